@@ -66,7 +66,7 @@ def _run_command_line(arguments: Sequence[str]) -> int:
         echo_err(exit_for_error(error)[1])
         return ExitStatus.FAILED
     except Exception as error:  # noqa: BLE001  its text and traceback may contain a patient's data
-        echo_err(f"this is a bug in directsuite ({_describe_location(error)}): report it with the command's name")
+        echo_err(f"This is a bug in directsuite ({_describe_location(error)}). Report it with the command's name.")
         return ExitStatus.FAILED
     return status
 

@@ -587,11 +587,11 @@ def install_completion(
     try:
         shell = detect_shell() if shell is None else shell
     except ShellDetectionError:
-        echo_err("the shell can't be detected: give --shell bash, zsh, fish or powershell")
+        echo_err("The shell can't be detected. Give --shell bash, zsh, fish or powershell.")
         return ExitStatus.USAGE_ERROR
     app.install_completion(shell=shell, output=output)
     needed = (_COMPLETION_REQUIREMENTS if output is None else _CUSTOM_FILE_COMPLETION_REQUIREMENTS).get(shell, "")
-    echo_err(f"completion is installed: {shell} uses it from its next start{needed}")
+    echo_err(f"Completion is installed for {shell}. It works in each new shell{needed}.")
     return ExitStatus.DONE
 
 

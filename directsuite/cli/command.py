@@ -70,7 +70,7 @@ class Command:
                 return int(asyncio.run(main))  # after Ctrl-C, it may not have started either
         except KeyboardInterrupt as signalled:
             unknown = (
-                f"what was being sent may or may not have arrived: {self.recovery_hint}"
+                f"the last request may or may not have taken effect: {self.recovery_hint}"
                 if self._is_outcome_unknown
                 else ""
             )

@@ -96,8 +96,8 @@ class SecretLookup:
         if is_interactive():
             return self.ask_for_secret(ask)
         raise UsageError(
-            f"no {self.description} is set: set {self._variable}, give {self.option} FILE, "
-            f"or add it to a keyring with `keyring set {KEYRING_SERVICE} {self.keyring_placeholder}`"
+            f"No {self.description} is set. Set {self._variable}, give {self.option} FILE, "
+            f"or add it to a keyring with `keyring set {KEYRING_SERVICE} {self.keyring_placeholder}`."
         )
 
     @property
@@ -111,10 +111,10 @@ class SecretLookup:
             try:
                 text = ask(f"{self.prompt}: ")
             except UnicodeDecodeError:  # replaced, because it contains the typed bytes
-                raise UsageError(f"the {self.description} {NOT_TEXT_PROBLEM}") from None
+                raise UsageError(f"The {self.description} {NOT_TEXT_PROBLEM}.") from None
         if not text:
-            raise UsageError(f"no {self.description} was typed")
-        validate_text(text, f"the {self.description}")
+            raise UsageError(f"No {self.description} was typed.")
+        validate_text(text, f"The {self.description}")
         return Secret(text)
 
 
@@ -124,9 +124,9 @@ def load_settings(service: Service) -> Settings:
     if getattr(settings, f"{service}_url") is None:
         name = "messaging" if service == "message" else service
         raise UsageError(
-            f"the URL of the {name} service is not set: set DIRECTSUITE_{service.upper()}_URL, "
-            f"or {service}_url in the settings file, {DEFAULT_FILE}; "
-            "for trials, `directsuite sandbox` runs all services on this machine"
+            f"The URL of the {name} service is not set. Set DIRECTSUITE_{service.upper()}_URL, "
+            f"or {service}_url in the settings file, {DEFAULT_FILE}. "
+            "For trials, `directsuite sandbox` runs all services on this machine."
         )
     return settings
 
@@ -148,12 +148,12 @@ def get_mailbox_access(
     address = address or read_setting("mailbox")
     if not address:
         raise UsageError(
-            f"no mailbox is given: give {option} ADDRESS, or set {MAILBOX_VAR}, or mailbox in the settings file"
+            f"No mailbox is given. Give {option} ADDRESS, or set {MAILBOX_VAR}, or mailbox in the settings file."
         )
     validate_text(address, option)
     if not is_address(address):
         raise UsageError(
-            f"{with_value(option, address)} is not an e-mail address: expected something like nurse@direct.example.org"
+            f"{with_value(option, address)} is not an e-mail address. Expected something like nurse@direct.example.org."
         )
     return MailboxAccess(settings, address, make_password_lookup(address, "--password-file").find_secret(password_file))
 
@@ -200,7 +200,7 @@ def read_login(username: str | None, password_file: Path | None) -> Login:
     username = username or read_setting("login_username")
     if not username:
         raise UsageError(
-            f"no login is given: give --login USERNAME, or set {LOGIN_VAR}, or login_username in the settings file"
+            f"No login is given. Give --login USERNAME, or set {LOGIN_VAR}, or login_username in the settings file."
         )
     validate_text(username, "--login")
     places = SecretLookup(
@@ -254,7 +254,7 @@ def read_private_document(path: Path, name: str, expected_members: str) -> dict[
         is_toml = path.suffix == ".toml" or (path.suffix != ".json" and not text.lstrip().startswith("{"))
         document = tomllib.loads(text) if is_toml else json.loads(text, object_pairs_hook=_reject_duplicate_keys)
     if not isinstance(document, dict):
-        raise UsageError(f"{name} has an invalid format: it must contain {expected_members}, as JSON or TOML")
+        raise UsageError(f"Could not parse {name}. It must contain {expected_members}, as JSON or TOML.")
     return cast("dict[str, Any]", document)
 
 
@@ -274,7 +274,7 @@ def read_private_passwords(
     document = read_private_document(path, name, f"{keys} and their passwords, each name once")
     if not all(isinstance(each, str) for each in document.values()):
         raise UsageError(
-            f"not all {keys} and passwords in {name.removeprefix('the passwords file ')} are strings: "
-            f'in TOML both must be in quotes, "{"a@b" if keys == "addresses" else "ada"}" = "c"'
+            f"Not all {keys} and passwords in {name} are strings. "
+            f'In TOML, both must be in quotes, such as "{"a@b" if keys == "addresses" else "ada"}" = "c".'
         )
     return {address: Secret(password) for address, password in document.items()}

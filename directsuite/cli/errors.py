@@ -122,7 +122,7 @@ def validate_text(text: str | None, source: str) -> None:
     with contextlib.suppress(UnicodeEncodeError):  # as a context, the error would expose the text
         (text or "").encode()
         return
-    raise UsageError(f"{source} {NOT_TEXT_PROBLEM}")
+    raise UsageError(f"{source} {NOT_TEXT_PROBLEM}.")
 
 
 def exit_for_error(
@@ -229,5 +229,5 @@ def _explain_file_error(error: OSError) -> str:
     if error.filename is not None and is_verbose():
         reason = f"{reason}: {make_printable(os.fsdecode(error.filename))}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the disk is full ({reason}): free some space and give the same command again"
-    return f"a file can't be read or written ({reason}): check the files and folders that you named"
+        return f"The disk is full ({reason}). Free some space, then run the same command again."
+    return f"A file can't be read or written ({reason}). Check the files and folders that you named."

@@ -137,7 +137,7 @@ async def _watch_faxes(
     if watch.last_record is None:
         raise ItemNotFoundError(f"There is no such fax: {_NO_SUCH_FAX}.")
     if (watch.last_record.status or "").strip().casefold() != FaxStatus.COMPLETE:
-        echo_err("The fax has ended, but it is not complete.")
+        echo_err("The fax has a final status other than complete.")
         return ExitStatus.FAILED
     return ExitStatus.DONE
 
@@ -166,7 +166,7 @@ def _show_line(fax: FaxMessage, options: FaxWatchOptions) -> None:
 
 def _warn_of_unknown_status(status: str | None) -> None:
     if status is not None and status.strip().casefold() not in list(FaxStatus):
-        echo_err("--status: the known states are waiting and complete. The search uses the given state anyway.")
+        echo_err("--status is neither waiting nor complete, the known states. The command searches for it anyway.")
 
 
 def _is_wanted(fax: FaxMessage, since: datetime | None, status: str | None) -> bool:
@@ -213,7 +213,7 @@ async def _list_faxes(suite: DirectSuite, number: str, since: datetime | None, o
 
 async def _show_fax(suite: DirectSuite, number: str, handle: str, options: TokenOptions) -> int:
     with _explain_missing_fax():
-        async with suite, show_progress("asking"):
+        async with suite, show_progress("requesting the fax"):
             response = await suite.fax.get_single_message_info(number, handle)
     if not response.message_detail:
         raise ItemNotFoundError(f"There is no such fax: {_NO_SUCH_FAX}.")

@@ -82,7 +82,7 @@ def delete(uids: Sequence[int], options: InboxDeleteOptions) -> int:
 
     def validate_options() -> None:
         if not options.forever and options.folder.casefold() == _TRASH.casefold():
-            raise UsageError("Messages in INBOX.Trash are deleted already. --forever removes them.")
+            raise UsageError("Messages in INBOX.Trash are deleted already. Give --forever to remove them.")
         if not options.yes and not is_interactive():
             raise UsageError(_NO_TERMINAL_MESSAGE)
 

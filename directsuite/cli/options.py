@@ -41,14 +41,14 @@ Repeatable = Parameter(negative=(), consume_multiple=False, show_default=False)
 def convert_path(kind: Any, tokens: Sequence[Token]) -> Any:
     """Convert one or several paths. Reject an empty one: an unset shell variable would mean the working folder."""
     if not all(token.value.strip() for token in tokens):
-        raise ValueError("the path is empty: name a file or a folder")
+        raise ValueError("the path is empty; name a file or a folder")
     return cast("Any", convert)(kind, tokens)
 
 
 def convert_file_path(kind: Any, tokens: Sequence[Token]) -> Any:
     """Convert the path of a file, which need not exist. Reject a folder."""
     if any(os.path.isdir(token.value) for token in tokens):  # noqa: PTH112  Path.is_dir raises for some names
-        raise ValueError("this is a folder: name a file")
+        raise ValueError("this is a folder; name a file")
     return convert_path(kind, tokens)
 
 

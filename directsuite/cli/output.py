@@ -61,7 +61,7 @@ def show_effect(show: Callable[[], None], done: str) -> bool:
         sys.stdout.flush()
     except OSError as error:
         discard_stdout()
-        echo_err(f"{done}, but stdout can't be written ({explain_os_error(error)}): don't repeat the command")
+        echo_err(f"{done}, but stdout can't be written ({explain_os_error(error)}). Don't repeat the command.")
         return False
     return True
 

@@ -49,7 +49,7 @@ _OPTION_NAMES = {"direct_domain": "--domain", "direct_username": "the username",
 """The option or argument of each parameter that an InvalidArgumentError may name."""
 
 _NO_SUCH_PATIENT = "There is no such patient in this domain. Check --domain and the spelling of the patient's data."
-_HINT_REPEAT_PASSWORDS = "the passwords may be set or not; running the same command again sets the same passwords"
+_HINT_REPEAT_PASSWORDS = "the passwords may or may not have been set; you can safely run the same command again"
 _RECOVERY_HINT = (
     "run `directsuite patient find` with the same file to see whether the patient exists, and ask the service's "
     "provider whether the account was debited; run the command again only if neither is the case"
@@ -130,7 +130,7 @@ def set_passwords(path: Path, options: PatientOptions) -> int:
         resume_hint=_HINT_REPEAT_PASSWORDS,
         option_names={**_OPTION_NAMES, "passwords": _PASSWORDS_FILE},
         advice={
-            "210": "check the usernames; the other passwords may be set or not, and can safely be set again",
+            "210": "check the usernames; the other passwords may or may not have been set, and can safely be set again",
             **dict.fromkeys(
                 (ConnectionLostError, DeadlineExceededError, ResponseDecodeError, ServerError, TransportError),
                 _HINT_REPEAT_PASSWORDS,
@@ -198,7 +198,7 @@ async def _open_registration(suite: DirectSuite) -> AsyncGenerator[Registration]
         except NotFoundError as error:
             if error.code != "208":
                 raise
-            raise UsageError("--domain: the service has no organization for this Direct domain.") from None
+            raise UsageError("The service has no organization for the Direct domain of --domain.") from None
 
 
 async def _find_users(
@@ -225,7 +225,7 @@ async def _find_users(
 async def _find_patient(
     suite: DirectSuite, person_or_username: IDProofedIndividual | str, options: PatientFindOptions
 ) -> int:
-    async with _open_registration(suite) as service, show_progress("looking"):
+    async with _open_registration(suite) as service, show_progress("searching"):
         users = await _find_users(service, person_or_username, options.domain)
     if not users:
         raise ItemNotFoundError(_NO_SUCH_PATIENT)
@@ -239,7 +239,7 @@ async def _find_patient(
 async def _add_patient(suite: DirectSuite, individual: IDProofedIndividualRESTful, options: PatientAddOptions) -> int:
     async with _open_registration(suite) as service:
         if not options.another:
-            async with show_progress("looking"):
+            async with show_progress("searching"):
                 users = await _find_users(service, individual, options.domain)
             if users:
                 _show_users(users, options)

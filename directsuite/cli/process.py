@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 INSTALL_COMMAND = "pip install 'directsuite[cli,sandbox]'"
-NOTHING_CHANGED = "nothing was changed: give the same command again"
+NOTHING_CHANGED = "nothing was changed: run the same command again"
 """What to do after an interrupted command that only reads or has not started."""
 
 has_begun = False
@@ -60,7 +60,7 @@ class ExitStatus(enum.IntEnum):
         return status
 
     DONE = 0, "done"
-    FAILED = 1, "not or not completely done: stderr has the reason"
+    FAILED = 1, "not done, or only partly: stderr has the reason"
     USAGE_ERROR = 2, "an option, file or variable is invalid: nothing was changed"
     DENIED = 3, "the password, token or login was rejected, or lacks a permission"
     NOT_FOUND = 4, "there is no such message, fax, patient or address, or the URL is wrong"
@@ -84,7 +84,7 @@ def require_extra(extra: str) -> None:
     """Raise MissingExtraError unless all libraries of an extra are installed."""
     if absent := find_missing(EXTRAS[extra]):
         raise MissingExtraError(
-            f"this needs {', '.join(absent)}, which the extra '{extra}' installs: {INSTALL_COMMAND}"
+            f"This needs {', '.join(absent)}, which the extra '{extra}' installs. Run {INSTALL_COMMAND}."
         )
 
 

@@ -58,10 +58,12 @@ def _run_with_control(
 def serve(options: SandboxOptions) -> int:
     """Serve until Ctrl-C."""
     if not (options.allow_remote or is_loopback(options.host)):
-        echo_err("--host: the sandbox listens only on loopback. Give 127.0.0.1, ::1 or localhost, or --allow-remote.")
+        echo_err(
+            "--host must be a loopback address: 127.0.0.1, ::1 or localhost. For other addresses, give --allow-remote."
+        )
         return ExitStatus.USAGE_ERROR
     if (options.pkcs11_module is None) == bool(options.pkcs11_token):
-        echo_err("--pkcs11-module and --pkcs11-token go together")
+        echo_err("--pkcs11-module and --pkcs11-token must be given together.")
         return ExitStatus.USAGE_ERROR
     if find_missing(EXTRAS["sandbox"]):
         echo_err(f"Packages are missing, so signing and parts of the page do not work. Run {INSTALL_COMMAND}.")
@@ -96,7 +98,9 @@ async def show_environment(control: Control, options: ControlOptions) -> ExitSta
     try:
         lines = format_exports(environment)
     except ValueError as error:
-        raise ItemNotFoundError(f"what answers at {options.at} is no sandbox: {error}") from None
+        raise ItemNotFoundError(
+            f"The program at {options.at} is not a sandbox of directsuite: its variable {error}."
+        ) from None
     for line in lines:
         show_line(line)
     return ExitStatus.DONE
@@ -127,10 +131,10 @@ def _read_password(file: Path) -> str:
         return read_secret_file(file, "the file of --password-file").reveal()
     text = sys.stdin.readline().rstrip("\r\n")
     if "\N{REPLACEMENT CHARACTER}" in text:  # the replacement of undecodable bytes
-        raise UsageError("--password-file -: the first line of stdin is not text in the encoding of this terminal.")
+        raise UsageError("The first line of stdin (--password-file -) is not text in the encoding of this terminal.")
     if not text:
-        raise UsageError("--password-file -: the first line of stdin has no password.")
-    validate_text(text, "the password on stdin")
+        raise UsageError("The first line of stdin (--password-file -) is empty. Write the password there.")
+    validate_text(text, "The password on stdin")
     return text
 
 
@@ -218,12 +222,12 @@ def _parse_body(text: str) -> object:
             with Path(text[1:]).open("rb") as file:
                 content = file.read(_MAX_BODY_BYTES + 1)
             if len(content) > _MAX_BODY_BYTES:
-                raise UsageError(f"--body: the file has more than {_MAX_BODY_BYTES:,} bytes.")
+                raise UsageError(f"The file of --body has more than {_MAX_BODY_BYTES:,} bytes.")
             text = content.decode()
         except OSError as error:
-            raise UsageError(f"--body: the file can't be read ({explain_os_error(error)}).") from None
+            raise UsageError(f"The file of --body can't be read ({explain_os_error(error)}).") from None
         except ValueError:
-            raise UsageError("--body: the file is not UTF-8 text.") from None
+            raise UsageError("The file of --body is not UTF-8 text.") from None
     try:
         return json.loads(text)
     except RecursionError:

@@ -327,7 +327,7 @@ def _make_attachment(path: Path, number: int) -> Attachment:
         raise UsageError(f"{what} can't be read ({explain_os_error(error)}). Check the file.") from None
     if not is_file:
         raise UsageError(f"{with_value(f'--attach number {number}', path)} is not a file. Save it as a file first.")
-    validate_text(path.name, f"the name of --attach number {number}")
+    validate_text(path.name, f"The name of --attach number {number}")
     return Attachment.from_path(path)
 
 

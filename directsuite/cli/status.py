@@ -39,7 +39,7 @@ from directsuite.messaging.tracking import (
 MAX_UNKNOWN_SECONDS = 900.0
 """The seconds that --watch waits for a message that the service doesn't know, as shortly after sending."""
 
-_HINT_FIND_IDS = "`directsuite inbox read UID --folder INBOX.Sent` shows a message's id"
+_HINT_FIND_IDS = "`directsuite inbox read UID --folder INBOX.Sent` shows a message's id."
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # Python's replacement for an undecodable byte of an argument
 
 
@@ -52,9 +52,9 @@ def show_status(smtp_ids: Sequence[str], options: StatusOptions) -> int:
 
     def begin() -> Coroutine[Any, Any, int]:
         if not all(normalize_smtp_id(each) for each in smtp_ids):
-            raise UsageError("an SMTP id is empty: give the id that `directsuite send` printed")
+            raise UsageError("An SMTP id is empty. Give the id that `directsuite send` printed.")
         if _LONE_SURROGATE.search("".join(smtp_ids)):
-            raise UsageError("an SMTP id is not valid UTF-8: give the id that `directsuite send` printed")
+            raise UsageError("An SMTP id is not valid UTF-8. Give the id that `directsuite send` printed.")
         unique = list({normalize_smtp_id(each): each for each in smtp_ids}.values())
         return _report_statuses(command, get_mailbox_access(options.mailbox, options.password_file), unique, options)
 
@@ -259,17 +259,17 @@ async def _fetch_each(
 
 def _report_unknown(watch: DeliveryWatch, rejection: ServiceError | None) -> None:
     minutes = f"{MAX_UNKNOWN_SECONDS / 60:.0f} minutes"
-    hint = f"waiting for up to {minutes}; if they were sent earlier, check --mailbox and the ids"
+    hint = f"Waiting for up to {minutes}. If they were sent earlier, check --mailbox and the ids"
     unknown = sum(not records for records in watch.records.values())
     if rejection is not None:
         echo_err(
-            f"the service rejected the request for {unknown} messages (HTTP {rejection.status}), perhaps because it "
-            f"doesn't know one yet, shortly after sending: {hint}, and the service's URL"
+            f"The service rejected the request for {unknown} messages (HTTP {rejection.status}), perhaps because it "
+            f"doesn't know one of them yet. {hint}, and the service's URL."
         )
     elif unknown:
         echo_err(
-            f"the service doesn't know {unknown} of these messages of this mailbox, which is normal shortly after "
-            f"sending: {hint}"
+            f"The service doesn't know {unknown} of these messages in this mailbox, which is normal shortly after "
+            f"sending. {hint}."
         )
 
 
@@ -283,34 +283,34 @@ def _get_exit_status(
     status = ExitStatus.DONE
     unknown = sum(not message_records for message_records in watch.records.values())
     if unknown and watch.failure is not None:
-        echo_err(f"the status of {unknown} of these messages is unknown")
+        echo_err(f"The status of {unknown} of these messages is unknown, because a poll failed.")
     elif unknown:
         status = ExitStatus.NOT_FOUND
         echo_err(
-            f"the service knows none of these messages of this mailbox: check --mailbox and the ids; {_HINT_FIND_IDS}"
+            f"The service knows none of these messages in this mailbox. Check --mailbox and the ids. {_HINT_FIND_IDS}"
             if not records
-            else f"the service doesn't know {unknown} of these messages of this mailbox: check those ids; "
-            f"{_HINT_FIND_IDS}"
+            else f"The service doesn't know {unknown} of these messages in this mailbox. Check the ids of those that "
+            f"are not shown. {_HINT_FIND_IDS}"
         )
     unconfirmed = sum(is_unconfirmed(record.status) for record in records)
     failed = sum(is_final(record.status) and not is_delivered(record.status) for record in records) - unconfirmed
     if failed:
         status = ExitStatus.FAILED
-        echo_err(f"{failed} of {len(records)} deliveries failed: check the addresses, or use another way to send")
+        echo_err(f"{failed} of {len(records)} deliveries failed. Check the addresses, or use another way to send.")
     if unconfirmed:
         status = ExitStatus.FAILED
         echo_err(
-            f"{unconfirmed} of {len(records)} deliveries were not confirmed: the message may have arrived; ask the "
-            "recipient before you send it again"
+            f"{unconfirmed} of {len(records)} deliveries were not confirmed. The message may have arrived: ask the "
+            "recipient before you send it again."
         )
     given_up = sum(bool(watch.records[each]) for each in watch.given_up)
     if given_up:
         status = ExitStatus.FAILED
-        echo_err(f"{given_up} of the messages had no final status in time: repeat the same command later")
+        echo_err(f"{given_up} of the messages had no final status in time. Run the same command again later.")
     for error in [*denied.values()][:1]:
         status, sentence = exit_for_error(error, option_names=command.option_names)
-        echo_err(f"the mailbox may not see {len(denied)} of these messages: {sentence}")
+        echo_err(f"The mailbox has no permission to see {len(denied)} of these messages: {sentence}.")
     if watch.failure is not None:
         status, sentence = exit_for_error(watch.failure, option_names=command.option_names)
-        echo_err(f"a poll failed, so the output may be out of date: {sentence}")
+        echo_err(f"A poll failed, so the output may be out of date: {sentence}.")
     return status

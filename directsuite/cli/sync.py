@@ -81,7 +81,7 @@ _SUMMARY_INTERVAL = 60.0  # seconds
 _COUNT_FIELDS = ("new", "moved", "restored", "gone", "quarantined")
 _INBOX = "INBOX"
 _HINT_PASSWORD_SOURCES = (
-    f"give --passwords FILE, set {MAILBOX_PASSWORD_VAR} for a single mailbox, or add it to a keyring"
+    f"Give --passwords FILE, set {MAILBOX_PASSWORD_VAR} for a single mailbox, or add it to a keyring"
 )
 _MailboxesFunction = Callable[[], Mapping[str, MailboxProgress]]
 _LOGGER = logging.getLogger("directsuite")
@@ -114,11 +114,11 @@ def _prepare_run(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
     )
     if not addresses and not options.postgres:
         raise UsageError(
-            f"no mailbox is given: give --mailbox ADDRESS for each, or --mailboxes FILE, or set {MAILBOX_VAR}"
+            f"No mailbox is given. Give --mailbox ADDRESS for each, or --mailboxes FILE, or set {MAILBOX_VAR}."
         )
     if options.postgres and options.once:
         raise UsageError(
-            "--once can't be combined with --postgres, because a worker of a fleet runs until it is stopped"
+            "--once can't be combined with --postgres, because such a worker runs until it is stopped. Omit one."
         )
     arguments = _SyncArguments()
     if options.all_folders:
@@ -285,18 +285,18 @@ def read_addresses(option_values: Sequence[str], file: Path | None, variable: st
     if file is not None:
         addresses += _iter_file_addresses(file)
     elif not addresses and variable:
-        addresses = [(MAILBOX_VAR if os.environ.get(MAILBOX_VAR) else "mailbox in the settings file", variable)]
+        addresses = [(MAILBOX_VAR if os.environ.get(MAILBOX_VAR) else "The mailbox in the settings file", variable)]
     unique_addresses = dict[str, tuple[str, str]]()
     for source, address in addresses:
         validate_text(address, source)
         if not is_address(address):
             raise UsageError(
-                f"{with_value(source, address)} is not an e-mail address: expected something like "
-                "nurse@direct.example.org"
+                f"{with_value(source, address)} is not an e-mail address. Expected something like "
+                "nurse@direct.example.org."
             )
         earlier, spelt = unique_addresses.setdefault(address.lower(), (source, address))
         if spelt != address:  # the store would have the mailbox twice, with all its messages
-            raise UsageError(f"{earlier} and {source} are the same mailbox in upper and lower case: give only one")
+            raise UsageError(f"{earlier} and {source} are the same mailbox in upper and lower case. Give only one.")
     return [address for _, address in unique_addresses.values()]
 
 
@@ -309,15 +309,17 @@ def _iter_file_addresses(file: Path) -> Iterator[tuple[str, str]]:
             raise UsageError(f"the file {file} has more than {MAX_SECRETS_BYTES:,} bytes: give another file")
         lines = content.decode("utf-8-sig").splitlines()  # Windows editors write a byte order mark
     except FileNotFoundError:
-        raise UsageError(f"the file {file} does not exist: give --mailboxes a file with one address per line") from None
+        raise UsageError(
+            f"The file {file} does not exist. Give --mailboxes a file with one address per line."
+        ) from None
     except OSError as error:
-        raise UsageError(f"the file {file} can't be read ({explain_os_error(error)}): give another file") from None
+        raise UsageError(f"The file {file} can't be read ({explain_os_error(error)}). Name a different file.") from None
     except UnicodeDecodeError:
-        raise UsageError(f"the file {file} is not text in UTF-8: save it in UTF-8") from None
+        raise UsageError(f"The file {file} is not text in UTF-8. Save it in UTF-8.") from None
     for number, line in enumerate(lines, start=1):
         address = line.strip()
         if address and not address.startswith("#"):
-            yield f"line {number} of the file {file}", address
+            yield f"{file} line {number}", address
 
 
 def parse_folders(option_values: Sequence[str]) -> list[str]:
@@ -326,11 +328,11 @@ def parse_folders(option_values: Sequence[str]) -> list[str]:
     INBOX is not case-sensitive (RFC 3501, 5.1).
     """
     for number, name in enumerate(option_values, start=1):
-        source = f"number {number} of --folder"
+        source = f"--folder number {number}"
         validate_text(name, source)
         if not name.strip() or name in (".", ".."):  # a URL can't contain these
             raise UsageError(
-                f"{with_value(source, name)} is not a folder name: give a name such as INBOX.Sent, or --all-folders"
+                f"{with_value(source, name)} is not a folder name. Give a name such as INBOX.Sent, or --all-folders."
             )
     return list(dict.fromkeys(_INBOX if name.upper() == _INBOX else name for name in option_values))
 
@@ -355,7 +357,7 @@ def make_password_source(
     if (secret := Configuration.read(environment).read_secret("mailbox_password")) is not None:
         if len(addresses) != 1:
             raise UsageError(
-                f"{MAILBOX_PASSWORD_VAR} is only for a single mailbox: give --passwords FILE for several mailboxes"
+                f"{MAILBOX_PASSWORD_VAR} is only for a single mailbox. Give --passwords FILE for several mailboxes."
             )
         return _make_keyring_source({addresses[0]: secret})
     typed = dict[str, Secret]()
@@ -364,7 +366,7 @@ def make_password_source(
         typed = {address: make_password_lookup(address, "--passwords").ask_for_secret(ask) for address in missing}
     if typed or has_keyring():
         return _make_keyring_source(typed)
-    raise UsageError(f"no password is set: {_HINT_PASSWORD_SOURCES}")
+    raise UsageError(f"No password is set. {_HINT_PASSWORD_SOURCES}.")
 
 
 class _PasswordsFile:
@@ -379,10 +381,10 @@ class _PasswordsFile:
         try:
             self.load()
         except UsageError as error:
-            raise ConfigurationError(f"No password is available: {error}") from None
+            raise ConfigurationError(f"No password is available. {error}") from None
         if address not in self._passwords:
             raise ConfigurationError(
-                "The passwords file has no password for this mailbox: add it; the file is read again."
+                "The passwords file has no password for this mailbox. Add it; the worker reads the file again."
             )
         return self._passwords[address]
 
@@ -392,7 +394,7 @@ class _PasswordsFile:
         try:
             file_stat = self._path.stat()
         except OSError as error:
-            raise UsageError(f"{name} can't be read ({explain_os_error(error)}): give another file") from None
+            raise UsageError(f"Could not read {name} ({explain_os_error(error)}). Name a different file.") from None
         version = (file_stat.st_mtime_ns, file_stat.st_ctime_ns, file_stat.st_size, file_stat.st_ino)
         if version != self._version:
             self._passwords = read_private_passwords(self._path, name)
@@ -403,7 +405,7 @@ def _make_keyring_source(passwords: Mapping[str, Secret]) -> Passwords:
     async def get_password(address: str) -> Secret:
         password = passwords.get(address) or await asyncio.to_thread(find_in_keyring, address)
         if password is None:
-            raise ConfigurationError(f"The keyring has no password for this mailbox: {_HINT_PASSWORD_SOURCES}.")
+            raise ConfigurationError(f"The keyring has no password for this mailbox. {_HINT_PASSWORD_SOURCES}.")
         return password
 
     return get_password

@@ -56,8 +56,8 @@ _STYLES = {
 _STATUS_ORDER = list(_STYLES)
 _MAX_TABLE_ROWS = 200
 _REQUEST_TEXTS = {
-    OperatorRequest.AUDIT: "all messages will be compared with the server",
-    OperatorRequest.RETRY: "quarantined messages and failing mailboxes will be retried",
+    OperatorRequest.AUDIT: "compares all messages with the server",
+    OperatorRequest.RETRY: "retries quarantined messages and failing mailboxes",
 }
 
 
@@ -164,7 +164,7 @@ async def _show_status(options: SyncStatusOptions) -> int:
     validate_mailboxes(options.mailbox, {each.progress.name for each in report.mailboxes})
     if options.failing:
         if not any(each.is_reported for each in report.mailboxes):
-            echo_err("no worker has reported, so it is unknown whether a mailbox is failing")
+            echo_err("No worker has reported, so it is unknown whether a mailbox is failing.")
         failing = [each for each in report.mailboxes if each.progress.status is SyncStatus.FAILING]
         report = attrs.evolve(report, mailboxes=failing)
     if options.mailbox:
@@ -179,7 +179,7 @@ async def _show_status(options: SyncStatusOptions) -> int:
         if rows[limit:]:
             following = options.offset + limit
             echo_err(
-                f"{len(rows) - limit} more: give --limit {len(rows)} for all, or --offset {following} for the next ones"
+                f"{len(rows) - limit} more. Give --limit {len(rows)} for all, or --offset {following} for the next."
             )
     is_failing = any(each.progress.status is SyncStatus.FAILING for each in report.mailboxes)
     return ExitStatus.FAILED if is_failing or report.is_silent else ExitStatus.DONE
@@ -200,7 +200,7 @@ async def _show_quarantined(options: SyncStatusOptions, path: Path) -> int:
         document = {"quarantined": [_message_to_dict(each) for each in shown]}
         show_json(document)
     elif not shown:
-        show_line("no message is quarantined")
+        show_line("No message is quarantined.")
     else:
         console = make_table_console()
         cells = [
@@ -248,13 +248,15 @@ def _message_to_dict(message: QuarantinedMessage) -> dict[str, Any]:
 
 def _show_age(path: Path | None, max_age: float) -> int:
     if path is None:
-        raise UsageError("--max-age needs one worker's report: give the --status-file FILE of that worker's command")
+        raise UsageError(
+            "--max-age needs the report of one worker. Give --status-file FILE, as in that worker's command."
+        )
     status = read_status(path)
     if status is None or status.ended:
-        show_line("no worker is running")
+        show_line("No worker is running.")
         return ExitStatus.FAILED
     age = status.age(time.time())
-    show_line(f"the worker reported {age:.0f} s ago")
+    show_line(f"The worker reported {age:.0f} s ago.")
     return ExitStatus.FAILED if age > max_age else ExitStatus.DONE
 
 
@@ -273,8 +275,8 @@ async def _leave_request(request: OperatorRequest, options: StoreOptions) -> int
             async with SqliteStore(options.store or DEFAULT_STORE, shared=True) as store:
                 requested_mailboxes = await _store_request(store, request, options.mailbox)
     show_line(
-        f"{_format_mailbox_count(len(requested_mailboxes))}: {_REQUEST_TEXTS[request]} "
-        "by the running worker or the next one"
+        f"Requested for {_format_mailbox_count(len(requested_mailboxes))}: the running worker or the next one "
+        f"{_REQUEST_TEXTS[request]}."
     )
     return ExitStatus.DONE
 
@@ -287,7 +289,7 @@ async def _store_request(store: DatabaseStore, request: OperatorRequest, names: 
 
 def number_addresses(addresses: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield each address of --mailbox after its position, such as "--mailbox number 2", for messages."""
-    return ((f"number {number} of --mailbox", address) for number, address in enumerate(addresses, start=1))
+    return ((f"--mailbox number {number}", address) for number, address in enumerate(addresses, start=1))
 
 
 def validate_mailboxes(addresses: Sequence[str], existing: Collection[str]) -> None:
@@ -295,8 +297,8 @@ def validate_mailboxes(addresses: Sequence[str], existing: Collection[str]) -> N
     for source, address in number_addresses(addresses):
         if address not in existing:
             raise UsageError(
-                f"{with_value(source, address)} is not in the store: `directsuite sync status` without --mailbox shows "
-                "its mailboxes"
+                f"{with_value(source, address)} is not in the store. `directsuite sync status` without --mailbox shows "
+                "its mailboxes."
             )
 
 
@@ -304,7 +306,7 @@ def read_conninfo() -> Secret:
     """Read PostgreSQL's connection string from the environment. Raises UsageError if it is missing or invalid."""
     text = os.environ.get(CONNINFO_VAR)
     if not text:
-        raise UsageError(f"{CONNINFO_VAR} is not set: set it to a URL such as postgresql://user@host/database")
+        raise UsageError(f"{CONNINFO_VAR} is not set. Set it to a URL such as postgresql://user@host/database.")
     secret = Secret(text)
     del text  # because this frame can be part of a traceback
     try:
@@ -340,18 +342,18 @@ async def build_worker_report(store: Path, status: WorkerStatus | None, now: flo
     async with SqliteStore(store, shared=True) as opened:
         stored = {each.name: each for each in await opened.status()}
     reported: Mapping[str, MailboxProgress] = {} if status is None else status.mailboxes
-    sentence = "no worker of `directsuite sync run` has reported: the table shows only what is in the store"
+    sentence = "No worker of `directsuite sync run` has reported. The table shows only the content of the store."
     is_running = is_silent = False
     if status is not None:
         age = status.age(now)
         is_silent = not status.ended and (age >= SILENT_AFTER_SECONDS or status.is_killed())
         is_running = not status.ended and not is_silent
-        worker = f"the worker (process {status.pid})"
-        sentence = f"no worker is running: the last one stopped {age:.0f} s ago"
+        worker = f"The worker (process {status.pid})"
+        sentence = f"No worker is running. The last one stopped {age:.0f} s ago."
         if is_running:
-            sentence = f"{worker} reported {age:.0f} s ago"
+            sentence = f"{worker} reported {age:.0f} s ago."
         elif is_silent:
-            sentence = f"{worker} doesn't respond or was killed: its last report was {age:.0f} s ago"
+            sentence = f"{worker} doesn't respond or was killed. Its last report was {age:.0f} s ago."
     return StatusReport(
         worker_summary=sentence,
         is_silent=is_silent,
@@ -393,12 +395,12 @@ async def build_fleet_report(conninfo: Secret, now: float) -> StatusReport:
         await table.prepare()
         fleet, mailboxes, stored = await asyncio.gather(table.read_status(), table.list_mailboxes(), store.status())
     by_name = {each.name: each for each in stored}
-    workers = "no worker synchronises"
+    workers = "No worker synchronises"
     if fleet.workers:
         workers = "1 worker synchronises" if fleet.workers == 1 else f"{fleet.workers} workers synchronise"
-    delay_text = f", the most overdue one since {fleet.late:.0f} s" if fleet.late > SILENT_AFTER_SECONDS else ""
+    delay_text = f". The most overdue one is {fleet.late:.0f} s late" if fleet.late > SILENT_AFTER_SECONDS else ""
     return StatusReport(
-        worker_summary=f"{workers} {_format_mailbox_count(fleet.mailboxes)}{delay_text}",
+        worker_summary=f"{workers} {_format_mailbox_count(fleet.mailboxes)}{delay_text}.",
         is_silent=not fleet.workers and fleet.late > SILENT_AFTER_SECONDS,  # the table has no record of a stop
         worker_details={"running": fleet.workers > 0, "workers": fleet.workers, "late": fleet.late},
         mailboxes=[_make_row(make_progress(each), each.name, by_name.get(each.name), now) for each in mailboxes],

@@ -55,8 +55,8 @@ def find_secret_argument(app: App, arguments: Sequence[str]) -> str | None:
                 f"give {option} FILE, or " for option in _SECRET_FILE_OPTIONS if option in available_options
             )
             return (
-                f"there is no {name}, because other users can read the arguments of a command: {files}set the variable "
-                f"that the command's --help names: see `{' '.join(('directsuite', *chain, '--help'))}`"
+                f"There is no {name}, because other users can read the arguments of a command. Instead, {files}set the "
+                f"variable that the command's --help names. See `{' '.join(('directsuite', *chain, '--help'))}`."
             )
     return None
 
@@ -70,7 +70,7 @@ def _list_options(command: App) -> Sequence[str]:
 def explain_usage_error(error: CycloptsError) -> str:
     """Return the sentence for arguments that cyclopts rejects."""
     command = " ".join(("directsuite", *(error.command_chain or ()), "--help"))
-    return f"{_explain_problem(error)}: see `{command}`"
+    return f"{_explain_problem(error)}. See `{command}`."
 
 
 def _explain_problem(error: CycloptsError) -> str:
@@ -101,19 +101,19 @@ def _explain_problem(error: CycloptsError) -> str:
             typed = " ".join(each.value for each in error.argument.tokens)
             return f"{_with_value(name, typed)}: {_describe_limit(error.exception_message)}"
         case ValidationError():  # of an option group; its message contains only options
-            return f"these options can't be combined: {error.exception_message.partition(': ')[2].strip('{}.')}"
+            return f"These options can't be combined: {error.exception_message.partition(': ')[2].strip('{}.')}"
         case _:
-            return "the arguments are invalid"
+            return "The arguments are invalid"
 
 
 def _explain_unknown_command(error: UnknownCommandError) -> str:
     available_commands = [name for name in error.app or () if not name.startswith("-")]
     typed = next(iter(error.unused_tokens or ()), "")
     if typed.startswith("-"):
-        return f"give the command before its options; the commands are {', '.join(available_commands)}"
+        return f"Give the command before its options. The commands are {', '.join(available_commands)}"
     command = f"command {_shorten(typed)}" if process.is_verbose() else "such command"
     return (
-        f"there is no {command}{_suggest_name(typed, available_commands)}; the commands are "
+        f"There is no {command}{_suggest_name(typed, available_commands)}. The commands are "
         f"{', '.join(available_commands)}"
     )
 
@@ -125,7 +125,7 @@ def _explain_unknown_option(error: UnknownOptionError) -> str:
     ]
     is_named = process.is_verbose() or _OPTION_PATTERN.fullmatch(name)
     label = f"option {_shorten(name)}" if is_named else "such option"
-    return f"there is no {label}{_suggest_name(name, available_options)}"
+    return f"There is no {label}{_suggest_name(name, available_options)}"
 
 
 def _with_value(label: str, typed: str) -> str:
@@ -159,7 +159,7 @@ def _get_argument_name(error: CycloptsError, keyword: str | None) -> str:
     if keyword is not None:
         return keyword.partition("=")[0]
     if error.argument is None:
-        return "an argument"
+        return "An argument"
     name = error.argument.name
     return name if name.startswith("--") else name.upper()
 

@@ -69,14 +69,14 @@ def test_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["nonsense"], "the commands are send, inbox, "),
+        (["nonsense"], "The commands are send, inbox, "),
         (["sned"], "did you mean send?"),
         (["inbox", "lsit"], "did you mean list?"),
-        (["demo", "--nonsense"], "there is no option --nonsense"),
+        (["demo", "--nonsense"], "There is no option --nonsense"),
         (["send", "--sub", "Ada"], "did you mean --subject?"),
-        (["send", "-Ada"], "there is no such option"),
-        (["send", "--Ada Example"], "there is no such option"),
-        (["Ada Example"], "the commands are send, inbox, "),
+        (["send", "-Ada"], "There is no such option"),
+        (["send", "--Ada Example"], "There is no such option"),
+        (["Ada Example"], "The commands are send, inbox, "),
         (["inbox", "read", "Ada Example"], "UID: give an integer"),
         (["inbox", "list", "--since", "Ada"], "--since: give a date"),
         (["inbox", "list", "--unread=Ada"], "--unread: it takes no value"),
@@ -84,9 +84,9 @@ def test_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
         (["--install-completion", "--shell", "Ada"], "--shell: give one of bash, fish, powershell, zsh"),
         (["patient", "find", "Ada", "--domian=Ada"], "--domain is missing"),
         (["inbox", "read"], "UID is missing"),
-        (["send", "--subject"], "--subject has no value: see"),
-        (["send", "--body", "-5 mg for Ada"], "--body has no value; write a value that begins with - as --body=…: see"),
-        (["--json", "inbox", "list"], "give the command before its options; the commands are send, "),
+        (["send", "--subject"], "--subject has no value. See"),
+        (["send", "--body", "-5 mg for Ada"], "--body has no value; write a value that begins with - as --body=…. See"),
+        (["--json", "inbox", "list"], "Give the command before its options. The commands are send, "),
         (["send", "--boby=Ada"], "did you mean --body?"),
         (["sign", "--password", "Ada"], "give --token-file FILE, or set the variable"),
         (["sync", "run", "--token=Ada"], "give --passwords FILE, or set the variable"),
@@ -175,7 +175,7 @@ sys.exit(main({command.split()!r}))
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=20, check=False
     )
     assert (ended.returncode, ended.stdout) == (130, "")
-    assert ended.stderr == "directsuite: stopped; nothing was changed: give the same command again\n"
+    assert ended.stderr == "directsuite: stopped; nothing was changed: run the same command again\n"
 
 
 @pytest.mark.process
@@ -236,7 +236,7 @@ def test_an_interrupt_before_the_first_step_leaves_no_work_unawaited(
     monkeypatch.setattr(moment, interrupted)
     assert Command().run(begin) == 130
     assert inspect.getcoroutinestate(works[0]) == inspect.CORO_CLOSED
-    assert capsys.readouterr().err == "directsuite: stopped; nothing was changed: give the same command again\n"
+    assert capsys.readouterr().err == "directsuite: stopped; nothing was changed: run the same command again\n"
 
 
 def test_internal_error_is_reported_by_place_not_message(
@@ -249,7 +249,7 @@ def test_internal_error_is_reported_by_place_not_message(
     assert main(["inbox"]) == 1
     told = capsys.readouterr()
     assert told.out == ""
-    assert told.err.startswith("directsuite: this is a bug in directsuite (ValueError at test_command_line.py:")
+    assert told.err.startswith("directsuite: This is a bug in directsuite (ValueError at test_command_line.py:")
     assert "Ada" not in told.err
 
 
@@ -301,7 +301,7 @@ def test_shells_are_taught_the_commands_and_options(shell: str, tmp_path: Path) 
     command = [sys.executable, "-W", "error", "-m", "directsuite", "--install-completion", "--shell", shell]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, env=environment)
     assert (ended.returncode, ended.stdout) == (0, "")
-    assert ended.stderr.startswith(f"directsuite: completion is installed: {shell} uses it from its next start")
+    assert ended.stderr.startswith(f"directsuite: Completion is installed for {shell}. It works in each new shell")
     script = "".join(path.read_text() for path in tmp_path.rglob("*directsuite*") if path.is_file())
     assert [word for word in (*COMMANDS, "body-file", "watch") if word not in script] == []
 
@@ -318,7 +318,7 @@ def test_a_shell_that_nobody_can_tell_is_asked_for(
     told = capsys.readouterr()
     assert (told.out, told.err) == (
         "",
-        "directsuite: the shell can't be detected: give --shell bash, zsh, fish or powershell\n",
+        "directsuite: The shell can't be detected. Give --shell bash, zsh, fish or powershell.\n",
     )
     assert list(tmp_path.iterdir()) == []
     assert main(["--install-completion", "--shell", "fish", "--output", str(tmp_path / "script")]) == 0
@@ -340,7 +340,7 @@ def test_shell_setup_for_custom_completion_file_is_shown(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("ZSH_CUSTOM", raising=False)
     assert main(["--install-completion", "--shell", shell, "--output", str(tmp_path / "script")]) == 0
-    sentence = f"directsuite: completion is installed: {shell} uses it from its next start{needed}\n"
+    sentence = f"directsuite: Completion is installed for {shell}. It works in each new shell{needed}.\n"
     assert capsys.readouterr().err == sentence
 
 
@@ -353,7 +353,7 @@ def test_completion_that_can_not_be_installed_is_told(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "directsuite", "--install-completion", "--shell", "bash"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, env=environment)
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith("directsuite: a file can't be read or written")
+    assert ended.stderr.startswith("directsuite: A file can't be read or written")
 
 
 @pytest.mark.process
@@ -372,10 +372,10 @@ sys.exit(", ".join(name for name in others if name in sys.modules) or 0)
 def test_an_unknown_command_is_answered_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["no-such-command"]) == 2
     told = capsys.readouterr().err
-    assert told.startswith("directsuite: there is no such command; the commands are send, ")
-    assert told.endswith("guide: see `directsuite --help`\n")
+    assert told.startswith("directsuite: There is no such command. The commands are send, ")
+    assert told.endswith("guide. See `directsuite --help`.\n")
     assert main(["fax", "no-such-command"]) == 2
-    assert "the commands are list, show, watch: see `directsuite fax --help`" in capsys.readouterr().err
+    assert "The commands are list, show, watch. See `directsuite fax --help`." in capsys.readouterr().err
 
 
 @pytest.mark.exhaustive(limit=10)

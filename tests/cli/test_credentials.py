@@ -66,7 +66,7 @@ def test_the_first_place_that_has_one_counts(tmp_path: Path, monkeypatch: pytest
     sit_at(monkeypatch, is_terminal=False)
     with pytest.raises(
         UsageError,
-        match=r"set DIRECTSUITE_TOKEN, give --token-file FILE, or .*`keyring set directsuite token`",
+        match=r"Set DIRECTSUITE_TOKEN, give --token-file FILE, or .*`keyring set directsuite token`",
     ):
         PLACES.find_secret(None, {}, ask)
 
@@ -128,7 +128,7 @@ def test_empty_input_is_reported(monkeypatch: pytest.MonkeyPatch, typed: str | E
             raise typed
         return typed
 
-    with pytest.raises(UsageError, match="no access token was typed"):
+    with pytest.raises(UsageError, match="No access token was typed"):
         PLACES.find_secret(None, {}, nothing)
 
 
@@ -139,7 +139,7 @@ def test_typed_non_text_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     def of_another_encoding(_: str) -> str:
         return b"hunter\xe9".decode()
 
-    with pytest.raises(UsageError, match="the access token is not text in this machine's encoding") as raised:
+    with pytest.raises(UsageError, match="The access token is not text in this machine's encoding") as raised:
         PLACES.find_secret(None, {}, of_another_encoding)
     assert raised.value.__suppress_context__  # it has what was typed
 

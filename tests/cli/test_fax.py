@@ -85,7 +85,7 @@ async def test_unknown_status_is_reported_and_can_be_filtered(cli_runner: CliRun
     cli_runner.sandbox.inject_fault("getMultipleMessageInfo", "status", status=200, body={"MessageDetail": [record]})
     ended = await cli_runner.run("fax", "list", FAX_NUMBER, "--status", "failed", "--json")
     assert [each["message_handle"] for each in ended.document] == ["h"]
-    assert "the known states are waiting and complete" in ended.err
+    assert "--status is neither waiting nor complete" in ended.err
     assert {"waiting,", "complete,"} <= set((await cli_runner.run("fax", "list", "--help")).out.split())
 
 
@@ -98,7 +98,7 @@ async def test_one_fax_is_watched_until_it_is_over(cli_runner: CliRunner, state:
     records = [json.loads(line) for line in ended.out.splitlines()]
     assert (ended.status, [each["status"] for each in records]) == (status, ["waiting", "sending", state])
     assert records[0]["updated_ts"] == "2026-05-01T12:00:00.500000+00:00"  # as `fax list` has it
-    assert ("not complete" in ended.err) == (status != 0)
+    assert ("other than complete" in ended.err) == (status != 0)
 
 
 async def test_one_fax_has_no_since(cli_runner: CliRunner) -> None:

@@ -36,7 +36,7 @@ async def test_what_was_sent_is_told_where_stdout_takes_nothing(
     assert process.returncode == 1
     [line] = told.decode().splitlines()
     assert line.startswith("directsuite: The message was sent as <")
-    assert line.endswith("don't repeat the command")
+    assert line.endswith("Don't repeat the command.")
     assert len(await cli_runner.sandbox.ledger("Send")) == 1
 
 
@@ -54,7 +54,7 @@ async def test_what_was_saved_is_told_where_stdout_takes_nothing(
     assert process.returncode == 1
     [line] = told.decode().splitlines()
     assert line.startswith("directsuite: 1 file saved into the folder of --into, but stdout can't be written")
-    assert line.endswith("don't repeat the command")
+    assert line.endswith("Don't repeat the command.")
     assert len(list(cli_runner.folder.joinpath("saved").iterdir())) == 1
 
 
@@ -78,7 +78,7 @@ async def test_a_listing_that_stdout_does_not_take_has_the_documented_status(
     _, told = await process.communicate()
     assert process.returncode == 1
     assert len(told.decode().splitlines()) == 1
-    assert "the disk is full" in told.decode()
+    assert "The disk is full" in told.decode()
 
 
 @pytest.mark.parametrize(
@@ -101,4 +101,4 @@ async def test_what_was_done_to_a_sandbox_is_reported_if_stdout_takes_nothing(
     [line] = told.decode().splitlines()
     assert process.returncode == 1
     assert line.startswith(f"directsuite: {done}")
-    assert line.endswith("don't repeat the command")
+    assert line.endswith("Don't repeat the command.")

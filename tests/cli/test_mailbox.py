@@ -100,7 +100,10 @@ async def test_what_is_in_the_trash_is_deleted_only_forever(cli_runner: CliRunne
     await three(cli_runner)
     await cli_runner.run("inbox", "delete", "1", "--yes")
     ended = await cli_runner.run("inbox", "delete", "1", "--folder", "inbox.Trash", "--yes")
-    assert (ended.status, "Messages in INBOX.Trash are deleted already. --forever removes them." in ended.err) == (
+    assert (
+        ended.status,
+        "Messages in INBOX.Trash are deleted already. Give --forever to remove them." in ended.err,
+    ) == (
         2,
         True,
     )

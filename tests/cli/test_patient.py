@@ -139,7 +139,7 @@ async def test_a_domain_that_the_service_does_not_know_is_not_taken_for_nobody(
     cli_runner.write_private_file("ada.toml", ADA)
     ended = await cli_runner.run("patient", *command, "--domain", "elsewhere.example.test")
     assert (ended.status, ended.out) == (2, "")
-    assert ended.err == "directsuite: --domain: the service has no organization for this Direct domain.\n"
+    assert ended.err == "directsuite: The service has no organization for the Direct domain of --domain.\n"
 
 
 async def test_files_of_people_and_passwords_may_come_from_stdin(cli_runner: CliRunner) -> None:
@@ -189,7 +189,7 @@ async def test_passwords_are_set_from_a_file(cli_runner: CliRunner) -> None:
         "patient", "passwords", cli_runner.write_private_file("p.toml", 'bob = "Correct-Horse-2"'), *DOMAIN
     )
     assert (ended.status, "check the usernames" in ended.err) == (4, True)
-    assert "may be set or not" in ended.err
+    assert "may or may not have been set" in ended.err
 
 
 async def test_passwords_whose_answers_get_lost_may_be_set(cli_runner: CliRunner) -> None:
@@ -201,7 +201,7 @@ async def test_passwords_whose_answers_get_lost_may_be_set(cli_runner: CliRunner
     )
     assert (
         ended.status,
-        ended.err.endswith("set or not; running the same command again sets the same passwords\n"),
+        ended.err.endswith("may or may not have been set; you can safely run the same command again\n"),
     ) == (6, True)
 
 
@@ -241,7 +241,7 @@ async def test_a_file_that_is_wrong_is_told_without_what_stands_in_it(
         (("passwords", "none", *DOMAIN), "the passwords file can't be read"),
         (("find", "open.toml", *DOMAIN), "the individual's file is accessible to other users"),
         (("passwords", "empty.toml", *DOMAIN), "lacks a username or a password"),
-        (("passwords", "number.toml", *DOMAIN), "not all usernames and passwords"),
+        (("passwords", "number.toml", *DOMAIN), "Not all usernames and passwords"),
         (("passwords", "twice.json", *DOMAIN), "usernames and their passwords, each name once"),
         (("passwords", "cases.toml", *DOMAIN), "the passwords file: list each username once"),
         (("by-username", "ada@direct.example.test", *DOMAIN), "the part before the @"),

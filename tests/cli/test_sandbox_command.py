@@ -63,7 +63,7 @@ def test_options_are_handed_on(
 @pytest.mark.parametrize("host", ["192.0.2.1", "0.0.0.0"])  # noqa: S104  to be refused
 def test_host_off_loopback_is_refused(host: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sandbox", "--memory", "--host", host, "--port", "0"]) == 2
-    assert capsys.readouterr().err.startswith("directsuite: --host: the sandbox listens only on loopback")
+    assert capsys.readouterr().err.startswith("directsuite: --host must be a loopback address")
 
 
 both = pytest.mark.parametrize(

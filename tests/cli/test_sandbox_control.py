@@ -187,7 +187,7 @@ async def test_a_fault_has_the_body_that_is_given(operator: Operator, tmp_path: 
         assert (rule["status"], rule["body"]) == (200, expected)
         await operator.run("fault", "--clear")
     ended = await operator.run("fault", "Send", "status", "--body", "@none.json")
-    assert (ended.status, "--body: the file can't be read" in ended.err) == (2, True)
+    assert (ended.status, "The file of --body can't be read" in ended.err) == (2, True)
 
 
 async def test_the_ledger_tells_what_happened_and_reset_forgets_it(operator: Operator) -> None:

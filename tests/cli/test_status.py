@@ -59,9 +59,9 @@ async def test_unconfirmed_recipient_is_not_reported_as_failed(cli_runner: CliRu
     ended = await cli_runner.run("status", smtp_id, *more)
     assert ended.status == 1
     assert ended.err.splitlines() == [
-        "directsuite: 1 of 3 deliveries failed: check the addresses, or use another way to send",
-        "directsuite: 1 of 3 deliveries were not confirmed: the message may have arrived; ask the recipient before you "
-        "send it again",
+        "directsuite: 1 of 3 deliveries failed. Check the addresses, or use another way to send.",
+        "directsuite: 1 of 3 deliveries were not confirmed. The message may have arrived: ask the recipient before you "
+        "send it again.",
     ]
 
 
@@ -111,7 +111,7 @@ async def test_every_problem_of_watched_messages_is_reported(
     assert ended.status == 1
     assert "1 of 2 deliveries failed" in ended.err
     assert "1 of the messages had no final status in time" in ended.err
-    assert "doesn't know 1 of these messages of this mailbox: check those ids" in ended.err
+    assert "doesn't know 1 of these messages in this mailbox. Check the ids of those that are not shown" in ended.err
 
 
 @pytest.mark.parametrize("more", [(), ("--watch",)], ids=["once", "watched"])
@@ -125,7 +125,7 @@ async def test_one_id_in_two_forms_is_one_message(cli_runner: CliRunner, more: t
 async def test_what_is_no_smtp_id_is_refused_in_words_of_the_command(cli_runner: CliRunner, smtp_id: str) -> None:
     ended = await cli_runner.run("status", smtp_id)
     assert ended.status == 2
-    assert "an SMTP id" in ended.err
+    assert "An SMTP id" in ended.err
     assert "smtp_ids" not in ended.err.replace("smtpIds", "smtp_ids")
 
 
@@ -143,8 +143,8 @@ async def test_failed_polls_do_not_make_message_unknown(cli_runner: CliRunner) -
     cli_runner.sandbox.inject_fault("GetMessageStatus", "status", status=401, times=9)
     ended = await cli_runner.run("status", "<nobody@elsewhere.test>", "--watch")
     assert ended.status == 3
-    assert "the status of 1 of these messages is unknown" in ended.err
-    assert "the service knows none" not in ended.err
+    assert "The status of 1 of these messages is unknown" in ended.err
+    assert "The service knows none" not in ended.err
 
 
 async def test_a_first_look_with_a_refused_password_is_the_last(cli_runner: CliRunner) -> None:
@@ -166,7 +166,7 @@ async def test_rejected_batch_is_requested_one_by_one(cli_runner: CliRunner) -> 
     cli_runner.sandbox.inject_fault("GetMessageStatus", "status", status=404, times=1)
     ended = await cli_runner.run("status", "<nobody@elsewhere.test>", smtp_id)
     assert (ended.status, BOB in ended.out) == (4, True)
-    assert "doesn't know 1 of these messages of this mailbox: check those ids" in ended.err
+    assert "doesn't know 1 of these messages in this mailbox. Check the ids of those that are not shown" in ended.err
     cli_runner.sandbox.inject_fault("GetMessageStatus", "status", status=404, times=9)
     alone = await cli_runner.run("status", "<nobody@elsewhere.test>", smtp_id)
     assert (alone.status, alone.out) == (4, "")
@@ -195,7 +195,7 @@ async def test_other_messages_are_reported_if_one_fails(
     monkeypatch.setattr(ds.Mailbox, "get_message_status", looked_at_one)
     ended = await cli_runner.run("status", smtp_id, denied, "--json", *more)
     assert (ended.status, [each["to"] for each in json.loads(ended.out)]) == (3, [BOB])
-    assert "the mailbox may not see 1 of these messages" in ended.err
+    assert "The mailbox has no permission to see 1 of these messages" in ended.err
     assert "doesn't know" not in ended.err
     alone = await cli_runner.run("status", denied, denied, *more)
     assert (alone.status, alone.out) == (3, "")
@@ -217,7 +217,7 @@ async def test_failed_last_poll_keeps_watched_statuses(cli_runner: CliRunner, mo
     assert ended.status == 6
     assert [each["status"] for each in json.loads(ended.out)] == ["Delivered", "Remotely Failed", "Delivered"]
     assert "1 of 3 deliveries failed" in ended.err
-    assert "a poll failed, so the output may be out of date" in ended.err
+    assert "A poll failed, so the output may be out of date" in ended.err
 
 
 async def test_a_message_that_arrives_meanwhile_is_waited_for(
@@ -248,7 +248,7 @@ async def test_a_message_that_the_service_does_not_know_yet_is_waited_for(
     hide(monkeypatch, 0, "get_message_statuses")
     ended = await cli_runner.run("status", smtp_id, "--watch")
     assert (ended.status, "Delivered" in ended.out) == (0, True)
-    assert "doesn't know 1 of these messages of this mailbox, which is normal shortly after sending" in ended.err
+    assert "doesn't know 1 of these messages in this mailbox, which is normal shortly after sending" in ended.err
 
 
 @pytest.mark.parametrize("more", [(), ("--json",)], ids=["people", "programs"])
@@ -266,11 +266,11 @@ async def test_how_long_an_unknown_one_is_waited_for_is_told_before_the_wait(
     monkeypatch.setattr(ds.Mailbox, "track", track)
     ended = await cli_runner.run("status", "<nobody@elsewhere.test>", "--watch", *more)
     assert told == [
-        "directsuite: the service doesn't know 1 of these messages of this mailbox, which is normal shortly after "
-        "sending: waiting for up to 15 minutes; if they were sent earlier, check --mailbox and the ids\n"
+        "directsuite: The service doesn't know 1 of these messages in this mailbox, which is normal shortly after "
+        "sending. Waiting for up to 15 minutes. If they were sent earlier, check --mailbox and the ids.\n"
     ]
     assert ended.status == 4
-    assert "check --mailbox and the ids" in ended.err
+    assert "Check --mailbox and the ids" in ended.err
 
 
 @pytest.mark.parametrize(

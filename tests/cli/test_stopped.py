@@ -39,7 +39,7 @@ async def stopped(typist: CliRunner, number: signal.Signals, *arguments: str) ->
 async def test_a_command_that_reads_is_given_again(cli_runner: CliRunner, number: signal.Signals, status: int) -> None:
     cli_runner.sandbox.inject_fault("GetMessageMetaData", "hang")
     ended = await stopped(cli_runner, number, "inbox", "list")
-    assert ended == (status, "directsuite: stopped; nothing was changed: give the same command again\n")
+    assert ended == (status, "directsuite: stopped; nothing was changed: run the same command again\n")
 
 
 async def test_what_is_known_of_watched_messages_is_shown(cli_runner: CliRunner) -> None:
@@ -57,7 +57,7 @@ async def test_a_send_that_was_under_way_is_looked_for_first(cli_runner: CliRunn
     cli_runner.sandbox.inject_fault("Send", "hang", processed=True)
     status, err = await stopped(cli_runner, signal.SIGINT, *SEND)
     assert status == 130
-    assert err.startswith("directsuite: stopped; what was being sent may or may not have arrived: check whether")
+    assert err.startswith("directsuite: stopped; the last request may or may not have taken effect: check whether")
     assert len(err.splitlines()) == 1
 
 
@@ -86,7 +86,7 @@ async def test_a_provisioning_whose_answer_was_lost_is_not_said_to_be_none(cli_r
         process.send_signal(signal.SIGINT)
         _, err = await process.communicate()
     assert process.returncode == 130
-    assert b"may or may not have arrived" in err
+    assert b"may or may not have taken effect" in err
 
 
 async def test_two_sends_with_one_key_do_not_meet(cli_runner: CliRunner) -> None:
@@ -154,7 +154,7 @@ async def test_a_disk_that_is_full_is_told(cli_runner: CliRunner) -> None:
         os.close(full)
         _, err = await process.communicate()
     assert process.returncode == 1
-    assert err.startswith(b"directsuite: the disk is full")
+    assert err.startswith(b"directsuite: The disk is full")
     assert b"Traceback" not in err
 
 

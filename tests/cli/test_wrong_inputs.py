@@ -54,7 +54,7 @@ async def test_where_no_url_is_set_it_says_which(
 ) -> None:
     variable = f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL"
     monkeypatch.delenv(variable)
-    await fails(cli_runner, command, 2, f"set {variable}", "the settings file")
+    await fails(cli_runner, command, 2, f"Set {variable}", "the settings file")
 
 
 @of_every_command
@@ -63,7 +63,7 @@ async def test_where_there_is_no_secret_it_says_where_one_could_be(
 ) -> None:
     variable = SECRETS[SERVICES[command.split()[0]]]
     monkeypatch.delenv(variable)
-    await fails(cli_runner, command, 2, f"set {variable}", "-file FILE", "keyring")
+    await fails(cli_runner, command, 2, f"Set {variable}", "-file FILE", "keyring")
 
 
 @of_every_command
@@ -212,7 +212,7 @@ async def test_an_empty_path_or_a_folder_for_a_file_is_refused(
     ended = await cli_runner.run(*arguments)
     assert ended.status == 2
     assert told in ended.err
-    assert "this is a folder: name a file" in ended.err or "the path is empty: name a file or a folder" in ended.err
+    assert "this is a folder; name a file" in ended.err or "the path is empty; name a file or a folder" in ended.err
 
 
 @pytest.mark.exhaustive
@@ -232,13 +232,13 @@ async def test_an_empty_path_or_a_folder_for_a_file_is_refused(
         (("sync", "status", "--store", "none.db"), "--store (none.db): there is no store at this path"),
         (("sync", "audit", "--store", "none.db"), "--store (none.db): there is no store at this path"),
         (("sync", "run", "--store", "letter.txt"), "--store (letter.txt): the store's file is not an SQLite database"),
-        (("sync", "run", "--mailbox", "ada"), "number 1 of --mailbox (ada) is not an e-mail address"),
-        (("sync", "run", "--folder", ".."), "number 1 of --folder (..) is not a folder name"),
+        (("sync", "run", "--mailbox", "ada"), "--mailbox number 1 (ada) is not an e-mail address"),
+        (("sync", "run", "--folder", ".."), "--folder number 1 (..) is not a folder name"),
         (("patient", "by-username", "ada@x.test", *DOMAIN), "The username (ada@x.test) must be the part before the @"),
         (("patient", "by-username", "ada", "--domain", "a@b"), "--domain (a@b) must be the part behind the @"),
         (("demo", "stray", "x" * 300), f"2 arguments too many (stray {'x' * 93}…)"),
-        (("sned",), "there is no command sned (did you mean send?)"),
-        (("send", "--Ada Example=x"), "there is no option --Ada Example: "),
+        (("sned",), "There is no command sned (did you mean send?)"),
+        (("send", "--Ada Example=x"), "There is no option --Ada Example. "),
     ],
 )
 @pytest.mark.parametrize("is_asked", [True, False], ids=["verbose", "log"])

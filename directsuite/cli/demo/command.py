@@ -189,7 +189,7 @@ def show_report(report: DemoReport, console: Console) -> None:
     table.add_column("What was done")
     table.add_column("Count", justify="right", no_wrap=True)
     table.add_column("Time", justify="right", no_wrap=True)
-    table.add_column("Held?", justify="center", no_wrap=True)
+    table.add_column("Passed?", justify="center", no_wrap=True)
     for result in report.results:
         table.add_row(
             result.step.name,
@@ -203,10 +203,10 @@ def show_report(report: DemoReport, console: Console) -> None:
     where = f"Signed PDFs and messages are in [bold]{escape(str(report.output))}[/]"
     console.print(where, soft_wrap=True)
     if report.passed:
-        console.print(f"[green]All of it held[/], in {report.seconds:.1f} s.")
+        console.print(f"[green]All checks passed[/], in {report.seconds:.1f} s.")
         return
     for result in report.failed:
-        text = f"[bold red]{result.step.name} did not hold[/]: {escape(result.problem or '')}"
+        text = f"[bold red]{result.step.name} failed[/]: {escape(result.problem or '')}"
         console.print(text, soft_wrap=True)
 
 

@@ -103,8 +103,8 @@ async def provision_patient(context: DemoContext) -> StepOutcome:
         passed_checks=(
             "address active and paid for, mailbox open",
             "found by name and by username",
-            "session renewed once its 10 minutes were over",
-            "a username that is taken was refused",
+            "session renewed after its 10 minutes",
+            "a username in use was rejected",
         ),
     )
 
@@ -113,7 +113,7 @@ async def _check_taken_username(context: DemoContext, individual: IDProofedIndiv
     try:
         await context.suite.registration.provision_id_proofed_patient(DOMAIN, individual)
     except BadRequestError as rejection:
-        check_condition(rejection.code == "014", f"the service refused with the code {rejection.code} in place of 014")
+        check_condition(rejection.code == "014", f"the service rejected it with the code {rejection.code}, not 014")
         return
     raise CheckFailedError("the same address was provisioned twice")
 
@@ -198,19 +198,21 @@ async def _check_received_message(context: DemoContext, message: Message, smtp_i
     inbox = context.suite.mailbox(PATIENT, MAILBOX_PASSWORD)
     async with inbox.iter_messages() as listing:
         arrived = [received async for received in listing]
-    check_condition(len(arrived) == 1, f"{len(arrived)} messages arrived in place of one")
+    check_condition(len(arrived) == 1, f"{len(arrived)} messages arrived instead of one")
     received = arrived[0]
-    check_condition(received.msg_id == smtp_id, "another message arrived than the one that was sent")
-    check_condition(received.subject == message.subject, "the subject has changed on the way")
+    check_condition(received.msg_id == smtp_id, "a different message arrived than was sent")
+    check_condition(received.subject == message.subject, "the received subject differs from the sent one")
     check_condition(
         [(part.filename, part.media_type, part.content) for part in received.attachments]
         == [(part.filename, part.content_type, part.content) for part in message.attachment_list],
-        "the attachments have changed on the way",
+        "the received attachments differ from the sent ones",
     )
     check_clinical_summary(received.attachments[0].content)
     async with inbox.iter_raw() as listing:
         raw = [stored async for stored in listing]
-    check_condition(len(raw) == 1 and raw[0].to_email()["Subject"] == message.subject, "the raw message is another one")
+    check_condition(
+        len(raw) == 1 and raw[0].to_email()["Subject"] == message.subject, "the raw message is a different one"
+    )
     file = context.output / "messages" / "visit-summary.eml"
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(raw[0].data or b"")
@@ -262,7 +264,7 @@ async def read_mailbox(context: DemoContext) -> StepOutcome:
     samples = [_SampleMessage.from_number(number) for number in range(1, count + 1)]
     uids, raw = await _fill_mailbox(context, samples)
     box = context.suite.mailbox(_RESULTS_ADDRESS, MAILBOX_PASSWORD)
-    check_condition(await box.get_message_count() == count, f"the service counts other than {count} messages")
+    check_condition(await box.get_message_count() == count, f"the service does not count {count} messages")
     check_condition(await box.get_uids() == uids, "the uids are not those of the delivery, ascending")
     for name, listing in (("iter_messages", box.iter_messages()), ("stream_messages", box.stream_messages())):
         await _compare_messages(name, _iter_with_progress(context, listing), uids, samples)
@@ -274,7 +276,7 @@ async def read_mailbox(context: DemoContext) -> StepOutcome:
         passed_checks=(
             "iter_messages and stream_messages: count, order, every byte",
             "iter_metadata: count, order, subjects, no contents",
-            "iter_raw: as they were delivered",
+            "iter_raw: every byte as delivered",
         ),
         files=tuple(files),
     )
@@ -296,22 +298,22 @@ async def _compare_messages(
 ) -> None:
     seen = 0
     async for message in messages:
-        check_condition(seen < len(uids), f"{name} gives more than {len(uids)} messages")
-        check_condition(message.uid == uids[seen], f"{name} gives uid {message.uid} in the place of {uids[seen]}")
+        check_condition(seen < len(uids), f"{name} returns more than {len(uids)} messages")
+        check_condition(message.uid == uids[seen], f"{name} returns uid {message.uid} instead of {uids[seen]}")
         check_condition(
             _SampleMessage.from_received(message) == samples[seen], f"{name} changes the message of uid {message.uid}"
         )
         seen += 1
-    check_condition(seen == len(uids), f"{name} gives {seen} messages of {len(uids)}")
+    check_condition(seen == len(uids), f"{name} returns {seen} of {len(uids)} messages")
 
 
 async def _compare_metadata(context: DemoContext, box: Mailbox, uids: list[int], samples: list[_SampleMessage]) -> None:
     async with box.iter_metadata() as listing:
         received = [message async for message in _iter_with_progress(context, listing)]
-    check_condition([message.uid for message in received] == uids, "iter_metadata gives other uids, or another order")
+    check_condition([message.uid for message in received] == uids, "iter_metadata returns other uids, or another order")
     subjects = [letter.subject for letter in samples]
-    check_condition([message.subject for message in received] == subjects, "iter_metadata gives other subjects")
-    check_condition(not any(message.body for message in received), "iter_metadata gives bodies")
+    check_condition([message.subject for message in received] == subjects, "iter_metadata returns other subjects")
+    check_condition(not any(message.body for message in received), "iter_metadata returns bodies")
 
 
 async def _save_raw_messages(context: DemoContext, box: Mailbox, raw: list[bytes]) -> list[Path]:
@@ -320,13 +322,13 @@ async def _save_raw_messages(context: DemoContext, box: Mailbox, raw: list[bytes
     async with box.iter_raw() as listing:
         async for message in listing:
             check_condition(
-                len(files) < len(raw) and message.data == raw[len(files)], "iter_raw gives other bytes than delivered"
+                len(files) < len(raw) and message.data == raw[len(files)], "iter_raw returns other bytes than delivered"
             )
             file = folder / f"{len(files) + 1:04d}.eml"
             await asyncio.to_thread(file.write_bytes, message.data or b"")
             files.append(file)
             context.progress.advance()
-    check_condition(len(files) == len(raw), f"iter_raw gives {len(files)} messages of {len(raw)}")
+    check_condition(len(files) == len(raw), f"iter_raw returns {len(files)} of {len(raw)} messages")
     return files
 
 
@@ -359,7 +361,7 @@ async def sign_documents(context: DemoContext) -> StepOutcome:
         unit="document",
         passed_checks=(
             f"{sum(task.result() for task in tasks)} signatures, each intact, valid and trusted (pyHanko)",
-            "what was there before signing is unchanged",
+            "the original content is unchanged",
             "documents deleted from the service",
         ),
         files=(*files.values(), authority),
@@ -411,7 +413,7 @@ def _make_signatures(form: Form) -> list[Signature]:
 
 async def _verify_document(context: DemoContext, file: Path, original: bytes, names: set[str | None]) -> None:
     content = await asyncio.to_thread(file.read_bytes)
-    check_condition(content.startswith(original), f"{file.name}: what was there before signing has been changed")
+    check_condition(content.startswith(original), f"{file.name}: the original content has changed")
     authority = await asyncio.to_thread(_get_authority_pem, context)
     verdicts = await asyncio.to_thread(verify_signatures, content, authority)
     check_condition({verdict.field for verdict in verdicts} == names, f"{file.name}: pyHanko finds other signatures")
@@ -452,7 +454,7 @@ async def read_faxes(context: DemoContext) -> StepOutcome:
         unit="record",
         passed_checks=(
             f"{-(-count // FULL_PAGE_MESSAGES)} pages of at most {FULL_PAGE_MESSAGES}, newest first",
-            "a fax that arrives on the way costs and doubles none",
+            "a new fax during the listing: none is lost or repeated",
         ),
     )
 
@@ -463,14 +465,15 @@ async def _read_pages(context: DemoContext, newest_first: list[str]) -> None:
         page = (await fax.get_multiple_message_info(_FAX_NUMBER, offset)).message_detail
         expected = newest_first[offset : offset + FULL_PAGE_MESSAGES]
         check_condition(
-            [message.message_handle for message in page] == expected, f"the page at offset {offset} holds others"
+            [message.message_handle for message in page] == expected,
+            f"the page at offset {offset} contains other faxes",
         )
         context.progress.advance(len(page))
     newest = (await fax.get_single_message_info(_FAX_NUMBER, newest_first[0])).message_detail
     check_condition(
         [(message.status, message.description) for message in newest]
         == [(FaxStatus.WAITING, f"Fax {len(newest_first)}")],
-        "the newest fax is not the one that still waits",
+        "the newest fax is not the waiting one",
     )
 
 
@@ -483,5 +486,5 @@ async def _read_records(context: DemoContext, newest_first: list[str]) -> None:
             walked.append(message.message_handle)
             context.progress.advance()
     check_condition(
-        walked == newest_first, f"the walk gives {len(walked)} records, not each of {len(newest_first)} once, in order"
+        walked == newest_first, f"the listing has {len(walked)} records, not each of {len(newest_first)} once, in order"
     )

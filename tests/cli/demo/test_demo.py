@@ -35,7 +35,7 @@ def test_all_of_it_holds_and_the_files_are_there(tmp_path: Path, capsys: pytest.
     assert main(["demo", *SMALL, "--output", str(output)]) == 0
     told = capsys.readouterr()
     assert told.err == ""
-    assert "All of it held" in told.out
+    assert "All checks passed" in told.out
     assert str(output) in told.out
     assert [name for name in NAMES if f"│ {name}" not in told.out] == []
     assert sorted(file.relative_to(output).as_posix() for file in output.rglob("*") if file.is_file()) == [
@@ -104,10 +104,10 @@ def test_failing_steps_are_named_with_status_1_and_keep_none_from_running(
     steps = (*STEPS, DemoStep("last", "Last", _holds))
     assert run_demo(DemoOptions(output=tmp_path), steps) == 1
     told = capsys.readouterr().out
-    assert "bad did not hold: two [things] differ" in told
-    assert "broken did not hold: ZeroDivisionError: no value" in told
+    assert "bad failed: two [things] differ" in told
+    assert "broken failed: ZeroDivisionError: no value" in told
     assert told.count("it is [so]") == 2
-    assert "All of it held" not in told
+    assert "All checks passed" not in told
 
 
 def test_failing_steps_are_named_in_the_json_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,7 +173,7 @@ def test_a_full_disk_is_told_as_that(
     monkeypatch.setattr("directsuite.cli.demo.context.Sandbox.__aenter__", full)
     assert main(["demo", "--output", str(tmp_path)]) == 1
     told = capsys.readouterr().err
-    assert told.startswith("directsuite: the disk is full")
+    assert told.startswith("directsuite: The disk is full")
     assert "ada" not in told
 
 

@@ -60,9 +60,9 @@ def _metadata(**members: str) -> dict[str, Any]:
         _lie("patient", "GetPatientAddressByMeta", REGISTERED, "not found by name and birth date"),
         _lie("patient", "GetPatientAddressByUsername", REGISTERED, "not found by username"),
         _lie("patient", "ProvisionIDProofedPatient", REGISTERED, "provisioned twice", skip=1),
-        _lie("patient", "ProvisionIDProofedPatient", {"success": False, "code": "002"}, "in place of 014", skip=1),
+        _lie("patient", "ProvisionIDProofedPatient", {"success": False, "code": "002"}, "not 014", skip=1),
         _lie("message", "GetMessageStatus", DONE, "after 0 minutes the statuses are , not"),
-        _lie("message", "GetMessagesByUIDs", DONE, "in place of one"),
+        _lie("message", "GetMessagesByUIDs", DONE, "instead of one"),
         _lie("mailbox", "GetMessageCount", DONE | {"count": 4}, "counts other than 3"),
         _lie("mailbox", "GetUIDs", DONE | {"uids": [1, 2]}, "the uids are not those"),
         _lie("mailbox", "GetMessagesByUIDs", DONE, "iter_messages gives 0 messages of 3"),
@@ -120,8 +120,8 @@ async def test_document_that_outlives_its_deletion_is_noticed(opened_demo: DemoC
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"subject": "Another"}, "the subject has changed on the way"),
-        ({"attachment_list": [Attachment(content=b"x", filename="x")]}, "the attachments have changed on the way"),
+        ({"subject": "Another"}, "the received subject differs"),
+        ({"attachment_list": [Attachment(content=b"x", filename="x")]}, "the received attachments differ"),
     ],
 )
 async def test_message_that_changes_on_the_way_is_noticed(

@@ -34,4 +34,4 @@ async def test_a_signal_ends_it_with_a_sentence(
             process.send_signal(number)
             out, err = await process.communicate()
     assert (process.returncode, out) == (status, b"")
-    assert err.decode() == "directsuite: stopped; nothing was changed: give the same command again\n"
+    assert err.decode() == "directsuite: stopped; nothing was changed: run the same command again\n"

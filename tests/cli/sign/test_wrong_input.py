@@ -87,8 +87,8 @@ async def test_wrong_options_are_told(sign_runner: SignRunner, arguments: tuple[
     ("arguments", "named"),
     [
         ((), "SOURCES"),
-        (("a.pdf", "", *_OUT), "the path is empty: name a file or a folder"),
-        (("a.pdf", "--output", ""), "the path is empty: name a file or a folder"),
+        (("a.pdf", "", *_OUT), "the path is empty; name a file or a folder"),
+        (("a.pdf", "--output", ""), "the path is empty; name a file or a folder"),
         (("a.pdf",), "--output"),
         (("a.pdf", *_OUT, "--concurrency", "0"), "--concurrency"),
         (("a.pdf", *_OUT, "--patience", "long"), "--patience"),
@@ -117,14 +117,14 @@ async def test_settings_and_a_token_that_are_not_set_are_told(
     sign_runner.write_pdfs("a.pdf")
     monkeypatch.delenv("DIRECTSUITE_TOKEN")
     told = await sign_runner.sign("a.pdf", *_OUT)
-    assert (told.status, told.err.startswith("directsuite: no access token is set: set DIRECTSUITE_TOKEN")) == (
+    assert (told.status, told.err.startswith("directsuite: No access token is set. Set DIRECTSUITE_TOKEN")) == (
         2,
         True,
     )
     monkeypatch.delenv("DIRECTSUITE_SIGNING_URL")
     told = await sign_runner.sign("a.pdf", *_OUT)
     assert told.status == 2
-    assert told.err.startswith("directsuite: the URL of the signing service is not set: set DIRECTSUITE_SIGNING_URL")
+    assert told.err.startswith("directsuite: The URL of the signing service is not set. Set DIRECTSUITE_SIGNING_URL")
 
 
 async def test_a_refused_token_ends_it_with_3_and_the_next_command_goes_on(

@@ -73,7 +73,7 @@ async def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     written(tmp_path / "new", f'"{ALICE}" = "afterwards"').replace(path)
     assert await password(ALICE) == Secret("afterwards")
     path.unlink()
-    with pytest.raises(ConfigurationError, match="can't be read"):
+    with pytest.raises(ConfigurationError, match="Could not read"):
         await password(ALICE)
 
 
@@ -146,7 +146,7 @@ def test_nothing_typed_is_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
         return ""
 
     for ask in (end_of_input, nothing):
-        with pytest.raises(UsageError, match="no mailbox password was typed"):
+        with pytest.raises(UsageError, match="No mailbox password was typed"):
             make_password_source([ALICE, BOB], None, {}, ask)
 
 

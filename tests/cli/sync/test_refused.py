@@ -29,21 +29,21 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
     ("options", "named"),
     [
         ([], "--mailbox ADDRESS for each, or --mailboxes FILE, or set DIRECTSUITE_MAILBOX"),
-        (["--mailboxes", "none"], "no mailbox is given"),
-        (["--mailbox", "alice"], "number 1 of --mailbox is not an e-mail address"),
-        (["--mailbox", "a b@direct.example.test"], "number 1 of --mailbox is not an e-mail address"),
-        ([*HERS, "--mailbox", "bob@bob@direct.example.test"], "number 2 of --mailbox is not an e-mail address"),
-        ([*HERS, "--mailbox", ""], "number 2 of --mailbox is not an e-mail address"),
-        ([*HERS, "--mailbox", "bob@"], "number 2 of --mailbox is not an e-mail address"),
-        ([*HERS, "--mailbox", "jos\udce9@direct.example.test"], "number 2 of --mailbox is not text"),
-        (["--mailboxes", "two"], "line 4 of the file two is not an e-mail address"),
-        ([*BOTH, "--mailbox", ALICE.upper()], "number 1 of --mailbox and number 3 of --mailbox are the same mailbox"),
-        ([*HERS, "--mailboxes", "upper"], "number 1 of --mailbox and line 1 of the file upper are the same mailbox"),
-        (["--mailboxes", "nothing"], "the file nothing does not exist"),
-        (["--mailboxes", "latin"], "the file latin is not text in UTF-8"),
+        (["--mailboxes", "none"], "No mailbox is given"),
+        (["--mailbox", "alice"], "--mailbox number 1 is not an e-mail address"),
+        (["--mailbox", "a b@direct.example.test"], "--mailbox number 1 is not an e-mail address"),
+        ([*HERS, "--mailbox", "bob@bob@direct.example.test"], "--mailbox number 2 is not an e-mail address"),
+        ([*HERS, "--mailbox", ""], "--mailbox number 2 is not an e-mail address"),
+        ([*HERS, "--mailbox", "bob@"], "--mailbox number 2 is not an e-mail address"),
+        ([*HERS, "--mailbox", "jos\udce9@direct.example.test"], "--mailbox number 2 is not text"),
+        (["--mailboxes", "two"], "two line 4 is not an e-mail address"),
+        ([*BOTH, "--mailbox", ALICE.upper()], "--mailbox number 1 and --mailbox number 3 are the same mailbox"),
+        ([*HERS, "--mailboxes", "upper"], "--mailbox number 1 and upper line 1 are the same mailbox"),
+        (["--mailboxes", "nothing"], "The file nothing does not exist"),
+        (["--mailboxes", "latin"], "The file latin is not text in UTF-8"),
         pytest.param(
             ["--mailboxes", "/dev/zero"],
-            "the file /dev/zero has more than 16,777,216 bytes",
+            "The file /dev/zero has more than 16,777,216 bytes",
             marks=pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /dev/zero"),
         ),
         ([*HERS, "--passwords", "known", "--maildir", "latin"], "--maildir: the directory can't be created"),
@@ -53,13 +53,13 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
         ([*HERS, "--grace", "-1"], "--grace"),
         ([*HERS, "--store", "a", "--postgres"], "--postgres"),
         ([*HERS, "--folder", "INBOX", "--all-folders"], "--all-folders"),
-        ([*HERS, "--folder", "INBOX", "--folder", ""], "number 2 of --folder is not a folder name"),
-        ([*HERS, "--folder", ".."], "number 1 of --folder is not a folder name"),
-        ([*HERS, "--folder", "INBOX.J\udce9"], "number 1 of --folder is not text"),
+        ([*HERS, "--folder", "INBOX", "--folder", ""], "--folder number 2 is not a folder name"),
+        ([*HERS, "--folder", ".."], "--folder number 1 is not a folder name"),
+        ([*HERS, "--folder", "INBOX.J\udce9"], "--folder number 1 is not text"),
         (["--postgres", "--once", *HERS], "--once"),
         (
             ["--password", "secret"],
-            "there is no --password, because other users can read the arguments of a command: give --passw",
+            "There is no --password, because other users can read the arguments of a command. Instead, give --passw",
         ),
     ],
 )
@@ -83,7 +83,7 @@ async def test_the_mailbox_of_the_environment_is_checked_too(
     monkeypatch.setenv("DIRECTSUITE_MAILBOX", "bob")
     ended = await sync_runner.run("run", "--once")
     assert ended.err == (
-        "directsuite: DIRECTSUITE_MAILBOX is not an e-mail address: expected something like nurse@direct.example.org\n"
+        "directsuite: DIRECTSUITE_MAILBOX is not an e-mail address. Expected something like nurse@direct.example.org.\n"
     )
     monkeypatch.setenv("DIRECTSUITE_MAILBOX", BOB)
     ended = await sync_runner.run("run", "--postgres")  # a fleet may have none of its own to add
@@ -100,7 +100,7 @@ async def test_no_url_is_refused(sync_runner: SyncRunner, monkeypatch: pytest.Mo
     monkeypatch.delenv("DIRECTSUITE_MESSAGE_URL")
     ended = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords())
     assert ended.status == 2
-    assert "set DIRECTSUITE_MESSAGE_URL" in ended.err
+    assert "Set DIRECTSUITE_MESSAGE_URL" in ended.err
 
 
 async def test_a_fleet_without_a_database_is_refused(sync_runner: SyncRunner) -> None:

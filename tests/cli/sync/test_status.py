@@ -62,7 +62,7 @@ async def test_after_a_worker_it_tells_what_that_left(sync_runner: SyncRunner) -
     ended = await sync_runner.run("status")
     assert (ended.status, ended.err) == (0, "")
     first, header, *rows = ended.out.splitlines()
-    assert first.startswith("no worker is running: the last one stopped")
+    assert first.startswith("No worker is running. The last one stopped")
     assert header.split()[:3] == ["no.", "mailbox", "status"]
     assert sorted(row.split()[1] for row in rows) == [ALICE, BOB]
     assert all("up to date" in row for row in rows)
@@ -80,7 +80,7 @@ async def test_a_mailbox_that_fails_is_status_1_and_stands_first(sync_runner: Sy
     assert [line.split()[1] for line in failing.out.splitlines()[2:]] == [BOB]
     unknown = await sync_runner.run("status", "--mailbox", ALICE, "--mailbox", "nobody@direct.example.test")
     assert (unknown.status, unknown.out) == (2, "")
-    assert unknown.err.startswith("directsuite: number 2 of --mailbox is not in the store")
+    assert unknown.err.startswith("directsuite: --mailbox number 2 is not in the store")
 
 
 async def test_mailboxes_are_sorted_and_paged(sync_runner: SyncRunner) -> None:
@@ -130,7 +130,7 @@ async def test_beside_a_worker_that_has_the_store_open(sync_runner: SyncRunner) 
         report(sync_runner, 2.0, failing, MailboxProgress(name=BOB))
         ended = await sync_runner.run("status")
         assert ended.status == 1
-        assert ended.out.startswith(f"the worker (process {os.getpid()}) reported 2 s ago\n")
+        assert ended.out.startswith(f"The worker (process {os.getpid()}) reported 2 s ago.\n")
         assert "(for 2 h)" in ended.out
         assert ended.out.endswith(f"{ALICE}, INBOX.Ward: There is no such folder on the server.\n")
 
@@ -154,12 +154,12 @@ async def test_without_a_report_it_tells_what_the_store_knows(sync_runner: SyncR
     ended = await sync_runner.run("status")
     assert ended.status == 0
     assert ended.out.startswith(
-        "no worker of `directsuite sync run` has reported: the table shows only what is in the store\n"
+        "No worker of `directsuite sync run` has reported. The table shows only the content of the store.\n"
     )
     assert [row.split()[2] for row in ended.out.splitlines()[2:]] == ["unknown", "unknown"]
     assert ALICE in ended.out
     ended = await sync_runner.run("status", "--failing")
-    assert (ended.status, "no worker has reported" in ended.err) == (0, True)
+    assert (ended.status, "No worker has reported" in ended.err) == (0, True)
     document = json.loads((await sync_runner.run("status", "--json")).out)
     assert {each["status"] for each in document["mailboxes"]} == {"unknown"}
 
@@ -174,7 +174,7 @@ async def test_a_worker_that_was_killed_is_seen_at_once_on_its_machine(
     report(sync_runner, 2.0, MailboxProgress(name=ALICE, status=SyncStatus.UP_TO_DATE), pid=nobody, host=host)
     ended = await sync_runner.run("status")
     assert ended.status == is_seen
-    assert (f"the worker (process {nobody}) doesn't respond or was killed" in ended.out) is is_seen
+    assert (f"The worker (process {nobody}) doesn't respond or was killed" in ended.out) is is_seen
 
 
 @pytest.mark.usefixtures("held_clock")
@@ -185,13 +185,13 @@ async def test_whether_the_worker_lives_has_nothing_to_do_with_its_mailboxes(
     report(sync_runner, age, MailboxProgress(name=ALICE, status=SyncStatus.FAILING, problem="It fails."))
     ended = await sync_runner.run("status", "--max-age", "120")
     assert ended.status == status
-    assert ended.out == f"the worker reported {age:.0f} s ago\n"
+    assert ended.out == f"The worker reported {age:.0f} s ago.\n"
 
 
 async def test_a_worker_that_has_ended_does_not_live(sync_runner: SyncRunner) -> None:
     for _ in range(2):
         ended = await sync_runner.run("status", "--max-age", "120")
-        assert (ended.status, ended.out) == (1, "no worker is running\n")
+        assert (ended.status, ended.out) == (1, "No worker is running.\n")
         await ran(sync_runner)
 
 
@@ -210,9 +210,9 @@ async def test_requests_are_left_and_applied_by_the_next_run(sync_runner: SyncRu
     ]
     ended = await sync_runner.run("audit", "--mailbox", ALICE)
     assert (ended.status, ended.err) == (0, "")
-    assert ended.out.startswith("1 mailbox: all messages will be compared with the server")
+    assert ended.out.startswith("Requested for 1 mailbox: the running worker or the next one compares all messages")
     ended = await sync_runner.run("retry")
-    assert ended.out.startswith("2 mailboxes: quarantined messages and failing mailboxes will be retried")
+    assert ended.out.startswith("Requested for 2 mailboxes: the running worker or the next one retries quarantined")
     sync_runner.sandbox.inject_fault("GetMessageMetaData", "latency", seconds=0.001)
     await ran(sync_runner)
     assert [rule["applied"] for rule in sync_runner.sandbox.faults() if rule["operation"] == "GetMessageMetaData"] == [
@@ -225,7 +225,7 @@ async def test_what_is_quarantined_is_told(sync_runner: SyncRunner, monkeypatch:
     monkeypatch.setenv("DIRECTSUITE_RETRY_ATTEMPTS", "1")
     await ran(sync_runner)
     ended = await sync_runner.run("status", "--quarantined")
-    assert (ended.status, ended.out) == (0, "no message is quarantined\n")
+    assert (ended.status, ended.out) == (0, "No message is quarantined.\n")
     await sync_runner.deliver(ALICE, "two")
     sync_runner.sandbox.inject_fault("GetMessagesByUIDs", "status", status=500, times=60)
     for _ in range(2):  # in the second round it isn't asked for again
@@ -249,6 +249,6 @@ async def test_a_request_for_somebody_unknown_is_refused(sync_runner: SyncRunner
     for known in ((), ("--mailbox", ALICE)):
         ended = await sync_runner.run("retry", *known, "--mailbox", "nobody@direct.example.test")
         assert (ended.status, ended.out) == (2, "")
-        assert f"number {len(known) // 2 + 1} of --mailbox is not in the store" in ended.err
+        assert f"--mailbox number {len(known) // 2 + 1} is not in the store" in ended.err
     with closing(sqlite3.connect("directsuite-sync.db")) as connection:
         assert connection.execute("SELECT count(*) FROM operator_request").fetchall() == [(0,)]
