@@ -94,7 +94,7 @@ class Specification:
     def _flatten(self, schema: Json) -> Json:
         """Return a schema with its reference, `allOf` and `anyOf` merged into it.
 
-        This is unambiguous because no two branches of an `anyOf` in the document have the same type.
+        No two branches of an `anyOf` in the document have the same type.
         """
         if "$ref" in schema:
             schema = self._schemas[schema["$ref"].rpartition("/")[2]]
@@ -128,7 +128,7 @@ def _compare_headers(headers: Mapping[str, str], media_type: str) -> Iterator[Di
 
 
 def _compare_scalar(schema: Json, value: Any) -> str:
-    """Return how a value of the right type differs from its schema, or "" if it does not."""
+    """Return how a value of the right type differs from its schema; empty if it does not."""
     if isinstance(value, str) and "pattern" in schema and not re.search(schema["pattern"], value):
         return f"has another form: {mask_digits(value)}"
     if isinstance(value, str) and _find_role(schema) == "base64" and not _is_base64(value):
@@ -148,7 +148,7 @@ def _find_role(schema: Json) -> Role | None:
 
 
 def _list_types(schema: Json) -> list[str]:
-    """Return the types that a schema allows by itself. An empty list means that it does not restrict the type."""
+    """Return the types that a schema allows by itself; empty if it does not restrict the type."""
     if "enum" in schema:
         return sorted({name_type(each) for each in schema["enum"]})
     types = schema.get("type", "object" if "properties" in schema else [])

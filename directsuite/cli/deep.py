@@ -2,8 +2,8 @@
 
     table of requests ──► responses ──► the OpenAPI document, and what the SDK can read ──► OperationReport, …
 
-A request is skipped if a value that it needs is not known. Options contain some values, and earlier responses others.
-The report contains paths and types, but no values, so that a user may send it to the maintainers of the SDK.
+A request is skipped if no option and no earlier response contains a value that it needs. The report contains paths and
+types, but no values, so that a user may send it to the maintainers of the SDK.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _MAX_IDS = 3  # messages that are requested by uid or Message-ID
 _MISSING_NAME = "directsuite-doctor-nowhere"
 """A folder, document, fax and username that no service has."""
 REJECTION_STATUSES = {"messaging": 200, "registration": 200, "signing": 400, "fax": 400}
-"""The HTTP status, by service, of the response to a request for something that does not exist."""
+"""The expected HTTP status, by service, if a request names something that does not exist."""
 
 
 _SOURCES: Mapping[str, str] = {
@@ -78,7 +78,7 @@ _SOURCES: Mapping[str, str] = {
     "sent_id": f"1 to {_MAX_LISTED:,} messages in {SENT_FOLDER}",
     "sent_ids": f"1 to {_MAX_LISTED:,} messages in {SENT_FOLDER}",
 }
-"""Where the facades and values that requests need come from."""
+"""The sources of the facades and values that requests need, for the reason of a skipped request."""
 
 _Request = tuple[Operation[Any], str, *tuple[str, ...]]
 """An operation, the facade's method, and the names of the arguments."""
@@ -118,7 +118,7 @@ _REQUESTS: Mapping[str, Sequence[_Request]] = {
         (patients.GET_PATIENT_ADDRESS_BY_META, "get_patient_address_by_meta", "domain", "person"),
     ),
 }
-"""The requests of each facade, in an order in which earlier results contain values for later requests."""
+"""The requests of each facade, ordered so that earlier results contain values for later requests."""
 _REQUESTS_TO_REJECT: Mapping[str, _Request] = {
     "signing": (signing.GET_DOC_INFO, "get_doc_info", "nowhere"),
     "fax": (fax.GET_SINGLE_MESSAGE_INFO, "get_single_message_info", "fax_number", "nowhere"),
@@ -130,7 +130,7 @@ _REQUESTS_TO_REJECT: Mapping[str, _Request] = {
 
 @attrs.define(kw_only=True)
 class DeepExamination:
-    """Calls the operations with the credentials that are known. tuser: a T-User who acts for the mailbox."""
+    """Calls the operations with the available credentials. tuser: a T-User who acts for the mailbox."""
 
     settings: Settings
     specification: Specification
@@ -163,7 +163,7 @@ class DeepExamination:
         return [*reports.values()]
 
     async def _learn_options(self, suite: DirectSuite) -> None:
-        """Learn what settings, credentials and options contain, and the Message-IDs of sent messages."""
+        """Store the values of settings, credentials and options, and the Message-IDs of sent messages."""
         settings, options = self.settings, self.options
         username, _, domain = (options.patient or "").partition("@")
         person = None if options.proofing_id is None else IDProofedIndividual(id=options.proofing_id)
@@ -186,7 +186,7 @@ class DeepExamination:
         self._known |= {name: value for name, value in values.items() if value}
 
     def _learn_result(self, operation: Operation[Any], result: Any) -> None:
-        """Learn the values of a result that later requests need."""
+        """Store the values of a result that later requests need."""
         if operation is fax.GET_MULTIPLE_MESSAGE_INFO:
             self._learn(fax_handle=next((each.message_handle for each in result.message_detail), None))
         elif operation is mail.GET_MESSAGE_COUNT:
@@ -201,12 +201,12 @@ class DeepExamination:
                     self._learn(begin=message.received_date - _SECOND, end=message.received_date + _SECOND)
 
     def _view(self, facade: F) -> F:
-        """Return a view that sends each request once, and keeps the responses."""
+        """Return a view that sends each request once, and stores the responses."""
         once = facade.with_options(timeout=self.options.timeout, retry=RetryPolicy.none())
         return once.with_observer(lambda exchanged: self._answers.append(exchanged.response))
 
     async def _call(self, facade: str, request: _Request) -> str | None:
-        """Call an operation, and keep the responses. Return why it was not called or has no result, or None."""
+        """Call an operation, and store the responses. Return why it was not called or has no result, or None."""
         operation, method, *arguments = request
         self._answers.clear()
         if missing := [_SOURCES[name] for name in (facade, *arguments) if name not in self._known]:
@@ -224,7 +224,7 @@ class DeepExamination:
 
 
 async def _list_sent(mailbox: Mailbox) -> list[str]:
-    """Return Message-IDs of the newest sent messages. These requests are not reported."""
+    """Return Message-IDs of the newest sent messages."""
     try:
         if await mailbox.get_message_count(SENT_FOLDER) > _MAX_LISTED:
             return []
@@ -263,7 +263,7 @@ def report_operation(
 def _list_unreadable(
     specification: Specification, codec: Codec, operation: Operation[Any], body: bytes
 ) -> set[Difference]:
-    """Return the parts of a response that the SDK cannot read."""
+    """Return a difference for each part of a response that the SDK cannot read."""
     kind: Any = operation.response
     if not (isinstance(kind, type) and issubclass(kind, Model)):
         return set()

@@ -3,8 +3,7 @@
     this machine   settings, versions, extras, trusted certificates, proxy variables
     each service   URL ──► name ──► connection ──► TLS ──► response ──► clock ──► token, login or mailbox
 
-Each check has a timeout. If a check of a service fails, those after it are not run. The services are checked at the
-same time. Nothing is saved, sent or changed.
+If a check of a service fails, those after it are not run. Nothing is saved, sent or changed.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _DEEP_OPTIONS = ("fax_number", "document", "patient", "proofing_id", "tuser", "t
 
 
 def doctor(options: DoctorOptions) -> int:
-    """Run the checks, and return the exit status."""
+    """Run the checks."""
 
     def begin() -> Coroutine[Any, Any, int]:
         if not options.deep and any(getattr(options, name) is not None for name in _DEEP_OPTIONS):
@@ -74,7 +73,7 @@ def doctor(options: DoctorOptions) -> int:
 
 
 def _read_settings() -> tuple[Settings, Finding]:
-    """Return the settings and the finding about them. If they are invalid, the settings are empty."""
+    """Return the settings, empty if they are invalid, and the finding about them."""
     try:
         settings = Settings.from_env()
     except ConfigurationError as error:
@@ -117,7 +116,7 @@ class _Examination:
         )
 
     async def run(self, findings: list[Finding]) -> int:
-        """Add the findings about the services, print all findings, and return the exit status."""
+        """Add the findings about the services, and print all findings."""
         options, reports = self._options, None
         async with show_progress("examining"):
             for found in await asyncio.gather(*map(self._check_service, SERVICES)):
@@ -204,7 +203,6 @@ def _show_findings(findings: Sequence[Finding]) -> None:
 
 
 def _show_reports(reports: Sequence[OperationReport]) -> None:
-    """Print differences, then what has no result, then the number of operations without differences."""
     rows = [(each.operation, found.path, found.what) for each in reports for found in (*each.differences, *each.forms)]
     rows += [(each.operation, "no result", each.skipped) for each in reports if each.skipped]
     rows.append((f"others: {sum(not (each.differences or each.skipped) for each in reports)}", "", "no differences"))

@@ -1,10 +1,8 @@
-"""The checks of `directsuite doctor`.
+"""The checks of `directsuite doctor`, which change nothing.
 
 check_machine       versions, extras, trusted certificates, proxy variables
 Server              name ──► connection ──► TLS ──► response ──► clock
 check_credential    one request with a token, login or mailbox password
-
-They change nothing. If a check of a server fails, those after it are not run.
 """
 
 from __future__ import annotations
@@ -102,7 +100,7 @@ not_checked = partial(Finding, Result.NOT_CHECKED)
 
 
 async def run_checks(subject: str, checks: Sequence[Check], timeout: float) -> list[Finding]:
-    """Run the checks of a subject until one fails. Return a finding of each. timeout: seconds for each check."""
+    """Run a subject's checks until one fails. Return a finding of each. timeout: seconds for each check."""
     findings, failed_check = list[Finding](), ""
     for name, check in checks:
         if failed_check:
@@ -121,7 +119,7 @@ async def run_checks(subject: str, checks: Sequence[Check], timeout: float) -> l
 
 
 def check_machine(settings: Settings, environment: Mapping[str, str]) -> Iterator[tuple[str, Finding]]:
-    """Yield a finding of each check that sends nothing, with the name of the check."""
+    """Yield a finding of each check that sends nothing, with the check's name."""
     libraries = ", ".join(f"{library} {version(library)}" for library in _LIBRARIES)
     python = f"Python {platform.python_version()}, {ssl.OPENSSL_VERSION}"
     yield "versions", ok(f"directsuite {__version__}, {python}, {libraries}")
@@ -279,14 +277,16 @@ class Server:
 async def check_credential(
     service: str, settings: Settings, timeout: float, credential: Secret | Login | MailboxAccess | Finding
 ) -> Finding:
-    """Check that a service accepts a token, login or mailbox password, or return why it is missing."""
+    """Check that a service accepts a token, login or mailbox password. A Finding, the reason why there is none, is
+    returned.
+    """
     if isinstance(credential, Finding):
         return credential
     token = credential if isinstance(credential, Secret) else None
     login = credential if isinstance(credential, Login) else None
 
     async def call(settings: Settings) -> errors.DirectSuiteError | None:
-        """Return the error of the request, or None."""
+        """Return the request's error, or None."""
         try:
             async with DirectSuite(settings, token=token, login=login, listeners=make_request_listeners()) as suite:
                 facade: Facade = (
@@ -310,7 +310,9 @@ async def check_credential(
 
 
 def _list_texts(error: errors.ServiceError) -> list[str]:
-    """Return the texts of a service's error, without the path. Other members may differ in each response."""
+    """Return the error's code and description without the path, to compare two responses. Their other members may
+    differ.
+    """
     try:
         body: Any = msgspec.json.decode(error.body)
         return [str(body.get(name)).replace(_MISSING_PATH, "") for name in ("error", "description")]
@@ -319,7 +321,6 @@ def _list_texts(error: errors.ServiceError) -> list[str]:
 
 
 def _explain(service: str, error: errors.DirectSuiteError | None, *, has_token: bool) -> Finding:
-    """Return the finding for the error of a request, or for None."""
     if error is None or (has_token and isinstance(error, errors.BadRequestError)):
         return ok("The credential is accepted.")
     if isinstance(error, errors.AuthenticationError):
