@@ -178,7 +178,8 @@ def send(*, options: SendOptions = SendOptions()) -> int:
     """Send a message, with attachments.
 
     The command prints the message's SMTP id for `directsuite status`. Exit status 7 means that the response was lost:
-    the message may or may not have been sent. With --key, repeat the same command: the message is sent once.
+    the message may or may not have been sent. With --key, you can repeat the same command: the message is sent only
+    once.
     """
     from directsuite.cli.send import send
 
@@ -481,8 +482,9 @@ def find(individual: PrivateFile, /, *, options: PatientFindOptions) -> int:
     Parameters
     ----------
     individual: Path
-        A TOML or JSON file that describes the patient: first_name, last_name, ssn4 and dob, or the id of the proofing
-        record. It must be readable only by you and your group; - is stdin.
+        A TOML or JSON file that describes the patient: first_name, last_name, ssn4 (the last four digits of the social
+        security number) and dob (the date of birth), or the id of the identity-proofing record. It must be readable
+        only by you and your group; - is stdin.
     """
     from directsuite.cli import patient
 
@@ -508,18 +510,17 @@ def by_username(
 
 @patient.command(sort_key=3, help_epilogue=build_epilogue("patient add"))
 def add(individual: PrivateFile, /, *, options: PatientAddOptions) -> int:
-    """Provision a Direct address for a patient, which is charged.
+    """Provision a Direct address for a patient, and debit the login's account.
 
-    The login's account is debited, so the command asks first and never sends the request twice. If the person has an
-    address in the domain, nothing is provisioned: the command shows the address, with exit status 1. Exit status 7
-    means that the response was lost: check with `patient find` before you repeat the command.
+    The command asks first, and never sends the request twice. If the person has an address in the domain, nothing is
+    provisioned: the command shows the address, with exit status 1. Exit status 7 means that the response was lost:
+    check with `patient find` before you repeat the command.
 
     Parameters
     ----------
     individual: Path
-        A TOML or JSON file that describes the patient: first_name, last_name, ssn4 and dob, or the id of the proofing
-        record; direct_username and direct_password are optional. It must be readable only by you and your group; - is
-        stdin.
+        A TOML or JSON file that describes the patient, as for `patient find`, optionally with direct_username and
+        direct_password.
     """
     from directsuite.cli import patient
 

@@ -271,7 +271,7 @@ class SignOptions(CommonOptions):
     a file that ends in .pdf.
     """
     recursive: Annotated[bool, Flag] = False
-    """Include the folders in a folder."""
+    """Include subfolders."""
     name: Annotated[tuple[str, ...], Repeatable, _SignatureParameter] = ()
     """A signature's name. Can be repeated. Without --widget, it names an empty signature field: a PDF without that
     field is not signed.
@@ -318,7 +318,7 @@ class VerifyOptions(TokenOptions):
     """Options of `sign verify`."""
 
     recursive: Annotated[bool, Flag] = False
-    """Include the folders in a folder."""
+    """Include subfolders."""
 
 
 @Parameter(name="*")
@@ -499,7 +499,7 @@ class InboxListOptions(InboxOptions):
     folder: Annotated[str, Parameter(group=_FOLDER_GROUP)] = "INBOX"
     """The mailbox's folder."""
     all_folders: Annotated[bool, Flag, Parameter(group=_FOLDER_GROUP)] = False
-    """List all folders, with one request for each."""
+    """List the messages of all folders, with one request for each folder."""
     limit: Annotated[int, _make_integer_parameter(gte=1)] = 50
     """The maximum number of messages to list."""
     all: Annotated[bool, Flag] = False
@@ -679,7 +679,7 @@ class SandboxOptions:
     memory: Annotated[bool, Flag, Parameter(group=_STATE_GROUP)] = False
     """Keep the state in memory only."""
     profile: Annotated[tuple[Literal["strict", "java", "attachment-list"], ...], Repeatable] = ()
-    """Deviate from the specification as some servers do. Can be repeated."""
+    """Deviate from the specification as some servers do; strict, the default, does not. Can be repeated."""
     imitate: Annotated[Path | None, Parameter(converter=convert_path)] = None
     """Respond like the server whose differences are in this report of `doctor --deep`."""
     max_body: Annotated[int | None, Parameter(converter=convert_size)] = None
@@ -777,7 +777,7 @@ class SandboxFaultOptions(ControlOptions):
     seconds: Annotated[float | None, _make_seconds_parameter(gt=0)] = None
     """The delay, for the kind latency."""
     always: Annotated[bool, Flag] = False
-    """Make every request fail."""
+    """Repeat the fault for every request."""
     clear: Annotated[bool, Flag] = False
     """Remove all faults."""
     json: Json = False

@@ -44,7 +44,7 @@ STEPS = (
     DemoStep("message", "Send a message, follow its delivery", send_message),
     DemoStep("mailbox", "Read a mailbox", read_mailbox),
     DemoStep("signing", "Sign PDFs", sign_documents),
-    DemoStep("fax", "Walk fax records", read_faxes),
+    DemoStep("fax", "List faxes", read_faxes),
 )
 
 

@@ -311,7 +311,7 @@ async def _compare_metadata(context: DemoContext, box: Mailbox, uids: list[int],
     async with box.iter_metadata() as listing:
         received = [message async for message in _iter_with_progress(context, listing)]
     check_condition([message.uid for message in received] == uids, "iter_metadata returns other uids, or another order")
-    subjects = [letter.subject for letter in samples]
+    subjects = [sample.subject for sample in samples]
     check_condition([message.subject for message in received] == subjects, "iter_metadata returns other subjects")
     check_condition(not any(message.body for message in received), "iter_metadata returns bodies")
 

@@ -34,10 +34,10 @@ def test_a_terminal_sees_each_step_and_how_far_it_is() -> None:
         progress.set_total(12)
         progress.advance(5)
         progress.advance()
-        progress.begin_step("Walk fax records")
+        progress.begin_step("List faxes")
     shown = text.getvalue()
     assert "Sign PDFs" in shown
-    assert "Walk fax records" in shown
+    assert "List faxes" in shown
     assert "6/12" in "".join(character for character in shown if character.isdigit() or character == "/")
 
 

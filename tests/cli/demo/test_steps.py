@@ -63,23 +63,23 @@ def _metadata(**members: str) -> dict[str, Any]:
         _lie("patient", "ProvisionIDProofedPatient", {"success": False, "code": "002"}, "not 014", skip=1),
         _lie("message", "GetMessageStatus", DONE, "after 0 minutes the statuses are , not"),
         _lie("message", "GetMessagesByUIDs", DONE, "instead of one"),
-        _lie("mailbox", "GetMessageCount", DONE | {"count": 4}, "counts other than 3"),
+        _lie("mailbox", "GetMessageCount", DONE | {"count": 4}, "does not count 3"),
         _lie("mailbox", "GetUIDs", DONE | {"uids": [1, 2]}, "the uids are not those"),
-        _lie("mailbox", "GetMessagesByUIDs", DONE, "iter_messages gives 0 messages of 3"),
-        _lie("mailbox", "GetMessages", DONE | {"messages": [{"uid": 2}]}, "in the place of 1"),
+        _lie("mailbox", "GetMessagesByUIDs", DONE, "iter_messages returns 0 of 3 messages"),
+        _lie("mailbox", "GetMessages", DONE | {"messages": [{"uid": 2}]}, "instead of 1"),
         _lie("mailbox", "GetMessages", DONE | {"messages": [{"uid": 1}]}, "changes the message"),
-        _lie("mailbox", "GetMessageMetaData", DONE, "gives other uids"),
-        _lie("mailbox", "GetMessageMetaData", _metadata(subject="Other"), "gives other subjects"),
-        _lie("mailbox", "GetMessageMetaData", _metadata(body="Told too much"), "gives bodies"),
-        _lie("mailbox", "GetRawMessagesByUIDs", DONE, "iter_raw gives 0 messages of 3"),
+        _lie("mailbox", "GetMessageMetaData", DONE, "returns other uids"),
+        _lie("mailbox", "GetMessageMetaData", _metadata(subject="Other"), "returns other subjects"),
+        _lie("mailbox", "GetMessageMetaData", _metadata(body="Told too much"), "returns bodies"),
+        _lie("mailbox", "GetRawMessagesByUIDs", DONE, "iter_raw returns 0 of 3 messages"),
         _lie("signing", "GetDocInfo", {"identifier": "1", "signatures": []}, "GetDocInfo reports other"),
-        _lie("signing", "SignAndPull", OTHER_PDF, "has been changed", processed=True),
+        _lie("signing", "SignAndPull", OTHER_PDF, "has changed", processed=True),
         _lie("signing", "SignAndPull", UNSIGNED_PDF, "pyHanko finds other signatures", processed=True),
         _lie("signing", "SignAndPull", OTHER_PDF, "GetDocInfo reports other"),
         _lie("signing", "Delete", {"documentDigest": "still there"}, "the digest is not empty"),
-        _lie("fax", "getMultipleMessageInfo", {"MessageDetail": []}, "the page at offset 0 holds others"),
-        _lie("fax", "getSingleMessageInfo", {"MessageDetail": []}, "not the one that still waits"),
-        _lie("fax", "getMultipleMessageInfo", {"MessageDetail": []}, "the walk gives 10 records", skip=3),
+        _lie("fax", "getMultipleMessageInfo", {"MessageDetail": []}, "the page at offset 0 contains other faxes"),
+        _lie("fax", "getSingleMessageInfo", {"MessageDetail": []}, "not the waiting one"),
+        _lie("fax", "getMultipleMessageInfo", {"MessageDetail": []}, "the listing has 10 records", skip=3),
     ],
 )
 async def test_step_notices_a_false_answer(
@@ -132,7 +132,7 @@ async def test_message_that_changes_on_the_way_is_noticed(
     answer = await opened_demo.suite.mailbox(CLINIC, MAILBOX_PASSWORD).send(sent)
     with pytest.raises(CheckFailedError, match=problem):
         await services._check_received_message(opened_demo, attrs.evolve(sent, **changes), answer.smtp_id or "")
-    with pytest.raises(CheckFailedError, match="another message"):
+    with pytest.raises(CheckFailedError, match="a different message"):
         await services._check_received_message(opened_demo, sent, "<other@direct.example.test>")
 
 

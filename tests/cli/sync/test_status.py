@@ -97,7 +97,7 @@ async def test_mailboxes_are_sorted_and_paged(sync_runner: SyncRunner) -> None:
         assert [each["mailbox"] for each in document["mailboxes"]] == names, order
     first = await sync_runner.run("status", "--limit", "1")
     assert (BOB in first.out, ALICE in first.out) == (True, False)
-    assert first.err == "directsuite: 1 more: give --limit 2 for all, or --offset 1 for the next ones\n"
+    assert first.err == "directsuite: 1 more. Give --limit 2 for all, or --offset 1 for the next.\n"
     second = await sync_runner.run("status", "--limit", "1", "--offset", "1")
     assert (BOB in second.out, ALICE in second.out, second.err) == (False, True, "")
     assert (first.status, second.status) == (1, 1)
@@ -144,7 +144,7 @@ async def test_a_worker_that_was_killed_is_status_1_though_no_mailbox_fails(
     report(sync_runner, age, MailboxProgress(name=ALICE, status=SyncStatus.UP_TO_DATE))
     ended = await sync_runner.run("status")
     assert ended.status == status
-    assert ("was killed: its last report was 100 s ago" in ended.out) == bool(status)
+    assert ("was killed. Its last report was 100 s ago" in ended.out) == bool(status)
     assert (await sync_runner.run("status", "--json", "--mailbox", BOB)).status == status
 
 
