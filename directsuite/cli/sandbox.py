@@ -40,7 +40,9 @@ OptionsT = TypeVar("OptionsT", bound=ControlOptions)
 def _run_with_control(
     work: Callable[Concatenate[Control, OptionsT, P], Awaitable[int]],
 ) -> Callable[Concatenate[OptionsT, P], int]:
-    """Make a command of `work`, which controls the sandbox at `options.at`. Its ControlError becomes a message."""
+    """Make a command of `work`. A ControlError becomes ItemNotFoundError if the sandbox did not respond, else
+    UsageError.
+    """
 
     def command(options: OptionsT, /, *args: P.args, **kwargs: P.kwargs) -> int:
         async def drive() -> int:
