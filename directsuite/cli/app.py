@@ -512,9 +512,9 @@ def by_username(
 def add(individual: PrivateFile, /, *, options: PatientAddOptions) -> int:
     """Provision a Direct address for a patient, and debit the login's account.
 
-    The command asks first, and never sends the request twice. If the person has an address in the domain, nothing is
-    provisioned: the command shows the address, with exit status 1. Exit status 7 means that the response was lost:
-    check with `patient find` before you repeat the command.
+    The command asks first, and never sends the request twice. If the person has an address in the domain, the command
+    provisions nothing and shows the address, with exit status 1. Exit status 7 means that the response was lost: check
+    with `patient find` before you repeat the command.
 
     Parameters
     ----------
