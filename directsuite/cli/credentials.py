@@ -247,7 +247,7 @@ def read_private_document(path: Path, name: str, expected_members: str) -> dict[
     """
     content = sys.stdin.buffer.read(MAX_SECRETS_BYTES + 1) if str(path) == "-" else read_private_file(path, name)
     if len(content) > MAX_SECRETS_BYTES:
-        raise UsageError(f"{name} has more than {MAX_SECRETS_BYTES:,} bytes: give another file")
+        raise UsageError(f"Could not read {name}: it has more than {MAX_SECRETS_BYTES:,} bytes. Name a different file.")
     document: Any = None
     with contextlib.suppress(ValueError, RecursionError):  # not chained, because parsers' errors quote the content
         text = content.decode("utf-8-sig")

@@ -306,7 +306,7 @@ def _iter_file_addresses(file: Path) -> Iterator[tuple[str, str]]:
         with file.open("rb") as opened:
             content = opened.read(MAX_SECRETS_BYTES + 1)  # a device such as /dev/zero never ends
         if len(content) > MAX_SECRETS_BYTES:
-            raise UsageError(f"the file {file} has more than {MAX_SECRETS_BYTES:,} bytes: give another file")
+            raise UsageError(f"The file {file} has more than {MAX_SECRETS_BYTES:,} bytes. Name a different file.")
         lines = content.decode("utf-8-sig").splitlines()  # Windows editors write a byte order mark
     except FileNotFoundError:
         raise UsageError(
