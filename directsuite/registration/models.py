@@ -18,12 +18,15 @@ class DirectUserType(OpenEnum):
     """The way in which a Direct user receives mail."""
 
     XD = "XD"
-    """At an XDR endpoint."""
+    """XDR endpoint user."""
     SMTP = "SMTP"
-    """In a hosted mailbox."""
+    """Hosted SMTP user."""
     FTP = "FTP"
+    """FTP endpoint user."""
     FTPS = "FTPS"
+    """FTP endpoint user over FTPS."""
     SFTP = "SFTP"
+    """FTP endpoint user over SFTP."""
 
 
 class UserStateType(OpenEnum):
@@ -69,7 +72,7 @@ class Login(Model):
     username: str = attrs.field(validator=validate_text)
     """The user name."""
     password: Secret = attrs.field(converter=as_secret, validator=validate_text)
-    """A str becomes a Secret."""
+    """The password; a str becomes a Secret."""
 
 
 LoginRequest = Login
@@ -80,7 +83,7 @@ class LoginResponse(ResellerAPIResponse):
     """A new session."""
 
     session_id: Annotated[Secret, Wire(strict=True)] = attrs.field(converter=as_secret)
-    """Never empty. It expires 10 minutes after the login."""
+    """The session id, never empty. It expires 10 minutes after the login."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -88,22 +91,29 @@ class BaseUser(Model):
     """A person who uses a Direct address."""
 
     first_name: str | None = None
+    """The given name."""
     last_name: str | None = None
+    """The family name."""
     email: str | None = None
     """The email address, not the Direct address."""
     phone: str | None = None
+    """The telephone number."""
     dea: str | None = None
+    """The DEA number."""
     npi: str | None = None
+    """The NPI number."""
     same_as_organization_address: bool | None = None
     """True if the following address is the organization's."""
     address: str | None = None
     """The street."""
     city: str | None = None
+    """The city."""
     state: str | None = None
     """The full name of the state."""
     country: str | None = None
     """The two-letter country code."""
     zipcode: str | None = None
+    """The postal code."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -115,11 +125,15 @@ class DirectUser(BaseUser):
     username: str | None = None
     """The local part of the Direct address."""
     user_type: DirectUserType | None = None
+    """The way in which the person receives mail."""
     endpoint: str | None = None
     """A URL, for XD and the FTP types. The following fields are for the FTP types."""
     endpoint_directory: str | None = None
+    """The directory at the endpoint."""
     endpoint_username: str | None = None
+    """The user name at the endpoint."""
     endpoint_password: Secret | None = attrs.field(default=None, converter=as_optional_secret)
+    """The password at the endpoint."""
 
 
 @scrub_class
@@ -130,6 +144,7 @@ class DirectUserDetail(DirectUser):
     _shown: ClassVar[tuple[str, ...]] = ("user_type", "user_state")
 
     user_state: Annotated[UserStateType | None, Wire("UserStateType", aliases=("userState",))] = None
+    """The state of the Direct address."""
 
     def direct_address(self, domain: str) -> str:
         """Return the Direct address. Raises ValueError if the response has no username.
@@ -146,6 +161,7 @@ class AddUsersResponse(ResellerAPIResponse):
     """The response with added users."""
 
     users: list[DirectUserDetail] = attrs.field(factory=list[DirectUserDetail])
+    """The added users."""
 
 
 @scrub_class
@@ -154,8 +170,11 @@ class Product(Model):
     """One line of an order."""
 
     name: str | None = None
+    """The name of the product."""
     description: str | None = None
+    """The description of the product."""
     quantity: int | None = None
+    """The number ordered."""
     offer_price: float | None = None
     """The price of one product for a full year."""
     sale_price: float | None = None
@@ -175,10 +194,15 @@ class PaymentConfirmation(Model):
     _shown: ClassVar[tuple[str, ...]] = ("order_id", "order_time")
 
     order_id: int | None = None
+    """The number of the order."""
     amount: float | None = None
+    """The order's total."""
     order_time: datetime | None = None
+    """The time of the order."""
     products: list[Product] = attrs.field(factory=list[Product])
+    """The lines of the order."""
     detail: str | None = None
+    """The service's remark about the payment."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -186,7 +210,7 @@ class AddUsersResponseV2(AddUsersResponse):
     """The added users and their payment (AddUsersResponseV2Type)."""
 
     payment_confirmation: PaymentConfirmation | None = None
-    """No later call returns it."""
+    """The payment. No later call returns it."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -206,7 +230,7 @@ class UserPassword(Model):
     username: str = attrs.field(validator=validate_text)
     """The local part of the patient's Direct address."""
     password: Secret = attrs.field(converter=as_secret, validator=validate_text)
-    """A str becomes a Secret."""
+    """The new password; a str becomes a Secret."""
 
 
 @scrub_class
@@ -217,7 +241,9 @@ class IDProofedIndividual(Model):
     id: int | None = attrs.field(default=None, validator=validate_whole_number)
     """The id of the proofing record. Without it, the other fields are required."""
     first_name: str | None = None
+    """The given name."""
     last_name: str | None = None
+    """The family name."""
     ssn4: str | None = None
     """The last four digits of the social security number."""
     dob: date | str | None = None
