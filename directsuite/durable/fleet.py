@@ -222,7 +222,7 @@ class FleetQueue:
     async def open(self) -> None:
         """Connect, and create or migrate procrastinate's tables.
 
-        Migrations that break older workers ("post") wait until no worker has had a heartbeat for a day. To upgrade
+        Migrations that break older workers ("post") are omitted if a worker had a heartbeat in the last day. To upgrade
         while workers run, do not skip releases.
         """
         schema = self._app.schema_manager.get_schema().encode()

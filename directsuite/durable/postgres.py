@@ -133,7 +133,7 @@ class Connections:
     async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Run `work` in a transaction, commit it, and return its result. Roll back if `work` raises.
 
-        Raises `error` if PostgreSQL fails. If the connection is lost during the commit, the outcome is unknown.
+        Raises `self.error` if PostgreSQL fails. If the connection is lost during the commit, the outcome is unknown.
         """
 
         async def transact(connection: Connection) -> T:
@@ -147,7 +147,7 @@ class Connections:
     async def fetch(
         self, query: LiteralString | bytes, values: Sequence[Any] | Mapping[str, Any] = ()
     ) -> list[tuple[Any, ...]]:
-        """Execute one statement, commit it, and return its rows. Raises `error`."""
+        """Execute one statement, commit it, and return its rows. Raises `self.error`."""
 
         async def ask(connection: Connection) -> list[tuple[Any, ...]]:
             """Execute the statement."""
@@ -182,7 +182,7 @@ class Connections:
             await self._idle.pop().close()
 
     async def aclose(self) -> None:
-        """Close the idle connections, and the others after their calls. New calls raise ClosedError."""
+        """Close the idle connections now, and the others later, after their calls. New calls raise ClosedError."""
         self._closed = True
         await self.disconnect()
 

@@ -90,7 +90,7 @@ class SqliteFile(Generic[E]):
     """Large pages suit large values."""
 
     def explain(self, error: BaseException) -> E:
-        """Return the error of this kind for an exception that prevented a commit."""
+        """Convert an exception that prevented a commit to `self.error`."""
         code: int | None = getattr(error, "sqlite_errorcode", None)
         about = type(error).__name__ if code is None else getattr(error, "sqlite_errorname", code)
         words = f"SQLite rejected a statement of the {self.noun} ({about}). See the cause of this error."
@@ -104,7 +104,7 @@ class SqliteFile(Generic[E]):
 
     @contextlib.contextmanager
     def translate_errors(self) -> Generator[None]:
-        """Raise errors of SQLite as errors of this kind."""
+        """Raise errors of SQLite as `self.error`."""
         try:
             yield
         except _ERRORS as error:
@@ -135,7 +135,7 @@ class SqliteFile(Generic[E]):
     def open_shared(self, path: Path, *, read_only: bool = False) -> Generator[sqlite3.Connection]:
         """Yield an autocommit connection to an existing file, which another process may have open for writing.
 
-        Write only briefly, because the other process waits. Raises errors of SQLite as errors of this kind.
+        Write only briefly, because the other process waits. Raises `self.error` if the file is missing or SQLite fails.
         """
         try:
             path = Path(os.path.realpath(path))  # SQLite's other files are beside a link's target

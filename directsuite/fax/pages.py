@@ -85,9 +85,9 @@ class PageReader:
     async def _record_page(self, start: int, keys: frozenset[str]) -> None:
         """Compare a page with earlier pages, and set `is_repeating`.
 
-        After two pages without other messages than those of `_latest_keys`, the page at `_latest_start` is read again.
-        If it has other messages now, new faxes have shifted the list. Otherwise the service ignores offsets, at least
-        those after the end.
+        After two pages with only messages of `_latest_keys`, the page at `_latest_start` is read again. If it has other
+        messages now, new faxes have shifted the list. Otherwise the service ignores offsets, at least those after the
+        end.
         """
         if not keys <= self._seen_keys:
             self._seen_keys |= keys

@@ -238,7 +238,7 @@ class FaxPoller:
         return self.since is not None and message.updated_ts is not None and message.updated_ts < self.since
 
     def _is_long_before_since(self, page: Iterable[FaxMessage]) -> bool:
-        """Return True if all were updated more than a day before `since`. The caller then knows all later records."""
+        """Return True if all were updated more than a day before `since`, so that no further page is needed."""
         since = self.since
         return since is not None and all(
             message.updated_ts is not None and since - message.updated_ts > MAX_UNCHANGED_TIME for message in page
@@ -252,10 +252,7 @@ async def watch(
     is_closed: Callable[[], bool],
     on_poll: OnPoll | None,
 ) -> AsyncGenerator[FaxMessage]:
-    """Poll every `interval` seconds, and yield new and changed messages, until the suite is closed. See `Fax.watch`.
-
-    is_closed: returns True if the suite is closed.
-    """
+    """Poll every `interval` seconds, and yield new and changed messages, until the suite is closed. See `Fax.watch`."""
     backoff = Backoff(interval, max(interval, _MAX_PAUSE_SECONDS))
     has_succeeded, failures = False, 0
     while True:

@@ -198,8 +198,8 @@ async def make_send_body(codec: Codec, request: SendRequest, progress: Progress 
     """Return the body of a request to send a message.
 
     Attachments from paths, files and streams are read and encoded while they are sent. Attachments in memory are also
-    encoded then if they are large. Raises InvalidArgumentError if an attachment cannot be read or not be read again, or
-    if a custom converter does not encode contents as base64.
+    encoded then if they are large. Raises InvalidArgumentError if an attachment cannot be read, a stream was
+    already sent, or a custom converter does not encode contents as base64.
 
     progress: called with the number of bytes sent of all attachments from paths, files and streams.
     """

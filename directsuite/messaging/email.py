@@ -89,9 +89,9 @@ def parse(message: Part) -> EmailParts:
 
 
 def _encode_text(message: Part) -> Part:
-    """Return an email with its non-ASCII characters, which it has if it was parsed from a str, encoded as UTF-8.
+    """Encode the non-ASCII characters of an email parsed from a str as UTF-8. Return the email or a copy.
 
-    Otherwise the standard library would return them as escape sequences.
+    Unless they are encoded, the standard library would return them as escape sequences.
     """
     if any(map(_has_unencoded_text, message.walk())):
         message = copy.deepcopy(message)
@@ -110,7 +110,7 @@ def _has_unencoded_text(part: Part) -> bool:
 
 
 def _has_modern_api(message: Part) -> TypeGuard[EmailMessage]:
-    """Return True if all parts have the methods of EmailMessage, unlike those of the policy compat32."""
+    """Return True if all parts have the methods of EmailMessage. Parts with the policy compat32 do not."""
     return all(
         isinstance(part, MIMEPart) and isinstance(part.policy, email.policy.EmailPolicy) for part in message.walk()
     )
@@ -215,7 +215,7 @@ class _SourcePolicy(email.policy.EmailPolicy):
     """Writes a parsed header unchanged, and any other in UTF-8."""
 
     def fold_binary(self, name: str, value: Any) -> bytes:
-        """Return the lines of a header."""
+        """Return a header in bytes, with CRLF line breaks."""
         if hasattr(value, "fold"):
             return super().fold_binary(name, value)
         text = value.encode() if isinstance(value, Header) else str(value)

@@ -47,7 +47,7 @@ async def fetch_batches(
 ) -> AsyncGenerator[M]:
     """Yield the messages with these uids, in the order of the uids.
 
-    fetch: requests a batch, and returns as `fetch_and_measure`.
+    fetch: requests a batch. Returns the same as `fetch_and_measure`.
     batch_size, window, batch_bytes: see `Batches`.
     Raises ResponseDecodeError if a single message exceeds the maximum size of a response.
     """

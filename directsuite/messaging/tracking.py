@@ -68,7 +68,7 @@ class PollWindow:
 
 
 def compute_next_poll(age: float, give_up_after: float = DEFAULT_GIVE_UP_AFTER) -> PollWindow:
-    """Return the window of a message's next poll.
+    """Return the earliest and latest age for a message's next poll.
 
     age: age of the message at its latest poll, in seconds; 0 if it was not polled yet.
     give_up_after: age in seconds at which the message is polled for the last time.

@@ -116,7 +116,7 @@ class ConsentSource:
         return AccessToken(response.access_token, response.expires_in)
 
     async def _save(self) -> None:
-        """Save an unsaved refresh token. Raises TransportError if no time is left for the request."""
+        """Save an unsaved refresh token. Raises TransportError if this fails or takes too long."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         await self._rotation.save()
@@ -153,7 +153,7 @@ class ConsentSource:
         return response
 
     async def _record_possible_use(self) -> None:
-        """Called if a retry is rejected: the first request may have used the refresh token."""
+        """Record that the first request may have used the refresh token. Called if a retry is rejected."""
         self._may_be_used = True
 
     def _explain_invalid_grant(self) -> str:
@@ -250,7 +250,7 @@ class Rotation:
             )
 
     async def _save(self) -> str | None:
-        """Call `on_rotated`. Return the class name of its exception, whose text may contain the token, or None."""
+        """Call `on_rotated`. Return None, or the class name of its exception, whose text may contain the token."""
         token = self.token
         if self._on_rotated is None or token is None:
             return None

@@ -111,7 +111,7 @@ class Registration(Facade):
     async def set_patients_passwords(
         self, direct_domain: str, passwords: Iterable[UserPassword], *, timeout: float | None = None
     ) -> None:
-        """Set the passwords of the listed patients.
+        """Set the passwords of patients, each listed once.
 
         If one password is rejected, the specification does not say whether the others are set. Repeating is safe.
         """

@@ -56,7 +56,7 @@ class LeapingClock:
         moved.set()
 
     async def sleep(self, seconds: float) -> None:
-        """Skip a wait of at most a minute. Wait longer ones, until their time or `advance` ends them."""
+        """Skip a wait of at most a minute. Only `advance` shortens a longer one."""
         end = self.monotonic() + seconds
         await asyncio.sleep(0)  # concurrent waits compute their ends before time moves
         if seconds <= MAX_LEAP_SECONDS:

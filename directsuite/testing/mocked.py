@@ -37,7 +37,9 @@ def mocked_services(
     (`kwargs["data"]`), and matches URLs however their characters are quoted. A request without a mocked response raises
     AssertionError instead of a connection error, after which directsuite would retry.
 
-    options: those of aioresponses, such as `passthrough`. Raises ModuleNotFoundError if aioresponses is not installed.
+    options: those of aioresponses, such as `passthrough`.
+
+    Raises ModuleNotFoundError if aioresponses is not installed.
     """
     mocked = _make_mock_class()(**options)
     # aioresponses 0.7.9 omits an argument that ClientResponse requires since aiohttp 3.14.

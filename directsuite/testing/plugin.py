@@ -189,7 +189,7 @@ def _directsuite_suite_in_own_loop(
 
 
 def _find_loop(item: Any) -> str:
-    """Return `own`, `anyio` or a scope of pytest-asyncio for an async test; `no` for another."""
+    """Return `own`, `anyio` or a scope of pytest-asyncio for an async test; `no` for a sync one."""
     marker = item.get_closest_marker("asyncio")  # in auto mode, pytest-asyncio marks every async test
     if marker is not None and _uses_pytest_asyncio(item.config):
         scope: str = marker.kwargs.get("loop_scope") or item.config.getini("asyncio_default_test_loop_scope")

@@ -359,7 +359,7 @@ _EXACT_TYPE_TESTS = {
 def _generate_read_function(reader: ModelReader) -> Callable[..., Any]:
     """Return a generated function that reads a model.
 
-    cattrs passes it the class as second argument, other readers the place of the value.
+    Its second argument is the place of the value, or the class if cattrs calls it.
     """
     cls = reader.cls
     scope: dict[str, Any] = {

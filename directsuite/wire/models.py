@@ -4,7 +4,8 @@ A model is a frozen, slotted, keyword-only attrs class. A field has a snake_case
 name in camelCase in JSON. `Annotated[..., Wire("GMTOffset")]` sets a different JSON name. Members that are not in the
 specification are stored in `extra` and written back. A field with `Wire(local=True)` is only in Python.
 
-`repr` shows only the values of the fields in `_shown`, which must not list a name, an address, a subject or a body.
+`repr` shows only bools and the values of the fields in `_shown`, which must not list a name, an address, a subject or
+a body.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Model(ValueSemantics):
     """Members of the JSON object that are not in the specification, or that could not be read."""
 
     def __repr__(self) -> str:
-        """Return the fields that are not empty. Values not in `_shown` are replaced by their size."""
+        """Return the fields that are not empty. Values not in `_shown` become placeholders."""
         names = dict.fromkeys((*self._shown, *_get_field_names(self)))
         return _format_model(
             self, names, lambda name, value: repr(value) if name in self._shown else _make_placeholder(value)
@@ -110,7 +111,7 @@ def _format_model(model: Model, names: Iterable[str], format_value: Callable[[st
 
 
 def _make_placeholder(value: object) -> str:
-    """Return a text that shows that a value is set, and its size, but not the value."""
+    """Return the `repr` of a model, secret or bool; of others, only the size, if any."""
     match value:
         case str():
             return f"<{len(value)} chars>"
@@ -181,7 +182,7 @@ def is_number(value: object) -> bool:
 
 
 def validate_text(_model: object, field: attrs.Attribute[Any], value: object) -> None:
-    """Raise InvalidArgumentError if a field is not a text or secret, or is empty."""
+    """Raise InvalidArgumentError unless a field is a text or secret that is not empty."""
     require_text(value.reveal() if isinstance(value, Secret) else value, field.name)
 
 
@@ -210,7 +211,7 @@ TEXT_TYPES = (str, bytes, Secret)
 
 
 def is_null(value: Any, kind: Any) -> bool:
-    """Return True if the value is null, or "null" if the type is not in TEXT_TYPES."""
+    """Return True for null, and for "null" unless the type is in TEXT_TYPES."""
     return value is None or (kind not in TEXT_TYPES and value in NULL_VALUES)
 
 
