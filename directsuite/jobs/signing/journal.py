@@ -105,7 +105,7 @@ class JobJournal:
     async def retry(self, problem: str | None = None) -> int:
         """Let failed documents be signed again, all or those with this problem. Return their number."""
         reason = parse_reason(problem)
-        values = {
+        values: dict[str, object] = {
             "job": self.job,
             "all": reason is None,
             "problems": [] if reason is None else list_stored_forms(reason),
