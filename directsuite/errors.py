@@ -146,7 +146,7 @@ class OutcomeUnknownError(TransportError):
     happened: True if the side effect has certainly happened and only its result is lost. Do not repeat the call.
     looked: True if the package looked for the effect during the entire settle time and did not find it.
     how_to_find_out: how to check whether the effect has happened.
-    found: the DirectUserDetail that was found after a provisioning with unknown outcome, or None. Patient data.
+    found: the DirectUserDetail found after a provisioning, or None. Patient data.
 
     `__cause__` is the failure that left the outcome unknown.
     """
@@ -206,7 +206,7 @@ class ServiceError(DirectSuiteError):
 
     @property
     def message(self) -> str | None:
-        """The service's error message, or None. It may contain patient data: do not log it unread."""
+        """The service's error message, or None. It may contain patient data: do not log it."""
         message: str | None = self._service_text.content[0]
         return message
 

@@ -146,7 +146,8 @@ class Settings(ValueSemantics):
     def from_toml(cls, path: str | PathLike[str], *, profile: str | None = None) -> Self:
         """Return settings from a TOML file, without environment variables.
 
-        The keys are the names of parameters of Settings, and `retry_attempts`.
+        The keys are the parameters of Settings for numbers, texts and booleans, `retry_attempts`, `ca_bundle`,
+        `client_certificate` and `client_key`. Credentials are ignored.
 
         profile: the name of a table `[profiles.NAME]` that takes precedence over the rest of the file, or None.
 

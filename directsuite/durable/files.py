@@ -157,7 +157,7 @@ def move_new(file: Path, place: Path) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush a folder's entries to disk, except in Windows."""
+    """Flush a folder's entries to disk, except on Windows."""
     if os.name == "nt":  # cannot open folders
         return
     descriptor = os.open(folder, os.O_RDONLY)

@@ -137,7 +137,7 @@ class Connections:
         """
 
         async def transact(connection: Connection) -> T:
-            """Commit or roll back."""
+            """Run `work` in a transaction."""
             async with connection.transaction():
                 return await work(connection)
 
@@ -295,7 +295,7 @@ class PostgresTransaction:
         return await _fetch_rows(await self.connection.execute(statement.postgres, values, binary=True))
 
     async def execute_each(self, statement: Statement, rows: Iterable[Values]) -> list[Row]:
-        """Execute a statement for each set of values, with one round trip."""
+        """Execute a statement for each set of values in one round trip, and return all rows."""
         found, sent = list[Row](), list(rows)
         if not sent:
             return found

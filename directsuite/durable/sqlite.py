@@ -309,7 +309,7 @@ class SqliteTransaction:
         return msgspec.json.encode(value).decode()
 
     def time(self, time: datetime) -> str:
-        """Return a time in UTC in ISO 8601."""
+        """Return a UTC time as ISO 8601 text."""
         return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
     def open_cursor(self, statement: Statement, values: Values) -> sqlite3.Cursor:
@@ -331,7 +331,7 @@ class SqliteTransaction:
         return self.open_cursor(statement, values).fetchall()
 
     async def execute_each(self, statement: Statement, rows: Iterable[Values]) -> list[Row]:
-        """Execute a statement for each set of values."""
+        """Execute a statement for each set of values, and return all rows."""
         return [row for values in rows for row in self.open_cursor(statement, values).fetchall()]
 
     async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:

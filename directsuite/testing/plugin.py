@@ -36,7 +36,7 @@ _RUNNER_KEY = pytest.StashKey["asyncio.Runner"]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the fixtures for pytest-asyncio if it is used."""
+    """Register a suite fixture for each loop scope, if pytest-asyncio is used."""
     if _uses_pytest_asyncio(config):
         fixtures = ModuleType("directsuite_asyncio_fixtures")  # pytest reads fixtures only from modules and classes
         vars(fixtures).update({f"in_{scope}_loop": _make_suite_fixture(scope) for scope in get_args(_LoopScope)})
