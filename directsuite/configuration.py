@@ -168,8 +168,7 @@ class Configuration(Mapping[str, SettingEntry]):
     def get_path(self, name: str) -> Path | None:
         """Return a path, or None if it is not set.
 
-        A path from the settings file is relative to that file's folder. `~` is expanded. Raises ConfigurationError if
-        the path is invalid, or the home folder is unknown.
+        `~` is expanded. Raises ConfigurationError if the path is invalid, or the home folder is unknown.
         """
         text = self.get_text(name)
         if text is None:
@@ -257,7 +256,7 @@ def _read_toml(path: Path) -> tuple[dict[str, Any], dict[tuple[str, str], int]]:
         line = re.search(r"\(at line (\d+), column \d+\)\Z", str(error))
         reason = f"it is not valid TOML (line {line[1]})" if line else "it is not valid TOML"
     except OSError as error:
-        reason = f"it can't be read ({type(error).__name__})"
+        reason = f"it can't be read ({explain_os_error(error)}): give another file"
     raise ConfigurationError(f"settings file {path}: {reason}")
 
 

@@ -274,21 +274,22 @@ class AuthorizationRequest:
         try:
             pairs = parse_qsl(urlsplit(redirected_url.reveal()).query, keep_blank_values=True)
         except (ValueError, TypeError, AttributeError):
-            return _make_redirect_error("is not a URL")
+            return _make_redirect_error("is not a URL: pass the URL to which the browser was redirected")
         parameters = dict(pairs)
         if len(parameters) != len(pairs):
             return _make_redirect_error("contains a parameter twice")
         state = parameters.get("state", "")
         if not hmac.compare_digest(state.encode("utf-8", "replace"), self.state.encode("utf-8", "replace")):
             return _make_redirect_error(
-                "belongs to another request or is forged, because its state differs from that of this request"
+                "belongs to another request or is forged, because its state differs from that of this request: ignore "
+                "it, or create a new request"
             )
         if "error" in parameters:
             return _make_rejection(parameters["error"], parameters.get("error_description"))
         return (
             Secret(parameters["code"])
             if parameters.get("code")
-            else _make_redirect_error("contains neither a code nor an error")
+            else _make_redirect_error("contains neither a code nor an error: pass the complete URL of the redirect")
         )
 
 
@@ -299,7 +300,7 @@ def _make_redirect_error(reason: str) -> InvalidArgumentError:
 def _make_rejection(code: str, description: str | None) -> ServiceError:
     about: dict[str, Any] = {"operation": "authorize", "service": Service.OAUTH, "outcome": Outcome.FAILED}
     if code not in _REJECTION_CODES:
-        text = "the authorization server rejected the request with an unknown error code"
+        text = "the authorization server rejected the request with an unknown error code: see error.message"
         return ServiceError(text, status=302, message=description, **about)
     cls, meaning = _REJECTION_CODES[code]
     return cls(f"{meaning} ({code})", status=302, code=code, message=description, **about)

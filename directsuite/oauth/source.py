@@ -131,7 +131,7 @@ class ConsentSource:
             return await self._renew(self._rotation.token)
         if self._exchange is not None:
             return await self._exchange.exchange(self._rotation.store)
-        raise AssertionError("a grant has a code or a refresh token")
+        raise AssertionError("a grant must contain a code or a refresh token")
 
     async def _renew(self, token: Secret) -> TokenResponse:
         body = make_form(self._grant, "refresh_token", refresh_token=token, scope=self._scope)
