@@ -1,7 +1,4 @@
-"""What has to hold of everything that reads a server's bytes, whichever bytes: shared with the fuzzer.
-
-Each function takes what was sent, and raises AssertionError, or whatever the code let through, where it doesn't hold.
-"""
+"""Checks for code that reads a server's bytes. Each takes the bytes, and raises AssertionError if its property fails."""
 
 from __future__ import annotations
 
