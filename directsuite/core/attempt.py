@@ -35,7 +35,7 @@ from directsuite.core.outcome import (
     make_decode_error,
 )
 from directsuite.core.response import BufferedResponse, ResponseStream
-from directsuite.core.session import NO_DEADLINE, Session
+from directsuite.core.session import Session
 from directsuite.core.upload import EMPTY_BODY, do_nothing
 from directsuite.errors import (
     ConnectFailedError,
@@ -52,6 +52,8 @@ from directsuite.wire.codec import Codec
 from directsuite.wire.parsing import MismatchError
 
 R = TypeVar("R")
+
+NO_DEADLINE = float("inf")
 
 _AIOHTTP_RETRIED_METHODS = frozenset({"GET", "PUT", "DELETE"})
 """Methods that aiohttp retries. Other requests are sent without the middleware, which costs time."""
@@ -140,7 +142,7 @@ class Attempt(Generic[R]):
         self._call = call
         self._history = history
         self._limits = call.endpoint.limits
-        self._timeout = environment.session.timeouts.timeout_at(history.deadline)
+        self._timeout = asyncio.timeout_at(history.deadline)
         self._payload = (
             None if call.operation.method == "GET" else (call.body or EMPTY_BODY).open(call.operation.content_type)
         )
@@ -160,9 +162,13 @@ class Attempt(Generic[R]):
         caller's source, destination or callback unchanged.
         """
         result: R | BaseException
+        run = self._env.session.run
+        is_admitted = self._try_admit()
         try:
-            with self._timeout:
-                result = await self._exchange()
+            if not is_admitted:
+                await run(self._timeout, self._admit())
+            self._timeout = asyncio.timeout_at(self._compute_expiry())
+            result = await run(self._timeout, self._exchange())
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  raised below, without aiohttp's frames
             result = self._convert_error(error)
         if isinstance(result, BaseException):
@@ -177,12 +183,12 @@ class Attempt(Generic[R]):
 
     async def read_chunk(self) -> bytes:
         """Return the next bytes of a response that is kept open, or b"" at its end. Raises the same errors as `run`."""
-        self._timeout, self._payload = self._env.session.timeouts.timeout_at(self._history.deadline), None
+        if self._response is None:
+            return b""
+        self._timeout, self._payload = asyncio.timeout_at(self._compute_pause_end()), None
         failure: BaseException
         try:
-            with self._timeout:
-                self._extend_timeout()
-                return b"" if self._response is None else await self._response.read_chunk()
+            return await self._env.session.run(self._timeout, self._response.read_chunk())
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  as in run
             failure = self._convert_error(error)
         raise failure
@@ -193,10 +199,8 @@ class Attempt(Generic[R]):
             self._response.close()
 
     async def _exchange(self) -> R | DirectSuiteError:
-        """Wait for admission, send the request, and return what `_read` returns."""
+        """Send the request, and return what `_read` returns."""
         operation = self._call.operation
-        if not self._try_admit():
-            await self._admit()
         self._response = response = ResponseStream(
             self._env.session.open_responses,
             self._limits if operation.uses_connection_slot else None,
@@ -262,11 +266,6 @@ class Attempt(Generic[R]):
         self._sent_at = self._env.clock.monotonic()
         if call.detailed:
             self._emit(AttemptStarted, attempt=history.requests)
-        if operation.may_repeat:
-            self._extend_timeout()
-        elif call.confirm is not None:
-            # Time must be left to verify whether the operation happened.
-            self._timeout.reschedule(history.deadline - call.confirm.compute_reserve(call.compute_time_left()))
         if payload is not None:
             payload.on_progress = self._record_upload_progress
 
@@ -330,7 +329,7 @@ class Attempt(Generic[R]):
             return value
         if not call.operation.may_repeat:
             # No time must be reserved for verification any more.
-            self._timeout.reschedule(history.deadline)
+            env.session.reschedule(self._timeout, history.deadline)
         received = await response.read(env.max_response_bytes)
         if self._notify_observer(received) is SKIP_DECODING and is_good:
             return call.operation.response()
@@ -355,9 +354,22 @@ class Attempt(Generic[R]):
             headers = {**headers, "Authorization": f"Bearer {credential.token.reveal()}"}
         return headers if call.options.headers is None else {**headers, **call.options.headers}
 
+    def _compute_expiry(self) -> float:
+        """Return the time at which the attempt times out if it makes no progress, on the event loop's clock."""
+        call, deadline = self._call, self._history.deadline
+        if call.operation.may_repeat:
+            return self._compute_pause_end()
+        if call.confirm is not None:
+            # Time must be left to verify whether the operation happened.
+            return deadline - call.confirm.compute_reserve(call.compute_time_left())
+        return deadline
+
+    def _compute_pause_end(self) -> float:
+        return min(self._env.session.now() + self._env.attempt_timeout, self._history.deadline)
+
     def _extend_timeout(self) -> None:
         """Restart the timeout of the attempt: `attempt_timeout` seconds from now, but no later than the deadline."""
-        self._timeout.extend(self._env.attempt_timeout, self._history.deadline)
+        self._env.session.reschedule(self._timeout, self._compute_pause_end())
 
     def _record_upload_progress(self) -> None:
         """Extend the deadline and the timeout, because the connection has accepted more of a streamed body.
@@ -365,15 +377,15 @@ class Attempt(Generic[R]):
         This limits the pauses of the upload, but its duration only if the call has a timeout.
         """
         call, env = self._call, self._env
-        if self._status is not None or self._timeout.expired:
+        if self._status is not None or self._timeout.expired():
             return
         if call.options.timeout is None:
             pause = min(env.attempt_timeout, env.timeout)
-            self._history.deadline = max(self._history.deadline, env.session.timeouts.loop.time() + pause)
+            self._history.deadline = max(self._history.deadline, env.session.now() + pause)
         if call.operation.may_repeat:
             self._extend_timeout()
         elif call.options.timeout is None and call.confirm is None:
-            self._timeout.reschedule(self._history.deadline)
+            env.session.reschedule(self._timeout, self._history.deadline)
 
     @property
     def _has_begun(self) -> bool:
@@ -422,7 +434,7 @@ class Attempt(Generic[R]):
         slow or the suite was closed.
         """
         silent = isinstance(error, ConnectFailedError | ConnectionLostError | DeadlineExceededError)
-        if self._timeout.expired:
+        if self._timeout.expired():
             full_time = self._measure_elapsed() >= _FULL_ATTEMPT_SHARE * self._env.attempt_timeout
             silent = silent and self._status is None and not self._waiting_on_source and full_time
         silent = silent and not self._env.session.closed
@@ -447,7 +459,7 @@ class Attempt(Generic[R]):
             return self._destination_failed(error)
         if isinstance(error, MismatchError):
             return make_decode_error(call.operation, error)
-        if self._timeout.expired:
+        if self._timeout.expired() and not isinstance(error, ConnectionAbortedError):  # that means: closed
             return self._make_timeout_error()
         # aiohttp raises RuntimeError in a reader if the session is closed.
         if isinstance(error, RuntimeError) and closed:
@@ -465,7 +477,7 @@ class Attempt(Generic[R]):
         else:
             seen = "nothing was sent" if self._sent_at is None else "no connection was made"
         about, outcome = self._call.operation.error_context, Outcome.UNKNOWN if sent else Outcome.NOT_SENT
-        if self._env.session.timeouts.loop.time() < self._history.deadline:
+        if self._env.session.now() < self._history.deadline:
             kind = ConnectionLostError if sent else ConnectFailedError
             return kind(f"{seen} within the attempt timeout", outcome=outcome, **about)
         error = DeadlineExceededError(f"the call's time is up: {seen}", outcome=outcome, **about)

@@ -184,13 +184,13 @@ class PooledThread(threading.Thread):
 IDLE_THREADS: list[PooledThread] = []
 """Threads without an owner."""
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=IDLE_THREADS.clear)  # threads do not survive a fork
-
 
 def _get_idle_thread() -> PooledThread:
     with contextlib.suppress(IndexError):
-        return IDLE_THREADS.pop()
+        while True:
+            thread = IDLE_THREADS.pop()
+            if thread.is_alive():  # threads do not survive a fork
+                return thread
     return PooledThread()
 
 

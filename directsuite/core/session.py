@@ -1,6 +1,7 @@
-"""The HTTP session of a suite: opening and closing, the connections, and the timeouts of all attempts.
+"""The HTTP session of a suite: opening, closing, and the connections.
 
-A suite belongs to the event loop and the process in which it was opened. It can be used and closed only there.
+A suite belongs to the event loop and the process in which it was opened. It can be used and closed only there. Closing
+it ends the blocks in progress that `Session.run` awaits.
 """
 
 from __future__ import annotations
@@ -10,10 +11,7 @@ import contextlib
 import inspect
 import os
 import ssl
-import sys
-import threading
 from collections.abc import Awaitable, Callable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import aiohttp
@@ -37,22 +35,6 @@ _DRAIN_TIMEOUT = 5.0
 """Seconds for which closing waits for the response to a single-use token, and then for cancelled fetches."""
 
 
-_GET_LOOP_IS_SLOW = sys.version_info < (3, 12)
-"""True if `asyncio.get_running_loop` makes a system call."""
-
-_fork_count = 0
-"""Number of forks before this process. Cheaper to read than the process ID."""
-
-
-def _count_fork() -> None:
-    global _fork_count
-    _fork_count += 1
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_count_fork)
-
-
 class Session:
     """Opens and closes the HTTP session, and tracks the calls in progress.
 
@@ -74,9 +56,7 @@ class Session:
         close_session: bool = True,
         clock: Clock,
     ) -> None:
-        self._secure = secure
-        self._tls = tls
-        self._proxy = proxy
+        self._loads_trust_store = secure and tls is None and factory is None
         self._factory = factory
         self._close_session = close_session or factory is None
         self.shared = factory is not None
@@ -85,14 +65,15 @@ class Session:
         """The responses that are being read. Closing the suite closes them."""
         self.token_caches: Sequence[TokenCache] = ()
         """The token caches. They may fetch tokens until the calls in progress have ended."""
-        self.request_options: dict[str, Any] = {}
+        overrides: dict[str, Any] = {"ssl": tls, "proxy": proxy}
+        self.request_options = {name: value for name, value in overrides.items() if value is not None}
         """Arguments `ssl` and `proxy` of each request. The session's setting applies if one is missing."""
         self._clock = clock
-        self._waiting: set[asyncio.Future[Any]] = set()
+        self._running: dict[asyncio.Timeout, asyncio.Task[Any] | None] = {}
+        """The timeouts of the blocks in progress, with their tasks. Closing removes and expires them."""
         self._http: aiohttp.ClientSession | None = None
-        self._timeouts: TimeoutScheduler | None = None
-        self._thread_id = 0
-        self._fork_count = 0
+        self._loop: asyncio.AbstractEventLoop
+        self._process_id: int
         self._opening = False
         self.closed = False
         """True if closing has begun."""
@@ -112,12 +93,35 @@ class Session:
             )
         return self._http
 
-    @property
-    def timeouts(self) -> TimeoutScheduler:
-        """The timeouts of the attempts in progress. Raises ClosedError if the suite was never opened."""
-        if self._timeouts is None:
-            raise _make_closed_error()
-        return self._timeouts
+    def now(self) -> float:
+        """Return the time on the clock of the event loop, which all deadlines use."""
+        return self._loop.time()
+
+    async def run(self, timeout: asyncio.Timeout, awaitable: Awaitable[T]) -> T:
+        """Await within a timeout. Raises ConnectionAbortedError if the suite is closed first."""
+        # Without the argument, current_task would call get_running_loop, which is slow before Python 3.12.
+        self._running[timeout] = asyncio.current_task(self._loop)
+        try:
+            async with timeout:
+                return await awaitable
+        except TimeoutError:
+            if timeout in self._running:
+                raise
+        finally:
+            self._running.pop(timeout, None)
+        raise ConnectionAbortedError
+
+    def reschedule(self, timeout: asyncio.Timeout, when: float) -> None:
+        """Change the expiry of a timeout in `run`. Has no effect if its block has ended, or is being cancelled."""
+        if timeout in self._running and not timeout.expired():
+            timeout.reschedule(when)
+
+    def _abort(self, *, only_waits: bool) -> None:
+        current = asyncio.current_task()
+        for timeout, task in tuple(self._running.items()):
+            if task is not current and not timeout.expired() and (timeout.when() is None or not only_waits):
+                del self._running[timeout]
+                timeout.reschedule(0.0)
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for `seconds`. Raises ClosedError if the suite is not open, or is closed first."""
@@ -133,16 +137,13 @@ class Session:
             if close is not None:
                 close()  # a coroutine that is never awaited causes a warning
             raise _make_closed_error()
-        waiting = asyncio.ensure_future(awaitable)
-        self._waiting.add(waiting)
+        timeout = asyncio.timeout(None)
         try:
-            await asyncio.wait([waiting])
-        finally:
-            self._waiting.discard(waiting)
-            waiting.cancel()
-        if waiting.cancelled() and self.closed:
-            raise _make_closed_error()
-        return waiting.result()
+            return await self.run(timeout, awaitable)
+        except ConnectionAbortedError:
+            if not timeout.expired():
+                raise
+        raise _make_closed_error()
 
     @property
     def state(self) -> str:
@@ -163,23 +164,18 @@ class Session:
             raise ConfigurationError("the suite is already open: share it between tasks instead of entering it twice")
         self._opening = True
         try:
-            if self._secure and self._tls is None and self._factory is None:
-                self._tls = await asyncio.to_thread(ssl.create_default_context)  # reads certificates from disk
+            if self._loads_trust_store:
+                self.request_options["ssl"] = await asyncio.to_thread(ssl.create_default_context)
             if self.closed:
                 raise ClosedError("the suite was closed while it was being opened: create a new DirectSuite")
-            self._timeouts = TimeoutScheduler(asyncio.get_running_loop())
-            self._thread_id = threading.get_ident()
-            self._fork_count = _fork_count
-            overrides = {"ssl": self._tls, "proxy": self._proxy}
-            self.request_options = {name: value for name, value in overrides.items() if value is not None}
             http = _call_factory(self._factory) if self._factory is not None else _create_session()
             problem = _find_session_problem(http)
             if problem is not None:
                 if self._close_session:
                     await http.close()
                 raise ConfigurationError(f"session_factory: {problem}")
+            self._loop, self._process_id = asyncio.get_running_loop(), os.getpid()
             self._http = http
-            tune_malloc()
         finally:
             self._opening = False
 
@@ -198,18 +194,15 @@ class Session:
         self._check_loop_and_process()
 
     def _check_loop_and_process(self) -> None:
-        loop = None if self._timeouts is None else self._timeouts.loop
-        here = _GET_LOOP_IS_SLOW and self._thread_id == threading.get_ident() and loop is not None and loop.is_running()
-        if self._fork_count == _fork_count and (here or asyncio.get_running_loop() is loop):
-            return
-        if self._fork_count != _fork_count:
+        if self._process_id != os.getpid():
             raise ConfigurationError(
                 "the suite was opened before this process was forked: connections can't be shared between processes. "
                 "Create and open a DirectSuite in each worker process, after the fork"
             )
-        raise ConfigurationError(
-            "the suite belongs to another event loop: create and open a DirectSuite in each loop that uses one"
-        )
+        if asyncio.get_running_loop() is not self._loop:
+            raise ConfigurationError(
+                "the suite belongs to another event loop: create and open a DirectSuite in each loop that uses one"
+            )
 
     def notify_idle(self) -> None:
         """Wake `close` because the last call in progress has ended."""
@@ -249,8 +242,7 @@ class Session:
 
     async def _close_resources(self) -> None:
         http, self._http = self._http, None  # no request can be sent from now on
-        for waiting in tuple(self._waiting):
-            waiting.cancel()
+        self._abort(only_waits=True)
         for cache in self.token_caches:
             cache.stop()
         try:
@@ -282,9 +274,8 @@ class Session:
             if http is not None and self._close_session:
                 await http.close()
         finally:
-            if self._timeouts is not None:
-                # Some attempts use another HTTP session, or a shared session that stays open. This ends them too.
-                self._timeouts.close()
+            # Some attempts use another HTTP session, or a shared session that stays open. This ends them too.
+            self._abort(only_waits=False)
             if ending:
                 await asyncio.wait(ending, timeout=_DRAIN_TIMEOUT)  # a token source may delay it
 
@@ -325,145 +316,6 @@ def _create_session() -> aiohttp.ClientSession:
     )
 
 
-NO_DEADLINE = float("inf")
-
-
-class TimeoutScheduler:
-    """The timeouts of all attempts in progress of a suite, in one event loop.
-
-        attempt ── timeout_at(deadline) ─► Timeout ── extend ─► later expiry whenever data arrives or is sent
-                                             │
-        one timer of the event loop ◄────────┘  set to the earliest expiry
-
-    All timeouts share one timer, because a separate one for each, as in `asyncio.timeout_at`, costs a few per cent of a
-    small call. The timer is set again only if a timeout expires earlier than it, or when it fires.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self._timeouts: set[Timeout] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = NO_DEADLINE
-        self._closing = False
-
-    def timeout_at(self, when: float) -> Timeout:
-        """Return a timeout for a `with` block of the current task.
-
-        when: time of expiry on the event loop's clock, or NO_DEADLINE.
-        """
-        return Timeout(self, when)
-
-    def close(self) -> None:
-        """Abort all blocks in progress except that of the current task. They raise ConnectionAbortedError.
-
-        The timer is cancelled when no block is left. Blocks may still start afterwards.
-        """
-        self._closing = True
-        for timeout in self._timeouts:
-            timeout.abort()
-        if not self._timeouts:
-            self._cancel_timer()
-
-    def watch(self, timeout: Timeout) -> None:
-        """Add a timeout, or update its expiry."""
-        self._timeouts.add(timeout)
-        if timeout.when < self._timer_at:
-            self._cancel_timer()
-            self._timer_at = timeout.when
-            self._timer = self.loop.call_at(self._timer_at, self._expire_due)
-
-    def remove(self, timeout: Timeout) -> None:
-        """Remove a timeout whose block has ended."""
-        self._timeouts.discard(timeout)
-        if self._closing and not self._timeouts:
-            self._cancel_timer()
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._timer_at = None, NO_DEADLINE
-
-    def _expire_due(self) -> None:
-        due = max(self._timer_at, self.loop.time())  # all that are overdue
-        self._timer, self._timer_at = None, NO_DEADLINE
-        for timeout in [each for each in self._timeouts if each.when <= due]:
-            self._timeouts.discard(timeout)
-            timeout.expire()
-        if self._timeouts:
-            self.watch(min(self._timeouts, key=lambda timeout: timeout.when))
-
-
-class Timeout:
-    """A context manager that cancels its block on expiry and raises TimeoutError.
-
-    If the suite is closed first, it cancels the block and raises ConnectionAbortedError.
-
-    when: time of expiry on the event loop's clock, or NO_DEADLINE.
-    """
-
-    __slots__ = ("_cancelling", "_error", "_scheduler", "_task", "when")
-
-    def __init__(self, scheduler: TimeoutScheduler, when: float) -> None:
-        self._scheduler = scheduler
-        self._task: asyncio.Task[object] | None = None
-        self._cancelling = 0
-        self._error: type[OSError] | None = None
-        self.when = when
-
-    @property
-    def expired(self) -> bool:
-        """True if the timeout expired before the block ended."""
-        return self._error is TimeoutError
-
-    @property
-    def aborted(self) -> bool:
-        """True if the suite was closed before the block ended."""
-        return self._error is ConnectionAbortedError
-
-    def __enter__(self) -> None:
-        # Without the argument, asyncio would call get_running_loop, see _GET_LOOP_IS_SLOW.
-        task = asyncio.current_task(self._scheduler.loop)
-        if task is None:
-            raise RuntimeError("This must be called in a task.")
-        self._task = task
-        self._cancelling = task.cancelling()
-        self._scheduler.watch(self)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._scheduler.remove(self)
-        task, self._task = self._task, None
-        if self._error is None or task is None:
-            return
-        if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise self._error from error
-
-    def extend(self, seconds: float, latest_expiry: float) -> None:
-        """Set the expiry to `seconds` from now, but at most to `latest_expiry`, a time on the event loop's clock."""
-        self.reschedule(min(self._scheduler.loop.time() + seconds, latest_expiry))
-
-    def reschedule(self, when: float) -> None:
-        """Change the expiry, as in `TimeoutScheduler.timeout_at`. Has no effect on a block that was cancelled."""
-        self.when = when
-        if self._task is not None and self._error is None:
-            self._scheduler.watch(self)
-
-    def expire(self) -> None:
-        """Cancel the block now, so that it raises TimeoutError."""
-        self._cancel_task(TimeoutError)
-
-    def abort(self) -> None:
-        """Cancel the block now, unless it belongs to the current task, so that it raises ConnectionAbortedError."""
-        if self._task is not asyncio.current_task():
-            self._cancel_task(ConnectionAbortedError)
-
-    def _cancel_task(self, error: type[OSError]) -> None:
-        if self._task is not None and self._error is None:
-            self._error = error
-            self._task.cancel()
-
-
 _SEEN_ATTR = "_directsuite_given_out"
 
 
@@ -487,18 +339,3 @@ class FreshConnector(aiohttp.TCPConnector):
         if protocol is not None:
             setattr(protocol, _SEEN_ATTR, True)
         return connection
-
-
-_MAX_HEAP_BLOCK_BYTES = 4 * 1024 * 1024
-"""The largest block to allocate from the heap."""
-
-
-def tune_malloc() -> None:
-    """Make glibc allocate blocks of up to 4 MB from the heap, and retain freed memory for the next blocks.
-
-    By default, glibc maps blocks above a threshold of 128 KB separately, and returns much of the free memory to the
-    system. When a larger mapped block is freed, the threshold rises to its size (see mallopt(3)), so this frees one
-    block of 4 MB. Without this, dozens of documents of about 100 KB at once spend a quarter of their CPU time on page
-    faults. Has no effect without glibc.
-    """
-    bytes(_MAX_HEAP_BLOCK_BYTES)

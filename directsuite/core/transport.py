@@ -27,14 +27,13 @@ from typing import Any, TypeVar, cast
 
 import attrs
 
-from directsuite.core.attempt import Attempt, Environment, History
+from directsuite.core.attempt import NO_DEADLINE, Attempt, Environment, History
 from directsuite.core.call import Call, Confirmation, Endpoint, Options, Receive, StreamReader
 from directsuite.core.clock import Clock
 from directsuite.core.events import CallFinished, CallStarted, OutcomeLeftUnknown, RetryScheduled, ValuesSkipped
 from directsuite.core.operation import Operation, Semantics, Service
 from directsuite.core.outcome import make_decode_error, needs_new_credential
 from directsuite.core.retry import Backoff, RetryPolicy
-from directsuite.core.session import NO_DEADLINE
 from directsuite.core.upload import RequestBody
 from directsuite.errors import (
     CircuitOpenError,
@@ -208,7 +207,7 @@ class Transport:
             keep_open=keep_open,
             detailed=bool(env.events.listeners) or env.events.logger.isEnabledFor(logging.DEBUG),
             started_at=env.clock.monotonic(),
-            deadline=env.session.timeouts.loop.time() + timeout,
+            deadline=env.session.now() + timeout,
         )
 
     async def _prepare_body(self, call: Call[Any], prepare: Callable[[], Awaitable[RequestBody]]) -> RequestBody:
@@ -217,20 +216,19 @@ class Transport:
         Raises DeadlineExceededError if the deadline passes first, ClosedError if the suite is closed first, and
         exceptions of the source unchanged.
         """
-        timeout = self.environment.session.timeouts.timeout_at(call.deadline)
+        timeout = asyncio.timeout_at(call.deadline)
         error: DirectSuiteError
         try:
-            with timeout:
-                return await prepare()
-        except (TimeoutError, ConnectionAbortedError):
+            return await self.environment.session.run(timeout, prepare())
+        except (TimeoutError, ConnectionAbortedError) as raised:
+            if not timeout.expired():
+                raise  # the source itself raised it
             about = call.operation.error_context
-            if timeout.expired:
+            if isinstance(raised, TimeoutError):
                 text = "the call's time is up: its source returned no bytes"
                 error = DeadlineExceededError(text, outcome=Outcome.NOT_SENT, **about)
-            elif timeout.aborted:
-                error = ClosedError("the suite was closed while the call waited", outcome=Outcome.NOT_SENT, **about)
             else:
-                raise  # the source itself raised it
+                error = ClosedError("the suite was closed while the call waited", outcome=Outcome.NOT_SENT, **about)
         error.elapsed = self.environment.clock.monotonic() - call.started_at
         raise error
 

@@ -189,7 +189,7 @@ async def test_call_that_outlives_the_suite_still_ends_in_time(server: ScriptedS
         _, pending = await asyncio.wait([call], timeout=100)
     assert not pending
     assert isinstance(call.exception(), ds.TransportError)
-    assert suite._session.timeouts._timer is None
+    assert not suite._session._running
 
 
 async def test_call_on_a_shared_session_that_outlives_the_suite_ends_in_time(server: ScriptedServer) -> None:

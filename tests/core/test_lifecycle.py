@@ -155,13 +155,40 @@ FORKS = textwrap.dedent(
 )
 
 
+FORKS_WITH_THE_LOOP = textwrap.dedent(
+    """
+    import asyncio, os, warnings
+    import directsuite as ds
+    from directsuite.core.files import run_in_thread
+    warnings.simplefilter("ignore", DeprecationWarning)
+
+    loop = asyncio.new_event_loop()
+    suite = ds.DirectSuite(ds.Settings(message_url="http://127.0.0.1:9/message"))
+    loop.run_until_complete(suite.__aenter__())
+    loop.run_until_complete(run_in_thread(os.getpid))
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        try:
+            assert loop.run_until_complete(run_in_thread(os.getpid)) == os.getpid()
+            loop.run_until_complete(suite.mailbox("alice@direct.example.test", "p").get_message_count())
+        except Exception as error:
+            os.write(writing, f"{type(error).__name__}: {error}".encode())
+        os._exit(0)
+    os.wait()
+    print(os.read(reading, 4096).decode())
+    loop.run_until_complete(suite.aclose())
+    """
+)
+
+
 @pytest.mark.process
-def test_forked_process_is_told_to_open_its_own() -> None:
-    script = [sys.executable, "-c", FORKS]
-    told = subprocess.run(script, capture_output=True, text=True, timeout=30, check=True).stdout
-    assert told.startswith("ConfigurationError: ")
-    assert "fork" in told
-    assert "each worker process" in told
+@pytest.mark.parametrize("program", [FORKS, FORKS_WITH_THE_LOOP], ids=["within the loop", "with the loop"])
+def test_call_in_a_forked_process_raises_and_explains(program: str) -> None:
+    script = [sys.executable, "-c", program]
+    text = subprocess.run(script, capture_output=True, text=True, timeout=30, check=True).stdout
+    assert text.startswith("ConfigurationError: ")
+    assert "fork" in text
+    assert "each worker process" in text
 
 
 async def test_closing_waits_for_calls_under_way(server: ScriptedServer) -> None:
