@@ -31,8 +31,7 @@ from typing import Any, BinaryIO, Self, cast
 
 import attrs
 
-from directsuite.core.failures import explain_os_error
-from directsuite.core.files import find_path_problem
+from directsuite.core.files import explain_os_error, find_path_problem
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
 

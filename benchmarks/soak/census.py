@@ -18,7 +18,7 @@ import attrs
 
 from directsuite.core.call import Call
 from directsuite.core.credentials import Credential
-from directsuite.core.response import ResponseStream
+from directsuite.core.session import ResponseStream
 from directsuite.core.upload import RequestPayload
 
 if TYPE_CHECKING:

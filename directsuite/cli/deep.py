@@ -22,9 +22,9 @@ from directsuite.cli.credentials import MailboxAccess
 from directsuite.cli.options import DoctorOptions
 from directsuite.core.facade import Facade
 from directsuite.core.operation import Operation
-from directsuite.core.response import BufferedResponse
 from directsuite.core.retry import RetryPolicy
-from directsuite.errors import AuthenticationError, DirectSuiteError, ServiceError
+from directsuite.core.session import BufferedResponse
+from directsuite.errors import DirectSuiteError
 from directsuite.fax import operations as fax
 from directsuite.messaging import operations as mail
 from directsuite.messaging.arguments import INBOX

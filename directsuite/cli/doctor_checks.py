@@ -34,8 +34,7 @@ from directsuite.cli.errors import HINT_RENEW_CREDENTIAL, Advice, exit_for_error
 from directsuite.cli.process import EXTRAS, find_missing
 from directsuite.core.checks import find_url_problem
 from directsuite.core.facade import Facade
-from directsuite.core.failures import explain_os_error
-from directsuite.core.files import run_in_thread
+from directsuite.core.files import explain_os_error, run_in_thread
 from directsuite.core.retry import RetryPolicy
 from directsuite.registration.models import Login
 from directsuite.secret import Secret

@@ -35,7 +35,7 @@ from directsuite.cli.sign_sources import (
     iter_pdfs,
     report_skipped,
 )
-from directsuite.core.failures import ErrorScope, find_error_scope
+from directsuite.core.outcome import ErrorScope, find_error_scope
 from directsuite.durable.files import move_new
 from directsuite.errors import (
     BadRequestError,

@@ -16,7 +16,8 @@ from types import MappingProxyType
 from directsuite import errors
 from directsuite.cli.process import ExitStatus, is_verbose, make_printable
 from directsuite.configuration import Configuration
-from directsuite.core.failures import ErrorScope, explain_os_error, find_error_scope
+from directsuite.core.files import explain_os_error
+from directsuite.core.outcome import ErrorScope, find_error_scope
 
 Advice = Mapping[type[BaseException] | int | str, str]
 """What to do, by the error's class or by the service's code. A code takes precedence over a class."""

@@ -36,7 +36,8 @@ from directsuite.cli.output import (
     show_text,
 )
 from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, echo_err, is_verbose, make_printable, show_line
-from directsuite.core.failures import ErrorScope, explain_os_error, find_error_scope
+from directsuite.core.files import explain_os_error
+from directsuite.core.outcome import ErrorScope, find_error_scope
 from directsuite.durable.files import DEVICE, create_file
 from directsuite.errors import BadRequestError, DirectSuiteError, ServiceError
 from directsuite.messaging.arguments import INBOX

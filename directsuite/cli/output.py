@@ -35,7 +35,7 @@ from rich.progress import (
 from rich.text import Text
 
 from directsuite.cli.process import discard_stdout, echo_err, make_printable, show_line
-from directsuite.core.failures import explain_os_error
+from directsuite.core.files import explain_os_error
 from directsuite.secret import Secret
 
 Unit = Literal["bytes", "pieces", "waiting"]

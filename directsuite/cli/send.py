@@ -31,7 +31,7 @@ from directsuite.cli.options import SendOptions, TextOptions
 from directsuite.cli.output import Bar, format_size, show_effect, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, is_verbose, show_line
 from directsuite.core.call import SETTLE_TIMEOUT
-from directsuite.core.failures import explain_os_error
+from directsuite.core.files import explain_os_error
 from directsuite.durable import files
 from directsuite.errors import BadRequestError, DirectSuiteError, OutcomeUnknownError, ServiceError
 from directsuite.messaging import arguments

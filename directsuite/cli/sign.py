@@ -34,7 +34,7 @@ from directsuite.cli.sign_sources import (
     is_named_as_pdf,
     report_skipped,
 )
-from directsuite.core.failures import explain_os_error
+from directsuite.core.files import explain_os_error
 from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
 from directsuite.jobs.signing import (
     DocumentState,

@@ -22,7 +22,7 @@ import attrs
 
 from directsuite.cli.errors import UsageError, quote_message
 from directsuite.cli.process import echo_err
-from directsuite.core.failures import explain_os_error
+from directsuite.core.files import explain_os_error
 from directsuite.jobs.signing import DocumentState, Pdf, SigningEntry, SigningJournal
 from directsuite.jobs.signing.documents import PDF_MARKER_BYTES, STAGING_DIR, inspect_pdf
 from directsuite.jobs.signing.problems import DocumentProblem

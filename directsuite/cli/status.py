@@ -22,7 +22,7 @@ from directsuite.cli.options import StatusOptions
 from directsuite.cli.output import build_table, model_to_dict, show_json, show_live, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, end_line
 from directsuite.core.clock import WAIT_TOLERANCE, Clock, SystemClock
-from directsuite.core.failures import NOT_RETRYABLE, ErrorScope, find_error_scope
+from directsuite.core.outcome import NOT_RETRYABLE, ErrorScope, find_error_scope
 from directsuite.errors import BadRequestError, DirectSuiteError, PermissionDeniedError, ServiceError
 from directsuite.messaging.models import DirectMessageLog
 from directsuite.messaging.service import Mailbox

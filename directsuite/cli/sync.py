@@ -57,7 +57,7 @@ from directsuite.cli.sync_status import (
 )
 from directsuite.configuration import MAX_SECRETS_BYTES, Configuration
 from directsuite.core.events import Event, Listener
-from directsuite.core.failures import explain_os_error
+from directsuite.core.files import explain_os_error
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
 from directsuite.suite import DirectSuite

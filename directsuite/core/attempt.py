@@ -21,11 +21,10 @@ import attrs
 from yarl import URL
 
 from directsuite.core.call import SKIP_DECODING, Call, ExchangeInfo
-from directsuite.core.clock import Clock
+from directsuite.core.clock import Clock, is_being_cancelled
 from directsuite.core.credentials import Credential, TokenCache
 from directsuite.core.download import DestinationError, is_exhausted
 from directsuite.core.events import AttemptFailed, AttemptStarted, AttemptSucceeded, Events, ValuesSkipped
-from directsuite.core.failures import is_being_cancelled
 from directsuite.core.operation import SESSION_ID, Auth
 from directsuite.core.outcome import (
     ConnectionDroppedError,
@@ -34,8 +33,7 @@ from directsuite.core.outcome import (
     interpret,
     make_decode_error,
 )
-from directsuite.core.response import BufferedResponse, ResponseStream
-from directsuite.core.session import Session
+from directsuite.core.session import BufferedResponse, ResponseStream, Session
 from directsuite.core.upload import EMPTY_BODY, do_nothing
 from directsuite.errors import (
     ConnectFailedError,

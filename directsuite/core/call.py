@@ -14,8 +14,8 @@ from directsuite.core.credentials import TokenCache
 from directsuite.core.events import CallEvent
 from directsuite.core.limits import Limits
 from directsuite.core.operation import Operation, Service
-from directsuite.core.response import BufferedResponse, ResponseStream
 from directsuite.core.retry import RetryPolicy
+from directsuite.core.session import BufferedResponse, ResponseStream
 from directsuite.core.upload import RequestBody
 from directsuite.errors import InvalidArgumentError, OutcomeUnknownError
 

@@ -82,3 +82,12 @@ async def sleep_or_event(sleeping: Awaitable[None], event: asyncio.Event) -> Non
         await asyncio.gather(asleep, waiting, return_exceptions=True)
     if not asleep.cancelled():
         asleep.result()
+
+
+def is_being_cancelled() -> bool:
+    """Return True if the current task is being cancelled, or there is no current task.
+
+    If False, a CancelledError comes from something that the task awaited and that was cancelled separately.
+    """
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

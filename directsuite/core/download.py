@@ -28,15 +28,15 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Protocol, Self, TypeVar, TypeVarTuple
 
 from directsuite.core.checks import AT_LEAST_ONE
+from directsuite.core.clock import is_being_cancelled
 from directsuite.core.events import Progress, ProgressReporter
-from directsuite.core.failures import explain_os_error, is_being_cancelled
-from directsuite.core.files import BlockWriter, DedicatedThread, find_file, to_path, wait_briefly
+from directsuite.core.files import BlockWriter, DedicatedThread, explain_os_error, find_file, to_path, wait_briefly
 from directsuite.errors import InvalidArgumentError, Outcome, ResponseDecodeError, TransportError
 from directsuite.wire import base64
 from directsuite.wire.parsing import MismatchError
 
 if TYPE_CHECKING:
-    from directsuite.core.response import ResponseStream
+    from directsuite.core.session import ResponseStream
 
 R = TypeVar("R")
 T = TypeVar("T")

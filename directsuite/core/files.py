@@ -25,7 +25,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, TypeVarTuple, cast
 
-from directsuite.core.failures import explain_os_error
 from directsuite.errors import InvalidArgumentError, Outcome, TransportError
 
 P = ParamSpec("P")
@@ -46,6 +45,15 @@ _OPEN_FILES_DIR = re.compile("/proc/.+/fd|/dev/fd")
 _MAX_IDLE_THREADS = 8
 _CLEANUP_TIMEOUT = 1.0
 """Seconds to wait at the end of a call for a file to be closed or removed."""
+
+
+def explain_os_error(error: OSError) -> str:
+    """Return the operating system's message for an OSError, without file names.
+
+    Without an errno, return the `kind` attribute that a storage may set, or the name of the class.
+    """
+    kind: str = getattr(error, "kind", type(error).__name__)
+    return kind if error.errno is None else os.strerror(error.errno)
 
 
 def find_path_problem(path: object) -> str | None:

@@ -47,21 +47,36 @@ The Outcome is that of the attempt. "again" is the condition for another attempt
 
 An attempt of an operation that may not be repeated has no timeout except the deadline. A request is not repeated if a
 required value is unreadable (`Facade.with_strict_paths`).
+
+The scope of an error is what caused it. It shows whether a job continues, waits or stops:
+
+    scope      cause                                                        what to do
+    ─────────  ───────────────────────────────────────────────────────────  ───────────────────────────────────────────
+    ITEM       the service rejected this item                               continue: the next item may succeed
+    UNCERTAIN  no usable response, because of the item or of the service    try other items to find out which
+    SERVICE    the service rejects all requests, or cannot be reached       wait, then try again
+    ENDPOINT   the URL is wrong, or a proxy does not forward the request    correct the URL or the proxy
+    ACCOUNT    the credentials were rejected, or do not permit this         stop: another attempt would fail again
+    CALLER     settings, arguments, storage or code; a closed suite         stop: another attempt would fail again
+
+An item is what a job processes with one request, such as a document, message or folder.
 """
 
 from __future__ import annotations
 
+import enum
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any, TypeVar, cast
 
 import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError, LineTooLong
 
 from directsuite.core.operation import Auth, Operation
-from directsuite.core.response import MAX_ERROR_BODY_BYTES, BufferedResponse
 from directsuite.core.retry import parse_retry_after
+from directsuite.core.session import MAX_ERROR_BODY_BYTES, BufferedResponse
 from directsuite.errors import (
     AuthenticationError,
     BadRequestError,
@@ -70,11 +85,13 @@ from directsuite.errors import (
     DirectSuiteError,
     NotFoundError,
     Outcome,
+    PaymentError,
     PermissionDeniedError,
     RateLimitedError,
     ResponseDecodeError,
     ServerError,
     ServiceError,
+    TransportError,
 )
 from directsuite.secret import Secret
 from directsuite.wire import base64
@@ -241,15 +258,13 @@ def _require_field(response: Model, path: str, report: Counter[str]) -> None:
     """Raise MismatchError if the response lacks this required field. Leave out elements of a list that lack it."""
     name, _, of_element = path.partition("[].")
     value: Any = getattr(response, name, None)
-    key = get_wire_name(type(response), name)
     if not of_element:
-        value = value.reveal() if isinstance(value, Secret) else value
-        if value is None or value == "":
+        if value is None or value == "" or (isinstance(value, Secret) and not value):
             # A traceback may include this frame.
             value = None
-            raise MismatchError("present", f"$.{key}")
+            raise MismatchError("present", f"$.{get_wire_name(type(response), name)}")
     elif any(map(has_no_uid, value)):
-        report[f"$.{key}[]"] += sum(map(has_no_uid, value))
+        report[f"$.{get_wire_name(type(response), name)}[]"] += sum(map(has_no_uid, value))
         value[:] = [element for element in value if not has_no_uid(element)]
 
 
@@ -360,3 +375,50 @@ _ERROR_CLASSES: dict[int, tuple[type[ServiceError], str]] = {
 
 _MESSAGE_KEYS = ("message", "errorMessage", "detail", "title", "error_description", "description", "error")
 """JSON keys, in order of preference, that may contain a message for people in other responses."""
+
+
+class ErrorScope(enum.Enum):
+    """The cause of an error; see the last table of this module."""
+
+    ITEM = enum.auto()
+    UNCERTAIN = enum.auto()
+    SERVICE = enum.auto()
+    ENDPOINT = enum.auto()
+    ACCOUNT = enum.auto()
+    """Also if the account must be paid. A service may also raise PermissionDeniedError for a single item."""
+    CALLER = enum.auto()
+
+
+NOT_RETRYABLE = frozenset({ErrorScope.ACCOUNT, ErrorScope.CALLER})
+"""Scopes for which another attempt would fail again. Repeating a rejected password may lock the account."""
+
+_WRONG_ENDPOINT_STATUSES = frozenset(
+    {
+        HTTPStatus.METHOD_NOT_ALLOWED,
+        HTTPStatus.PROXY_AUTHENTICATION_REQUIRED,
+        HTTPStatus.UPGRADE_REQUIRED,
+    }
+)
+"""Statuses, in addition to redirects, of a wrong URL or a proxy."""
+
+
+def find_error_scope(error: DirectSuiteError) -> ErrorScope:
+    """Return the scope of an error. It is CALLER for DirectSuiteError classes defined elsewhere, such as by a store."""
+    if isinstance(error, AuthenticationError | PermissionDeniedError | PaymentError):
+        return ErrorScope.ACCOUNT
+    if isinstance(error, ServiceError):
+        return _find_service_error_scope(error)
+    if isinstance(error, TransportError):
+        nothing_sent = isinstance(error, ConnectFailedError) or error.outcome is Outcome.NOT_SENT
+        return ErrorScope.SERVICE if nothing_sent else ErrorScope.UNCERTAIN
+    return ErrorScope.UNCERTAIN if isinstance(error, ResponseDecodeError) else ErrorScope.CALLER
+
+
+def _find_service_error_scope(error: ServiceError) -> ErrorScope:
+    if isinstance(error, RateLimitedError) or error.outcome is Outcome.REJECTED:
+        return ErrorScope.SERVICE
+    if isinstance(error, ServerError) or error.status == HTTPStatus.REQUEST_TIMEOUT:
+        return ErrorScope.UNCERTAIN
+    if 300 <= error.status < 400 or error.status in _WRONG_ENDPOINT_STATUSES:
+        return ErrorScope.ENDPOINT
+    return ErrorScope.ITEM

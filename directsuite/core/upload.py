@@ -30,13 +30,14 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import StreamWriter
 from aiohttp.payload import Payload
 
-from directsuite.core.failures import explain_os_error, is_being_cancelled
+from directsuite.core.clock import is_being_cancelled
 from directsuite.core.files import (
     PIECE_BYTES,
     DedicatedThread,
     FileReader,
     PathReader,
     Piece,
+    explain_os_error,
     make_size_error,
     read_ahead,
     read_in_memory,

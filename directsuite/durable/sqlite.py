@@ -22,8 +22,7 @@ from typing import Any, Generic, TypeVar, cast
 import attrs
 import msgspec
 
-from directsuite.core.failures import explain_os_error
-from directsuite.core.files import resolve_path
+from directsuite.core.files import explain_os_error, resolve_path
 from directsuite.durable.database import (
     NO_VALUES,
     DatabaseRejection,

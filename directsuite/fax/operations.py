@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from directsuite.core.fault_format import FaultFormat
-from directsuite.core.operation import Auth, Operation, Semantics, Service
+from directsuite.core.operation import Auth, FaultFormat, Operation, Semantics, Service
 from directsuite.fax.models import FaxMessageInformation
 
 FAULT_FORMAT = FaultFormat(message_keys=("error", "description"))

@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 import attrs
 
 from directsuite.core.clock import wait_until
-from directsuite.core.failures import NOT_RETRYABLE, ErrorScope, find_error_scope
+from directsuite.core.outcome import NOT_RETRYABLE, ErrorScope, find_error_scope
 from directsuite.core.retry import Backoff
 from directsuite.errors import BadRequestError, ClosedError, DirectSuiteError, InvalidArgumentError, NotFoundError
 from directsuite.fax import operations

@@ -17,7 +17,7 @@ import attrs
 from directsuite.core.checks import POSITIVE
 from directsuite.core.clock import WAIT_TOLERANCE, wait_until
 from directsuite.core.facade import Facade
-from directsuite.core.failures import NOT_RETRYABLE, find_error_scope
+from directsuite.core.outcome import NOT_RETRYABLE, find_error_scope
 from directsuite.core.retry import Backoff
 from directsuite.errors import DirectSuiteError, InvalidArgumentError
 from directsuite.messaging import arguments

@@ -17,9 +17,8 @@ from urllib.parse import quote_plus
 import attrs
 
 from directsuite.core.call import Confirmation, Options
-from directsuite.core.fault_format import Code, FaultFormat, ServiceFault
-from directsuite.core.operation import Auth, MediaType, Operation, Semantics, Service
-from directsuite.core.response import ResponseStream
+from directsuite.core.operation import Auth, Code, FaultFormat, MediaType, Operation, Semantics, Service, ServiceFault
+from directsuite.core.session import ResponseStream
 from directsuite.core.transport import Transport
 from directsuite.core.upload import RequestBody
 from directsuite.errors import (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from directsuite.core.fault_format import Code, FaultFormat
-from directsuite.core.operation import Auth, Operation, Semantics, Service
+from directsuite.core.operation import Auth, Code, FaultFormat, Operation, Semantics, Service
 from directsuite.errors import (
     AddressError,
     AuthenticationError,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from directsuite.core.fault_format import FaultFormat
-from directsuite.core.operation import Auth, MediaType, Operation, Semantics, Service
+from directsuite.core.operation import Auth, FaultFormat, MediaType, Operation, Semantics, Service
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, StoredDocument
 
 R = TypeVar("R")

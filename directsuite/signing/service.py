@@ -113,14 +113,15 @@ class Signing(Facade):
         timeout: seconds. None: the upload ends only if it makes no progress for `attempt_timeout` seconds, also while
             the server reads the buffered bytes.
         """
-        meter = ProgressReporter(progress)
+        meter = None if progress is None else ProgressReporter(progress)
 
         async def prepare() -> RequestBody:
             """Open the PDF."""
             content = await open_pdf(pdf, size)
+            if meter is None:
+                return RequestBody.from_content(content)
             meter.total = content.size
-            body = RequestBody.from_content(content, None if progress is None else meter.advance)
-            return body if progress is None else attrs.evolve(body, on_begin=meter.begin)
+            return attrs.evolve(RequestBody.from_content(content, meter.advance), on_begin=meter.begin)
 
         document = await self._call(operations.SAVE, prepare=prepare, timeout=timeout)
         self._digest_history.record_saved(document.identifier, document.document_digest)

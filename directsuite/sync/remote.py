@@ -13,8 +13,8 @@ from typing import Protocol, TypeGuard, TypeVar, cast, runtime_checkable
 import attrs
 
 from directsuite.core.call import SKIP_DECODING, ExchangeInfo
-from directsuite.core.failures import ErrorScope, find_error_scope
 from directsuite.core.iteration import Prefetch
+from directsuite.core.outcome import ErrorScope, find_error_scope
 from directsuite.core.retry import RetryPolicy
 from directsuite.errors import (
     DirectSuiteError,

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 import attrs
 
 from directsuite.core.clock import Clock
-from directsuite.core.failures import NOT_RETRYABLE, find_error_scope
+from directsuite.core.outcome import NOT_RETRYABLE, find_error_scope
 from directsuite.errors import DirectSuiteError
 from directsuite.sync.commits import ChangeStep, Commits, Deliver, SinkHealth
 from directsuite.sync.decide import (

@@ -20,8 +20,7 @@ from types import MappingProxyType
 import attrs
 
 from directsuite.core.checks import INTERVAL, POSITIVE
-from directsuite.core.clock import Clock
-from directsuite.core.failures import is_being_cancelled
+from directsuite.core.clock import Clock, is_being_cancelled
 from directsuite.core.retry import Backoff
 from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
 from directsuite.secret import Secret

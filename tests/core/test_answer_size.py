@@ -13,7 +13,7 @@ import pybase64
 import pytest
 
 import directsuite as ds
-from directsuite.core import response, transport
+from directsuite.core import session, transport
 
 from . import responses
 from .scripted_server import Responder, ScriptedServer
@@ -126,7 +126,7 @@ async def test_answer_that_is_too_large_is_held_once(server: ScriptedServer) -> 
         finally:
             tracemalloc.stop()
     assert isinstance(error, ds.ResponseDecodeError)
-    assert len(error.body) == response.MAX_ERROR_BODY_BYTES
+    assert len(error.body) == session.MAX_ERROR_BODY_BYTES
     assert peak < limit + 8 * 2**20
 
 

@@ -12,7 +12,7 @@ import pytest
 from directsuite.core import attempt
 from directsuite.core.operation import Operation
 from directsuite.core.outcome import interpret
-from directsuite.core.response import BufferedResponse
+from directsuite.core.session import BufferedResponse
 
 from . import responses
 from .scripted_server import Exchange, Responder, ScriptedServer

@@ -8,7 +8,7 @@ import pytest
 
 import directsuite as ds
 from directsuite import errors
-from directsuite.core.failures import NOT_RETRYABLE, ErrorScope, find_error_scope
+from directsuite.core.outcome import NOT_RETRYABLE, ErrorScope, find_error_scope
 from directsuite.errors import DirectSuiteError, Outcome, ServiceError
 
 ROWS: list[tuple[DirectSuiteError, ErrorScope]] = [

@@ -67,7 +67,7 @@ class Row:
 
 
 def _rows() -> Iterator[Row]:
-    text = (outcome.__doc__ or "").rpartition("─\n")[2].partition("\n\n")[0]
+    text = (outcome.__doc__ or "").partition("─\n")[2].partition("\n\n")[0]
     for line in text.splitlines():
         yield Row(*re.split(r"\s{2,}", line.strip()))
 

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 import directsuite as ds
-from directsuite.core.fault_format import FaultFormat, ServiceFault
-from directsuite.core.operation import Operation
+from directsuite.core.operation import FaultFormat, Operation, ServiceFault
 from directsuite.core.outcome import classify_status, interpret, make_decode_error
-from directsuite.core.response import BufferedResponse
+from directsuite.core.session import BufferedResponse
 from directsuite.messaging import operations as messaging
 from directsuite.registration import operations as registration
 from directsuite.registration.models import SUCCESS_CODE

@@ -12,8 +12,8 @@ from typing import Any
 
 from directsuite.core.operation import Operation
 from directsuite.core.outcome import interpret
-from directsuite.core.response import BufferedResponse
 from directsuite.core.retry import parse_retry_after
+from directsuite.core.session import BufferedResponse
 from directsuite.errors import DirectSuiteError, ResponseDecodeError, ServiceError
 from directsuite.messaging import operations as messaging
 from directsuite.messaging.listings import MessageReader

@@ -15,7 +15,7 @@ import pytest
 import directsuite as ds
 from directsuite.core.operation import Operation
 from directsuite.core.outcome import interpret
-from directsuite.core.response import BufferedResponse
+from directsuite.core.session import BufferedResponse
 from directsuite.messaging import operations as messaging
 from directsuite.messaging.listings import MessageReader
 from directsuite.registration import operations as registration

@@ -30,8 +30,8 @@ import attrs
 
 from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.core.clock import MAX_SLEEP, WAIT_TOLERANCE, make_unix_time, sleep_or_event
-from directsuite.core.failures import NOT_RETRYABLE, find_error_scope
 from directsuite.core.iteration import Listing
+from directsuite.core.outcome import NOT_RETRYABLE, find_error_scope
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import (
     DirectSuiteError,

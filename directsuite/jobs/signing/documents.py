@@ -19,8 +19,7 @@ from typing import Self
 
 import attrs
 
-from directsuite.core.failures import explain_os_error
-from directsuite.core.files import resolve_path
+from directsuite.core.files import explain_os_error, resolve_path
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import InvalidArgumentError
 

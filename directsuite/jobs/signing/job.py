@@ -15,8 +15,8 @@ from pathlib import Path
 import attrs
 
 from directsuite.core.checks import AT_LEAST_ONE, DURATION
-from directsuite.core.clock import Clock, make_unix_time, sleep_or_event
-from directsuite.core.failures import explain_os_error, is_being_cancelled
+from directsuite.core.clock import Clock, is_being_cancelled, make_unix_time, sleep_or_event
+from directsuite.core.files import explain_os_error
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import AuthenticationError, ConfigurationError, DirectSuiteError
 from directsuite.jobs.signing.documents import Pdf, SourceError, has_changed

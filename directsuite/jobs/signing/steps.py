@@ -12,7 +12,8 @@ from typing import Any, BinaryIO, TypeVar
 
 import attrs
 
-from directsuite.core.failures import explain_os_error, is_being_cancelled
+from directsuite.core.clock import is_being_cancelled
+from directsuite.core.files import explain_os_error
 from directsuite.durable.files import create_file
 from directsuite.errors import DirectSuiteError, InvalidArgumentError
 from directsuite.jobs.signing.documents import (

@@ -19,8 +19,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from directsuite.core.failures import explain_os_error
-from directsuite.core.files import resolve_path
+from directsuite.core.files import explain_os_error, resolve_path
 from directsuite.core.privacy import scrub_class
 from directsuite.durable import files
 from directsuite.errors import ConfigurationError, InvalidArgumentError

@@ -33,7 +33,7 @@ from http import HTTPStatus
 import attrs
 
 from directsuite.core.clock import Clock
-from directsuite.core.failures import ErrorScope, find_error_scope
+from directsuite.core.outcome import ErrorScope, find_error_scope
 from directsuite.core.privacy import scrub_class
 from directsuite.core.retry import Backoff
 from directsuite.errors import (

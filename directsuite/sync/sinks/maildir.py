@@ -34,8 +34,7 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.core.failures import explain_os_error
-from directsuite.core.files import to_path
+from directsuite.core.files import explain_os_error, to_path
 from directsuite.core.privacy import scrub_class
 from directsuite.durable.files import DEVICE, replace_file, sync_folder
 from directsuite.errors import InvalidArgumentError

@@ -19,7 +19,7 @@ import directsuite as ds
 from directsuite.cli.conformance import Specification
 from directsuite.cli.deep import report_operation
 from directsuite.core.operation import Operation, Semantics
-from directsuite.core.response import BufferedResponse as Response
+from directsuite.core.session import BufferedResponse as Response
 from directsuite.fax import operations as fax
 from directsuite.messaging import operations as messaging
 from directsuite.messaging.operations import GET_MESSAGE_COUNT
