@@ -34,7 +34,7 @@ from directsuite.core.outcome import (
     make_decode_error,
 )
 from directsuite.core.session import BufferedResponse, ResponseStream, Session
-from directsuite.core.upload import EMPTY_BODY, do_nothing
+from directsuite.core.upload import EMPTY_BODY, RequestPayload, do_nothing
 from directsuite.errors import (
     ConnectFailedError,
     ConnectionLostError,
@@ -140,9 +140,11 @@ class Attempt(Generic[R]):
         self._call = call
         self._history = history
         self._limits = call.endpoint.limits
-        self._timeout = asyncio.timeout_at(history.deadline)
+        self._timeout: asyncio.Timeout
         self._payload = (
-            None if call.operation.method == "GET" else (call.body or EMPTY_BODY).open(call.operation.content_type)
+            None
+            if call.operation.method == "GET"
+            else RequestPayload(call.body or EMPTY_BODY, call.operation.content_type)
         )
         self._response: ResponseStream | None = None
         self._began_at = environment.clock.monotonic()
@@ -164,6 +166,7 @@ class Attempt(Generic[R]):
         is_admitted = self._try_admit()
         try:
             if not is_admitted:
+                self._timeout = asyncio.timeout_at(self._history.deadline)
                 await run(self._timeout, self._admit())
             self._timeout = asyncio.timeout_at(self._compute_expiry())
             result = await run(self._timeout, self._exchange())
@@ -307,7 +310,11 @@ class Attempt(Generic[R]):
         """Return the value of the response, the error that it reports, or this attempt if the call keeps it open."""
         call, history, env = self._call, self._history, self._env
         is_good = 200 <= response.status < 300
-        if is_good and (problem := find_unsupported_encoding(response.headers)) is not None:
+        if (
+            is_good
+            and "Content-Encoding" in response.headers
+            and (problem := find_unsupported_encoding(response.headers)) is not None
+        ):
             return ResponseDecodeError(problem, **call.operation.error_context)
         if is_good and (call.receive is not None or call.keep_open):
             # Other calls must not wait until this response is received completely.
@@ -329,7 +336,7 @@ class Attempt(Generic[R]):
             # No time must be reserved for verification any more.
             env.session.reschedule(self._timeout, history.deadline)
         received = await response.read(env.max_response_bytes)
-        if self._notify_observer(received) is SKIP_DECODING and is_good:
+        if call.options.observe is not None and self._notify_observer(received) is SKIP_DECODING and is_good:
             return call.operation.response()
         if len(received.body) >= _MIN_EARLY_RELEASE_BYTES and call.operation.may_repeat:
             response.close()
@@ -354,9 +361,9 @@ class Attempt(Generic[R]):
 
     def _compute_expiry(self) -> float:
         """Return the time at which the attempt times out if it makes no progress, on the event loop's clock."""
-        call, deadline = self._call, self._history.deadline
+        call, env, deadline = self._call, self._env, self._history.deadline
         if call.operation.may_repeat:
-            return self._compute_pause_end()
+            return min(env.session.now() + env.attempt_timeout, deadline)
         if call.confirm is not None:
             # Time must be left to verify whether the operation happened.
             return deadline - call.confirm.compute_reserve(call.compute_time_left())

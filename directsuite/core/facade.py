@@ -156,7 +156,7 @@ class Facade:
             operation,
             *segments,
             body=body,
-            options=self._options_with_timeout(timeout),
+            options=self._options if timeout is None else self._options_with_timeout(timeout),
             prepare=prepare,
             receive=receive,
             confirm=confirm,

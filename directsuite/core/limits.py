@@ -139,7 +139,7 @@ class Limits:
         if (
             self._rate_waiters
             or (needs_slot and not self._free_slots)
-            or not self.breaker.is_closed
+            or self.breaker.probe_at is not None
             or not self.rate.try_acquire()
         ):
             return False
@@ -210,7 +210,7 @@ class Limits:
 
         Raises CircuitOpenError if the circuit has opened since the request was admitted.
         """
-        if self.breaker.is_closed:
+        if self.breaker.probe_at is None:
             return 0
         self.raise_if_open(operation)
         return self.breaker.start_probe()
@@ -279,39 +279,34 @@ class CircuitBreaker:
         self._clock = clock
         self._emit = emit
         self._consecutive_failures = 0
-        self._probe_at: float | None = None
+        self.probe_at: float | None = None
         """Time from which a probe may start, in monotonic seconds. None if the circuit is closed."""
         self._probe = 0
         """The number of the latest probe. 0 if it has ended."""
         self._probe_count = 0
 
-    @property
-    def is_closed(self) -> bool:
-        """True if attempts are not restricted."""
-        return self._probe_at is None
-
     def seconds_until_probe(self) -> float | None:
         """Return the seconds until a probe may start, or None if an attempt may start now."""
-        if self._probe_at is None:
+        if self.probe_at is None:
             return None
-        left = self._probe_at - self._clock.monotonic()
+        left = self.probe_at - self._clock.monotonic()
         return left if left > 0 else None
 
     def start_probe(self) -> int:
         """Register the start of an attempt. Return its probe number, or 0 if the circuit is closed."""
-        if self._probe_at is None:
+        if self.probe_at is None:
             return 0
         # Another probe may start after one pause, because this one may never end.
         self._probe_count += 1
         self._probe = self._probe_count
-        self._probe_at = self._clock.monotonic() + self._pause
+        self.probe_at = self._clock.monotonic() + self._pause
         return self._probe
 
     def record_success(self) -> None:
         """Record that an attempt got a response. Closes the circuit."""
         self._consecutive_failures = 0
-        if self._probe_at is not None:
-            self._probe_at, self._probe = None, 0
+        if self.probe_at is not None:
+            self.probe_at, self._probe = None, 0
             self._emit(CircuitClosed(service=self._service))
 
     def record_failure(self, *, probe: int) -> None:
@@ -324,10 +319,10 @@ class CircuitBreaker:
         self._consecutive_failures += 1
         if not self._failures or self._consecutive_failures < self._failures:
             return
-        if self._probe_at is not None and not (probe and probe == self._probe):
+        if self.probe_at is not None and not (probe and probe == self._probe):
             return  # the attempt started before the circuit opened, or before the latest probe
         self._probe = 0
-        self._probe_at = self._clock.monotonic() + self._pause
+        self.probe_at = self._clock.monotonic() + self._pause
         self._emit(CircuitOpened(service=self._service, failures=self._consecutive_failures, seconds=self._pause))
 
     def record_abandoned(self, *, probe: int) -> None:
@@ -336,7 +331,7 @@ class CircuitBreaker:
         If it was the latest probe, another may start immediately. `probe` is that of `record_failure`.
         """
         if probe and probe == self._probe:
-            self._probe, self._probe_at = 0, self._clock.monotonic()
+            self._probe, self.probe_at = 0, self._clock.monotonic()
 
 
 def _raise_if_too_late(operation: Operation[Any], wait: float, time_left: float) -> None:

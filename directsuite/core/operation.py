@@ -12,7 +12,7 @@ import enum
 import functools
 import re
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 import attrs
@@ -71,6 +71,8 @@ class MediaType(enum.StrEnum):
 
 
 Code = int | str
+Json = dict[str, Any] | list[Any] | str | float | None
+"""A value of a JSON document."""
 
 
 @attrs.frozen(repr=False, eq=False)
@@ -106,22 +108,19 @@ class FaultFormat(ValueSemantics):
     new_session_code: Code | None = None
     """The code that requests a new session. None if the service has none."""
 
-    def read(self, document: Any) -> ServiceFault | None:
+    def read(self, document: Json) -> ServiceFault | None:
         """Return the fault that a JSON document reports, or None if it reports none in this format."""
-        if self.success_key is not None and self._is_flag_true(document):
-            return None
         if not isinstance(document, dict):
             return None
-        body = cast("dict[str, Any]", document)
-        if self.success_key is not None and not self._is_failure(body):
+        if self.success_key is not None and not self._is_failure(document):
             return None
-        texts = [text for name in self.message_keys if isinstance(text := body.get(name), str)]
+        texts = [text for name in self.message_keys if isinstance(text := document.get(name), str)]
         if self.success_key is None:
-            first = body.get(self.message_keys[0])
+            first = document.get(self.message_keys[0])
             if not isinstance(first, str):
                 return None
             return ServiceFault(None, first and ": ".join(dict.fromkeys(text for text in texts if text)))
-        return ServiceFault(self._parse_code(body.get("code")), texts[0] if texts else None)
+        return ServiceFault(self._parse_code(document.get("code")), texts[0] if texts else None)
 
     def _is_failure(self, body: dict[str, Any]) -> bool:
         success = body.get(self.success_key or "")
@@ -140,19 +139,17 @@ class FaultFormat(ValueSemantics):
     def _to_known_code(self, number: int, text: str) -> Code:
         return number if number in self.codes else text
 
-    def _is_flag_true(self, document: Any) -> bool:
-        return isinstance(document, dict) and cast("dict[str, Any]", document).get(self.success_key or "") is True
-
-    def is_success(self, document: Any) -> bool:
+    def is_success(self, document: Json) -> bool:
         """Return True if a JSON document reports success in this format, or the service has no flag."""
-        if self.success_key is None or self._is_flag_true(document):
+        if self.success_key is None:
             return True
         if not isinstance(document, dict):
             return False
-        body = cast("dict[str, Any]", document)
-        success = body.get(self.success_key)
+        success = document.get(self.success_key)
         return (
-            success is True or (isinstance(success, str) and success.lower() == "true") or self._is_success_code(body)
+            success is True
+            or (isinstance(success, str) and success.lower() == "true")
+            or self._is_success_code(document)
         )
 
     def _is_success_code(self, body: dict[str, Any]) -> bool:
@@ -209,7 +206,8 @@ class Operation(ValueSemantics, Generic[R]):
         """
         path, parameters = self._template
         for (name, literal), value in zip(parameters, segments, strict=True):
-            path += _quote_segment(value, name) + literal
+            is_plain = type(value) is str and _UNQUOTED_TEXT.fullmatch(value)
+            path += (value if is_plain else _quote_segment(value, name)) + literal
         return path
 
     @functools.cached_property
@@ -258,8 +256,6 @@ _PARAMETER = re.compile(r"\{(?!session_id\})(\w+)\}")
 
 
 def _quote_segment(value: object, parameter: str) -> str:
-    if type(value) is str and _UNQUOTED_TEXT.fullmatch(value):
-        return value
     if not isinstance(value, str) or value in ("", ".", ".."):
         raise InvalidArgumentError("give a text other than '', '.' and '..'", parameter=parameter)
     try:

@@ -74,7 +74,7 @@ from typing import Any, TypeVar, cast
 import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError, LineTooLong
 
-from directsuite.core.operation import Auth, Operation
+from directsuite.core.operation import Auth, Json, Operation
 from directsuite.core.retry import parse_retry_after
 from directsuite.core.session import MAX_ERROR_BODY_BYTES, BufferedResponse
 from directsuite.errors import (
@@ -247,11 +247,12 @@ def _decode_body(
         raise MismatchError("JSON")
     if not operation.fault_format.is_success(document):
         raise MismatchError("true", f"$.{operation.fault_format.success_key}")
-    model = cast("type[Model]", operation.response)
-    result = codec.structure(model, document, report)
+    model: Any = operation.response
+    result: Any = codec.structure(model, document, report)
     for path in operation.required_fields:
         _require_field(result, path, report)
-    return cast("R", result)
+    decoded: R = result
+    return decoded
 
 
 def _require_field(response: Model, path: str, report: Counter[str]) -> None:
@@ -292,7 +293,7 @@ def make_decode_error(operation: Operation[Any], mismatch: MismatchError) -> Res
 
 
 def find_service_error(
-    operation: Operation[Any], status: int, headers: Mapping[str, str], document: Any, body: bytes
+    operation: Operation[Any], status: int, headers: Mapping[str, str], document: Json, body: bytes
 ) -> ServiceError | None:
     """Return the typed error that a response reports, or None if it must be decoded as the result.
 
@@ -326,11 +327,10 @@ def find_service_error(
     return error
 
 
-def _find_message(document: Any, body: bytes, headers: Mapping[str, str]) -> str | None:
+def _find_message(document: Json, body: bytes, headers: Mapping[str, str]) -> str | None:
     """Return the message for people in a response that is not in the service's error format, or None."""
     if isinstance(document, dict):
-        members = cast("dict[str, Any]", document)
-        return next((text for name in _MESSAGE_KEYS if isinstance(text := members.get(name), str) and text), None)
+        return next((text for name in _MESSAGE_KEYS if isinstance(text := document.get(name), str) and text), None)
     if headers.get("Content-Type", "").startswith("text/plain"):
         return body[:MAX_ERROR_BODY_BYTES].decode("utf-8", "replace").strip() or None
     return None

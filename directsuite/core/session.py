@@ -14,10 +14,12 @@ import inspect
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from http.cookies import SimpleCookie
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import aiohttp
 import attrs
+from yarl import URL
 
 from directsuite._version import __version__
 from directsuite.core.clock import Clock
@@ -81,6 +83,8 @@ class Session:
         self._running: dict[asyncio.Timeout, asyncio.Task[Any] | None] = {}
         """The timeouts of the blocks in progress, with their tasks. Closing removes and expires them."""
         self._http: aiohttp.ClientSession | None = None
+        self.now: Callable[[], float]
+        """Returns the time of the event loop, which all deadlines use. Set by `open`, like the next two."""
         self._loop: asyncio.AbstractEventLoop
         self._process_id: int
         self._opening = False
@@ -101,10 +105,6 @@ class Session:
                 "other code closed the HTTP session: if suites share a session, set close_session=False in each of them"
             )
         return self._http
-
-    def now(self) -> float:
-        """Return the time on the clock of the event loop, which all deadlines use."""
-        return self._loop.time()
 
     async def run(self, timeout: asyncio.Timeout, awaitable: Awaitable[T]) -> T:
         """Await within a timeout. Raises ConnectionAbortedError if the suite is closed first."""
@@ -184,6 +184,7 @@ class Session:
                     await http.close()
                 raise ConfigurationError(f"session_factory: {problem}")
             self._loop, self._process_id = asyncio.get_running_loop(), os.getpid()
+            self.now = self._loop.time
             self._http = http
         finally:
             self._opening = False
@@ -316,10 +317,17 @@ def _find_session_problem(http: aiohttp.ClientSession) -> str | None:
     return None
 
 
+class _NoCookies(aiohttp.DummyCookieJar):
+    _no_cookies = SimpleCookie()
+
+    def filter_cookies(self, request_url: URL) -> SimpleCookie:
+        return self._no_cookies
+
+
 def _create_session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=FreshConnector(limit=0),  # connections are limited per service in core/limits.py
-        cookie_jar=aiohttp.DummyCookieJar(),
+        cookie_jar=_NoCookies(),
         trust_env=False,
         headers={"User-Agent": f"directsuite/{__version__}", "Accept": "application/json, text/plain"},
     )
@@ -365,31 +373,24 @@ class ResponseStream:
         """
         self._is_base64 = is_base64
         self._response: aiohttp.ClientResponse | None = None
+        self._content: aiohttp.StreamReader
         self._open_responses = open_responses
         self._limits = limits
         self._closed = False
         self.status = 0
+        self.headers: Mapping[str, str] = {}
 
     def begin(self, response: aiohttp.ClientResponse) -> None:
         """Set the response, whose status and headers have been received."""
         self._response = response
+        self._content = response.content
         self.status = response.status
+        self.headers = response.headers
         self._open_responses.add(self)
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers of the response."""
-        return self._http_response.headers
-
-    @property
-    def _http_response(self) -> aiohttp.ClientResponse:
-        if self._response is None:
-            raise RuntimeError("The response has not started.")
-        return self._response
 
     async def read(self, limit: int) -> BufferedResponse:
         """Return the response with its complete body, or with the beginning of a body of more than `limit` bytes."""
-        content = self._http_response.content
+        content = self._content
         pieces: list[bytes] = []
         size = 0
         piece = body = b""
@@ -414,7 +415,7 @@ class ResponseStream:
 
         Raises ResponseDecodeError if base64 text expands like a compression bomb.
         """
-        content = self._http_response.content
+        content = self._content
         size = content.total_bytes if self._is_base64 else 0
         if size > _MAX_UNCHECKED_BYTES and size > _MAX_EXPANSION_RATIO * content.total_raw_bytes:
             text = (
@@ -431,10 +432,9 @@ class ResponseStream:
         self._closed = True
         self._open_responses.discard(self)
         if self._response is not None:
-            content = self._response.content
-            if not content.at_eof() and content.exception() is None:
+            if not self._content.at_eof() and self._content.exception() is None:
                 # Otherwise aiohttp raises one shared exception in all later reads, which retains their frames.
-                content.set_exception(aiohttp.ClientConnectionError("the connection was closed"))
+                self._content.set_exception(aiohttp.ClientConnectionError("the connection was closed"))
             self._response.close()
         if self._limits is not None:
             self._limits.release()

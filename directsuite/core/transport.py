@@ -391,7 +391,7 @@ class _CallScope:
     ) -> None:
         session = self._env.session
         session.calls -= 1
-        if session.calls == 0:
+        if session.closed and not session.calls:
             session.notify_idle()
         if error is not None:
             self._emit_failed(error)

@@ -3,7 +3,7 @@
     Source               bytes, a path, a file object or a stream that the caller passes
       └─ make_content ─► Content          yields pieces of at most 192 KB
     RequestBody          what an operation sends: bytes, the base64 of a content, or JSON that contains contents
-      └─ open() ───────► RequestPayload   the aiohttp payload of one attempt; `started` is set before the first byte
+      └────────────────► RequestPayload   the aiohttp payload of one attempt; `started` is set before the first byte
 
 A request whose payload has not started cannot have had an effect: Outcome.NOT_SENT depends on that. Operations without
 a body therefore send an empty one.
@@ -135,10 +135,6 @@ class RequestBody:
         for start in range(0, len(view), _ENCODED_BYTES_PER_STEP):
             yield base64.encode(view[start : start + _ENCODED_BYTES_PER_STEP])
 
-    def open(self, media_type: str | None) -> RequestPayload:
-        """Return the payload for one attempt."""
-        return RequestPayload(self, media_type or "application/json")
-
     def __repr__(self) -> str:
         return f"RequestBody(size={self.size}, replayable={self.replayable})"
 
@@ -190,8 +186,8 @@ class RequestPayload(Payload):
 
     _autoclose = True
 
-    def __init__(self, body: RequestBody, media_type: str) -> None:
-        super().__init__(body, content_type=media_type)
+    def __init__(self, body: RequestBody, media_type: str | None) -> None:
+        super().__init__(body, content_type=media_type or "application/json")
         self._body = body
         self._size = body.size
         self._is_source_opened = False
@@ -226,10 +222,11 @@ class RequestPayload(Payload):
         Raises ConnectionResetError if the connection has already ended.
         """
         _raise_if_disconnected(writer)
-        if self._body.chunks is None:
+        body = self._body
+        if body.chunks is None:
             self.started = True
-            if self._body.content:
-                for text in self._body.iter_memory_chunks():
+            if body.content:
+                for text in body.iter_memory_chunks() if body.needs_base64 else (body.content,):
                     await writer.write(text)
             return
         self._is_source_opened = True
@@ -274,7 +271,7 @@ class RequestPayload(Payload):
 
 
 def _raise_if_disconnected(writer: AbstractStreamWriter) -> None:
-    if isinstance(writer, StreamWriter) and (writer.transport is None or writer.transport.is_closing()):
+    if isinstance(writer, StreamWriter) and ((transport := writer.transport) is None or transport.is_closing()):
         raise ConnectionResetError("The connection ended before the request was sent.")
 
 
