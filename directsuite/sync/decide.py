@@ -15,6 +15,18 @@ A folder, once it has been listed (`next_step`):
     changed                                                         VERIFY_SENTINELS, then fetch if they match,
                                                                     else FULL_RESYNC
 
+What the process knows about the listing of a folder (`Certainty`):
+
+    event                                      before          after
+    ────────────────────────────────────────   ─────────────   ─────────────────────────────────────────────────────
+    listed, or compared by FULL_RESYNC         any             COMPLETE if unchanged, else UNCONFIRMED
+    nothing is missing, or confirmed missing   UNCONFIRMED     CONFIRMED
+    everything is fetched                      CONFIRMED       COMPLETE: the listing is recorded
+    a message moved to another folder          all but SUSPECT OUTDATED: the next listing counts as changed
+    a uid seems to have another message        any             SUSPECT: FULL_RESYNC, without a comparison
+
+    Deletions in a folder are reported only while it is COMPLETE.
+
 A message, by the state of its row (`MessageState`; `rows_after_leaving`, `confirm_deletions`, `change_kind`):
 
     state                     not in two listings in a row        folder is renumbered   uid is listed
@@ -65,6 +77,21 @@ FolderRow = tuple[str, MessageRow]
 """A folder name, and a row of that folder."""
 
 
+class Certainty(enum.Enum):
+    """How far the last listing of a folder is confirmed and processed."""
+
+    UNCONFIRMED = enum.auto()
+    """Messages may be missing only from this listing."""
+    CONFIRMED = enum.auto()
+    """A second listing has confirmed what is missing. Some listed messages may not be fetched yet."""
+    COMPLETE = enum.auto()
+    """The listing is processed completely."""
+    OUTDATED = enum.auto()
+    """A message has moved to another folder since the listing."""
+    SUSPECT = enum.auto()
+    """A uid seems to have another message than recorded."""
+
+
 @attrs.define(eq=False, repr=False)
 class FolderMemory:
     """What this process knows about a folder while it holds the lease. It is not stored."""
@@ -78,12 +105,7 @@ class FolderMemory:
     """How often each uid was listed and requested, but missing from the response."""
     rounds_blocked_by: Counter[str] = attrs.field(factory=Counter[str])
     """The number of rounds in a row in which an unreadable folder, by its name, blocked this one."""
-    needs_resync: bool = False
-    """True if a uid seems to have another message than recorded."""
-    has_unconfirmed_missing: bool = True
-    """True if a second listing must still confirm rows that were MISSING when this object was made."""
-    has_lost_message: bool = False
-    """True if a message has moved to another folder since the last snapshot."""
+    certainty: Certainty = Certainty.UNCONFIRMED
 
     @property
     def name(self) -> str:
@@ -112,11 +134,6 @@ class FolderSnapshot:
     fingerprint: bytes
     etag: bytes | None = None
     """The listing's etag; None in a temporary snapshot."""
-    carried_over: int = 0
-    """Messages that a full resync carried over to a new numbering."""
-    missing_confirmed: bool = True
-    """True if nothing is missing, or a second listing confirmed what is missing."""
-    all_fetched: bool = False
 
     @property
     def uids_to_fetch(self) -> list[int]:
@@ -125,8 +142,8 @@ class FolderSnapshot:
 
     @property
     def uids_missing(self) -> set[int]:
-        """The unlisted uids in `LISTED_STATES`; while `state.has_unconfirmed_missing`, also the MISSING ones."""
-        here = (*LISTED_STATES, MessageState.MISSING) if self.state.has_unconfirmed_missing else LISTED_STATES
+        """The unlisted uids in `LISTED_STATES` or MISSING."""
+        here = (*LISTED_STATES, MessageState.MISSING)
         return {uid for uid, state in self.recorded.items() if state in here and uid not in self.uids}
 
     @property
@@ -140,10 +157,10 @@ class FolderSnapshot:
     @property
     def has_lost_many(self) -> bool:
         """True if the listing lacks all messages of the folder, or at least three and 30 % of them."""
-        missing, here = self.uids_missing, sum(state in LISTED_STATES for state in self.recorded.values())
-        return bool(missing) and (
-            not self.uids or (len(missing) >= _MIN_MISSING and len(missing) >= _MIN_MISSING_SHARE * here)
-        )
+        if not self.uids:
+            return bool(self.uids_missing)
+        here = {uid for uid, state in self.recorded.items() if state in LISTED_STATES}
+        return len(here - self.uids) >= max(_MIN_MISSING, _MIN_MISSING_SHARE * len(here))
 
     def is_confirmed_by(self, second: Iterable[int]) -> bool:
         """Return True if a second listing has the same uids, and additional ones only above the highest known uid."""
@@ -165,7 +182,7 @@ class FolderStep(enum.Enum):
 
 def next_step(state: FolderMemory, changed: FolderSnapshot | None, *, audit: bool, sentinels_due: bool) -> FolderStep:
     """Return what to do with a folder. changed: its snapshot if the listing has changed, else None."""
-    if audit or state.needs_resync or (changed is not None and changed.may_be_renumbered):
+    if audit or state.certainty is Certainty.SUSPECT or (changed is not None and changed.may_be_renumbered):
         return FolderStep.FULL_RESYNC
     return FolderStep.VERIFY_SENTINELS if changed is not None or sentinels_due else FolderStep.NONE
 
@@ -340,17 +357,6 @@ def change_kind(row: MessageRow, origin: MessageRow | None) -> Kind:
     return Kind.RESTORED if was_reported_gone or origin.key == row.key else Kind.MOVED
 
 
-@attrs.frozen
-class Deletions:
-    """The missing messages to report as GONE now, and those that wait."""
-
-    confirmed: Sequence[FolderRow]
-    waiting_since: Mapping[tuple[int, int, int], int]
-    """The round in which each message, by its key, began to wait: it may still turn up in another folder."""
-    has_retries_later: bool
-    """True if the sink has rejected deletions that are not due again yet."""
-
-
 def confirm_deletions(
     candidates: Iterable[FolderRow],
     waiting_since: Mapping[tuple[int, int, int], int],
@@ -359,22 +365,24 @@ def confirm_deletions(
     now_ms: int,
     several_folders: bool,
     any_folder_incomplete: bool,
-) -> Deletions:
-    """Decide which missing messages to report as GONE.
+) -> tuple[list[FolderRow], dict[tuple[int, int, int], int]]:
+    """Return the missing messages to report as GONE, and the round in which each of the others began to wait.
+
+    A message waits because it may turn up in another folder. Rejected deletions that are not due are in neither.
 
     candidates: the MISSING and UNRESOLVED rows of folders that this round processed completely.
     several_folders: True if a message can be in another folder, so that it waits for one complete round.
     any_folder_incomplete: True if another folder was not processed completely, so that it waits up to
     `_MAX_ROUNDS_WAITING` rounds.
     """
-    confirmed, still_waiting, postponed = list[FolderRow](), dict[tuple[int, int, int], int](), False
+    confirmed, still_waiting = list[FolderRow](), dict[tuple[int, int, int], int]()
     for name, row in candidates:
         since = waiting_since.get(row.key, round_number)
         waited = round_number - since
         if not is_retry_due(row, now_ms):
-            postponed = True
-        elif several_folders and (waited < 1 or (any_folder_incomplete and waited < _MAX_ROUNDS_WAITING)):
+            continue
+        if several_folders and (waited < 1 or (any_folder_incomplete and waited < _MAX_ROUNDS_WAITING)):
             still_waiting[row.key] = since
         else:
             confirmed.append((name, row))
-    return Deletions(confirmed, still_waiting, postponed)
+    return confirmed, still_waiting

@@ -17,6 +17,7 @@ from directsuite.errors import AuthenticationError, DirectSuiteError, ResponseDe
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.commits import ChangeStep, Commits
 from directsuite.sync.decide import (
+    Certainty,
     FolderMemory,
     FolderRow,
     FolderSnapshot,
@@ -78,16 +79,26 @@ class CommitResult:
 
 
 class FolderFetch:
-    """Fetches the new messages of a snapshot. folders: the mailbox's folders, by name."""
+    """Fetches the new messages of a snapshot.
+
+    folders: the mailbox's folders, by name.
+    listed: the folder's uids if they are confirmed, else None.
+    """
 
     def __init__(
-        self, commits: Commits, remote: Remote, snapshot: FolderSnapshot, folders: Mapping[str, FolderMemory]
+        self,
+        commits: Commits,
+        remote: Remote,
+        snapshot: FolderSnapshot,
+        folders: Mapping[str, FolderMemory],
+        listed: frozenset[int] | None,
     ) -> None:
         self._commits = commits
         self._remote = remote
         self._snapshot = snapshot
         self._state = snapshot.state
         self._folders = folders
+        self._listed = listed
         self._uids_to_fetch = snapshot.uids_to_fetch
         self._max_batches = max(
             MIN_BATCHES_PER_ROUND, len(snapshot.uids) // (MAX_ROUNDS_PER_FOLDER * MAX_BATCH_MESSAGES)
@@ -98,8 +109,11 @@ class FolderFetch:
         self._metadata: dict[int | None, Metadata] | None = None
         self._failures_in_a_row = 0
 
-    async def fetch_new(self, report: RoundReport) -> None:
-        """Fetch and commit new messages, up to the round's limit or to a message that the service does not return."""
+    async def fetch_new(self, report: RoundReport) -> bool:
+        """Fetch and commit new messages, up to the round's limit or to a message that the service does not return.
+
+        Return True if none is left.
+        """
         done = 0
         if self._uids_to_fetch and self._commits.needs_read_state and isinstance(self._remote, SupportsReadState):
             self._unread = await self._fetch_unread_uids(self._remote)
@@ -110,9 +124,7 @@ class FolderFetch:
                 done += taken
                 if taken < len(batch.uids):
                     break
-        self._snapshot.all_fetched = (
-            done == len(self._uids_to_fetch) and self._state.name not in self._commits.undecided
-        )
+        return done == len(self._uids_to_fetch) and self._state.name not in self._commits.undecided
 
     async def _fetch_unread_uids(self, remote: SupportsReadState) -> frozenset[int] | None:
         """Return the uids of unread messages; None if unknown."""
@@ -155,7 +167,7 @@ class FolderFetch:
     async def commit(self, uids: Sequence[int], messages: Sequence[tuple[MessageDetail, bytes]]) -> CommitResult:
         """Commit messages, each with its digest. uids: theirs, in the same order.
 
-        Stop at a message that differs from the recorded one, and set `needs_resync`.
+        Stop at a message that differs from the recorded one, and mark the folder as SUSPECT.
         """
         recorded = await self._read_rows(uids)
         digests = {digest for _, digest in messages} | {row.digest for row in recorded.values() if row.digest}
@@ -168,7 +180,7 @@ class FolderFetch:
             row = self._make_row(uid, message, digest, 0 if own is None else own.attempts)
             if own is not None and own.digest not in (None, digest):
                 if not has_content(message, own):
-                    self._state.needs_resync = True
+                    self._state.certainty = Certainty.SUSPECT
                     break
                 # The date or size could not be read this time.
                 row = attrs.evolve(own, state=MessageState.LIVE, retry_ms=None)
@@ -214,7 +226,7 @@ class FolderFetch:
 
     async def _is_there(self, name: str, row: MessageRow) -> bool:
         if row.folder == self._state.folder.id:
-            listed = self._snapshot.uids if self._snapshot.missing_confirmed else None
+            listed = self._listed
         else:  # listed after this folder, so that a message that moved here is not in that listing
             if name not in self._other_listings:
                 self._other_listings[name] = await self._list_other_folder(name)
@@ -224,7 +236,7 @@ class FolderFetch:
         if await is_still_there(self._remote, name, row):
             return True
         if listed is not None and name in self._folders:
-            self._folders[name].needs_resync = True
+            self._folders[name].certainty = Certainty.SUSPECT
         return False
 
     async def _list_other_folder(self, name: str) -> frozenset[int] | None:
@@ -250,8 +262,10 @@ class FolderFetch:
         # Otherwise the message would not be fetched if it came back.
         if row.state not in LISTED_STATES or name not in self._folders or row.folder == self._state.folder.id:
             return []
-        self._folders[name].has_lost_message = True
-        return self._folders[name].invalidate_listing()
+        state = self._folders[name]
+        if state.certainty is not Certainty.SUSPECT:
+            state.certainty = Certainty.OUTDATED
+        return state.invalidate_listing()
 
     def _make_row(self, uid: int, message: MessageDetail, digest: bytes, attempts: int) -> MessageRow:
         return MessageRow(
@@ -342,15 +356,10 @@ async def retry_quarantined(
 ) -> Counter[Kind]:
     """Fetch a quarantined message again, and commit it. Return the changes. folders: as for FolderFetch."""
     message = await fetch_one(remote, state.name, row.uid)
-    listed = None if message is None else await remote.list_uids(state.name)
-    if message is not None and listed is not None:  # a message that the folder still has cannot be its origin
-        uids, recorded = frozenset(listed.uids), {row.uid: row.state}
-        snapshot = FolderSnapshot(state=state, uids=uids, recorded=recorded, fingerprint=b"", missing_confirmed=False)
-        return (
-            await FolderFetch(commits, remote, snapshot, folders).commit(
-                [row.uid], [(message, compute_digest(message))]
-            )
-        ).changes
+    if message is not None:
+        snapshot = FolderSnapshot(state=state, uids=frozenset(), recorded={row.uid: row.state}, fingerprint=b"")
+        fetch = FolderFetch(commits, remote, snapshot, folders, None)
+        return (await fetch.commit([row.uid], [(message, compute_digest(message))])).changes
     commits.health.forget_rejection(commits.make_key(state.name, row))  # otherwise it would be retried in every round
     await commits.write(ChangeSet(rows=[with_failed_attempt(row, commits.now_ms())]))
     return Counter()

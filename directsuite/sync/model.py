@@ -101,6 +101,7 @@ class MessageState(enum.IntEnum):
 
 
 QUARANTINED_STATES = (MessageState.POISON, MessageState.QUARANTINED_UNCONFIRMED)
+UNFINISHED_STATES = (MessageState.MISSING, MessageState.UNRESOLVED, *QUARANTINED_STATES)
 LISTED_STATES = (MessageState.LIVE, MessageState.IN_DOUBT, *QUARANTINED_STATES)
 
 STATE_AFTER_LEAVING = {
@@ -283,13 +284,8 @@ class Store(Protocol):
         """Return the mailbox's rows with one of the digests, each with its folder's name."""
         ...
 
-    async def in_state(
-        self, lease: Lease, state: MessageState, *, but: Collection[str] = ()
-    ) -> Sequence[tuple[str, MessageRow]]:
-        """Return the mailbox's rows in this state, each with its folder's name, by folder, uid_validity and uid.
-
-        but: names of folders to exclude.
-        """
+    async def unfinished(self, lease: Lease) -> Sequence[tuple[str, MessageRow]]:
+        """Return the mailbox's rows in `UNFINISHED_STATES`, each with its folder's name, by key."""
         ...
 
     async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:

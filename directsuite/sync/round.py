@@ -24,8 +24,8 @@ from directsuite.core.outcome import NOT_RETRYABLE, find_error_scope
 from directsuite.errors import DirectSuiteError
 from directsuite.sync.commits import ChangeStep, Commits, Deliver, SinkHealth
 from directsuite.sync.decide import (
+    Certainty,
     FolderMemory,
-    FolderRow,
     FolderSnapshot,
     FolderStep,
     confirm_deletions,
@@ -44,7 +44,6 @@ from directsuite.sync.model import (
     ChangeSet,
     Kind,
     MessageRow,
-    MessageState,
     RoundReport,
     Store,
     StoredFolder,
@@ -93,12 +92,11 @@ class MailboxRounds:
         self._health = health or SinkHealth()
         self.mailbox: int | None = None
         """The store's number of the mailbox; None before the first round."""
-        self._commits: Commits | None = None
         self._round_number = 0
-        self._has_unconfirmed_commit = False
         self._reset()
 
     def _reset(self) -> None:
+        self._commits: Commits | None = None
         self._folders: dict[str, FolderMemory] = {}
         self._recorded_folders: set[str] | None = None  # names; used only if all folders are synchronised
         self._waiting_since: Mapping[tuple[int, int, int], int] = {}
@@ -111,9 +109,8 @@ class MailboxRounds:
         """
         try:
             return await self._run_round(audit=audit)
-        except BaseException:  # also cancellation: the commit in progress may have been written
+        except BaseException:  # also cancellation: a commit may be in progress, and a new lease waits for it
             self._reset()
-            self._has_unconfirmed_commit = True
             raise
 
     async def _run_round(self, *, audit: bool) -> RoundReport:
@@ -127,9 +124,6 @@ class MailboxRounds:
             )
         commits = self._commits
         commits.begin()
-        if self._has_unconfirmed_commit:
-            await commits.write(ChangeSet())  # waits for that commit
-            self._has_unconfirmed_commit = False
         snapshots = await self._take_snapshots(commits, report, audit=audit)
         for snapshot in snapshots:
             with self._report_errors(report, snapshot.state.name):
@@ -137,16 +131,17 @@ class MailboxRounds:
         for snapshot in snapshots:
             with self._report_errors(report, snapshot.state.name):
                 await self._fetch(commits, snapshot, report)
-                await self._finish(commits, snapshot)
+        unfinished = {each.state.name for each in snapshots if each.state.certainty is not Certainty.COMPLETE}
+        self._has_waiting_rows |= bool(snapshots)
         if self._has_waiting_rows:
             await self._retry_quarantined(commits, report)
-            incomplete = {each.state.name for each in snapshots if not each.all_fetched} | report.failed_folders.keys()
+            incomplete = unfinished | report.failed_folders.keys()
             await self._confirm_deletions(commits, incomplete, report, several_folders=len(self._folders) > 1)
         report.quarantined += commits.quarantined
         report.failed_folders.update(commits.undecided)
         self._has_waiting_rows |= bool(commits.undecided or commits.quarantined)
-        unfinished = any(not (each.all_fetched and each.missing_confirmed) for each in snapshots)
-        report.has_more |= unfinished or any(state.needs_resync for state in self._folders.values())
+        is_any_suspect = any(state.certainty is Certainty.SUSPECT for state in self._folders.values())
+        report.has_more |= bool(unfinished) or is_any_suspect
         return report
 
     @contextlib.contextmanager
@@ -170,8 +165,6 @@ class MailboxRounds:
                     report.idle_folders += 1
                 else:
                     snapshots.append(snapshot)
-                    if snapshot.carried_over:
-                        report.changes[Kind.MOVED] += snapshot.carried_over
         return snapshots
 
     async def _list_names(self, commits: Commits, report: RoundReport) -> Sequence[str]:
@@ -216,21 +209,21 @@ class MailboxRounds:
         state = self._folders.get(name)
         if state is None:
             state = self._folders[name] = FolderMemory(await self._store.folder(commits.lease, name))
-        state.has_lost_message = False
         audit = audit or is_audit_due(state.folder, self._now_ms())
         changed = await self._read_changed_listing(state, report)
         match next_step(state, changed, audit=audit, sentinels_due=self._needs_verification(state)):
             case FolderStep.NONE:
+                state.certainty = Certainty.COMPLETE
                 return None
             case FolderStep.VERIFY_SENTINELS:
                 listed = None if changed is None else changed.uids
                 if await verify_sentinels(self._store, self._remote, state, listed):
                     state.verified_at = self._clock.monotonic()
+                    state.certainty = Certainty.COMPLETE if changed is None else Certainty.UNCONFIRMED
                     return changed
             case FolderStep.FULL_RESYNC:
                 pass
-        self._has_waiting_rows = True  # after a full resync
-        snapshot = await full_resync(commits, self._remote, state, audit=audit)
+        snapshot = await full_resync(commits, self._remote, state, report, audit=audit)
         state.verified_at = self._clock.monotonic()
         if audit:
             await self._write(commits, state, attrs.evolve(state.folder, audited_ms=self._now_ms()))
@@ -266,9 +259,8 @@ class MailboxRounds:
         """
         missing = snapshot.uids_missing
         if not missing:
-            snapshot.state.has_unconfirmed_missing = False
+            snapshot.state.certainty = Certainty.CONFIRMED
             return
-        snapshot.missing_confirmed = False
         count = await find_count(self._remote, snapshot.state.name) if snapshot.has_lost_many else 0
         second = await self._remote.list_uids(snapshot.state.name)
         if second is None or second.unusable_count or not snapshot.is_confirmed_by(second.uids):
@@ -276,31 +268,27 @@ class MailboxRounds:
         await require_agreement(self._remote, snapshot.state.name, frozenset(second.uids), count)
         await require_absence(self._remote, snapshot.state.name, sample(sorted(missing)))
         snapshot.uids, snapshot.fingerprint, snapshot.etag = frozenset(second.uids), second.fingerprint, second.etag
-        snapshot.state.has_unconfirmed_missing = False
-        self._has_waiting_rows = True
         await self._write_missing(commits, snapshot.state, await self._store.rows(snapshot.state.folder, missing))
-        snapshot.missing_confirmed = True
+        snapshot.state.certainty = Certainty.CONFIRMED
 
     async def _write_missing(self, commits: Commits, state: FolderMemory, rows: Sequence[MessageRow]) -> None:
         await commits.write_batches(rows_after_leaving(rows), state.invalidate_listing())
 
     async def _fetch(self, commits: Commits, snapshot: FolderSnapshot, report: RoundReport) -> None:
-        try:
-            await FolderFetch(commits, self._remote, snapshot, self._folders).fetch_new(report)
-        finally:
-            self._has_waiting_rows = self._has_waiting_rows or report.quarantined > 0
+        state = snapshot.state
+        listed = snapshot.uids if state.certainty is Certainty.CONFIRMED else None
+        fetch = FolderFetch(commits, self._remote, snapshot, self._folders, listed)
+        if await fetch.fetch_new(report) and state.certainty is Certainty.CONFIRMED:
+            await self._finish(commits, snapshot)
 
     async def _finish(self, commits: Commits, snapshot: FolderSnapshot) -> None:
-        """Record that the listing was processed completely, if it was."""
+        """Record that the listing was processed completely."""
         state = snapshot.state
-        snapshot.all_fetched = snapshot.all_fetched and not state.has_lost_message
-        if not (snapshot.all_fetched and snapshot.missing_confirmed) or state.needs_resync:
-            return
         if state.folder.fingerprint != snapshot.fingerprint or state.folder.audited_ms is None:
             audited = self._now_ms() if state.folder.audited_ms is None else state.folder.audited_ms
             folder = attrs.evolve(state.folder, fingerprint=snapshot.fingerprint, audited_ms=audited)
             await self._write(commits, state, folder)
-        state.etag = snapshot.etag
+        state.etag, state.certainty = snapshot.etag, Certainty.COMPLETE
 
     async def _write(self, commits: Commits, state: FolderMemory, folder: StoredFolder) -> None:
         await commits.write(ChangeSet(folders=[folder]))
@@ -308,7 +296,9 @@ class MailboxRounds:
 
     async def _retry_quarantined(self, commits: Commits, report: RoundReport) -> None:
         due, now_ms = list[tuple[FolderMemory, MessageRow]](), self._now_ms()
-        for name, row in await self._list_quarantined(commits, report.failed_folders):
+        for name, row in await self._store.unfinished(commits.lease):
+            if row.state not in QUARANTINED_STATES or name in report.failed_folders:
+                continue
             state = self._folders.get(name)
             is_due = is_retry_due(row, now_ms)
             if self._health.has_accepted_others_since(commits.make_key(name, row)):
@@ -325,34 +315,19 @@ class MailboxRounds:
     async def _confirm_deletions(
         self, commits: Commits, incomplete: Collection[str], report: RoundReport, *, several_folders: bool
     ) -> None:
-        missing = [
-            each
-            for state in (MessageState.MISSING, MessageState.UNRESOLVED)
-            for each in await commits.store.in_state(commits.lease, state, but=incomplete)
-        ]
-        deletions = confirm_deletions(
-            missing,
+        rows = await self._store.unfinished(commits.lease)
+        confirmed, self._waiting_since = confirm_deletions(
+            [each for each in rows if each[1].state not in QUARANTINED_STATES and each[0] not in incomplete],
             self._waiting_since,
             round_number=self._round_number,
             now_ms=self._now_ms(),
             several_folders=several_folders,
             any_folder_incomplete=bool(incomplete),
         )
-        self._waiting_since = deletions.waiting_since
-        changes = await commits.deliver(_make_deletion_step(commits, name, row) for name, row in deletions.confirmed)
+        changes = await commits.deliver(_make_deletion_step(commits, name, row) for name, row in confirmed)
         report.changes[Kind.GONE] += len(changes)
-        report.has_waiting = bool(deletions.waiting_since)
-        postponed = deletions.has_retries_later or len(changes) < len(deletions.confirmed)
-        self._has_waiting_rows = (
-            report.has_waiting or postponed or bool(incomplete or await self._list_quarantined(commits))
-        )
-
-    async def _list_quarantined(self, commits: Commits, except_folders: Collection[str] = ()) -> Sequence[FolderRow]:
-        return [
-            each
-            for state in QUARANTINED_STATES
-            for each in await self._store.in_state(commits.lease, state, but=except_folders)
-        ]
+        report.has_waiting = bool(self._waiting_since)
+        self._has_waiting_rows = len(changes) < len(rows) or bool(incomplete)
 
 
 def _make_deletion_step(commits: Commits, name: str, row: MessageRow) -> ChangeStep:

@@ -111,14 +111,10 @@ WITH_DIGESTS = sql(
     WHERE f.mailbox = :mailbox AND m.digest IN (:digests)
     """,
 )
-IN_STATE = sql("""
-    SELECT f.name, m.* FROM directsuite.folder f JOIN directsuite.msg m ON m.folder = f.id
-    WHERE f.mailbox = :mailbox AND f.name <> ALL(:but) AND m.state = :state ORDER BY m.folder, m.uid_validity, m.uid
-""")
-IN_UNFINISHED_STATE = sql("""
+UNFINISHED = sql("""
     SELECT f.name, m.* FROM directsuite.folder f
     JOIN directsuite.msg m /*+ INDEXED BY msg_unsettled */ ON m.folder = f.id
-    WHERE f.mailbox = :mailbox AND f.name <> ALL(:but) AND m.state = :state AND m.state IN (2, 4, 5, 7)
+    WHERE f.mailbox = :mailbox AND m.state IN (2, 4, 5, 7)
     ORDER BY m.folder, m.uid_validity, m.uid
 """)
 

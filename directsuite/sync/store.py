@@ -48,7 +48,6 @@ FILE = SqliteFile(
 )
 
 _STATES = {int(state): state for state in MessageState}  # faster than calling the enum for each of many rows
-_UNINDEXED_STATES = (MessageState.LIVE, MessageState.DELETED, MessageState.IN_DOUBT)
 
 
 class StoreSink(Protocol):
@@ -163,13 +162,9 @@ class DatabaseStore:
         )
         return sorted(found, key=lambda each: each[1].key)
 
-    async def in_state(
-        self, lease: Lease, state: MessageState, *, but: Collection[str] = ()
-    ) -> Sequence[tuple[str, MessageRow]]:
-        """Return the mailbox's rows in a state, each with its folder's name."""
-        statement = sql.IN_STATE if state in _UNINDEXED_STATES else sql.IN_UNFINISHED_STATE
-        values = {"mailbox": lease.mailbox, "state": int(state), "but": list(but)}
-        return await self.database.fetch(statement, values, _make_folder_row)
+    async def unfinished(self, lease: Lease) -> Sequence[tuple[str, MessageRow]]:
+        """Return the mailbox's rows in `UNFINISHED_STATES`, each with its folder's name, by key."""
+        return await self.database.fetch(sql.UNFINISHED, {"mailbox": lease.mailbox}, _make_folder_row)
 
     async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
         """Write rows, and pass the changes to the store's sink, in one transaction.

@@ -14,6 +14,7 @@ from directsuite.errors import DirectSuiteError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.commits import ChangeStep, Commits
 from directsuite.sync.decide import (
+    Certainty,
     FolderMemory,
     FolderSnapshot,
     carried_over_pairs,
@@ -24,7 +25,7 @@ from directsuite.sync.decide import (
     unproven_rows,
 )
 from directsuite.sync.identity import Match, Metadata, find_match, has_content, to_hex
-from directsuite.sync.model import Change, ChangeSet, Kind, MessageRow, MessageState, Store
+from directsuite.sync.model import Change, ChangeSet, Kind, MessageRow, MessageState, RoundReport, Store
 from directsuite.sync.remote import (
     Remote,
     UidListing,
@@ -42,7 +43,7 @@ _COMPARE_BATCH_MESSAGES = 20
 async def verify_sentinels(store: Store, remote: Remote, state: FolderMemory, listed: Collection[int] | None) -> bool:
     """Return True if the newest and the oldest listed message with a row are unchanged, or if there is none.
 
-    If a uid has another message, set `needs_resync`. listed: None for all uids.
+    If a uid has another message, the folder is SUSPECT. listed: None for all uids.
     """
     rows = await store.sentinels(state.folder)
     if listed is not None and any(row.uid not in listed for row in rows):
@@ -60,7 +61,8 @@ def _can_be_sentinel(row: MessageRow) -> bool:
 
 async def _is_unchanged(remote: Remote, state: FolderMemory, row: MessageRow) -> bool:
     is_same = await _has_same_message(remote, state.name, row)
-    state.needs_resync = state.needs_resync or is_same is False
+    if is_same is False:
+        state.certainty = Certainty.SUSPECT
     return is_same is True
 
 
@@ -127,7 +129,9 @@ async def _compare_batch_contents(remote: Remote, folder: str, rows: Sequence[Me
     return False if False in compared else True in compared or None
 
 
-async def full_resync(commits: Commits, remote: Remote, state: FolderMemory, *, audit: bool) -> FolderSnapshot:
+async def full_resync(
+    commits: Commits, remote: Remote, state: FolderMemory, report: RoundReport, *, audit: bool
+) -> FolderSnapshot:
     """Compare everything, and return a snapshot of the result.
 
         metadata or contents match ──► same numbering: MISSING messages that are listed become LIVE again
@@ -146,21 +150,20 @@ async def full_resync(commits: Commits, remote: Remote, state: FolderMemory, *, 
     listing = await remote.list_uids(state.name) or UidListing(array("q"), b"")
     listed = frozenset(listing.uids)
     metadata = {uid: each for uid, each in metadata.items() if uid in listed}  # the listing is newer
-    carried_over = 0
-    if not state.needs_resync and await _has_same_numbering(remote, state.name, rows, metadata, listed, audit=audit):
+    may_be_same = state.certainty is not Certainty.SUSPECT
+    if may_be_same and await _has_same_numbering(remote, state.name, rows, metadata, listed, audit=audit):
         await _record_revived(commits, state, rows, listed)
     else:
         count = await find_count(remote, state.name)
         await require_agreement(remote, state.name, listed, count)  # renumbering keeps only listed messages
-        carried_over = await _renumber(commits, state, rows, metadata)
-    state.etag, state.needs_resync = None, False
+        report.changes[Kind.MOVED] += await _renumber(commits, state, rows, metadata)
+    state.etag, state.certainty = None, Certainty.UNCONFIRMED
     return FolderSnapshot(
         state=state,
         uids=listed,
         recorded=await commits.store.states(state.folder),
         fingerprint=listing.fingerprint,
         etag=listing.etag,
-        carried_over=carried_over,
     )
 
 

@@ -81,7 +81,7 @@ async def test_rejected_change_is_quarantined_if_others_are_accepted(store: Sqli
 async def in_state(scene: SyncScenario, state: MessageState) -> list[int]:
     """Uids of a mailbox's rows."""
     lease = attrs.evolve(await scene.store.claim("other"), mailbox=1)
-    return [row.uid for _, row in await scene.store.in_state(lease, state)]
+    return [row.uid for _, row in await scene.store.unfinished(lease) if row.state is state]
 
 
 @pytest.mark.parametrize("mended", [True, False])

@@ -112,7 +112,7 @@ async def test_rows_come_back_as_they_were(store: SqliteStore, lease: Lease, inb
     assert all(isinstance(state, MessageState) for state in (await store.states(inbox)).values())
     assert await store.folder(lease, "INBOX") == folder
     assert await store.with_digests(lease, iter([b"d" * 16, b"x"])) == [("INBOX", full)]
-    assert await store.in_state(lease, MessageState.POISON) == [("INBOX", make_row(inbox, 1, MessageState.POISON))]
+    assert await store.unfinished(lease) == [("INBOX", make_row(inbox, 1, MessageState.POISON))]
 
 
 async def test_sentinels_are_the_newest_and_the_oldest_that_can_be_known_again(
@@ -163,8 +163,9 @@ async def test_other_mailboxes_are_left_alone(store: SqliteStore, lease: Lease, 
     await store.commit(lease, ChangeSet(renumbered=[inbox.id]), [])
     assert await store.states(theirs) == {1: MessageState.MISSING}
     assert [each.folder for _, each in await store.with_digests(other, [b"d"])] == [theirs.id]
-    assert await store.in_state(lease, MessageState.MISSING) == []
-    assert [each.folder for _, each in await store.in_state(lease, MessageState.UNRESOLVED)] == [inbox.id]
+    assert [(each.folder, each.state) for _, each in await store.unfinished(lease)] == [
+        (inbox.id, MessageState.UNRESOLVED)
+    ]
 
 
 async def test_a_stale_lease_writes_nothing(store: SqliteStore, lease: Lease, inbox: StoredFolder) -> None:

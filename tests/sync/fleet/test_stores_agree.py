@@ -69,8 +69,7 @@ async def _seen(store: Store, lease: Lease, ids: list[int]) -> list[Any]:
         folder = await store.folder(lease, name)
         seen += [attrs.evolve(folder, id=ids.index(folder.id)), dict(await store.states(folder))]
         seen += [_neutral(ids, await store.rows(folder)), _neutral(ids, await store.sentinels(folder))]
-    for state in MessageState:
-        seen.append([(name, *_neutral(ids, [row])) for name, row in await store.in_state(lease, state)])
+    seen.append([(name, *_neutral(ids, [row])) for name, row in await store.unfinished(lease)])
     seen.append([(name, *_neutral(ids, [row])) for name, row in await store.with_digests(lease, _DIGESTS[:2])])
     return seen
 

@@ -312,7 +312,8 @@ class SyncMachine(RuleBasedStateMachine):
 
     def list_rows(self, state: MessageState) -> list[tuple[str, MessageRow]]:
         """What the store has in a state."""
-        return list(self.runner.run(self.store.in_state(Lease(1, MAILBOX, 0), state)))
+        rows = self.runner.run(self.store.unfinished(Lease(1, MAILBOX, 0)))
+        return [each for each in rows if each[1].state is state]
 
     def teardown(self) -> None:
         """The end of the machine's loop."""

@@ -12,7 +12,7 @@ from directsuite.errors import NotFoundError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync import identity, model, verify
 from directsuite.sync.commits import ChangeStep, Commits
-from directsuite.sync.decide import FolderMemory, FolderSnapshot
+from directsuite.sync.decide import Certainty, FolderMemory, FolderSnapshot
 from directsuite.sync.fetch import FolderFetch
 from directsuite.sync.model import Change, ChangeSet, Lease, MessageRow, MessageState, StoredFolder
 from directsuite.sync.remote import FetchedBatch, Remote
@@ -96,13 +96,13 @@ def _no_digests(patch: pytest.MonkeyPatch) -> None:
 
 @_register_mutant("fingerprint of an incomplete round")
 def _early_fingerprint(patch: pytest.MonkeyPatch) -> None:
-    finish = MailboxRounds._finish
+    fetch_new = FolderFetch.fetch_new
 
-    async def early(self: MailboxRounds, commits: Commits, snapshot: FolderSnapshot) -> None:
-        snapshot.all_fetched = True
-        await finish(self, commits, snapshot)
+    async def early(self: FolderFetch, report: Any) -> bool:
+        await fetch_new(self, report)
+        return True
 
-    patch.setattr(MailboxRounds, "_finish", early)
+    patch.setattr(FolderFetch, "fetch_new", early)
 
 
 @_register_mutant("high-water in place of the difference")
@@ -121,14 +121,8 @@ def _partial_is_done(patch: pytest.MonkeyPatch) -> None:
             uids=uids if failure else [uid for uid in uids if uid in there], messages=messages, failure=failure
         )
 
-    receive = MailboxRounds._fetch
-
-    async def done(self: MailboxRounds, commits: Commits, snapshot: FolderSnapshot, report: Any) -> None:
-        await receive(self, commits, snapshot, report)
-        snapshot.all_fetched = True
-
     patch.setattr("directsuite.sync.remote.FetchedBatch", partial)
-    patch.setattr(MailboxRounds, "_fetch", done)
+    _early_fingerprint(patch)
 
 
 @_register_mutant("weak identities trusted")
@@ -168,8 +162,8 @@ def _one_listing(patch: pytest.MonkeyPatch) -> None:
     async def told(self: MailboxRounds, commits: Commits, snapshot: FolderSnapshot) -> None:
         rows = [row for row in await commits.store.rows(snapshot.state.folder) if row.uid in snapshot.uids_missing]
         left = {MessageState.LIVE: MessageState.MISSING, MessageState.POISON: MessageState.DELETED}
-        self._has_waiting_rows = True
-        await commits.write_batches(attrs.evolve(row, state=left[row.state]) for row in rows)
+        snapshot.state.certainty = Certainty.CONFIRMED
+        await commits.write_batches(attrs.evolve(row, state=left.get(row.state, row.state)) for row in rows)
 
     patch.setattr(MailboxRounds, "_confirm_missing", told)
 
@@ -277,14 +271,16 @@ def _any_comes_back(patch: pytest.MonkeyPatch) -> None:
 
 @_register_mutant("a suspect folder counts as done")
 def _suspect_is_done(patch: pytest.MonkeyPatch) -> None:
-    finish = MailboxRounds._finish
+    fetch_new = FolderFetch.fetch_new
 
-    async def done(self: MailboxRounds, commits: Commits, snapshot: FolderSnapshot) -> None:
-        suspect, snapshot.state.needs_resync = snapshot.state.needs_resync, False
-        await finish(self, commits, snapshot)
-        snapshot.state.needs_resync = suspect
+    async def done(self: FolderFetch, report: Any) -> bool:
+        certainty = self._state.certainty
+        try:
+            return await fetch_new(self, report) or self._state.certainty is Certainty.SUSPECT
+        finally:
+            self._state.certainty = certainty
 
-    patch.setattr(MailboxRounds, "_finish", done)
+    patch.setattr(FolderFetch, "fetch_new", done)
 
 
 @_register_mutant("nothing says that a sink may have been told")

@@ -8,6 +8,7 @@ import attrs
 
 from directsuite.sync.model import (
     STATE_AFTER_LEAVING,
+    UNFINISHED_STATES,
     Change,
     ChangeSet,
     Lease,
@@ -85,12 +86,9 @@ class DictStore:
         wanted = set(digests)
         return [(self._name(row), row) for row in self._rows.values() if row.digest in wanted]
 
-    async def in_state(
-        self, lease: Lease, state: MessageState, *, but: Collection[str] = ()
-    ) -> Sequence[tuple[str, MessageRow]]:
-        """Rows in this state, in order."""
-        named = [(self._name(row), row) for _, row in sorted(self._rows.items()) if row.state is state]
-        return [(name, row) for name, row in named if name not in but]
+    async def unfinished(self, lease: Lease) -> Sequence[tuple[str, MessageRow]]:
+        """Rows in these states, in order."""
+        return [(self._name(row), row) for _, row in sorted(self._rows.items()) if row.state in UNFINISHED_STATES]
 
     async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
         """All or nothing."""
@@ -135,7 +133,7 @@ class FailingStore:
         self.rows = store.rows
         self.sentinels = store.sentinels
         self.with_digests = store.with_digests
-        self.in_state = store.in_state
+        self.unfinished = store.unfinished
 
     async def folder(self, lease: Lease, name: str) -> StoredFolder:
         """As the other store."""
