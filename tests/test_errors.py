@@ -18,7 +18,7 @@ from directsuite.jobs.signing.job import JobStoppedError
 from directsuite.jobs.signing.steps import StagingError
 from directsuite.jobs.signing.storage import StorageError
 from directsuite.sandbox.client import ControlError
-from directsuite.sync.commits import SinkError
+from directsuite.sync.model import SinkError
 from directsuite.sync.sinks.iterator import UnacknowledgedError
 from directsuite.sync.sinks.maildir import MaildirError
 from directsuite.wire.parsing import MismatchError

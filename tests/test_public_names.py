@@ -155,7 +155,13 @@ NOT_FOR_USERS = {
     *("Facade", "Piece"),  # of what a raw view is one, and what goes from a content to the wire
     *("Runtime", "ExchangeInfo", "LimitsProvider"),  # what the package itself uses of a suite beside its
     # calls, and sees of a call
-    *("Statement", "Tables", "DatabaseRejection", "Values"),  # what a transaction and our own sinks say to each other
+    *(
+        "Database",
+        "Statement",
+        "Tables",
+        "DatabaseRejection",
+        "Values",
+    ),  # what a transaction and our own sinks say to each other
     "Connection",  # psycopg's, by a shorter name
     "LeasedBatch",  # what a signing job writes of its documents
     "SharedRate",  # what a suite asks of SharedLimits

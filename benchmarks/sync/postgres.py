@@ -31,9 +31,10 @@ from benchmarks.sync.works import (
     make_rows,
     make_suite,
 )
+from directsuite.sync.fetch import MAX_BATCH_MESSAGES
 from directsuite.sync.fleet import Fleet
 from directsuite.sync.postgres import PostgresSink, PostgresStore
-from directsuite.sync.remote import MAX_BATCH_MESSAGES, Remote
+from directsuite.sync.remote import Remote
 from directsuite.sync.status import MailboxProgress
 from tests.sync.fleet.postgres_server import PostgresServer, find_binaries, run_server
 

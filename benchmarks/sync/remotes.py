@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from directsuite.errors import ResponseDecodeError
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.service import Mailbox
-from directsuite.sync.remote import DirectRemote, UidListing
+from directsuite.sync.remote import Remote, UidListing
 
 
-class CannedRemote(DirectRemote):
+class CannedRemote(Remote):
     """A mailbox whose INBOX has so many messages. It remembers the first and the last message that it gave."""
 
     def __init__(self, mailbox: Mailbox, messages: int) -> None:

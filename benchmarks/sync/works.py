@@ -29,12 +29,13 @@ from benchmarks.sync.remotes import CannedRemote
 from directsuite.core.clock import SystemClock
 from directsuite.core.events import AttemptStarted, Event
 from directsuite.sync import Change, Deliver, MaildirSink, SqliteSink, SqliteStore, Synchronizer
-from directsuite.sync.identity import compute_digest, compute_identity, read_received_ms, read_size
+from directsuite.sync.decide import compute_digest, compute_identity, read_received_ms, read_size
+from directsuite.sync.fetch import MAX_BATCH_MESSAGES
 from directsuite.sync.model import ChangeSet, Lease
-from directsuite.sync.remote import MAX_BATCH_MESSAGES, Remote
+from directsuite.sync.remote import Remote
 from directsuite.sync.round import MailboxRounds
 from directsuite.sync.status import MailboxProgress
-from directsuite.sync.store import DatabaseStore
+from directsuite.sync.store import Store
 
 LARGE_FOLDER_MESSAGES, POLLS = 100_000, 200
 FIRST_SYNC_MESSAGES, ATTACHMENT_BYTES = 20_000, 15_000  # messages, and bytes that are 20 KB on the wire
@@ -83,7 +84,7 @@ async def _open_store(url: str, folder: Path) -> AsyncGenerator[tuple[ds.DirectS
 
 
 def make_rounds(
-    remote: CannedRemote, store: DatabaseStore, name: str = "alice", deliver: Deliver | None = None
+    remote: CannedRemote, store: Store, name: str = "alice", deliver: Deliver | None = None
 ) -> MailboxRounds:
     """The rounds of a canned mailbox's INBOX."""
     return MailboxRounds(

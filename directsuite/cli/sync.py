@@ -72,7 +72,7 @@ from directsuite.sync.status import (
     build_status_path,
     write_status,
 )
-from directsuite.sync.store import DatabaseStore, SqliteStore
+from directsuite.sync.store import SqliteStore, Store
 from directsuite.sync.synchronizer import Synchronizer
 
 _DISPLAY_INTERVAL = 0.5  # seconds
@@ -99,7 +99,7 @@ class _SyncWorker:
     run: Callable[[], Awaitable[object]]
     stop: Callable[[], None]
     get_mailboxes: _MailboxesFunction
-    store: DatabaseStore
+    store: Store
 
 
 def run_sync(options: SyncRunOptions) -> int:

@@ -40,7 +40,7 @@ from directsuite.sync.model import (
     StoreError,
 )
 from directsuite.sync.status import MailboxProgress, SyncStatus, WorkerStatus, build_status_path, read_status
-from directsuite.sync.store import DatabaseStore, SqliteStore
+from directsuite.sync.store import SqliteStore, Store
 
 SILENT_AFTER_SECONDS = 30.0
 """Seconds without a report after which a worker counts as silent. It reports every 5 seconds."""
@@ -223,7 +223,7 @@ async def _show_quarantined(options: SyncStatusOptions, path: Path) -> int:
     return ExitStatus.FAILED if messages else ExitStatus.DONE
 
 
-async def _read_quarantined(store: DatabaseStore, names: Sequence[str]) -> Sequence[QuarantinedMessage]:
+async def _read_quarantined(store: Store, names: Sequence[str]) -> Sequence[QuarantinedMessage]:
     if names:
         validate_mailboxes(names, {each.name for each in await store.status()})
     return [each for each in await store.quarantined() if not names or each.mailbox in names]
@@ -281,7 +281,8 @@ async def _leave_request(request: OperatorRequest, options: StoreOptions) -> int
     return ExitStatus.DONE
 
 
-async def _store_request(store: DatabaseStore, request: OperatorRequest, names: Sequence[str]) -> Sequence[str]:
+async def _store_request(store: Store, request: OperatorRequest, names: Sequence[str]) -> Sequence[str]:
+    """Store a request and return its mailboxes. Raises UsageError for an unknown name."""
     if names:
         validate_mailboxes(names, {each.name for each in await store.status()})
     return await store.request(request, names)

@@ -7,7 +7,7 @@ Synchronizer ── a round ─► MailboxRounds ── requests ──► Remot
 """
 
 from directsuite.durable.database import Transaction
-from directsuite.sync.commits import Deliver, SinkError
+from directsuite.sync.commits import Deliver
 from directsuite.sync.model import (
     Change,
     FolderStatus,
@@ -16,14 +16,14 @@ from directsuite.sync.model import (
     MailboxStatus,
     MessageState,
     QuarantinedMessage,
+    SinkError,
     StaleLeaseError,
-    Store,
     StoreError,
 )
 from directsuite.sync.schedule import Passwords
 from directsuite.sync.sinks import Changes, ChangeStream, MaildirError, MaildirSink, SqliteSink, UnacknowledgedError
 from directsuite.sync.status import MailboxProgress, RoundFinished, SyncStatus
-from directsuite.sync.store import SqliteStore, StoreSink
+from directsuite.sync.store import SqliteStore, Store, StoreSink
 from directsuite.sync.synchronizer import Synchronizer
 
 __all__ = [

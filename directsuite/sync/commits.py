@@ -29,7 +29,7 @@ import attrs
 
 from directsuite.core.clock import Clock
 from directsuite.durable.sqlite import is_about_no_row
-from directsuite.errors import ClosedError, DirectSuiteError
+from directsuite.errors import ClosedError
 from directsuite.sync.decide import with_failed_attempt
 from directsuite.sync.model import (
     Change,
@@ -38,12 +38,13 @@ from directsuite.sync.model import (
     Lease,
     MessageRow,
     MessageState,
+    SinkError,
     StaleLeaseError,
-    Store,
     StoredFolder,
     StoreError,
 )
 from directsuite.sync.remote import split_in_half
+from directsuite.sync.store import Store
 
 _BATCH_CHANGES = 500
 _QUARANTINE_REJECTIONS = 3
@@ -76,17 +77,6 @@ class Deliver(Protocol):
         After an exception, all are sent again, in halves to find a rejected change.
         """
         ...
-
-
-class SinkError(DirectSuiteError):
-    """The sink failed; its own error is the cause. The changes are sent again in a later round.
-
-    is_general: True if no single message can be the cause, as with a full disk.
-    """
-
-    def __init__(self, explanation: str, *, is_general: bool = False) -> None:
-        super().__init__(explanation)
-        self.is_general = is_general
 
 
 class UndecidedRejectionError(SinkError):

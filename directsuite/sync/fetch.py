@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 
 import attrs
 
+from directsuite.core.iteration import Prefetch
 from directsuite.errors import AuthenticationError, DirectSuiteError, ResponseDecodeError, ServiceError
+from directsuite.messaging.listings import Batch, Batches
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.commits import ChangeStep, Commits
 from directsuite.sync.decide import (
@@ -21,19 +23,17 @@ from directsuite.sync.decide import (
     FolderMemory,
     FolderRow,
     FolderSnapshot,
-    change_kind,
-    has_surely_left,
-    rank_origins,
-    with_failed_attempt,
-)
-from directsuite.sync.identity import (
     Metadata,
+    change_kind,
     compute_digest,
     compute_identity,
     has_content,
+    has_surely_left,
+    rank_origins,
     read_received_ms,
     read_size,
     to_hex,
+    with_failed_attempt,
 )
 from directsuite.sync.model import (
     LISTED_STATES,
@@ -46,16 +46,13 @@ from directsuite.sync.model import (
     StoredFolder,
 )
 from directsuite.sync.remote import (
-    MAX_BATCH_MESSAGES,
-    FetchedBatch,
     Remote,
-    SupportsReadState,
-    fetch_batches,
-    fetch_one,
+    has_unreadable_content,
+    is_still_there,
     may_be_about_messages,
     may_mean_missing_folder,
+    split_in_half,
 )
-from directsuite.sync.verify import is_still_there
 
 MIN_BATCHES_PER_ROUND = 16
 """Batches that a round may fetch from a small folder; limited, so that other mailboxes get their turn."""
@@ -66,7 +63,92 @@ _MAX_MISSED_FETCHES = 3  # rounds in which a uid is listed but not returned, unt
 _MAX_ROUNDS_BLOCKED = 3  # rounds in which a folder waits for another that can't be read and may have its message
 _FAILURES_BEFORE_PROBE = 5  # messages in a row that can't be fetched
 
+MAX_BATCH_MESSAGES = 200
+_TARGET_RESPONSE_BYTES = 4 * 1024 * 1024
+_MAX_BATCHES_IN_FLIGHT = 2  # includes fetched batches that are not processed yet
+_MAX_ATTEMPTS = 3
+
 _MAYBE_KNOWN_TO_SINK = (MessageState.IN_DOUBT, MessageState.UNRESOLVED, MessageState.QUARANTINED_UNCONFIRMED)
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class FetchedBatch:
+    """The messages returned for some uids, or the error of the request."""
+
+    uids: Sequence[int]
+    messages: Sequence[MessageDetail] = ()
+    digests: Sequence[bytes] = attrs.field(
+        default=attrs.Factory(lambda fetched: [compute_digest(each) for each in fetched.messages], takes_self=True)
+    )
+    """Of each message, computed while the previous batch is written."""
+    failure: DirectSuiteError | None = None
+
+
+async def fetch_batches(remote: Remote, folder: str, uids: list[int], *, batches: int) -> AsyncGenerator[FetchedBatch]:
+    """Yield at most `batches` batches, by ascending uid. Raises errors that the messages do not cause.
+
+    A batch that fails is halved until the failing message is alone. That one is requested three times, and yielded with
+    its error.
+    """
+    cut = Batches(
+        uids, batch_size=MAX_BATCH_MESSAGES, window=_MAX_BATCHES_IN_FLIGHT, batch_bytes=_TARGET_RESPONSE_BYTES
+    )
+
+    async def fetch(batch: Batch) -> FetchedBatch:
+        """Fetch one batch."""
+        try:
+            messages, batch.size = await remote.fetch_and_measure(folder, batch.uids)
+        except DirectSuiteError as failure:
+            if not may_be_about_messages(failure):
+                raise
+            return FetchedBatch(uids=batch.uids, failure=failure)
+        if isinstance(messages, ResponseDecodeError):
+            cut.record_received(batch, len(batch.uids))
+            return FetchedBatch(uids=batch.uids, failure=messages)
+        cut.record_received(batch, len(messages))
+        return FetchedBatch(uids=batch.uids, messages=messages)
+
+    keys = itertools.islice(cut, batches)
+    async with Prefetch(keys, fetch, window=_MAX_BATCHES_IN_FLIGHT, has_room=cut.has_room) as fetched_batches:
+        async for fetched in fetched_batches:
+            if fetched.failure is None:
+                yield fetched
+            else:
+                async with contextlib.aclosing(_single_out(remote, folder, fetched.uids)) as parts:
+                    async for part in parts:
+                        yield part
+            cut.remove_oldest()
+
+
+async def fetch_one(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
+    """Fetch one message. Return None if it does not exist or can't be fetched."""
+    fetched = await _fetch(remote, folder, [uid], 1)
+    return next((each for each in fetched.messages if each.uid == uid), None)
+
+
+async def _single_out(remote: Remote, folder: str, uids: Sequence[int]) -> AsyncGenerator[FetchedBatch]:
+    parts = split_in_half(uids)
+    while parts:
+        part = parts.pop()
+        fetched = await _fetch(remote, folder, part, 1 if len(part) > 1 else _MAX_ATTEMPTS)
+        if fetched.failure is None or len(part) == 1:
+            yield fetched
+        else:
+            parts += split_in_half(part)
+
+
+async def _fetch(remote: Remote, folder: str, uids: Sequence[int], times: int) -> FetchedBatch:
+    fetched = FetchedBatch(uids=uids)
+    for _ in range(times):
+        try:
+            return FetchedBatch(uids=uids, messages=await remote.fetch_messages(folder, uids))
+        except DirectSuiteError as failure:
+            if not may_be_about_messages(failure):
+                raise
+            fetched = FetchedBatch(uids=uids, failure=failure)
+            if has_unreadable_content(failure):
+                break
+    return fetched
 
 
 @attrs.frozen
@@ -115,8 +197,8 @@ class FolderFetch:
         Return True if none is left.
         """
         done = 0
-        if self._uids_to_fetch and self._commits.needs_read_state and isinstance(self._remote, SupportsReadState):
-            self._unread = await self._fetch_unread_uids(self._remote)
+        if self._uids_to_fetch and self._commits.needs_read_state:
+            self._unread = await self._fetch_unread_uids()
         batches = fetch_batches(self._remote, self._state.name, self._uids_to_fetch, batches=self._max_batches)
         async with contextlib.aclosing(batches):
             async for batch in batches:
@@ -126,12 +208,12 @@ class FolderFetch:
                     break
         return done == len(self._uids_to_fetch) and self._state.name not in self._commits.undecided
 
-    async def _fetch_unread_uids(self, remote: SupportsReadState) -> frozenset[int] | None:
+    async def _fetch_unread_uids(self) -> frozenset[int] | None:
         """Return the uids of unread messages; None if unknown."""
         # Only a few, because the service returns them only with their contents.
         is_first_time = self._state.folder.audited_ms is None
         try:
-            return await remote.list_unread_uids(
+            return await self._remote.list_unread_uids(
                 self._state.name,
                 MAX_BATCH_MESSAGES if is_first_time else min(len(self._uids_to_fetch), MAX_BATCH_MESSAGES),
             )

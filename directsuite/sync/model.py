@@ -1,4 +1,4 @@
-"""The records of a synchronisation, and the interface of its store.
+"""The records of a synchronisation.
 
 Fields named `…_ms` are times in milliseconds since 1970. `number` is the store's number of a mailbox. A folder is
 renumbered when the server assigns new uids to its messages: a new *numbering*, counted by `uid_validity`.
@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
 
 import attrs
 
-from directsuite.errors import ConfigurationError, DirectSuiteError
+from directsuite.errors import DirectSuiteError
 from directsuite.messaging.models import MessageDetail
 from directsuite.wire.models import ValueSemantics
 
@@ -79,6 +78,17 @@ class StoreError(DirectSuiteError):
 
 class StaleLeaseError(DirectSuiteError):
     """Another worker has claimed the mailbox, so nothing was written."""
+
+
+class SinkError(DirectSuiteError):
+    """The sink failed; its own error is the cause. The changes are sent again in a later round.
+
+    is_general: True if no single message can be the cause, as with a full disk.
+    """
+
+    def __init__(self, explanation: str, *, is_general: bool = False) -> None:
+        super().__init__(explanation)
+        self.is_general = is_general
 
 
 class MessageState(enum.IntEnum):
@@ -162,14 +172,6 @@ class Lease:
     """Counts the claims of the mailbox."""
 
 
-def validate_bound_sink(bound: str, sink: str) -> None:
-    """Raise ConfigurationError if a store is bound to another sink."""
-    if sink != bound:
-        raise ConfigurationError(
-            f"This store is bound to another sink ({bound}, not {sink}). Use a separate store for each sink."
-        )
-
-
 @attrs.define
 class ChangeSet:
     """The rows and folders that a commit writes."""
@@ -242,65 +244,3 @@ class RoundReport:
     """True if missing messages may still turn up in another folder."""
     failed_folders: dict[str, DirectSuiteError] = attrs.field(factory=dict[str, DirectSuiteError], repr=False)
     """The error of each folder that was not read, fetched or delivered completely."""
-
-
-class Store(Protocol):
-    """Stores the state of mailboxes. Reads return committed data."""
-
-    @property
-    def sink_name(self) -> str | None:
-        """The name of the store's own sink; None if it has none."""
-        ...
-
-    async def bind(self, sink: str) -> None:
-        """Bind the store to a sink if it is unbound. Raises ConfigurationError if it is bound to another."""
-        ...
-
-    async def claim(self, mailbox: str) -> Lease:
-        """Return a new lease of the mailbox, and make earlier ones stale."""
-        ...
-
-    async def folder(self, lease: Lease, name: str) -> StoredFolder:
-        """Return a folder. Create it if it is missing."""
-        ...
-
-    async def folders(self, lease: Lease) -> Sequence[StoredFolder]:
-        """Return all recorded folders of the mailbox."""
-        ...
-
-    async def states(self, folder: StoredFolder) -> Mapping[int, MessageState]:
-        """Return the state of each uid of the current numbering."""
-        ...
-
-    async def rows(self, folder: StoredFolder, uids: Collection[int] | None = None) -> Sequence[MessageRow]:
-        """Return rows of the current numbering, by ascending uid. uids: None for all."""
-        ...
-
-    async def sentinels(self, folder: StoredFolder) -> Sequence[MessageRow]:
-        """Return the newest and the oldest LIVE row with an identity and a date: none, one or two rows."""
-        ...
-
-    async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, MessageRow]]:
-        """Return the mailbox's rows with one of the digests, each with its folder's name."""
-        ...
-
-    async def unfinished(self, lease: Lease) -> Sequence[tuple[str, MessageRow]]:
-        """Return the mailbox's rows in `UNFINISHED_STATES`, each with its folder's name, by key."""
-        ...
-
-    async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
-        """Write rows, and send changes to the store's own sink, in one transaction. Raises StaleLeaseError."""
-        ...
-
-
-@runtime_checkable
-class SupportsOperatorRequests(Protocol):
-    """A store in which other processes can record an operator's requests."""
-
-    async def pending_requests(self) -> Sequence[str]:
-        """Return the mailboxes with requests."""
-        ...
-
-    async def apply_requests(self, mailbox: str) -> bool:
-        """Apply a mailbox's requests. Return True if there were any; then reload its rows and folders."""
-        ...

@@ -7,13 +7,13 @@ from directsuite.durable.postgres import TIMEOUT, Connections, PostgresDatabase
 from directsuite.secret import Secret
 from directsuite.sync.model import StoreError
 from directsuite.sync.sinks import PostgresSink
-from directsuite.sync.store import DatabaseStore, StoreSink
+from directsuite.sync.store import Store, StoreSink
 
 __all__ = ["PostgresSink", "PostgresStore"]
 
 
 @scrub_class
-class PostgresStore(DatabaseStore):
+class PostgresStore(Store):
     """A store in PostgreSQL, in the schema `directsuite`.
 
     conninfo: a libpq connection string (URI, or keywords and values), of PostgreSQL or of a pooler in session mode.

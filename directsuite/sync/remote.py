@@ -1,36 +1,31 @@
-"""The interface of a mailbox for the synchronisation, its implementation, and fetching in batches."""
+"""A mailbox on the server: the requests of a synchronisation, and questions that compare several responses."""
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import re
 from array import array
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, TypeGuard, TypeVar, cast, runtime_checkable
+from typing import TypeGuard, TypeVar, cast
 
 import attrs
 
 from directsuite.core.call import SKIP_DECODING, ExchangeInfo
-from directsuite.core.iteration import Prefetch
-from directsuite.core.outcome import ErrorScope, find_error_scope
+from directsuite.core.failures import ErrorScope, find_error_scope
 from directsuite.core.retry import RetryPolicy
-from directsuite.errors import (
-    DirectSuiteError,
-    NotFoundError,
-    ResponseDecodeError,
-    ServiceError,
-    TransportError,
-)
+from directsuite.errors import DirectSuiteError, NotFoundError, ResponseDecodeError, ServiceError, TransportError
 from directsuite.messaging.arguments import INBOX
-from directsuite.messaging.listings import Batch, Batches, fetch_and_measure
+from directsuite.messaging.listings import fetch_and_measure
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.operations import CONTENT_PATHS
 from directsuite.messaging.service import Mailbox
-from directsuite.sync.identity import compute_digest, compute_sha256, is_storable
+from directsuite.sync.decide import Match, compute_sha256, find_match, has_content, is_storable
+from directsuite.sync.model import MessageRow
 from directsuite.wire.parsing import parse
 
+_DATE_TOLERANCE_MS = 1000
+"""Servers may store dates in seconds."""
+_COMPARE_BATCH_MESSAGES = 20
 _HASH_BYTES = 16
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_TIME_MS = 253_402_300_799_000  # the last second of the year 9999
@@ -55,51 +50,8 @@ class ContradictionError(ResponseDecodeError):
     """Responses of the service contradict each other. What they do not affect is synchronised."""
 
 
-class Remote(Protocol):
-    """One mailbox on the server. Every method raises DirectSuiteError."""
-
-    async def list_folders(self) -> list[str]:
-        """Return the names of all folders, even if no request can contain them."""
-        ...
-
-    async def count_messages(self, folder: str) -> int:
-        """Return the number of messages, without `list_uids`."""
-        ...
-
-    async def list_uids(self, folder: str, etag: bytes | None = None) -> UidListing | None:
-        """Return a folder's listing; None if it has this etag."""
-        ...
-
-    def iter_metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
-        """Yield the metadata of all messages, in any order."""
-        ...
-
-    async def list_metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
-        """Return the metadata of messages received from begin_ms to end_ms."""
-        ...
-
-    async def fetch_messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
-        """Return the existing messages with these uids, in any order."""
-        ...
-
-    async def fetch_and_measure(
-        self, folder: str, uids: Sequence[int]
-    ) -> tuple[Sequence[MessageDetail] | ResponseDecodeError, int]:
-        """Return the messages, or the error of a response that is too large; and its size in bytes."""
-        ...
-
-
-@runtime_checkable
-class SupportsReadState(Protocol):
-    """A remote with read states."""
-
-    async def list_unread_uids(self, folder: str, max_count: int) -> frozenset[int] | None:
-        """Return the uids of unread messages; None if there are more than max_count, or if they are uncertain."""
-        ...
-
-
-class DirectRemote:
-    """A mailbox of the messaging service."""
+class Remote:
+    """A mailbox of the messaging service. Methods raise DirectSuiteError."""
 
     def __init__(self, mailbox: Mailbox) -> None:
         self._mailbox = mailbox
@@ -188,11 +140,6 @@ def _is_uid(value: object) -> TypeGuard[int]:
     return type(value) is int and value >= 0 and is_storable(value)
 
 
-MAX_BATCH_MESSAGES = 200
-_TARGET_RESPONSE_BYTES = 4 * 1024 * 1024
-_MAX_BATCHES_IN_FLIGHT = 2  # includes fetched batches that are not processed yet
-_MAX_ATTEMPTS = 3
-
 _T = TypeVar("_T")
 
 
@@ -266,81 +213,64 @@ def split_in_half(items: Sequence[_T]) -> list[Sequence[_T]]:
     return [items[half:], items[:half]] if half else [items]
 
 
-@attrs.frozen(kw_only=True, repr=False)
-class FetchedBatch:
-    """The messages returned for some uids, or the error of the request."""
+async def is_still_there(remote: Remote, folder: str, row: MessageRow) -> bool:
+    """Return True if a uid still has the row's message, by its metadata or its content."""
+    return await has_same_message(remote, folder, row) is True
 
-    uids: Sequence[int]
-    messages: Sequence[MessageDetail] = ()
-    digests: Sequence[bytes] = attrs.field(
-        default=attrs.Factory(lambda fetched: [compute_digest(each) for each in fetched.messages], takes_self=True)
+
+async def has_same_message(remote: Remote, folder: str, row: MessageRow) -> bool | None:
+    """Return whether a uid still has the row's message; None if nothing can be compared."""
+    if row.identity is None:
+        return await compare_contents(remote, folder, [row]) is not False
+    if row.received_ms is None and row.digest is not None:  # cheaper than the metadata of all messages
+        content_is_same = await compare_contents(remote, folder, [row])
+        if content_is_same is not None:
+            return content_is_same
+    message = await _fetch_metadata_near(remote, folder, row)
+    match = Match.DIFFERENT if message is None else find_match(message, row)
+    if match is Match.SAME:
+        return True
+    content_is_same = await compare_contents(remote, folder, [row])
+    return True if content_is_same is None and match is not Match.DIFFERENT else content_is_same
+
+
+async def _fetch_metadata_near(remote: Remote, folder: str, row: MessageRow) -> MessageDetail | None:
+    if row.received_ms is None:
+        return await _scan_metadata(remote, folder, row.uid)
+    near = await remote.list_metadata_between(
+        folder, row.received_ms - _DATE_TOLERANCE_MS, row.received_ms + _DATE_TOLERANCE_MS
     )
-    """Of each message, computed while the previous batch is written."""
-    failure: DirectSuiteError | None = None
+    return next((each for each in near if each.uid == row.uid), None)
 
 
-async def fetch_batches(remote: Remote, folder: str, uids: list[int], *, batches: int) -> AsyncGenerator[FetchedBatch]:
-    """Yield at most `batches` batches, by ascending uid. Raises errors that the messages do not cause.
-
-    A batch that fails is halved until the failing message is alone. That one is requested three times, and yielded with
-    its error.
-    """
-    cut = Batches(
-        uids, batch_size=MAX_BATCH_MESSAGES, window=_MAX_BATCHES_IN_FLIGHT, batch_bytes=_TARGET_RESPONSE_BYTES
-    )
-
-    async def fetch(batch: Batch) -> FetchedBatch:
-        """Fetch one batch."""
-        try:
-            messages, batch.size = await remote.fetch_and_measure(folder, batch.uids)
-        except DirectSuiteError as failure:
-            if not may_be_about_messages(failure):
-                raise
-            return FetchedBatch(uids=batch.uids, failure=failure)
-        if isinstance(messages, ResponseDecodeError):
-            cut.record_received(batch, len(batch.uids))
-            return FetchedBatch(uids=batch.uids, failure=messages)
-        cut.record_received(batch, len(messages))
-        return FetchedBatch(uids=batch.uids, messages=messages)
-
-    keys = itertools.islice(cut, batches)
-    async with Prefetch(keys, fetch, window=_MAX_BATCHES_IN_FLIGHT, has_room=cut.has_room) as fetched_batches:
-        async for fetched in fetched_batches:
-            if fetched.failure is None:
-                yield fetched
-            else:
-                async with contextlib.aclosing(_single_out(remote, folder, fetched.uids)) as parts:
-                    async for part in parts:
-                        yield part
-            cut.remove_oldest()
+async def _scan_metadata(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
+    metadata = None
+    async for message in remote.iter_metadata(folder):  # no early return: a response must be read to its end
+        if message.uid == uid:
+            metadata = message
+    return metadata
 
 
-async def fetch_one(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
-    """Fetch one message. Return None if it does not exist or can't be fetched."""
-    fetched = await _fetch(remote, folder, [uid], 1)
-    return next((each for each in fetched.messages if each.uid == uid), None)
+async def compare_contents(remote: Remote, folder: str, rows: Sequence[MessageRow]) -> bool | None:
+    """Return whether the uids have the contents of the rows; None if no message could be fetched and compared."""
+    comparable, result = [row for row in rows if row.digest is not None], None
+    for start in range(0, len(comparable), _COMPARE_BATCH_MESSAGES):
+        compared = await _compare_batch_contents(remote, folder, comparable[start : start + _COMPARE_BATCH_MESSAGES])
+        if compared is False:
+            return False
+        result = compared or result
+    return result
 
 
-async def _single_out(remote: Remote, folder: str, uids: Sequence[int]) -> AsyncGenerator[FetchedBatch]:
-    parts = split_in_half(uids)
-    while parts:
-        part = parts.pop()
-        fetched = await _fetch(remote, folder, part, 1 if len(part) > 1 else _MAX_ATTEMPTS)
-        if fetched.failure is None or len(part) == 1:
-            yield fetched
-        else:
-            parts += split_in_half(part)
-
-
-async def _fetch(remote: Remote, folder: str, uids: Sequence[int], times: int) -> FetchedBatch:
-    fetched = FetchedBatch(uids=uids)
-    for _ in range(times):
-        try:
-            return FetchedBatch(uids=uids, messages=await remote.fetch_messages(folder, uids))
-        except DirectSuiteError as failure:
-            if not may_be_about_messages(failure):
-                raise
-            fetched = FetchedBatch(uids=uids, failure=failure)
-            if has_unreadable_content(failure):
-                break
-    return fetched
+async def _compare_batch_contents(remote: Remote, folder: str, rows: Sequence[MessageRow]) -> bool | None:
+    try:
+        messages = {each.uid: each for each in await remote.fetch_messages(folder, [row.uid for row in rows])}
+    except DirectSuiteError as error:
+        if not may_be_about_messages(error):
+            raise
+        if len(rows) == 1:
+            return None
+        compared = [await _compare_batch_contents(remote, folder, part) for part in split_in_half(rows)]
+    else:
+        compared = [has_content(messages[row.uid], row) for row in rows if row.uid in messages]
+    return False if False in compared else True in compared or None

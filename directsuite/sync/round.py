@@ -9,12 +9,19 @@
         ▼
     confirm deletions ──► MISSING or UNRESOLVED for a complete round ──► GONE
 
-The decisions are in `decide`. After a crash, a new process continues from the last commit.
+The decisions are in `decide`. A full resync compares everything:
+
+    metadata or contents match ──► same numbering: MISSING messages that are listed become LIVE again
+    contents differ ─────────────► new numbering: messages with a strong and unique identity are carried over;
+                                   others are fetched again, and recognised by their contents
+
+After a crash, a new process continues from the last commit.
 """
 
 from __future__ import annotations
 
 import contextlib
+from array import array
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 
 import attrs
@@ -28,15 +35,22 @@ from directsuite.sync.decide import (
     FolderMemory,
     FolderSnapshot,
     FolderStep,
+    Metadata,
+    carried_over_pairs,
     confirm_deletions,
+    has_contradicting_metadata,
     is_audit_due,
     is_retry_due,
+    may_have_same_numbering,
     next_step,
+    revived_rows,
     rows_after_leaving,
+    rows_to_compare,
     sample,
+    to_hex,
+    unproven_rows,
 )
 from directsuite.sync.fetch import FolderFetch, retry_quarantined
-from directsuite.sync.identity import to_hex
 from directsuite.sync.model import (
     LISTED_STATES,
     QUARANTINED_STATES,
@@ -44,20 +58,23 @@ from directsuite.sync.model import (
     ChangeSet,
     Kind,
     MessageRow,
+    MessageState,
     RoundReport,
-    Store,
     StoredFolder,
 )
 from directsuite.sync.remote import (
     ContradictionError,
     Remote,
+    UidListing,
+    compare_contents,
     find_count,
     find_name_problem,
+    has_same_message,
     may_mean_missing_folder,
     require_absence,
     require_agreement,
 )
-from directsuite.sync.verify import full_resync, verify_sentinels
+from directsuite.sync.store import Store
 
 _VERIFICATION_INTERVAL = 600.0  # seconds between two verifications of an unchanged folder
 _MAX_RETRIES_PER_ROUND = 20
@@ -333,3 +350,104 @@ class MailboxRounds:
 def _make_deletion_step(commits: Commits, name: str, row: MessageRow) -> ChangeStep:
     change = Change(kind=Kind.GONE, key=commits.make_key(name, row), digest=to_hex(row.digest))
     return ChangeStep(change=change, old_row=row)
+
+
+async def verify_sentinels(store: Store, remote: Remote, state: FolderMemory, listed: Collection[int] | None) -> bool:
+    """Return True if the newest and the oldest listed message with a row are unchanged, or if there is none.
+
+    If a uid has another message, the folder is SUSPECT. listed: None for all uids.
+    """
+    rows = await store.sentinels(state.folder)
+    if listed is not None and any(row.uid not in listed for row in rows):
+        comparable = [row for row in await store.rows(state.folder) if row.uid in listed and _can_be_sentinel(row)]
+        rows = [*comparable[:1], *comparable[1:][-1:]]
+    for row in rows:
+        if not await _is_unchanged(remote, state, row):
+            return False
+    return True
+
+
+def _can_be_sentinel(row: MessageRow) -> bool:
+    return row.state is MessageState.LIVE and row.identity is not None and row.received_ms is not None
+
+
+async def _is_unchanged(remote: Remote, state: FolderMemory, row: MessageRow) -> bool:
+    is_same = await has_same_message(remote, state.name, row)
+    if is_same is False:
+        state.certainty = Certainty.SUSPECT
+    return is_same is True
+
+
+async def full_resync(
+    commits: Commits, remote: Remote, state: FolderMemory, report: RoundReport, *, audit: bool
+) -> FolderSnapshot:
+    """Compare everything, and return a snapshot of the result.
+
+    audit: True to compare the contents of all messages whose metadata prove nothing.
+    """
+    rows = {row.uid: row for row in await commits.store.rows(state.folder)}
+    messages = remote.iter_metadata(state.name)
+    metadata = {
+        message.uid: Metadata.from_message(message, rows.get(message.uid))
+        async for message in messages
+        if message.uid is not None
+    }
+    listing = await remote.list_uids(state.name) or UidListing(array("q"), b"")
+    listed = frozenset(listing.uids)
+    metadata = {uid: each for uid, each in metadata.items() if uid in listed}  # the listing is newer
+    may_be_same = state.certainty is not Certainty.SUSPECT
+    if may_be_same and await _has_same_numbering(remote, state.name, rows, metadata, listed, audit=audit):
+        await _record_revived(commits, state, rows, listed)
+    else:
+        count = await find_count(remote, state.name)
+        await require_agreement(remote, state.name, listed, count)  # renumbering keeps only listed messages
+        report.changes[Kind.MOVED] += await _renumber(commits, state, rows, metadata)
+    state.etag, state.certainty = None, Certainty.UNCONFIRMED
+    return FolderSnapshot(
+        state=state,
+        uids=listed,
+        recorded=await commits.store.states(state.folder),
+        fingerprint=listing.fingerprint,
+        etag=listing.etag,
+    )
+
+
+async def _has_same_numbering(
+    remote: Remote,
+    folder: str,
+    rows: Mapping[int, MessageRow],
+    metadata: Mapping[int, Metadata],
+    listed: Collection[int],
+    *,
+    audit: bool,
+) -> bool:
+    if not may_have_same_numbering(rows, metadata, listed):
+        return False
+    content_is_same = await compare_contents(remote, folder, unproven_rows(rows, metadata, audit=audit))
+    if content_is_same is False or (content_is_same is None and has_contradicting_metadata(rows, metadata)):
+        return False
+    return await compare_contents(remote, folder, rows_to_compare(rows, metadata, listed, audit=audit)) is not False
+
+
+async def _record_revived(
+    commits: Commits, state: FolderMemory, rows: Mapping[int, MessageRow], listed: Collection[int]
+) -> None:
+    if back := revived_rows(rows, listed):
+        await commits.write(ChangeSet(rows=back, folders=state.invalidate_listing()))
+
+
+async def _renumber(
+    commits: Commits, state: FolderMemory, rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata]
+) -> int:
+    folder = attrs.evolve(state.folder, uid_validity=state.folder.uid_validity + 1, fingerprint=None)
+    await commits.write(ChangeSet(renumbered=[folder.id], folders=[folder]))
+    state.folder = folder
+    state.missed_fetches.clear()
+    moves = carried_over_pairs(state.folder, rows, metadata)
+    return len(await commits.deliver(_make_move_step(commits, state.name, old, row) for old, row in moves))
+
+
+def _make_move_step(commits: Commits, folder: str, old: MessageRow, row: MessageRow) -> ChangeStep:
+    key, previous = commits.make_key(folder, row), commits.make_key(folder, old)
+    change = Change(kind=Kind.MOVED, key=key, previous=previous, digest=to_hex(row.digest))
+    return ChangeStep(change=change, old_row=attrs.evolve(old, state=MessageState.UNRESOLVED), new_row=row)

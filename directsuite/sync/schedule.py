@@ -25,11 +25,12 @@ from directsuite.core.retry import Backoff
 from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
 from directsuite.secret import Secret
 from directsuite.suite import DirectSuite
-from directsuite.sync.commits import Deliver, SinkError, SinkHealth, UndecidedRejectionError
-from directsuite.sync.model import Kind, RoundReport, StaleLeaseError, Store, StoreError, SupportsOperatorRequests
-from directsuite.sync.remote import ContradictionError, DirectRemote, Remote
+from directsuite.sync.commits import Deliver, SinkHealth, UndecidedRejectionError
+from directsuite.sync.model import Kind, RoundReport, SinkError, StaleLeaseError, StoreError
+from directsuite.sync.remote import ContradictionError, Remote
 from directsuite.sync.round import MailboxRounds
 from directsuite.sync.status import NO_SUCH_FOLDER, MailboxProgress, RoundFinished, SyncStatus, describe_problem
+from directsuite.sync.store import Store
 
 _LOGGER = logging.getLogger("directsuite")
 
@@ -105,7 +106,6 @@ class MailboxWorker:
         self._poll_schedule = poll_schedule
         self._clock = clock
         self._now = now
-        self._requests = store if isinstance(store, SupportsOperatorRequests) else None
         self.requested_mailboxes: Collection[str] | None = None
         """Mailboxes with operator requests, if the caller looks for them; None: each round looks for its own."""
         self._mailboxes: dict[str, _MailboxMemory] = {}
@@ -133,10 +133,6 @@ class MailboxWorker:
                 "No sink receives the changes. Pass deliver=, use a store with a sink, or iterate over changes()."
             )
         await self._store.bind(name)
-
-    def get_status(self, name: str) -> SyncStatus:
-        """Return a mailbox's status; WAITING if it had no round in this process."""
-        return self._mailboxes[name].status.status if name in self._mailboxes else SyncStatus.WAITING
 
     def reset(self, name: str, failures: int = 0) -> None:
         """Reset a mailbox that another process may have synchronised. failures: failed rounds in a row."""
@@ -178,8 +174,8 @@ class MailboxWorker:
 
     async def _run_round(self, mailbox: _MailboxMemory) -> RoundReport:
         name = mailbox.status.name
-        requests = self._requests if self.requested_mailboxes is None or name in self.requested_mailboxes else None
-        if requests is not None and await requests.apply_requests(name):
+        may_be_requested = self.requested_mailboxes is None or name in self.requested_mailboxes
+        if may_be_requested and await self._store.apply_requests(name):
             mailbox.rounds = None  # its rows are older than the requests
         if mailbox.rounds is None:
             mailbox.remote = await self._open(mailbox.status)
@@ -200,7 +196,7 @@ class MailboxWorker:
 
     async def _open(self, status: MailboxProgress) -> Remote:
         try:
-            return DirectRemote(self._suite.mailbox(status.name, await self._fetch_password(status.name)))
+            return Remote(self._suite.mailbox(status.name, await self._fetch_password(status.name)))
         except DirectSuiteError:
             if status.number is None:  # the event needs it, and no round has claimed the mailbox yet
                 with contextlib.suppress(StoreError):

@@ -35,8 +35,7 @@ from directsuite.errors import (
     RateLimitedError,
     ServerError,
 )
-from directsuite.sync.commits import SinkError
-from directsuite.sync.model import Kind
+from directsuite.sync.model import Kind, SinkError
 from directsuite.sync.store import FILE
 
 

@@ -18,8 +18,8 @@ import attrs
 from directsuite.core.privacy import scrub_class
 from directsuite.durable.database import Database, DatabaseRejection, Transaction
 from directsuite.durable.sqlite import SqliteDatabase, SqliteFile
+from directsuite.errors import ConfigurationError
 from directsuite.sync import sql
-from directsuite.sync.commits import SinkError
 from directsuite.sync.model import (
     Change,
     ChangeSet,
@@ -30,10 +30,10 @@ from directsuite.sync.model import (
     MessageState,
     OperatorRequest,
     QuarantinedMessage,
+    SinkError,
     StaleLeaseError,
     StoredFolder,
     StoreError,
-    validate_bound_sink,
 )
 
 MEMORY = ":memory:"
@@ -66,7 +66,7 @@ class StoreSink(Protocol):
         ...
 
 
-class DatabaseStore:
+class Store:
     """A store in a database. Methods raise StoreError."""
 
     def __init__(self, database: Database, sink: StoreSink | None) -> None:
@@ -111,7 +111,10 @@ class DatabaseStore:
             """Bind, or check the binding."""
             await transaction.execute(sql.BIND, {"kind": sink})
             ((bound,),) = await transaction.execute(sql.BOUND_SINK)
-            validate_bound_sink(bound, sink)
+            if bound != sink:
+                raise ConfigurationError(
+                    f"This store is bound to another sink ({bound}, not {sink}). Use a separate store for each sink."
+                )
 
         await self.database.transaction(work)
 
@@ -241,7 +244,7 @@ class DatabaseStore:
 
 
 @scrub_class
-class SqliteStore(DatabaseStore):
+class SqliteStore(Store):
     """A store in an SQLite file. Can be opened once. Methods raise StoreError.
 
     path: the path of the file, or MEMORY.

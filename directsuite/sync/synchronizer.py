@@ -17,10 +17,11 @@ from directsuite.core.privacy import scrub_class
 from directsuite.errors import ClosedError, ConfigurationError
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
-from directsuite.sync.model import Store, StoreError, SupportsOperatorRequests
+from directsuite.sync.model import StoreError
 from directsuite.sync.schedule import MailboxWorker, Passwords, PollSchedule, Schedule
 from directsuite.sync.sinks.iterator import Changes, ChangeStream
 from directsuite.sync.status import MailboxProgress
+from directsuite.sync.store import Store
 
 _MAX_ROUNDS_PER_MAILBOX = 1000  # in `once`, so that it ends even if the server changes all the time
 _REQUEST_POLL_INTERVAL = 2.0
@@ -78,7 +79,7 @@ class Synchronizer:
             clock=self._clock,
             now=now,
         )
-        self._requests = store if isinstance(store, SupportsOperatorRequests) else None
+        self._store = store
         self._concurrency = concurrency
         self._changed = asyncio.Event()
         self._is_stopping = False
@@ -185,10 +186,10 @@ class Synchronizer:
         self._changed.set()
 
     async def _poll_requests(self, schedule: Schedule) -> None:
-        while self._requests is not None:
+        while True:
             await self._clock.sleep(_REQUEST_POLL_INTERVAL)
             with contextlib.suppress(StoreError, ClosedError):  # the rounds report such errors
-                self._worker.requested_mailboxes = set(await self._requests.pending_requests())
+                self._worker.requested_mailboxes = set(await self._store.pending_requests())
                 for name in self._worker.requested_mailboxes:
                     schedule.reschedule_now(name)
                     self._changed.set()

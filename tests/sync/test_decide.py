@@ -14,6 +14,8 @@ from directsuite.sync.decide import (
     FolderMemory,
     FolderSnapshot,
     FolderStep,
+    Match,
+    Metadata,
     carried_over_pairs,
     change_kind,
     confirm_deletions,
@@ -27,7 +29,6 @@ from directsuite.sync.decide import (
     rows_to_compare,
     unproven_rows,
 )
-from directsuite.sync.identity import Match, Metadata
 from directsuite.sync.model import (
     LISTED_STATES,
     QUARANTINED_STATES,

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync.identity import (
+from directsuite.sync.decide import (
     Match,
     compute_digest,
     compute_identity,

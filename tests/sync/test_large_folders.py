@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from directsuite.sync import SqliteStore, fetch, remote
+from directsuite.sync import SqliteStore, fetch
 from tests.sync.test_partial_answers import FakeServer, SyncScenario, make_message
 from tests.sync.test_partial_answers import store as store
 
@@ -13,8 +13,7 @@ from tests.sync.test_partial_answers import store as store
 async def test_the_rounds_of_a_first_synchronisation_are_bounded(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, messages: int, rounds: int
 ) -> None:
-    for module in (fetch, remote):
-        monkeypatch.setattr(module, "MAX_BATCH_MESSAGES", 2)
+    monkeypatch.setattr(fetch, "MAX_BATCH_MESSAGES", 2)
     monkeypatch.setattr(fetch, "MIN_BATCHES_PER_ROUND", 1)
     monkeypatch.setattr(fetch, "MAX_ROUNDS_PER_FOLDER", 5)
     scene = SyncScenario(FakeServer({"INBOX": {uid: make_message(uid) for uid in range(1, messages + 1)}}), store)

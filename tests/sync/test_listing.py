@@ -9,7 +9,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.core import attempt, outcome
-from directsuite.sync.remote import DirectRemote
+from directsuite.sync.remote import Remote
 from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
 from tests.core.scripted_suite import ALICE, PASSWORD, open_suite
@@ -41,7 +41,7 @@ async def test_the_same_answer_is_known_by_its_bytes(server: ScriptedServer, sta
         responses.respond(LISTED), responses.respond(LISTED), responses.respond({"success": True, "uids": [1, 2, 3, 4]})
     )
     async with open_suite(server) as suite:
-        remote = DirectRemote(suite.mailbox(ALICE, PASSWORD))
+        remote = Remote(suite.mailbox(ALICE, PASSWORD))
         first = await remote.list_uids("INBOX")
         assert first is not None
         assert [*first.uids] == [1, 2, 3]
@@ -56,7 +56,7 @@ async def test_the_same_answer_is_known_by_its_bytes(server: ScriptedServer, sta
 async def test_an_error_is_one_whatever_its_bytes_are(server: ScriptedServer) -> None:
     server.enqueue(responses.respond(LISTED), responses.respond(LISTED, status=500))
     async with open_suite(server, retry=ds.RetryPolicy.none()) as suite:
-        remote = DirectRemote(suite.mailbox(ALICE, PASSWORD))
+        remote = Remote(suite.mailbox(ALICE, PASSWORD))
         first = await remote.list_uids("INBOX")
         assert first is not None
         with pytest.raises(ds.ServerError):

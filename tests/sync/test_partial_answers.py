@@ -19,7 +19,7 @@ from directsuite.durable.database import Transaction
 from directsuite.errors import ServerError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync import Change, Kind, SqliteStore
-from directsuite.sync.remote import UidListing
+from directsuite.sync.remote import Remote, UidListing
 from directsuite.sync.round import MailboxRounds
 from tests.integration.scenario import SleepDrivenClock
 
@@ -36,7 +36,7 @@ def make_message(number: int) -> MessageDetail:
 
 
 @attrs.define
-class FakeServer:
+class FakeServer(Remote):
     """Folders of messages by uid. metadata_up_to: the last uid that metadata tells of. search_finds: anything at all.
 
     spoilt: uids that can't be fetched. returns_none: an answer has no message, whatever is asked for. before: done
@@ -74,6 +74,9 @@ class FakeServer:
         for uid, message in sorted(self.folders_by_name[folder].items()):
             if self.metadata_up_to is None or uid <= self.metadata_up_to:
                 yield attrs.evolve(message, uid=uid, folder=folder, body=None)
+
+    async def list_unread_uids(self, folder: str, max_count: int) -> frozenset[int] | None:
+        """Unknown."""
 
     async def list_metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
         """Of those in a window, or of none."""

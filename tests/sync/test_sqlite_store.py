@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from directsuite.durable.database import Transaction, sql
-from directsuite.sync.commits import SinkError
 from directsuite.sync.model import (
     Change,
     ChangeSet,
@@ -20,6 +19,7 @@ from directsuite.sync.model import (
     Lease,
     MessageRow,
     MessageState,
+    SinkError,
     StaleLeaseError,
     StoredFolder,
 )

@@ -20,8 +20,7 @@ import attrs
 
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import ClosedError, DirectSuiteError
-from directsuite.sync.commits import SinkError
-from directsuite.sync.model import Change
+from directsuite.sync.model import Change, SinkError
 
 
 class UnacknowledgedError(SinkError):

@@ -40,8 +40,8 @@ from directsuite.durable.files import DEVICE, replace_file, sync_folder
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync.commits import SYSTEM_ERRNOS, SinkError
-from directsuite.sync.model import Change, Key, Kind
+from directsuite.sync.commits import SYSTEM_ERRNOS
+from directsuite.sync.model import Change, Key, Kind, SinkError
 from directsuite.sync.sinks.eml import iter_eml
 
 _NAME = re.compile(

@@ -12,7 +12,6 @@ import pytest
 
 from directsuite.durable.database import Transaction
 from directsuite.errors import ClosedError, ConfigurationError
-from directsuite.sync.commits import SinkError
 from directsuite.sync.model import (
     Change,
     ChangeSet,
@@ -21,6 +20,7 @@ from directsuite.sync.model import (
     Lease,
     MessageRow,
     MessageState,
+    SinkError,
     StoredFolder,
     StoreError,
 )

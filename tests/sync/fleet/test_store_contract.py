@@ -12,7 +12,6 @@ import pytest
 
 from directsuite.durable.database import Tables, Transaction, sql
 from directsuite.errors import ConfigurationError
-from directsuite.sync.commits import SinkError
 from directsuite.sync.fleet import FleetMailbox, FleetTable
 from directsuite.sync.model import (
     UNFINISHED_STATES,
@@ -25,13 +24,13 @@ from directsuite.sync.model import (
     MessageState,
     OperatorRequest,
     QuarantinedMessage,
+    SinkError,
     StaleLeaseError,
-    Store,
     StoredFolder,
 )
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.round import MailboxRounds
-from directsuite.sync.store import MEMORY, SqliteStore
+from directsuite.sync.store import MEMORY, SqliteStore, Store
 from tests.integration.scenario import SleepDrivenClock
 from tests.sync.test_partial_answers import FakeServer, make_message
 

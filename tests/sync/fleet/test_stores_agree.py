@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from directsuite.sync.model import ChangeSet, Lease, MessageRow, MessageState, Store, StoredFolder
+from directsuite.sync.model import ChangeSet, Lease, MessageRow, MessageState, StoredFolder
 from directsuite.sync.postgres import PostgresStore
-from directsuite.sync.store import MEMORY, SqliteStore
+from directsuite.sync.store import MEMORY, SqliteStore, Store
 from tests.examples import scale_examples
 
 _NUMBERS = itertools.count()

@@ -11,7 +11,7 @@ import attrs
 
 from directsuite.errors import ConnectionLostError, NotFoundError, Outcome, ResponseDecodeError, ServerError
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync.remote import UidListing
+from directsuite.sync.remote import Remote, UidListing
 
 from .simulated_mailbox import Act, Message, SimulatedFolder, SimulatedMailbox
 
@@ -49,7 +49,7 @@ METADATA_FORMS: Mapping[str, Callable[[MessageDetail], MessageDetail]] = {
 }
 
 
-class FakeRemote:
+class FakeRemote(Remote):
     """Answers from the world.
 
     fault: "lost", "partial", "short" (a listing that lacks a uid) or "vague" (metadata that lack a message), of the

@@ -11,9 +11,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from directsuite.errors import ConnectionLostError
-from directsuite.sync.commits import SinkError
-from directsuite.sync.model import Change, Kind, Lease, MessageRow, MessageState, RoundReport, StaleLeaseError, Store
+from directsuite.sync.model import (
+    Change,
+    Kind,
+    Lease,
+    MessageRow,
+    MessageState,
+    RoundReport,
+    SinkError,
+    StaleLeaseError,
+)
 from directsuite.sync.round import MailboxRounds
+from directsuite.sync.store import Store
 from tests.core.virtual_time import ManualClock
 
 from .fake_remote import METADATA_FORMS, CrashPoint, DiedError, FakeRemote

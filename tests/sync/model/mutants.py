@@ -10,12 +10,13 @@ import pytest
 
 from directsuite.errors import NotFoundError
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync import identity, model, verify
+from directsuite.sync import decide, model, remote
+from directsuite.sync import round as rounds
 from directsuite.sync.commits import ChangeStep, Commits
 from directsuite.sync.decide import Certainty, FolderMemory, FolderSnapshot
-from directsuite.sync.fetch import FolderFetch
+from directsuite.sync.fetch import FetchedBatch, FolderFetch
 from directsuite.sync.model import Change, ChangeSet, Lease, MessageRow, MessageState, StoredFolder
-from directsuite.sync.remote import FetchedBatch, Remote
+from directsuite.sync.remote import Remote
 from directsuite.sync.round import MailboxRounds
 
 from .stores import DictStore
@@ -121,7 +122,7 @@ def _partial_is_done(patch: pytest.MonkeyPatch) -> None:
             uids=uids if failure else [uid for uid in uids if uid in there], messages=messages, failure=failure
         )
 
-    patch.setattr("directsuite.sync.remote.FetchedBatch", partial)
+    patch.setattr("directsuite.sync.fetch.FetchedBatch", partial)
     _early_fingerprint(patch)
 
 
@@ -130,7 +131,7 @@ def _weak_is_strong(patch: pytest.MonkeyPatch) -> None:
     def strong(_: MessageDetail) -> bool:
         return True
 
-    patch.setattr(identity, "is_strong", strong)
+    patch.setattr(decide, "is_strong", strong)
 
 
 @_register_mutant("what has left is gone at once")
@@ -175,7 +176,7 @@ def _no_window(patch: pytest.MonkeyPatch) -> None:
         near = await remote.list_metadata_between(state.name, received - 1000, received + 1000)
         return any(message.uid == row.uid for message in near)
 
-    patch.setattr(verify, "_is_unchanged", is_unchanged)
+    patch.setattr(rounds, "_is_unchanged", is_unchanged)
 
 
 @_register_mutant("revived without proof")
@@ -196,7 +197,7 @@ def _revived(patch: pytest.MonkeyPatch) -> None:
         if change_set.rows:
             await commits.write(change_set)
 
-    patch.setattr(verify, "_record_revived", reconcile)
+    patch.setattr(rounds, "_record_revived", reconcile)
 
 
 @_register_mutant("poison never asked for again")
@@ -346,16 +347,17 @@ async def _no_such_folder(folder: str) -> int:
 
 @_register_mutant("metadata decide")
 def _metadata_decide(patch: pytest.MonkeyPatch) -> None:
-    def find_match(message: MessageDetail, row: MessageRow) -> identity.Match:
-        is_same = row.identity == identity.compute_identity(message)
-        return identity.Match.SAME if is_same and message.msg_id else identity.Match.DIFFERENT
+    def find_match(message: MessageDetail, row: MessageRow) -> decide.Match:
+        is_same = row.identity == decide.compute_identity(message)
+        return decide.Match.SAME if is_same and message.msg_id else decide.Match.DIFFERENT
 
     async def nothing(*_: object) -> None:
         return None
 
-    patch.setattr(identity, "find_match", find_match)
-    patch.setattr(verify, "find_match", find_match)
-    patch.setattr(verify, "compare_contents", nothing)
+    for module in (decide, remote):
+        patch.setattr(module, "find_match", find_match)
+    for module in (remote, rounds):
+        patch.setattr(module, "compare_contents", nothing)
 
 
 @_register_mutant("a time in the future is waited for")

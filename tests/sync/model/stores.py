@@ -15,11 +15,10 @@ from directsuite.sync.model import (
     MessageRow,
     MessageState,
     StaleLeaseError,
-    Store,
     StoredFolder,
     StoreError,
-    validate_bound_sink,
 )
+from directsuite.sync.store import Store
 
 from .fake_remote import CrashPoint
 
@@ -33,22 +32,14 @@ class DiskFullError(StoreError):
     """A commit could not be written."""
 
 
-class DictStore:
+class DictStore(Store):
     """One mailbox in dictionaries; a commit copies them, changes the copies and puts them in place. write: its sink."""
-
-    sink_name = "mirror"
 
     def __init__(self, write: Write) -> None:
         self._write = write
         self.fence = 0
-        self._bound: str | None = None
         self._folders: dict[str, StoredFolder] = {}
         self._rows: dict[tuple[int, int, int], MessageRow] = {}
-
-    async def bind(self, sink: str) -> None:
-        """To the first."""
-        self._bound = self._bound or sink
-        validate_bound_sink(self._bound, sink)
 
     async def claim(self, mailbox: str) -> Lease:
         """A lease that makes all others stale."""
@@ -110,14 +101,12 @@ class DictStore:
         return next(folder.name for folder in self._folders.values() if folder.id == row.folder)
 
 
-class FailingStore:
+class FailingStore(Store):
     """Another store, whose commits end a process before or after they are written, or fail.
 
     refuse: how many commits go well before one fails and the process goes on; None for no failure. commits: that were
     written. aside: gets folder, uid_validity and uid of everything that was ever quarantined.
     """
-
-    sink_name = "mirror"
 
     def __init__(self, store: Store, fuse: CrashPoint, aside: set[tuple[str, int, int]]) -> None:
         self._store = store
@@ -126,14 +115,34 @@ class FailingStore:
         self.commits = 0
         self._aside = aside
         self._names: dict[int, str] = {}
-        self.bind = store.bind
-        self.claim = store.claim
-        self.folders = store.folders
-        self.states = store.states
-        self.rows = store.rows
-        self.sentinels = store.sentinels
-        self.with_digests = store.with_digests
-        self.unfinished = store.unfinished
+
+    async def claim(self, mailbox: str) -> Lease:
+        """As the other store."""
+        return await self._store.claim(mailbox)
+
+    async def folders(self, lease: Lease) -> Sequence[StoredFolder]:
+        """As the other store."""
+        return await self._store.folders(lease)
+
+    async def states(self, folder: StoredFolder) -> Mapping[int, MessageState]:
+        """As the other store."""
+        return await self._store.states(folder)
+
+    async def rows(self, folder: StoredFolder, uids: Collection[int] | None = None) -> Sequence[MessageRow]:
+        """As the other store."""
+        return await self._store.rows(folder, uids)
+
+    async def sentinels(self, folder: StoredFolder) -> Sequence[MessageRow]:
+        """As the other store."""
+        return await self._store.sentinels(folder)
+
+    async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, MessageRow]]:
+        """As the other store."""
+        return await self._store.with_digests(lease, digests)
+
+    async def unfinished(self, lease: Lease) -> Sequence[tuple[str, MessageRow]]:
+        """As the other store."""
+        return await self._store.unfinished(lease)
 
     async def folder(self, lease: Lease, name: str) -> StoredFolder:
         """As the other store."""

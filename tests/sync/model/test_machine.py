@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from directsuite.durable.database import Transaction
-from directsuite.sync.model import Change, Store
-from directsuite.sync.store import SqliteStore
+from directsuite.sync.model import Change
+from directsuite.sync.store import SqliteStore, Store
 from tests.examples import scale_examples
 
 from .machine import DeliveringMachine, RejectingMachine, SyncMachine
