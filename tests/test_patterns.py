@@ -22,7 +22,7 @@ def test_patterns_are_found_with_the_methods_that_apply_them() -> None:
 
 @pytest.mark.wide
 def test_inputs_begin_and_end_the_repeats_of_a_pattern() -> None:
-    (applied,) = [each for each in list_patterns() if each.place == "directsuite.sandbox.imitation._STEPS"][:1]
+    (applied,) = [each for each in list_patterns() if each.place == "directsuite.sandbox.quirks._STEPS"][:1]
     inputs = [*list_inputs(applied)]
     assert any(text.startswith(".<") and text.endswith("\x00") for text in inputs)
     assert max(map(len, inputs)) <= 65_540

@@ -11,14 +11,14 @@ written from the specification alone, and shares no code with the client.
     state.py          the state, and how tests change it
     database.py       SQLite with one writer thread, and the ledger of side effects;  clock.py: the clock
     rejections.py     the error responses of the services;  faults.py: failures on demand
-    imitation.py      responses like those of another server;  dialect.py: how servers differ
+    quirks.py         profiles, and responses like those of another server;  dialect.py: how servers differ
     credentials.py    passwords and access tokens;  oauth.py: the endpoints that issue tokens
     signing/  fax.py  messaging/  registration.py, patients.py    the four services
 """
 
 from directsuite.sandbox.client import Control, ControlError
 from directsuite.sandbox.clock import Clock
-from directsuite.sandbox.messaging.service import Profiles
+from directsuite.sandbox.quirks import Profiles
 from directsuite.sandbox.server import Sandbox
 from directsuite.sandbox.signing.keys import KeySource
 from directsuite.sandbox.state import Seed

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from directsuite.sandbox.messaging.service import PROFILES, Profiles
+from directsuite.sandbox.quirks import PROFILES, Profiles
 from directsuite.sandbox.serving import (
     DEFAULT_FOLDER,
     DEFAULT_HOST,

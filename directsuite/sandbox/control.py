@@ -22,8 +22,8 @@ from directsuite.sandbox.credentials import DEMO_ACCOUNT
 from directsuite.sandbox.faults import Fault
 from directsuite.sandbox.fax import NewFax, NumberTakenError
 from directsuite.sandbox.messaging.mailboxes import AccountExists, UnknownAccount
-from directsuite.sandbox.messaging.service import Profile
 from directsuite.sandbox.patients import Contact
+from directsuite.sandbox.quirks import Profile
 from directsuite.sandbox.rejections import RejectionError, build_error_response
 from directsuite.sandbox.state import SandboxState
 

@@ -1,7 +1,7 @@
 """The dialect of a server: how its responses differ from the OpenAPI document, and in which forms it writes values.
 
 `directsuite doctor --deep` writes a dialect as a Report, which contains paths, types and forms, but no values.
-`imitation.py` reads it, and has the sandbox respond in that dialect. A form is one of several ways to write a value
+`quirks.py` reads it, and has the sandbox respond in that dialect. A form is one of several ways to write a value
 that the document allows, such as a moment in milliseconds.
 """
 

@@ -34,8 +34,8 @@ from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.control import BASE, build_control_document, make_control_routes
 from directsuite.sandbox.credentials import DEMO_ACCOUNT
 from directsuite.sandbox.faults import make_fault_middleware
-from directsuite.sandbox.imitation import Dialect, make_imitation, read_report
 from directsuite.sandbox.page.site import SandboxPage
+from directsuite.sandbox.quirks import Dialect, make_imitation_middleware, read_report
 from directsuite.sandbox.rejections import build_error_response, handle_errors, protocol_logger
 from directsuite.sandbox.state import SandboxState, Seed
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler
 
-    from directsuite.sandbox.messaging.service import Profiles
+    from directsuite.sandbox.quirks import Profiles
     from directsuite.sandbox.signing.keys import KeySource
 
 DEMO_LOGIN = ("demo-reseller", "demo-login")
@@ -168,7 +168,7 @@ class Sandbox(SandboxState):
         middlewares = [
             self._track_unread_body,
             self.calls.make_middleware(),
-            make_imitation(self._dialect),
+            make_imitation_middleware(self._dialect),
             handle_errors,
             self._access.host_check_middleware,
             make_fault_middleware(self._faults, expire_token=self._expire_token, expire_session=self._expire_session),

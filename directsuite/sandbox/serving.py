@@ -31,7 +31,7 @@ import attrs
 from directsuite.sandbox.calls import CallRecord
 from directsuite.sandbox.client import TOKEN_VARIABLE
 from directsuite.sandbox.database import FolderInUseError
-from directsuite.sandbox.imitation import read_report
+from directsuite.sandbox.quirks import read_report
 from directsuite.sandbox.rejections import KeyUnavailableError
 from directsuite.sandbox.samples import FAX_NUMBER, INDIVIDUALS, MAILBOX_LOGIN, MAILBOXES, TUSER, add_sample_content
 from directsuite.sandbox.server import DEMO_CLIENT, Sandbox, has_pdf_libraries
@@ -39,7 +39,7 @@ from directsuite.sandbox.server import DEMO_CLIENT, Sandbox, has_pdf_libraries
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from directsuite.sandbox.messaging.service import Profiles
+    from directsuite.sandbox.quirks import Profiles
     from directsuite.sandbox.signing.token import TokenKeyStore
 
 MAX_PIN_BYTES = 1_000

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from directsuite.sandbox.files import StoredFiles
-    from directsuite.sandbox.messaging.service import Profiles
+    from directsuite.sandbox.quirks import Profiles
     from directsuite.sandbox.signing.keys import KeySource
 
 SCHEMAS = (

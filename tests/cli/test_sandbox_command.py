@@ -20,7 +20,7 @@ from aiohttp import web
 from directsuite.cli import main
 from directsuite.sandbox import __main__ as module
 from directsuite.sandbox import serving
-from directsuite.sandbox.messaging.service import Profiles
+from directsuite.sandbox.quirks import Profiles
 from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_PORT, ServingOptions
 
 Program = Callable[..., int]

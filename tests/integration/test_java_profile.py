@@ -14,7 +14,7 @@ from directsuite import types
 from .scenario import BOB, Scenario, make_message
 
 if TYPE_CHECKING:
-    from directsuite.sandbox.messaging.service import Profile
+    from directsuite.sandbox.quirks import Profile
 
 Read = Callable[[ds.Mailbox], Awaitable[Any]]
 

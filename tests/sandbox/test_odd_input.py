@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pytest
 
-from directsuite.sandbox import files, imitation, serving
+from directsuite.sandbox import files, quirks, serving
 from directsuite.sandbox.clock import MAX_TIME, Clock
 from directsuite.sandbox.files import StoredFiles
 from directsuite.sandbox.server import Sandbox
@@ -120,7 +120,7 @@ async def test_a_pin_file_that_others_may_read_is_refused(mode: int, tmp_path: P
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="the system has no file without an end")
 def test_a_report_without_an_end_is_refused() -> None:
     with pytest.raises(ValueError, match="it has more than"):
-        imitation.read_report(Path("/dev/zero"))
+        quirks.read_report(Path("/dev/zero"))
 
 
 @pytest.mark.parametrize("status", ["099", "100", "101", "600", "999"])

@@ -5,13 +5,6 @@
 
 An operation that changes the mailbox records an effect in the ledger, in the same transaction.
 
-A profile makes responses differ from the specification as those of some servers do. Profiles can be combined:
-
-    strict             no difference
-    java               dates are milliseconds since 1970; empty lists are null; a list of one object is that object;
-                       the `message` of a success is null; messages have additional members of JavaMail
-    attachment-list    received messages have `attachmentList` instead of `attachments`, as in the provider's WSDL
-
 While a response is built, content in a file is represented by a random name, which no message can contain. The
 content is read from the file while the response is sent.
 """
@@ -22,16 +15,16 @@ import asyncio
 import re
 import secrets
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeGuard, cast, get_args
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pybase64
 from aiohttp import web
 
-from directsuite.sandbox.clock import EPOCH, format_timestamp, to_milliseconds
+from directsuite.sandbox.clock import format_timestamp, to_milliseconds
 from directsuite.sandbox.files import FileRange, StoredFiles
 from directsuite.sandbox.messaging import delivery, mailboxes, sending
 from directsuite.sandbox.messaging.headers import fold
@@ -50,6 +43,7 @@ from directsuite.sandbox.messaging.requests import (
     UidsRequest,
 )
 from directsuite.sandbox.patients import DISABLED, find_user_state
+from directsuite.sandbox.quirks import apply_profiles, parse_profiles
 from directsuite.sandbox.rejections import MessagingCode, MessagingError, parse_json
 
 if TYPE_CHECKING:
@@ -60,19 +54,14 @@ if TYPE_CHECKING:
     from directsuite.sandbox.clock import Clock
     from directsuite.sandbox.database import SandboxDatabase
     from directsuite.sandbox.messaging.receiving import Contents
+    from directsuite.sandbox.quirks import Profiles
 
 BASE = "/message-rest/api/message"
 SCHEMA = mailboxes.SCHEMA + delivery.SCHEMA
 
-Profile = Literal["strict", "java", "attachment-list"]
-Profiles: TypeAlias = Profile | Collection[Profile]
-PROFILES: tuple[Profile, ...] = get_args(Profile)
-
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _LARGE_JSON_BYTES = 256 * 1024  # above this, a thread parses
-_DATE_MEMBERS = frozenset(("sentDate", "receivedDate", "ts"))
 _MAX_TRIES = 3  # if a concurrent call deletes the file of a message
-_JAVAMAIL_MEMBERS = {"modified": False, "saved": True, "strict": True}
 
 
 OperationFn = Callable[[sqlite3.Connection, MessagingCall[Any]], ResponseMembers]
@@ -150,7 +139,7 @@ class MessagingService:
     @profile.setter
     def profile(self, profile: Profiles) -> None:
         """Set the profile of all later responses. Raises ValueError if it is unknown."""
-        self._profiles = _parse_profiles(profile)
+        self._profiles = parse_profiles(profile)
         self._profile: Profiles = profile
 
     def make_routes(self) -> list[web.RouteDef]:
@@ -219,7 +208,7 @@ class MessagingService:
         document = {"success": True, "code": MessagingCode.SUCCESS, "message": "OK", **members}
         response = msgspec.json.encode(document, enc_hook=name_range)
         if self._profiles:
-            response = msgspec.json.encode(_apply_profiles(msgspec.json.decode(response), self._profiles))
+            response = msgspec.json.encode(apply_profiles(msgspec.json.decode(response), self._profiles))
         parts = re.split(rf"{token}-(\d+)".encode("ascii"), response) if ranges else [response]
         return [ranges[int(part)] if place % 2 else part for place, part in enumerate(parts)]
 
@@ -469,53 +458,6 @@ def _parse_boolean(segment: str) -> bool:
     if value is None:
         raise MessagingError(MessagingCode.OTHER, "The last path segment must be true or false")
     return value
-
-
-def _parse_profiles(value: Any) -> frozenset[str]:
-    names = cast("Collection[Any]", value) if isinstance(value, (list, tuple, set, frozenset)) else [value]
-    if not all(name in PROFILES for name in names):
-        raise ValueError(f"profile must be one of {', '.join(PROFILES)}, or a list of them")
-    return frozenset(names) - {"strict"}
-
-
-def _apply_profiles(response: dict[str, Any], profiles: Collection[str]) -> dict[str, Any]:
-    if "attachment-list" in profiles and "messages" in response:
-        response["messages"] = [_rename_attachments(message) for message in response["messages"]]
-    return _convert_to_java(response) if "java" in profiles else response
-
-
-def _rename_attachments(message: dict[str, Any]) -> dict[str, Any]:
-    return {"attachmentList" if name == "attachments" else name: value for name, value in message.items()}
-
-
-def _convert_to_java(response: dict[str, Any]) -> dict[str, Any]:
-    return {name: _convert_member(name, value) for name, value in response.items()} | {"message": None}
-
-
-def _convert_member(name: str, value: object) -> object:
-    if _is_list(value):
-        return _convert_list(value)
-    if name in _DATE_MEMBERS and isinstance(value, str):
-        return (datetime.strptime(value, "%Y-%m-%dT%H:%M:%S.%f%z") - EPOCH) // timedelta(milliseconds=1)
-    return value
-
-
-def _convert_list(elements: list[Any]) -> object:
-    members = [_convert_object(element) if _is_object(element) else element for element in elements]
-    return members[0] if len(members) == 1 and _is_object(members[0]) else members or None
-
-
-def _convert_object(members: dict[str, Any]) -> dict[str, Any]:
-    extra = _JAVAMAIL_MEMBERS if "msgnum" in members else {}
-    return {name: _convert_member(name, member) for name, member in members.items()} | extra
-
-
-def _is_list(value: object) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)
-
-
-def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    return isinstance(value, dict)
 
 
 _LARGE_BODY_TYPES = frozenset((SendRequest, SendRequestWithHeader, RawMessagesRequest))

@@ -37,7 +37,6 @@ from directsuite.sandbox.files import FilePayload, PiecesPayload
 from directsuite.sandbox.messaging.delivery import CONFIRMATION_TIMEOUT_MS
 from directsuite.sandbox.messaging.mailboxes import SENT
 from directsuite.sandbox.messaging.parsing import read_message, read_plain_alternative
-from directsuite.sandbox.messaging.service import PROFILES
 from directsuite.sandbox.page import content
 from directsuite.sandbox.page.content import MAX_ROW_ID, PAGE_ROWS
 from directsuite.sandbox.page.drawing import draw_page, neutralize_html
@@ -45,6 +44,7 @@ from directsuite.sandbox.page.forms import FormAction, make_form_action
 from directsuite.sandbox.page.notifier import ChangeNotifier
 from directsuite.sandbox.page.reference import OpenApiOperation, build_example, list_operations
 from directsuite.sandbox.patients import USER_STATES
+from directsuite.sandbox.quirks import PROFILES
 from directsuite.sandbox.rejections import RejectionError, describe_body_limit
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.cli.conformance import Specification
-from directsuite.sandbox.imitation import _change_member
+from directsuite.sandbox.quirks import _change_member
 from directsuite.sandbox.server import Sandbox, load_openapi_document
 from directsuite.wire.dates import read_datetime
 from tests.cli.doctor.conftest import DoctorRunner

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
-    from directsuite.sandbox.messaging.service import Profiles
+    from directsuite.sandbox.quirks import Profiles
 
 ALICE = "alice@direct.clinic.test"
 BOB = "bob@direct.clinic.test"

@@ -36,7 +36,7 @@ from tests.sandbox.messaging.mailbox_server import (
 )
 
 if TYPE_CHECKING:
-    from directsuite.sandbox.messaging.service import Profile
+    from directsuite.sandbox.quirks import Profile
 
 
 def path_of(template: str) -> str:

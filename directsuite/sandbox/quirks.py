@@ -1,21 +1,30 @@
-"""Imitate another server: change the sandbox's responses as a report of `directsuite doctor --deep` describes.
+"""Make responses differ from the specification, by a profile or as a report of `directsuite doctor --deep` describes.
 
-The report contains no values, so unknown members and texts are made up. Unknown differences are ignored. A response
-body in a file is read into memory if it must be changed.
+Profiles of the messaging service can be combined:
+
+    strict             no difference
+    java               dates are milliseconds since 1970; empty lists are null; a list of one object is that object;
+                       the `message` of a success is null; messages have additional members of JavaMail
+    attachment-list    received messages have `attachmentList` instead of `attachments`, as in the provider's WSDL
+
+A report contains no values, so unknown members and texts are made up. Unknown differences are ignored. A response body
+in a file is read into memory if it must be changed.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard, cast, get_args
 
 import msgspec
 from aiohttp import web
 from aiohttp.payload import Payload
 
+from directsuite.sandbox.clock import EPOCH
 from directsuite.sandbox.dialect import (
     EXAMPLES,
     ORDINARY_HEADERS,
@@ -31,6 +40,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aiohttp.typedefs import Handler, Middleware
+
+Profile = Literal["strict", "java", "attachment-list"]
+Profiles: TypeAlias = Profile | Collection[Profile]
+PROFILES: tuple[Profile, ...] = get_args(Profile)
+
+_DATE_MEMBERS = frozenset(("sentDate", "receivedDate", "ts"))
+_JAVAMAIL_MEMBERS = {"modified": False, "saved": True, "strict": True}
 
 Dialect = Mapping[str, Sequence[Difference]]
 """The differences of a server by operation."""
@@ -54,6 +70,51 @@ _CHANGES: Mapping[str, Callable[[str, Any], Any]] = {
 """How a value changes, by a pattern of `Difference.what`, given the pattern's group and the value."""
 
 
+def parse_profiles(value: Any) -> frozenset[str]:
+    """Return the profiles of a name or a list of names, without `strict`. Raises ValueError for an unknown name."""
+    names = cast("Collection[Any]", value) if isinstance(value, (list, tuple, set, frozenset)) else [value]
+    if not all(name in PROFILES for name in names):
+        raise ValueError(f"profile must be one of {', '.join(PROFILES)}, or a list of them")
+    return frozenset(names) - {"strict"}
+
+
+def apply_profiles(response: dict[str, Any], profiles: Collection[str]) -> dict[str, Any]:
+    """Return a response of the messaging service with the differences of these profiles."""
+    if "attachment-list" in profiles and "messages" in response:
+        response["messages"] = [_rename_attachments(message) for message in response["messages"]]
+    return _convert_to_java(response) if "java" in profiles else response
+
+
+def _rename_attachments(message: dict[str, Any]) -> dict[str, Any]:
+    return {"attachmentList" if name == "attachments" else name: value for name, value in message.items()}
+
+
+def _convert_to_java(response: dict[str, Any]) -> dict[str, Any]:
+    return {name: _convert_member(name, value) for name, value in response.items()} | {"message": None}
+
+
+def _convert_member(name: str, value: object) -> object:
+    if _is_list(value):
+        members = [_convert_object(element) if _is_object(element) else element for element in value]
+        return members[0] if len(members) == 1 and _is_object(members[0]) else members or None
+    if name in _DATE_MEMBERS and isinstance(value, str):
+        return (datetime.strptime(value, "%Y-%m-%dT%H:%M:%S.%f%z") - EPOCH) // timedelta(milliseconds=1)
+    return value
+
+
+def _convert_object(members: dict[str, Any]) -> dict[str, Any]:
+    extra = _JAVAMAIL_MEMBERS if "msgnum" in members else {}
+    return {name: _convert_member(name, member) for name, member in members.items()} | extra
+
+
+def _is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
 def read_report(report: Path) -> Dialect:
     """Return the differences of a report by operation.
 
@@ -75,7 +136,7 @@ def read_report(report: Path) -> Dialect:
     }
 
 
-def make_imitation(dialect: Dialect) -> Middleware:
+def make_imitation_middleware(dialect: Dialect) -> Middleware:
     """Return the middleware that responds like a server with this dialect."""
     rejections = {
         operation: (int(status[1]), int(status[2]))
