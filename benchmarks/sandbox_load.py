@@ -100,7 +100,7 @@ async def run_sandbox(folder: Path) -> AsyncGenerator[RunningSandbox]:
             async with aiohttp.ClientSession(connector=connector, timeout=timeout) as http:
                 yield RunningSandbox(
                     caller=await Caller.create(http, server),
-                    health=Request("GET", URL(f"{server.urls['control']}/health")),
+                    health=Request("GET", URL(f"{server.urls['control']}/_sandbox/health")),
                     process=server.pid,
                     log=path,
                     startup_seconds=started_in,

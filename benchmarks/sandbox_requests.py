@@ -129,7 +129,7 @@ class Caller:
     async def create(cls, http: aiohttp.ClientSession, server: SoakServer) -> Self:
         """A caller with a document, a message, a session and a patient, for operations that leave them as they are."""
         token = (await server.call_control("GET", "environment"))["environment"]["DIRECTSUITE_TOKEN"]
-        self = cls(http, server.urls["control"].removesuffix("/_sandbox"), token)
+        self = cls(http, server.urls["control"], token)
         values = self._values
         values["pdf"] = base64.b64encode(documents.build_consent_form(documents.Form.from_number(1)))
         values["identifier"] = (await self.call("Save"))["identifier"]

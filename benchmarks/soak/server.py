@@ -36,7 +36,7 @@ class SoakServer:
     async def call_control(self, method: str, path: str, body: Any = None) -> Any:
         """One request to the control API: JSON, or a raw message as bytes."""
         content: dict[str, Any] = {"data": body} if isinstance(body, bytes) else {"json": {} if body is None else body}
-        async with self._http.request(method, f"{self.urls['control']}/{path}", **content) as answer:
+        async with self._http.request(method, f"{self.urls['control']}/_sandbox/{path}", **content) as answer:
             answer.raise_for_status()
             return await answer.json()
 
@@ -55,7 +55,7 @@ class SoakServer:
 async def run_server(data: Path | None = None, log: IO[bytes] | int = DEVNULL) -> AsyncGenerator[SoakServer]:
     """A sandbox with sample content, its state in a folder or in memory, ended by SIGTERM. log: its standard error."""
     kept = ("--memory",) if data is None else ("--data", str(data))
-    command = (sys.executable, "-m", "directsuite.sandbox", *kept, "--port", "0", "--json")
+    command = (sys.executable, "-m", "directsuite", "sandbox", *kept, "--port", "0", "--json")
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=log)
     try:
         async with asyncio.timeout(_START_TIMEOUT):

@@ -53,10 +53,12 @@ def convert_file_path(kind: Any, tokens: Sequence[Token]) -> Any:
 
 
 def convert_size(kind: Any, tokens: Sequence[Token]) -> int:
-    """Convert a size such as 500M to bytes."""
-    from directsuite.sandbox.serving import parse_size  # slow to import
-
-    return parse_size(tokens[0].value)
+    """Convert a number with an optional K, M or G (powers of 1024) to bytes."""
+    text = tokens[0].value
+    found = re.fullmatch(r"([1-9][0-9]{0,14})([kmg]?)", text.strip().lower())
+    if found is None:
+        raise ValueError(f"{text!r} is not a size: give a size such as 500M or 2G, or a number of bytes")
+    return int(found[1]) << 10 * " kmg".index(found[2] or " ")
 
 
 def convert_integer(kind: Any, tokens: Sequence[Token]) -> int:

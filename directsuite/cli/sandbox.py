@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
+from directsuite.cli import sandbox_server
 from directsuite.cli.command import Command
 from directsuite.cli.errors import ItemNotFoundError, UsageError, validate_text
 from directsuite.cli.inbox import add_local_zone
@@ -25,12 +26,11 @@ from directsuite.cli.options import (
 from directsuite.cli.output import format_time, show_effect, show_json, show_table
 from directsuite.cli.process import EXTRAS, INSTALL_COMMAND, ExitStatus, echo_err, find_missing, show_line
 from directsuite.configuration import read_secret_file
-from directsuite.core.files import explain_os_error
-from directsuite.sandbox import Control, ControlError, serving
+from directsuite.core.failures import explain_os_error
+from directsuite.sandbox import Control, ControlError
 from directsuite.sandbox.access import is_loopback
 from directsuite.sandbox.faults import describe_kind, describe_remaining
 from directsuite.sandbox.samples import MAILBOX_LOGIN
-from directsuite.sandbox.serving import ServingOptions, format_exports
 
 _MAX_BODY_BYTES = 2**26
 P = ParamSpec("P")
@@ -69,25 +69,9 @@ def serve(options: SandboxOptions) -> int:
         return ExitStatus.USAGE_ERROR
     if find_missing(EXTRAS["sandbox"]):
         echo_err(f"Packages are missing, so signing and parts of the page do not work. Run {INSTALL_COMMAND}.")
-    folder = None if options.memory else options.data or serving.DEFAULT_FOLDER
-    chosen = ServingOptions(
-        folder=folder,
-        host=options.host,
-        allow_remote=options.allow_remote,
-        port=options.port,
-        profile=options.profile or "strict",
-        imitate=options.imitate,
-        max_body=options.max_body,
-        quiet=options.quiet,
-        json=options.json,
-        pkcs11_module=options.pkcs11_module,
-        pkcs11_token=options.pkcs11_token,
-        pkcs11_key=options.pkcs11_key,
-        pkcs11_pin_file=options.pkcs11_pin_file,
-    )
     try:
-        asyncio.run(serving.serve(chosen))
-    except serving.CannotStartError as error:
+        asyncio.run(sandbox_server.serve(options))
+    except sandbox_server.CannotStartError as error:
         echo_err(f"The sandbox cannot start: {error}.")
         return ExitStatus.FAILED
     return ExitStatus.DONE  # also after SIGINT and SIGTERM
@@ -98,7 +82,7 @@ async def show_environment(control: Control, options: ControlOptions) -> ExitSta
     """Print the variables for a shell. Raises ItemNotFoundError if another program responds."""
     environment = await control.environment() | {"DIRECTSUITE_SANDBOX": options.at}
     try:
-        lines = format_exports(environment)
+        lines = sandbox_server.format_exports(environment)
     except ValueError as error:
         raise ItemNotFoundError(
             f"The program at {options.at} is not a sandbox of directsuite: its variable {error}."
@@ -120,10 +104,10 @@ async def add_account(
         )
     file = options.password_file
     if file is None:
-        await control.add_mailbox(address, MAILBOX_LOGIN)
+        await control.add_account(address, MAILBOX_LOGIN)
         echo_err(f"The mailbox was added. Its password is {MAILBOX_LOGIN}.")
     else:
-        await control.add_mailbox(address, _read_password(file))
+        await control.add_account(address, _read_password(file))
         echo_err("The mailbox was added with the password of --password-file.")
     return ExitStatus.DONE
 
@@ -171,13 +155,13 @@ def _show_key(key: str, kind: str, key_name: str) -> ExitStatus:
 async def show_or_set_clock(control: Control, options: SandboxClockOptions) -> ExitStatus:
     """Show or change the time."""
     if options.advance is not None:
-        now = await control.advance(options.advance)
+        now = await control.clock.advance(options.advance)
     elif options.set is not None:
-        now = await control.set_clock(add_local_zone(options.set, "--set"))
+        now = await control.clock.set(add_local_zone(options.set, "--set"))
     elif options.freeze:
-        now = await control.freeze()
+        now = await control.clock.freeze()
     else:
-        now = await (control.resume() if options.resume else control.now())
+        now = await (control.clock.resume() if options.resume else control.clock.now())
     is_shown = show_effect(lambda: show_line(format_time(now)), f"The time of the sandbox is {format_time(now)}")
     return ExitStatus.DONE if is_shown else ExitStatus.FAILED
 

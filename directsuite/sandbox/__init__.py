@@ -1,9 +1,8 @@
 """The sandbox: a local implementation of the four services.
 
-`directsuite.sandbox.server.Sandbox` runs it in a program or test, `python -m directsuite.sandbox` as a server. It is
-written from the specification alone, and shares no code with the client.
+`directsuite.sandbox.Sandbox` runs it in a program or test, `directsuite sandbox` as a server. It is written from the
+specification alone, and shares no code with the client.
 
-    serving.py        the server with sample data, for both command lines
     server.py         Sandbox: all services on one port, with their OpenAPI document, openapi.yaml
     control.py        the control API;  client.py: its client;  access.py: who has access to it
     page/             the web page

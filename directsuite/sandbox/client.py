@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, cast
 from urllib.parse import quote
@@ -47,22 +47,51 @@ class _ReportedEffect(msgspec.Struct):  # a ledger entry of any version
     subject: str
 
 
+class ControlClock:
+    """The clock of a running sandbox in another process. Each method returns its time, and raises ControlError."""
+
+    def __init__(self, request: Callable[..., Awaitable[datetime]]) -> None:
+        self._request = request
+
+    async def now(self) -> datetime:
+        """Return the sandbox's time."""
+        return await self._request("GET", "clock")
+
+    async def advance(self, by: timedelta) -> datetime:
+        """Advance the clock."""
+        return await self._request("POST", "clock/advance", {"seconds": by.total_seconds()})
+
+    async def set(self, at: datetime) -> datetime:
+        """Set the clock to a time with a time zone."""
+        return await self._request("POST", "clock/set", {"at": at.isoformat()})
+
+    async def freeze(self) -> datetime:
+        """Stop the clock."""
+        return await self._request("POST", "clock/freeze", {})
+
+    async def resume(self) -> datetime:
+        """Restart a stopped clock."""
+        return await self._request("POST", "clock/resume", {})
+
+
 class Control:
     """A running sandbox in another process.
 
         async with Control() as control:
-            await control.advance(timedelta(minutes=10))
+            await control.clock.advance(timedelta(minutes=10))
 
-    url: the URL of the sandbox.
+    url: the URL that the sandbox prints, which is `Sandbox.root_url`.
+    clock: the clock of the sandbox.
     token: the token of a sandbox that accepts connections from other machines. None: DIRECTSUITE_SANDBOX_TOKEN, if set.
     Each method raises ControlError.
     """
 
     def __init__(self, url: str = DEFAULT_URL, token: str | None = None) -> None:
-        self._url = f"{url.rstrip('/')}/_sandbox"
+        self._url = url.rstrip("/")
         own_token = os.environ.get(TOKEN_VARIABLE) if token is None else token
         self._headers = {"Authorization": f"Bearer {own_token}"} if own_token else {}
         self._http: aiohttp.ClientSession | None = None
+        self.clock = ControlClock(self._request_time)
 
     async def __aenter__(self) -> Self:
         self._http = aiohttp.ClientSession(headers=self._headers, timeout=_TIMEOUT)
@@ -78,7 +107,7 @@ class Control:
         """Return the environment variables for a client of the demo account."""
         return self._convert_member(await self._request("GET", "environment"), "environment", dict[str, str])
 
-    async def add_mailbox(self, address: str, password: str) -> None:
+    async def add_account(self, address: str, password: str) -> None:
         """Add a mailbox."""
         await self._request("POST", "accounts", {"kind": "mailbox", "address": address, "password": password})
 
@@ -127,26 +156,6 @@ class Control:
         path = f"messages/{quote(smtp_id, safe='')}/status"
         await self._request("POST", path, {"recipient": recipient, "status": status})
 
-    async def now(self) -> datetime:
-        """Return the sandbox's time."""
-        return self._convert_time(await self._request("GET", "clock"))
-
-    async def advance(self, by: timedelta) -> datetime:
-        """Advance the clock and return its time."""
-        return self._convert_time(await self._request("POST", "clock/advance", {"seconds": by.total_seconds()}))
-
-    async def set_clock(self, at: datetime) -> datetime:
-        """Set the clock to a time with a time zone, and return its time."""
-        return self._convert_time(await self._request("POST", "clock/set", {"at": at.isoformat()}))
-
-    async def freeze(self) -> datetime:
-        """Stop the clock and return its time."""
-        return self._convert_time(await self._request("POST", "clock/freeze", {}))
-
-    async def resume(self) -> datetime:
-        """Restart a stopped clock and return its time."""
-        return self._convert_time(await self._request("POST", "clock/resume", {}))
-
     async def inject_fault(self, operation: str, kind: str, **members: Any) -> int:
         """Add a fault rule and return its id.
 
@@ -183,7 +192,9 @@ class Control:
         content: dict[str, Any] = {"data": body} if isinstance(body, bytes) else {"json": body}
         try:
             # Redirects are not followed, because the body may contain a password.
-            async with self._http.request(method, f"{self._url}/{path}", allow_redirects=False, **content) as response:
+            async with self._http.request(
+                method, f"{self._url}/_sandbox/{path}", allow_redirects=False, **content
+            ) as response:
                 if response.content_type != "application/json" or 300 <= response.status < 400:
                     raise self._make_not_a_sandbox_error()
                 document: object = json.loads(await self._read(response))
@@ -215,8 +226,8 @@ class Control:
         except (KeyError, msgspec.ValidationError):
             raise self._make_not_a_sandbox_error() from None
 
-    def _convert_time(self, clock: Mapping[str, Any]) -> datetime:
-        return self._convert_member(clock, "now", datetime)
+    async def _request_time(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> datetime:
+        return self._convert_member(await self._request(method, path, body), "now", datetime)
 
     def _make_not_a_sandbox_error(self) -> ControlError:
         return ControlError(f"the server at {self._url} is not a sandbox")

@@ -261,7 +261,7 @@ async def _set_fax_status(sandbox: SandboxState, request: web.Request, body: _Fa
     return {"handle": handle, "status": body.status}
 
 
-async def _inbound(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
+async def _deliver(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
     raw = await request.read()
     if not raw.strip():
         raise ValueError("the request body must be a raw message, but it is empty")
@@ -274,9 +274,9 @@ async def _renumber(sandbox: SandboxState, request: web.Request, body: _Renumber
     return {"renumbered": await sandbox.renumber(address, body.folder or "INBOX", first=first)}
 
 
-async def _force_status(sandbox: SandboxState, request: web.Request, body: _DeliveryStatus) -> Mapping[str, Any]:
+async def _set_message_status(sandbox: SandboxState, request: web.Request, body: _DeliveryStatus) -> Mapping[str, Any]:
     try:
-        await sandbox.force_message_status(request.match_info["smtp_id"], body.recipient, body.status)
+        await sandbox.set_message_status(request.match_info["smtp_id"], body.recipient, body.status)
     except LookupError:
         raise UnknownSubjectError("no message with this smtpId was sent to this recipient") from None
     return {"recipient": body.recipient, "status": body.status}
@@ -431,7 +431,7 @@ CONTROLS = (
         "POST",
         "inbound/{address}",
         "Deliver the body, a raw message (RFC 5322), into a mailbox.",
-        _inbound,
+        _deliver,
         documented_body_type=bytes,
         query_parameter="folder",
         example="From: lab@lab.example.test\nSubject: Blood count\n\nAll within limits.\n",
@@ -441,7 +441,7 @@ CONTROLS = (
         "POST",
         "messages/{smtp_id}/status",
         "Set the final status of a message's delivery to a recipient.",
-        _force_status,
+        _set_message_status,
         _DeliveryStatus,
         example={"recipient": "bob@direct.example.test", "status": "Remotely Failed"},
         path_parameter={"x-source": {"operationId": "Send", "member": "/smtpId"}},

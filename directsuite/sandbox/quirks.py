@@ -52,7 +52,7 @@ Dialect = Mapping[str, Sequence[Difference]]
 """The differences of a server by operation."""
 
 _MAX_REPORT_BYTES = 16 * 2**20
-_NOT_A_REPORT = "it is no report of `directsuite doctor --deep`"
+_NOT_A_REPORT = "is not a report of `directsuite doctor --deep`"
 _STEPS = re.compile(r"\.(<[^>]*>|[A-Za-z0-9_]+)|(\[\])")
 _STATUS = re.compile(r"is ([2-5]\d\d), .*")  # after a status below 200, clients wait for another response
 _REFUSAL_STATUS = re.compile(r"is ([2-5]\d\d), not ([2-5]\d\d)")
@@ -123,11 +123,13 @@ def read_report(report: Path) -> Dialect:
     with report.open("rb") as file:
         content = file.read(_MAX_REPORT_BYTES + 1)
     if len(content) > _MAX_REPORT_BYTES:
-        raise ValueError(f"{_NOT_A_REPORT}: it has more than {_MAX_REPORT_BYTES:,} bytes")
+        raise ValueError(
+            f"{report} is not a report of `directsuite doctor --deep`: it has more than {_MAX_REPORT_BYTES:,} bytes"
+        )
     try:
         operations = msgspec.json.decode(content, type=Report).operations
     except msgspec.DecodeError as error:
-        raise ValueError(f"{_NOT_A_REPORT}: {error}") from None
+        raise ValueError(f"{report} is not a report of `directsuite doctor --deep`: {error}") from None
     # Members are changed before the objects that contain them, because those may then have another type.
     return {
         each.operation: sorted([*each.differences, *each.forms], key=lambda each: -len(_STEPS.findall(each.path)))

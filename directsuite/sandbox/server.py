@@ -80,13 +80,12 @@ class Sandbox(SandboxState):
     """
 
     root_url: str
-    """The start of all URLs, without a slash at the end."""
+    """The start of all URLs, without a slash at the end. The page is there, and `Control` takes this URL."""
     signing_url: str
     fax_url: str
     message_url: str
     registration_url: str
     token_url: str
-    control_url: str
     environment: dict[str, str]
     """The environment variables for a client of the demo account."""
 
@@ -158,11 +157,9 @@ class Sandbox(SandboxState):
 
     @property
     def urls(self) -> dict[str, str]:
-        """The URLs by the names of their attributes, without `_url`."""
-        return {
-            name: getattr(self, f"{name}_url")
-            for name in ("signing", "fax", "message", "registration", "token", "control")
-        }
+        """The URLs by the names of their attributes, without `_url`, and the URL for `Control`."""
+        names = ("signing", "fax", "message", "registration", "token")
+        return {**{name: getattr(self, f"{name}_url") for name in names}, "control": self.root_url}
 
     def _build_application(self) -> web.Application:
         middlewares = [
@@ -232,7 +229,6 @@ class Sandbox(SandboxState):
         self.message_url = f"{root}/message-rest/api/message"
         self.registration_url = f"{root}/DirectRegistrationRESTful/rest/Patient"
         self.token_url = f"{root}/oauth/token"
-        self.control_url = f"{root}{BASE}"
         username, password = DEMO_LOGIN
         self.environment = {
             "DIRECTSUITE_SIGNING_URL": self.signing_url,

@@ -392,7 +392,7 @@ class SandboxState:
 
         return await self._write(renumber)
 
-    async def force_message_status(self, smtp_id: str, recipient: str, status: str) -> None:
+    async def set_message_status(self, smtp_id: str, recipient: str, status: str) -> None:
         """Set the final status of a message's delivery to a recipient.
 
         Raises LookupError if it was not sent to the recipient, and ValueError for an unknown status.

@@ -17,7 +17,6 @@ from directsuite import __version__
 from directsuite.cli import app, main
 from directsuite.cli.command import Command
 from directsuite.cli.examples import EXAMPLES
-from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_PORT
 
 COMMANDS = ["send", "inbox", "status", "sync", "sign", "fax", "patient", "doctor", "demo", "sandbox", "guide", "config"]
 HEAVY = ("aiohttp", "cattrs", "msgspec", "pikepdf", "pyhanko", "directsuite.suite", "directsuite.sandbox")
@@ -57,8 +56,8 @@ def test_help_of_a_command_lists_its_options(
 def test_help_tells_the_sandbox_s_own_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sandbox", "--help"]) == 0
     told = capsys.readouterr().out
-    assert str(DEFAULT_PORT) in told
-    assert str(DEFAULT_FOLDER) in told
+    assert "8025" in told
+    assert "directsuite-sandbox" in told
 
 
 def test_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:

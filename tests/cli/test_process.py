@@ -15,10 +15,9 @@ from typing import Any, BinaryIO
 import pytest
 from rich.console import Console
 
-from directsuite.cli import main
+from directsuite.cli import main, sandbox_server
 from directsuite.cli.output import show_progress
 from directsuite.cli.process import ignore_stdout_errors, make_lossy_stream, prepare_streams
-from directsuite.sandbox import serving
 from tests.cli.conftest import CliRunner
 from tests.cli.test_output import let_timer_fire
 from tests.integration.scenario import BOB
@@ -231,7 +230,7 @@ def test_sandbox_without_its_extra_runs_and_says_what_will_refuse(
         """It ends at once."""
 
     monkeypatch.setitem(sys.modules, "pikepdf", None)
-    monkeypatch.setattr(serving, "serve", serves)
+    monkeypatch.setattr(sandbox_server, "serve", serves)
     assert main(["sandbox", "--memory"]) == 0
     told = capsys.readouterr()
     assert told.out == ""

@@ -1,192 +1,240 @@
-"""`directsuite sandbox`: what it hands on, and a process of its own from start to stop."""
+"""`directsuite sandbox`: its options, failures at the start, and the process from start to stop."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import os
 import signal
 import socket
 import sys
-from asyncio.subprocess import PIPE
-from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
 import pytest
 from aiohttp import web
 
-from directsuite.cli import main
-from directsuite.sandbox import __main__ as module
-from directsuite.sandbox import serving
-from directsuite.sandbox.quirks import Profiles
-from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_PORT, ServingOptions
-
-Program = Callable[..., int]
-
-
-def by_command(*arguments: str) -> int:
-    """`directsuite sandbox`."""
-    return main(["sandbox", *arguments])
-
-
-def by_module(*arguments: str) -> int:
-    """`python -m directsuite.sandbox`."""
-    return module.main(arguments)
+from directsuite.cli import main, sandbox_server
+from directsuite.cli.options import SandboxOptions
+from directsuite.cli.sandbox_server import DEFAULT_FOLDER, CannotStartError, choose_folder, serve
+from directsuite.sandbox.samples import TUSER, add_sample_content
+from directsuite.sandbox.server import Sandbox
+from tests.sandbox.command import read_startup_output, run_command
 
 
 @pytest.mark.parametrize(
-    ("options", "handed_on"),
+    ("arguments", "expected"),
     [
-        ([], (DEFAULT_FOLDER, "127.0.0.1", DEFAULT_PORT, "strict")),
-        (["--memory"], (None, "127.0.0.1", DEFAULT_PORT, "strict")),
-        (["--data", "kept"], (Path("kept"), "127.0.0.1", DEFAULT_PORT, "strict")),
-        (["--host", "::1", "--port", "0"], (DEFAULT_FOLDER, "::1", 0, "strict")),
-        (["--memory", "--profile", "java"], (None, "127.0.0.1", DEFAULT_PORT, ("java",))),
+        ([], (DEFAULT_FOLDER, "127.0.0.1", 8025, ())),
+        (["--memory", "--profile", "java"], (None, "127.0.0.1", 8025, ("java",))),
+        (["--data", "state", "--host", "::1", "--port", "0"], (Path("state"), "::1", 0, ())),
     ],
-    ids=["nothing", "memory", "data", "host and port", "profile"],
 )
-def test_options_are_handed_on(
-    options: list[str], handed_on: tuple[Path | None, str, int, Profiles], monkeypatch: pytest.MonkeyPatch
+def test_options_of_the_command_reach_the_server(
+    arguments: list[str], expected: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[tuple[Path | None, str, int, Profiles]] = []
+    received: list[tuple[object, ...]] = []
 
-    async def serves(chosen: ServingOptions) -> None:
-        given.append((chosen.folder, chosen.host, chosen.port, chosen.profile))
+    async def record(options: SandboxOptions) -> None:
+        received.append((choose_folder(options), options.host, options.port, options.profile))
 
-    monkeypatch.setattr(serving, "serve", serves)
-    assert main(["sandbox", *options]) == 0
-    assert given == [handed_on]
-
-
-@pytest.mark.parametrize("host", ["192.0.2.1", "0.0.0.0"])  # noqa: S104  to be refused
-def test_host_off_loopback_is_refused(host: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sandbox", "--memory", "--host", host, "--port", "0"]) == 2
-    assert capsys.readouterr().err.startswith("directsuite: --host must be a loopback address")
+    monkeypatch.setattr(sandbox_server, "serve", record)
+    assert main(["sandbox", *arguments]) == 0
+    assert received == [expected]
 
 
-both = pytest.mark.parametrize(
-    ("program", "prefix"), [(by_command, "directsuite: "), (by_module, "")], ids=["cli", "-m"]
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--host", "192.0.2.1"], "--host must be a loopback address"),
+        (["--host", "0.0.0.0"], "--host must be a loopback address"),  # noqa: S104  rejected
+        (["--port", "65536"], "--port: give "),
+        (["--port", "-1"], "--port: give "),
+        (["--port", "x"], "--port: give "),
+        *((["--max-body", size], "give a size such as 500M") for size in ("", "0", "-1", "1.5G", "G", "1T", "٣M")),
+    ],
 )
-"""One line that says what to do, with status 1."""
-
-
-@both
-def test_a_port_in_use_is_told_with_the_way_to_a_free_one(
-    program: Program, prefix: str, capsys: pytest.CaptureFixture[str]
+def test_an_invalid_option_is_a_usage_error(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert main(["sandbox", "--memory", *arguments]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(("text", "size"), [("1", 1), ("500M", 500 * 2**20), ("2g", 2 * 2**30), ("8k", 8192)])
+def test_a_size_may_have_a_unit(text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    received: list[int | None] = []
+
+    async def record(options: SandboxOptions) -> None:
+        received.append(options.max_body)
+
+    monkeypatch.setattr(sandbox_server, "serve", record)
+    assert main(["sandbox", "--max-body", text]) == 0
+    assert received == [size]
+
+
+def fail_to_start(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Return the reason of the only line on stderr."""
+    assert main(["sandbox", "--memory", "--port", "0", *arguments]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    return line.removeprefix("directsuite: The sandbox cannot start: ")
+
+
+def test_a_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        assert program("--memory", "--port", str(port)) == 1
+        assert main(["sandbox", "--memory", "--port", str(port)]) == 1
     assert capsys.readouterr().err == (
-        f"{prefix}The sandbox cannot start: port {port} is in use: end the program that uses it, or use --port 0 "
+        f"directsuite: The sandbox cannot start: port {port} is in use: end the program that uses it, or use --port 0 "
         "for a free port.\n"
     )
 
 
-@pytest.mark.exhaustive
-@both
 @pytest.mark.parametrize(
-    ("failure", "told"),
+    ("failure", "reason"),
     [
-        (errno.EACCES, "this user may not use port 80: use another --port, or --port 0 for a free port"),
+        (errno.EACCES, "this user may not use port 80: use another --port, or --port 0 for a free port."),
         (
             errno.EADDRNOTAVAIL,
-            f"it cannot listen on ::1, port 80 ({os.strerror(errno.EADDRNOTAVAIL)}): use another --host or --port",
+            f"it cannot listen on ::1, port 80 ({os.strerror(errno.EADDRNOTAVAIL)}): use another --host or --port.",
         ),
     ],
-    ids=["a privileged port", "no IPv6"],
 )
-def test_unlistenable_address_is_reported(
-    program: Program,
-    prefix: str,
-    failure: int,
-    told: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_an_unavailable_address_is_reported(
+    failure: int, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def fails(_: web.TCPSite) -> None:
-        """As asyncio does."""
+    async def fail(_: web.TCPSite) -> None:
         raise OSError(failure, "error while attempting to bind on address")
 
-    monkeypatch.setattr(web.TCPSite, "start", fails)
-    assert program("--memory", "--host", "::1", "--port", "80") == 1
-    assert capsys.readouterr().err == f"{prefix}The sandbox cannot start: {told}.\n"
+    monkeypatch.setattr(web.TCPSite, "start", fail)
+    assert main(["sandbox", "--memory", "--host", "::1", "--port", "80"]) == 1
+    assert capsys.readouterr().err == f"directsuite: The sandbox cannot start: {reason}\n"
 
 
-@pytest.mark.exhaustive
-@both
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reason"),
     [
-        (None, "the report {} cannot be read (No such file or directory): choose another file for --imitate"),
-        ("{}", "--imitate {}: it is no report of `directsuite doctor"),
+        (None, "the report {} cannot be read (No such file or directory): choose another file for --imitate."),
+        ("{}", "{} is not a report of `directsuite doctor --deep`: "),
     ],
 )
-def test_what_is_no_report_is_told(
-    content: str | None, told: str, program: Program, prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_an_invalid_report_is_reported(
+    content: str | None, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report = tmp_path / "report.json"
     if content is not None:
         report.write_text(content)
-    assert program("--port", "0", "--memory", "--imitate", str(report)) == 1
-    assert capsys.readouterr().err.startswith(f"{prefix}The sandbox cannot start: {told.format(report)}")
+    assert fail_to_start(capsys, "--imitate", str(report)).startswith(reason.format(report))
 
 
-@pytest.mark.exhaustive
-@both
 @pytest.mark.parametrize("name", ["file", "file/state"])
-def test_a_folder_that_can_be_none_is_told(
-    name: str, program: Program, prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_data_folder_that_is_a_file_is_reported(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / name
-    (tmp_path / "file").write_text("no folder")
-    assert program("--port", "0", "--data", str(folder)) == 1
-    assert capsys.readouterr().err == (
-        f"{prefix}The sandbox cannot start: the state cannot be stored in {folder}, which is a file or inside of one: "
-        "choose a folder.\n"
-    )
+    (tmp_path / "file").write_text("not a folder")
+    assert main(["sandbox", "--port", "0", "--data", str(tmp_path / name)]) == 1
+    assert f"cannot be stored in {tmp_path / name}, which is a file or inside of one" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("port", ["65536", "-1", "x"])
-def test_a_port_that_there_is_not_is_wrong_usage(port: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert by_command("--port", port) == 2
-    with pytest.raises(SystemExit) as ended:
-        by_module(f"--port={port}")
-    assert ended.value.code == 2
-    assert "give a number from 0 to 65535" in capsys.readouterr().err
+def test_a_damaged_state_is_reported_with_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "sandbox.sqlite3").write_bytes(b"no database" * 1000)
+    assert main(["sandbox", "--port", "0", "--data", str(tmp_path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"directsuite: The sandbox cannot start: the state in {tmp_path} cannot be used")
 
 
-@pytest.mark.parametrize("size", ["", "1.5G", "0"])
-def test_what_is_no_size_is_wrong_usage(size: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert by_command("--max-body", size) == 2
-    assert "give a size such as 500M" in " ".join(capsys.readouterr().err.split())
-    with pytest.raises(SystemExit) as ended:
-        by_module(f"--max-body={size}")
-    assert ended.value.code == 2
-    assert "give a size such as 500M" in capsys.readouterr().err
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
+@pytest.mark.parametrize("mode", [0o604, 0o644, 0o606])
+def test_a_pin_file_that_others_may_read_is_rejected(
+    mode: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pkcs11")
+    pin = tmp_path / "pin"
+    pin.write_text("1234")
+    pin.chmod(mode)
+    token = ("--pkcs11-module", str(tmp_path / "x.so"), "--pkcs11-token", "t")
+    reason = fail_to_start(capsys, *token, "--pkcs11-pin-file", str(pin))
+    assert reason == f"the PIN file {pin} is accessible to other users: run `chmod o=` on it."
+
+
+async def test_a_state_folder_is_used_by_one_sandbox_at_a_time(tmp_path: Path) -> None:
+    document = tmp_path / "documents" / "without a row in the database"
+    async with Sandbox(tmp_path):
+        document.parent.mkdir(exist_ok=True)
+        document.write_bytes(b"%PDF-1.7")
+        with pytest.raises(CannotStartError, match=r"another sandbox uses the state in .*: end it, or use"):
+            await serve(SandboxOptions(data=tmp_path, port=0))
+        assert document.exists()
+    async with Sandbox(tmp_path):
+        assert not document.exists()
+
+
+async def test_an_error_while_serving_is_not_a_failed_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> str:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(sandbox_server, "format_summary", fail)
+    with pytest.raises(BrokenPipeError):
+        await serve(SandboxOptions(memory=True, port=0))
+
+
+async def test_sample_content_is_added_completely_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise KeyError("in the middle")
+
+    async def count_mailboxes(sandbox: Sandbox) -> int:
+        return await sandbox.read(lambda each: int(each.execute("SELECT count(*) FROM mailbox_account").fetchone()[0]))
+
+    with monkeypatch.context() as broken:
+        broken.setattr("directsuite.sandbox.fax.add_fax", fail)
+        with pytest.raises(KeyError):
+            await Sandbox(tmp_path, seed=add_sample_content).__aenter__()
+    async with Sandbox(tmp_path) as empty:
+        assert await count_mailboxes(empty) == 0
+    async with Sandbox(tmp_path, seed=add_sample_content) as seeded:
+        assert await count_mailboxes(seeded) == 2
 
 
 @pytest.mark.process
-async def test_process_serves_until_sigterm_and_ends_cleanly() -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", "-m", "directsuite", "sandbox", "--memory", "--port", "0", "--json"),
-        stdout=PIPE,
-        stderr=PIPE,
-    )
-    try:
-        assert process.stdout is not None
-        async with asyncio.timeout(20):
-            while not (line := await process.stdout.readline()).startswith(b"{"):
-                assert line, "it ended before it was ready"
-            ready = json.loads(line)
-            async with aiohttp.ClientSession() as http, http.get(f"{ready['urls']['control']}/health") as answer:
-                assert (await answer.json())["status"] == "ok"
-            process.send_signal(signal.SIGTERM)
-            _, errors = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert (process.returncode, errors) == (0, b"")
+async def test_a_stored_state_has_the_sample_content_once(tmp_path: Path) -> None:
+    for _ in range(2):
+        async with run_command("--data", str(tmp_path)) as process, aiohttp.ClientSession() as http:
+            environment, urls = await read_startup_output(process)
+            headers = {"Authorization": f"Bearer {environment['DIRECTSUITE_TOKEN']}"}
+            async with http.get(f"{urls['fax']}/api/fax/getMessageList/15550100100/10", headers=headers) as response:
+                assert len((await response.json())["MessageDetail"]) == 2
+            process.terminate()
+            await process.communicate()
+            assert process.returncode == 0
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_the_command_serves_sample_content_until_a_signal(number: signal.Signals) -> None:
+    credentials = {"username": "alice@direct.example.test", "password": "sandbox"}
+    async with (
+        run_command("--memory", "--profile", "java", "--profile", "attachment-list") as process,
+        aiohttp.ClientSession() as http,
+    ):
+        environment, urls = await read_startup_output(process)
+        assert environment["DIRECTSUITE_FAX_URL"] == urls["fax"]
+        async with http.get(f"{urls['control']}/_sandbox/profile") as response:
+            assert await response.json() == {"profile": ["java", "attachment-list"]}
+        async with http.post(
+            f"{urls['message']}/DeleteMessagesByUIDs/INBOX/0", json={"auth": credentials, "uids": [1]}
+        ) as response:
+            assert (await response.json())["success"]
+        async with http.post(f"{urls['control']}/_sandbox/reset", json={}) as response:
+            assert response.status == 200
+        async with http.post(f"{urls['message']}/GetMessageCount/INBOX", json=credentials) as response:
+            assert (await response.json())["count"] == 7
+        login = (environment["DIRECTSUITE_LOGIN_USERNAME"], environment["DIRECTSUITE_LOGIN_PASSWORD"])
+        for username, password in (login, TUSER):
+            body = {"username": username, "password": password}
+            async with http.post(f"{urls['registration']}/login", json=body) as response:
+                assert (await response.json())["success"]
+        process.send_signal(number)
+        _, errors = await asyncio.wait_for(process.communicate(), 10)
+        assert (process.returncode, errors) == (0, b"")

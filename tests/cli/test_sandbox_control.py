@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import directsuite as ds
-from directsuite.cli import main
+from directsuite.cli import main, sandbox_server
 from directsuite.sandbox import Control, ControlError, Sandbox
 from tests.cli.conftest import CliResult
 from tests.integration.scenario import ALICE, make_raw_message
@@ -207,7 +207,7 @@ async def test_missing_sandbox_names_command_that_starts_one(
     ended = await operator.run("env", "--at", "http://127.0.0.1:9")
     assert ended.status == 4
     assert ended.err.startswith(
-        "directsuite: no sandbox responds at http://127.0.0.1:9/_sandbox: start one with `directsuite sandbox`, "
+        "directsuite: no sandbox responds at http://127.0.0.1:9: start one with `directsuite sandbox`, "
         "or set the URL of another one with --at or DIRECTSUITE_SANDBOX"
     )
 
@@ -225,21 +225,19 @@ async def test_the_client_does_what_the_commands_do_not(operator: Operator) -> N
         (record,) = (await box.get_message_status(sent.smtp_id)).records
         assert str(record.status) == "Delivered"
         at = datetime(2026, 5, 1, 9, tzinfo=UTC)
-        assert await control.set_clock(at) - at < timedelta(minutes=1)
+        assert await control.clock.set(at) - at < timedelta(minutes=1)
         with pytest.raises(ControlError, match="no patient") as caught:
             await control.set_patient_state("nobody@x.test", "activated")
         assert caught.value.status == 404
     with pytest.raises(ControlError, match="async with"):
-        await Control(sandbox.root_url).now()
+        await Control(sandbox.root_url).clock.now()
 
 
 async def test_each_call_is_a_line_without_what_it_carried(
     operator: Operator, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from directsuite.sandbox import serving
-
     sandbox = operator.sandbox
-    sandbox.calls.listeners.append(serving._print_call)
+    sandbox.calls.listeners.append(sandbox_server._print_call)
     sandbox.inject_fault("GetFolders", "reset_before")
     await sandbox.add_account(ALICE, "secret")
     async with ds.DirectSuite.from_env(sandbox.environment) as suite:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from directsuite.cli import main
-from directsuite.sandbox import client, serving
+from directsuite.cli import main, sandbox_server
+from directsuite.sandbox import client
 from directsuite.sandbox.server import Sandbox
 from tests.cli.conftest import CliResult
 
@@ -88,12 +88,14 @@ async def test_env_prints_only_variables_of_a_sandbox(run: Run, name: str) -> No
 
 
 def test_a_summary_quotes_each_value_for_the_shell() -> None:
-    assert serving.format_exports({"DIRECTSUITE_MAILBOX": "a$b@x.test"}) == ["export DIRECTSUITE_MAILBOX='a$b@x.test'"]
+    assert sandbox_server.format_exports({"DIRECTSUITE_MAILBOX": "a$b@x.test"}) == [
+        "export DIRECTSUITE_MAILBOX='a$b@x.test'"
+    ]
 
 
 async def test_every_variable_of_a_sandbox_is_exported() -> None:
     async with Sandbox() as sandbox:
-        lines = serving.format_exports(sandbox.environment)
+        lines = sandbox_server.format_exports(sandbox.environment)
     assert len(lines) == len(sandbox.environment)
 
 

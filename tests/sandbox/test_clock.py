@@ -51,7 +51,7 @@ async def test_time_out_of_range_is_refused_and_nothing_breaks(
         if running:
             sandbox.clock.resume()
         for path in ("set", "freeze"):
-            async with http.post(f"{sandbox.control_url}/clock/{path}", json={"at": to}) as answer:
+            async with http.post(f"{sandbox.root_url}/_sandbox/clock/{path}", json={"at": to}) as answer:
                 assert answer.status == 400
         async with http.get(f"{sandbox.fax_url}/api/fax/getMessageList/1/0", headers=bearer) as answer:
             assert answer.status == 200
@@ -65,9 +65,9 @@ async def test_advance_past_the_last_year_is_refused_and_nothing_breaks(
         sandbox.clock.resume()
     sandbox.clock.set(datetime(9990, 1, 1, tzinfo=UTC))
     seconds = {"seconds": CENTURY.total_seconds() - 1}
-    async with http.post(f"{sandbox.control_url}/clock/advance", json=seconds) as answer:
+    async with http.post(f"{sandbox.root_url}/_sandbox/clock/advance", json=seconds) as answer:
         assert answer.status == 400
-    async with http.get(f"{sandbox.control_url}/clock") as answer:
+    async with http.get(f"{sandbox.root_url}/_sandbox/clock") as answer:
         assert (await answer.json())["now"].startswith("9990-01-01T00:00:0")
     token = await sandbox.issue_token()
     headers = {"Authorization": f"Bearer {token}"}
@@ -76,7 +76,7 @@ async def test_advance_past_the_last_year_is_refused_and_nothing_breaks(
 
 
 async def control(http: aiohttp.ClientSession, sandbox: Sandbox, path: str, body: object) -> dict[str, Any]:
-    async with http.post(f"{sandbox.control_url}/{path}", json=body) as answer:
+    async with http.post(f"{sandbox.root_url}/_sandbox/{path}", json=body) as answer:
         assert answer.status == 200
         body_of_answer: dict[str, Any] = await answer.json()
         return body_of_answer

@@ -13,7 +13,8 @@ import pytest
 from aiohttp import ClientError, StreamReader, web
 from aiohttp.base_protocol import BaseProtocol
 
-from directsuite.sandbox import connections, serving
+from directsuite.cli import sandbox_server
+from directsuite.sandbox import connections
 from directsuite.sandbox.page import notifier
 from directsuite.sandbox.server import Sandbox
 
@@ -45,7 +46,7 @@ async def read_to_the_end(reader: asyncio.StreamReader) -> bytes:
 
 
 async def health(http: aiohttp.ClientSession, sandbox: Sandbox) -> int:
-    async with http.get(f"{sandbox.control_url}/health") as response:
+    async with http.get(f"{sandbox.root_url}/_sandbox/health") as response:
         return response.status
 
 
@@ -227,7 +228,7 @@ async def test_internal_error_is_logged_without_exception_text(
         raise KeyError(bearer["Authorization"])
 
     monkeypatch.setattr("directsuite.sandbox.fax._find_owner", fail)
-    with serving.log_to_stderr():
+    with sandbox_server.log_to_stderr():
         url = f"{sandbox.fax_url}/api/fax/getMessageList/15550100100/10"
         async with http.get(url, headers=bearer) as response:
             assert (response.status, "its log says why" in await response.text()) == (500, True)
@@ -241,7 +242,7 @@ async def test_failed_task_is_logged_without_exception_text(capsys: pytest.Captu
     async def fail() -> None:
         raise KeyError("a secret")
 
-    with serving.log_to_stderr():
+    with sandbox_server.log_to_stderr():
         task = asyncio.create_task(fail())
         await asyncio.wait([task])
         del task
@@ -255,12 +256,12 @@ async def test_failed_task_is_logged_without_exception_text(capsys: pytest.Captu
 @pytest.mark.parametrize("name", ["directsuite.sandbox.http", "asyncio"])
 def test_a_log_of_many_messages_is_cut_and_says_so(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     logger, now = logging.getLogger(name), [0.0]
-    with serving.log_to_stderr(lambda: now[0]):
-        for _ in range(serving.MAX_LOG_RECORDS_PER_MINUTE + 7):
+    with sandbox_server.log_to_stderr(lambda: now[0]):
+        for _ in range(sandbox_server.MAX_LOG_RECORDS_PER_MINUTE + 7):
             logger.error("no HTTP")
         now[0] = 61.0
         logger.error("no HTTP")
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == serving.MAX_LOG_RECORDS_PER_MINUTE + 1
+    assert len(lines) == sandbox_server.MAX_LOG_RECORDS_PER_MINUTE + 1
     assert lines[-1].endswith("no HTTP (7 messages before it were omitted)")
     assert not logger.handlers

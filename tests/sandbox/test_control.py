@@ -18,7 +18,7 @@ ADA = {"firstName": "Ada", "lastName": "Example", "ssn4": "1234", "dob": "1980-0
 async def control(
     sandbox: Sandbox, http: aiohttp.ClientSession, method: str, path: str, body: object = None
 ) -> tuple[int, dict[str, Any]]:
-    async with http.request(method, f"{sandbox.control_url}/{path}", json=body) as answer:
+    async with http.request(method, f"{sandbox.root_url}/_sandbox/{path}", json=body) as answer:
         assert answer.content_type == "application/json"
         return answer.status, await answer.json()
 
@@ -126,7 +126,7 @@ async def test_ledger_of_a_misspelt_operation_is_refused(sandbox: Sandbox, http:
 async def test_raw_message_is_delivered(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
     await sandbox.add_account(ALICE, "secret")
     raw = b"From: bob@clinic.example.test\r\nSubject: results\r\n\r\nfine\r\n"
-    async with http.post(f"{sandbox.control_url}/inbound/{ALICE}", data=raw) as answer:
+    async with http.post(f"{sandbox.root_url}/_sandbox/inbound/{ALICE}", data=raw) as answer:
         assert (answer.status, await answer.json()) == (201, {"created": 1})
     credentials = {"username": ALICE, "password": "secret"}
     async with http.post(f"{sandbox.message_url}/GetMessages/INBOX", json=credentials) as answer:
@@ -137,7 +137,7 @@ async def test_raw_message_is_delivered(sandbox: Sandbox, http: aiohttp.ClientSe
         (f"inbound/{ALICE}?folder=INBOX.None", raw, 400),
         (f"inbound/{ALICE}", b"", 400),
     ):
-        async with http.post(f"{sandbox.control_url}/{path}", data=body) as answer:
+        async with http.post(f"{sandbox.root_url}/_sandbox/{path}", data=body) as answer:
             assert answer.status == expected, path
 
 
@@ -153,7 +153,7 @@ async def test_folder_is_numbered_anew(sandbox: Sandbox, http: aiohttp.ClientSes
     await sandbox.add_account(ALICE, "secret")
     for number in range(3):
         await sandbox.deliver(ALICE, f"From: b@clinic.example.test\r\nSubject: {number}\r\n\r\nfine\r\n".encode())
-    path = f"{sandbox.control_url}/mailboxes/{ALICE}/renumber"
+    path = f"{sandbox.root_url}/_sandbox/mailboxes/{ALICE}/renumber"
     for first in (2, 101):  # the first time onto uids that other messages have
         async with http.post(path, json={"first": first}) as answer:
             assert (answer.status, await answer.json()) == (200, {"renumbered": 3})
@@ -169,7 +169,7 @@ async def test_folder_is_numbered_anew(sandbox: Sandbox, http: aiohttp.ClientSes
         (ALICE, {"folder": "INBOX.None"}, 400),
         (ALICE, {"first": 0}, 400),
     ):
-        async with http.post(f"{sandbox.control_url}/mailboxes/{address}/renumber", json=body) as answer:
+        async with http.post(f"{sandbox.root_url}/_sandbox/mailboxes/{address}/renumber", json=body) as answer:
             assert answer.status == expected, body
 
 
@@ -355,14 +355,14 @@ async def test_requests_of_web_pages_are_refused(
 ) -> None:
     await sandbox.add_account(ALICE, "secret")
     await sandbox.deliver(ALICE, b"Subject: a\r\n\r\nb\r\n")
-    async with http.post(f"{sandbox.control_url}/reset", data=b"{}", headers=headers) as answer:
+    async with http.post(f"{sandbox.root_url}/_sandbox/reset", data=b"{}", headers=headers) as answer:
         assert answer.status == status
     assert len(await sandbox.ledger()) == (1 if status == 403 else 0)
-    async with http.get(f"{sandbox.control_url}/ca.pem", headers=headers) as answer:
+    async with http.get(f"{sandbox.root_url}/_sandbox/ca.pem", headers=headers) as answer:
         assert answer.status == status
 
 
 async def test_authority_of_the_signatures_is_served(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    async with http.get(f"{sandbox.control_url}/ca.pem") as answer:
+    async with http.get(f"{sandbox.root_url}/_sandbox/ca.pem") as answer:
         assert (answer.status, await answer.read()) == (200, sandbox.authority_pem())
     assert sandbox.authority_pem().startswith(b"-----BEGIN CERTIFICATE-----")

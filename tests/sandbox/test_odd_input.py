@@ -14,11 +14,10 @@ from urllib.parse import quote
 
 import pytest
 
-from directsuite.sandbox import files, quirks, serving
+from directsuite.sandbox import files, quirks
 from directsuite.sandbox.clock import MAX_TIME, Clock
 from directsuite.sandbox.files import StoredFiles
 from directsuite.sandbox.server import Sandbox
-from directsuite.sandbox.serving import ServingOptions
 
 if TYPE_CHECKING:
     import aiohttp
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 async def test_a_mailbox_is_reached_by_any_address(address: str, sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
     await sandbox.add_account(address, "x")
     segment = quote(address, safe="")
-    async with http.post(f"{sandbox.control_url}/inbound/{segment}", data=b"From: x\n\nhi") as response:
+    async with http.post(f"{sandbox.root_url}/_sandbox/inbound/{segment}", data=b"From: x\n\nhi") as response:
         assert response.status == 201
     async with http.get(f"{sandbox.root_url}/page/mail/{segment}") as response:
         assert response.status == 200
@@ -39,7 +38,7 @@ async def test_an_address_with_control_characters_is_refused(
     address: str, sandbox: Sandbox, http: aiohttp.ClientSession
 ) -> None:
     account = {"kind": "mailbox", "address": address, "password": "x"}
-    async with http.post(f"{sandbox.control_url}/accounts", json=account) as response:
+    async with http.post(f"{sandbox.root_url}/_sandbox/accounts", json=account) as response:
         assert response.status == 400
         assert "without control characters" in (await response.json())["description"]
 
@@ -69,7 +68,7 @@ async def test_json_in_an_odd_charset_is_no_failure(
     charset: str, sandbox: Sandbox, http: aiohttp.ClientSession
 ) -> None:
     headers = {"Content-Type": f"application/json; charset={charset}"}
-    for url in (f"{sandbox.message_url}/GetUIDs/INBOX", f"{sandbox.control_url}/accounts"):
+    for url in (f"{sandbox.message_url}/GetUIDs/INBOX", f"{sandbox.root_url}/_sandbox/accounts"):
         async with http.post(url, data=b"{}", headers=headers) as response:
             assert response.status < 500
 
@@ -102,19 +101,6 @@ def test_a_clock_past_its_end_is_restored_at_its_end() -> None:
     clock.set(MAX_TIME)
     restored = Clock()
     assert restored.restore(clock.state) == MAX_TIME
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
-@pytest.mark.parametrize("mode", [0o604, 0o644, 0o606])
-async def test_a_pin_file_that_others_may_read_is_refused(mode: int, tmp_path: Path) -> None:
-    pin = tmp_path / "pin"
-    pin.write_text("1234")
-    pin.chmod(mode)
-    options = ServingOptions(
-        folder=None, port=0, pkcs11_module=tmp_path / "x.so", pkcs11_token="t", pkcs11_pin_file=pin
-    )
-    with pytest.raises(serving.CannotStartError, match=r"others may read the PIN file .*chmod o="):
-        serving._open_token_keys(options)
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="the system has no file without an end")

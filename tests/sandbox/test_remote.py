@@ -14,12 +14,12 @@ import aiohttp
 import msgspec.yaml
 import pytest
 
-from directsuite.cli import main
-from directsuite.sandbox import Control, ControlError, serving
-from tests.sandbox.test_command import read_startup_output, run_command
+from directsuite.cli import main, sandbox_server
+from directsuite.sandbox import Control, ControlError
+from tests.sandbox.command import read_startup_output, run_command
 
 if TYPE_CHECKING:
-    from directsuite.sandbox.serving import ServingOptions
+    from directsuite.cli.options import SandboxOptions
 
 TOKEN = "a token of the sandbox"
 GUIDE = Path(__file__).parents[2] / "directsuite" / "guides" / "sandbox.md"
@@ -40,10 +40,9 @@ async def test_the_token_of_the_environment_opens_it(monkeypatch: pytest.MonkeyP
         environment, urls = await read_startup_output(process)
         assert environment["DIRECTSUITE_FAX_URL"] == urls["fax"]
         assert urls["fax"].startswith("http://127.0.0.1:")
-        root = urls["control"].removesuffix("/_sandbox")
         with pytest.raises(ControlError, match="token"):
-            async with Control(root, "guessed") as control:
-                await control.now()
+            async with Control(urls["control"], "guessed") as control:
+                await control.clock.now()
 
 
 @pytest.mark.process
@@ -51,25 +50,25 @@ async def test_a_token_is_made_where_none_is_given() -> None:
     async with run_command("--memory", "--host", "0.0.0.0", "--allow-remote") as process:  # noqa: S104
         assert process.stdout is not None
         told = json.loads(await asyncio.wait_for(process.stdout.readline(), 20))
-        async with Control(told["urls"]["control"].removesuffix("/_sandbox"), told["token"]) as control:
-            await control.now()
+        async with Control(told["urls"]["control"], told["token"]) as control:
+            await control.clock.now()
 
 
 def test_the_compose_file_gives_options_that_there_are(
     compose: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen: list[ServingOptions] = []
+    chosen: list[SandboxOptions] = []
 
-    async def serves(options: ServingOptions) -> None:
+    async def serves(options: SandboxOptions) -> None:
         chosen.append(options)
 
-    monkeypatch.setattr(serving, "serve", serves)
+    monkeypatch.setattr(sandbox_server, "serve", serves)
     shell = shlex.split(compose["services"]["sandbox"]["command"])
     assert shell[:2] == ["sh", "-c"]
     words = shlex.split(shell[2].partition("exec directsuite ")[2])
     assert main(words) == 0
     [options] = chosen
-    assert (options.host, options.allow_remote, options.folder) == ("0.0.0.0", True, Path("/state"))  # noqa: S104
+    assert (options.host, options.allow_remote, options.data) == ("0.0.0.0", True, Path("/state"))  # noqa: S104
     assert compose["services"]["sandbox"]["ports"] == [f"127.0.0.1:{options.port}:{options.port}"]
 
 
@@ -83,13 +82,13 @@ async def test_the_compose_files_health_check_passes(compose: dict[str, Any], mo
         aiohttp.ClientSession() as http,
     ):
         _, urls = await read_startup_output(process)
-        here = [word.replace("http://127.0.0.1:8025/_sandbox", urls["control"]) for word in words]
+        here = [word.replace("http://127.0.0.1:8025", urls["control"]) for word in words]
         check = await asyncio.create_subprocess_exec(sys.executable, *here, stderr=PIPE)
         _, errors = await check.communicate()
         assert (errors, check.returncode) == (b"", 0)
         elsewhere = {"Host": "sandbox:8025"}
         message_url = compose["services"]["app"]["environment"]["DIRECTSUITE_MESSAGE_URL"]
-        assert message_url == urls["message"].replace(urls["control"].removesuffix("/_sandbox"), "http://sandbox:8025")
+        assert message_url == urls["message"].replace(urls["control"], "http://sandbox:8025")
         login = {"username": "alice@direct.example.test", "password": "sandbox"}
         async with http.post(f"{urls['message']}/GetMessageCount/INBOX", json=login, headers=elsewhere) as answer:
             assert (await answer.json())["success"]

@@ -63,7 +63,7 @@ def test_only_loopback_is_listened_on(host: str) -> None:
 
 async def test_ipv6_loopback_serves_too(http: aiohttp.ClientSession) -> None:
     try:
-        async with Sandbox(host="::1") as sandbox, http.get(f"{sandbox.control_url}/health") as answer:
+        async with Sandbox(host="::1") as sandbox, http.get(f"{sandbox.root_url}/_sandbox/health") as answer:
             assert answer.status == 200
             assert sandbox.fax_url.startswith("http://[::1]:")
     except OSError:
@@ -77,7 +77,6 @@ async def test_ipv6_loopback_serves_too(http: aiohttp.ClientSession) -> None:
         ("fax_url", {"error", "description"}),
         ("message_url", {"success", "code", "message"}),
         ("registration_url", {"success", "code", "errorMessage"}),
-        ("control_url", {"error", "description"}),
         ("root_url", {"error", "description"}),
     ],
 )
@@ -252,7 +251,7 @@ async def test_closed_sandbox_takes_no_more_work(http: aiohttp.ClientSession) ->
     async with Sandbox() as sandbox:
         pass
     with pytest.raises(aiohttp.ClientConnectionError):
-        await http.get(f"{sandbox.control_url}/health")
+        await http.get(f"{sandbox.root_url}/_sandbox/health")
 
 
 async def test_openapi_document_is_served(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
@@ -291,7 +290,7 @@ async def test_client_that_leaves_in_the_middle_of_its_body_is_no_crash(
     writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
     await writer.drain()
     writer.transport.abort()
-    async with aiohttp.ClientSession() as http, http.get(f"{sandbox.control_url}/health") as answer:
+    async with aiohttp.ClientSession() as http, http.get(f"{sandbox.root_url}/_sandbox/health") as answer:
         assert answer.status == 200
     assert caplog.records == []
 

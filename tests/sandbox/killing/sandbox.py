@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from directsuite.sandbox import __main__ as program
+from directsuite.cli import main as run_cli
 from directsuite.sandbox.files import StoredFiles
 from directsuite.sandbox.messaging.receiving import BodyDivider
 from directsuite.sandbox.signing.request import Base64File
@@ -79,7 +79,7 @@ def main(moment: str, count: str, when: str, *arguments: str) -> int:
     moments = KillPoints(moment, int(count), counting=when == "now")
     signal.signal(signal.SIGUSR1, moments.start_counting)
     watch(moments)
-    return program.main(arguments)
+    return run_cli(["sandbox", *arguments])
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ async def started(folder: Path, moment: str, count: int = 1, when: str = "later"
                 yield None
                 return
             urls = json.loads(line)["urls"]
-            async with http.get(f"{urls['control']}/environment") as answer:
+            async with http.get(f"{urls['control']}/_sandbox/environment") as answer:
                 token = (await answer.json())["environment"]["DIRECTSUITE_TOKEN"]
             yield Running(process, Caller(http, urls, token))
     finally:

@@ -27,7 +27,7 @@ from directsuite.sandbox.messaging.parsing import MessageAttachment, build_conte
 from directsuite.sandbox.messaging.requests import Recipient
 from directsuite.sandbox.messaging.sending import Draft, compose_message
 from directsuite.sandbox.samples import MAILBOX_LOGIN, MAILBOXES, add_sample_content
-from tests.sandbox.messaging.test_mailbox_durability import run_sandbox_process
+from tests.sandbox.command import read_startup_output, run_command
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Collection
@@ -535,30 +535,36 @@ async def test_a_large_message_takes_little_memory(megabytes: int, tmp_path: Pat
             digest.update(block)
             file.write(block)
     json_of = {"Content-Type": "application/json"}
-    async with (
-        run_sandbox_process(tmp_path / "state") as (process, urls),
-        ds.DirectSuite(ds.Settings(message_url=urls["message"], attempt_timeout=300)) as suite,
-        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(), headers=json_of) as http,
-    ):
-        box = suite.mailbox(ALICE, MAILBOX_LOGIN)
-        bob = ds.Recipient(BOB, ds.RecipientType.TO)
-        await box.send(ds.Message(recipients=[bob], body="small"))
-        with AnonymousMemory(process.pid) as memory:
-            to = [bob, ds.Recipient("deliver@a.example", ds.RecipientType.BCC)]
-            attached = [ds.Attachment.from_path(source)]
-            await box.send(ds.Message(recipients=to, body="large", attachment_list=attached), timeout=600)
-            read = json.dumps({"auth": BOBS, "uids": await suite.mailbox(BOB, MAILBOX_LOGIN).get_uids()})
-            async with http.post(f"{urls['message']}/GetMessagesByUIDs/INBOX", data=read) as answer:
-                assert await _content(answer, b'"content":"', target) == digest.hexdigest()
-            newest = json.dumps({"auth": BOBS, "uids": (await suite.mailbox(BOB, MAILBOX_LOGIN).get_uids())[-1:]})
-            async with http.post(f"{urls['message']}/GetRawMessagesByUIDs/INBOX", data=newest) as answer:
-                raw = await _content(answer, b'"data":"', target)
-            async with http.post(f"{urls['message']}/SaveRawMessages/INBOX.Drafts", data=_saving(target)) as answer:
-                assert (await answer.json())["success"] is True
-            drafts = await box.get_uids("INBOX.Drafts")
-            await box.forward("INBOX.Drafts", drafts, [bob], timeout=600)
+    async with run_command("--data", str(tmp_path / "state")) as process:
+        _, urls = await read_startup_output(process)
+        async with (
+            ds.DirectSuite(ds.Settings(message_url=urls["message"], attempt_timeout=300)) as suite,
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(), headers=json_of) as http,
+        ):
+            with AnonymousMemory(process.pid) as memory:
+                raw = await _send_and_save(suite, http, urls["message"], source, target, digest.hexdigest())
         files = [*(tmp_path / "state" / "messages").iterdir()]
         assert len(files) == 3  # the copy in Sent, which names all; what was delivered, and saved; what was forwarded
         assert raw in {_digest(file) for file in files}
         sys.stdout.write(f"{(memory.peak - memory.first) / MEGABYTE:.1f} MiB more than {memory.first / MEGABYTE:.1f}\n")
         assert memory.peak - memory.first < 64 * MEGABYTE
+
+
+async def _send_and_save(
+    suite: ds.DirectSuite, http: aiohttp.ClientSession, url: str, source: Path, target: Path, digest: str
+) -> str:
+    """Send, read, save and forward a message with this attachment. Return the digest of the raw message."""
+    box = suite.mailbox(ALICE, MAILBOX_LOGIN)
+    bob = ds.Recipient(BOB, ds.RecipientType.TO)
+    to = [bob, ds.Recipient("deliver@a.example", ds.RecipientType.BCC)]
+    attached = [ds.Attachment.from_path(source)]
+    await box.send(ds.Message(recipients=to, body="large", attachment_list=attached), timeout=600)
+    newest = json.dumps({"auth": BOBS, "uids": (await suite.mailbox(BOB, MAILBOX_LOGIN).get_uids())[-1:]})
+    async with http.post(f"{url}/GetMessagesByUIDs/INBOX", data=newest) as response:
+        assert await _content(response, b'"content":"', target) == digest
+    async with http.post(f"{url}/GetRawMessagesByUIDs/INBOX", data=newest) as response:
+        raw = await _content(response, b'"data":"', target)
+    async with http.post(f"{url}/SaveRawMessages/INBOX.Drafts", data=_saving(target)) as response:
+        assert (await response.json())["success"] is True
+    await box.forward("INBOX.Drafts", await box.get_uids("INBOX.Drafts"), [bob], timeout=600)
+    return raw

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
-import sys
 from collections import Counter
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
 
 from directsuite.sandbox.samples import MAILBOX_LOGIN, MAILBOXES
+from tests.sandbox.command import read_startup_output, run_command
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
     from pathlib import Path
 
 pytestmark = pytest.mark.process
@@ -27,30 +24,13 @@ ALICE, BOB = MAILBOXES
 AUTHENTICATION = {"username": ALICE, "password": MAILBOX_LOGIN}
 
 
-@asynccontextmanager
-async def run_sandbox_process(folder: Path) -> AsyncGenerator[tuple[asyncio.subprocess.Process, dict[str, str]]]:
-    """The sandbox in a process of its own, and its URLs; killed at the end."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "directsuite.sandbox", "--data", str(folder), "--port", "0", "--json"),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    try:
-        line = await process.stdout.readline()
-        assert line, "the sandbox did not start"
-        yield process, json.loads(line)["urls"]
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGKILL)
-        await process.wait()
-
-
 async def test_kill_9_loses_and_doubles_nothing_that_was_answered(tmp_path: Path) -> None:
     answered: dict[str, str] = {}
     remaining = iter(range(SENDS))
 
     async with asyncio.timeout(60):
-        async with run_sandbox_process(tmp_path) as (process, urls), aiohttp.ClientSession() as http:
+        async with run_command("--data", str(tmp_path)) as process, aiohttp.ClientSession() as http:
+            _, urls = await read_startup_output(process)
             url = urls["message"]
 
             async def send_until_killed() -> None:
@@ -67,14 +47,15 @@ async def test_kill_9_loses_and_doubles_nothing_that_was_answered(tmp_path: Path
             await asyncio.gather(*(send_until_killed() for _ in range(IN_FLIGHT)))
         assert SENDS // 2 <= len(answered) < SENDS
 
-        async with run_sandbox_process(tmp_path) as (_, urls), aiohttp.ClientSession() as http:
+        async with run_command("--data", str(tmp_path)) as process, aiohttp.ClientSession() as http:
+            _, urls = await read_startup_output(process)
             url = urls["message"]
             sent = await _get_messages(http, f"{url}/GetMessages/INBOX.Sent", ALICE)
             received = await _get_messages(http, f"{url}/GetMessages/INBOX", BOB)
             body = {"auth": AUTHENTICATION, "smtpIds": [found["msgID"] for found in sent]}
             async with http.post(f"{url}/GetMessageStatus/", json=body) as response:
                 report = await response.json()
-            async with http.get(f"{urls['control']}/ledger", params={"operation": "Send"}) as response:
+            async with http.get(f"{urls['control']}/_sandbox/ledger", params={"operation": "Send"}) as response:
                 effects = (await response.json())["effects"]
 
     kept = {found["subject"]: found["msgID"] for found in sent}

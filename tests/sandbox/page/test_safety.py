@@ -236,12 +236,12 @@ async def test_the_client_shows_the_token(monkeypatch: pytest.MonkeyPatch) -> No
     async with Sandbox(token=TOKEN) as sandbox:
         async with Control(sandbox.root_url) as control:
             with pytest.raises(ControlError, match="the sandbox's token is missing or wrong: set"):
-                await control.now()
+                await control.clock.now()
         async with Control(sandbox.root_url, TOKEN) as control:
-            await control.now()
+            await control.clock.now()
         monkeypatch.setenv("DIRECTSUITE_SANDBOX_TOKEN", TOKEN)
         async with Control(sandbox.root_url) as control:
-            await control.now()
+            await control.clock.now()
 
 
 @pytest.mark.parametrize("token", ["", "short"])

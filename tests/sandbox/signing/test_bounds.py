@@ -301,12 +301,12 @@ def object_stream_with_layers(layers: int) -> bytes:
 
 _SAVE_AND_PRINT_MEMORY = """
 import pathlib, sys
-from directsuite.sandbox import serving
+from directsuite.cli import sandbox_server
 from directsuite.sandbox.rejections import InvalidParameterError
 from directsuite.sandbox.signing import engine
 from tests.sandbox.signing.documents import measure_peak
 before = measure_peak()
-with serving.limit_pdf_streams():
+with sandbox_server.limit_pdf_streams():
     try:
         engine.repair_upload(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))
     except InvalidParameterError:

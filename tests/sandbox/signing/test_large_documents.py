@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from directsuite.sandbox import Sandbox
 from directsuite.sandbox.files import StoredFiles
 from directsuite.sandbox.rejections import InvalidParameterError
-from directsuite.sandbox.serving import parse_size
 from directsuite.sandbox.signing.request import Base64File, decode_base64
 from tests.examples import scale_examples
 
@@ -209,17 +208,6 @@ class _Kept:
 
     def close(self) -> None:
         """Nothing is open."""
-
-
-@pytest.mark.parametrize(("text", "size"), [("1", 1), ("500M", 500 * 2**20), ("2g", 2 * 2**30), ("8k", 8192)])
-def test_a_size_is_read(text: str, size: int) -> None:
-    assert parse_size(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "0", "-1", "1.5G", "G", "1T", "٣M"])
-def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="such as 500M"):
-        parse_size(text)
 
 
 async def test_a_document_that_is_removed_meanwhile_is_sent_to_its_end(tmp_path: Path) -> None:

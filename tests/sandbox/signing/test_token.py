@@ -24,12 +24,11 @@ from pkcs11.util.ec import encode_ec_public_key, encode_named_curve_parameters
 from pkcs11.util.rsa import encode_rsa_public_key
 from pkcs11.util.x509 import decode_x509_certificate
 
-from directsuite.cli import main as directsuite_main
-from directsuite.sandbox.__main__ import main as sandbox_main
+from directsuite.cli import main
+from directsuite.cli.sandbox_server import PIN_VARIABLE
 from directsuite.sandbox.rejections import KeyUnavailableError
-from directsuite.sandbox.serving import PIN_VARIABLE
 from directsuite.sandbox.signing.token import TokenKeyStore
-from tests.sandbox.test_command import read_startup_output, run_command
+from tests.sandbox.command import read_startup_output, run_command
 
 from . import documents
 from .caller import SigningCaller, count_pdfsig_valid, verify_with_openssl
@@ -301,21 +300,18 @@ async def test_the_command_signs_with_the_token(
     assert count_pdfsig_valid(signed, tmp_path) == 1
 
 
-@pytest.mark.parametrize("module", ["directsuite.sandbox", "directsuite"])
-def test_the_command_says_what_is_wrong_with_the_token(
-    tokens: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], module: str
+def test_the_command_reports_an_unusable_token(
+    tokens: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    token = ["--memory", "--port", "0", "--pkcs11-module", str(MODULE)]
-    assert exit_status(module, token) == 2
-    assert "--pkcs11-module and --pkcs11-token " in capfd.readouterr().err
+    token = ["sandbox", "--memory", "--port", "0", "--pkcs11-module", str(MODULE)]
+    assert main(token) == 2
+    assert "--pkcs11-module and --pkcs11-token " in capsys.readouterr().err
     token += ["--pkcs11-token", "clinic", "--pkcs11-pin-file"]
-    assert exit_status(module, [*token, str(pin_file(tmp_path, "0000"))]) == 1
-    said = capfd.readouterr().err
-    assert "PinIncorrect" in said
-    assert PIN_VARIABLE in said
-    assert "0000" not in said
-    assert exit_status(module, [*token, str(tmp_path / "absent")]) == 1
-    assert "--pkcs11-pin-file" in capfd.readouterr().err
+    assert main([*token, str(pin_file(tmp_path, "0000"))]) == 1
+    message = capsys.readouterr().err
+    assert ("PinIncorrect" in message, PIN_VARIABLE in message, "0000" in message) == (True, True, False)
+    assert main([*token, str(tmp_path / "absent")]) == 1
+    assert "the PIN file" in capsys.readouterr().err
 
 
 def pin_file(folder: Path, pin: str) -> Path:
@@ -323,12 +319,3 @@ def pin_file(folder: Path, pin: str) -> Path:
     file.touch(mode=0o600)
     file.write_text(f"{pin}\n")
     return file
-
-
-def exit_status(module: str, arguments: list[str]) -> int:
-    if module == "directsuite":
-        return directsuite_main(["sandbox", *arguments])
-    try:
-        return sandbox_main(arguments)
-    except SystemExit as ended:
-        return int(ended.code or 0)

@@ -1,4 +1,4 @@
-"""Run the sandbox with sample data as a server until SIGINT or SIGTERM, for both command lines.
+"""The server of `directsuite sandbox`: the sandbox with sample data, until SIGINT or SIGTERM.
 
 It prints the environment of the demo account for a shell, and then a line for each call. With `json`, it prints only
 one line of JSON for programs: {"ready": true, "urls": {…}}, with the token if the sandbox has created one.
@@ -12,12 +12,10 @@ import errno
 import json
 import logging
 import os
-import re
 import secrets
 import shlex
 import signal
 import sqlite3
-import stat
 import sys
 import time
 import traceback
@@ -26,12 +24,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
+from directsuite.configuration import read_secret_file
+from directsuite.core.failures import explain_os_error
+from directsuite.errors import ConfigurationError
 from directsuite.sandbox.calls import CallRecord
 from directsuite.sandbox.client import TOKEN_VARIABLE
 from directsuite.sandbox.database import FolderInUseError
-from directsuite.sandbox.quirks import read_report
 from directsuite.sandbox.rejections import KeyUnavailableError
 from directsuite.sandbox.samples import FAX_NUMBER, INDIVIDUALS, MAILBOX_LOGIN, MAILBOXES, TUSER, add_sample_content
 from directsuite.sandbox.server import DEMO_CLIENT, Sandbox, has_pdf_libraries
@@ -39,18 +37,14 @@ from directsuite.sandbox.server import DEMO_CLIENT, Sandbox, has_pdf_libraries
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from directsuite.sandbox.quirks import Profiles
+    from directsuite.cli.options import SandboxOptions
     from directsuite.sandbox.signing.token import TokenKeyStore
 
-MAX_PIN_BYTES = 1_000
 MAX_DECODED_BYTES = 64 * 2**20
 """The maximum size of a decoded stream of a PDF."""
 MAX_LOG_RECORDS_PER_MINUTE = 60
 """A limit, so that a client with invalid requests does not fill the disk."""
-DEFAULT_PORT = 8025
-DEFAULT_HOST = "127.0.0.1"
 DEFAULT_FOLDER = Path("directsuite-sandbox")
-DEFAULT_KEY_LABEL = "directsuite sandbox"
 CLIENT_VARIABLES = frozenset(
     f"DIRECTSUITE_{name}"
     for name in (
@@ -64,49 +58,6 @@ PIN_VARIABLE = "DIRECTSUITE_PKCS11_PIN"
 
 class CannotStartError(Exception):
     """The sandbox cannot start. The text contains the reason and what to do."""
-
-
-@attrs.frozen(kw_only=True)
-class ServingOptions:
-    """The options of the sandbox as a server."""
-
-    folder: Path | None = DEFAULT_FOLDER
-    """The folder of the state. None: the state is in memory."""
-    host: str = DEFAULT_HOST
-    allow_remote: bool = False
-    """Accept connections from other machines, with the token in DIRECTSUITE_SANDBOX_TOKEN or a new one."""
-    port: int = DEFAULT_PORT
-    profile: Profiles = "strict"
-    imitate: Path | None = None
-    """A report of `directsuite doctor --deep`, whose differences the responses imitate."""
-    max_body: int | None = None
-    """See `Sandbox`."""
-    quiet: bool = False
-    json: bool = False
-    pkcs11_module: Path | None = None
-    """The library of the PKCS #11 token that signs. None: the key in the folder signs."""
-    pkcs11_token: str = ""
-    pkcs11_key: str = DEFAULT_KEY_LABEL
-    pkcs11_pin_file: Path | None = None
-    """The file with the PIN. None: the PIN is in DIRECTSUITE_PKCS11_PIN."""
-
-
-def parse_size(text: str) -> int:
-    """Return the bytes of a number with an optional K, M or G (powers of 1024). Raises ValueError."""
-    found = re.fullmatch(r"([1-9][0-9]{0,14})([kmg]?)", text.strip().lower())
-    if found is None:
-        raise ValueError(f"{text!r} is not a size: give a size such as 500M or 2G, or a number of bytes")
-    return int(found[1]) << 10 * " kmg".index(found[2] or " ")
-
-
-def run(options: ServingOptions) -> int:
-    """Serve until a signal is received. Return the exit status: 0, or 1 if the sandbox cannot start."""
-    try:
-        asyncio.run(serve(options))
-    except CannotStartError as error:
-        sys.stderr.write(f"The sandbox cannot start: {error}.\n")
-        return 1
-    return 0
 
 
 @contextlib.contextmanager
@@ -129,7 +80,7 @@ def limit_pdf_streams() -> Generator[None]:
         set_qpdf_limits(**before)
 
 
-async def serve(options: ServingOptions) -> None:
+async def serve(options: SandboxOptions) -> None:
     """Serve until SIGINT or SIGTERM. Raises CannotStartError, for example if the port is in use."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -220,24 +171,31 @@ def _print_call(call: CallRecord) -> None:
     _print(f"{at}  {call.operation:<40} {call.outcome}  {call.milliseconds:.0f} ms")
 
 
-async def _open_sandbox(running: AsyncExitStack, options: ServingOptions, token: str | None) -> Sandbox:
-    folder, host, port = options.folder, options.host, options.port
+async def _open_sandbox(running: AsyncExitStack, options: SandboxOptions, token: str | None) -> Sandbox:
     keys = await asyncio.to_thread(_open_token_keys, options)
     if keys is not None:
         running.callback(keys.close)
-    await asyncio.to_thread(_validate_report, options)
+    folder = choose_folder(options)
     try:
         sandbox = Sandbox(
             folder,
-            host=host,
-            port=port,
+            host=options.host,
+            port=options.port,
             seed=add_sample_content,
-            profile=options.profile,
+            profile=options.profile or "strict",
             token=token,
             keys=keys,
             imitate=options.imitate,
             max_body=options.max_body,
         )
+    except OSError as error:
+        raise CannotStartError(
+            f"the report {options.imitate} cannot be read ({explain_os_error(error)}): choose another file for "
+            "--imitate"
+        ) from None
+    except ValueError as error:
+        raise CannotStartError(str(error)) from None
+    try:
         return await running.enter_async_context(sandbox)
     except sqlite3.Error as error:
         where = "in memory" if folder is None else f"in {folder}"
@@ -245,25 +203,17 @@ async def _open_sandbox(running: AsyncExitStack, options: ServingOptions, token:
             f"the state {where} cannot be used ({error}): move it away, or choose another folder"
         ) from None
     except OSError as error:
-        raise CannotStartError(_explain_start_failure(error, folder, host, port)) from None
+        raise CannotStartError(_explain_start_failure(error, folder, options.host, options.port)) from None
     except ValueError as error:
         raise CannotStartError(str(error)) from None
 
 
-def _validate_report(options: ServingOptions) -> None:
-    try:
-        if options.imitate is not None:
-            read_report(options.imitate)
-    except OSError as error:
-        reason = _explain_os_error(error)
-        raise CannotStartError(
-            f"the report {options.imitate} cannot be read ({reason}): choose another file for --imitate"
-        ) from None
-    except ValueError as error:
-        raise CannotStartError(f"--imitate {options.imitate}: {error}") from None
+def choose_folder(options: SandboxOptions) -> Path | None:
+    """Return the folder of the state, or None if it is in memory only."""
+    return None if options.memory else options.data or DEFAULT_FOLDER
 
 
-def _open_token_keys(options: ServingOptions) -> TokenKeyStore | None:
+def _open_token_keys(options: SandboxOptions) -> TokenKeyStore | None:
     """Return the opened token that signs, or None if none is configured. Raises CannotStartError."""
     if options.pkcs11_module is None:
         return None
@@ -272,19 +222,13 @@ def _open_token_keys(options: ServingOptions) -> TokenKeyStore | None:
     from directsuite.sandbox.signing.token import TokenKeyStore
 
     pin = os.environ.get(PIN_VARIABLE)
-    if options.pkcs11_pin_file is not None:
-        try:
-            pin = _read_private_file(options.pkcs11_pin_file).decode().strip()
-        except OSError as error:
-            reason = _explain_os_error(error)
-            raise CannotStartError(
-                f"the PIN file {options.pkcs11_pin_file} cannot be read ({reason}): choose another --pkcs11-pin-file"
-            ) from None
-        except ValueError:
-            raise CannotStartError(f"the PIN file {options.pkcs11_pin_file} is not UTF-8 text: correct it") from None
-    keys = TokenKeyStore(options.pkcs11_module, options.pkcs11_token, key=options.pkcs11_key, pin=pin)
     try:
+        if options.pkcs11_pin_file is not None:
+            pin = read_secret_file(options.pkcs11_pin_file, f"the PIN file {options.pkcs11_pin_file}").reveal()
+        keys = TokenKeyStore(options.pkcs11_module, options.pkcs11_token, key=options.pkcs11_key, pin=pin)
         keys.open()
+    except ConfigurationError as error:
+        raise CannotStartError(str(error)) from None
     except KeyUnavailableError as error:
         raise CannotStartError(
             f"{error}: check --pkcs11-module, --pkcs11-token and the PIN (--pkcs11-pin-file or {PIN_VARIABLE})"
@@ -292,19 +236,11 @@ def _open_token_keys(options: ServingOptions) -> TokenKeyStore | None:
     return keys
 
 
-def _read_private_file(file: Path) -> bytes:
-    """Return the start of a file. Raises CannotStartError if others than its owner and group may read it."""
-    with file.open("rb") as opened:
-        if sys.platform != "win32" and os.fstat(opened.fileno()).st_mode & stat.S_IRWXO:
-            raise CannotStartError(f"others may read the PIN file {file}: remove their permission with chmod o=")
-        return opened.read(MAX_PIN_BYTES)
-
-
 def _explain_start_failure(error: OSError, folder: Path | None, host: str, port: int) -> str:
     """Return the reason and what to do. Only errors of files have a file name."""
     if isinstance(error, FolderInUseError):
         return f"another sandbox uses the state in {folder}: end it, or use --memory or another folder with --data"
-    reason = _explain_os_error(error)
+    reason = explain_os_error(error)
     if isinstance(error, (FileExistsError, NotADirectoryError)):
         return f"the state cannot be stored in {folder}, which is a file or inside of one: choose a folder"
     if error.filename is not None:
@@ -316,13 +252,10 @@ def _explain_start_failure(error: OSError, folder: Path | None, host: str, port:
     return f"it cannot listen on {host}, port {port} ({reason}): use another --host or --port"
 
 
-def _explain_os_error(error: OSError) -> str:
-    return type(error).__name__ if error.errno is None else os.strerror(error.errno)
-
-
-def format_summary(sandbox: Sandbox, options: ServingOptions) -> str:
+def format_summary(sandbox: Sandbox, options: SandboxOptions) -> str:
     """Return the environment as lines for a shell, with logins and URLs as comments."""
-    location = "in memory and lost at the end" if options.folder is None else f"in {options.folder.absolute()}"
+    folder = choose_folder(options)
+    location = "in memory and lost at the end" if folder is None else f"in {folder.absolute()}"
     return "\n".join(
         [
             f"# the four services; their state is {location}",
@@ -331,8 +264,8 @@ def format_summary(sandbox: Sandbox, options: ServingOptions) -> str:
             f"# T-User {TUSER[0]}, password {TUSER[1]}; fax number {FAX_NUMBER}",
             f"# patients to provision: {'; '.join(' '.join(each[:4]) for each in INDIVIDUALS)}",
             f"# OAuth 2.0 client {DEMO_CLIENT[0]}, secret {DEMO_CLIENT[1]}, at {sandbox.token_url}",
-            f"# page {sandbox.root_url}/",
-            f"# control API {sandbox.control_url}; OpenAPI document {sandbox.root_url}/openapi.json",
+            f"# page, and URL of the sandbox for Control and --at: {sandbox.root_url}",
+            f"# OpenAPI documents {sandbox.root_url}/openapi.json and {sandbox.root_url}/_sandbox/openapi.json",
             f'# Ctrl-C stops it; in another terminal: eval "$(directsuite sandbox env --at {sandbox.root_url})"',
         ]
     )
