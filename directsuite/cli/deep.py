@@ -24,7 +24,7 @@ from directsuite.core.facade import Facade
 from directsuite.core.operation import Operation
 from directsuite.core.retry import RetryPolicy
 from directsuite.core.session import BufferedResponse
-from directsuite.errors import DirectSuiteError
+from directsuite.errors import AuthenticationError, DirectSuiteError, ServiceError
 from directsuite.fax import operations as fax
 from directsuite.messaging import operations as mail
 from directsuite.messaging.arguments import INBOX

@@ -26,7 +26,7 @@ from directsuite.cli.options import (
 from directsuite.cli.output import format_time, show_effect, show_json, show_table
 from directsuite.cli.process import EXTRAS, INSTALL_COMMAND, ExitStatus, echo_err, find_missing, show_line
 from directsuite.configuration import read_secret_file
-from directsuite.core.failures import explain_os_error
+from directsuite.core.files import explain_os_error
 from directsuite.sandbox import Control, ControlError
 from directsuite.sandbox.access import is_loopback
 from directsuite.sandbox.faults import describe_kind, describe_remaining

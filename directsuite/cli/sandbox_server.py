@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from directsuite.configuration import read_secret_file
-from directsuite.core.failures import explain_os_error
+from directsuite.core.files import explain_os_error
 from directsuite.errors import ConfigurationError
 from directsuite.sandbox.calls import CallRecord
 from directsuite.sandbox.client import TOKEN_VARIABLE

@@ -11,7 +11,7 @@ from typing import TypeGuard, TypeVar, cast
 import attrs
 
 from directsuite.core.call import SKIP_DECODING, ExchangeInfo
-from directsuite.core.failures import ErrorScope, find_error_scope
+from directsuite.core.outcome import ErrorScope, find_error_scope
 from directsuite.core.retry import RetryPolicy
 from directsuite.errors import DirectSuiteError, NotFoundError, ResponseDecodeError, ServiceError, TransportError
 from directsuite.messaging.arguments import INBOX

@@ -1,4 +1,4 @@
-"""Checks for code that reads a server's bytes. Each takes the bytes, and raises AssertionError if its property fails."""
+"""Checks for code that reads a server's bytes. Each takes the bytes and raises AssertionError if its property fails."""
 
 from __future__ import annotations
 
