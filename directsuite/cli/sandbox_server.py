@@ -24,6 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from directsuite.cli.process import show_line
 from directsuite.configuration import read_secret_file
 from directsuite.core.files import explain_os_error
 from directsuite.errors import ConfigurationError
@@ -160,9 +161,10 @@ def log_to_stderr(now: Callable[[], float] = time.monotonic) -> Generator[None]:
 
 
 def _print(text: str) -> None:
-    """Print a line. Errors are ignored, because the server must continue if its output is closed."""
+    """Print lines. Errors are ignored, because the server must continue if its output is closed."""
     with contextlib.suppress(OSError):
-        sys.stdout.write(f"{text}\n")
+        for line in text.splitlines():
+            show_line(line)
         sys.stdout.flush()
 
 

@@ -70,23 +70,36 @@ def files_in(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
-def let_pass(seconds: float) -> None:
-    """Move the event loop's clock, by which deadlines are kept, and do not wait."""
-    loop = asyncio.get_running_loop()
-    time = loop.time
-    vars(loop)["time"] = lambda: time() + seconds
+class LoopClock:
+    """Moves the clock of the running event loop, which all deadlines use. Must be created before the suite opens."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        time = loop.time
+        self._advanced = 0.0
+        vars(loop)["time"] = lambda: time() + self._advanced
+
+    def advance(self, seconds: float) -> None:
+        self._advanced += seconds
+
+
+@pytest.fixture
+async def loop_clock() -> LoopClock:
+    return LoopClock()
 
 
 @pytest.mark.parametrize("kind", ["hang", "latency"])
-async def test_attempt_that_takes_too_long_is_made_again(kind: str, sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_attempt_that_takes_too_long_is_made_again(
+    kind: str, loop_clock: LoopClock, sandbox: Sandbox, tmp_path: Path
+) -> None:
     async with open_scenario(sandbox, tmp_path, attempt_timeout=20.0) as world:
         sandbox.inject_fault("GetMessageCount", kind, seconds=40)
         counting = asyncio.ensure_future(world.box.with_raw_response.get_message_count())
         while sandbox.faults()[0]["applied"] == 0:
             await sandbox.ledger()
-        let_pass(21)
+        loop_clock.advance(21)
         raw = await counting
-        let_pass(21)  # so that the sandbox need not wait for the end of a latency
+        loop_clock.advance(21)  # so that the sandbox need not wait for the end of a latency
     assert (raw.value, raw.attempts) == (0, 2)
 
 
@@ -141,12 +154,14 @@ async def test_send_is_never_made_again_where_it_may_have_happened(
     assert scenario.clock.slept == []
 
 
-async def test_send_that_hangs_beyond_the_deadline_leaves_the_outcome_open(scenario: Scenario) -> None:
+async def test_send_that_hangs_beyond_the_deadline_leaves_the_outcome_open(
+    loop_clock: LoopClock, scenario: Scenario
+) -> None:
     scenario.sandbox.inject_fault("Send", "hang", processed=True)
     sending = asyncio.create_task(scenario.box.send(make_message(), timeout=60))
     while not await scenario.list_effects("Send"):
         assert not sending.done()
-    let_pass(61)
+    loop_clock.advance(61)
     with pytest.raises(ds.OutcomeUnknownError):
         await sending
     assert len(await scenario.list_effects("Send")) == 1
