@@ -1,12 +1,5 @@
-"""Measurements, for this machine and its neighbours: ratios and slopes, never absolute times.
+"""Measurements: ratios and growth, because absolute times are only valid for one machine.
 
-`python -m benchmarks` sets every target of the hot path beside bare aiohttp and generated clients, in one run, and
-writes RESULTS.md; `python -m benchmarks soak` runs all of the client for half an hour, and looks at its memory and
-sockets; `python -m benchmarks counts` notes what no machine changes, which a test compares.
-
-scenarios    what is measured: the table of rows, with their targets
-measuring    how: processes, rounds, gauges
-peers        the clients
-server       their canned answers
-report       what came out
+`python -m benchmarks` compares directsuite with bare aiohttp and generated clients, and writes RESULTS.md. The other
+commands are listed in `__main__`. The server of prepared responses is in `server`, the other clients in `peers`.
 """

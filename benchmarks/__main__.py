@@ -1,60 +1,30 @@
-"""`python -m benchmarks`: directsuite beside other clients; `… soak`: half an hour of load; `… sync`: mailboxes.
-
-`… signing-job`: many PDFs; `… sandbox`: the sandbox under load; `… walks`: how many files a piece of work passes;
-`… counts`: requests, statements and memory, which tests compare; `… latency`: from arrival to commit, simulated;
-`… mailbox-tools`: mbsync and others.
-"""
+"""`python -m benchmarks`: compare directsuite with other clients, or run one of the commands in COMMANDS."""
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Sequence
 
+COMMANDS = {
+    "soak": "benchmarks.soak.report:run_soak",  # half an hour of mixed load and faults
+    "sync": "benchmarks.sync.works:measure_sync",  # synchronisation
+    "latency": "benchmarks.sync.latency:measure_latency",  # time from arrival to commit, simulated
+    "mailbox-tools": "benchmarks.sync.mailbox_tools:measure_mailbox_tools",  # mbsync and imap_tools
+    "growth": "benchmarks.growth:measure_growth",  # costs at growing sizes
+    "signing-job": "benchmarks.signing_job:run_signing_job",  # many PDFs
+    "sandbox": "benchmarks.sandbox_load:run_sandbox_load",  # the sandbox with many clients
+    "counts": "benchmarks.counts:write_counts",  # requests, statements and memory, which a test compares
+    "walks": "benchmarks.walks:print_walks",  # files that a piece of work passes through
+}
+
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the soak where it is asked for, or else the measurements, and return the exit status."""
-    match arguments:
-        case ["soak", *options]:
-            from benchmarks.soak.command import run_soak
-
-            return run_soak(options)
-        case ["sync"]:
-            from benchmarks.sync.command import measure_sync
-
-            return measure_sync()
-        case ["sandbox"]:
-            from benchmarks.sandbox_load import run_sandbox_load
-
-            return run_sandbox_load()
-        case ["counts"]:
-            from benchmarks.counts import write
-
-            return write()
-        case ["growth", *names]:
-            from benchmarks.growth import measure_growth
-
-            return measure_growth(names)
-        case ["latency"]:
-            from benchmarks.sync.latency import measure_latency
-
-            return measure_latency()
-        case ["mailbox-tools"]:
-            from benchmarks.sync.mailbox_tools import measure_mailbox_tools
-
-            return measure_mailbox_tools()
-        case ["walks"]:
-            from benchmarks.walks import format_page
-
-            print(format_page())
-            return 0
-        case ["signing-job", *names]:
-            from benchmarks.signing_job.command import run_signing_job
-
-            return run_signing_job(names)
-        case _:
-            from benchmarks.measuring.command import measure
-
-            return measure(arguments)
+    """Run a command with its arguments, and return its exit status."""
+    name, *rest = arguments or [""]
+    module, _, function = COMMANDS.get(name, "benchmarks.rows.command:run_command").partition(":")
+    status: int = getattr(importlib.import_module(module), function)(rest if name in COMMANDS else arguments)
+    return status
 
 
 if __name__ == "__main__":

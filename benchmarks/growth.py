@@ -1,58 +1,60 @@
-"""`python -m benchmarks growth`: how the cost of synchronisation and of journals grows, as curves with their slopes.
+"""`python -m benchmarks growth [NAME ...]`: the costs of synchronisation and of journals at growing sizes.
 
-Each size runs in a process of its own. A slope is that of the whole cost over the size, both as logarithms: 1 where
-twice as much takes twice as long, 0 where it takes as long.
+Each size runs in a separate process. A slope is fitted to the logarithms of total cost and size: 1 if the cost is
+proportional to the size, 0 if it is constant. growth.md has the tables, growth.svg the curves.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
 import math
-import os
+import signal
 import statistics
+import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
+import psutil
 
 import directsuite as ds
 from benchmarks.counts import Gauge
-from benchmarks.measuring.machine import describe_machine, run_for_figures
-from benchmarks.peers import work
+from benchmarks.gauges import measure_cpu, read_resident_bytes
+from benchmarks.pictures import Panel, draw
+from benchmarks.processes import RESULTS, ROOT, Figures, Works, format_machine, print_figures, replace_section, run_work
 from benchmarks.server import make_scenario_url, run_server
-from benchmarks.soak.census import read_resident_bytes
-from benchmarks.sync.postgres import INTERVAL, MAILBOXES, measure_workers
-from benchmarks.sync.remotes import CannedRemote
-from benchmarks.sync.works import get_password, make_rounds, make_suite
+from benchmarks.sync.canned import (
+    CannedRemote,
+    get_password,
+    make_mailbox,
+    make_rounds,
+    make_suite,
+    run_all_rounds,
+    use_canned_mailboxes,
+)
+from benchmarks.sync.works import run_postgres
 from directsuite.durable.database import sql
-from directsuite.jobs.delivery import DeliveryJournal as DeliveryJournal
-from directsuite.jobs.delivery import DeliveryTracker
-from directsuite.jobs.signing import DocumentState, Pdf, SigningJob, TargetFolder
-from directsuite.jobs.signing import SigningJournal as SigningJournal
+from directsuite.jobs.delivery import DeliveryJournal, DeliveryTracker
+from directsuite.jobs.signing import DocumentState, Pdf, SigningJob, SigningJournal, TargetFolder
 from directsuite.sync import SqliteSink, SqliteStore, Synchronizer
-from directsuite.sync.remote import Remote
-from directsuite.sync.status import MailboxProgress
+from directsuite.sync.fleet import Fleet
+from directsuite.sync.postgres import PostgresSink, PostgresStore
 
-_ROOT = Path(__file__).resolve().parents[1]
-_POLLS = 20  # at a large mailbox
-_MESSAGES_PER_MAILBOX = 3  # messages of each of many mailboxes
-_JOURNAL_BATCH_ROWS = 10_000  # rows of a journal at a time
-_WIDTH, _HEIGHT, _LEFT, _BELOW, _NAMES = 860, 330, 56, 44, 330
-_COLOURS = ("#1f6fb4", "#e08a1e", "#2a8f4f", "#c03030")
-
-Figures = dict[str, float]
+FLEET_MAILBOXES, FLEET_INTERVAL, FLEET_SECONDS = 500, 10.0, 20.0
+_MESSAGES_PER_MAILBOX = 3
+_POLLS = 20
+_JOURNAL_BATCH_ROWS = 10_000
 
 
 @attrs.frozen
 class Growth:
-    """One curve: what grows, its sizes, and the figures that are drawn, each with its unit."""
+    """A curve: its sizes, and the figures with their units."""
 
     name: str
-    what: str
+    title: str
     sizes: Sequence[int]
     figures: Mapping[str, str]
 
@@ -60,48 +62,48 @@ class Growth:
 GROWTHS = (
     Growth(
         "mailboxes",
-        "mailboxes in one process on SQLite, each with 3 messages",
+        "Mailboxes in one process on SQLite, each with 3 messages",
         (10, 100, 1_000, 10_000),
         {
-            "idle": "CPU of a mailbox and round in which nothing happened, ms",
-            "changing": "CPU of a mailbox and round in which one of a hundred changed, ms",
-            "statements": "statements of a mailbox and round in which one of a hundred changed",
+            "idle": "CPU of a mailbox in a round without changes, ms",
+            "changing": "CPU of a mailbox in a round in which one of a hundred changed, ms",
+            "statements": "statements of a mailbox in a round in which one of a hundred changed",
             "memory": "memory of a mailbox, KB",
         },
     ),
     Growth(
         "workers",
-        f"workers of a fleet on PostgreSQL, {MAILBOXES} mailboxes each of which is due every {INTERVAL:.0f} seconds",
+        f"Workers of a fleet on PostgreSQL with {FLEET_MAILBOXES} mailboxes, due every {FLEET_INTERVAL:.0f} seconds",
         (1, 2, 4),
         {
-            "rounds": "rounds, of those that are due",
-            "CPU": "CPU of a round, all workers together, ms",
-            "PostgreSQL": "CPU of PostgreSQL for a round, ms",
-            "transactions": "transactions of a round",
+            "rounds": "rounds, divided by those that were due",
+            "CPU": "CPU of all workers per round, ms",
+            "PostgreSQL": "CPU of PostgreSQL per round, ms",
+            "transactions": "transactions per round",
         },
     ),
     Growth(
         "messages",
-        "messages in one mailbox",
+        "Messages in one mailbox",
         (1_000, 10_000, 100_000, 1_000_000),
         {
-            "idle": "CPU of a look, ms",
+            "idle": "CPU of a round without changes, ms",
             "one more": "CPU of the round after one new message, ms",
-            "memory": "memory of it all, MB",
+            "memory": "memory of the synchronisation, MB",
         },
     ),
     Growth(
         "tracked",
-        "messages of a delivery tracker",
+        "Messages of a delivery tracker",
         (10, 100, 1_000, 10_000, 100_000),
         {"loaded": "CPU of a message when the journal is read, µs"},
     ),
     Growth(
         "documents",
-        "documents of a signing job, all done before it starts",
+        "Documents of a signing job, all signed by an earlier run",
         (1_000, 10_000, 100_000, 1_000_000),
         {
-            "passed over": "CPU of a document that is passed over, µs",
+            "passed over": "CPU of a document that is skipped, µs",
             "tally": "time of `tally`, ms",
             "journal": "size of the journal, MB",
         },
@@ -109,29 +111,22 @@ GROWTHS = (
 )
 
 
-async def mailboxes(url: str, folder: Path, size: int) -> Figures:
-    """Rounds of many small mailboxes, in which nothing or little happens."""
-    gauge = Gauge()
-    names, held = [f"mailbox-{number}" for number in range(size)], dict[str, CannedRemote]()
+async def mailboxes(url: str, folder: str, count: str) -> Figures:
+    size, gauge = int(count), Gauge()
+    names = [f"mailbox-{number}" for number in range(size)]
     with gauge.count_statements():
-        async with make_suite(url) as suite, SqliteStore(folder / "sync.db", sink=SqliteSink()) as store:
+        async with make_suite(url) as suite, SqliteStore(Path(folder, "sync.db"), sink=SqliteSink()) as store:
             sync = Synchronizer(suite, store, names, get_password)
-
-            async def opened(status: MailboxProgress) -> Remote:
-                """A canned mailbox."""
-                held[status.name] = CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), _MESSAGES_PER_MAILBOX)
-                return held[status.name]
-
-            sync._worker._open = opened  # type: ignore[method-assign]
-            before = read_resident_bytes(os.getpid())
-            sync._worker.requested_mailboxes = ()  # as while `run` listens, and no operator has left anything
+            opened = use_canned_mailboxes(sync, suite, lambda _: _MESSAGES_PER_MAILBOX)
+            before = read_resident_bytes()
+            sync._worker.requested_mailboxes = ()  # as during `run`, without requests of an operator
             await sync.once()
-            memory = read_resident_bytes(os.getpid()) - before
-            idle = await _cpu(sync.once)
+            memory = read_resident_bytes() - before
+            idle = await measure_cpu(sync.once)
             for name in names[:: min(100, size)]:
-                held[name]._folder = f"INBOX.{_MESSAGES_PER_MAILBOX + 1}"
+                opened[name].messages += 1
             gauge.statements.clear()
-            changing = await _cpu(sync.once)
+            changing = await measure_cpu(sync.once)
     return {
         "idle": 1000 * idle / size,
         "changing": 1000 * changing / size,
@@ -140,36 +135,32 @@ async def mailboxes(url: str, folder: Path, size: int) -> Figures:
     }
 
 
-async def messages(url: str, folder: Path, size: int) -> Figures:
-    """Looks at a large mailbox, and the round after one new message."""
-    async with make_suite(url) as suite, SqliteStore(folder / "sync.db") as store:
-        remote = CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), size)
-        rounds, before = make_rounds(remote, store), read_resident_bytes(os.getpid())
-        while (await rounds.run_round()).has_more:
-            pass
+async def messages(url: str, folder: str, count: str) -> Figures:
+    async with make_suite(url) as suite, SqliteStore(Path(folder, "sync.db")) as store:
+        remote = CannedRemote(make_mailbox(suite), int(count))
+        rounds, before = make_rounds(remote, store), read_resident_bytes()
+        await run_all_rounds(rounds)
         await rounds.run_round()
-        memory = read_resident_bytes(os.getpid()) - before
-        idle = sum([await _cpu(rounds.run_round) for _ in range(_POLLS)]) / _POLLS
-        remote._folder = f"INBOX.{size + 1}"
-        more = await _cpu(rounds.run_round)
+        memory = read_resident_bytes() - before
+        idle = statistics.mean([await measure_cpu(rounds.run_round) for _ in range(_POLLS)])
+        remote.messages += 1
+        more = await measure_cpu(rounds.run_round)
     return {"idle": 1000 * idle, "one more": 1000 * more, "memory": memory / 1e6}
 
 
-async def tracked(url: str, folder: Path, size: int) -> Figures:
-    """A tracker whose journal has so many messages, read anew."""
+async def tracked(url: str, folder: str, count: str) -> Figures:
+    size, path = int(count), Path(folder, "delivery.db")
     async with make_suite(url) as suite:
-        box = suite.mailbox(work.USERNAME, work.PASSWORD)
-        async with DeliveryJournal(folder / "delivery.db") as journal:
-            tracker = DeliveryTracker(box, journal=journal)
+        async with DeliveryJournal(path) as journal:
+            tracker = DeliveryTracker(make_mailbox(suite), journal=journal)
             await asyncio.gather(*(tracker.add(f"<{number}@direct.example.test>") for number in range(size)))
-        async with DeliveryJournal(folder / "delivery.db") as journal:
-            loaded = await _cpu(DeliveryTracker(box, journal=journal).followed)
+        async with DeliveryJournal(path) as journal:
+            loaded = await measure_cpu(DeliveryTracker(make_mailbox(suite), journal=journal).followed)
     return {"loaded": 1e6 * loaded / size}
 
 
-async def documents(url: str, folder: Path, size: int) -> Figures:
-    """A signing job with so many documents, of which a run before it has signed all."""
-    path = folder / "journal.db"
+async def documents(url: str, folder: str, count: str) -> Figures:
+    size, path = int(count), Path(folder, "journal.db")
     async with SigningJournal(path) as journal:
         for start in range(0, size, _JOURNAL_BATCH_ROWS):
             names = [f"{number:07}.pdf" for number in range(start, min(start + _JOURNAL_BATCH_ROWS, size))]
@@ -180,125 +171,124 @@ async def documents(url: str, folder: Path, size: int) -> Figures:
         for number in range(size):
             yield Pdf(f"{number:07}.pdf", b"%PDF-1.7\n")
 
-    async with (
-        ds.DirectSuite(ds.Settings(signing_url=f"{make_scenario_url(url)}/signing")) as suite,
-        SigningJournal(path) as journal,
-    ):
-        target, signatures = TargetFolder(folder / "out"), [ds.Signature(name="S")]
-        job = SigningJob(suite.signing, source(), target, signatures, journal=journal)
-        passed_over = await _cpu(job.run)
+    settings = ds.Settings(signing_url=f"{make_scenario_url(url)}/signing")
+    async with ds.DirectSuite(settings) as suite, SigningJournal(path) as journal:
+        target = TargetFolder(Path(folder, "out"))
+        job = SigningJob(suite.signing, source(), target, [ds.Signature(name="S")], journal=journal)
+        skipped = await measure_cpu(job.run)
         assert job.progress.passed_over == size
-        tally = await _cpu(journal.tally)
-    return {"passed over": 1e6 * passed_over / size, "tally": 1000 * tally, "journal": path.stat().st_size / 1e6}
+        tally = await measure_cpu(journal.tally)
+    return {"passed over": 1e6 * skipped / size, "tally": 1000 * tally, "journal": path.stat().st_size / 1e6}  # noqa: ASYNC240
 
 
-async def _cpu(do: Callable[[], Awaitable[object]]) -> float:
-    began = time.process_time()
-    await do()
-    return time.process_time() - began
+async def fleet_worker(url: str, conninfo: str, interval: str) -> Figures:
+    """One worker of a fleet, until SIGTERM."""
+    async with make_suite(url) as suite, PostgresStore(conninfo, sink=PostgresSink()) as store:
+        seconds = float(interval)
+        fleet = Fleet(suite, store, get_password, interval=seconds, requests_per_second=1e9, tick=seconds / 5)
+        use_canned_mailboxes(fleet, suite, lambda _: _MESSAGES_PER_MAILBOX)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, fleet.stop)
+        await fleet.run()
+    return {}
 
 
-WORKS: Mapping[str, Callable[[str, Path, int], Awaitable[Figures]]] = {
-    "mailboxes": mailboxes,
-    "workers": measure_workers,
-    "messages": messages,
-    "tracked": tracked,
-    "documents": documents,
-}
+async def workers(url: str, _: str, count: str) -> Figures:
+    with run_postgres() as server, contextlib.ExitStack() as stack:
+        conninfo = server.create_database()
+        async with make_suite(url) as suite, PostgresStore(conninfo, sink=PostgresSink()) as store:
+            await Fleet(suite, store, get_password).add([f"mailbox-{number}" for number in range(FLEET_MAILBOXES)])
+
+            async def fetch(query: str) -> list[int]:
+                return [number for (number,) in await store.connections.fetch(query)]
+
+            async def measure(pids: Sequence[int]) -> list[float]:
+                rounds = await fetch("SELECT fence FROM directsuite.schedule")
+                query = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
+                [transactions] = await fetch(query)
+                return [sum(rounds), sum(map(_read_cpu, pids)), sum(map(_read_cpu, server.pids)), transactions]
+
+            command = (sys.executable, "-m", "benchmarks.growth", "fleet_worker", url, conninfo, str(FLEET_INTERVAL))
+            processes = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) for _ in range(int(count))]  # noqa: S603, ASYNC220
+            for process in processes:
+                stack.callback(process.wait)
+                stack.callback(process.terminate)
+            pids = [process.pid for process in processes]
+            async with asyncio.timeout(60):  # until each mailbox has had two rounds
+                while min(await fetch("SELECT fence FROM directsuite.schedule")) < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.2)
+            before = await measure(pids)
+            await asyncio.sleep(FLEET_SECONDS)
+            after = await measure(pids)
+    rounds, cpu, server_cpu, transactions = (new - old for new, old in zip(after, before, strict=True))
+    return {
+        "rounds": rounds / FLEET_SECONDS / (FLEET_MAILBOXES / FLEET_INTERVAL),
+        "CPU": 1000 * cpu / rounds,
+        "PostgreSQL": 1000 * server_cpu / rounds,
+        "transactions": transactions / rounds,
+    }
 
 
-def measure_growth(names: Sequence[str] = (), out: Path = _ROOT / "benchmarks" / "results") -> int:
-    """Measure the curves of these names, or all; write growth.md, growth.json and a drawing of each curve."""
-    kept = out / "growth.json"
-    found: dict[str, list[Figures]] = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
+def _read_cpu(pid: int) -> float:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return sum(psutil.Process(pid).cpu_times()[:4])
+    return 0.0
+
+
+WORKS: Works = {work.__name__: work for work in (mailboxes, messages, tracked, documents, workers, fleet_worker)}
+
+
+def measure_growth(names: Sequence[str], out: Path = RESULTS) -> int:
+    """Measure the curves with these names, or all. Write growth.md, and growth.svg if all are measured."""
+    panels = list[Panel]()
     with run_server() as url:
-        for each in GROWTHS:
-            if each.name in (names or [each.name]):
-                found[each.name] = [_run(each.name, url, size) for size in each.sizes]
-                kept.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-            if each.name in found:
-                print(format_section(each, found[each.name]), flush=True)
-                (out / f"growth-{each.name}.svg").write_text(draw_growth(each, found[each.name]), encoding="utf-8")
-    about = "\n".join(f"| {name} | {value} |" for name, value in describe_machine().items())
-    page = "\n".join(format_section(each, found[each.name]) for each in GROWTHS if each.name in found)
-    head = f"# Growth\n\n`python -m benchmarks growth`{(__doc__ or '').partition('`')[2].partition('`')[2].strip()}\n\n"
-    (out / "growth.md").write_text(f"{head}{page}\nMeasured on:\n\n| | |\n|---|---|\n{about}\n", encoding="utf-8")
+        for growth in GROWTHS:
+            if growth.name in (names or [growth.name]):
+                found = [_run(growth.name, url, size) for size in growth.sizes]
+                section = format_section(growth, found)
+                print(section, flush=True)
+                replace_section(out / "growth.md", "Growth", section)
+                panels.append(make_panel(growth, found))
+    if not names:
+        draw(out / "growth.svg", panels, columns=2)
     return 0
 
 
 def _run(name: str, url: str, size: int) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
-        return run_for_figures("benchmarks.growth", name, url, folder, str(size))
+        return run_work("benchmarks.growth", name, url, folder, str(size))
 
 
 def compute_total_costs(growth: Growth, found: Sequence[Figures], figure: str) -> list[float]:
-    """The whole cost at each size: a figure of a unit counts as often as there are units."""
-    of_a_unit = any(f" of a {unit}" in growth.figures[figure] for unit in ("mailbox", "message", "document"))
+    """Return the total cost at each size. A figure "of a mailbox", message or document is multiplied by the size."""
+    is_of_one = any(f" of a {unit}" in growth.figures[figure] for unit in ("mailbox", "message", "document"))
     pairs = zip(growth.sizes, found, strict=True)
-    return [max(figures[figure], 1e-9) * (size if of_a_unit else 1) for size, figures in pairs]
+    return [max(figures[figure], 1e-9) * (size if is_of_one else 1) for size, figures in pairs]
 
 
 def fit_slope(sizes: Sequence[int], costs: Sequence[float]) -> float:
-    """Of the whole cost over the size, both as logarithms, by least squares."""
-    return statistics.linear_regression(
-        [math.log10(size) for size in sizes], [math.log10(cost) for cost in costs]
-    ).slope
+    """Fit the slope of the logarithms by least squares."""
+    return statistics.linear_regression([math.log10(size) for size in sizes], [math.log10(c) for c in costs]).slope
 
 
 def format_section(growth: Growth, found: Sequence[Figures]) -> str:
-    """The table of a curve, and its drawing."""
+    """Return the table of a curve."""
     sizes = " | ".join(f"{size:,}" for size in growth.sizes)
-    lines = [f"## {growth.what[0].upper()}{growth.what[1:]}", "", f"| | {sizes} | slope |"]
-    lines.append("|---" * (len(growth.sizes) + 2) + "|")
+    lines = [f"## {growth.title}", "", f"| | {sizes} | slope |", "|---" * (len(growth.sizes) + 2) + "|"]
     for name, unit in growth.figures.items():
         values = " | ".join(f"{figures[name]:,.3g}" for figures in found)
         lines.append(f"| {unit} | {values} | {fit_slope(growth.sizes, compute_total_costs(growth, found, name)):.2f} |")
-    return "\n".join([*lines, "", f"![The same as curves](growth-{growth.name}.svg)", ""])
+    return "\n".join([*lines, "", format_machine()])
 
 
-def draw_growth(growth: Growth, found: Sequence[Figures]) -> str:
-    """The whole costs as multiples of those at the smallest size, both axes as powers of ten; dashed: in proportion."""
-    first, last = math.log10(growth.sizes[0]), math.log10(growth.sizes[-1])
-    curves = {name: compute_total_costs(growth, found, name) for name in growth.figures}
-    decades = max(last - first, *(math.log10(max(costs) / costs[0]) for costs in curves.values()))
-    right, bottom = _WIDTH - _NAMES, _HEIGHT - _BELOW
-
-    def x(size: float) -> float:
-        """Where a size is."""
-        return _LEFT + (right - _LEFT) * (math.log10(size) - first) / (last - first)
-
-    def y(multiple: float) -> float:
-        """Where a multiple of the first cost is; less than the first is drawn as the first."""
-        return bottom - (bottom - 20) * max(math.log10(multiple), 0.0) / decades
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}">',
-        "<style>text{font:12px sans-serif;fill:#333}path{fill:none;stroke:#ddd}</style>",
-        '<rect width="100%" height="100%" fill="white"/>',
-    ]
-    for power in range(math.floor(decades) + 1):
-        parts.append(f'<path d="M{_LEFT} {y(10**power):.1f}H{right}"/>')
-        parts.append(f'<text x="{_LEFT - 6}" y="{y(10**power) + 4:.1f}" text-anchor="end">{10**power:,} x</text>')
-    parts += [
-        f'<text x="{x(size):.1f}" y="{bottom + 18}" text-anchor="middle">{size:,}</text>' for size in growth.sizes
-    ]
-    parts.append(f'<text x="{(_LEFT + right) / 2}" y="{_HEIGHT - 8}" text-anchor="middle">{growth.what}</text>')
-    straight = f"M{x(10**first):.1f} {y(1):.1f}L{x(10**last):.1f} {y(10 ** (last - first)):.1f}"
-    parts.append(f'<path d="{straight}" style="stroke:#888;stroke-dasharray:4"/>')
-    for number, (name, costs) in enumerate(curves.items()):
-        points = zip(growth.sizes, costs, strict=True)
-        path, colour = "L".join(f"{x(size):.1f} {y(cost / costs[0]):.1f}" for size, cost in points), _COLOURS[number]
-        parts.append(f'<path d="M{path}" style="stroke:{colour};stroke-width:1.5"/>')
-        parts.append(f'<path d="M{right + 12} {30 + 22 * number}h18" style="stroke:{colour};stroke-width:3"/>')
-        parts.append(f'<text x="{right + 36}" y="{34 + 22 * number}">{name}</text>')
-    return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def main() -> None:
-    """Do one size and print its figures."""
-    name, url, folder, size = sys.argv[1:]
-    print(json.dumps(asyncio.run(WORKS[name](url, Path(folder), int(size)))))  # type: ignore[arg-type]
+def make_panel(growth: Growth, found: Sequence[Figures]) -> Panel:
+    """Return the curves of the total costs, as multiples of the cost at the smallest size."""
+    curves = dict[str, list[tuple[float, float]]]()
+    for name in growth.figures:
+        costs = compute_total_costs(growth, found, name)
+        curves[name] = [(size, cost / costs[0]) for size, cost in zip(growth.sizes, costs, strict=True)]
+    curves["proportional"] = [(size, size / growth.sizes[0]) for size in growth.sizes]
+    return Panel(growth.title.partition(",")[0], curves, log_x=True, log_y=True)
 
 
 if __name__ == "__main__":
-    main()
+    print_figures(WORKS)

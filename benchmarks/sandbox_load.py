@@ -1,223 +1,162 @@
-"""`python -m benchmarks sandbox`: all operations of the sandbox, in a process of its own, under many callers at a time.
+"""`python -m benchmarks sandbox`: the sandbox, in a separate process, with 200 clients. It writes sandbox-load.md.
 
-Each operation is called by all callers, of whom each gives its next request once it has the answer. Before and after it
-they do the same with the sandbox's health answer, which the operation's requests a second are compared with.
+All clients send the same kind of request for a second. Before and after it they request the health of the sandbox, and
+the page compares the rates.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import itertools
-import statistics
+import json
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
-from http import HTTPStatus
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import attrs
-from yarl import URL
 
-from benchmarks.measuring.machine import describe_machine
-from benchmarks.sandbox_requests import OPERATIONS, PREPARATIONS, Caller, Request, SandboxResponse
-from benchmarks.soak.census import MEGABYTE, read_resident_bytes
-from benchmarks.soak.server import run_server
+from benchmarks.gauges import read_peak_bytes, read_resident_bytes
+from benchmarks.processes import RESULTS, format_machine
+from benchmarks.soak.sandbox_process import run_sandbox
+from directsuite.cli.demo import documents
+from directsuite.sandbox.samples import ALICE, BOB, FAX_NUMBER, MAILBOX_LOGIN, TUSER
 
-RESULTS = Path(__file__).parent / "results" / "sandbox-load.md"
-CALLERS = 200
-_MAX_SECONDS = 240  # seconds, after which the whole run is given up
-_LOCKED_MESSAGE = b"database is locked"
+CLIENTS = 200
+_TIMEOUT = 240
+_LOGIN = {"username": ALICE, "password": MAILBOX_LOGIN}
+_RECIPIENTS = [{"email": BOB, "type": "TO"}]
+_MESSAGE = {"subject": "load", "sender": ALICE, "recipients": _RECIPIENTS, "body": "text", "htmlBody": False}
+
+Request = tuple[str, str, Any]
+"""Method, URL, and body: bytes, or an object that is sent as JSON."""
 
 
 @attrs.frozen
 class Load:
-    """The seconds of each request, those of all together, and what failed, by kind."""
+    """The seconds of each request, their total time, and the number of failures."""
 
     seconds: list[float]
     elapsed: float
-    failures: Counter[str]
+    failures: int
 
     @property
     def rate(self) -> float:
-        """Requests a second."""
+        """Requests per second."""
         return len(self.seconds) / self.elapsed
 
     def get_percentile_ms(self, percent: int) -> float:
-        """The milliseconds within which so many of 100 were answered."""
+        """Return the milliseconds in which the given percentage of the requests was answered."""
         return sorted(self.seconds)[len(self.seconds) * percent // 100] * 1000
 
 
-@attrs.frozen
-class OperationLoad:
-    """An operation's load, those of the health answer around it, and the sandbox's memory after it, in bytes."""
-
-    operation: str
-    load: Load
-    health: tuple[Load, Load]
-    memory: int
-
-    @property
-    def ratio(self) -> float:
-        """The operation's requests a second to the health answer's."""
-        return self.load.rate * len(self.health) / sum(each.rate for each in self.health)
-
-
-@attrs.frozen(kw_only=True)
-class RunningSandbox:
-    """A sandbox that runs, and what calls it. log: what the sandbox writes to its standard error."""
-
-    caller: Caller
-    health: Request
-    process: int
-    log: Path
-    startup_seconds: float
-    """Seconds from the start of the process to its being ready."""
-    memory: int
-    """Bytes that it had then."""
-
-    def read_peak_bytes(self) -> int:
-        """The most memory that the process has had, in bytes."""
-        lines = Path(f"/proc/{self.process}/status").read_text("ascii").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
-
-    def count_locked_lines(self) -> int:
-        """How many lines of the log tell of a locked database."""
-        return self.log.read_bytes().count(_LOCKED_MESSAGE)
+async def make_requests(http: aiohttp.ClientSession, urls: Mapping[str, str], count: int) -> dict[str, list[Request]]:
+    """Return requests by operation. Each Sign has a separate document, because a field can be signed only once."""
+    message, pdf = urls["message"], f"{urls['signing']}/pdf"
+    form = base64.b64encode(documents.build_consent_form(documents.Form.from_number(1)))
+    stored = [json.loads((await send(http, ("POST", pdf, form)))[1])["identifier"] for _ in range(count)]
+    user = {"username": TUSER[0], "password": TUSER[1]}
+    return {
+        "health": [("GET", f"{urls['control']}/health", None)],
+        "GetMessageCount": [("POST", f"{message}/GetMessageCount/INBOX", _LOGIN)],
+        "GetMessages": [("POST", f"{message}/GetMessages/INBOX", _LOGIN)],
+        "Send": [("PUT", f"{message}/Send", {"authentication": _LOGIN, "message": _MESSAGE})],
+        "Save": [("POST", pdf, form)],
+        "GetDoc": [("GET", f"{pdf}/{stored[0]}", None)],
+        "Sign": [("PATCH", f"{pdf}/{each}/sign", {"name": documents.PATIENT_FIELD}) for each in stored],
+        "getMultipleMessageInfo": [("GET", f"{urls['fax']}/api/fax/getMessageList/{FAX_NUMBER}/0", None)],
+        "login": [("POST", f"{urls['registration']}/login", user)],
+    }
 
 
-@asynccontextmanager
-async def run_sandbox(folder: Path) -> AsyncGenerator[RunningSandbox]:
-    """A sandbox with its state and its log in `folder`."""
-    path, begun = folder / "log", time.perf_counter()
-    with path.open("wb") as log:
-        async with run_server(folder / "state", log) as server:
-            started_in, memory = time.perf_counter() - begun, read_resident_bytes(server.pid)
-            connector, timeout = aiohttp.TCPConnector(limit=CALLERS), aiohttp.ClientTimeout(total=_MAX_SECONDS)
-            async with aiohttp.ClientSession(connector=connector, timeout=timeout) as http:
-                yield RunningSandbox(
-                    caller=await Caller.create(http, server),
-                    health=Request("GET", URL(f"{server.urls['control']}/_sandbox/health")),
-                    process=server.pid,
-                    log=path,
-                    startup_seconds=started_in,
-                    memory=memory,
-                )
+async def send(http: aiohttp.ClientSession, request: Request) -> tuple[bool, bytes]:
+    """Send a request. Return True if it succeeded, and the body of the response."""
+    method, url, body = request
+    content: dict[str, Any] = {"json": body} if isinstance(body, dict) else {"data": body}
+    headers = {"Content-Type": "text/plain"} if isinstance(body, bytes) else {}
+    async with http.request(method, url, headers=headers, **content) as response:
+        received = await response.read()
+        return response.status == 200 and b'"success":false' not in received.replace(b" ", b""), received
 
 
-async def measure_operations(
-    sandbox: RunningSandbox, *, callers: int = CALLERS, lasting: float = 1.0
-) -> list[OperationLoad]:
-    """Have so many callers call each operation for `lasting` seconds, or less where its requests come to an end first.
+async def run_load(http: aiohttp.ClientSession, requests: Sequence[Request], clients: int, seconds: float) -> Load:
+    """Let clients send requests for the given time: each at least one, or each request once if there are several."""
+    waiting = iter(requests) if len(requests) > 1 else itertools.repeat(requests[0])
+    taken, failures, start = list[float](), list[bytes](), time.perf_counter()
 
-    Each caller gives one request at least. What the requests use up is made before the time is taken.
-    """
-
-    async def health() -> Load:
-        return await run_load(sandbox.caller, itertools.repeat(sandbox.health), callers, lasting / 4)
-
-    found, after = list[OperationLoad](), await health()
-    for operation in OPERATIONS:
-        requests, before = iter(await sandbox.caller.make_requests(operation, callers)), after
-        measured = await run_load(sandbox.caller, requests, callers, lasting)
-        after, memory = await health(), read_resident_bytes(sandbox.process)
-        found.append(OperationLoad(operation, measured, (before, after), memory))
-    return found
-
-
-async def run_load(caller: Caller, requests: Iterator[Request], callers: int, lasting: float) -> Load:
-    """Have so many callers share the requests for `lasting` seconds."""
-    seconds, failures = list[float](), Counter[str]()
-    begun = time.perf_counter()
-
-    async def call_again_and_again() -> None:
-        for request in requests:
+    async def client() -> None:
+        for request in waiting:
             sent = time.perf_counter()
-            answer = await caller.send(request)
-            answered = time.perf_counter()
-            seconds.append(answered - sent)
-            failures.update(find_failures(answer))
-            if answered >= begun + lasting:
+            succeeded, received = await send(http, request)
+            taken.append(time.perf_counter() - sent)
+            if not succeeded:
+                failures.append(received)
+            if time.perf_counter() >= start + seconds:
                 return
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(callers):
-            group.create_task(call_again_and_again())
-    return Load(seconds, time.perf_counter() - begun, failures)
+        for _ in range(clients):
+            group.create_task(client())
+    return Load(taken, time.perf_counter() - start, len(failures))
 
 
-def find_failures(answer: SandboxResponse) -> Iterable[str]:
-    """The kinds of failure that an answer tells of: none where the operation was carried out."""
-    if not answer.is_success:
-        yield "5xx" if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "refused"
-        if _LOCKED_MESSAGE in answer.content:
-            yield "locked"
+async def measure_sandbox(folder: Path, clients: int, seconds: float) -> tuple[str, list[str]]:
+    """Run a sandbox with its state in a folder, and measure it. Return the page, and the problems."""
+    start, rows, problems = time.perf_counter(), list[str](), list[str]()
+    with (folder / "log").open("wb") as log:
+        async with asyncio.timeout(_TIMEOUT), run_sandbox(folder / "state", log) as sandbox:
+            startup, memory = time.perf_counter() - start, read_resident_bytes(sandbox.pid)
+            environment = (await sandbox.call_control("GET", "environment"))["environment"]
+            headers, connector = _make_headers(environment), aiohttp.TCPConnector(limit=clients)
+            async with aiohttp.ClientSession(connector=connector, headers=headers) as http:
+                requests = await make_requests(http, sandbox.urls, clients)
+                health = requests.pop("health")
+                before = await run_load(http, health, clients, seconds / 4)
+                for operation, each in requests.items():
+                    load = await run_load(http, each, clients, seconds)
+                    after = await run_load(http, health, clients, seconds / 4)
+                    ratio, used = 2 * load.rate / (before.rate + after.rate), read_resident_bytes(sandbox.pid) / 1e6
+                    times = f"{load.get_percentile_ms(50):.0f} | {load.get_percentile_ms(99):.0f} | {used:.0f}"
+                    rows.append(f"| {operation} | {len(load.seconds)} | {ratio:.3f} | {load.rate:.0f} | {times} |")
+                    if load.failures or after.failures:
+                        problems.append(f"{operation}: {load.failures + after.failures} requests failed.")
+                    before = after
+            peak = read_peak_bytes(sandbox.pid)
+    if locked := (folder / "log").read_bytes().count(b"database is locked"):
+        problems.append(f"The log has {locked} lines about a locked database.")
+    sizes = {"memory": memory / 1e6, "peak": peak / 1e6}
+    page = _PAGE.format(clients=clients, startup=startup, **sizes, rows="\n".join(rows), machine=format_machine())
+    return page, problems
 
 
-def list_problems(found: Sequence[OperationLoad], locked: int) -> list[str]:
-    """What must not be, a line each. locked: lines of the sandbox's log that tell of a locked database."""
-    lines = [
-        f"{each.operation}: {kind}: {number} of {len(each.load.seconds)} requests"
-        for each in found
-        for kind, number in (each.load.failures + each.health[1].failures).items()
-    ]
-    return [*lines, *([f"the sandbox's log: {locked} lines of a locked database"] if locked else [])]
+def _make_headers(environment: Mapping[str, str]) -> dict[str, str]:
+    return {"Authorization": f"Bearer {environment['DIRECTSUITE_TOKEN']}"}
 
 
-def format_page(found: Sequence[OperationLoad], sandbox: RunningSandbox) -> str:
-    """The results as a page."""
-    machine = describe_machine()
-    failures = sum((each.load.failures for each in found), Counter[str]())
-    lines = [
-        "| operation | requests | to the health answer | a second | p50, ms | p99, ms | memory after, MB | each has |",
-        "|---|---:|---:|---:|---:|---:|---:|---|",
-    ]
-    for each in found:
-        calls, row = each.load, PREPARATIONS.get(each.operation)
-        lines.append(
-            f"| {each.operation} | {len(calls.seconds)} | {each.ratio:.3f} | {calls.rate:.0f} "
-            f"| {calls.get_percentile_ms(50):.0f} | {calls.get_percentile_ms(99):.0f} "
-            f"| {each.memory / MEGABYTE:.0f} | {'' if row is None else row.resource} |"
-        )
-    health = statistics.quantiles([each.health[1].rate for each in found], n=4)
-    before, after, peak = (size / MEGABYTE for size in (sandbox.memory, found[-1].memory, sandbox.read_peak_bytes()))
-    return f"""# The sandbox under load
-
-Written by `python -m benchmarks sandbox`. The sandbox runs in a process of its own, with its state in a folder.
-{CALLERS} callers call one operation after the other at the same time; they share the machine's cores with it. PDFs are
-the demo's forms. The last column names what a request uses up: each has its own, made before the time is taken.
-
-"To the health answer" is the operation's requests a second over those of `/_sandbox/health`, taken before and after it
-by the same callers: compare these. What is a second or in milliseconds describes this run alone. The health answer came
-{health[1]:.0f} times a second (half of all measurements: {health[0]:.0f} to {health[2]:.0f}).
-
-{len(found)} operations; answers of 5xx: {failures["5xx"]}; refused: {failures["refused"]}; with a locked database:
-{failures["locked"]}, and {sandbox.count_locked_lines()} in the sandbox's log.
-
-From the start of the process to its being ready it took {sandbox.startup_seconds:.1f} seconds.
-Its memory was {before:.0f} MB then, {after:.0f} MB at the end, {peak:.0f} MB at its peak.
-{machine["python"]}, {machine["system"]}, {machine["cores"]} cores; load average {machine["load average"]}.
-
-{chr(10).join(lines)}
-"""
+def run_sandbox_load(_: Sequence[str]) -> int:
+    """Measure, and write the page. Return 1 if a request failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        page, problems = asyncio.run(measure_sandbox(Path(folder), CLIENTS, 1.0))
+    (RESULTS / "sandbox-load.md").write_text(page, "utf-8")
+    sys.stderr.writelines(f"{problem}\n" for problem in problems)
+    return int(bool(problems))
 
 
-def run_sandbox_load() -> int:
-    """Measure, write the page, and return 1 where a request failed or it took too long."""
+_PAGE = """# The sandbox with {clients} clients
 
-    async def measured() -> list[str]:
-        with tempfile.TemporaryDirectory() as folder:
-            async with asyncio.timeout(_MAX_SECONDS), run_sandbox(Path(folder)) as sandbox:
-                found = await measure_operations(sandbox)
-                RESULTS.write_text(format_page(found, sandbox), "utf-8")
-                return list_problems(found, sandbox.count_locked_lines())
+Written by `python -m benchmarks sandbox`. The sandbox runs in a separate process, with its state in a folder. The
+clients share the cores of the machine with it. PDFs are the forms of the demo. "Ratio" is the rate divided by the rate
+of requests for `/_sandbox/health`, which the same clients sent before and after. Compare ratios, because rates and
+times are only valid for this run.
 
-    try:
-        lines = asyncio.run(measured())
-    except TimeoutError:
-        lines = [f"the measurement did not end within {_MAX_SECONDS} seconds"]
-    sys.stderr.writelines(f"{line}\n" for line in lines)
-    return 1 if lines else 0
+The sandbox was ready after {startup:.1f} seconds, with {memory:.0f} MB of memory. Its peak was {peak:.0f} MB.
+
+| operation | requests | ratio | per second | p50, ms | p99, ms | memory after, MB |
+|---|---:|---:|---:|---:|---:|---:|
+{rows}
+
+{machine}"""

@@ -1,194 +1,159 @@
-"""The private environment in which all clients are measured: one interpreter, one aiohttp, the peers generated into it.
-
-Each step leaves a mark with a fingerprint of what it was made from; a step whose mark fits is not taken again.
-"""
+"""The environment in which all clients are measured: one interpreter, one aiohttp, and the generated clients."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
-import re
+import platform
 import shutil
 import subprocess
 import sys
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, distribution
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any
 
 import attrs
+import cattrs
+from packaging.requirements import Requirement
 
-from benchmarks.peers import GENERATED, NAMES
-from benchmarks.peers.document import make_document
-from benchmarks.peers.generators import GENERATORS, Generator
+from benchmarks.peers import GENERATED, openapi_generator, openapi_python_client
+from benchmarks.processes import ROOT
+from directsuite.sandbox.server import load_openapi_document
 
-_ROOT = Path(__file__).resolve().parents[2]
-_STEP_TIMEOUT = 600.0  # seconds for one program
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_REPORTED_PACKAGES = (
-    *("aiohttp", "attrs", "msgspec", "pybase64", "httpx", "pydantic"),
-    *("openapi-generator-cli", "openapi-python-client"),
-)
-_ADD_PATH_SCRIPT = (
-    "import pathlib, sys, sysconfig\n"
-    "pathlib.Path(sysconfig.get_paths()['purelib'], 'benchmarks.pth').write_text(sys.argv[1], encoding='utf-8')\n"
-)
-_VERSIONS_SCRIPT = (
-    "import json, platform, sys\n"
-    "from importlib.metadata import PackageNotFoundError, version\n"
-    "found = {'python': platform.python_version()}\n"
-    "for name in sys.argv[1:]:\n"
-    "    try:\n"
-    "        found[name] = version(name)\n"
-    "    except PackageNotFoundError:\n"
-    "        pass\n"
-    "print(json.dumps(found))\n"
-)
+_STEP_TIMEOUT = 600.0
+_GENERATORS = {
+    "openapi-generator": ("openapi-generator-cli>=7.20", openapi_generator.PACKAGE),
+    "openapi-python-client": ("openapi-python-client>=0.29", openapi_python_client.PACKAGE),
+}
+_SHOWN = ("aiohttp", "attrs", "msgspec", "pybase64", "httpx", "pydantic")
+_ADD_PATH = """
+import pathlib, sys, sysconfig
+pathlib.Path(sysconfig.get_path("purelib"), "benchmarks.pth").write_text(sys.argv[1])
+"""
+_SHOW_VERSIONS = """
+import json
+from importlib.metadata import distributions
+print(json.dumps({each.name: each.version for each in distributions()}))
+"""
 
 
 @attrs.frozen(kw_only=True)
 class PreparedPeers:
-    """What there is to measure. python: the interpreter of processes that measure.
+    """The interpreter in which clients are measured, and versions. missing: clients, with the reason."""
 
-    available: for each client None, or the reason why it is left out. versions: of Python, packages and generators.
-    """
-
-    python: Path
-    available: Mapping[str, str | None]
-    versions: Mapping[str, str]
+    python: str
+    missing: dict[str, str]
+    versions: dict[str, str]
 
 
 class _StepError(Exception):
-    """A step could not be taken; its text says which, in words for a report."""
+    """A program failed. The text is for the report; prepare.log has the output of the program."""
+
+
+def make_document() -> dict[str, Any]:
+    """Return our OpenAPI document with dates of one format.
+
+    openapi-generator makes a slow class of two alternative formats. All clients return datetime in both cases.
+    """
+    document = load_openapi_document()
+    schemas: dict[str, Any] = document["components"]["schemas"]
+    for name in ("Timestamp", "Date"):
+        schemas[name] = {"type": "string", "format": "date-time", "description": schemas[name]["description"]}
+    return document
 
 
 def prepare(folder: Path) -> PreparedPeers:
-    """As `benchmarks.peers.prepare`."""
+    """Generate and install the clients in a folder, or return a complete earlier result for the same input.
+
+    A client that cannot be generated here, for instance without Java or a network, is missing.
+    """
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    described = json.dumps(make_document(), indent=1)
-    (folder / "openapi.json").write_text(described, encoding="utf-8")
-    with (folder / "prepare.log").open("w", encoding="utf-8") as log:
-        environment = _Environment(folder, log)
-        available: dict[str, str | None] = dict.fromkeys(NAMES)
+    document, pins = json.dumps(make_document(), indent=1), list_pins()
+    fingerprint = hashlib.sha256(repr((sys.version, ROOT, document, pins, _GENERATORS)).encode()).hexdigest()
+    prepared = folder / f"{fingerprint}.json"
+    if prepared.exists():
+        return cattrs.structure(json.loads(prepared.read_text("utf-8")), PreparedPeers)
+    (folder / "openapi.json").write_text(document, "utf-8")
+    (folder / "pins.txt").write_text("".join(f"{pin}\n" for pin in pins), "utf-8")
+    (folder / "prepare.log").unlink(missing_ok=True)
+    python, missing = folder / "venv" / "bin" / "python", dict[str, str]()
+    try:
+        shutil.rmtree(folder / "venv", ignore_errors=True)
+        run_step(folder, "The environment could not be created.", [sys.executable, "-m", "venv", str(folder / "venv")])
+        _install(folder, "The requirements could not be installed.", "--requirement", str(folder / "pins.txt"))
+        run_step(folder, "The environment cannot be used.", [str(python), "-c", _ADD_PATH, str(ROOT)])
+    except _StepError as error:
+        missing, python = dict.fromkeys(GENERATED, str(error)), Path(sys.executable)
+    for name in GENERATED if not missing else ():
         try:
-            environment.make(described)
+            _add(folder, name)
         except _StepError as error:
-            available.update(dict.fromkeys(GENERATED, str(error)))
-            return PreparedPeers(
-                python=Path(sys.executable), available=available, versions=_read_versions(Path(sys.executable))
-            )
-        for generator in GENERATORS:
-            try:
-                environment.add(generator)
-            except _StepError as error:
-                available[generator.name] = str(error)
-    return PreparedPeers(python=environment.python, available=available, versions=_read_versions(environment.python))
+            missing[name] = str(error)
+    installed = json.loads(subprocess.check_output([str(python), "-c", _SHOW_VERSIONS]))  # noqa: S603
+    versions = {
+        "python": platform.python_version(),
+        **{n: installed[n] for n in (*_SHOWN, "openapi-generator-cli", *GENERATED) if n in installed},
+    }
+    result = PreparedPeers(python=str(python), missing=missing, versions=versions)
+    if not missing:
+        prepared.write_text(json.dumps(attrs.asdict(result)), "utf-8")
+    return result
 
 
-class _Environment:
-    """A virtual environment in a folder, and the generated projects beside it. log: what the programs print."""
+def _add(folder: Path, name: str) -> None:
+    """Generate and install a client."""
+    output, programs, document = folder / name, folder / "venv" / "bin", str(folder / "openapi.json")
+    requirement, package = _GENERATORS[name]
+    if name == "openapi-generator":
+        if shutil.which("java") is None:
+            raise _StepError("Its generator needs Java, which is not installed.")
+        command = [str(programs / "openapi-generator-cli"), "generate", "--generator-name", "python"]
+        command += [
+            "--library",
+            "asyncio",
+            "--input-spec",
+            document,
+            "--output",
+            str(output),
+            "--package-name",
+            package,
+        ]
+    else:
+        names = {"project_name_override": package.replace("_", "-"), "package_name_override": package, "post_hooks": []}
+        (configuration := folder / f"{name}.json").write_text(json.dumps(names), "utf-8")
+        command = [str(programs / "openapi-python-client"), "generate", "--meta", "setup", "--overwrite"]
+        command += ["--path", document, "--output-path", str(output), "--config", str(configuration)]
+    _install(folder, "Its generator could not be installed.", requirement)
+    shutil.rmtree(output, ignore_errors=True)
+    run_step(folder, "Its generator failed.", command)
+    _install(folder, "The generated client could not be installed.", str(output))
+    run_step(folder, "The generated client cannot be imported.", [str(programs / "python"), "-c", f"import {package}"])
 
-    def __init__(self, folder: Path, log: TextIO) -> None:
-        self._folder = folder
-        self._log = log
-        self._venv = folder / "venv"
-        self._programs = self._venv / ("Scripts" if sys.platform == "win32" else "bin")
-        self._pins = folder / "pins.txt"
-        self.python = self._programs / "python"
 
-    def make(self, described: str) -> None:
-        """The environment, with all that directsuite needs in the versions that are installed here.
+def _install(folder: Path, failure: str, *arguments: str) -> None:
+    pip = [str(folder / "venv" / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    run_step(folder, failure, [*pip, "--constraint", str(folder / "pins.txt"), *arguments])
 
-        A new one for every document: a generated client has the same version whatever it was generated from.
-        """
-        pins = "".join(f"{name}=={version}\n" for name, version in sorted(_list_installed().items()))
-        fingerprint = _compute_fingerprint(sys.version, pins, str(_ROOT), described)
-        if self._is_done("venv", fingerprint):
-            return
-        shutil.rmtree(self._venv, ignore_errors=True)
-        for mark in self._folder.glob("*.done"):
-            mark.unlink()
-        self._pins.write_text(pins, encoding="utf-8")
-        self._run("a virtual environment could not be made", [sys.executable, "-m", "venv", str(self._venv)])
-        self._install("directsuite's own requirements", ["--requirement", str(self._pins)])
-        self._run(
-            "a virtual environment could not be written to", [str(self.python), "-c", _ADD_PATH_SCRIPT, str(_ROOT)]
-        )
-        self._record_done("venv", fingerprint)
 
-    def add(self, generator: Generator) -> None:
-        """Generate a client, and install it with its dependencies."""
-        if generator.needs is not None and shutil.which(generator.needs) is None:
-            raise _StepError(f"its generator needs {generator.needs}, which is not installed")
-        output = self._folder / generator.name
-        command = generator.command(self._programs, self._folder / "openapi.json", output)
-        fingerprint = _compute_fingerprint(generator.requirement, *command)
-        if self._is_done(generator.name, fingerprint):
-            return
-        self._install("its generator", [generator.requirement])
-        shutil.rmtree(output, ignore_errors=True)
-        self._run("its generator failed", command)
-        self._install("the generated client", [str(output)])
-        self._run("the generated client can't be imported", [str(self.python), "-c", f"import {generator.package}"])
-        self._record_done(generator.name, fingerprint)
-
-    def _install(self, what: str, arguments: Sequence[str]) -> None:
-        pip = [str(self.python), "-m", "pip", "install", "--quiet", "--constraint", str(self._pins)]
-        self._run(f"{what} could not be installed", [*pip, *arguments])
-
-    def _run(self, failure: str, command: Sequence[str]) -> None:
-        """Run a program. _StepError with the words of `failure` where that can't be done."""
-        self._log.flush()
+def run_step(folder: Path, failure: str, command: Sequence[str]) -> None:
+    """Run a program, with its output in prepare.log. Raise _StepError with the text `failure` if it fails."""
+    with (folder / "prepare.log").open("a", encoding="utf-8") as log:
         try:
-            subprocess.run(  # noqa: S603 (our own arguments)
-                command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, check=True, timeout=_STEP_TIMEOUT
-            )
+            subprocess.run(command, stdout=log, stderr=log, check=True, timeout=_STEP_TIMEOUT)  # noqa: S603
         except (OSError, subprocess.SubprocessError) as error:
-            self._log.write(f"{type(error).__name__}: {error}\n")
+            log.write(f"{type(error).__name__}: {error}\n")
             raise _StepError(failure) from error
 
-    def _is_done(self, step: str, fingerprint: str) -> bool:
-        mark = self._folder / f"{step}.done"
-        return mark.is_file() and mark.read_text(encoding="ascii") == fingerprint
 
-    def _record_done(self, step: str, fingerprint: str) -> None:
-        (self._folder / f"{step}.done").write_text(fingerprint, encoding="ascii")
-
-
-def _compute_fingerprint(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def _list_installed() -> dict[str, str]:
-    """Directsuite's requirements and theirs, with the versions that are installed here."""
-    project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    found: dict[str, str] = {}
-    waiting: list[str] = list(_parse_names(project["dependencies"]))
+def list_pins() -> list[str]:
+    """Return all requirements of directsuite, direct and indirect, with the versions that are installed here."""
+    found, waiting = dict[str, str](), ["directsuite"]
     while waiting:
-        name = waiting.pop()
-        if name in found:
-            continue
-        try:
-            installed = distribution(name)
-        except PackageNotFoundError:
-            continue  # for other platforms or versions of Python
-        found[name] = installed.version
-        waiting.extend(_parse_names(installed.requires or ()))
-    return found
-
-
-def _parse_names(requirements: Sequence[str]) -> Iterator[str]:
-    for requirement in requirements:
-        name = _NAME.match(requirement)
-        if name is not None and "extra ==" not in requirement:
-            yield re.sub(r"[-_.]+", "-", name[0]).lower()
-
-
-def _read_versions(python: Path) -> dict[str, str]:
-    """Of Python and of those of the packages that the environment has."""
-    command = [str(python), "-c", _VERSIONS_SCRIPT, *_REPORTED_PACKAGES]
-    told = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 (our own arguments)
-    versions: dict[str, str] = json.loads(told.stdout)
-    return versions
+        distribution = importlib.metadata.distribution(waiting.pop())
+        if distribution.name not in found:
+            found[distribution.name] = distribution.version
+            needed = [Requirement(text) for text in distribution.requires or ()]
+            waiting += [each.name for each in needed if not each.marker or each.marker.evaluate({"extra": ""})]
+    return sorted(f"{name}=={version}" for name, version in found.items() if name != "directsuite")

@@ -1,14 +1,24 @@
-"""What every client does, in one set of names, and with whose credentials."""
+"""The work that every client does, and its data. A method raises CannotError if the client has no such operation.
+
+message_count()                 GetMessageCount of INBOX; returns the number
+metadata(body), messages(body)  decode responses into the client's models; return the number of messages
+upload(path)                    Save; returns the number of bytes that the server received
+download(path)                  GetDoc, decoded into a file; returns its size
+send(path)                      Send with the file as an attachment; returns the Message-ID
+read_messages()                 GetMessages, with iteration over the messages; returns their number
+batches(batches, per)           GetUIDs, then GetMessagesByUIDs in order; returns the number of messages
+sign(pdf)                       Save, Sign and GetDoc; returns the PDF
+"""
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Self
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-CONNECTIONS = 10  # directsuite's default, and so everybody's here
+CONNECTIONS = 10  # the default of directsuite
 MESSAGING = "/message-rest/api/message"
 FOLDER = "INBOX"
 USERNAME = "alice@direct.example.test"
@@ -31,62 +41,56 @@ SIGNATURE: dict[str, Any] = {
 
 
 class CannotError(Exception):
-    """This client has no way to do this work; its text says why."""
+    """A client cannot do a work, with the reason."""
 
 
-class Client(Protocol):
-    """Built from a scenario's base URL and opened by `async with`. A method may raise CannotError."""
+class Client:
+    """The base class of the clients of the server at a scenario's base URL. It opens and closes their resource."""
 
-    def __init__(self, base_url: str, *, connections: int = CONNECTIONS) -> None: ...
+    _resource: Any
 
-    async def __aenter__(self) -> Self: ...
+    async def __aenter__(self) -> Self:
+        await self._resource.__aenter__()
+        return self
 
-    async def __aexit__(
-        self, error: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    async def message_count(self) -> int:
-        """GetMessageCount of INBOX."""
-        ...
-
-    def metadata(self, body: bytes) -> int:
-        """Decode an answer of GetMessageMetaData into the client's own models; how many messages it has."""
-        ...
-
-    def messages(self, body: bytes) -> int:
-        """Decode an answer of GetMessages, with attachments, into the client's own models; how many messages it has."""
-        ...
-
-    async def upload(self, path: Path) -> int:
-        """Save; how many bytes of body the server got."""
-        ...
-
-    async def download(self, path: Path) -> int:
-        """GetDoc, decoded into a file; how many bytes that has."""
-        ...
-
-    async def send(self, path: Path) -> str:
-        """Send a message with this file as attachment; its Message-ID."""
-        ...
-
-    async def read_messages(self) -> int:
-        """GetMessages, each message visited; how many there were."""
-        ...
-
-    async def batches(self, batches: int, per: int) -> int:
-        """A folder of so many batches: GetUIDs, then GetMessagesByUIDs, in order; how many messages there were."""
-        ...
-
-    async def sign(self, pdf: bytes) -> bytes:
-        """Save, Sign and GetDoc; the PDF."""
-        ...
+    async def __aexit__(self, *error: object) -> None:
+        await self._resource.__aexit__(*error)
 
 
 def name_folder(messages: int) -> str:
-    """A folder of so many messages: the server's GetUIDs goes by its name."""
+    """Return the folder for which the server's GetUIDs returns the given number of messages."""
     return f"{FOLDER}.{messages}"
 
 
 def parse_received_bytes(description: str | None) -> int:
-    """The bytes that the server got, as it describes a stored document."""
+    """Return the number of bytes that the server received, from the description of a stored document."""
     return int((description or "0").split()[0])
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a file in the event loop, as programs with such clients do."""
+    return path.read_bytes()
+
+
+def write_bytes(path: Path, content: bytes) -> int:
+    """Write a file in the event loop, as programs with such clients do."""
+    return path.write_bytes(content)
+
+
+async def read_in_order(
+    uids: Sequence[int], per: int, fetch: Callable[[list[int]], Coroutine[Any, Any, Sequence[object]]], window: int
+) -> int:
+    """Fetch messages in batches with up to `window` simultaneous requests. Return the number of messages."""
+    waiting: deque[asyncio.Task[Sequence[object]]] = deque()
+    count = 0
+    try:
+        for start in range(0, len(uids), per):
+            waiting.append(asyncio.create_task(fetch(list(uids[start : start + per]))))
+            if len(waiting) == window:
+                count += len(await waiting.popleft())
+        while waiting:
+            count += len(await waiting.popleft())
+    finally:
+        for task in waiting:
+            task.cancel()
+    return count

@@ -1,13 +1,7 @@
-"""A server of canned answers, in a process of its own: as light as can be, so that what is measured is the client.
+"""A server of prepared responses in a separate process. It needs little CPU, so that the clients are measured.
 
-with served() as url, and at(url, messages=500, attachment=200_000) is the base URL of a scenario with these sizes
-
-scenario   the sizes that a base URL asks for
-answers    the answers' bytes: records, messages, documents of any size from one repeated block
-routes     which operation gets which answer
-protocol   HTTP/1.1, no more of it than the clients send
-pinning    the server to one core, the clients to another
-__main__   the process
+responses    the operations, and the bytes of their responses
+__main__     the process, with the necessary part of HTTP/1.1
 """
 
 from __future__ import annotations
@@ -18,39 +12,57 @@ import subprocess
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any, Self
 
-from benchmarks.server.scenario import ServerScenario
+import attrs
 
 _ROOT = Path(__file__).resolve().parents[2]
 
 
+@attrs.frozen(kw_only=True)
+class ServerScenario:
+    """The sizes of responses. The first segment of a URL's path contains them: /messages=50,…/signing/pdf.
+
+    messages: messages of a folder. attachment: bytes of the attachment of each message, 0 for none.
+    document: bytes of a document. latency: seconds before the response of GetMessagesByUIDs and SignAndPull.
+    """
+
+    messages: int = attrs.field(default=50, converter=int)
+    attachment: int = attrs.field(default=0, converter=int)
+    document: int = attrs.field(default=0, converter=int)
+    latency: float = attrs.field(default=0.0, converter=float)
+
+    def to_segment(self) -> str:
+        """Return the segment of a path."""
+        return ",".join(f"{name}={value}" for name, value in attrs.asdict(self).items())
+
+    @classmethod
+    def from_segment(cls, segment: str) -> Self:
+        """Read a segment of a path. Raises TypeError or ValueError if it is invalid."""
+        return cls(**dict(pair.split("=", 1) for pair in segment.split(",")))
+
+
 @contextlib.contextmanager
 def run_server() -> Generator[str]:
-    """Run the server; the URL to give to `at`."""
-    command = (sys.executable, "-m", "benchmarks.server")
+    """Run the server and yield its URL, for `make_scenario_url`."""
     path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
-    # Its standard input ends when this process does, however that ends, and the server with it.
-    with subprocess.Popen(  # noqa: S603 (our own module)
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=_ROOT, env={**os.environ, "PYTHONPATH": path}
+    # If this process ends in any way, the server's standard input ends, and then the server.
+    with subprocess.Popen(
+        (sys.executable, "-m", "benchmarks.server"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": path},
     ) as process:
         try:
             assert process.stdout is not None
-            port = process.stdout.readline().decode().strip()
-            if not port:
-                raise RuntimeError("the benchmarks' server did not start")
+            if not (port := process.stdout.readline().decode().strip()):
+                raise RuntimeError("The server of the benchmarks did not start.")
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
 
 
-def make_scenario_url(
-    url: str, *, messages: int = 50, attachment: int = 0, document: int = 0, latency: float = 0.0
-) -> str:
-    """The base URL of a scenario.
-
-    messages: records of GetMessages, GetMessageMetaData and GetMessageCount. attachment: decoded bytes of the one that
-    each message carries, 0 for none. document: decoded bytes of what GetDoc answers. latency: seconds before
-    GetMessagesByUIDs, or SignAndPull, is answered.
-    """
-    scenario = ServerScenario(messages=messages, attachment=attachment, document=document, latency=latency)
-    return f"{url}/{scenario.to_segment()}"
+def make_scenario_url(url: str, **sizes: Any) -> str:
+    """Return the base URL of a scenario. sizes: the members of ServerScenario."""
+    return f"{url}/{ServerScenario(**sizes).to_segment()}"

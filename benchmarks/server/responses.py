@@ -1,76 +1,72 @@
-"""The answers' bytes: valid for every client, of any size, and big ones never whole in memory.
+"""The operations of the server, and their responses of any size. A large response is never complete in memory.
 
-Records all have the same length, so that an answer's length is known before it is written.
+All records have the same length, so that the length of a response is known before it is written.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from itertools import count
 from typing import Any
 
+import attrs
 import pybase64
 
-from benchmarks.server.scenario import ServerScenario
+from benchmarks.server import ServerScenario
 
-JSON = b"application/json"
-TEXT = b"text/plain"
+JSON, TEXT = b"application/json", b"text/plain"
 
 _BLOCK = random.Random(11).randbytes(196_608)  # a multiple of three: its base64 can be repeated without padding
 _ENCODED = pybase64.b64encode(_BLOCK)
-_FIRST_UID = 1_000_001  # as many digits as the last one
-_MAX_MESSAGES = 8_999_999
-_UID = 7_777_777  # stands for the uid in the templates
+_FIRST_UID = 1_000_001
+_MAX_MESSAGES = 8_999_999  # all UIDs have the same number of digits
+_UID = 7_777_777  # the placeholder of the UID in the templates
 _CONTENT = "@content@"
 _OPENING = b'{"success":true,"code":0,"message":null,"messages":['
 _CLOSING = b"]}"
+_MOMENT = "2026-05-01T12:00:00.000+00:00"
+_BODY = "Please see the attached report.\r\n" * 8
+_NAMES = {"contentType": "application/pdf", "filename": f"report-{_UID}.pdf"}
+_numbers = count(1)
 
 
-def _make_record(**more: Any) -> dict[str, Any]:
-    """A message as the service describes it, with a bit of everything that decoders stumble over."""
-    uid = str(_UID)
-    return {
+def _make_template(**more: Any) -> bytes:
+    """Return a message as JSON, with features that are difficult for decoders."""
+    record = {
         "uid": _UID,
         "msgnum": _UID,
-        "msgID": f"<{uid}.1@direct.example.test>",
+        "msgID": f"<{_UID}.1@direct.example.test>",
         "folder": "INBOX",
         "expunged": False,
         "size": 1_400_000,
-        "sentDate": "2026-05-01T12:00:00.000+00:00",
+        "sentDate": _MOMENT,
         "receivedDate": "2026-05-01T12:00:01.000+00:00",
         "replyTo": None,
         "headers": [
-            {"name": "X-Request-ID", "value": f'"{uid}" é [{{'},
-            {"name": "Received", "value": f"from mail.example.test by direct.example.test; {uid}"},
+            {"name": "X-Request-ID", "value": f'"{_UID}" é [{{'},
+            {"name": "Received", "value": f"from mail.example.test by direct.example.test; {_UID}"},
         ],
         "sender": "alice@direct.example.test",
-        "subject": f"Laboratory result {uid}",
+        "subject": f"Laboratory result {_UID}",
         "htmlBody": False,
         "recipients": [{"email": "bob@direct.example.test", "type": "TO"}],
         **more,
     }
-
-
-def _split_template(text: bytes) -> list[bytes]:
-    """What stands between the places of the uid."""
-    return text.split(str(_UID).encode())
-
-
-def _to_json(record: dict[str, Any]) -> bytes:
     return json.dumps(record, separators=(",", ":")).encode()
 
 
-_BODY = "Please see the attached report.\r\n" * 8
-_NAMES = {"contentType": "application/pdf", "filename": f"report-{_UID}.pdf"}
-_METADATA = _split_template(_to_json(_make_record(attachments=[_NAMES])))
-_PLAIN = _split_template(_to_json(_make_record(body=_BODY, attachments=[])))
-_BEFORE_CONTENT, _AFTER_CONTENT = (
-    _split_template(part)
-    for part in _to_json(_make_record(body=_BODY, attachments=[{"content": _CONTENT, **_NAMES}])).split(
-        _CONTENT.encode()
-    )
+def _split(template: bytes) -> list[bytes]:
+    return template.split(str(_UID).encode())
+
+
+_METADATA = _split(_make_template(attachments=[_NAMES]))
+_PLAIN = _split(_make_template(body=_BODY, attachments=[]))
+_BEFORE_CONTENT, _AFTER_CONTENT = map(
+    _split, _make_template(body=_BODY, attachments=[{"content": _CONTENT, **_NAMES}]).split(_CONTENT.encode())
 )
 
 
@@ -78,38 +74,37 @@ def _fill(template: list[bytes], uid: int) -> bytes:
     return (b"%d" % uid).join(template)
 
 
-def yield_uids(count: int) -> range:
-    """The uids of a folder of so many messages."""
-    if not 0 <= count <= _MAX_MESSAGES:
-        raise ValueError(f"records keep their length up to {_MAX_MESSAGES} messages")
-    return range(_FIRST_UID, _FIRST_UID + count)
+def list_uids(messages: int) -> range:
+    """Return the UIDs of a folder."""
+    if not 0 <= messages <= _MAX_MESSAGES:
+        raise ValueError(f"A folder can have up to {_MAX_MESSAGES} messages.")
+    return range(_FIRST_UID, _FIRST_UID + messages)
 
 
 def yield_base64(size: int) -> Iterator[bytes]:
-    """So many bytes as base64, in blocks."""
-    whole, rest = divmod(size, len(_BLOCK))
-    for _ in range(whole):
+    """Yield the given number of bytes, encoded in base64, in blocks."""
+    blocks, rest = divmod(size, len(_BLOCK))
+    for _ in range(blocks):
         yield _ENCODED
     if rest:
         yield pybase64.b64encode(_BLOCK[:rest])
 
 
 def compute_base64_length(size: int) -> int:
-    """The length of so many bytes as base64."""
+    """Return the length of the given number of bytes in base64."""
     return 4 * ((size + 2) // 3)
 
 
-def _yield_message(uid: int, size: int) -> Iterator[bytes]:
-    """A message and, where size is not 0, its attachment."""
-    if not size:
+def _yield_message(uid: int, attachment: int) -> Iterator[bytes]:
+    if not attachment:
         yield _fill(_PLAIN, uid)
         return
     yield _fill(_BEFORE_CONTENT, uid)
-    yield from yield_base64(size)
+    yield from yield_base64(attachment)
     yield _fill(_AFTER_CONTENT, uid)
 
 
-def _yield_response_body(records: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
+def _yield_body(records: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
     yield _OPENING
     for number, record in enumerate(records):
         if number:
@@ -118,65 +113,152 @@ def _yield_response_body(records: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
     yield _CLOSING
 
 
-def _compute_body_length(count: int, record: int) -> int:
-    return len(_OPENING) + count * record + max(count - 1, 0) + len(_CLOSING)
-
-
 @lru_cache(maxsize=4)
-def make_metadata(count: int) -> bytes:
-    """An answer to GetMessageMetaData."""
-    return b"".join(_yield_response_body((_fill(_METADATA, uid),) for uid in yield_uids(count)))
+def make_metadata(messages: int) -> bytes:
+    """Return the body of GetMessageMetaData."""
+    return b"".join(_yield_body((_fill(_METADATA, uid),) for uid in list_uids(messages)))
 
 
-def make_messages(count: int, size: int) -> bytes:
-    """An answer to GetMessages, whole: each message with an attachment of so many decoded bytes."""
-    return b"".join(_yield_response_body(_yield_message(uid, size) for uid in yield_uids(count)))
+def make_messages(messages: int, attachment: int) -> bytes:
+    """Return the body of GetMessages."""
+    return b"".join(_yield_body(_yield_message(uid, attachment) for uid in list_uids(messages)))
 
 
 def yield_messages_response(scenario: ServerScenario) -> Iterator[bytes]:
-    """The same answer with its head, piece by piece."""
-    count, size = scenario.messages, scenario.attachment
-    if size:
-        length = (
-            len(_fill(_BEFORE_CONTENT, _FIRST_UID))
-            + compute_base64_length(size)
-            + len(_fill(_AFTER_CONTENT, _FIRST_UID))
-        )
-    else:
-        length = len(_fill(_PLAIN, _FIRST_UID))
-    yield make_head(_compute_body_length(count, length))
-    yield from _yield_response_body(_yield_message(uid, size) for uid in yield_uids(count))
-
-
-def make_messages_by_uids(asked: Iterable[int], size: int) -> bytes:
-    """An answer to GetMessagesByUIDs."""
-    return b"".join(_yield_response_body(_yield_message(uid, size) for uid in asked))
+    """Yield the response of GetMessages in pieces."""
+    messages, attachment = scenario.messages, scenario.attachment
+    record = len(_fill(_PLAIN, _FIRST_UID))
+    if attachment:
+        ends = len(_fill(_BEFORE_CONTENT, _FIRST_UID)) + len(_fill(_AFTER_CONTENT, _FIRST_UID))
+        record = ends + compute_base64_length(attachment)
+    yield make_head(len(_OPENING) + messages * record + max(messages - 1, 0) + len(_CLOSING))
+    yield from _yield_body(_yield_message(uid, attachment) for uid in list_uids(messages))
 
 
 def yield_document_response(size: int) -> Iterator[bytes]:
-    """An answer to GetDoc with its head, piece by piece."""
+    """Yield the response of GetDoc in pieces."""
     yield make_head(compute_base64_length(size), TEXT)
     yield from yield_base64(size)
 
 
 @lru_cache(maxsize=4)
 def make_signed_response(size: int) -> bytes:
-    """An answer to SignAndPull with its head: a document of so many bytes with what tells that it has a signature."""
-    beginning, end = b"%PDF-1.7\n/ByteRange [0 1 2 3]\n", b"\n%%EOF\n"
-    coded = pybase64.b64encode(beginning + bytes(max(0, size - len(beginning) - len(end))) + end)
-    return make_head(len(coded), TEXT) + coded
+    """Return the response of SignAndPull: a document of the given size that appears to be signed."""
+    start, end = b"%PDF-1.7\n/ByteRange [0 1 2 3]\n", b"\n%%EOF\n"
+    encoded = pybase64.b64encode(start + bytes(max(0, size - len(start) - len(end))) + end)
+    return make_head(len(encoded), TEXT) + encoded
 
 
 def make_head(length: int, media_type: bytes = JSON, status: bytes = b"200 OK") -> bytes:
-    """The status line and headers of an answer."""
+    """Return the status line and the headers of a response."""
     return b"HTTP/1.1 %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n" % (status, media_type, length)
 
 
-def make_response(body: bytes, status: bytes = b"200 OK") -> bytes:
-    """A JSON answer with its head."""
+def _make_response(body: bytes, status: bytes = b"200 OK") -> bytes:
     return make_head(len(body), JSON, status) + body
 
 
-def make_json_response(**members: Any) -> bytes:
-    """A small JSON answer with its head."""
-    return make_response(json.dumps(members).encode())
+def _make_json(**members: object) -> bytes:
+    return _make_response(json.dumps(members).encode())
+
+
+def _make_success(**members: object) -> bytes:
+    return _make_json(success=True, code=0, message=None, **members)
+
+
+@attrs.frozen
+class RouteRequest:
+    """A request. body: its body, complete if it is small. received: the length of the body."""
+
+    scenario: ServerScenario
+    target: str
+    body: bytes
+    received: int
+
+
+@attrs.frozen
+class RouteResponse:
+    """Head and body in pieces, and seconds before the response is sent."""
+
+    pieces: Iterable[bytes]
+    delay: float = 0.0
+
+
+Responder = Callable[[RouteRequest], RouteResponse]
+
+
+@lru_cache
+def _make_count(messages: int) -> RouteResponse:
+    return RouteResponse((_make_success(count=messages),))
+
+
+def _list_uids(request: RouteRequest) -> RouteResponse:
+    messages = int(request.target.rpartition(".")[2])  # INBOX.1000
+    return RouteResponse((_make_success(uids=list(list_uids(messages))),))
+
+
+def _read_by_uids(request: RouteRequest) -> RouteResponse:
+    found = re.search(rb'"uids"\s*:\s*\[([\d,\s]*)\]', request.body)
+    uids = [] if found is None else [int(uid) for uid in found[1].split(b",") if uid.strip()]
+    body = b"".join(_yield_body(_yield_message(uid, request.scenario.attachment) for uid in uids))
+    return RouteResponse((_make_response(body),), request.scenario.latency)
+
+
+def _send(request: RouteRequest) -> RouteResponse:
+    return RouteResponse((_make_success(smtpId=f"<{next(_numbers)}.{request.received}@direct.example.test>"),))
+
+
+def _save(request: RouteRequest) -> RouteResponse:
+    response = _make_json(
+        documentType="PDF",
+        createdTime=_MOMENT,
+        identifier=f"{next(_numbers):08x}-0000-4000-8000-000000000000",
+        documentDigest="q8kTJ1u1d5w=",
+        description=f"{request.received} bytes received",
+    )
+    return RouteResponse((response,))
+
+
+_CHANGED = RouteResponse((_make_json(documentDigest="w5d1u1JTk8q=", description="changed"),))
+_NOT_FOUND = RouteResponse((_make_response(b"{}", b"404 Not Found"),))
+_MESSAGING, _PDF = "/message-rest/api/message", "/signing/pdf"
+_ROUTES: tuple[tuple[str, str, Responder], ...] = (
+    ("POST", f"{_MESSAGING}/GetMessageCount/.+", lambda request: _make_count(request.scenario.messages)),
+    ("POST", f"{_MESSAGING}/GetUIDs/.+", _list_uids),
+    ("POST", f"{_MESSAGING}/GetMessagesByUIDs/.+", _read_by_uids),
+    (
+        "POST",
+        f"{_MESSAGING}/GetMessageMetaData/.+",
+        lambda request: RouteResponse((_make_response(make_metadata(request.scenario.messages)),)),
+    ),
+    ("POST", f"{_MESSAGING}/GetMessages/.+", lambda request: RouteResponse(yield_messages_response(request.scenario))),
+    ("PUT", f"{_MESSAGING}/Send", _send),
+    ("POST", _PDF, _save),
+    ("GET", f"{_PDF}/[^/]+", lambda request: RouteResponse(yield_document_response(request.scenario.document))),
+    ("PATCH", f"{_PDF}/[^/]+/sign", lambda _: _CHANGED),
+    (
+        "PATCH",
+        f"{_PDF}/[^/]+/sign/pull",
+        lambda request: RouteResponse((make_signed_response(request.scenario.document),), request.scenario.latency),
+    ),
+    ("DELETE", f"{_PDF}/[^/]+", lambda _: _CHANGED),
+)
+
+
+@lru_cache(maxsize=1024)
+def _find_route(line: str) -> tuple[ServerScenario, str, Responder]:
+    if matched := re.fullmatch(r"(\S+) /([^/\s]+)(/\S*) HTTP/1\.1", line):
+        method, segment, target = matched.groups()
+        for allowed, pattern, responder in _ROUTES:
+            if method == allowed and re.fullmatch(pattern, target):
+                try:
+                    return ServerScenario.from_segment(segment), target, responder
+                except (TypeError, ValueError):
+                    break
+    return ServerScenario(), "", lambda _: _NOT_FOUND
+
+
+def respond(line: str, body: bytes, received: int) -> RouteResponse:
+    """Return the response to a request. line: the request line. body: at least its start. received: its length."""
+    scenario, target, responder = _find_route(line)
+    return responder(RouteRequest(scenario, target, body, received))

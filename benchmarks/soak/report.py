@@ -1,113 +1,147 @@
-"""The run in words and figures: a JSON document, a page of Markdown, a drawing."""
+"""`python -m benchmarks soak`: run the load, check the samples, and write soak.md and soak.svg."""
 
 from __future__ import annotations
 
-import json
+import argparse
+import asyncio
+import itertools
+import math
+import os
 import platform
+import shlex
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 import attrs
 
-from benchmarks.soak.census import MEGABYTE, Sample
-from benchmarks.soak.chart import draw_chart
-from benchmarks.soak.checks import SoakCheck, compute_growth, compute_warm_up
+from benchmarks.pictures import Panel, draw
+from benchmarks.soak.load import MAX_KEPT_ALIVE_SOCKETS, MAX_SOCKETS, SoakRun, run
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from benchmarks.soak.tally import Tally
-
-_WORDS = {True: "holds", False: "**fails**", None: "too short to tell"}
-
-
-@attrs.frozen(kw_only=True)
-class SoakResult:
-    """A run that is over. sockets: the most that there might have been."""
-
-    command: str
-    samples: Sequence[Sample]
-    tally: Tally
-    checks: Sequence[SoakCheck]
-    sockets: int
-
-    @property
-    def has_passed(self) -> bool:
-        """Whether nothing failed that could be told."""
-        return all(check.holds is not False for check in self.checks)
+_MEGABYTE = 1_000_000
+_WARM_UP_SECONDS = 300.0  # not checked for growth: caches and memory pools fill; a third of a shorter run
+_MIN_CHECKED_SECONDS = 600.0  # a shorter run cannot show growth
+_MAX_RSS = 1.1
+_MAX_BLOCKS = 500  # per minute: one for every dozen calls
+_MIN_PACE = 0.7
+_MIN_DONE = 0.7
+_PROBLEMS = "errors of other types, messages of the event loop, and warnings"
+_PRINT_FORM = (
+    "import sys; from directsuite.cli.demo import documents; "
+    "sys.stdout.buffer.write(documents.build_consent_form(documents.Form.from_number(1)))"
+)
+_VERDICTS = {True: "passed", False: "**failed**", None: "the run was too short"}
 
 
-def write(soak: SoakResult, folder: Path) -> None:
-    """soak.json, soak.md and soak.svg, in a folder that is made where it is missing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "soak.json").write_text(f"{json.dumps(make_summary(soak), indent=2, sort_keys=True)}\n", encoding="utf-8")
-    (folder / "soak.md").write_text(format_page(soak), encoding="utf-8")
-    (folder / "soak.svg").write_text(
-        draw_chart(soak.samples, warm_up=compute_warm_up(soak.samples), sockets=soak.sockets), encoding="utf-8"
+@attrs.frozen
+class SoakCheck:
+    """A check and its result. passed: None if the run was too short."""
+
+    name: str
+    found: str
+    bound: str
+    passed: bool | None
+
+
+def run_soak(arguments: Sequence[str]) -> int:
+    """Run the soak and write its report. Return 0 if no check failed, else 1."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks soak", description="Run mixed load on a sandbox.")
+    parser.add_argument("--minutes", type=float, default=30.0, help="duration (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of all random choices (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"), help="folder (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    if options.minutes <= 0:
+        parser.error("--minutes must be above 0.")
+    os.nice(10)
+    # A separate process makes the form, so that the PDF library does not change the memory that is measured.
+    form = subprocess.check_output([sys.executable, "-c", _PRINT_FORM])  # noqa: S603
+    finished = asyncio.run(run(form, minutes=options.minutes, seed=options.seed))
+    checks = run_checks(finished)
+    page = format_page(finished, checks, shlex.join(["python", "-m", "benchmarks", "soak", *arguments]))
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "soak.md").write_text(page, encoding="utf-8")
+    loaded = [sample for sample in finished.samples if not sample.quiet]
+    memory = [(sample.seconds / 60, sample.rss / _MEGABYTE) for sample in loaded]
+    sockets = [(sample.seconds / 60, float(sample.sockets)) for sample in loaded]
+    panels = [
+        Panel("Resident memory of the client, MB", {"": memory}, x="minutes"),
+        Panel(f"Open sockets, of at most {MAX_SOCKETS}", {"": sockets}, x="minutes"),
+    ]
+    draw(options.out / "soak.svg", panels, columns=1)
+    print(page)
+    sys.stderr.writelines(f"{problem}\n" for problem in finished.tally.problems)
+    return int(any(check.passed is False for check in checks))
+
+
+def run_checks(soak: SoakRun) -> list[SoakCheck]:
+    """Return all checks with their results. Growth is the difference of both halves of the time after the warm-up."""
+    samples, tally, end = soak.samples, soak.tally, soak.samples[-1].seconds
+    start = min(_WARM_UP_SECONDS, end / 3)
+    halves = [
+        [sample for sample in samples if low <= sample.seconds <= high]
+        for low, high in itertools.pairwise((start, (start + end) / 2, end))
+    ]
+    rss, blocks, pace = (max(s.rss for s in half) for half in halves), list[float](), list[float]()
+    for half in halves:
+        blocks.append(statistics.mean([s.blocks for s in half if s.quiet] or [math.nan]))
+        pace.append((half[-1].calls - half[0].calls) / max(half[-1].seconds - half[0].seconds, 1e-9))
+    early_rss, late_rss = rss
+    rss_ratio, pace_ratio = late_rss / early_rss, pace[1] / pace[0] if pace[0] else math.nan
+    growth = (blocks[1] - blocks[0]) / ((end - start) / 2 / 60)
+    quiet = [sample for sample in samples if sample.quiet]
+    sockets, kept = max(sample.sockets for sample in samples), max(sample.sockets for sample in quiet)
+    tasks, live = {sample.tasks for sample in quiet}, max(sample.live for sample in quiet)
+    done = tally.results["done"] / max(1, tally.results.total())
+    is_long = end - start >= _MIN_CHECKED_SECONDS
+    checks: tuple[tuple[str, str, str, bool | None], ...] = (
+        ("highest memory, second half / first half", f"{rss_ratio:.3f}", f"< {_MAX_RSS}", rss_ratio < _MAX_RSS),
+        ("growth of Python's memory blocks per minute", f"{growth:+.0f}", f"< {_MAX_BLOCKS}", growth < _MAX_BLOCKS),
+        ("calls per second, second half / first half", f"{pace_ratio:.2f}", f"> {_MIN_PACE}", pace_ratio > _MIN_PACE),
+        ("share of successful actions", f"{done:.2f}", f"> {_MIN_DONE}", done > _MIN_DONE),
+        ("sockets, maximum", str(sockets), f"≤ {MAX_SOCKETS}", sockets <= MAX_SOCKETS),
+        ("sockets without calls", str(kept), f"≤ {MAX_KEPT_ALIVE_SOCKETS}", kept <= MAX_KEPT_ALIVE_SOCKETS),
+        ("tasks without calls", " or ".join(map(str, sorted(tasks))), "constant", len(tasks) == 1),
+        ("live calls, responses and request bodies without calls", str(live), "0", live == 0),
+        *((f"{name} left after closing", str(count), "0", count == 0) for name, count in soak.left.items()),
+        (_PROBLEMS, str(len(tally.problems)), "0", not tally.problems),
     )
+    return [SoakCheck(*check[:3], check[3] if is_long or number > 3 else None) for number, check in enumerate(checks)]
 
 
-def make_summary(soak: SoakResult) -> dict[str, Any]:
-    """The figures as JSON."""
-    line, end = compute_growth(soak.samples), soak.samples[-1]
-    tally = attrs.asdict(soak.tally, filter=lambda field, _: field.name != "shown")
-    return {
-        "held": soak.has_passed,
-        "command": soak.command,
-        "python": platform.python_version(),
-        "aiohttp": version("aiohttp"),
-        "seconds": end.seconds,
-        "samples": len(soak.samples),
-        "warm_up_seconds": round(compute_warm_up(soak.samples), 2),
-        "growth_mb_per_minute": round(line.slope, 4),
-        "growth_standard_error": round(line.error, 4),
-        "rss_mb": [round(soak.samples[0].rss / MEGABYTE, 2), round(end.rss / MEGABYTE, 2)],
-        "server_rss_mb_at_most": round(max(sample.server_rss for sample in soak.samples) / MEGABYTE, 2),
-        "sockets_allowed": soak.sockets,
-        "checks": [attrs.asdict(check) for check in soak.checks],
-        "counted": tally,
-    }
-
-
-def format_page(soak: SoakResult) -> str:
-    """The figures as Markdown."""
+def format_page(soak: SoakRun, checks: Sequence[SoakCheck], command: str) -> str:
+    """Return the report in Markdown."""
     tally, end = soak.tally, soak.samples[-1]
-    minutes, calls = end.seconds / 60, end.calls
-    warm = compute_warm_up(soak.samples) / 60
-    outcome = "everything held" if soak.has_passed else "**not everything held**"
-    endings = ", ".join(f"{name} {count:,}" for name, count in tally.endings.most_common())
-    rows = "\n".join(f"| {c.name} | {c.found} | {c.bound} | {_WORDS[c.holds]} |" for c in soak.checks)
+    failed = sum(check.passed is False for check in checks)
+    results = ", ".join(f"{name} {count:,}" for name, count in tally.results.most_common())
+    rows = "\n".join(f"| {c.name} | {c.found} | {c.bound} | {_VERDICTS[c.passed]} |" for c in checks)
+    count = tally.events
     return f"""# Soak
 
-`{soak.command}`: {outcome}.
+`{command}`: {f"**{failed} checks failed**" if failed else "all checks passed"}.
 
-{minutes:.1f} minutes of mixed load on all four services of the sandbox, which ran in a process of its own.
+{end.seconds / 60:.1f} minutes of mixed load on the four services of the sandbox, which ran in a separate process.
 Python {platform.python_version()}, aiohttp {version("aiohttp")}.
 
-| how much | |
+| | |
 |---|---|
-| calls | {calls:,}, of {len(tally.calls)} operations |
-| actions | {tally.actions.total():,}: {endings} |
-| requests | {tally.attempts:,}, of them {tally.retries:,} retries |
-| outcomes left unknown | {tally.left_unknown:,} |
-| calls cancelled by their caller, streams left early | {tally.cancelled:,} |
-| tokens and sessions renewed | {tally.renewals:,} |
-| circuits opened; services paused by Retry-After | {tally.circuits_opened:,}; {tally.pauses:,} |
+| calls | {end.calls:,} |
+| actions | {tally.results.total():,}: {results} |
+| requests | {count["AttemptStarted"]:,}, of these {count["RetryScheduled"]:,} retries |
+| calls with unknown outcome | {count["OutcomeLeftUnknown"]:,} |
+| calls cancelled, and streams closed early | {count["cancelled"]:,} |
+| circuits opened; services paused by Retry-After | {count["CircuitOpened"]:,}; {count["ServicePaused"]:,} |
 | suites opened and closed | {tally.suites:,} |
-| messages sent | {tally.sent:,} |
 
-| what has to hold | found | bound | |
+| check | found | bound | |
 |---|---|---|---|
 {rows}
 
 ![memory and sockets over time](soak.svg)
 
-The plot shows the client's resident memory, sampled every 5 seconds under load. It rises by steps, to what the largest
-answers that came at once have needed so far; a leak would go on rising. What the program holds is told by the C library
-and by Python's own allocator, in the quiet moment at the end of each minute, when no call is under way; the lines are
-fitted by least squares to what came after the warm-up of {warm:.1f} minutes. A leak of 1 KB a call would be
-{calls / minutes / 1000:.1f} MB a minute, and of 100 bytes a tenth of that. Python's objects may grow by
-what a suite is to remember: of up to 4,096 documents, changes whose outcome was left unknown.
-None of the core's objects may be left in a quiet moment.
+The picture shows samples under load, every two seconds. After each minute all actions end, and a sample is taken while
+no call is in progress. Resident memory grows in steps, up to the needs of the largest simultaneous responses. Python's
+memory blocks may grow because a suite remembers the unknown outcomes of up to 4,096 documents.
 """

@@ -1,203 +1,169 @@
-"""What is measured, each in a process of its own: `python -m benchmarks.sync.works NAME URL FOLDER` prints JSON."""
+"""`python -m benchmarks sync`: measure synchronisation, each work in a separate process, and write sync.md.
+
+`python -m benchmarks.sync.works NAME URL STORE` does one work. STORE is a folder or a PostgreSQL address.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import json
-import os
-import resource
 import sqlite3
 import statistics
-import sys
+import tempfile
 import time
-from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-import attrs
 import msgspec
+import psycopg
+from psycopg.types.json import Jsonb
 
 import directsuite as ds
+from benchmarks.gauges import measure_cpu, read_resident_bytes
 from benchmarks.peers import work
-from benchmarks.server import make_scenario_url
-from benchmarks.soak.census import read_resident_bytes
-from benchmarks.sync.remotes import CannedRemote
-from directsuite.core.clock import SystemClock
-from directsuite.core.events import AttemptStarted, Event
-from directsuite.sync import Change, Deliver, MaildirSink, SqliteSink, SqliteStore, Synchronizer
-from directsuite.sync.decide import compute_digest, compute_identity, read_received_ms, read_size
-from directsuite.sync.fetch import MAX_BATCH_MESSAGES
+from benchmarks.processes import PEAK, RESULTS, Figures, Works, format_machine, print_figures, run_work
+from benchmarks.server import make_scenario_url, run_server
+from benchmarks.sync.canned import CannedRemote, RequestCounter, make_mailbox, make_rounds, make_suite, run_all_rounds
+from directsuite.sync import Change, MaildirSink, SqliteSink, SqliteStore
+from directsuite.sync.identity import compute_digest, compute_identity, read_received_ms, read_size
 from directsuite.sync.model import ChangeSet, Lease
-from directsuite.sync.remote import Remote
-from directsuite.sync.round import MailboxRounds
-from directsuite.sync.status import MailboxProgress
-from directsuite.sync.store import Store
+from directsuite.sync.postgres import PostgresSink, PostgresStore
+from directsuite.sync.remote import MAX_BATCH_MESSAGES
+from directsuite.sync.store import DatabaseStore
+from tests.sync.fleet.postgres_server import PostgresServer, find_binaries
+from tests.sync.fleet.postgres_server import run_server as run_postgres_server
 
 LARGE_FOLDER_MESSAGES, POLLS = 100_000, 200
-FIRST_SYNC_MESSAGES, ATTACHMENT_BYTES = 20_000, 15_000  # messages, and bytes that are 20 KB on the wire
+FIRST_SYNC_MESSAGES, ATTACHMENT_BYTES = 20_000, 15_000  # 15,000 bytes need 20,000 on the wire
 MAILDIR_MESSAGES = 4_000
-MAILBOXES, LARGE_MAILBOX_MESSAGES, SMALL_MAILBOX_MESSAGES = 1_000, 20_000, 3
-_POLL_SECONDS = 0.05  # seconds between two looks at how the mailboxes stand
-
-Figures = dict[str, float]
-
-
-@attrs.define
-class RequestCounter:
-    """A listener that counts requests."""
-
-    count: Counter[str] = attrs.field(factory=Counter[str])
-
-    def __call__(self, event: Event) -> None:
-        """Take an event."""
-        if isinstance(event, AttemptStarted):
-            self.count[event.operation] += 1
+_ROUNDS = 5
+_MODULE = "benchmarks.sync.works"
+_RATE = "messages per second"
 
 
-class CountingStore(SqliteStore):
+class _CountingStore(SqliteStore):
     """Counts its commits."""
 
     commits = 0
 
     async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
-        """Commit, and count."""
         self.commits += 1
         await super().commit(lease, change_set, changes)
 
 
-def make_suite(url: str, **scenario: int) -> ds.DirectSuite:
-    """A client of the server of canned answers that nothing limits."""
-    url = make_scenario_url(url, **scenario) + work.MESSAGING
-    return ds.DirectSuite(ds.Settings(message_url=url, requests_per_second=1e9, burst=10**9))
+def _open_store(store: str) -> DatabaseStore:
+    if _is_postgres(store):
+        return PostgresStore(store, sink=PostgresSink())
+    return SqliteStore(Path(store, "sync.db"), sink=SqliteSink())
 
 
-@contextlib.asynccontextmanager
-async def _open_store(url: str, folder: Path) -> AsyncGenerator[tuple[ds.DirectSuite, SqliteStore]]:
-    """A client of mailboxes with attachments, and a store that keeps them."""
-    store = SqliteStore(folder / "sync.db", sink=SqliteSink())
-    async with make_suite(url, attachment=ATTACHMENT_BYTES) as suite, store:
-        yield suite, store
+def _is_postgres(store: str) -> bool:
+    return not Path(store).is_dir()
 
 
-def make_rounds(
-    remote: CannedRemote, store: Store, name: str = "alice", deliver: Deliver | None = None
-) -> MailboxRounds:
-    """The rounds of a canned mailbox's INBOX."""
-    return MailboxRounds(
-        remote,
-        store,
-        name=name,
-        folders=("INBOX",),
-        deliver=deliver,
-        clock=SystemClock(),
-        now_ms=lambda: int(time.time() * 1000),
-    )
-
-
-async def idle(url: str, folder: Path) -> Figures:
-    """Looks at a folder in which nothing happened, beside the same listing asked for and parsed by bare aiohttp."""
+async def idle(url: str, folder: str) -> Figures:
+    """Rounds of a folder without changes, compared with bare aiohttp that requests and parses the same listing."""
     requests = RequestCounter()
-    async with make_suite(url) as suite, CountingStore(folder / "sync.db", sink=SqliteSink()) as store:
-        box = suite.mailbox(work.USERNAME, work.PASSWORD)
-        rounds = make_rounds(CannedRemote(box, LARGE_FOLDER_MESSAGES), store)
-        while (await rounds.run_round()).has_more:
-            pass
+    async with make_suite(url) as suite, _CountingStore(Path(folder, "sync.db"), sink=SqliteSink()) as store:
+        rounds = make_rounds(CannedRemote(make_mailbox(suite), LARGE_FOLDER_MESSAGES), store)
+        await run_all_rounds(rounds)
         await rounds.run_round()
         suite.add_listener(requests)
-        commits, before = store.commits, read_resident_bytes(os.getpid())
-        ours = await _measure_cpu(rounds.run_round)
-        figures = {
-            "requests a look": requests.count.total() / POLLS,
-            "commits": float(store.commits - commits),
-            "resident memory more after all looks, KB": (read_resident_bytes(os.getpid()) - before) / 1000,
-        }
+        commits, before = store.commits, read_resident_bytes()
+        ours = await _measure_median(rounds.run_round)
+        commits, memory = store.commits - commits, read_resident_bytes() - before
     async with aiohttp.ClientSession() as session:
         body = msgspec.json.encode({"username": work.USERNAME, "password": work.PASSWORD})
 
-        async def listing() -> None:
-            """The listing as a list of numbers."""
+        async def list_uids() -> None:
             path = f"{make_scenario_url(url)}{work.MESSAGING}/GetUIDs/INBOX.{LARGE_FOLDER_MESSAGES}"
-            async with session.post(path, data=body, headers={"Content-Type": "application/json"}) as answer:
-                assert len(msgspec.json.decode(await answer.read())["uids"]) == LARGE_FOLDER_MESSAGES
+            async with session.post(path, data=body, headers={"Content-Type": "application/json"}) as response:
+                assert len(msgspec.json.decode(await response.read())["uids"]) == LARGE_FOLDER_MESSAGES
 
-        bare = await _measure_cpu(listing)
-    return figures | {"CPU of a look, ms": 1000 * ours, "of bare aiohttp, ms": 1000 * bare, "ratio": ours / bare}
-
-
-async def _measure_cpu(look: Callable[[], Awaitable[object]]) -> float:
-    """Seconds of CPU of one look: the median."""
-    taken = list[float]()
-    for _ in range(POLLS):
-        began = time.process_time()
-        await look()
-        taken.append(time.process_time() - began)
-    return statistics.median(taken)
+        bare = await _measure_median(list_uids)
+    return {
+        "requests per round": requests.count.total() / POLLS,
+        "commits of all rounds": commits,
+        "growth of memory during all rounds, KB": memory / 1000,
+        "CPU of a round, ms": 1000 * ours,
+        "CPU of bare aiohttp, ms": 1000 * bare,
+        "ratio": ours / bare,
+    }
 
 
-async def first(url: str, folder: Path) -> Figures:
-    """A first synchronisation into SQLite, in the store's own transactions."""
-    async with _open_store(url, folder) as (suite, store):
-        rounds = make_rounds(CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), FIRST_SYNC_MESSAGES), store)
-        began = time.perf_counter()
-        while (await rounds.run_round()).has_more:
-            pass
-        seconds = time.perf_counter() - began
-    return {"messages a second": FIRST_SYNC_MESSAGES / seconds}
+async def _measure_median(do: Callable[[], Awaitable[object]]) -> float:
+    return statistics.median([await measure_cpu(do) for _ in range(POLLS)])
 
 
-async def iterated(url: str, folder: Path) -> Figures:
-    """The same messages by the bare iterator, which keeps nothing."""
+async def first(url: str, store: str) -> Figures:
+    """A first synchronisation into a database."""
+    async with make_suite(url, attachment=ATTACHMENT_BYTES) as suite, _open_store(store) as opened:
+        rounds = make_rounds(CannedRemote(make_mailbox(suite), FIRST_SYNC_MESSAGES), opened)
+        start = time.perf_counter()
+        await run_all_rounds(rounds)
+        return {_RATE: FIRST_SYNC_MESSAGES / (time.perf_counter() - start)}
+
+
+async def iterated(url: str, _: str) -> Figures:
+    """The same messages read by the iterator and not stored."""
+    start, count = time.perf_counter(), 0
+    async for batch in _iterate(url):
+        count += len(batch)
+    assert count == FIRST_SYNC_MESSAGES
+    return {_RATE: FIRST_SYNC_MESSAGES / (time.perf_counter() - start)}
+
+
+async def floor(url: str, store: str) -> Figures:
+    """The iterator, and the same rows inserted by plain code in batches of the same size."""
+    async with _open_store(store) as opened:
+        await opened.folder(await opened.claim("alice"), "INBOX")
+    if _is_postgres(store):
+        async with await psycopg.AsyncConnection.connect(store) as database:
+            start = time.perf_counter()
+            async for batch in _iterate(url):
+                for table, rows in make_rows(batch, time=lambda moment: moment, json=Jsonb).items():
+                    statement = f"COPY directsuite.{table} FROM STDIN".encode()
+                    async with database.cursor() as cursor, cursor.copy(statement) as copy:
+                        for row in rows:
+                            await copy.write_row(row)
+                await database.commit()
+            return {_RATE: FIRST_SYNC_MESSAGES / (time.perf_counter() - start)}
+    with contextlib.closing(sqlite3.connect(Path(store, "sync.db"), isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA wal_autocheckpoint = 2048")
+        start = time.perf_counter()
+        async for batch in _iterate(url):
+            connection.execute("BEGIN IMMEDIATE")
+            for table, rows in make_rows(batch, time=datetime.isoformat, json=_encode).items():
+                places = ", ".join("?" * len(rows[0]))
+                connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608
+            connection.execute("COMMIT")
+        return {_RATE: FIRST_SYNC_MESSAGES / (time.perf_counter() - start)}
+
+
+async def _iterate(url: str) -> AsyncGenerator[list[ds.MessageDetail]]:
     async with make_suite(url, attachment=ATTACHMENT_BYTES) as suite:
-        began, count = time.perf_counter(), 0
-        async with suite.mailbox(work.USERNAME, work.PASSWORD).iter_messages(
-            f"INBOX.{FIRST_SYNC_MESSAGES}"
-        ) as messages:
-            async for _ in messages:
-                count += 1
-        assert count == FIRST_SYNC_MESSAGES
-        return {"messages a second": FIRST_SYNC_MESSAGES / (time.perf_counter() - began)}
+        batch, folder = list[ds.MessageDetail](), work.name_folder(FIRST_SYNC_MESSAGES)
+        async with make_mailbox(suite).iter_messages(folder, batch_size=MAX_BATCH_MESSAGES) as messages:
+            async for message in messages:
+                batch.append(message)
+                if len(batch) == MAX_BATCH_MESSAGES:
+                    yield batch
+                    batch = []
+        if batch:
+            yield batch
 
 
-async def floor(url: str, folder: Path) -> Figures:
-    """The bare iterator, with the same rows put in by plain sqlite3 in batches of the same size."""
-    async with _open_store(url, folder) as (_, store):
-        await store.folder(await store.claim("alice"), "INBOX")
-    rows = contextlib.closing(sqlite3.connect(folder / "sync.db", isolation_level=None))
-    async with make_suite(url, attachment=ATTACHMENT_BYTES) as suite:
-        began, batch = time.perf_counter(), list[ds.MessageDetail]()
-        messages = suite.mailbox(work.USERNAME, work.PASSWORD).iter_messages(
-            f"INBOX.{FIRST_SYNC_MESSAGES}", batch_size=MAX_BATCH_MESSAGES
-        )
-        with rows as connection:
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA wal_autocheckpoint = 2048")
-            async with messages:
-                async for message in messages:
-                    batch.append(message)
-                    if len(batch) == MAX_BATCH_MESSAGES:
-                        _insert(connection, batch)
-                        batch = []
-        return {"messages a second": FIRST_SYNC_MESSAGES / (time.perf_counter() - began)}
-
-
-def _insert(connection: sqlite3.Connection, batch: list[ds.MessageDetail]) -> None:
-    def as_text(records: list[dict[str, Any]]) -> str:
-        return msgspec.json.encode(records).decode()
-
-    connection.execute("BEGIN IMMEDIATE")
-    for table, rows in make_rows(batch, time=datetime.isoformat, json=as_text).items():
-        connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)  # noqa: S608
-    connection.execute("COMMIT")
+def _encode(records: list[dict[str, Any]]) -> str:
+    return msgspec.json.encode(records).decode()
 
 
 def make_rows(
     batch: Sequence[ds.MessageDetail], *, time: Callable[[datetime], Any], json: Callable[[list[dict[str, Any]]], Any]
 ) -> dict[str, list[tuple[Any, ...]]]:
-    """What the store and its sink keep of messages, for each table. time, json: what the database takes for them."""
+    """Return the rows of store and sink for messages, by table. time, json: convert values for the database."""
     digests = [compute_digest(message) for message in batch]
     known = [
         (1, 1, each.uid, 1, compute_identity(each), digest, read_size(each), read_received_ms(each), 0, None)
@@ -221,69 +187,80 @@ def make_rows(
     return {"msg": known, "message": kept, "attachment": attached}
 
 
-async def maildir(url: str, folder: Path) -> Figures:
-    """Fewer of them into a Maildir."""
-    sink = MaildirSink(folder / "mail")
-    async with make_suite(url, attachment=ATTACHMENT_BYTES) as suite, SqliteStore(folder / "sync.db") as store:
-        remote = CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), MAILDIR_MESSAGES)
-        rounds = make_rounds(remote, store, deliver=sink)
-        began = time.perf_counter()
-        while (await rounds.run_round()).has_more:
-            pass
-        return {"messages": MAILDIR_MESSAGES, "messages a second": MAILDIR_MESSAGES / (time.perf_counter() - began)}
+async def maildir(url: str, folder: str) -> Figures:
+    """A first synchronisation of fewer messages into a Maildir."""
+    async with make_suite(url, attachment=ATTACHMENT_BYTES) as suite, SqliteStore(Path(folder, "sync.db")) as store:
+        remote = CannedRemote(make_mailbox(suite), MAILDIR_MESSAGES)
+        rounds = make_rounds(remote, store, deliver=MaildirSink(Path(folder, "mail")))
+        start = time.perf_counter()
+        await run_all_rounds(rounds)
+        return {"messages": MAILDIR_MESSAGES, _RATE: MAILDIR_MESSAGES / (time.perf_counter() - start)}
 
 
-async def fairness(url: str, folder: Path) -> Figures:
-    """Small mailboxes beside a very large one: seconds until each is in step."""
-    return await _measure_fairness(url, folder, large=LARGE_MAILBOX_MESSAGES)
+WORKS: Works = {each.__name__: each for each in (idle, first, floor, iterated, maildir)}
 
 
-async def fairness_without(url: str, folder: Path) -> Figures:
-    """The small mailboxes alone."""
-    return await _measure_fairness(url, folder, large=SMALL_MAILBOX_MESSAGES)
+@contextlib.contextmanager
+def run_postgres() -> Generator[PostgresServer]:
+    """Run a PostgreSQL server. Raises FileNotFoundError if PostgreSQL is not installed."""
+    binaries = find_binaries()
+    if binaries is None:
+        raise FileNotFoundError("PostgreSQL is not installed: initdb was not found.")
+    with run_postgres_server(binaries) as server:
+        yield server
 
 
-async def _measure_fairness(url: str, folder: Path, *, large: int) -> Figures:
-    names = [f"mailbox-{number}" for number in range(MAILBOXES)]
-    async with _open_store(url, folder) as (suite, store):
-        sync = Synchronizer(suite, store, names, get_password)
-
-        async def opened(status: MailboxProgress) -> Remote:
-            """A canned mailbox; the first is the large one."""
-            box = suite.mailbox(work.USERNAME, work.PASSWORD)
-            return CannedRemote(box, large if status.name == names[0] else SMALL_MAILBOX_MESSAGES)
-
-        sync._worker._open = opened  # type: ignore[method-assign]
-        began = time.time()
-        running = asyncio.create_task(sync.run())
-        while True:
-            waits = [each.up_to_date_at for name, each in sync.status.items() if name != names[0]]
-            if None not in waits:
-                break
-            await asyncio.sleep(_POLL_SECONDS)
-        running.cancel()
-        await asyncio.wait([running])
-    seconds = sorted(each - began for each in waits if each is not None)
-    return {"median, seconds": statistics.median(seconds), "last, seconds": seconds[-1]}
+def run_in_folder(module: str, name: str, url: str) -> Figures:
+    """Do a work in a separate process, with a new folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        return run_work(module, name, url, folder)
 
 
-async def get_password(_: str) -> str:
-    """That of all canned mailboxes."""
-    return work.PASSWORD
+def measure_sync(_: Sequence[str]) -> int:
+    """Measure all works, and write sync.md."""
+    ratios: dict[str, list[float]] = {"iterated": [], "floor": [], "PostgreSQL": []}
+    with run_server() as url, run_postgres() as server:
+        found = {name: run_in_folder(_MODULE, name, url) for name in ("idle", "first", "iterated")}
+        for _round in range(_ROUNDS):
+            rates = {name: run_in_folder(_MODULE, name, url)[_RATE] for name in ("first", "floor", "iterated")}
+            stored = [run_work(_MODULE, name, url, server.create_database())[_RATE] for name in ("first", "floor")]
+            ratios["iterated"].append(rates["first"] / rates["iterated"])
+            ratios["floor"].append(rates["first"] / rates["floor"])
+            ratios["PostgreSQL"].append(stored[0] / stored[1])
+    page = _format_page(found, ratios)
+    (RESULTS / "sync.md").write_text(page, encoding="utf-8")
+    print(page)
+    return 0
 
 
-WORKS = {each.__name__: each for each in (idle, first, floor, iterated, maildir, fairness, fairness_without)}
-"""By name."""
+def _format_page(found: dict[str, Figures], ratios: dict[str, list[float]]) -> str:
+    idle = " | ".join(f"{value:.2f}" for name, value in found["idle"].items() if name != PEAK)
+    columns = " | ".join(name for name in found["idle"] if name != PEAK)
+    first = " | ".join(f"{statistics.median(each):.2f} [{min(each):.2f}-{max(each):.2f}] x" for each in ratios.values())
+    return f"""# Synchronisation
 
+`python -m benchmarks sync`, with the server of prepared responses on the same machine.
 
-def main() -> None:
-    """Do one and print its figures, with the highest resident memory."""
-    name, url, folder = sys.argv[1:]
-    before = read_resident_bytes(os.getpid())
-    figures: dict[str, Any] = asyncio.run(WORKS[name](url, Path(folder)))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps(figures | {"peak memory above the start, MB": (peak - before) / 1e6}))
+## A round of a folder of {LARGE_FOLDER_MESSAGES:,} messages without changes
+
+The median of {POLLS} rounds, and of bare aiohttp, which requests and parses the same listing.
+
+| {columns} |
+|{"---|" * (len(found["idle"]) - 1)}
+| {idle} |
+
+## The first synchronisation of {FIRST_SYNC_MESSAGES:,} messages with attachments of {ATTACHMENT_BYTES // 1000} KB
+
+Messages per second, divided by those of: the iterator, which stores nothing; the floor, which is the iterator and the
+same rows inserted by sqlite3 in batches of the same size; and, for PostgreSQL, the iterator with COPY. Measured
+alternately, {_ROUNDS} times; medians with minimum and maximum.
+
+| / iterator | / floor | PostgreSQL / floor | peak memory, MB | peak memory of the iterator, MB |
+|---|---|---|---|---|
+| {first} | {found["first"][PEAK]:.0f} | {found["iterated"][PEAK]:.0f} |
+
+{format_machine()}"""
 
 
 if __name__ == "__main__":
-    main()
+    print_figures(WORKS)

@@ -1,1 +1,1 @@
-"""The benchmarks' own parts, and a few seconds of the soak."""
+"""The benchmarks: their parts, and each of them once in a small size."""

@@ -1,4 +1,4 @@
-"""The generated peers, for real: generated, installed, and every work done once. Needs a package index, and Java."""
+"""The generated clients do the same work. This needs a package index and Java."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.peers import GENERATED, NAMES, prepare
-from benchmarks.peers.environment import PreparedPeers
+from benchmarks.peers import GENERATED, NAMES
+from benchmarks.peers.environment import PreparedPeers, prepare
 from benchmarks.server import run_server
 
 pytestmark = pytest.mark.slow
@@ -23,8 +23,8 @@ WITHOUT_SAVE = ("upload", "sign")
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedPeers:
     made = prepare(tmp_path_factory.mktemp("peers"))
-    if missing := [reason for reason in made.available.values() if reason is not None]:
-        pytest.skip(f"not both peers can be had here: {missing[0]}")
+    if made.missing:
+        pytest.skip(f"The clients cannot be generated here: {made.missing}")
     return made
 
 
@@ -32,7 +32,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedPeers:
 def given(prepared: PreparedPeers, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("files")
     with run_server() as url:
-        command = (prepared.python, "-W", "error::DeprecationWarning", "-m", "benchmarks.peers.rehearsal")
+        command = (prepared.python, "-W", "error::DeprecationWarning", "-m", "tests.benchmarks.rehearsal")
         return {
             name: json.loads(subprocess.check_output([*command, name, url, folder], cwd=folder, env=_environment()))
             for name in NAMES
@@ -40,7 +40,7 @@ def given(prepared: PreparedPeers, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def _environment() -> dict[str, str]:
-    """Ours without a search path: the environment is to find directsuite and the benchmarks by itself."""
+    """Return the environment without a search path: the interpreter must find the packages itself."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
@@ -53,7 +53,7 @@ def test_generated_clients_give_what_bare_aiohttp_gives(given: dict[str, Any], n
 
 def test_the_one_without_save_says_so(given: dict[str, Any]) -> None:
     for work in WITHOUT_SAVE:
-        assert "does not take text/plain bodies" in given["openapi-python-client"][work]
+        assert "does not support text/plain bodies" in given["openapi-python-client"][work]
 
 
 def test_all_share_one_aiohttp(prepared: PreparedPeers) -> None:

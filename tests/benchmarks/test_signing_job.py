@@ -1,4 +1,4 @@
-"""The signing job, its floor and bare aiohttp do the same work."""
+"""The signing job, its floor and bare aiohttp sign the same documents."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import signing_job
 from benchmarks.server import run_server
-from benchmarks.signing_job import works
 
 
 @pytest.mark.process
 async def test_each_signs_all_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(works, "DOCUMENT_COUNT", 3)
+    monkeypatch.setattr(signing_job, "DOCUMENT_COUNT", 3)
     (tmp_path / "in").mkdir()
-    works.make_documents(tmp_path / "in")
+    signing_job.make_documents(tmp_path / "in")
     signed = dict[str, dict[str, bytes]]()
     with run_server() as url:
-        for name in ("job", "floor", "bare"):
+        for name, work in signing_job.WORKS.items():
             (folder := tmp_path / name).mkdir()
-            assert (await works.WORKS[name](url, folder))["documents a second"] > 0
+            assert (await work(url, str(folder), "0"))["documents per second"] > 0
             signed[name] = {file.name: file.read_bytes() for file in (folder / "out").iterdir()}
     assert signed["job"] == signed["floor"] == signed["bare"]
     assert len(signed["job"]) == 3

@@ -1,4 +1,4 @@
-"""The walks: what the follower counts."""
+"""The calls that a walk counts."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ async def test_step_enters_another_file_and_resumed_coroutine_counts_once(
     (tmp_path / "walked_second.py").write_text(_SECOND, "utf-8")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     first = importlib.import_module("walked_first")
-    with CallRecorder(tmp_path) as follower:
+    with CallRecorder(tmp_path) as recorder:
         await first.work()
-    assert follower.walk == CallPath(files=("walked_first.py", "walked_second.py"), steps=2, calls=4)
+    assert recorder.path == CallPath(files=("walked_first.py", "walked_second.py"), steps=2, calls=4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.soak import fault_injection
+from benchmarks.soak import load
 from directsuite.sandbox.faults import FAULT_KINDS
 
 from . import matrix_faults, storm_context
@@ -12,7 +12,7 @@ from . import matrix_faults, storm_context
 LISTS = {
     "matrix": {fault.kind for fault in matrix_faults.FAULTS},
     "storm": {kind for _, kind, _ in storm_context.FAULTS},
-    "soak": {kind for _, kind, _ in fault_injection.FAULTS},
+    "soak": {kind for _, kind, _ in load.FAULTS},
 }
 
 

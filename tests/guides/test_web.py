@@ -19,11 +19,11 @@ from aiohttp import ClientPayloadError, ClientSession, web
 from aiohttp.web_protocol import RequestHandler
 
 import directsuite as ds
-from benchmarks.web_uploads import FRAMEWORKS, MEGABYTE, make_large_pdf, measure_framework, write_example
 from directsuite.cli.demo import documents
 from directsuite.sandbox import Sandbox
 from directsuite.testing import LeapingClock
 from tests.guides.documents import execute_programs, find_code_blocks
+from tests.guides.web_uploads import FRAMEWORKS, MEGABYTE, make_large_pdf, measure_framework, write_example
 
 pytestmark = pytest.mark.exhaustive(limit=1)  # of the frameworks
 
@@ -86,7 +86,7 @@ async def url(
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     if request.param != "aiohttp":
         pytest.importorskip("uvicorn", reason="uvicorn isn't installed")
-        pytest.importorskip(request.param, reason=f"{FRAMEWORKS[request.param]} isn't installed")
+        pytest.importorskip(request.param, reason=f"{request.param} isn't installed")
     module = importlib.import_module(f"web_{request.param}")
     try:
         async with served(module) as port:
@@ -352,7 +352,7 @@ async def test_browser_that_disconnects_while_stalled_is_no_error(
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_memory_does_not_grow_with_the_documents(framework: str) -> None:
-    pytest.importorskip(framework, reason=f"{FRAMEWORKS[framework]} isn't installed")
+    pytest.importorskip(framework, reason=f"{framework} isn't installed")
     (told,) = measure_framework(framework, [(12, 4 * MEGABYTE)], warm_up=(1, MEGABYTE))
     assert told.growth < 12 * PER_BROWSER + 10 * PER_CONNECTION
 
@@ -362,7 +362,7 @@ def test_memory_does_not_grow_with_the_documents(framework: str) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_200_uploads_at_once_take_a_fixed_amount_each(framework: str) -> None:
-    pytest.importorskip(framework, reason=f"{FRAMEWORKS[framework]} isn't installed")
+    pytest.importorskip(framework, reason=f"{framework} isn't installed")
     few, many = measure_framework(framework, [(20, MEGABYTE), (200, MEGABYTE)], warm_up=(1, MEGABYTE))
     assert few.growth < 20 * PER_BROWSER + 10 * PER_CONNECTION
     assert many.peak - few.peak < 180 * PER_BROWSER

@@ -1,4 +1,4 @@
-"""What a broken, or a wicked, server may send: as data, for the tests of every layer and for the fuzzer's corpus."""
+"""Responses that a broken or malicious server may send, as data for the tests of every layer."""
 
 from __future__ import annotations
 

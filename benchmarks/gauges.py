@@ -1,0 +1,95 @@
+"""Measurements of this process: CPU, time, memory, and the longest pause of the event loop. They need Linux."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Self
+
+import attrs
+
+_TICK_SECONDS = 0.002
+
+Turn = Callable[[], Awaitable[int]]
+"""One turn of a work. It returns the number of units that it did, such as calls, records or bytes."""
+
+
+@attrs.frozen(kw_only=True)
+class Reading:
+    """The measurements of one turn. cpu, wall, pause: seconds. peak: bytes of resident memory above the start."""
+
+    amount: int
+    cpu: float
+    wall: float
+    peak: int
+    pause: float
+
+
+async def read_gauges(turn: Turn, *, pauses: bool) -> Reading:
+    """Do one turn and measure it. pauses: also measure pauses of the event loop, which needs some CPU."""
+    gc.collect()
+    ticker = Ticker()
+    before = reset_peak_bytes()
+    async with ticker if pauses else contextlib.nullcontext():
+        cpu, wall = time.process_time(), time.perf_counter()
+        amount = await turn()
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    return Reading(amount=amount, cpu=cpu, wall=wall, peak=max(0, read_peak_bytes() - before), pause=ticker.longest)
+
+
+class Ticker:
+    """A task that sleeps two milliseconds again and again, and records in `longest` how many seconds it was late."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._tick())
+        await asyncio.sleep(2 * _TICK_SECONDS)
+        self.longest = 0.0
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.sleep(2 * _TICK_SECONDS)  # the next tick measures a pause at the end
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _tick(self) -> None:
+        while True:
+            start = time.perf_counter()
+            await asyncio.sleep(_TICK_SECONDS)
+            self.longest = max(self.longest, time.perf_counter() - start - _TICK_SECONDS)
+
+
+async def measure_cpu(do: Callable[[], Awaitable[object]]) -> float:
+    """Return the seconds of CPU that this process used for a piece of work."""
+    start = time.process_time()
+    await do()
+    return time.process_time() - start
+
+
+def read_resident_bytes(pid: int | None = None) -> int:
+    """Return the resident memory of a process, of this one if pid is None. Return 0 if the process does not exist."""
+    try:
+        pages = Path(f"/proc/{pid or os.getpid()}/statm").read_text("ascii").split()[1]
+    except FileNotFoundError:
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def read_peak_bytes(pid: int | None = None) -> int:
+    """Return the highest resident memory of a process since its start or the last reset."""
+    lines = Path(f"/proc/{pid or os.getpid()}/status").read_text("ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+
+
+def reset_peak_bytes(pid: int | None = None) -> int:
+    """Set the peak of a process's resident memory to its present value, and return it."""
+    Path(f"/proc/{pid or os.getpid()}/clear_refs").write_text("5", "ascii")
+    return read_peak_bytes(pid)

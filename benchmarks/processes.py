@@ -1,0 +1,111 @@
+"""Separate processes for measurements, the description of the machine, and statistics of repeated measurements."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from benchmarks.gauges import read_peak_bytes, read_resident_bytes
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+CLIENTS_CORE, SERVER_CORE = 0, 1
+PEAK = "peak memory above the start, MB"
+_PACKAGES = ("aiohttp", "attrs", "cattrs", "msgspec", "pybase64", "tenacity", "yarl")
+
+Figures = dict[str, float]
+Works = Mapping[str, Callable[..., Coroutine[Any, Any, Figures]]]
+
+
+def run_work(module: str, *arguments: str) -> Figures:
+    """Run a module whose `main` calls `print_figures`, in a separate process, and return the figures."""
+    command = (sys.executable, "-m", module, *arguments)
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE)  # noqa: S603
+    figures: Figures = json.loads(done.stdout)
+    return figures
+
+
+def print_figures(works: Works) -> None:
+    """Do the work that the command line names, and print its figures and its peak memory as JSON."""
+    name, *arguments = sys.argv[1:]
+    before = read_resident_bytes()
+    figures = asyncio.run(works[name](*arguments))
+    print(json.dumps(figures | {PEAK: (read_peak_bytes() - before) / 1e6}))
+
+
+def pin_to_core(core: int) -> None:
+    """Run this process only on the given core: clients and server use different cores. Do nothing on one core."""
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))  # resets the affinity that was inherited
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) > 1:
+        os.sched_setaffinity(0, {cores[core]})
+
+
+def describe_machine() -> dict[str, str]:
+    """Return the versions of Python and packages, system, cores and load, without the name of the machine."""
+    return {
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": str(os.cpu_count()),
+        "load average": f"{os.getloadavg()[2]:.1f}, including this run; above 2, other processes disturbed it",
+        **{name: metadata.version(name) for name in _PACKAGES},
+    }
+
+
+def format_machine() -> str:
+    """Return the description of the machine as a folded table in Markdown."""
+    rows = "\n".join(f"| {name} | {value} |" for name, value in describe_machine().items())
+    return f"<details><summary>Measured on</summary>\n\n| | |\n|---|---|\n{rows}\n\n</details>\n"
+
+
+def replace_section(path: Path, title: str, section: str) -> None:
+    """Replace the section of a page that has the same heading, or append the section. Create a missing page."""
+    page = path.read_text("utf-8") if path.exists() else f"# {title}\n"
+    heading = section.partition("\n")[0]
+    parts = [part.strip() for part in re.split(r"^(?=## )", page, flags=re.MULTILINE)]
+    kept = [section.strip() if part.partition("\n")[0] == heading else part for part in parts]
+    if kept == parts:
+        kept.append(section.strip())
+    path.write_text("\n\n".join(kept) + "\n", "utf-8")
+
+
+@attrs.frozen
+class Spread:
+    """The median of several values with the lower and upper quartile."""
+
+    median: float
+    low: float
+    high: float
+
+    @property
+    def width(self) -> float:
+        """The distance between the quartiles."""
+        return self.high - self.low
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} [{self.low:.2f}-{self.high:.2f}]"
+
+
+def compute_spread(values: Sequence[float]) -> Spread:
+    """Return the median and the quartiles of at least one value."""
+    if len(values) == 1:
+        return Spread(values[0], values[0], values[0])
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return Spread(median, low, high)
+
+
+def compute_ratios(values: Sequence[float], base: Sequence[float]) -> list[float]:
+    """Divide each value by the base of the same round, so that a slow round does not matter. Skip a base of zero."""
+    return [value / other for value, other in zip(values, base, strict=True) if other > 0]

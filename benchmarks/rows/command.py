@@ -1,0 +1,97 @@
+"""`python -m benchmarks`: measure rows, and write the results."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.__main__ import COMMANDS
+from benchmarks.peers.environment import PreparedPeers, prepare
+from benchmarks.processes import RESULTS, describe_machine
+from benchmarks.rows.page import draw_pictures, format_page, format_spread
+from benchmarks.rows.results import Results, RowResults, make_row_results, to_json
+from benchmarks.rows.rounds import RowContext, measure
+from benchmarks.rows.table import PEERS, TABLE, MeasuredRow, choose_rows
+from benchmarks.server import run_server
+
+_MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108  the speed of a disk is not measured
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run the command line. Raises SystemExit with status 2 for invalid arguments."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        usage="%(prog)s [options], or python -m benchmarks COMMAND [options]",
+        description="Compare directsuite with bare aiohttp and generated clients.",
+        epilog=f"Commands for other measurements: {', '.join(COMMANDS)}.",
+    )
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these rows or groups of rows")
+    parser.add_argument("--quick", action="store_true", help="run small sizes for a minute, as a test")
+    parser.add_argument("--out", type=Path, help="folder for the results (default of a full run: benchmarks/results)")
+    parser.add_argument("--peers", type=Path, help="folder that keeps the generated clients for the next run")
+    parser.add_argument("--list", action="store_true", help="list the rows")
+    options = parser.parse_args(arguments)
+    if options.list:
+        for row in TABLE:
+            print(f"{row.name:<26} {row.title}")
+        return 0
+    try:
+        rows = choose_rows(options.only)
+    except ValueError as error:
+        parser.error(str(error))
+    results = run_rows(rows, quick=options.quick, peers=options.peers)
+    out: Path | None = options.out or (None if options.quick or options.only else RESULTS)
+    if out is not None:
+        write(results, out, RESULTS.parent / "RESULTS.md" if out.resolve() == RESULTS else out / "RESULTS.md")
+    print(format_page(results))
+    return 0
+
+
+def write(results: Results, folder: Path, page: Path) -> None:
+    """Write results.json and the pictures into a folder, and the page with links to the pictures."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "results.json").write_text(to_json(results), encoding="utf-8")
+    links = [os.path.relpath(path, page.parent) for path in draw_pictures(results, folder)]
+    page.write_text(format_page(results, links), encoding="utf-8")
+
+
+def run_rows(rows: Sequence[MeasuredRow], *, quick: bool, peers: Path | None) -> Results:
+    """Measure the rows. A quick run omits the generated clients unless it has a folder for them."""
+    with tempfile.TemporaryDirectory(dir=_MEMORY_FOLDER if _MEMORY_FOLDER.is_dir() else None) as folder:
+        if quick and peers is None:
+            reasons = dict.fromkeys(PEERS, "not generated for a quick run")
+            prepared = PreparedPeers(python=sys.executable, missing=reasons, versions={})
+        else:
+            _report("Generating the clients")
+            prepared = prepare(peers or Path(folder, "peers"))
+        start = time.monotonic()
+        with run_server() as server:
+            context = RowContext(
+                python=prepared.python, server=server, folder=Path(folder), missing=prepared.missing, quick=quick
+            )
+            found = [_measure_row(row.make_quick() if quick else row, context) for row in rows]
+        seconds = time.monotonic() - start
+    versions = dict(prepared.versions)
+    return Results(machine=describe_machine(), versions=versions, seconds=seconds, rows=found, quick=quick)
+
+
+def _measure_row(row: MeasuredRow, context: RowContext) -> RowResults:
+    start = time.monotonic()
+    found = make_row_results(asyncio.run(measure(row, context)))
+    _report(f"{row.name} ({time.monotonic() - start:.0f} s)")
+    for figure in found.figures:
+        bound = f", target {figure.bound:g}: {'met' if figure.met else 'MISSED'}" if figure.bound is not None else ""
+        _report(f"    {figure.name}: {format_spread(figure.spread)}{bound}")
+    for client, reason in found.absent.items():
+        _report(f"    {client}: {reason}")
+    return found
+
+
+def _report(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,167 @@
+"""The work that a client does in one turn. A function prepares the work; the turn that it returns is measured."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import msgspec
+
+from benchmarks.gauges import Turn
+from benchmarks.rows.table import FLOOR, UNTYPED
+from benchmarks.server import responses
+
+_SIGNERS = 32
+_FILLING = bytes(range(256)) * 4096
+
+
+@attrs.frozen(kw_only=True)
+class WorkTask:
+    """A work for one client. role: the name of the client or of a role. folder: for files."""
+
+    role: str
+    options: Mapping[str, int]
+    folder: Path
+
+    def make_file(self, size: int) -> Path:
+        """Return a file of the given size that starts as a PDF. Create it when it is first used."""
+        path = self.folder / f"{size}.pdf"
+        if not path.exists():
+            part = path.with_suffix(f".{self.role}")
+            with part.open("wb") as file:
+                file.write(b"%PDF-1.7\n"[:size])
+                left = size - file.tell()
+                while left > 0:
+                    left -= file.write(_FILLING[:left])
+            part.replace(path)
+        return path
+
+    @property
+    def download_path(self) -> Path:
+        """The file to which a turn downloads. It is removed outside the measurement."""
+        return self.folder / f"{self.role}.out"
+
+
+def small_calls(client: Any, task: WorkTask) -> Turn:
+    calls, callers = task.options["calls"], task.options["callers"]
+
+    async def call() -> None:
+        for _ in range(calls // callers):
+            await client.message_count()
+
+    async def turn() -> int:
+        if callers == 1:
+            await call()
+        else:
+            await asyncio.gather(*(call() for _ in range(callers)))
+        return calls // callers * callers
+
+    return turn
+
+
+def decode_metadata(client: Any, task: WorkTask) -> Turn:
+    body = responses.make_metadata(task.options["records"])
+    return _make_decoding_turn(task, client.metadata, body, task.options["repeats"])
+
+
+def decode_messages(client: Any, task: WorkTask) -> Turn:
+    body = responses.make_messages(task.options["records"], task.options["attachment"])
+    return _make_decoding_turn(task, client.messages, body, 1)
+
+
+def _make_decoding_turn(task: WorkTask, decode: Callable[[bytes], int], body: bytes, repeats: int) -> Turn:
+    def decode_untyped(text: bytes) -> int:
+        return len(msgspec.json.decode(text)["messages"])
+
+    chosen, records = decode_untyped if task.role == UNTYPED else decode, task.options["records"]
+
+    async def turn() -> int:
+        for _ in range(repeats):
+            found = chosen(body)
+            assert found == records, f"{found} records of {records}"
+        return records * repeats
+
+    return turn
+
+
+def upload(client: Any, task: WorkTask) -> Turn:
+    return _make_upload_turn(client, task, client.upload)
+
+
+def send(client: Any, task: WorkTask) -> Turn:
+    return _make_upload_turn(client, task, client.send)
+
+
+def _make_upload_turn(client: Any, task: WorkTask, call: Callable[[Path], Any]) -> Turn:
+    size = task.options["bytes"]
+    path, encoded_size = task.make_file(size), 4 * -(-size // 3)
+
+    async def turn() -> int:
+        await (client.floor_upload(encoded_size) if task.role == FLOOR else call(path))
+        return size // 1000
+
+    return turn
+
+
+def download(client: Any, task: WorkTask) -> Turn:
+    size, path = task.options["bytes"], task.download_path
+
+    async def turn() -> int:
+        if task.role == FLOOR:
+            await client.floor_download(path)
+        else:
+            await client.download(path)
+            assert path.stat().st_size == size
+        return size // 1000
+
+    return turn
+
+
+def read_messages(client: Any, task: WorkTask) -> Turn:
+    records = task.options["records"]
+
+    async def turn() -> int:
+        if task.role == FLOOR:
+            await client.floor_read_messages()
+        else:
+            found = await client.read_messages()
+            assert found == records, f"{found} messages of {records}"
+        return records
+
+    return turn
+
+
+def batches(client: Any, task: WorkTask) -> Turn:
+    count, per = task.options["batches"], task.options["per"]
+
+    async def turn() -> int:
+        found: int = await client.batches(count, per)
+        assert found == count * per, f"{found} messages of {count * per}"
+        return found
+
+    return turn
+
+
+def sign(client: Any, task: WorkTask) -> Turn:
+    pdf, documents = task.make_file(task.options["bytes"]).read_bytes(), task.options["documents"]
+
+    async def turn() -> int:
+        waiting = iter(range(documents))
+
+        async def signer() -> None:
+            for _ in waiting:
+                await client.sign(pdf)
+
+        await asyncio.gather(*(signer() for _ in range(min(_SIGNERS, documents))))
+        return documents
+
+    return turn
+
+
+WORKS: dict[str, Callable[[Any, WorkTask], Turn]] = {
+    work.__name__: work
+    for work in (small_calls, decode_metadata, decode_messages, upload, send, download, read_messages, batches, sign)
+}

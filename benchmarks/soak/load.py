@@ -1,0 +1,282 @@
+"""The load: epochs of actions and faults. After each epoch all actions end, and a quiet sample is taken."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import random
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import psutil
+from tenacity.wait import wait_random
+
+import directsuite as ds
+from benchmarks.soak.actions import ACTIONS, ALICE, Action, ActionContext
+from benchmarks.soak.sandbox_process import CONTROL_CONNECTIONS, SandboxProcess, run_sandbox
+from directsuite.core.call import Call
+from directsuite.core.events import CallFinished, Event
+from directsuite.core.response import ResponseStream
+from directsuite.core.upload import RequestPayload
+from directsuite.sandbox.server import DEMO_LOGIN
+
+FAULTS: tuple[tuple[float, str, Mapping[str, Any]], ...] = (
+    (0.004, "reset_before", {}),
+    (0.004, "reset_after", {}),
+    (0.004, "truncate", {}),
+    (0.004, "malformed", {}),
+    (0.001, "hang", {}),
+    (0.001, "hang", {"processed": True}),
+    (0.010, "latency", {"seconds": 0.3}),
+    (0.003, "status", {"status": 500}),
+    (0.003, "status", {"status": 502, "body": "<h1>Bad Gateway</h1>"}),
+    (0.002, "status", {"status": 503}),
+    (0.0003, "status", {"status": 503, "retry_after": 1}),
+    (0.0003, "status", {"status": 429, "retry_after": 1}),
+    (0.001, "status", {"status": 504, "processed": True}),
+    (0.003, "expire_token", {}),
+    (0.003, "expire_session", {}),
+)
+"""The probability for each request, the kind of the fault, and its other members."""
+
+CONNECTIONS_PER_SERVICE = 4
+MAX_KEPT_ALIVE_SOCKETS = 4 * CONNECTIONS_PER_SERVICE
+"""The maximum of sockets of one suite, which it may keep open while there are no calls."""
+MAX_SOCKETS = 2 * MAX_KEPT_ALIVE_SOCKETS + 2 + CONTROL_CONNECTIONS
+"""The maximum of sockets: those of two suites, their logins, which need no free connection, and the control API."""
+
+_TASKS, _TASKS_PER_VISITOR = 13, 3  # tasks on the permanent suite, and on each suite that is opened and closed
+_EPOCH_SECONDS, _SAMPLE_SECONDS = 60.0, 2.0
+_CANCELLED_SHARE, _CANCEL_AFTER_SECONDS = 0.04, 0.03  # share of the actions that are cancelled; mean delay
+_GRACE_SECONDS = (0.0, 0.1, 5.0)  # how long a suite waits for its calls when it is closed
+_TROUBLE_AFTER_SECONDS, _OUTAGE_SECONDS, _PAUSE_SECONDS = (4.0, 10.0), 2.5, 0.25
+_CLOCK_LEAP_SECONDS = 660  # longer than the lifetime of a session
+_DELIVERED_MESSAGES = 15  # messages in Alice's inbox
+_LOOP_PASSES = 20  # passes of the event loop until closed objects are finalized
+_WEIGHTS = [weight for weight, _ in ACTIONS]
+
+
+@attrs.frozen(kw_only=True)
+class Sample:
+    """A sample of this process. quiet: True if it was taken between two epochs, with no call in progress.
+
+    blocks: memory blocks that Python has allocated. live: calls, responses and request bodies that exist.
+    """
+
+    quiet: bool
+    seconds: float
+    rss: int
+    sockets: int
+    tasks: int
+    blocks: int
+    live: int
+    calls: int
+
+
+@attrs.define
+class Tally:
+    """Counters of events by class, and of results of the actions.
+
+    problems: errors that are not of the client's types, messages of the event loop, and warnings.
+    """
+
+    events: Counter[str] = attrs.Factory(Counter[str])
+    results: Counter[str] = attrs.Factory(Counter[str])
+    suites: int = 0
+    problems: list[str] = attrs.Factory(list[str])
+
+    def __call__(self, event: Event) -> None:
+        """Count an event, as a listener of a suite."""
+        self.events[type(event).__name__] += 1
+        self.events["cancelled"] += isinstance(event, CallFinished) and event.cancelled
+
+    def count_result(self, error: BaseException | None) -> None:
+        """Count the result of an action."""
+        self.results["done" if error is None else type(error).__name__] += 1
+        if error is not None and not isinstance(error, ds.DirectSuiteError):
+            self.problems.append("".join(traceback.format_exception(error)))
+
+
+@attrs.frozen(kw_only=True)
+class SoakRun:
+    """A finished run. left: sockets, file descriptors and tasks that remained after everything was closed."""
+
+    samples: list[Sample]
+    tally: Tally
+    left: Mapping[str, int]
+
+
+async def run(form: bytes, *, minutes: float, seed: int) -> SoakRun:
+    """Run the load. form: the demo's form."""
+    tally = Tally()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: tally.problems.append(repr(context)))
+    process = psutil.Process()
+    before = process.num_fds(), len(asyncio.all_tasks())
+    logging.getLogger("directsuite").addHandler(logging.NullHandler())
+    with warnings.catch_warnings(record=True) as caught, tempfile.TemporaryDirectory() as folder:
+        warnings.simplefilter("always")
+        (form_file := Path(folder, "consent.pdf")).write_bytes(form)
+        async with run_sandbox() as sandbox:
+            load = _Load(sandbox, tally, random.Random(seed), form, form_file)
+            await load.run(minutes)
+        await _collect_garbage()
+        left = {
+            "sockets": len(process.net_connections(kind="inet")),
+            "file descriptors": process.num_fds() - before[0],
+            "tasks": len(asyncio.all_tasks()) - before[1],
+        }
+    tally.problems += [str(warning) for warning in caught]
+    return SoakRun(samples=load.samples, tally=tally, left=left)
+
+
+@attrs.define
+class _Load:
+    sandbox: SandboxProcess
+    tally: Tally
+    rng: random.Random
+    form: bytes
+    form_file: Path
+    samples: list[Sample] = attrs.Factory(list[Sample])
+    _process: psutil.Process = attrs.Factory(psutil.Process)
+    _start: float = attrs.Factory(time.monotonic)
+
+    async def run(self, minutes: float) -> None:
+        end = time.monotonic() + 60 * minutes
+        async with self._make_suite() as suite:
+            while (seconds := min(_EPOCH_SECONDS, end - time.monotonic())) > 0:
+                await self._reset_sandbox()
+                await self._run_epoch(suite, seconds)
+                await _collect_garbage()
+                self._take_sample(quiet=True)
+
+    async def _run_epoch(self, suite: ds.DirectSuite, seconds: float) -> None:
+        over = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            background = [group.create_task(self._cause_troubles()), group.create_task(self._sample())]
+            for _ in range(_TASKS):
+                group.create_task(self._act_until(over, suite))
+            group.create_task(self._open_suites_until(over))
+            await asyncio.sleep(seconds)
+            over.set()
+            for task in background:
+                task.cancel()
+
+    def _make_suite(self, *, keep_alive: bool = False) -> ds.DirectSuite:
+        self.tally.suites += 1
+        urls = self.sandbox.urls
+        settings = ds.Settings(
+            signing_url=urls["signing"],
+            fax_url=urls["fax"],
+            message_url=urls["message"],
+            registration_url=urls["registration"],
+            timeout=15.0,
+            attempt_timeout=2.0,
+            max_connections=CONNECTIONS_PER_SERVICE,
+            circuit_pause=1.0,
+            retry=ds.RetryPolicy(wait=wait_random(0, 0.2)),
+            keep_alive=keep_alive,
+        )
+        login = ds.Login(*DEMO_LOGIN)
+        return ds.DirectSuite(settings, token=self.sandbox.issue_token, login=login, listeners=[self.tally])
+
+    def _make_context(self, suite: ds.DirectSuite) -> ActionContext:
+        rng = random.Random(self.rng.random())
+        return ActionContext(suite=suite, rng=rng, form=self.form, form_file=self.form_file)
+
+    async def _act_until(self, over: asyncio.Event, suite: ds.DirectSuite) -> None:
+        context = self._make_context(suite)
+        while not over.is_set():
+            [(_, action)] = context.rng.choices(ACTIONS, _WEIGHTS)
+            await self._perform(action, context)
+            await asyncio.sleep(context.rng.uniform(0, 2 * _PAUSE_SECONDS))
+
+    async def _open_suites_until(self, over: asyncio.Event) -> None:
+        """Open and close suites, most of them while calls are in progress."""
+        while not over.is_set():
+            suite = self._make_suite(keep_alive=self.rng.random() < 0.5)
+            await suite.__aenter__()
+            closing = asyncio.Event()
+            async with asyncio.TaskGroup() as group:
+                for _ in range(_TASKS_PER_VISITOR):
+                    group.create_task(self._act_until(closing, suite))
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(over.wait(), self.rng.uniform(0.5, 5.0))
+                closing.set()
+                await suite.aclose(grace=self.rng.choice(_GRACE_SECONDS))
+
+    async def _perform(self, action: Action, context: ActionContext) -> None:
+        task = asyncio.ensure_future(action(context))
+        is_cancelled = context.rng.random() < _CANCELLED_SHARE
+        delay = context.rng.expovariate(1 / _CANCEL_AFTER_SECONDS) if is_cancelled else None
+        try:
+            await asyncio.wait([task], timeout=delay)
+        finally:
+            task.cancel()
+        await asyncio.wait([task])
+        if task.cancelled():
+            self.tally.results["cancelled"] += 1
+        else:
+            self.tally.count_result(task.exception())
+
+    async def _cause_troubles(self) -> None:
+        while True:
+            await asyncio.sleep(self.rng.uniform(*_TROUBLE_AFTER_SECONDS))
+            match self.rng.randrange(4):
+                case 0:
+                    await self.sandbox.call_control("POST", "tokens/expire")
+                case 1:
+                    await self.sandbox.call_control("POST", "sessions/expire")
+                case 2:
+                    await self.sandbox.call_control("POST", "clock/advance", {"seconds": _CLOCK_LEAP_SECONDS})
+                case _:  # an outage that is long enough to open the circuits
+                    fault = {"operation": "*", "kind": "reset_before", "times": None}
+                    number = (await self.sandbox.call_control("POST", "faults", fault))["created"]
+                    await asyncio.sleep(_OUTAGE_SECONDS)
+                    await self.sandbox.call_control("DELETE", f"faults/{number}")
+
+    async def _sample(self) -> None:
+        while True:
+            await asyncio.sleep(_SAMPLE_SECONDS)
+            self._take_sample(quiet=False)
+
+    def _take_sample(self, *, quiet: bool) -> None:
+        objects = gc.get_objects() if quiet else []
+        self.samples.append(
+            Sample(
+                quiet=quiet,
+                seconds=time.monotonic() - self._start,
+                rss=self._process.memory_info().rss,
+                sockets=len(self._process.net_connections(kind="inet")),
+                tasks=len(asyncio.all_tasks()),
+                blocks=sys.getallocatedblocks(),
+                live=sum(isinstance(each, Call | ResponseStream | RequestPayload) for each in objects),
+                calls=self.tally.events["CallFinished"],
+            )
+        )
+
+    async def _reset_sandbox(self) -> None:
+        await self.sandbox.reset()
+        for number in range(_DELIVERED_MESSAGES):
+            lines = "\r\n".join(self.rng.randbytes(38).hex() for _ in range(520))
+            head = f"From: carol@elsewhere.test\r\nTo: {ALICE}\r\nSubject: Letter {number}\r\n"
+            identity = f"Message-ID: <{number}@elsewhere.test>\r\nDate: Fri, 01 May 2026 11:00:00 +0000\r\n\r\n"
+            await self.sandbox.call_control("POST", f"inbound/{ALICE}", f"{head}{identity}{lines}\r\n".encode())
+        for probability, kind, more in FAULTS:
+            fault = {"operation": "*", "kind": kind, "probability": probability, "times": None, **more}
+            await self.sandbox.call_control("POST", "faults", {**fault, "seed": self.rng.getrandbits(31)})
+
+
+async def _collect_garbage() -> None:
+    gc.collect()
+    for _ in range(_LOOP_PASSES):
+        await asyncio.sleep(0)

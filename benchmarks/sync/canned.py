@@ -1,0 +1,117 @@
+"""Mailboxes of the server of prepared responses."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+import directsuite as ds
+from benchmarks.peers import work
+from benchmarks.server import make_scenario_url
+from directsuite.core.clock import SystemClock
+from directsuite.core.events import AttemptStarted, Event
+from directsuite.errors import ResponseDecodeError
+from directsuite.messaging.models import MessageDetail
+from directsuite.messaging.service import Mailbox
+from directsuite.sync import Deliver
+from directsuite.sync.remote import DirectRemote, Remote, UidListing
+from directsuite.sync.round import MailboxRounds
+from directsuite.sync.status import MailboxProgress
+from directsuite.sync.store import DatabaseStore
+
+
+class CannedRemote(DirectRemote):
+    """A mailbox whose INBOX has the given number of messages.
+
+    All messages of the server have the same date, so the remote answers searches by date itself, with the first and the
+    last message that it fetched.
+    """
+
+    def __init__(self, mailbox: Mailbox, messages: int) -> None:
+        super().__init__(mailbox)
+        self.messages = messages
+        self._ends: list[MessageDetail] = []
+
+    async def list_uids(self, folder: str, etag: bytes | None = None) -> UidListing | None:
+        return await super().list_uids(work.name_folder(self.messages), etag)
+
+    async def fetch_messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
+        return self._remember(await super().fetch_messages(work.name_folder(self.messages), uids))
+
+    async def fetch_and_measure(
+        self, folder: str, uids: Sequence[int]
+    ) -> tuple[Sequence[MessageDetail] | ResponseDecodeError, int]:
+        messages, size = await super().fetch_and_measure(work.name_folder(self.messages), uids)
+        return messages if isinstance(messages, ResponseDecodeError) else self._remember(messages), size
+
+    async def list_metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
+        return self._ends
+
+    def _remember(self, messages: Sequence[MessageDetail]) -> Sequence[MessageDetail]:
+        ends = sorted([*self._ends, *messages], key=lambda each: each.uid or 0)
+        self._ends = [ends[0], ends[-1]]
+        return messages
+
+
+@attrs.define
+class RequestCounter:
+    """A listener that counts requests by operation."""
+
+    count: Counter[str] = attrs.field(factory=Counter[str])
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, AttemptStarted):
+            self.count[event.operation] += 1
+
+
+def make_suite(url: str, **scenario: int) -> ds.DirectSuite:
+    """Return a client of the server, without a rate limit."""
+    url = make_scenario_url(url, **scenario) + work.MESSAGING
+    return ds.DirectSuite(ds.Settings(message_url=url, requests_per_second=1e9, burst=10**9))
+
+
+def make_mailbox(suite: ds.DirectSuite) -> Mailbox:
+    """Return the mailbox of the server."""
+    return suite.mailbox(work.USERNAME, work.PASSWORD)
+
+
+def make_rounds(remote: CannedRemote, store: DatabaseStore, deliver: Deliver | None = None) -> MailboxRounds:
+    """Return the rounds of the mailbox's INBOX."""
+    return MailboxRounds(
+        remote,
+        store,
+        name="alice",
+        folders=("INBOX",),
+        deliver=deliver,
+        clock=SystemClock(),
+        now_ms=lambda: int(time.time() * 1000),
+    )
+
+
+async def run_all_rounds(rounds: MailboxRounds) -> None:
+    """Run rounds until everything is synchronised."""
+    while (await rounds.run_round()).has_more:
+        pass
+
+
+def use_canned_mailboxes(
+    synchronizer: Any, suite: ds.DirectSuite, count_messages: Callable[[str], int]
+) -> dict[str, CannedRemote]:
+    """Let a Synchronizer or Fleet use mailboxes of the server. Return the mailboxes that it has opened, by name."""
+    opened = dict[str, CannedRemote]()
+
+    async def open_remote(progress: MailboxProgress) -> Remote:
+        opened[progress.name] = CannedRemote(make_mailbox(suite), count_messages(progress.name))
+        return opened[progress.name]
+
+    synchronizer._worker._open = open_remote
+    return opened
+
+
+async def get_password(_: str) -> str:
+    """Return the password of all mailboxes."""
+    return work.PASSWORD

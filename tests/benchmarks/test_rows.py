@@ -1,0 +1,404 @@
+"""The rows: the table, works, rounds, figures, and the page."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.__main__ import main
+from benchmarks.gauges import Reading, Ticker, read_gauges
+from benchmarks.peers.work import CannotError
+from benchmarks.processes import Spread, compute_ratios, compute_spread, describe_machine
+from benchmarks.rows.command import write
+from benchmarks.rows.page import draw_pictures, format_page
+from benchmarks.rows.results import MeasuredFigure, Results, RowResults, make_row_results
+from benchmarks.rows.rounds import Outcome, RowContext, WorkerFailedError, measure, rotate, run_rounds, run_script
+from benchmarks.rows.table import (
+    AIOHTTP,
+    BARE,
+    CLIENT_OF_ROLE,
+    FLOOR,
+    GROWTH,
+    OPENAPI_GENERATOR,
+    OPENAPI_PYTHON_CLIENT,
+    OURS,
+    PEERS,
+    TABLE,
+    TARGETS,
+    Figure,
+    MeasuredRow,
+    Quantity,
+    choose_rows,
+)
+from benchmarks.rows.works import WORKS, WorkTask
+from benchmarks.server import run_server
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
+
+CPU, WALL, RATE, PEAK, PAUSE = Quantity
+READING = Reading(amount=100, cpu=1.0, wall=2.0, peak=1_000_000, pause=0.01)
+THREE = (OURS, BARE, FLOOR)
+BOUNDS: dict[str, set[tuple[Quantity, str | None, float]]] = {
+    "small-sequential": {(CPU, BARE, 1.10), (CPU, OPENAPI_GENERATOR, 0.30)},
+    "small-64": {(CPU, BARE, 1.10), (CPU, OPENAPI_GENERATOR, 0.30)},
+    "decode-page": {(CPU, OPENAPI_GENERATOR, 0.40), (CPU, OPENAPI_PYTHON_CLIENT, 0.40)},
+    "decode-attachments": {(PEAK, None, 1.1)},
+    "upload": {(PEAK, None, 2.0), (CPU, FLOOR, 2.0), (PAUSE, None, 20.0)},
+    "send": {(PEAK, None, 2.0), (CPU, FLOOR, 2.0), (PAUSE, None, 20.0)},
+    "download": {(PEAK, None, 2.0), (CPU, FLOOR, 1.6), (PAUSE, None, 35.0)},
+    "stream": {(PEAK, None, 10.0), (CPU, FLOOR, 2.0), (PAUSE, None, 35.0)},
+    "batches": {(RATE, None, 93.0)},
+    "signing": {(RATE, BARE, 0.95)},
+    "import": {(CPU, AIOHTTP, 0.05)},
+    "ready": {(CPU, AIOHTTP, 1.25)},
+}
+ROW = MeasuredRow(
+    name="upload",
+    title="Upload 100 MB",
+    unit="MB",
+    clients=THREE,
+    rounds=3,
+    pauses=True,
+    figures=(
+        Figure(quantity=CPU, beside=FLOOR, bound=2.0),
+        Figure(quantity=PEAK, bound=2.0, unit="MB"),
+        Figure(quantity=RATE, per=0.5, bound=93.0, at_least=True, unit="%", of="the maximum"),
+        Figure(quantity=PAUSE, bound=20.0, unit="ms"),
+        Figure(quantity=CPU, beside=OPENAPI_GENERATOR),
+    ),
+)
+
+
+# The table
+
+
+def test_every_target_has_its_bound() -> None:
+    bounds = {
+        row.name: {(f.quantity, f.beside, f.bound) for f in row.figures if f.bound is not None} for row in TARGETS
+    }
+    assert {name: found for name, found in bounds.items() if found} == BOUNDS
+    figures = [figure for row in TABLE for figure in row.figures if figure.bound is not None]
+    assert all(figure.at_least == (figure.quantity is RATE) for figure in figures)
+
+
+def test_names_are_unique() -> None:
+    assert len({row.name for row in TABLE}) == len(TABLE)
+    for row in TABLE:
+        assert len({figure.name for figure in row.figures}) == len(row.figures)
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_row_can_be_measured(row: MeasuredRow) -> None:
+    assert OURS in row.clients
+    assert {figure.beside for figure in row.figures} <= {*row.clients, None}
+    small, measured = row.make_quick(), {figure.quantity for figure in row.figures if figure.beside is None}
+    if row.scripts:
+        assert set(row.clients) <= row.scripts.keys()
+        for script in row.scripts.values():
+            compile(script, row.name, "exec")
+        return
+    assert row.work in WORKS
+    assert {CLIENT_OF_ROLE.get(client, client) for client in row.clients} <= {OURS, BARE, *PEERS}
+    assert row.fresh or not measured & {PEAK, PAUSE}
+    assert row.pauses or PAUSE not in measured
+    assert all(small.options[name] <= row.options[name] for name in row.options)
+    for each in (row, small):
+        if row.work == "download":
+            assert each.scenario.document == each.options["bytes"]
+        if row.work == "read_messages":
+            assert each.scenario.messages == each.options["records"]
+        if row.work == "small_calls":
+            assert each.options["calls"] >= each.options["callers"]
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (["small"], ["small-sequential", "small-64"]),
+        (["send", "import"], ["send", "import"]),
+        (["giant"], ["giant-download", "giant-stream"]),
+        ([], [row.name for row in TABLE]),
+    ],
+)
+def test_rows_are_chosen_by_name_or_group(names: list[str], found: list[str]) -> None:
+    assert [row.name for row in choose_rows(names)] == found
+
+
+@pytest.mark.parametrize("name", ["nothing", "sen", "import-"])
+def test_unknown_row_is_rejected(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match=name):
+        choose_rows(["send", name])
+    with pytest.raises(SystemExit):
+        main(["--only", name])
+    assert "--list" in capsys.readouterr().err
+
+
+def test_list_shows_the_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [row.name for row in TABLE]
+
+
+# Works
+
+
+class Stub:
+    """A client that counts its calls and returns six for each of them."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+
+    def __getattr__(self, name: str) -> object:
+        async def call(*_: object) -> int:
+            self.called.append(name)
+            await asyncio.sleep(0)
+            return 6
+
+        return call
+
+
+@pytest.mark.parametrize(
+    ("work", "role", "options", "calls", "amount"),
+    [
+        ("small_calls", OURS, {"calls": 10, "callers": 1}, ["message_count"] * 10, 10),
+        ("small_calls", OURS, {"calls": 10, "callers": 4}, ["message_count"] * 8, 8),
+        ("upload", OURS, {"bytes": 3000}, ["upload"], 3),
+        ("upload", FLOOR, {"bytes": 3000}, ["floor_upload"], 3),
+        ("send", BARE, {"bytes": 3000}, ["send"], 3),
+        ("download", FLOOR, {"bytes": 3000}, ["floor_download"], 3),
+        ("read_messages", OURS, {"records": 6}, ["read_messages"], 6),
+        ("read_messages", FLOOR, {"records": 6}, ["floor_read_messages"], 6),
+        ("batches", OURS, {"batches": 3, "per": 2}, ["batches"], 6),
+        ("sign", BARE, {"documents": 40, "bytes": 30}, ["sign"] * 40, 40),
+    ],
+)
+async def test_turn_does_its_work(
+    work: str, role: str, options: dict[str, int], calls: list[str], amount: int, tmp_path: Path
+) -> None:
+    client = Stub()
+    turn = WORKS[work](client, WorkTask(role=role, options=options, folder=tmp_path))
+    assert client.called == []
+    assert await turn() == amount
+    assert client.called == calls
+
+
+@pytest.mark.parametrize(
+    ("work", "options"), [("read_messages", {"records": 7}), ("batches", {"batches": 7, "per": 1})]
+)
+async def test_client_that_misses_messages_fails(work: str, options: dict[str, int], tmp_path: Path) -> None:
+    turn = WORKS[work](Stub(), WorkTask(role=OURS, options=options, folder=tmp_path))
+    with pytest.raises(AssertionError, match="6 messages of 7"):
+        await turn()
+
+
+@pytest.mark.parametrize("size", [3, 9, 4096, 3_000_001])
+def test_file_has_the_requested_size(size: int, tmp_path: Path) -> None:
+    path = WorkTask(role=OURS, options={}, folder=tmp_path).make_file(size)
+    assert path.stat().st_size == size
+    assert path.read_bytes().startswith(b"%PDF-1.7\n"[:size])
+
+
+# Gauges and rounds
+
+
+@given(st.lists(st.floats(0.001, 1000), min_size=1, max_size=30))
+def test_a_quarter_of_the_values_is_beyond_each_quartile(values: list[float]) -> None:
+    found = compute_spread(values)
+    assert found.low <= found.median <= found.high
+    assert 4 * sum(value < found.low - 1e-9 for value in values) <= len(values) + 2
+    assert 4 * sum(value > found.high + 1e-9 for value in values) <= len(values) + 2
+
+
+def test_ratios_compare_values_of_the_same_round() -> None:
+    assert compute_ratios([20.0, 2.0, 1.0], [10.0, 1.0, 0.0]) == [2.0, 2.0]
+    with pytest.raises(ValueError, match="zip"):
+        compute_ratios([1.0, 2.0], [1.0])
+
+
+async def test_peak_memory_is_above_the_memory_before_the_turn() -> None:
+    size = 40_000_000
+
+    async def turn() -> int:
+        held = bytearray(size)
+        held[::4096] = b"x" * len(held[::4096])  # a page counts after a write
+        return len(held)
+
+    async def nothing() -> int:
+        return 0
+
+    await read_gauges(turn, pauses=False)
+    again = await read_gauges(turn, pauses=False)
+    assert again.amount == size
+    assert size * 0.9 < again.peak < size * 1.2
+    assert (await read_gauges(nothing, pauses=False)).peak < size / 10
+
+
+async def test_pause_at_the_end_of_a_turn_is_measured() -> None:
+    async def busy() -> int:
+        await asyncio.sleep(0)
+        _ = sum(range(3_000_000))  # several milliseconds
+        return 1
+
+    found = await read_gauges(busy, pauses=True)
+    assert 0 < found.pause <= found.wall + 1
+    assert (await read_gauges(busy, pauses=False)).pause == 0
+    async with Ticker() as ticker:
+        pass
+    assert ticker.longest >= 0
+
+
+def test_description_of_the_machine_does_not_contain_its_name() -> None:
+    described = describe_machine()
+    assert {"python", "cores", "aiohttp"} <= described.keys()
+    assert not any(platform.node() in text or "/" in text for text in described.values())
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_every_client_is_first_equally_often(count: int) -> None:
+    clients = [str(number) for number in range(count)]
+    orders = [rotate(clients, number) for number in range(2 * count)]
+    assert all(sorted(order) == clients for order in orders)
+    assert [order[0] for order in orders] == 2 * clients
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(CannotError("no text/plain"), "cannot: no text/plain"), (WorkerFailedError("Memory"), "failed: Memory")],
+)
+async def test_client_that_fails_later_is_absent_with_the_reason(error: Exception, reason: str) -> None:
+    turns = list[str]()
+
+    async def take_turn(client: str) -> Reading:
+        turns.append(client)
+        if client == BARE and turns.count(BARE) == 2:
+            raise error
+        return READING
+
+    outcome = Outcome(row=attrs.evolve(ROW, rounds=4))
+    await run_rounds(outcome, take_turn)
+    assert outcome.absent == {BARE: reason}
+    assert {client: len(series) for client, series in outcome.readings.items()} == {OURS: 4, FLOOR: 4}
+
+
+@pytest.mark.parametrize(("seconds", "rounds"), [(0.1, 9), (1.0, 6), (4.0, 3), (100.0, 3)])
+async def test_slow_row_ends_in_time_but_not_before_three_rounds(seconds: float, rounds: int) -> None:
+    now = 0.0
+
+    async def take_turn(_: str) -> Reading:
+        nonlocal now
+        now += seconds
+        return READING
+
+    outcome = Outcome(row=attrs.evolve(ROW, rounds=9, seconds=10.0, clients=(OURS, BARE)))
+    await run_rounds(outcome, take_turn, clock=lambda: now)
+    assert {client: len(series) for client, series in outcome.readings.items()} == {OURS: rounds, BARE: rounds}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("name", "clients"), [("small-sequential", (OURS, BARE)), ("upload", (OURS, FLOOR))])
+async def test_workers_measure_a_row(name: str, clients: tuple[str, ...], tmp_path: Path) -> None:
+    [row] = choose_rows([name])
+    row = attrs.evolve(row.make_quick(), rounds=1, clients=clients)
+    with run_server() as server:
+        context = RowContext(python=sys.executable, server=server, folder=tmp_path, missing={}, quick=True)
+        outcome = await measure(row, context)
+    assert not outcome.absent
+    assert {client: len(series) for client, series in outcome.readings.items()} == dict.fromkeys(row.clients, 1)
+    assert all(reading.cpu > 0 and reading.amount > 0 for (reading,) in outcome.readings.values())
+
+
+@pytest.mark.process
+async def test_scripts_are_measured_and_missing_clients_are_absent(tmp_path: Path) -> None:
+    scripts = {OURS: 'print(\'{"cpu": 1, "wall": 1}\')'}
+    row = MeasuredRow(name="a", title="A", clients=(OURS, "other"), scripts=scripts, rounds=1)
+    context = RowContext(python=sys.executable, server="", folder=tmp_path, missing={"other": "no Java", "third": ""})
+    outcome = await measure(row, context)
+    assert outcome.absent == {"other": "no Java"}
+    assert list(outcome.readings) == [OURS]
+    with pytest.raises(WorkerFailedError, match=r"^ModuleNotFoundError: No module named 'nothing_of_this_name'$"):
+        await run_script(sys.executable, "import nothing_of_this_name")
+
+
+# Results and the page
+
+
+def make_outcome() -> Outcome:
+    """Three rounds of two clients, of which the third was slow for both, and an absent client."""
+    ours = [(3.0, 1_000_000), (3.2, 5_000_000), (30.0, 4_000_000)]
+    readings = {OURS: [attrs.evolve(READING, cpu=cpu, peak=peak) for cpu, peak in ours]}
+    readings[FLOOR] = [attrs.evolve(READING, cpu=cpu) for cpu in (1.0, 1.0, 10.0)]
+    return Outcome(row=ROW, readings=readings, absent={OPENAPI_PYTHON_CLIENT: "cannot: no text/plain | bodies"})
+
+
+def make_results(*outcomes: Outcome, quick: bool = False) -> Results:
+    rows = [make_row_results(outcome) for outcome in outcomes]
+    return Results(machine={"cores": "2"}, versions={"httpx": "0.28"}, seconds=90.0, rows=rows, quick=quick)
+
+
+def find_figures() -> dict[str, MeasuredFigure]:
+    return {figure.name: figure for figure in make_row_results(make_outcome()).figures}
+
+
+def test_figure_is_the_median_of_ratios_or_of_the_quantity() -> None:
+    ratio = find_figures()["CPU / floor"]
+    assert (ratio.spread, ratio.met) == (Spread(3.0, 3.0, 3.1), False)
+    assert ratio.shortfall == pytest.approx(0.5)
+    medians = {name: (figure.spread.median, figure.met) for name, figure in find_figures().items()}
+    assert medians["peak memory, MB"] == (4.0, False)
+    assert medians["throughput, % of the maximum"] == (100.0, True)
+    assert medians["longest pause, ms"] == (10.0, True)
+    assert "CPU / openapi-generator" not in medians
+
+
+def test_without_our_readings_there_are_no_figures() -> None:
+    found = make_row_results(Outcome(row=ROW, readings={FLOOR: [READING]}, absent={OURS: "failed: MemoryError"}))
+    assert found.figures == []
+    assert "failed: MemoryError" in format_page(Results(machine={}, versions={}, seconds=1.0, rows=[found]))
+
+
+def test_page_has_targets_clients_reasons_and_the_machine() -> None:
+    text = format_page(make_results(make_outcome()), ["results/headline.svg"])
+    assert "2 of 4 targets met" in text
+    assert "| Upload 100 MB | CPU / floor | ≤ 2 x | 3.00 [3.00-3.10] | **missed by 50 %** |" in text
+    assert "| ≥ 93 % | 100 [100-100] | met |" in text
+    assert "| client | CPU, µs | wall, µs | per second | peak, MB | pause, ms |" in text
+    assert "| ours | 32,000 [31,000-166,000] |" in text
+    assert "| openapi-python-client | cannot: no text/plain / bodies |  |  |  |  |" in text
+    assert "| cores | 2 |\n| httpx | 0.28 |" in text
+    assert "(results/headline.svg)" in text
+    assert "quick run" not in text
+    assert "quick run" in format_page(make_results(make_outcome(), quick=True))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0"), (0.00144, "0.0014"), (0.5, "0.50"), (12.34, "12.3"), (1234.5, "1,234")]
+)
+def test_number_has_two_or_three_digits(value: float, text: str) -> None:
+    clients = {OURS: {"peak memory": Spread(value, 0, 0)}}
+    row = RowResults(name="a", title="A", unit="call", rounds=1, figures=[], clients=clients, absent={})
+    assert f"| ours | {text} [" in format_page(Results(machine={}, versions={}, seconds=1.0, rows=[row]))
+
+
+def test_every_row_fits_on_the_page() -> None:
+    outcomes = [Outcome(row=row, readings={client: [READING] for client in row.clients}) for row in TABLE]
+    text = format_page(make_results(*outcomes))
+    assert all(row.title in text for row in TABLE)
+
+
+@pytest.mark.process  # matplotlib lists the fonts
+def test_results_are_written_with_links_to_the_pictures(tmp_path: Path) -> None:
+    rows = [*choose_rows(["small-sequential"]), *GROWTH]
+    results = make_results(*(Outcome(row=row, readings={OURS: [READING], BARE: [READING]}) for row in rows))
+    write(results, tmp_path / "results", tmp_path / "RESULTS.md")
+    page = (tmp_path / "RESULTS.md").read_text("utf-8")
+    for name in ("headline", "growth-rows"):
+        assert f"(results/{name}.svg)" in page
+        assert "ours" in (tmp_path / "results" / f"{name}.svg").read_text("utf-8")
+    assert draw_pictures(make_results(make_outcome()), tmp_path) != []
+    assert draw_pictures(make_results(), tmp_path) == []

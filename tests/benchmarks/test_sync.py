@@ -1,0 +1,55 @@
+"""Synchronisation: each work once in a small size, the simulated latency, and the mailbox tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.server import run_server
+from benchmarks.sync import works
+from benchmarks.sync.latency import LatencySetting, Simulation
+from benchmarks.sync.mailbox_tools import measure_mailbox_tools
+from tests.sync.fleet.postgres_server import find_binaries
+
+
+@pytest.mark.process
+async def test_each_work_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(works, "FIRST_SYNC_MESSAGES", 70)
+    monkeypatch.setattr(works, "LARGE_FOLDER_MESSAGES", 70)
+    monkeypatch.setattr(works, "MAILDIR_MESSAGES", 70)
+    monkeypatch.setattr(works, "POLLS", 3)
+    with run_server() as url:
+        for name, work in works.WORKS.items():
+            (folder := tmp_path / name).mkdir()
+            figures = await work(url, str(folder))
+            assert figures.get("commits of all rounds", 0) == 0
+    written = [file for file in tmp_path.rglob("*.eml") if file.stat().st_size > works.ATTACHMENT_BYTES]  # noqa: ASYNC240
+    assert len(written) == 70
+
+
+@pytest.mark.process
+@pytest.mark.postgres
+async def test_first_synchronisation_and_floor_use_postgresql(monkeypatch: pytest.MonkeyPatch) -> None:
+    if find_binaries() is None:
+        pytest.skip("PostgreSQL is not installed: initdb was not found.")
+    monkeypatch.setattr(works, "FIRST_SYNC_MESSAGES", 70)
+    with run_server() as url, works.run_postgres() as server:
+        for work in (works.first, works.floor):
+            assert (await work(url, server.create_database()))["messages per second"] > 0
+
+
+@pytest.mark.wide
+def test_messages_to_busy_mailboxes_are_found_sooner_and_all_others_wait_equally() -> None:
+    found = Simulation(LatencySetting("few", 200, 0.1), hours=2).run()
+    assert found.messages > 20
+    assert found.busy[1] < 12 < found.longest_pause < 34
+    assert found.fairness < 1.1
+    assert found.rate < 100
+    assert found == Simulation(LatencySetting("few", 200, 0.1), hours=2).run()
+
+
+def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert measure_mailbox_tools([]) == 2
+    assert capsys.readouterr().err == "Install dovecot-imapd and isync: dovecot and mbsync was not found.\n"
