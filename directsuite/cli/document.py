@@ -143,6 +143,7 @@ def _validate_fields(signatures: Sequence[Signature], fields: Sequence[DocumentS
 
 
 def _get_field_advice(problem: DocumentProblem, fields: Sequence[DocumentSignature]) -> str:
+    """Return what to do. It contains the names of the empty fields if stderr may show them."""
     if problem is DocumentProblem.FIELD_PLACED:
         return ", or give a new name"
     if problem is DocumentProblem.FIELD_SIGNED:

@@ -324,7 +324,7 @@ class SigningJob:
             self._failures_in_a_row = 0
             return
         self._failed += 1
-        # A retry that fails for the same reason must not prevent the retries of others.
+        # A retried document that fails for the same reason must not prevent the retries of the others.
         self._failures_in_a_row += end.reason not in DOCUMENT_PROBLEMS | {begin.reason}
         if self._failures_in_a_row >= _MAX_FAILURES_IN_A_ROW:
             why = f"{_MAX_FAILURES_IN_A_ROW} documents failed one after the other; the last: {end.problem}"

@@ -111,8 +111,15 @@ class JobJournal:
             "problems": [] if reason is None else list_stored_forms(reason),
         }
 
+        reason = parse_reason(problem)
+        values = {
+            "job": self.job,
+            "all": reason is None,
+            "problems": [] if reason is None else list_stored_forms(reason),
+        }
+
         async def work(transaction: Transaction) -> int:
-            """Reset the documents, and reopen their batches."""
+            """Reset the documents, and reopen their batches. Return the number of documents."""
             renewed = await transaction.execute(sql.RETRY_FAILED, values)
             await transaction.execute(sql.REOPEN, {"chunks": sorted({batch for (batch,) in renewed})})
             return len(renewed)

@@ -112,7 +112,7 @@ class SigningEntry:
     output_sha: str | None = None
     """SHA-256 of the output that was published, or is about to be."""
     tries: int = 0
-    """The number of stored documents abandoned after a signing request."""
+    """The number of abandoned stored documents that count as attempts."""
     reason: DocumentProblem | str | None = None
     """Why the document failed: a problem, or another text. Cleared when it is done."""
     service_message: str | None = None
@@ -124,8 +124,13 @@ class SigningEntry:
         return self.reason.text if isinstance(self.reason, DocumentProblem) else self.reason
 
     @property
+    def problem(self) -> str | None:
+        """The text of `reason`."""
+        return self.reason.text if isinstance(self.reason, DocumentProblem) else self.reason
+
+    @property
     def has_failed(self) -> bool:
-        """True if the document failed and has not been signed since, even while it is retried."""
+        """True if the document failed and has not been signed since. A retry may be in progress."""
         return self.state is DocumentState.FAILED or (self.reason is not None and not self.state.is_signed)
 
     def reset(self) -> SigningEntry:
