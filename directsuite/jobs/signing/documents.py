@@ -31,7 +31,7 @@ MAX_IN_MEMORY_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 20
 _SIGNATURE = re.compile(rb"/ByteRange\s{0,8}\[")
 PDF_MARKER_BYTES = 1024
-"""The first bytes of a PDF must have its header, and the last ones its end marker."""
+"""The header must be in the first bytes of a PDF, and the end marker in the last."""
 _LISTING_BATCH_FILES = 500
 
 _DOCUMENT_ERROR_TYPES = frozenset({"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError"})

@@ -37,7 +37,7 @@ from directsuite.signing.service import Signing
 _LOGGER = logging.getLogger("directsuite")
 
 Signatures = Sequence[Signature] | Callable[[Pdf], Sequence[Signature]]
-"""Signatures for every document, or a function that returns those of one document."""
+"""For every document, or a function of the document."""
 
 _Lookup = Callable[[Sequence[Pdf]], Awaitable[Sequence[SigningEntry | None]]]
 """Returns the entry of each document, None to skip it."""
@@ -324,7 +324,7 @@ class SigningJob:
             self._failures_in_a_row = 0
             return
         self._failed += 1
-        # A retried document that fails for the same reason must not prevent the retries of the others.
+        # A retry that fails for the same reason must not prevent the retries of others.
         self._failures_in_a_row += end.reason not in DOCUMENT_PROBLEMS | {begin.reason}
         if self._failures_in_a_row >= _MAX_FAILURES_IN_A_ROW:
             why = f"{_MAX_FAILURES_IN_A_ROW} documents failed one after the other; the last: {end.problem}"

@@ -105,13 +105,6 @@ class JobJournal:
     async def retry(self, problem: str | None = None) -> int:
         """Let failed documents be signed again, all or those with this problem. Return their number."""
         reason = parse_reason(problem)
-        values: dict[str, object] = {
-            "job": self.job,
-            "all": reason is None,
-            "problems": [] if reason is None else list_stored_forms(reason),
-        }
-
-        reason = parse_reason(problem)
         values = {
             "job": self.job,
             "all": reason is None,
@@ -119,7 +112,7 @@ class JobJournal:
         }
 
         async def work(transaction: Transaction) -> int:
-            """Reset the documents, and reopen their batches. Return the number of documents."""
+            """Reset the documents, and reopen their batches."""
             renewed = await transaction.execute(sql.RETRY_FAILED, values)
             await transaction.execute(sql.REOPEN, {"chunks": sorted({batch for (batch,) in renewed})})
             return len(renewed)

@@ -112,7 +112,7 @@ class SigningEntry:
     output_sha: str | None = None
     """SHA-256 of the output that was published, or is about to be."""
     tries: int = 0
-    """The number of abandoned stored documents that count as attempts."""
+    """The number of stored documents abandoned after a signing request."""
     reason: DocumentProblem | str | None = None
     """Why the document failed: a problem, or another text. Cleared when it is done."""
     service_message: str | None = None
@@ -124,13 +124,8 @@ class SigningEntry:
         return self.reason.text if isinstance(self.reason, DocumentProblem) else self.reason
 
     @property
-    def problem(self) -> str | None:
-        """The text of `reason`."""
-        return self.reason.text if isinstance(self.reason, DocumentProblem) else self.reason
-
-    @property
     def has_failed(self) -> bool:
-        """True if the document failed and has not been signed since. A retry may be in progress."""
+        """True if the document failed and is not signed yet. It may be being retried."""
         return self.state is DocumentState.FAILED or (self.reason is not None and not self.state.is_signed)
 
     def reset(self) -> SigningEntry:
@@ -201,6 +196,7 @@ class RunContext:
     source: PdfInfo | None = None
     """None if it must be read, possibly again."""
     output: PdfInfo | None = None
+    """None until the service returns it."""
     is_output_verified: bool = False
 
 
@@ -261,7 +257,7 @@ def classify_error(
 ) -> ErrorReaction:
     """Return how to react to an error of a step.
 
-    is_ours: True if this run stored the document. If not, it may be denied because another account stored it.
+    is_ours: True if this run stored the document. Otherwise, only this document may be denied, as another account's.
     is_there: True if the service has the stored document. None: not known.
     """
     if isinstance(error, SourceError):
@@ -290,7 +286,7 @@ def classify_error(
 
 
 def may_belong_to_another_account(error: DirectSuiteError, *, is_ours: bool) -> bool:
-    """Return True if the error may mean that another account stored the document."""
+    """Return True if another account may own the stored document."""
     return isinstance(error, PermissionDeniedError | NotFoundError) and not is_ours
 
 
