@@ -239,8 +239,8 @@ class DigestHistory:
     """The digests of a suite's documents, used to attribute an unseen digest to one call.
 
     An unseen digest is attributed to a call if the caller passed the newest known digest and no other change is in
-    progress or unresolved. A different digest
-    is not enough, because the caller's may be old. Changes by other programs cannot be detected.
+    progress or unresolved. A different digest is not enough, because the caller's may be old. Changes by other programs
+    cannot be detected.
 
     GetDocInfo is expected to return the same digests as Save and the updates, apart from letter case. Otherwise, an
     unchanged document would appear changed. Once that has been observed, digests of other responses prove nothing until

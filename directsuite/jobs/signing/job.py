@@ -37,7 +37,7 @@ from directsuite.signing.service import Signing
 _LOGGER = logging.getLogger("directsuite")
 
 Signatures = Sequence[Signature] | Callable[[Pdf], Sequence[Signature]]
-"""For every document, or a function of the document."""
+"""Signatures for every document, or a function that returns those of one document."""
 
 _Lookup = Callable[[Sequence[Pdf]], Awaitable[Sequence[SigningEntry | None]]]
 """Returns the entry of each document, None to skip it."""
