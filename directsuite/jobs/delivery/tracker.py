@@ -412,7 +412,7 @@ class StatusPoller:
         self._resume_at = 0.0  # end of the pause after a failure
 
     def begin(self, message: TrackedMessage) -> None:
-        """Set the start of a message's age: when it was added, or now if nearly overdue."""
+        """Set the start of a message's age: when it was added, or now if it is nearly overdue."""
         now = self._monotonic()
         age = max(0.0, self._unix_time() - message.added_at)
         if age > message.give_up_after - _EXTENSION_SECONDS:
@@ -460,7 +460,7 @@ class StatusPoller:
                 message.earliest_poll_at = message.latest_poll_at = 0.0
 
     async def _ask(self, batches: Sequence[Sequence[TrackedMessage]]) -> bool:
-        """Return False if all batches failed or were rejected: the service needs a pause."""
+        """Return False if the service needs a pause: a request failed, or all batches were rejected."""
         query = BatchQuery(self._request)
         failure: DirectSuiteError | None = None
         try:

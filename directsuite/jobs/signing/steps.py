@@ -133,7 +133,9 @@ class DocumentWorkflow:
         return await self._fail(entry, reason, storable_service_message(error))
 
     async def cleanup(self, concurrency: int) -> None:
-        """Delete abandoned stored documents. Leave failures to a later call. Raises SigningJournalError."""
+        """Delete abandoned stored documents, `concurrency` at a time. Leave failures to a later call. Raises
+        SigningJournalError.
+        """
         await self.journal.forget_expired(self.now(), _MAX_STORED_SECONDS)
         last = ""
         while some := await self.journal.list_abandoned(after=last, limit=concurrency):

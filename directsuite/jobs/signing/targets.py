@@ -45,7 +45,7 @@ class Target(Protocol):
     def staging_dir(self, shard: str, lease_number: int = 0) -> AbstractAsyncContextManager[Path]:
         """Return a context manager for an empty local folder for PDFs in progress.
 
-        shard: unique to a job and batch that uses the target.
+        shard: a folder name, unique to the job and batch.
         lease_number: a later lease of the shard removes the files of earlier ones, so that they cannot be published.
         """
         ...

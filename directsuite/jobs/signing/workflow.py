@@ -125,7 +125,7 @@ class SigningEntry:
 
     @property
     def has_failed(self) -> bool:
-        """True if the document failed and is not signed yet. It may be being retried."""
+        """True if the document failed and has not been signed since, even while it is retried."""
         return self.state is DocumentState.FAILED or (self.reason is not None and not self.state.is_signed)
 
     def reset(self) -> SigningEntry:
@@ -196,7 +196,6 @@ class RunContext:
     source: PdfInfo | None = None
     """None if it must be read, possibly again."""
     output: PdfInfo | None = None
-    """None until the service returns it."""
     is_output_verified: bool = False
 
 
@@ -257,7 +256,7 @@ def classify_error(
 ) -> ErrorReaction:
     """Return how to react to an error of a step.
 
-    is_ours: True if this run stored the document. Otherwise, only this document may be denied, as another account's.
+    is_ours: True if this run stored the document. If not, it may be denied because another account stored it.
     is_there: True if the service has the stored document. None: not known.
     """
     if isinstance(error, SourceError):
@@ -286,7 +285,7 @@ def classify_error(
 
 
 def may_belong_to_another_account(error: DirectSuiteError, *, is_ours: bool) -> bool:
-    """Return True if another account may own the stored document."""
+    """Return True if the error may mean that another account stored the document."""
     return isinstance(error, PermissionDeniedError | NotFoundError) and not is_ours
 
 
