@@ -119,19 +119,29 @@ _FORGET = sql("""
 _COUNT_DELETED = sql("SELECT changes()")
 
 
+@attrs.frozen
+class SendRecord:
+    """A message sent by key."""
+
+    began_at: float
+    """Unix time of the first attempt."""
+    content_digest: str
+    smtp_id: str | None
+    """None if the message may not have been sent."""
+    is_new: bool
+
+
 @scrub_class
 class DeliveryJournal(DatabaseContext):
     """A journal file, which is created if necessary. Only one process can open it at a time.
 
-    Trackers of any mailboxes can share it. Every use raises DeliveryJournalError if it cannot be read or written.
+    Trackers of any mailboxes can share it. They use the methods other than `forget`. Each method raises
+    DeliveryJournalError if the file cannot be read or written.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._database = SqliteDatabase(path, _FILE)
-        self.records = Records(self._database)
-
-    async def _prepare(self, transaction: Transaction) -> None:
-        await transaction.ensure(_TABLES)
+        self._by_mailbox = dict[str, TrackingState]()
 
     async def forget(self, before: datetime) -> int:
         """Delete messages that are over, were added before this time, and have no pending changes. Return their number.
@@ -150,26 +160,6 @@ class DeliveryJournal(DatabaseContext):
             return int(count)
 
         return await self._database.transaction(forget)
-
-
-@attrs.frozen
-class SendRecord:
-    """A message sent by key."""
-
-    began_at: float
-    """Unix time of the first attempt."""
-    content_digest: str
-    smtp_id: str | None
-    """None if the message may not have been sent."""
-    is_new: bool
-
-
-class Records:
-    """The journal's rows. Every method but `get_state` raises DeliveryJournalError."""
-
-    def __init__(self, database: SqliteDatabase) -> None:
-        self._database = database
-        self._by_mailbox = dict[str, TrackingState]()
 
     def get_state(self, mailbox: str) -> TrackingState:
         """Return the state that a mailbox's trackers share."""
@@ -291,6 +281,9 @@ class Records:
                     await transaction.execute(_DROP_RECIPIENTS, {"message": message})
 
         await self._database.transaction(acknowledge)
+
+    async def _prepare(self, transaction: Transaction) -> None:
+        await transaction.ensure(_TABLES)
 
 
 def _parse_status(text: str | None) -> MessageStatus | None:

@@ -50,7 +50,7 @@ from directsuite.jobs.delivery.changes import (
     TrackingState,
     find_changes,
 )
-from directsuite.jobs.delivery.journal import DeliveryJournal, DeliveryJournalError, Records, SendRecord
+from directsuite.jobs.delivery.journal import DeliveryJournal, DeliveryJournalError, SendRecord
 from directsuite.messaging import arguments, operations, send_once
 from directsuite.messaging.models import DirectMessageLog, Message, Recipient, SendMessageResponse
 from directsuite.messaging.service import Mailbox
@@ -122,11 +122,11 @@ class DeliveryTracker:
         now: Callable[[], float] | None = None,
     ) -> None:
         self.mailbox = _validate_mailbox(mailbox)
-        self._records = _validate_journal(journal).records
+        self._journal = _validate_journal(journal)
         self._give_up_after = validate_give_up_after(give_up_after)
         self._now = now or make_unix_time(mailbox.runtime.clock)
         self._name = hashlib.sha256(f"directsuite\0{mailbox.username.casefold()}".encode()).hexdigest()
-        self._poller = StatusPoller(mailbox, self._records, self._state, self._now)
+        self._poller = StatusPoller(mailbox, self._journal, self._state, self._now)
 
     async def add(self, smtp_id: str, *, recipients: int | Iterable[Recipient | str] = 1) -> None:
         """Track a message, unless it was added before. If this is cancelled, it may have been added.
@@ -140,7 +140,7 @@ class DeliveryTracker:
 
     async def _follow(self, smtp_id: str, recipients: int) -> None:
         try:
-            message = await self._records.add(
+            message = await self._journal.add(
                 self._name, smtp_id, at=self._now(), recipients=recipients, give_up_after=self._give_up_after
             )
         except BaseException:  # the message may be in the journal
@@ -183,7 +183,7 @@ class DeliveryTracker:
         lock = self._state.send_locks.setdefault(request_id, asyncio.Lock())
         await deadline.run_in_time(lock.acquire())
         try:
-            began = await self._records.begin_send(self._name, request_id, at=self._now(), content=content)
+            began = await self._journal.begin_send(self._name, request_id, at=self._now(), content=content)
             if began.content_digest != content:
                 raise InvalidArgumentError(
                     "another message was sent with this key, or may have been. Use a different key for a new message. "
@@ -205,7 +205,7 @@ class DeliveryTracker:
                 if began.is_new:
                     # Otherwise, the next attempt only searches for the message without need.
                     with contextlib.suppress(DeliveryJournalError):
-                        await self._records.withdraw_send(self._name, request_id)
+                        await self._journal.withdraw_send(self._name, request_id)
                 raise
             await self._record_sent(request_id, sent.smtp_id, validate_recipient_count(message.recipients))
             return sent
@@ -222,7 +222,7 @@ class DeliveryTracker:
             return None
         age = self._now() - began.began_at
         if age < 0:
-            await self._records.forget_begin(self._name, request_id)
+            await self._journal.forget_begin(self._name, request_id)
             return datetime.max.replace(tzinfo=UTC)
         # The tracker's clock may differ from the system clock of `send_once` and the service.
         return min(datetime.fromtimestamp(began.began_at, UTC), datetime.now(UTC) - timedelta(seconds=age))
@@ -231,7 +231,7 @@ class DeliveryTracker:
         try:
             if can_be_followed(smtp_id):
                 await self._follow(smtp_id, recipients)
-            await self._records.end_send(self._name, request_id, smtp_id)
+            await self._journal.end_send(self._name, request_id, smtp_id)
         except DirectSuiteError as error:
             raise OutcomeUnknownError(
                 "the message was sent, but the journal could not record it",
@@ -243,7 +243,7 @@ class DeliveryTracker:
 
     async def followed(self) -> Sequence[str]:
         """Return the smtp_ids of messages that are not over, oldest first. Raises DeliveryJournalError."""
-        return [message.smtp_id for message in await self._records.load(self._name)]
+        return [message.smtp_id for message in await self._journal.load(self._name)]
 
     def changes(self, *, endless: bool = False) -> Listing[DeliveryChange]:
         """Yield the changes of all recipients until all messages are over.
@@ -261,7 +261,7 @@ class DeliveryTracker:
 
     async def acknowledge(self, change: DeliveryChange) -> None:
         """Record that a change was processed, without asking for the next. Raises DeliveryJournalError."""
-        await self._records.acknowledge(change)
+        await self._journal.acknowledge(change)
 
     async def _iter_changes(self, endless: bool, reader: weakref.ref[object]) -> AsyncGenerator[DeliveryChange]:
         state = self._state
@@ -271,10 +271,10 @@ class DeliveryTracker:
             while True:
                 if not state.is_loaded:
                     await state.load(self._load_messages)
-                pending = await self._records.list_pending(self._name, _PAGE_CHANGES)
+                pending = await self._journal.list_pending(self._name, _PAGE_CHANGES)
                 for change in pending:
                     yield change
-                    await self._records.acknowledge(change)
+                    await self._journal.acknowledge(change)
                 if not pending and state.is_loaded:
                     if not state.messages and not endless:
                         return
@@ -283,15 +283,15 @@ class DeliveryTracker:
             state.end(reader)
 
     async def _load_messages(self) -> Sequence[TrackedMessage]:
-        await self._records.correct_times(self._name, self._now())
-        messages = await self._records.load(self._name)
+        await self._journal.correct_times(self._name, self._now())
+        messages = await self._journal.load(self._name)
         for message in messages:
             self._poller.begin(message)
         return messages
 
     @property
     def _state(self) -> TrackingState:
-        return self._records.get_state(self._name)
+        return self._journal.get_state(self._name)
 
 
 def _validate_mailbox(mailbox: object) -> Mailbox:
@@ -399,10 +399,10 @@ class StatusPoller:
     """Polls the statuses of one mailbox's messages. unix_time: returns the journal's time."""
 
     def __init__(
-        self, mailbox: Mailbox, records: Records, state: TrackingState, unix_time: Callable[[], float]
+        self, mailbox: Mailbox, journal: DeliveryJournal, state: TrackingState, unix_time: Callable[[], float]
     ) -> None:
         self._mailbox = mailbox
-        self._records = records
+        self._journal = journal
         self._state = state
         self._unix_time = unix_time
         self._monotonic = mailbox.runtime.clock.monotonic
@@ -518,7 +518,7 @@ class StatusPoller:
 
     async def _set_isolated(self, messages: Sequence[TrackedMessage], *, isolated: bool) -> None:
         if messages:
-            await self._records.set_isolated(messages, isolated=isolated)
+            await self._journal.set_isolated(messages, isolated=isolated)
         for message in messages:
             message.isolated = isolated
 
@@ -563,7 +563,7 @@ class StatusPoller:
             for message in messages
         ]
         if any(changes for _, changes in changed):
-            await self._records.record(changed)
+            await self._journal.record(changed)
         for message, changes in changed:
             if changes and changes[-1][1].ends_message:
                 del self._state.messages[normalize_smtp_id(message.smtp_id)]

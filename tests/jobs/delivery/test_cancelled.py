@@ -74,7 +74,7 @@ async def test_committed_add_during_read_keeps_loop_running(
     tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with tracker_factory.make_journal() as journal:
-        tracker, pending, reads = tracker_factory.make_tracker(journal), journal.records.list_pending, list[None]()
+        tracker, pending, reads = tracker_factory.make_tracker(journal), journal.list_pending, list[None]()
         smtp_id = await tracker_factory.clinic.send(DELIVERED_RECIPIENT)
 
         async def read(mailbox: str, most: int) -> list[DeliveryChange]:
@@ -88,13 +88,13 @@ async def test_committed_add_during_read_keeps_loop_running(
             return changes
 
         with monkeypatch.context() as slow:
-            slow.setattr(journal.records, "list_pending", read)
+            slow.setattr(journal, "list_pending", read)
             assert list_statuses(await collect_changes(tracker), DELIVERED_RECIPIENT) == ["Delivered"]
 
 
 def cancel_after(journal: DeliveryJournal, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the task that next calls this method cancelled just after the commit."""
-    work = getattr(journal.records, method)
+    work = getattr(journal, method)
 
     async def cut(*values: Any, **named: Any) -> None:
         await work(*values, **named)
@@ -104,7 +104,7 @@ def cancel_after(journal: DeliveryJournal, method: str, monkeypatch: pytest.Monk
         task.cancel()
         await asyncio.sleep(0)
 
-    monkeypatch.setattr(journal.records, method, cut)
+    monkeypatch.setattr(journal, method, cut)
 
 
 async def cancelled(work: Coroutine[Any, Any, object]) -> None:

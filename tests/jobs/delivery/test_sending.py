@@ -15,8 +15,7 @@ import attrs
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.delivery import DeliveryJournalError, DeliveryTracker
-from directsuite.jobs.delivery.journal import Records
+from directsuite.jobs.delivery import DeliveryJournal, DeliveryJournalError, DeliveryTracker
 from tests.jobs.delivery.trackers import DELIVERED_RECIPIENT, SLOW_RECIPIENT, TrackerFactory, collect_changes
 
 LETTER = ds.Message(subject="Referral", recipients=[ds.Recipient(DELIVERED_RECIPIENT), ds.Recipient(SLOW_RECIPIENT)])
@@ -70,7 +69,7 @@ async def test_a_crash_after_the_send_finds_it(
 
     for method in ("add", "end_send"):
         with monkeypatch.context() as patched:
-            patched.setattr(Records, method, dies)
+            patched.setattr(DeliveryJournal, method, dies)
             async with run(tracker_factory) as tracker:
                 with pytest.raises(asyncio.CancelledError):
                     await tracker.send(LETTER, key=KEY)
@@ -129,7 +128,7 @@ async def test_nothing_is_sent_where_the_journal_cannot_be_written(
     async def full(*_: Any, **__: Any) -> None:
         raise DeliveryJournalError("the disk is full")
 
-    monkeypatch.setattr(Records, "begin_send", full)
+    monkeypatch.setattr(DeliveryJournal, "begin_send", full)
     async with run(tracker_factory) as tracker:
         with pytest.raises(DeliveryJournalError, match="full"):
             await tracker.send(LETTER, key=KEY)
@@ -176,7 +175,7 @@ async def test_full_disk_after_send_still_reports_message_as_sent(
 
     async with run(tracker_factory) as tracker:
         with monkeypatch.context() as patched:
-            patched.setattr(Records, method, full)
+            patched.setattr(DeliveryJournal, method, full)
             with pytest.raises(ds.OutcomeUnknownError) as caught:
                 await tracker.send(LETTER, key=KEY)
         assert caught.value.happened

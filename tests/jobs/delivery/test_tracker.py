@@ -173,7 +173,7 @@ async def test_a_journal_that_can_t_be_written_ends_the_loop_and_loses_nothing(
         tracker = tracker_factory.make_tracker(journal)
         await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT))
         with monkeypatch.context() as full:
-            full.setattr(journal.records, "record", note)
+            full.setattr(journal, "record", note)
             with pytest.raises(DeliveryJournalError):
                 await collect_changes(tracker)
         assert tracker_factory.status_requests == 1
@@ -265,7 +265,7 @@ async def test_adding_followed_message_does_not_reload_journal(
     tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with tracker_factory.make_journal() as journal:
-        tracker, followed, reads = tracker_factory.make_tracker(journal), journal.records.load, list[str]()
+        tracker, followed, reads = tracker_factory.make_tracker(journal), journal.load, list[str]()
         smtp_ids = [await tracker_factory.clinic.send(SLOW_RECIPIENT) for _ in range(5)]
         for smtp_id in smtp_ids:
             await tracker.add(smtp_id)
@@ -275,7 +275,7 @@ async def test_adding_followed_message_does_not_reload_journal(
             reads.append(mailbox)
             return await followed(mailbox)
 
-        monkeypatch.setattr(journal.records, "load", read)
+        monkeypatch.setattr(journal, "load", read)
         tracker_factory.clinic.time.hold()
         loop = asyncio.create_task(anext(tracker.changes(endless=True)))
         await wait_until(lambda: tracker_factory.clinic.time.sleeps == [5])
