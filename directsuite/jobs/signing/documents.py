@@ -192,7 +192,7 @@ class Folder(AsyncIterable[Pdf]):
 
     async def __aiter__(self) -> AsyncGenerator[Pdf]:
         found = _walk_files(self._path, self._pattern)
-        while some := await asyncio.to_thread(_take_batch, found):
+        while some := await asyncio.to_thread(take_batch, found):
             for file in some:
                 yield self.named(Path(file).relative_to(self._path).as_posix())
 
@@ -218,5 +218,6 @@ def _may_be_file(entry: os.DirEntry[str]) -> bool:
         return True
 
 
-def _take_batch(found: Iterator[str]) -> list[str]:
+def take_batch(found: Iterator[str]) -> list[str]:
+    """Return the next files of a listing, an empty list at the end."""
     return list(itertools.islice(found, _LISTING_BATCH_FILES))

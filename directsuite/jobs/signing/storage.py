@@ -12,21 +12,19 @@ import errno
 import fnmatch
 import hashlib
 import importlib
-import itertools
 import os
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator
 from pathlib import Path
 from typing import Any, TypeVar
 
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import ConfigurationError, InvalidArgumentError
-from directsuite.jobs.signing.documents import STAGING_DIR, Pdf, RemoteFile, inspect_pdf
+from directsuite.jobs.signing.documents import STAGING_DIR, Pdf, RemoteFile, inspect_pdf, take_batch
 from directsuite.jobs.signing.targets import translate_name_errors, validate_encodable, validate_path
 
 T = TypeVar("T")
 
-_LISTING_BATCH_NAMES = 500
 _ATOMIC_PUT_PROTOCOLS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 """Object stores, in which an upload appears complete: S3, Google Cloud Storage, Azure Blob Storage."""
 
@@ -73,7 +71,7 @@ class StorageFolder(AsyncIterable[Pdf]):
 
     async def __aiter__(self) -> AsyncGenerator[Pdf]:
         found = self._walk_names()
-        while some := await _call_in_thread(_take_batch, found):
+        while some := await _call_in_thread(take_batch, found):
             for name in some:
                 yield self.named(name)
 
@@ -103,6 +101,8 @@ class StorageTarget:
         self._files, self._root = _open_storage(url, options)
         self.place = _build_url(self._files, self._root)
         """The folder's URL."""
+        protocol: str = self._files.protocol if isinstance(self._files.protocol, str) else self._files.protocol[0]
+        self._is_object_store = protocol in _ATOMIC_PUT_PROTOCOLS
 
     @contextlib.asynccontextmanager
     async def staging_dir(self, shard: str, lease_number: int = 0) -> AsyncGenerator[Path]:
@@ -139,18 +139,16 @@ class StorageTarget:
 
     def _put(self, name: str, file: Path) -> bool:
         """Return False if the name has different content."""
-        final = f"{self._root}/{name}"
-        found = self._find(name)
-        if found is None:
+        if self._find(name) is None:
             self._upload_new(name, file)
-        elif found["type"] != "file" or self._compute_digest(final) != inspect_pdf(file).sha256:
+        elif not self._contains(name, inspect_pdf(file).sha256):
             return False
         file.unlink()
         return True
 
     def _upload_new(self, name: str, file: Path) -> None:
         final = f"{self._root}/{name}"
-        if _get_protocol(self._files) in _ATOMIC_PUT_PROTOCOLS:
+        if self._is_object_store:
             self._files.put_file(os.fspath(file), final)
         else:
             # It depends on the content, because two jobs may upload the same name at the same time.
@@ -165,24 +163,22 @@ class StorageTarget:
 
     def _find(self, name: str) -> dict[str, Any] | None:
         """Return fsspec's information about a name, or None. In an object store, ignore folders."""
-        is_object_store = _get_protocol(self._files) in _ATOMIC_PUT_PROTOCOLS
         try:
             found: dict[str, Any] = self._files.info(f"{self._root}/{name}")
         except (FileNotFoundError, NotADirectoryError):
             return None
         except PermissionError:
-            if is_object_store:
+            if self._is_object_store:
                 return None  # S3 returns this for a missing file if the account may not list the bucket
             raise
-        return None if is_object_store and found["type"] != "file" else found
+        return None if self._is_object_store and found["type"] != "file" else found
 
     def _contains(self, name: str, sha256: str) -> bool:
         found = self._find(name)
-        return found is not None and found["type"] == "file" and self._compute_digest(f"{self._root}/{name}") == sha256
-
-    def _compute_digest(self, path: str) -> str:
-        with self._files.open(path, "rb") as there:
-            return hashlib.file_digest(there, "sha256").hexdigest()
+        if found is None or found["type"] != "file":
+            return False
+        with self._files.open(f"{self._root}/{name}", "rb") as there:
+            return hashlib.file_digest(there, "sha256").hexdigest() == sha256
 
     def _validate_size(self, path: str, file: Path) -> None:
         if self._files.info(path)["size"] != file.stat().st_size:
@@ -223,10 +219,6 @@ def _open_storage(url: str, options: dict[str, Any]) -> tuple[Any, str]:
     return files, str(root).rstrip("/")
 
 
-def _get_protocol(files: Any) -> str:
-    return files.protocol if isinstance(files.protocol, str) else str(files.protocol[0])
-
-
 def _build_url(files: Any, root: str) -> str:
     return f"{files.unstrip_protocol(root).rstrip('/')}/"
 
@@ -240,7 +232,3 @@ async def _call_in_thread(call: Callable[..., T], *values: Any) -> T:
     except Exception as error:  # noqa: BLE001  each storage's library has custom errors
         failure = StorageError(type(error).__name__, error.errno if isinstance(error, OSError) else None)
     raise failure
-
-
-def _take_batch(found: Iterator[str]) -> list[str]:
-    return list(itertools.islice(found, _LISTING_BATCH_NAMES))

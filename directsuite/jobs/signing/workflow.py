@@ -340,11 +340,10 @@ class RetryState:
 
     _outage: OutageTracker
     _pauses: int = attrs.field(default=0, init=False)
-    _failures: int = attrs.field(default=0, init=False)  # possibly caused by this document
+    _is_alone: bool = attrs.field(default=False, init=False)
     # Values of the tracker's signed_count and read_count at the time of failures:
     _signed_at_first_failure: int | None = attrs.field(default=None, init=False)
-    _signed_at_last_failure: int | None = attrs.field(default=None, init=False)  # only counted failures
-    _is_alone: bool = attrs.field(default=False, init=False)
+    _failures: list[int] = attrs.field(factory=list[int], init=False)  # possibly caused by this document
     _denials: list[int] = attrs.field(factory=list[int], init=False)
     _read_counts: list[int] = attrs.field(factory=list[int], init=False)
 
@@ -354,9 +353,7 @@ class RetryState:
         Its failure counts against the document if it is the first, or if the service has signed others since the last
         one that counted. An outage counts once at most.
         """
-        self._is_alone = (
-            self._signed_at_last_failure is None or self._outage.signed_count > self._signed_at_last_failure
-        )
+        self._is_alone = not self._failures or self._outage.signed_count > self._failures[-1]
 
     def judge(self, error: DirectSuiteError | SourceError, *, has_others_in_progress: bool) -> RetryVerdict:
         """Record an error of an attempt, and return what to do.
@@ -385,9 +382,8 @@ class RetryState:
         if isinstance(error, RateLimitedError):
             return False
         if self._is_alone:
-            self._signed_at_last_failure = signed
-            self._failures += 1
-        if self._failures >= _MAX_OWN_FAILURES:
+            self._failures.append(signed)
+        if len(self._failures) >= _MAX_OWN_FAILURES:
             return True
         # Near the end of a source no others are in progress: use those signed since the first failure.
         return self._outage.start_or_measure_outage(error) < 0 and signed > self._signed_at_first_failure
