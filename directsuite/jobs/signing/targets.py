@@ -1,6 +1,5 @@
 """Targets for signed PDFs. A file appears complete, with its document's name, or not at all.
 
-target/.directsuite/shard.lease_number/lock      locked while a job signs into the target
 target/.directsuite/shard.lease_number/7.signed  a PDF in progress
 """
 
@@ -9,15 +8,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import itertools
 import os
 import shutil
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 from directsuite.core.files import explain_os_error, resolve_path
 from directsuite.core.privacy import scrub_class
@@ -25,18 +23,13 @@ from directsuite.durable import files
 from directsuite.errors import ConfigurationError, InvalidArgumentError
 from directsuite.jobs.signing.documents import STAGING_DIR, inspect_pdf
 
-T = TypeVar("T")
-
 _NAME_ERRNOS = (errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL)
-_NO_LOCK_ERRNOS = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 _MAX_ATTEMPTS = 100
 _NO_PATH = "the name is not a path below the target (the parts .. and .directsuite are not allowed)"
 _NO_NORMAL_FORM = "the name is not a normalized path: leave out empty parts and dots, as in a/b.pdf"
 _NO_NAME = "the target does not allow a file of this name ({why})"
-_LOCK_FILE_NAME = "lock"
-
-_STALE_SHARD_SECONDS = 24 * 3600.0
-"""The stored documents of an unlocked staging folder have expired by then."""
+_STALE_SECONDS = 7 * 24 * 3600.0
+"""No job retries that long. A job whose staging folder is removed stops. Run again, it signs nothing twice."""
 
 
 class Target(Protocol):
@@ -90,23 +83,14 @@ class TargetFolder:
 
     @contextlib.asynccontextmanager
     async def staging_dir(self, shard: str, lease_number: int = 0) -> AsyncGenerator[Path]:
-        """Create a folder on the target's file system. Those of interrupted jobs are removed after a day."""
-        top = self._path / STAGING_DIR
-        folder = top / f"{shard}.{lease_number}"
-
-        def undo(lock: files.FileLock | None) -> None:
-            """Leave the folder, because the next run may already use it."""
-            if lock is not None:
-                lock.release()
-
-        lock = await _finish_or_undo(asyncio.to_thread(_recreate_dir, top, shard, lease_number), undo=undo)
+        """Create a folder on the target's file system. Those that interrupted jobs left are removed after a week."""
+        folder = self._path / STAGING_DIR / f"{shard}.{lease_number}"
+        # Not in threads: after a cancellation, they might remove files when the next run already uses the folder.
+        _recreate_dir(folder, time.time())
         try:
-            await asyncio.to_thread(_remove_stale_shards, top, folder, time.time())
             yield folder
         finally:
-            if lock is not None:
-                lock.release()
-            await asyncio.to_thread(_remove_dir, top, folder)
+            _remove_dir(folder)
 
     def check(self, name: str) -> None:
         """See `Target.check`."""
@@ -175,70 +159,27 @@ def validate_encodable(name: str, encoding: str = "utf-8", errors: str = "strict
     raise InvalidArgumentError(_NO_NAME.format(why="it is not valid text"), parameter="name")
 
 
-async def _finish_or_undo(making: Coroutine[Any, Any, T], *, undo: Callable[[T], object]) -> T:
-    """Return the coroutine's result.
-
-    If the caller is cancelled, raise immediately, and call `undo` with the result later.
-    """
-    task = asyncio.ensure_future(making)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        task.add_done_callback(lambda made: None if made.cancelled() or made.exception() else undo(made.result()))
-        raise
-
-
-def _recreate_dir(top: Path, shard: str, lease_number: int) -> files.FileLock | None:
-    """Create and lock an empty folder. Remove those of the same and earlier leases.
-
-    Return None if the file system has no locks. A later lease may exist, if this worker was suspended.
-    """
-    folder = top / f"{shard}.{lease_number}"
-    for attempt in itertools.count(1):
-        try:
-            for each in top.glob(f"{shard}.*"):
-                if int(each.suffix[1:]) <= lease_number:
-                    shutil.rmtree(each, ignore_errors=True)
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return _lock_dir(folder)
-        except FileNotFoundError:  # another process has just removed the empty parent folder
-            if attempt == _MAX_ATTEMPTS:
-                raise
-        except BlockingIOError:  # another process has locked the folder to remove it
-            if attempt == _MAX_ATTEMPTS:
-                return None
-    raise AssertionError("unreachable: the loop ends with return or raise")
+def _recreate_dir(folder: Path, now: float) -> None:
+    """Create an empty folder. Remove those of the same and earlier leases, and those unchanged for a week."""
+    for other in folder.parent.glob("*.*"):
+        with contextlib.suppress(OSError, ValueError):  # just removed, or not a staging folder
+            if other.stem == folder.stem:
+                is_obsolete = int(other.suffix[1:]) <= int(folder.suffix[1:])
+            else:
+                changed_at = max(each.lstat().st_mtime for each in (other, *other.iterdir()))
+                is_obsolete = abs(now - changed_at) > _STALE_SECONDS
+            if is_obsolete:
+                shutil.rmtree(other, ignore_errors=True)
+    for _ in range(_MAX_ATTEMPTS):
+        with contextlib.suppress(FileNotFoundError):  # another process has just removed the empty parent folder
+            return folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _lock_dir(folder: Path) -> files.FileLock | None:
-    try:
-        return files.lock_file(folder / _LOCK_FILE_NAME)
-    except OSError as error:
-        if error.errno not in _NO_LOCK_ERRNOS:
-            raise
-        return None
-
-
-def _remove_stale_shards(top: Path, own: Path, now: float) -> None:
-    """Remove unlocked staging folders modified more than a day before or after `now`."""
-    if sys.platform == "win32":
-        return
-    for shard in top.glob("*"):
-        with contextlib.suppress(OSError):  # locked, without a lock file, or just removed
-            changed_at = max(each.lstat().st_mtime for each in (shard, *shard.iterdir()))
-            if shard == own or abs(now - changed_at) <= _STALE_SHARD_SECONDS:
-                continue
-            lock = files.lock_file(shard / _LOCK_FILE_NAME, create=False)
-            try:
-                shutil.rmtree(shard, ignore_errors=True)
-            finally:
-                lock.release()
-
-
-def _remove_dir(top: Path, folder: Path) -> None:
+def _remove_dir(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):  # not empty: other jobs use it
-        top.rmdir()
+        folder.parent.rmdir()
 
 
 def _publish_file(file: Path, root: Path, name: str, *, overwrite: bool) -> bool:
