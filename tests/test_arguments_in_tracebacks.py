@@ -108,7 +108,7 @@ class PublicInstances:
 
     def fleet(self) -> signing.SigningFleet:
         """Return a fleet whose database cannot be reached."""
-        journal = signing.PostgresJournal(NO_POSTGRES, "job")
+        journal = signing.SigningJournal(conninfo=NO_POSTGRES, job="job")
         journal._job = 1
         target = signing.TargetFolder(self.folder / "out")
         signatures = [ds.Signature(name="S")]
@@ -124,12 +124,6 @@ class PublicInstances:
         """Return a synchronizer of one mailbox, whose store is closed."""
         store = SqliteStore(self.make_path(), sink=SqliteSink())
         return Synchronizer(self.suite, store, [f"{MARKER}@direct.example.test"], password)
-
-    def postgres_journal(self) -> signing.PostgresJournal:
-        """Return a journal that was open, and whose database cannot be reached any more."""
-        journal = signing.PostgresJournal(NO_POSTGRES, "job")
-        journal._job = 1
-        return journal
 
 
 async def password(_: str) -> str:
@@ -192,7 +186,6 @@ INSTANCES: dict[type[Any], Callable[[PublicInstances], object]] = {
     signing.Folder: lambda world: signing.Folder(world.folder),
     signing.SigningJournal: lambda world: signing.SigningJournal(world.make_path()),
     signing.Pdf: lambda _: signing.Pdf(MARKER, no_content),
-    signing.PostgresJournal: PublicInstances.postgres_journal,
     signing.SigningFleet: PublicInstances.fleet,
     signing.SigningJob: PublicInstances.job,
     signing.StorageFolder: lambda world: signing.StorageFolder(f"file://{world.make_path()}"),

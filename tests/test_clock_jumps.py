@@ -80,7 +80,7 @@ import pytest
 from directsuite.durable.database import sql
 from directsuite.durable.fleet import _HAS_RECENT_WORKERS, _STALE_SECONDS, FleetQueue
 from directsuite.durable.postgres import Connection, Connections
-from directsuite.jobs.signing import DocumentState, PostgresJournal, SigningJob, SigningJournal, TargetFolder
+from directsuite.jobs.signing import DocumentState, SigningJob, SigningJournal, TargetFolder
 from directsuite.jobs.signing.documents import PdfInfo
 from directsuite.jobs.signing.journal import SigningJournalError
 from directsuite.jobs.signing.workflow import RunContext, SigningEntry, SigningStep, next_step
@@ -110,10 +110,10 @@ def test_saved_document_is_saved_again_unless_it_is_known_to_be_fresh(jump: floa
 async def test_job_goes_on_after_the_clock_jumped(jump: float, tmp_path: Path) -> None:
     service: Any = FragileService()
     async with SigningJournal(tmp_path / "journal.db") as journal:
-        [entry] = await journal.entries(["a.pdf"])
+        [entry] = await journal.lease.entries(["a.pdf"])
         stored = await service.save(PDF_CONTENT)
         saved: dict[str, Any] = {"state": DocumentState.SAVED, "identifier": stored.identifier, "saved_at": NOW}
-        await journal.put(SigningEntry(number=entry.number, name="a.pdf", **saved))
+        await journal.lease.put(SigningEntry(number=entry.number, name="a.pdf", **saved))
         job = SigningJob(
             service,
             yield_pdfs("a.pdf"),
@@ -131,15 +131,15 @@ async def test_job_goes_on_after_the_clock_jumped(jump: float, tmp_path: Path) -
 @every_jump
 async def test_abandoned_document_is_forgotten_when_it_has_expired(jump: float, tmp_path: Path) -> None:
     async with SigningJournal(tmp_path / "journal.db") as journal:
-        [entry] = await journal.entries(["a.pdf"])
-        saved = await journal.put(
+        [entry] = await journal.lease.entries(["a.pdf"])
+        saved = await journal.lease.put(
             SigningEntry(number=entry.number, name="a.pdf", state=DocumentState.SAVED, identifier="x", saved_at=NOW)
         )
-        await journal.abandon(saved, at=NOW)
-        await journal.forget_expired(NOW + jump, 4 * HOUR)
-        assert await journal.list_abandoned() == ([] if jump == YEARS else ["x"])
-        await journal.forget_expired(NOW + jump + 4 * HOUR + 1, 4 * HOUR)
-        assert await journal.list_abandoned() == []
+        await journal.lease.abandon(saved, at=NOW)
+        await journal.lease.forget_expired(NOW + jump, 4 * HOUR)
+        assert await journal.lease.list_abandoned() == ([] if jump == YEARS else ["x"])
+        await journal.lease.forget_expired(NOW + jump + 4 * HOUR + 1, 4 * HOUR)
+        assert await journal.lease.list_abandoned() == []
 
 
 @every_jump
@@ -153,13 +153,13 @@ async def test_staging_folder_of_an_ended_job_is_removed(jump: float, tmp_path: 
 
 
 @pytest.fixture
-async def fleet_journal(conninfo: str) -> AsyncGenerator[PostgresJournal]:
-    async with PostgresJournal(conninfo, "job") as journal:
+async def fleet_journal(conninfo: str) -> AsyncGenerator[SigningJournal]:
+    async with SigningJournal(conninfo=conninfo, job="job") as journal:
         await journal.add(["a.pdf"])
         yield journal
 
 
-async def shift(journal: PostgresJournal, column: str, seconds: float) -> None:
+async def shift(journal: SigningJournal, column: str, seconds: float) -> None:
     """Let PostgreSQL's clock jump: what was stored now was stored that long ago."""
     statement = "UPDATE directsuite.signing_chunk SET column = column - make_interval(secs => :seconds)"
     await journal._database.execute(sql(statement.replace("column", column)), {"seconds": seconds})
@@ -167,31 +167,31 @@ async def shift(journal: PostgresJournal, column: str, seconds: float) -> None:
 
 @pytest.mark.postgres
 @every_jump
-async def test_lease_of_a_dead_worker_ends(jump: float, fleet_journal: PostgresJournal) -> None:
+async def test_lease_of_a_dead_worker_ends(jump: float, fleet_journal: SigningJournal) -> None:
     [key] = await fleet_journal.list_due(PATIENCE)
-    assert await fleet_journal.lease(key, PATIENCE) is not None
+    assert await fleet_journal.lease_batch(key, PATIENCE) is not None
     await shift(fleet_journal, "seen_at", jump)
     assert await fleet_journal.list_due(PATIENCE) == ([key] if jump > 0 else [])
     await shift(fleet_journal, "seen_at", 0.0 if jump > 0 else PATIENCE + 1)
     assert await fleet_journal.list_due(PATIENCE) == ([] if jump > 0 else [key])
-    assert await fleet_journal.lease(key, PATIENCE) is not None
+    assert await fleet_journal.lease_batch(key, PATIENCE) is not None
 
 
 @pytest.mark.postgres
 @every_jump
-async def test_lease_of_a_live_worker_stays_after_its_next_sign(jump: float, fleet_journal: PostgresJournal) -> None:
+async def test_lease_of_a_live_worker_stays_after_its_next_sign(jump: float, fleet_journal: SigningJournal) -> None:
     [key] = await fleet_journal.list_due(PATIENCE)
-    chunk = await fleet_journal.lease(key, PATIENCE)
+    chunk = await fleet_journal.lease_batch(key, PATIENCE)
     assert chunk is not None
     await shift(fleet_journal, "seen_at", jump)
     await chunk.confirm()
     assert await fleet_journal.list_due(PATIENCE) == []
-    assert await fleet_journal.lease(key, PATIENCE) is None
+    assert await fleet_journal.lease_batch(key, PATIENCE) is None
 
 
 @pytest.mark.postgres
 @every_jump
-async def test_worker_is_woken_again_for_a_chunk(jump: float, fleet_journal: PostgresJournal) -> None:
+async def test_worker_is_woken_again_for_a_chunk(jump: float, fleet_journal: SigningJournal) -> None:
     [key] = await fleet_journal.list_due(PATIENCE)
     await shift(fleet_journal, "woken_at", jump)
     assert await fleet_journal.list_due(PATIENCE) == ([key] if jump > 0 else [])

@@ -11,7 +11,7 @@ import pytest
 import directsuite as ds
 from directsuite.jobs.delivery import DeliveryJournal as DeliveryJournal
 from directsuite.jobs.delivery import DeliveryTracker
-from directsuite.jobs.signing import Pdf, PostgresJournal, SigningFleet, SigningJob, SigningJournal, TargetFolder
+from directsuite.jobs.signing import Pdf, SigningFleet, SigningJob, SigningJournal, TargetFolder
 from directsuite.sync import SqliteStore, Synchronizer
 from tests.jobs.signing.job_factory import SIGNATURES, yield_pdfs
 
@@ -43,7 +43,7 @@ def signing_job(suite: ds.DirectSuite, **option: Any) -> object:
 
 
 def signing_fleet(suite: ds.DirectSuite, **option: Any) -> object:
-    journal = PostgresJournal(CONNINFO, "job")
+    journal = SigningJournal(conninfo=CONNINFO, job="job")
     return SigningFleet(
         suite.signing, lambda name: Pdf(name, b""), TargetFolder("out"), SIGNATURES, journal=journal, **option
     )
@@ -54,7 +54,7 @@ def tracker(suite: ds.DirectSuite, **option: Any) -> object:
 
 
 def postgres_journal(_: ds.DirectSuite, **option: Any) -> object:
-    return PostgresJournal(CONNINFO, "job", **option)
+    return SigningJournal(conninfo=CONNINFO, job="job", **option)
 
 
 def synchronizer(suite: ds.DirectSuite, **option: Any) -> object:

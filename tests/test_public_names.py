@@ -163,8 +163,8 @@ NOT_FOR_USERS = {
         "Values",
     ),  # what a transaction and our own sinks say to each other
     "Connection",  # psycopg's, by a shorter name
-    "LeasedBatch",  # what a signing job writes of its documents
     *("SendRecord", "TrackedMessage", "TrackingState"),  # what a tracker and its journal say to each other
+    "Connections",  # what a signing fleet takes from its journal
     "SharedRate",  # what a suite asks of SharedLimits
     *("ClockState", "SupportsAdvance"),  # how clocks of tests are kept and followed
 }

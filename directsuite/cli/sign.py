@@ -11,7 +11,7 @@ import asyncio
 import math
 import re
 import zoneinfo
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Collection, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -179,8 +179,8 @@ async def _sign_sources(
                 except asyncio.CancelledError:
                     echo_err(f"{_format_count(job.progress.done)} signed.")
                     raise
-            failed = await _read_failures(journal, sources)
-            left = len(await journal.list_abandoned())
+            failed = await _read_failures(journal, job.failed_names, sources)
+            left = len(await journal.lease.list_abandoned())
         if admission.counts.total():
             report_skipped(sources.skipped, _WITHIN_SOURCES_TEXT)
         if left:
@@ -337,27 +337,12 @@ def _make_target(output: Path, *, overwrite: bool) -> TargetFolder:
         raise UsageError(_OUTPUT_NOT_CREATABLE.format(why=why)) from None
 
 
-class _RunJournal(SigningJournal):
-    """A journal that remembers which documents failed in this run."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.failed_names = set[str]()
-
-    async def abandon(
-        self, entry: SigningEntry, *, then: DocumentState = DocumentState.NEW, **how: Any
-    ) -> SigningEntry:
-        if then is DocumentState.FAILED:
-            self.failed_names.add(entry.name)
-        return await super().abandon(entry, then=then, **how)
-
-
-async def _read_failures(journal: _RunJournal, sources: PdfSources) -> list[SigningEntry]:
-    """Return the failures of this run and of its sources, but not those of other sources."""
+async def _read_failures(journal: SigningJournal, failed: Collection[str], sources: PdfSources) -> list[SigningEntry]:
+    """Return the failures of this run (`failed`: their names) and of its sources, but not those of other sources."""
     failures, last = list[SigningEntry](), 0
     while batch := await journal.failures(after=last, most=_FAILURE_BATCH_ROWS):
-        matching_names = journal.failed_names | await asyncio.to_thread(sources.matching, [each.name for each in batch])
-        failures += [each for each in batch if each.name in matching_names]
+        matching_names = await asyncio.to_thread(sources.matching, [each.name for each in batch])
+        failures += [each for each in batch if each.name in failed or each.name in matching_names]
         last = batch[-1].number
     return failures
 
@@ -380,10 +365,10 @@ def _has_journal(path: Path) -> bool:
 
 
 @asynccontextmanager
-async def _open_journal(path: Path) -> AsyncGenerator[_RunJournal]:
+async def _open_journal(path: Path) -> AsyncGenerator[SigningJournal]:
     async with AsyncExitStack() as stack:
         try:
-            journal = await stack.enter_async_context(_RunJournal(path))
+            journal = await stack.enter_async_context(SigningJournal(path))
         except SigningJournalError as error:
             why = rewrite_explanation(error.explanation.rstrip("."))
             why = why.replace("give the journal another path", "name another --output")

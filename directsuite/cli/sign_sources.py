@@ -25,6 +25,7 @@ from directsuite.cli.process import echo_err
 from directsuite.core.files import explain_os_error
 from directsuite.jobs.signing import DocumentState, Pdf, SigningEntry, SigningJournal
 from directsuite.jobs.signing.documents import PDF_MARKER_BYTES, STAGING_DIR, inspect_pdf
+from directsuite.jobs.signing.journal import Lease
 from directsuite.jobs.signing.problems import DocumentProblem
 
 _CANDIDATE_BATCH_SIZE = 100
@@ -231,7 +232,7 @@ class Admission(AsyncIterable[Pdf]):
             if not verdict.is_wanted:
                 continue
             if verdict.decision is Decision.SIGN_AGAIN and self._journal is not None:
-                await _reset_document(self._journal, verdict.candidate.name)
+                await _reset_document(self._journal.lease, verdict.candidate.name)
             yield Pdf(verdict.candidate.name, verdict.candidate.file)
 
     async def iter_verdicts(self) -> AsyncGenerator[CandidateVerdict]:
@@ -242,7 +243,7 @@ class Admission(AsyncIterable[Pdf]):
         while batch := await asyncio.to_thread(_take_batch, candidates):
             entries: Mapping[str, SigningEntry] = {}
             if self._journal is not None:
-                entries = await self._journal.find_entries([each.name for each in batch])
+                entries = await self._journal.lease.find_entries([each.name for each in batch])
             for verdict in await asyncio.to_thread(self._decide_batch, batch, entries):
                 self.counts[verdict.decision] += 1
                 if verdict.decision is Decision.REJECTED:
@@ -295,12 +296,12 @@ class Admission(AsyncIterable[Pdf]):
         return True
 
 
-async def _reset_document(journal: SigningJournal, name: str) -> None:
+async def _reset_document(lease: Lease, name: str) -> None:
     """Reset the entry of a signed document, so that it is signed again. The job deletes its stored document later."""
-    [entry] = await journal.entries([name])
+    [entry] = await lease.entries([name])
     if entry.identifier is not None:
-        entry = await journal.abandon(entry, at=time.time(), then=DocumentState.DONE)
-    await journal.put(entry.reset())
+        entry = await lease.abandon(entry, at=time.time(), then=DocumentState.DONE)
+    await lease.put(entry.reset())
 
 
 def _take_batch(candidates: Iterator[Candidate]) -> list[Candidate]:

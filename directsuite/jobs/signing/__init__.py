@@ -3,7 +3,7 @@
 from directsuite.jobs.signing.documents import Folder, Pdf, RemoteFile
 from directsuite.jobs.signing.fleet import FleetSigningProgress, SigningFleet
 from directsuite.jobs.signing.job import JobStoppedError, Signatures, SigningJob, SigningProgress
-from directsuite.jobs.signing.journal import PostgresJournal, SigningJournal, SigningJournalError, Tally
+from directsuite.jobs.signing.journal import SigningJournal, SigningJournalError, Tally
 from directsuite.jobs.signing.problems import DocumentProblem
 from directsuite.jobs.signing.storage import StorageError, StorageFolder, StorageTarget
 from directsuite.jobs.signing.targets import Target, TargetFolder
@@ -16,7 +16,6 @@ __all__ = [
     "Folder",
     "JobStoppedError",
     "Pdf",
-    "PostgresJournal",
     "RemoteFile",
     "Signatures",
     "SigningEntry",

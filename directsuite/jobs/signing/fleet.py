@@ -9,7 +9,6 @@ longer write to the journal or publish in a TargetFolder.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import secrets
@@ -23,7 +22,7 @@ from directsuite.core.privacy import scrub_class
 from directsuite.durable.fleet import FleetEngine
 from directsuite.jobs.signing.documents import Pdf
 from directsuite.jobs.signing.job import JobStoppedError, Signatures, SigningJob
-from directsuite.jobs.signing.journal import LeasedBatch, LostLeaseError, PostgresJournal, SigningJournalError
+from directsuite.jobs.signing.journal import Lease, LostLeaseError, SigningJournal, SigningJournalError
 from directsuite.jobs.signing.targets import Target
 from directsuite.signing.service import Signing
 
@@ -32,7 +31,7 @@ _LOGGER = logging.getLogger("directsuite")
 
 @attrs.frozen(kw_only=True)
 class FleetSigningProgress:
-    """Batches (`chunks`) and documents processed by this worker. `PostgresJournal.tally` counts all."""
+    """Batches (`chunks`) and documents processed by this worker. `SigningJournal.tally` counts all."""
 
     chunks: int
     done: int
@@ -40,15 +39,16 @@ class FleetSigningProgress:
 
 
 @scrub_class
+@attrs.define(eq=False, repr=False, slots=False)
 class SigningFleet:
     """A worker of a signing job. Run it in any number of processes.
 
-        async with PostgresJournal(conninfo, "consents") as journal:
+        async with SigningJournal(conninfo=conninfo, job="consents") as journal:
             await journal.add(names)
             await SigningFleet(suite.signing, StorageFolder(url).named, target, [signature], journal=journal).run()
 
     named: returns the document of a name.
-    journal: an open journal.
+    journal: an open journal in PostgreSQL.
     concurrency, max_outage, check_fields: as for SigningJob.
     worker_timeout: seconds without a sign of life after which a worker counts as dead, the same in all processes.
     tick: seconds between polls for due batches.
@@ -58,46 +58,24 @@ class SigningFleet:
     Raises ConfigurationError if an argument is invalid.
     """
 
-    def __init__(
-        self,
-        signing: Signing,
-        named: Callable[[str], Pdf],
-        target: Target,
-        signatures: Signatures,
-        *,
-        journal: PostgresJournal,
-        concurrency: int = 10,
-        max_outage: float = 900.0,
-        check_fields: bool = False,
-        worker_timeout: float = 30.0,
-        tick: float = 2.0,
-        grace: float = 30.0,
-        clock: Clock | None = None,
-        now: Callable[[], float] | None = None,
-    ) -> None:
-        AT_LEAST_ONE.require("concurrency", concurrency)
-        DURATION.require("max_outage", max_outage)
-        INTERVAL.require("worker_timeout", worker_timeout)
-        INTERVAL.require("tick", tick)
-        DURATION.require("grace", grace)
-        self._signing = signing
-        self._named = named
-        self._target = target
-        self._signatures = signatures
-        self._journal = journal
-        self._concurrency = concurrency
-        self._max_outage = max_outage
-        self._check_fields = check_fields
-        self._worker_timeout = worker_timeout
-        self._tick = tick
-        self._grace = grace
-        self._clock = clock
-        self._now = now
-        self._engine: FleetEngine | None = None
-        self._is_ending = False
-        self._failure: Exception | None = None
-        self._running: _RunningBatch | None = None
-        self._batches = self._done = self._failed = 0
+    _signing: Signing = attrs.field(alias="signing")
+    _named: Callable[[str], Pdf] = attrs.field(alias="named")
+    _target: Target = attrs.field(alias="target")
+    _signatures: Signatures = attrs.field(alias="signatures")
+    _journal: SigningJournal = attrs.field(alias="journal", kw_only=True)
+    _concurrency: int = attrs.field(default=10, alias="concurrency", kw_only=True, validator=AT_LEAST_ONE)
+    _max_outage: float = attrs.field(default=900.0, alias="max_outage", kw_only=True, validator=DURATION)
+    _check_fields: bool = attrs.field(default=False, alias="check_fields", kw_only=True)
+    _worker_timeout: float = attrs.field(default=30.0, alias="worker_timeout", kw_only=True, validator=INTERVAL)
+    _tick: float = attrs.field(default=2.0, alias="tick", kw_only=True, validator=INTERVAL)
+    _grace: float = attrs.field(default=30.0, alias="grace", kw_only=True, validator=DURATION)
+    _clock: Clock | None = attrs.field(default=None, alias="clock", kw_only=True)
+    _now: Callable[[], float] | None = attrs.field(default=None, alias="now", kw_only=True)
+    _engine: FleetEngine | None = attrs.field(default=None, init=False)
+    _running: tuple[Lease, SigningJob] | None = attrs.field(default=None, init=False)
+    _is_ending: bool = attrs.field(default=False, init=False)
+    _failure: Exception | None = attrs.field(default=None, init=False)
+    _ended: FleetSigningProgress = attrs.field(default=FleetSigningProgress(chunks=0, done=0, failed=0), init=False)
 
     def drain(self) -> None:
         """Make `run`, or the next one, return when the documents in progress are finished."""
@@ -108,12 +86,11 @@ class SigningFleet:
     @property
     def progress(self) -> FleetSigningProgress:
         """The progress of this worker."""
-        running_progress = None if self._running is None else self._running.job.progress
-        return FleetSigningProgress(
-            chunks=self._batches,
-            done=self._done + (0 if running_progress is None else running_progress.done),
-            failed=self._failed + (0 if running_progress is None else running_progress.failed),
-        )
+        ended, running = self._ended, self._running
+        if running is None:
+            return ended
+        progress = running[1].progress
+        return attrs.evolve(ended, done=ended.done + progress.done, failed=ended.failed + progress.failed)
 
     async def run(self) -> FleetSigningProgress:
         """Sign until every document of the job is finished in any process, or until drained.
@@ -157,15 +134,13 @@ class SigningFleet:
 
     async def _run_key(self, key: int) -> None:
         try:
-            if self._is_ending:
-                await self._journal.pass_over(key)
-                return
-            batch = await self._journal.lease(key, self._worker_timeout)
-            if batch is not None:
-                await self._sign(batch)
+            lease = await self._journal.lease_batch(key, self._worker_timeout)
+            if lease is not None:
+                await self._sign(lease)
         except SigningJournalError as error:
             _LOGGER.warning("signing fleet: %s", error)
-            self._wake_later(key)
+            if self._engine is not None:
+                self._engine.wake_later(key, None)
         except Exception as error:  # noqa: BLE001  also of `named` and `signatures`: `run` raises it
             self._failure = self._failure or error
             self._is_ending = True
@@ -173,41 +148,43 @@ class SigningFleet:
             if self._is_ending:
                 self._stop()
 
-    async def _sign(self, batch: LeasedBatch) -> None:
-        """Sign a batch. Raises SigningJournalError if PostgreSQL is not available or the lease has ended."""
-        try:
-            job = SigningJob(
-                self._signing,
-                self._iter_documents(await batch.names()),
-                self._target,
-                self._signatures,
-                journal=batch,
-                concurrency=self._concurrency,
-                max_outage=self._max_outage,
-                check_fields=self._check_fields,
-                clock=self._clock,
-                now=self._now,
-            )
-            job.signed_before = self._done
-            leased = self._running = _RunningBatch(batch, job, asyncio.create_task(job.run()))
-            try:
-                await asyncio.wait([leased.task])
-            finally:
-                leased.task.cancel()
-                await asyncio.wait([leased.task])
-                self._add_up(job)
-            if not leased.task.cancelled():
-                await _raise_job_error(leased)
-        finally:
-            self._batches += 1
-            with contextlib.suppress(SigningJournalError):  # the lease then ends by timeout
-                await batch.release()
+    async def _sign(self, lease: Lease) -> None:
+        """Sign a batch, or only release it if this worker is ending.
 
-    def _add_up(self, job: SigningJob) -> None:
-        progress = job.progress
-        self._running = None
-        self._done += progress.done
-        self._failed += progress.failed
+        Raises SigningJournalError if PostgreSQL is not available or the lease has ended.
+        """
+        try:
+            if not self._is_ending:
+                await self._run_job(lease, await lease.list_names())
+        finally:
+            with contextlib.suppress(SigningJournalError):  # the lease then ends by timeout
+                await lease.release()
+
+    async def _run_job(self, lease: Lease, names: Sequence[str]) -> None:
+        job = SigningJob(
+            self._signing,
+            self._iter_documents(names),
+            self._target,
+            self._signatures,
+            journal=lease,
+            concurrency=self._concurrency,
+            max_outage=self._max_outage,
+            check_fields=self._check_fields,
+            clock=self._clock,
+            now=self._now,
+        )
+        job.signed_before = self._ended.done
+        self._running = lease, job
+        try:
+            await job.run()
+        except JobStoppedError as error:
+            if isinstance(error.__cause__, SigningJournalError):
+                raise error.__cause__ from None
+            await lease.confirm()  # a new lease removes the staging files, a possible cause
+            raise
+        finally:
+            self._ended = attrs.evolve(self.progress, chunks=self._ended.chunks + 1)
+            self._running = None
 
     async def _iter_documents(self, names: Sequence[str]) -> AsyncGenerator[Pdf]:
         for name in names:
@@ -216,44 +193,23 @@ class SigningFleet:
             yield self._named(name)
 
     async def _heartbeat(self) -> None:
-        """Record that this worker is alive. Cancel the job if its lease has ended."""
-        leased = self._running
-        if leased is None:
+        """Record that this worker is alive. Drain the job if its lease has ended: its next write fails."""
+        running = self._running
+        if running is None:
             return
+        lease, job = running
         try:
-            await leased.batch.confirm()
+            await lease.confirm()
         except LostLeaseError:
-            if self._running is leased:  # else the job has ended during the await
-                leased.task.cancel()
+            job.drain()
+            if self._running is running:  # else the lease was released during the await
                 raise
 
     def _stop_starting(self) -> None:
         self._is_ending = True
         if self._running is not None:
-            self._running.job.drain()
+            self._running[1].drain()
 
     def _stop(self) -> None:
         if self._engine is not None:
             self._engine.stop()
-
-    def _wake_later(self, key: int) -> None:
-        if self._engine is not None:
-            self._engine.wake_later(key, None)
-
-
-@attrs.frozen
-class _RunningBatch:
-    batch: LeasedBatch
-    job: SigningJob
-    task: asyncio.Task[object]
-
-
-async def _raise_job_error(leased: _RunningBatch) -> None:
-    """Raise the error of an ended job, or SigningJournalError, after which `run` continues."""
-    try:
-        leased.task.result()
-    except JobStoppedError as error:
-        if isinstance(error.__cause__, SigningJournalError):
-            raise error.__cause__ from None
-        await leased.batch.confirm()  # a new lease removes the staging files, a possible cause
-        raise

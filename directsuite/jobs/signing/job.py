@@ -20,7 +20,7 @@ from directsuite.core.files import explain_os_error
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import AuthenticationError, ConfigurationError, DirectSuiteError
 from directsuite.jobs.signing.documents import Pdf, SourceError, has_changed
-from directsuite.jobs.signing.journal import LeasedBatch, compute_signatures_digest, lock_journal
+from directsuite.jobs.signing.journal import Lease, SigningJournal, compute_signatures_digest
 from directsuite.jobs.signing.problems import DOCUMENT_PROBLEMS, parse_reason
 from directsuite.jobs.signing.steps import DocumentWorkflow
 from directsuite.jobs.signing.targets import Target
@@ -92,7 +92,7 @@ class SigningJob:
     A new run resumes an interrupted one, even after a crash.
 
     signatures: one or more.
-    journal: an open journal that only this job uses.
+    journal: an open journal in a file, which only this job uses.
     concurrency: number of documents in progress at a time.
     max_outage: seconds for which failures of the service are retried before `run` stops.
     check_fields: fail a document if a signature without a widget has no empty field of its name, and would be
@@ -109,7 +109,7 @@ class SigningJob:
         target: Target,
         signatures: Signatures,
         *,
-        journal: LeasedBatch,
+        journal: SigningJournal | Lease,
         concurrency: int = 10,
         max_outage: float = 900.0,
         check_fields: bool = False,
@@ -117,8 +117,6 @@ class SigningJob:
         now: Callable[[], float] | None = None,
     ) -> None:
         _validate_argument_types(source, signatures)
-        if not callable(signatures) and not signatures:
-            raise ConfigurationError("signatures is empty: pass at least one signature")
         AT_LEAST_ONE.require("concurrency", concurrency)
         DURATION.require("max_outage", max_outage)
         _validate_target_outside_source(source, target)
@@ -135,13 +133,22 @@ class SigningJob:
         self._open.set()
         self._ending = asyncio.Event()
         self._queue: DocumentQueue | None = None
-        self._done = self._failed = self._changed = 0
-        self._failures_in_a_row = 0
+        self._max_outage = max_outage
         # In other jobs of this process. If there are any, the URL is right.
         self.signed_before = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._done = self._changed = self._failures_in_a_row = 0
+        self.failed_names = set[str]()
+        """The names of the documents that failed in this run."""
         self._rate = DocumentRate(self._clock)
-        self._outage = OutageTracker(clock=self._clock, max_outage=max_outage)
+        self._outage = OutageTracker(clock=self._clock, max_outage=self._max_outage, signed_count=self.signed_before)
         self._failure: Exception | None = None
+
+    @property
+    def _lease(self) -> Lease:
+        return self._journal.lease if isinstance(self._journal, SigningJournal) else self._journal
 
     def pause(self) -> None:
         """Start no more documents. Those in progress are finished."""
@@ -166,7 +173,7 @@ class SigningJob:
         """The progress of this run."""
         return SigningProgress(
             done=self._done,
-            failed=self._failed,
+            failed=len(self.failed_names),
             passed_over=0 if self._queue is None else self._queue.passed_over,
             changed=self._changed,
             under_way=0 if self._queue is None else self._queue.in_progress,
@@ -187,7 +194,7 @@ class SigningJob:
 
         async def look_up(pdfs: Sequence[Pdf]) -> Sequence[SigningEntry | None]:
             """Return the unfinished documents."""
-            entries = await self._journal.entries([pdf.name for pdf in pdfs])
+            entries = await self._lease.entries([pdf.name for pdf in pdfs])
             signed = [(pdf, each) for pdf, each in zip(pdfs, entries, strict=True) if each.state is DocumentState.DONE]
             for entry in await asyncio.to_thread(_find_changed, signed) if signed else ():
                 self._changed += 1
@@ -212,7 +219,7 @@ class SigningJob:
 
         async def look_up(pdfs: Sequence[Pdf]) -> Sequence[SigningEntry | None]:
             """Return each document once, even if the source repeats its name."""
-            known = await self._journal.find_entries([pdf.name for pdf in pdfs])
+            known = await self._lease.find_entries([pdf.name for pdf in pdfs])
             failed = {each.name for each in known.values() if each.has_failed and wanted in (None, each.reason)}
             remaining = failed - begun
             begun.update(remaining)
@@ -222,27 +229,26 @@ class SigningJob:
         return await self._run_alone(look_up)
 
     async def _run_alone(self, look_up: _Lookup) -> SigningProgress:
-        with lock_journal(self._journal):
-            try:
-                return await self._run(look_up)
-            finally:
-                self._ending.clear()  # not at the start: the task may be drained before
+        lease = self._lease
+        if lease.is_in_use:
+            raise ConfigurationError("another run is using this journal: wait until it ends, or use a separate journal")
+        lease.is_in_use = True
+        try:
+            return await self._run(lease, look_up)
+        finally:
+            lease.is_in_use = False
+            self._ending.clear()  # not at the start: the task may be drained before
 
-    async def _run(self, look_up: _Lookup) -> SigningProgress:
+    async def _run(self, lease: Lease, look_up: _Lookup) -> SigningProgress:
         if not callable(self._signatures):
-            await self._journal.claim(compute_signatures_digest(self._signatures))
-        self._failure = None
-        self._outage = OutageTracker(
-            clock=self._clock, max_outage=self._outage.max_outage, signed_count=self.signed_before
-        )
-        self._done = self._failed = self._changed = self._failures_in_a_row = 0
-        self._rate = DocumentRate(self._clock)
+            await lease.claim(compute_signatures_digest(self._signatures))
+        self._reset()
         async with contextlib.AsyncExitStack() as stack:
             workflow = DocumentWorkflow(
                 signing=self._signing,
-                journal=self._journal,
+                lease=lease,
                 target=self._target,
-                staging_dir=await self._enter_staging_dir(stack),
+                staging_dir=await self._enter_staging_dir(lease, stack),
                 outage=self._outage,
                 now=self._now,
                 check_fields=self._check_fields,
@@ -259,10 +265,9 @@ class SigningJob:
             raise self._failure
         return self.progress
 
-    async def _enter_staging_dir(self, stack: contextlib.AsyncExitStack) -> Path:
-        shard = await self._journal.get_shard()
+    async def _enter_staging_dir(self, lease: Lease, stack: contextlib.AsyncExitStack) -> Path:
         try:
-            return await stack.enter_async_context(self._target.staging_dir(shard, self._journal.lease_number))
+            return await stack.enter_async_context(self._target.staging_dir(lease.shard, lease.number))
         except OSError as error:
             why = f"the target can't be written ({explain_os_error(error)})"
         raise JobStoppedError(why)
@@ -301,7 +306,7 @@ class SigningJob:
                 if verdict is RetryVerdict.STOP:
                     what_to_do = _HINT_RENEW_CREDENTIAL if isinstance(error, AuthenticationError) else _HINT_RUN_AGAIN
                     return self._stop(JobStoppedError(retry.explain_stop(error), what_to_do), error)
-                [entry] = await self._journal.entries([entry.name])
+                [entry] = await self._lease.entries([entry.name])
                 if verdict is RetryVerdict.FAIL:
                     return self._record_end(entry, await workflow.fail(entry, error), retry)
                 pause = retry.compute_pause(error)
@@ -323,7 +328,7 @@ class SigningJob:
             self._done += 1
             self._failures_in_a_row = 0
             return
-        self._failed += 1
+        self.failed_names.add(end.name)
         # A retry that fails for the same reason must not prevent the retries of others.
         self._failures_in_a_row += end.reason not in DOCUMENT_PROBLEMS | {begin.reason}
         if self._failures_in_a_row >= _MAX_FAILURES_IN_A_ROW:
@@ -355,7 +360,8 @@ class DocumentQueue:
         self._source = source
         self._look_up = look_up
         self._gate = gate
-        self._read = asyncio.Queue[Pdf | _SourceEnd](ahead)
+        self._read = asyncio.Queue[Pdf | None](ahead)  # None: the end
+        self._error: BaseException | None = None  # raised by the source
         self._found = deque[tuple[SigningEntry, Pdf]]()
         self._lock = asyncio.Lock()
         self._handed_out = set[int]()
@@ -411,21 +417,21 @@ class DocumentQueue:
         """Hand out no more documents. Waiting workers get None."""
         self._is_over = True
         with contextlib.suppress(asyncio.QueueFull):  # then no worker is waiting in get()
-            self._read.put_nowait(_SourceEnd())
+            self._read.put_nowait(None)
 
     async def _look_up_some(self) -> None:
         some = [await self._read.get()]
         while not self._read.empty():
             some.append(self._read.get_nowait())
-        pdfs = [each for each in some if isinstance(each, Pdf)]
-        errors = [each.error for each in some if isinstance(each, _SourceEnd) and each.error is not None]
+        pdfs = [each for each in some if each is not None]
         if self._is_over or not pdfs:
             self._is_over = True
-            if errors:
-                raise errors[0]
+            if self._error is not None:
+                error, self._error = self._error, None
+                raise error
             return
         if len(pdfs) < len(some):
-            self._read.put_nowait(some[-1])  # handle the end after these documents
+            self._read.put_nowait(None)  # handle the end after these documents
         self._ended.clear()
         for entry, pdf in zip(await self._look_up(pdfs), pdfs, strict=True):
             if entry is None:
@@ -434,7 +440,7 @@ class DocumentQueue:
                 self._found.append((entry, pdf))
 
     async def _read_source(self) -> None:
-        source, end = aiter(self._source), _SourceEnd()
+        source = aiter(self._source)
         try:
             try:
                 async for pdf in source:
@@ -445,15 +451,8 @@ class DocumentQueue:
         except BaseException as error:
             if is_being_cancelled():
                 raise
-            end = _SourceEnd(SourceError("it was cancelled") if isinstance(error, asyncio.CancelledError) else error)
-        await self._read.put(end)
-
-
-@attrs.frozen
-class _SourceEnd:
-    """The end of the queue. error: what the source raised."""
-
-    error: BaseException | None = None
+            self._error = SourceError("it was cancelled") if isinstance(error, asyncio.CancelledError) else error
+        await self._read.put(None)
 
 
 class DocumentRate:
@@ -464,9 +463,6 @@ class DocumentRate:
         self._began = clock.monotonic()
         self._recent = deque[float]()
 
-    def __len__(self) -> int:
-        return len(self._recent)
-
     def record_end(self) -> None:
         """Count a finished document."""
         self._recent.append(self._forget_old())
@@ -474,7 +470,7 @@ class DocumentRate:
     def per_second(self) -> float:
         """Return the current rate."""
         now = self._forget_old()
-        return len(self) / max(1.0, min(_RATE_WINDOW_SECONDS, now - self._began))
+        return len(self._recent) / max(1.0, min(_RATE_WINDOW_SECONDS, now - self._began))
 
     def _forget_old(self) -> float:
         now = self._clock.monotonic()
@@ -486,10 +482,14 @@ class DocumentRate:
 def _validate_argument_types(source: object, signatures: object) -> None:
     if not isinstance(source, AsyncIterable):
         raise ConfigurationError("source must be an async iterable of Pdf: for example a Folder, or an async generator")
-    if not (callable(signatures) or isinstance(signatures, Sequence)):
+    if callable(signatures):
+        return
+    if not isinstance(signatures, Sequence):
         raise ConfigurationError(
             "signatures must be a list of Signature, or a function that returns one for a document"
         )
+    if not signatures:
+        raise ConfigurationError("signatures is empty: pass at least one signature")
 
 
 def _validate_target_outside_source(source: object, target: object) -> None:

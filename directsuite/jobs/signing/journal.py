@@ -1,20 +1,18 @@
 """The journal of a signing job, which records the state of each document.
 
-SigningJournal   an SQLite file, for one process
-PostgresJournal  a database for many processes: each leases a batch of documents at a time
+SigningJournal   a job: an SQLite file for one process, or a database in PostgreSQL for many
+Lease            a batch of its documents, which one worker may change. A file has one batch
 
 Each lease of a batch has a number. A write fails if the batch has been leased again since.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import secrets
-import weakref
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -37,6 +35,10 @@ class SigningJournalError(DirectSuiteError):
     """The journal could not be read or written. Nothing was written."""
 
 
+class LostLeaseError(SigningJournalError):
+    """The lease has ended, possibly because another worker has the batch. This worker can no longer write."""
+
+
 @attrs.frozen(kw_only=True)
 class Tally:
     """Counts of a job's documents."""
@@ -48,12 +50,9 @@ class Tally:
     """Those of them for which a signature was requested."""
 
 
-class LostLeaseError(SigningJournalError):
-    """The lease has ended, possibly because another worker has the batch. This worker can no longer write."""
-
-
 _FILE = SqliteFile(noun="journal", error=SigningJournalError, application_id=0x6473534A, version=4)
 _MAX_WOKEN_BATCHES = 100  # more than workers can lease in a second
+_NOT_OPEN = "the journal is not open: use it within `async with`"
 
 
 def compute_signatures_digest(signatures: Sequence[Signature]) -> str:
@@ -62,127 +61,72 @@ def compute_signatures_digest(signatures: Sequence[Signature]) -> str:
     return hashlib.sha256(msgspec.msgpack.encode(fields, order="sorted")).hexdigest()
 
 
-class JobJournal:
-    """The journal of a complete job.
-
-    job: its number in the database, None before the journal is open.
-    identity: random text, unique to the job in any database.
-    """
-
-    def __init__(self, database: Database, job: int | None = None, identity: str = "") -> None:
-        self._database = database
-        self._job = job
-        self._identity = identity
-
-    @property
-    def job(self) -> int:
-        """The job's number. Raises ConfigurationError if the journal is not open."""
-        if self._job is None:
-            raise ConfigurationError("the journal is not open: use it within `async with`")
-        return self._job
-
-    def build_shard_name(self, batch: int) -> str:
-        """Return the name of a batch's staging folder: unique, and the same in all processes."""
-        return hashlib.sha256(f"{self._identity} {batch}".encode()).hexdigest()[:16]
-
-    async def claim(self, digest: str) -> None:
-        """Reserve the journal for signatures with this digest. Raises ConfigurationError if it has others."""
-        ((found,),) = await self._database.execute(sql.CLAIM, {"digest": digest, "job": self.job})
-        if found != digest:
-            raise ConfigurationError(
-                "the journal belongs to a job with other signatures: use a new journal, or the signatures of that job"
-            )
-
-    async def read_claim(self) -> str | None:
-        """Return the digest of the job's signatures. None: not claimed, or the signatures vary."""
-        ((digest,),) = await self._database.fetch(sql.READ_CLAIM, {"job": self.job})
-        return None if digest is None else str(digest)
-
-    async def failures(self, *, after: int = 0, most: int | None = None) -> Sequence[SigningEntry]:
-        """Return the failed documents with numbers above `after`, sorted, at most `most`."""
-        return await self._database.fetch(sql.FAILURES, {"job": self.job, "after": after, "most": most}, _make_entry)
-
-    async def retry(self, problem: str | None = None) -> int:
-        """Let failed documents be signed again, all or those with this problem. Return their number."""
-        reason = parse_reason(problem)
-        values = {
-            "job": self.job,
-            "all": reason is None,
-            "problems": [] if reason is None else list_stored_forms(reason),
-        }
-
-        async def work(transaction: Transaction) -> int:
-            """Reset the documents, and reopen their batches."""
-            renewed = await transaction.execute(sql.RETRY_FAILED, values)
-            await transaction.execute(sql.REOPEN, {"chunks": sorted({batch for (batch,) in renewed})})
-            return len(renewed)
-
-        return await self._database.transaction(work)
-
-    async def tally(self) -> Tally:
-        """Count the documents by state, and the abandoned stored documents."""
-        states = await self._database.fetch(sql.STATES, {"job": self.job})
-        ((abandoned, requested),) = await self._database.fetch(sql.COUNTS, {"job": self.job})
-        counted = Counter({DocumentState(state): count for state, count in states})
-        return Tally(states=counted, abandoned=abandoned, requested=requested)
-
-    async def _open(self, transaction: Transaction, name: str) -> None:
-        await transaction.ensure(sql.TABLES)
-        named = {"name": name, "identity": secrets.token_hex(16)}
-        ((self._job, self._identity),) = await transaction.execute(sql.JOB, named)
-
-
-class LeasedBatch(JobJournal):
+@scrub_class
+@attrs.define(eq=False, slots=False)
+class Lease:
     """Documents that one worker has leased: the journal of their SigningJob.
 
     Methods that write raise LostLeaseError, and write nothing, if the lease has ended.
     """
 
-    def __init__(self, database: Database, job: int | None, identity: str, batch: int, lease_number: int) -> None:
-        super().__init__(database, job, identity)
-        self.id = batch
-        self.lease_number = lease_number
+    _database: Database = attrs.field(repr=False)
+    _job: int
+    batch: int
+    number: int
+    """0 for a file, whose lease ends when it is closed."""
+    shard: str
+    """The name of the batch's staging folder: unique, and the same for all leases."""
+    is_in_use: bool = attrs.field(default=False, init=False)
+    """True while a SigningJob uses the lease."""
 
-    async def get_shard(self) -> str:
-        """Return the name of the staging folder, the same for all leases."""
-        return self.build_shard_name(self.id)
+    async def claim(self, digest: str) -> None:
+        """Reserve the journal for signatures with this digest. Raises ConfigurationError if it has others."""
+        ((found,),) = await self._database.execute(sql.CLAIM, {"digest": digest, "job": self._job})
+        if found != digest:
+            raise ConfigurationError(
+                "the journal belongs to a job with other signatures: use a new journal, or the signatures of that job"
+            )
 
-    async def names(self) -> Sequence[str]:
+    async def list_names(self) -> Sequence[str]:
         """Return the names of unfinished documents."""
-        return [_decode_name(name) for (name,) in await self._database.fetch(sql.NAMES, {"chunk": self.id})]
+        return [_decode_name(name) for (name,) in await self._database.fetch(sql.NAMES, {"chunk": self.batch})]
 
     async def confirm(self) -> None:
         """Record that this worker is alive."""
-        self._validate_lease(await self._database.execute(sql.CONFIRM_LEASE, self._lease))
+        _require_lease(await self._database.execute(sql.CONFIRM_LEASE, self._key))
 
     async def release(self) -> None:
         """End the lease. Other workers can lease the batch if a document is unfinished."""
 
         async def release(transaction: Transaction) -> None:
             """The second statement must see what was committed while the first waited for the lock."""
-            if await transaction.execute(sql.LOCK_BATCH, self._lease):
-                await transaction.execute(sql.RELEASE, self._lease)
+            if await transaction.execute(sql.LOCK_BATCH, self._key):
+                await transaction.execute(sql.RELEASE, self._key)
 
         await self._database.transaction(release)
 
     async def entries(self, names: Sequence[str]) -> list[SigningEntry]:
-        """Return the documents' entries. Raises ConfigurationError if a name is not in the batch."""
+        """Return the documents' entries. Create missing ones in a file, raise ConfigurationError in PostgreSQL."""
         known = await self.find_entries(names)
-        if len(known) < len(set(names)):
+        new = [(self._job, self.batch, _encode_name(name)) for name in dict.fromkeys(names) if name not in known]
+        if new and self.number:
             raise ConfigurationError(
                 "a document has a different name than was requested: "
                 "`named` must return a Pdf with the name that it receives"
             )
+        if new:
+            await self._database.transaction(lambda transaction: transaction.insert(sql.ADD, new))
+            known = await self.find_entries(names)
         return [known[name] for name in names]
 
     async def find_entries(self, names: Sequence[str]) -> Mapping[str, SigningEntry]:
         """Return entries by name. Ignore names that are not in the batch."""
-        values = {"job": self.job, "chunk": self.id, "names": [_encode_name(name) for name in set(names)]}
+        values = {"job": self._job, "chunk": self.batch, "names": [_encode_name(name) for name in set(names)]}
         return {entry.name: entry for entry in await self._database.fetch(sql.ENTRIES, values, _make_entry)}
 
     async def put(self, entry: SigningEntry) -> SigningEntry:
         """Write an entry, and return it."""
-        self._validate_lease(await self._database.execute(sql.PUT, self._make_values(entry)))
+        _require_lease(await self._database.execute(sql.PUT, self._make_values(entry)))
         return entry
 
     async def abandon(
@@ -208,18 +152,18 @@ class LeasedBatch(JobJournal):
 
         async def abandon(transaction: Transaction) -> None:
             """Lock the batch's row first. Statements that share it wait for no other lock: no deadlock."""
-            self._validate_lease(await transaction.execute(sql.ADD_COUNTS, counts | self._lease))
+            _require_lease(await transaction.execute(sql.ADD_COUNTS, counts | self._key))
             if is_stored:
-                values = {"identifier": entry.identifier, "chunk": self.id, "at": at}
+                values = {"identifier": entry.identifier, "chunk": self.batch, "at": at}
                 await transaction.execute(sql.ABANDON, values)
-            await transaction.execute(sql.SET, self._make_values(abandoned))
+            await transaction.execute(sql.PUT, self._make_values(abandoned))
 
         await self._database.transaction(abandon)
         return abandoned
 
     async def list_abandoned(self, *, after: str = "", limit: int | None = None) -> Sequence[str]:
         """Return identifiers of stored documents to delete, sorted, greater than `after`."""
-        values = {"chunk": self.id, "after": after, "most": limit}
+        values = {"chunk": self.batch, "after": after, "most": limit}
         return [identifier for (identifier,) in await self._database.fetch(sql.SELECT_ABANDONED, values)]
 
     async def forget(self, identifiers: Iterable[str]) -> None:
@@ -231,89 +175,92 @@ class LeasedBatch(JobJournal):
 
         async def forget(transaction: Transaction) -> None:
             """Correct the times first."""
-            await transaction.execute(sql.CORRECT_FUTURE, {"job": self.job, "now": now})
-            await transaction.execute(sql.FORGET_BEFORE, {"job": self.job, "at": now - lifetime})
+            await transaction.execute(sql.CORRECT_FUTURE, {"job": self._job, "now": now})
+            await transaction.execute(sql.FORGET_BEFORE, {"job": self._job, "at": now - lifetime})
 
         await self._database.transaction(forget)
 
     @property
-    def _lease(self) -> dict[str, Any]:
-        return {"chunk": self.id, "fence": self.lease_number}
+    def _key(self) -> dict[str, Any]:
+        return {"chunk": self.batch, "fence": self.number}
 
     def _make_values(self, entry: SigningEntry) -> dict[str, Any]:
         values = attrs.asdict(entry, recurse=False, filter=attrs.filters.exclude("reason"))
-        return values | {"state": int(entry.state), "problem": encode_reason(entry.reason)} | self._lease
-
-    def _validate_lease(self, found: Sequence[object]) -> None:
-        if not found:
-            raise LostLeaseError(
-                "this worker's lease of the documents has ended, because it sent no sign of life for too long: "
-                "another worker signs them"
-            )
+        return values | {"state": int(entry.state), "problem": encode_reason(entry.reason)} | self._key
 
 
-@scrub_class
-class SigningJournal(LeasedBatch, DatabaseContext):
-    """A job's journal in an SQLite file, which is created if necessary.
-
-    Only one process can open it at a time. Each method raises SigningJournalError.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(SqliteDatabase(path, _FILE), None, "", 0, 0)
-
-    async def _prepare(self, transaction: Transaction) -> None:
-        await self._open(transaction, "")
-        values = {"job": self.job}
-        found = await transaction.execute(sql.BATCHES, values) or await transaction.execute(sql.MAKE_BATCH, values)
-        ((self.id,),) = found
-
-    async def entries(self, names: Sequence[str]) -> list[SigningEntry]:
-        """Return the documents' entries. Create missing ones."""
-        known = await self.find_entries(names)
-        new = [(self.job, self.id, _encode_name(name)) for name in dict.fromkeys(names) if name not in known]
-        if new:
-            await self._database.transaction(lambda transaction: transaction.insert(sql.ADD, new))
-            known = await self.find_entries(names)
-        return [known[name] for name in names]
-
-
-_IN_USE = weakref.WeakSet[LeasedBatch]()
-
-
-@contextlib.contextmanager
-def lock_journal(journal: LeasedBatch) -> Generator[None]:
-    """Prevent concurrent runs in this process on a journal. Raises ConfigurationError if one is using it."""
-    if journal in _IN_USE:
-        raise ConfigurationError("another run is using this journal: wait until it ends, or use a separate journal")
-    _IN_USE.add(journal)
-    try:
-        yield
-    finally:
-        _IN_USE.discard(journal)
+def _require_lease(found: Sequence[object]) -> None:
+    if not found:
+        raise LostLeaseError(
+            "this worker's lease of the documents has ended, because it sent no sign of life for too long: "
+            "another worker signs them"
+        )
 
 
 @scrub_class
-class PostgresJournal(JobJournal, DatabaseContext):
-    """A job's journal in PostgreSQL, for many processes. Each method raises SigningJournalError.
+class SigningJournal(DatabaseContext):
+    """The journal of a job: an SQLite file, or tables in PostgreSQL. Each method raises SigningJournalError.
 
-        async with PostgresJournal(conninfo, "consents") as journal:
+        async with SigningJournal("signing.db") as journal:  # created if necessary
+            ...
+        async with SigningJournal(conninfo=conninfo, job="consents") as journal:
             await journal.add(names)
 
-    conninfo: URI, or keywords and values, as for libpq. PostgreSQL, or a connection pooler in session mode.
-    job: name of the job in the database.
+    path: the file, for a SigningJob. Only one process can open it at a time.
+    conninfo: PostgreSQL, or a connection pooler in session mode, for a SigningFleet: a URI, or keywords and values as
+        for libpq.
+    job: name of the job in PostgreSQL.
     chunk: number of documents that a worker leases at a time.
 
-    Raises ConfigurationError if the extra `fleet` is not installed.
+    Raises ConfigurationError if an argument is invalid, or for `conninfo` without the extra `fleet`.
     """
 
-    def __init__(self, conninfo: str | Secret, job: str, *, chunk: int = 200) -> None:
-        self.connections = Connections(conninfo, error=SigningJournalError)
-        del conninfo  # a traceback may show the variables of this frame
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        conninfo: str | Secret | None = None,
+        job: str | None = None,
+        chunk: int = 200,
+    ) -> None:
         AT_LEAST_ONE.require("chunk", chunk)
-        super().__init__(PostgresDatabase(self.connections))
-        self._name = job
+        self._job: int | None = None
+        self._name = job or ""
+        self._identity = ""
+        self._lease: Lease | None = None
         self._batch_size = chunk
+        self._connections: Connections | None = None
+        if path is not None and conninfo is None and job is None:
+            self._database: Database = SqliteDatabase(path, _FILE)
+        elif path is None and conninfo is not None and job:
+            self._connections = Connections(conninfo, error=SigningJournalError)
+            self._database = PostgresDatabase(self._connections)
+        else:
+            raise ConfigurationError("pass either a path, or conninfo and job")
+        del conninfo  # a traceback may show the variables of this frame
+
+    @property
+    def job(self) -> int:
+        """The job's number in the database. Raises ConfigurationError if the journal is not open."""
+        if self._job is None:
+            raise ConfigurationError(_NOT_OPEN)
+        return self._job
+
+    @property
+    def lease(self) -> Lease:
+        """The documents of a file. Raises ConfigurationError for PostgreSQL, and if the journal is not open."""
+        if self._connections is not None:
+            raise ConfigurationError("the journal is in PostgreSQL, for a SigningFleet: a SigningJob needs a file")
+        if self._lease is None:
+            raise ConfigurationError(_NOT_OPEN)
+        return self._lease
+
+    @property
+    def connections(self) -> Connections:
+        """The connections to PostgreSQL. Raises ConfigurationError for a file."""
+        if self._connections is None:
+            raise ConfigurationError("the journal is a file, for a SigningJob: a SigningFleet needs one in PostgreSQL")
+        return self._connections
 
     async def add(self, names: Iterable[str] | AsyncIterable[str]) -> int:
         """Add documents by name. Return how many are new. Raises ConfigurationError if `names` is a string."""
@@ -329,6 +276,36 @@ class PostgresJournal(JobJournal, DatabaseContext):
                 some.clear()
         return added + await self._add(some)
 
+    async def read_claim(self) -> str | None:
+        """Return the digest of the job's signatures. None: not claimed, or the signatures vary."""
+        ((digest,),) = await self._database.fetch(sql.READ_CLAIM, {"job": self.job})
+        return None if digest is None else str(digest)
+
+    async def failures(self, *, after: int = 0, most: int | None = None) -> Sequence[SigningEntry]:
+        """Return the failed documents with numbers above `after`, sorted, at most `most`."""
+        return await self._database.fetch(sql.FAILURES, {"job": self.job, "after": after, "most": most}, _make_entry)
+
+    async def retry(self, problem: str | None = None) -> int:
+        """Let failed documents be signed again, all or those with this problem. Return their number."""
+        reason = parse_reason(problem)
+        forms = list[str]() if reason is None else list_stored_forms(reason)
+        values = {"job": self.job, "all": reason is None, "problems": forms}
+
+        async def work(transaction: Transaction) -> int:
+            """Reset the documents, and reopen their batches."""
+            renewed = await transaction.execute(sql.RETRY_FAILED, values)
+            await transaction.execute(sql.REOPEN, {"chunks": sorted({batch for (batch,) in renewed})})
+            return len(renewed)
+
+        return await self._database.transaction(work)
+
+    async def tally(self) -> Tally:
+        """Count the documents by state, and the abandoned stored documents."""
+        states = await self._database.fetch(sql.STATES, {"job": self.job})
+        ((abandoned, requested),) = await self._database.fetch(sql.COUNTS, {"job": self.job})
+        counted = Counter({DocumentState(state): count for state, count in states})
+        return Tally(states=counted, abandoned=abandoned, requested=requested)
+
     async def list_due(self, worker_timeout: float) -> Sequence[int]:
         """Return batches that can be leased, and were not returned recently.
 
@@ -337,14 +314,10 @@ class PostgresJournal(JobJournal, DatabaseContext):
         values = {"job": self.job, "patience": worker_timeout, "most": _MAX_WOKEN_BATCHES}
         return [batch for (batch,) in await self._database.execute(sql.TAKE_DUE_BATCHES, values)]
 
-    async def lease(self, batch: int, worker_timeout: float) -> LeasedBatch | None:
+    async def lease_batch(self, batch: int, worker_timeout: float) -> Lease | None:
         """Lease a batch. Return None if it is done or leased. worker_timeout: as for `list_due`."""
         found = await self._database.execute(sql.LEASE, {"chunk": batch, "patience": worker_timeout})
-        return LeasedBatch(self._database, self.job, self._identity, batch, *found[0]) if found else None
-
-    async def pass_over(self, batch: int) -> None:
-        """Let `list_due` return a batch again immediately."""
-        await self._database.execute(sql.CLEAR_WOKEN, {"chunk": batch})
+        return self._make_lease(batch, *found[0]) if found else None
 
     async def count_open_batches(self) -> int:
         """Return the number of batches with unfinished documents."""
@@ -352,7 +325,17 @@ class PostgresJournal(JobJournal, DatabaseContext):
         return int(count)
 
     async def _prepare(self, transaction: Transaction) -> None:
-        await self._open(transaction, self._name)
+        await transaction.ensure(sql.TABLES)
+        named = {"name": self._name, "identity": secrets.token_hex(16)}
+        ((self._job, self._identity),) = await transaction.execute(sql.JOB, named)
+        if self._connections is None:
+            values = {"job": self.job}
+            found = await transaction.execute(sql.BATCHES, values) or await transaction.execute(sql.MAKE_BATCH, values)
+            self._lease = self._make_lease(found[0][0], 0)
+
+    def _make_lease(self, batch: int, number: int) -> Lease:
+        shard = hashlib.sha256(f"{self._identity} {batch}".encode()).hexdigest()[:16]
+        return Lease(self._database, self.job, batch, number, shard)
 
     async def _add(self, names: Sequence[str]) -> int:
         async def add(transaction: Transaction) -> int:
@@ -376,22 +359,9 @@ async def _iter_names(names: Iterable[str] | AsyncIterable[str]) -> AsyncGenerat
 
 
 def _make_entry(values: Sequence[Any]) -> SigningEntry:
-    number, name, state, identifier, saved_at, source_sha, source_stamp, output_sha, tries, problem, service_message = (
-        values
-    )
-    return SigningEntry(
-        number=number,
-        name=_decode_name(name),
-        state=DocumentState(state),
-        identifier=identifier,
-        saved_at=saved_at,
-        source_sha=source_sha,
-        source_stamp=source_stamp,
-        output_sha=output_sha,
-        tries=tries,
-        reason=parse_reason(problem),
-        service_message=service_message,
-    )
+    entry = dict(zip(sql.COLUMNS, values, strict=True))
+    name, state, reason = _decode_name(entry.pop("name")), DocumentState(entry.pop("state")), entry.pop("problem")
+    return SigningEntry(name=name, state=state, reason=parse_reason(reason), **entry)
 
 
 def _encode_name(name: str) -> bytes:

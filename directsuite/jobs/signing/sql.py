@@ -98,7 +98,6 @@ LEASE = sql("""
     WHERE id = :chunk AND NOT done AND (seen_at IS NULL OR seen_at < now() - make_interval(secs => :patience))
     RETURNING fence
 """)
-CLEAR_WOKEN = sql("UPDATE directsuite.signing_chunk SET woken_at = NULL WHERE id = :chunk")
 CONFIRM_LEASE = sql("""
     UPDATE directsuite.signing_chunk SET seen_at = now() WHERE id = :chunk AND fence = :fence AND seen_at IS NOT NULL
     RETURNING id
@@ -111,9 +110,11 @@ RELEASE = sql(f"""
 """)  # noqa: S608  of constants
 COUNT_OPEN_BATCHES = sql("SELECT count(*) FROM directsuite.signing_chunk WHERE job = :job AND NOT done")
 
-_COLUMNS = (
-    "number, name, state, identifier, saved_at, source_sha, source_stamp, output_sha, tries, problem, service_message"
+COLUMNS = (
+    *("number", "name", "state", "identifier", "saved_at", "source_sha", "source_stamp", "output_sha", "tries"),
+    *("problem", "service_message"),
 )
+_COLUMNS = ", ".join(COLUMNS)
 NAMES = sql(f"""
     SELECT name FROM directsuite.signing_document WHERE chunk = :chunk AND state NOT IN ({_FINAL_STATES}) \
 ORDER BY number
@@ -126,17 +127,14 @@ FAILURES = sql(f"""
     SELECT {_COLUMNS} FROM directsuite.signing_document WHERE job = :job AND state = {_FAILED} AND number > :after
     ORDER BY number LIMIT coalesce(:most, 9223372036854775807)
 """)  # noqa: S608  of constants
-_PUT = """
+PUT = sql("""
+    WITH held AS (SELECT id FROM directsuite.signing_chunk WHERE id = :chunk AND fence = :fence FOR SHARE)
+    UPDATE directsuite.signing_document AS d
     SET state = :state, identifier = :identifier, saved_at = :saved_at, source_sha = :source_sha,
         source_stamp = :source_stamp, output_sha = :output_sha, tries = :tries, problem = :problem,
         service_message = :service_message
-"""
-PUT = sql(f"""
-    WITH held AS (SELECT id FROM directsuite.signing_chunk WHERE id = :chunk AND fence = :fence FOR SHARE)
-    UPDATE directsuite.signing_document AS d {_PUT}
     FROM held WHERE d.chunk = held.id AND d.number = :number RETURNING number
-""")  # noqa: S608  of constants
-SET = sql(f"UPDATE directsuite.signing_document {_PUT} WHERE chunk = :chunk AND number = :number")
+""")
 
 ADD_COUNTS = sql("""
     UPDATE directsuite.signing_chunk SET abandoned = abandoned + :abandoned, requested = requested + :requested

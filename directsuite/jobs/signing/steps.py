@@ -26,7 +26,7 @@ from directsuite.jobs.signing.documents import (
     load_pdf,
     read_stamp,
 )
-from directsuite.jobs.signing.journal import LeasedBatch
+from directsuite.jobs.signing.journal import Lease
 from directsuite.jobs.signing.problems import DocumentProblem, find_field_problem
 from directsuite.jobs.signing.targets import Target
 from directsuite.jobs.signing.workflow import (
@@ -87,7 +87,7 @@ class DocumentWorkflow:
     """Runs documents through the workflow."""
 
     signing: Signing
-    journal: LeasedBatch
+    lease: Lease
     target: Target
     staging_dir: Path
     """For PDFs in progress."""
@@ -113,7 +113,7 @@ class DocumentWorkflow:
                 except (DirectSuiteError, SourceError) as error:
                     entry = await self._react(step, entry, work, error)
                 except StagingError:
-                    await self.journal.put(entry)
+                    await self.lease.put(entry)
                     raise
                 if entry.state is DocumentState.FAILED:  # only another run retries it
                     break
@@ -136,11 +136,11 @@ class DocumentWorkflow:
         """Delete abandoned stored documents, `concurrency` at a time. Leave failures to a later call. Raises
         SigningJournalError.
         """
-        await self.journal.forget_expired(self.now(), _MAX_STORED_SECONDS)
+        await self.lease.forget_expired(self.now(), _MAX_STORED_SECONDS)
         last = ""
-        while some := await self.journal.list_abandoned(after=last, limit=concurrency):
+        while some := await self.lease.list_abandoned(after=last, limit=concurrency):
             gone = await asyncio.gather(*map(self._try_delete, some))
-            await self.journal.forget([each for each, is_gone in zip(some, gone, strict=True) if is_gone])
+            await self.lease.forget([each for each, is_gone in zip(some, gone, strict=True) if is_gone])
             if not any(gone):
                 return
             last = some[-1]
@@ -148,7 +148,7 @@ class DocumentWorkflow:
     async def _run_step(self, step: SigningStep, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:
         match step:
             case SigningStep.RESET:
-                return await self.journal.put(entry.reset())
+                return await self.lease.put(entry.reset())
             case SigningStep.VERIFY_OUTPUT:
                 return await self._verify_output(entry, work)
             case SigningStep.FETCH:
@@ -185,12 +185,11 @@ class DocumentWorkflow:
                 return await self._abandon(entry, work)
             case ErrorReaction.FAIL:
                 return await self.fail(entry, error)
-            case ErrorReaction.UNDO:
-                await self.journal.put(entry)
+            case ErrorReaction.UNDO | ErrorReaction.STOP:
+                await self.lease.put(entry)
+                if reaction is ErrorReaction.STOP:
+                    raise StagingError(_describe_problem(error)) from None
                 raise error
-            case ErrorReaction.STOP:
-                await self.journal.put(entry)
-                raise StagingError(_describe_problem(error)) from None
             case _:
                 raise error
 
@@ -198,7 +197,7 @@ class DocumentWorkflow:
         """Record SIGNED if an earlier run published the output without recording that."""
         work.context.is_output_verified = True
         if entry.output_sha is not None and await self.target.contains(entry.name, entry.output_sha):
-            return await self.journal.put(attrs.evolve(entry, state=DocumentState.SIGNED))
+            return await self.lease.put(attrs.evolve(entry, state=DocumentState.SIGNED))
         return entry
 
     async def fetch(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:
@@ -232,7 +231,7 @@ class DocumentWorkflow:
             source_sha=source.sha256,
             source_stamp=work.stamp,
         )
-        return await self.journal.put(saved) if self.check_fields else saved  # else SIGNING follows immediately
+        return await self.lease.put(saved) if self.check_fields else saved  # else SIGNING follows immediately
 
     async def _sign(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:
         identifier = _require(entry.identifier)
@@ -240,11 +239,11 @@ class DocumentWorkflow:
             return await self._fail(entry, problem)
         if isinstance(work.body, bytes) and len(work.body) <= MAX_IN_MEMORY_BYTES:
             with _open_staged(work.output_path) as file:
-                signing = await self.journal.put(attrs.evolve(entry, state=DocumentState.SIGNING))
+                signing = await self.lease.put(attrs.evolve(entry, state=DocumentState.SIGNING))
                 signed: bytes = await self._sign_and_pull(identifier, work.signatures)
                 work.context.output = await asyncio.to_thread(_write_and_inspect, file, signed)
             return signing
-        signing = await self.journal.put(attrs.evolve(entry, state=DocumentState.SIGNING))
+        signing = await self.lease.put(attrs.evolve(entry, state=DocumentState.SIGNING))
         await self._sign_and_pull(identifier, work.signatures, destination=work.output_path)
         return await self._examine_output(signing, work)
 
@@ -276,19 +275,19 @@ class DocumentWorkflow:
 
         After a crash, the next run recognizes the file by the digest. A worker without lease fails before publishing.
         """
-        entry = await self.journal.put(attrs.evolve(entry, output_sha=_require(work.context.output).sha256))
+        entry = await self.lease.put(attrs.evolve(entry, output_sha=_require(work.context.output).sha256))
         try:
             await self.target.publish(entry.name, work.output_path)
         except FileExistsError:
             return await self._fail(entry, DocumentProblem.NAME_CONFLICT)
-        return await self.journal.put(attrs.evolve(entry, state=DocumentState.SIGNED))
+        return await self.lease.put(attrs.evolve(entry, state=DocumentState.SIGNED))
 
     async def _delete(self, entry: SigningEntry) -> SigningEntry:
         """Delete the stored document. If that fails, leave it to `cleanup`."""
         self._stored_by_run.discard(entry.identifier)
         if entry.identifier is not None and not await self._try_delete(entry.identifier):
-            return await self.journal.abandon(entry, at=self.now(), then=DocumentState.DONE)
-        return await self.journal.put(
+            return await self.lease.abandon(entry, at=self.now(), then=DocumentState.DONE)
+        return await self.lease.put(
             attrs.evolve(
                 entry, state=DocumentState.DONE, identifier=None, saved_at=None, reason=None, service_message=None
             )
@@ -326,7 +325,7 @@ class DocumentWorkflow:
             return await self._fail(entry, DocumentProblem.GAVE_UP)
         self._stored_by_run.discard(entry.identifier)
         work.context.source = work.context.output = None
-        entry = await self.journal.abandon(entry, at=self.now(), is_try=is_try)
+        entry = await self.lease.abandon(entry, at=self.now(), is_try=is_try)
         if failure is not None:
             raise failure
         return entry
@@ -335,7 +334,7 @@ class DocumentWorkflow:
         self, entry: SigningEntry, reason: DocumentProblem | str, service_message: str | None = None
     ) -> SigningEntry:
         self._stored_by_run.discard(entry.identifier)
-        return await self.journal.abandon(
+        return await self.lease.abandon(
             entry, at=self.now(), then=DocumentState.FAILED, reason=reason, service_message=service_message
         )
 

@@ -216,8 +216,8 @@ async def saved(desk: SignRunner) -> str:
         SigningJournal(desk.folder / "out.signing.db") as journal,
     ):
         identifier = (await suite.signing.save(make_consent_form())).identifier
-        [entry] = await journal.entries(["a.pdf"])
-        await journal.put(attrs.evolve(entry, state=DocumentState.SIGNED, identifier=identifier))
+        [entry] = await journal.lease.entries(["a.pdf"])
+        await journal.lease.put(attrs.evolve(entry, state=DocumentState.SIGNED, identifier=identifier))
     assert identifier is not None
     return identifier
 

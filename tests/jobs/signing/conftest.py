@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from directsuite.jobs.signing import SigningJournal
-from directsuite.jobs.signing.journal import LeasedBatch
+from directsuite.jobs.signing.journal import Lease
 from tests.jobs.signing.job_factory import JobFactory
 from tests.waiting import notify_waiters
 
@@ -30,7 +30,7 @@ def notify_on_journal_access() -> Generator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("find_entries", "put", "abandon"):
-            patch.setattr(LeasedBatch, name, telling(getattr(LeasedBatch, name)))
+            patch.setattr(Lease, name, telling(getattr(Lease, name)))
         yield
 
 

@@ -140,10 +140,10 @@ async def test_denied_document_of_an_earlier_run_is_abandoned(
     state: DocumentState, refusals: dict[str, ds.ServiceError], job_factory: JobFactory
 ) -> None:
     service = Refuses(refusals=refusals, anothers="theirs", stored={"theirs": PDF_CONTENT})
-    [entry] = await job_factory.journal.entries(["0.pdf"])
+    [entry] = await job_factory.journal.lease.entries(["0.pdf"])
     source = compute_digest(PDF_CONTENT)
     theirs = attrs.evolve(entry, state=state, identifier="theirs", saved_at=0.0, source_sha=source)
-    await job_factory.journal.put(theirs)
+    await job_factory.journal.lease.put(theirs)
     assert (await job_factory.make_job(yield_pdfs(*NAMES), service=service, concurrency=2).run()).done == len(NAMES)
     tally = await job_factory.journal.tally()
     assert (tally.abandoned, tally.requested) == (1, int(state is DocumentState.SIGNING))
@@ -155,11 +155,11 @@ async def test_denied_save_stops_job_after_abandoning_earlier_document(
     job_factory: JobFactory,
 ) -> None:
     service = Refuses(refusals={"download": DENIED, "save": DENIED}, stored={"theirs": PDF_CONTENT})
-    [entry] = await job_factory.journal.entries(["0.pdf"])
+    [entry] = await job_factory.journal.lease.entries(["0.pdf"])
     theirs = attrs.evolve(
         entry, state=DocumentState.SIGNING, identifier="theirs", saved_at=0.0, source_sha=compute_digest(PDF_CONTENT)
     )
-    await job_factory.journal.put(theirs)
+    await job_factory.journal.lease.put(theirs)
     for _ in range(7):
         with pytest.raises(JobStoppedError):
             await job_factory.make_job(yield_pdfs("0.pdf"), service=service).run()

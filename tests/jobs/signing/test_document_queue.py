@@ -71,33 +71,33 @@ async def test_a_name_that_is_no_unicode_text_is_a_name(job_factory: JobFactory,
     assert (await job_factory.make_job(Folder(tmp_path / "in")).run()).done == 1
     assert job_factory.list_outputs() == [name]
     assert (await job_factory.make_job(Folder(tmp_path / "in")).run()).passed_over == 1
-    [entry] = await job_factory.journal.entries([name])
+    [entry] = await job_factory.journal.lease.entries([name])
     assert (entry.name, entry.state) == (name, DocumentState.DONE)
 
 
 async def test_long_abandoned_document_is_not_requested(job_factory: JobFactory) -> None:
-    [entry] = await job_factory.journal.entries(["a.pdf"])
-    await job_factory.journal.put(
+    [entry] = await job_factory.journal.lease.entries(["a.pdf"])
+    await job_factory.journal.lease.put(
         SigningEntry(number=entry.number, name="a.pdf", state=DocumentState.SAVED, identifier="old")
     )
-    saved = (await job_factory.journal.entries(["a.pdf"]))[0]
-    await job_factory.journal.abandon(saved, at=-5 * 3600.0, then=DocumentState.FAILED)
+    saved = (await job_factory.journal.lease.entries(["a.pdf"]))[0]
+    await job_factory.journal.lease.abandon(saved, at=-5 * 3600.0, then=DocumentState.FAILED)
     job_factory.service.faults = [Fault.CRASH_BEFORE]
     await job_factory.make_job(yield_pdfs()).run()
-    assert await job_factory.journal.list_abandoned() == []
+    assert await job_factory.journal.lease.list_abandoned() == []
 
 
 async def test_abandoned_documents_and_failures_are_read_some_at_a_time(tmp_path: Path) -> None:
     async with SigningJournal(tmp_path / "other.db") as journal:
-        for entry in await journal.entries([f"{number}.pdf" for number in range(5)]):
+        for entry in await journal.lease.entries([f"{number}.pdf" for number in range(5)]):
             stored = SigningEntry(
                 number=entry.number, name=entry.name, state=DocumentState.SAVED, identifier=f"id{entry.number}"
             )
-            await journal.abandon(stored, at=0.0, then=DocumentState.FAILED, reason="it is refused")
+            await journal.lease.abandon(stored, at=0.0, then=DocumentState.FAILED, reason="it is refused")
         first = await journal.failures(most=2)
         rest = await journal.failures(after=first[-1].number)
         assert [each.name for each in (*first, *rest)] == [f"{number}.pdf" for number in range(5)]
-        assert await journal.list_abandoned(after="id2", limit=2) == ["id3", "id4"]
+        assert await journal.lease.list_abandoned(after="id2", limit=2) == ["id3", "id4"]
 
 
 async def test_names_in_capital_letters_are_found(tmp_path: Path) -> None:

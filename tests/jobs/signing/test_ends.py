@@ -73,8 +73,8 @@ async def test_drain_before_start_applies_to_that_run_only(job_factory: JobFacto
 
 
 async def test_a_drain_holds_that_is_asked_for_while_leftovers_are_deleted(job_factory: JobFactory) -> None:
-    [entry] = await job_factory.journal.entries(["left.pdf"])
-    await job_factory.journal.abandon(
+    [entry] = await job_factory.journal.lease.entries(["left.pdf"])
+    await job_factory.journal.lease.abandon(
         attrs.evolve(entry, identifier="left"), at=0.0, then=DocumentState.FAILED, reason="refused"
     )
     deleting, go_on = asyncio.Event(), asyncio.Event()
@@ -132,7 +132,7 @@ async def test_concurrent_run_on_same_journal_is_rejected(who: str, job_factory:
             await refused
     assert (await running).done == 2  # it is drained as before
     assert job.progress.done == 2
-    assert set(await job_factory.journal.find_entries(["a.pdf", "b.pdf", "c.pdf"])) == {"a.pdf", "b.pdf"}
+    assert set(await job_factory.journal.lease.find_entries(["a.pdf", "b.pdf", "c.pdf"])) == {"a.pdf", "b.pdf"}
     assert (await job_factory.make_job(yield_pdfs("c.pdf")).run()).done == 1
 
 

@@ -17,8 +17,8 @@ REFUSED = "it was refused"
 
 async def all_failed(jobs: JobFactory) -> None:
     """A journal in which all have failed."""
-    for entry in await jobs.journal.entries(NAMES):
-        await jobs.journal.abandon(entry, at=0.0, then=DocumentState.FAILED, reason=REFUSED)
+    for entry in await jobs.journal.lease.entries(NAMES):
+        await jobs.journal.lease.abandon(entry, at=0.0, then=DocumentState.FAILED, reason=REFUSED)
 
 
 class Refusing(FragileService):
@@ -59,4 +59,4 @@ async def test_a_drained_one_leaves_the_rest_failed(job_factory: JobFactory) -> 
 async def test_one_that_is_done_has_no_problem_any_more(job_factory: JobFactory) -> None:
     await all_failed(job_factory)
     await job_factory.make_job(yield_pdfs(*NAMES)).run_failed()
-    assert {entry.problem for entry in await job_factory.journal.entries(NAMES)} == {None}
+    assert {entry.problem for entry in await job_factory.journal.lease.entries(NAMES)} == {None}

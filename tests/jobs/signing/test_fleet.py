@@ -14,7 +14,7 @@ import pytest
 import directsuite as ds
 from directsuite.jobs.signing import DocumentState, JobStoppedError, Pdf, TargetFolder
 from directsuite.jobs.signing.fleet import SigningFleet
-from directsuite.jobs.signing.journal import LeasedBatch, LostLeaseError, PostgresJournal, SigningJournalError
+from directsuite.jobs.signing.journal import Lease, LostLeaseError, SigningJournal, SigningJournalError
 from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault, FragileService
 from tests.jobs.signing.job_factory import PDF_CONTENT, SIGNATURES
 from tests.waiting import notify_waiters, wait_until
@@ -99,7 +99,7 @@ class HeldService(FragileService):
 class FleetScenario:
     """A fleet's journal, service and folder."""
 
-    journal: PostgresJournal
+    journal: SigningJournal
     connections: Interrupted
     out: Path
     service: FragileService = attrs.field(factory=FragileService)
@@ -129,10 +129,10 @@ class FleetScenario:
         if has_queue:
             await self.connections.fetch(_WORKERS_TOO)
 
-    async def taken(self) -> LeasedBatch:
+    async def taken(self) -> Lease:
         """The first chunk that is there to be taken."""
         for key in range(1, 10):
-            chunk = await self.journal.lease(key, 30.0)
+            chunk = await self.journal.lease_batch(key, 30.0)
             if chunk is not None:
                 return chunk
         raise AssertionError("there is none")
@@ -162,10 +162,10 @@ async def some_more(worker: SigningFleet, running: asyncio.Task[object]) -> None
 
 @pytest.fixture
 async def scenario(conninfo: str, tmp_path: Path) -> AsyncIterator[FleetScenario]:
-    async with PostgresJournal(conninfo, "consents", chunk=5) as journal:
+    async with SigningJournal(conninfo=conninfo, job="consents", chunk=5) as journal:
         assert await journal.add(NAMES) == len(NAMES)
         await journal.connections.aclose()
-        journal.connections = connections = Interrupted(conninfo, error=SigningJournalError, max_connections=8)
+        journal._connections = connections = Interrupted(conninfo, error=SigningJournalError, max_connections=8)
         journal._database = PostgresDatabase(connections)
         yield FleetScenario(journal, connections, tmp_path / "out")
 
@@ -185,27 +185,27 @@ async def test_no_two_chunks_have_one_part_of_a_staging_folder(
     scenario: FleetScenario, conninfo: str, postgres: PostgresServer
 ) -> None:
     first, second = await scenario.taken(), await scenario.taken()
-    parts = {await first.get_shard(), await second.get_shard()}
+    parts = {first.shard, second.shard}
     await scenario.lose_all()
     again = await scenario.taken()
-    assert (again.id, await again.get_shard()) == (
-        first.id,
-        await first.get_shard(),
+    assert (again.batch, again.shard) == (
+        first.batch,
+        first.shard,
     )  # where the earlier lease's is taken away
     with postgres.borrow_database() as elsewhere:
         for place, job in ((conninfo, "other"), (elsewhere, "consents")):
-            async with PostgresJournal(place, job) as journal:
+            async with SigningJournal(conninfo=place, job=job) as journal:
                 await journal.add(["a.pdf"])
                 [key] = await journal.list_due(30.0)
-                chunk = await journal.lease(key, 30.0)
+                chunk = await journal.lease_batch(key, 30.0)
                 assert chunk is not None
-                parts |= {await chunk.get_shard(), journal.build_shard_name(first.id)}
+                parts |= {chunk.shard, journal._make_lease(first.batch, 1).shard}
     assert len(parts) == (2 + 2 + 1)  # elsewhere it is the first chunk, too
 
 
 async def test_document_of_dead_worker_is_adopted_if_signed_else_abandoned(scenario: FleetScenario) -> None:
     chunk = await scenario.taken()
-    names = await chunk.names()
+    names = await chunk.list_names()
     service: Any = scenario.service
     for number, entry in enumerate(await chunk.entries(names[:3])):
         stored = await scenario.service.save(PDF_CONTENT)
@@ -231,10 +231,10 @@ async def test_document_of_dead_worker_is_adopted_if_signed_else_abandoned(scena
 
 async def test_worker_with_expired_lease_writes_nothing(scenario: FleetScenario) -> None:
     late = await scenario.taken()
-    [entry, *_] = await late.entries(await late.names())
+    [entry, *_] = await late.entries(await late.list_names())
     await scenario.lose_all()
     now = await scenario.taken()
-    assert (now.id, now.lease_number) == (late.id, late.lease_number + 1)
+    assert (now.batch, now.number) == (late.batch, late.number + 1)
     for attempt in (
         late.confirm(),
         late.put(attrs.evolve(entry, state=DocumentState.SIGNING)),
@@ -286,7 +286,7 @@ async def test_postgres_is_waited_for(scenario: FleetScenario) -> None:
 
 async def test_a_restart_of_postgresql_is_outlived(shaky_postgres: PostgresServer, tmp_path: Path) -> None:
     conninfo = shaky_postgres.create_database()
-    async with PostgresJournal(conninfo, "consents", chunk=5) as journal:
+    async with SigningJournal(conninfo=conninfo, job="consents", chunk=5) as journal:
         await journal.add(NAMES)
         scene = FleetScenario(journal, Interrupted(conninfo, error=SigningJournalError), tmp_path / "out")
         worker = scene.make_worker(concurrency=1, worker_timeout=1.0)
@@ -303,7 +303,7 @@ async def test_a_restart_of_postgresql_is_outlived(shaky_postgres: PostgresServe
 async def test_jobs_in_one_database_leave_each_other_alone(
     scenario: FleetScenario, conninfo: str, tmp_path: Path
 ) -> None:
-    async with PostgresJournal(conninfo, "reports") as journal:
+    async with SigningJournal(conninfo=conninfo, job="reports") as journal:
         await journal.add(["a.pdf"])
         other = FleetScenario(journal, scenario.connections, tmp_path / "reports")
         first, second = await asyncio.gather(scenario.make_worker(concurrency=1).run(), other.make_worker().run())
@@ -378,12 +378,12 @@ async def test_closed_connections_end_a_worker(scenario: FleetScenario) -> None:
 
 
 async def test_a_journal_that_is_not_open_is_told(scenario: FleetScenario, conninfo: str) -> None:
-    journal = PostgresJournal(conninfo, "consents")
+    journal = SigningJournal(conninfo=conninfo, job="consents")
     for call in (journal.tally, journal.failures, journal.count_open_batches):
         with pytest.raises(ds.ConfigurationError, match="the journal is not open"):
             await call()
     with pytest.raises(ds.ConfigurationError, match="chunk must be a whole number, 1 or more"):
-        PostgresJournal(conninfo, "consents", chunk=0)
+        SigningJournal(conninfo=conninfo, job="consents", chunk=0)
     with pytest.raises(ds.ConfigurationError, match=r"\[name\] for a single document"):
         await scenario.journal.add("Ada.pdf")
 
@@ -391,25 +391,25 @@ async def test_a_journal_that_is_not_open_is_told(scenario: FleetScenario, conni
 async def test_late_worker_keeps_staging_folder_of_successor(scenario: FleetScenario) -> None:
     await scenario.journal.add(NAMES)
     [chunk, *_] = await scenario.journal.list_due(60.0)
-    first = await scenario.journal.lease(chunk, 60.0)
+    first = await scenario.journal.lease_batch(chunk, 60.0)
     assert first is not None
     await scenario.journal.connections.fetch(_LONG_AGO)
-    second = await scenario.journal.lease(chunk, 60.0)
+    second = await scenario.journal.lease_batch(chunk, 60.0)
     assert second is not None
     target = TargetFolder(scenario.out)
-    async with target.staging_dir(await second.get_shard(), second.lease_number) as room:
+    async with target.staging_dir(second.shard, second.number) as room:
         (room / "1.pdf").write_bytes(PDF_CONTENT)
-        async with target.staging_dir(await first.get_shard(), first.lease_number):
+        async with target.staging_dir(first.shard, first.number):
             assert (room / "1.pdf").exists()
         assert (room / "1.pdf").exists()
 
 
 async def test_expired_documents_are_forgotten_in_every_batch(scenario: FleetScenario) -> None:
-    chunks = [await scenario.journal.lease(each, 60.0) for each in await scenario.journal.list_due(60.0)]
+    chunks = [await scenario.journal.lease_batch(each, 60.0) for each in await scenario.journal.list_due(60.0)]
     taken = [each for each in chunks if each is not None]
     assert len(taken) > 1
     for chunk in taken:
-        [entry, *_] = await chunk.entries(await chunk.names())
+        [entry, *_] = await chunk.entries(await chunk.list_names())
         stored = attrs.evolve(entry, state=DocumentState.SAVED, identifier=f"of {entry.name}", saved_at=0.0)
         await chunk.abandon(await chunk.put(stored), at=0.0)
     assert [len(await each.list_abandoned()) for each in taken] == [1] * len(taken)

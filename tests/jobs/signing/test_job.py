@@ -123,7 +123,7 @@ async def test_the_rate_is_that_of_the_last_15_minutes_of_a_run(job_factory: Job
     def signatures(pdf: Pdf) -> list[ds.Signature]:
         """An hour later."""
         job_factory.clock.now += 3600
-        remembered.append(len(job._rate))
+        remembered.append(len(job._rate._recent))
         return SIGNATURES
 
     job = job_factory.make_job(Folder(source), signatures=signatures, concurrency=1)
@@ -227,4 +227,4 @@ async def test_undeleted_stored_document_is_deleted_later(job_factory: JobFactor
     assert len(job_factory.service.stored) == 1
     await job_factory.make_job(yield_pdfs("a.pdf")).run()
     assert job_factory.service.stored == {}
-    assert await job_factory.journal.list_abandoned() == []
+    assert await job_factory.journal.lease.list_abandoned() == []

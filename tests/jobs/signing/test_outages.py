@@ -141,9 +141,9 @@ async def test_a_document_with_which_alone_the_service_fails_is_one_failure(
 
 async def test_signatures_of_earlier_run_do_not_end_an_outage(job_factory: JobFactory) -> None:
     names = ["0.pdf", "1.pdf"]
-    for entry in await job_factory.journal.entries(names):
+    for entry in await job_factory.journal.lease.entries(names):
         signed = attrs.evolve(entry, state=DocumentState.SIGNED, identifier=entry.name, saved_at=0.0)
-        await job_factory.journal.put(attrs.evolve(signed, source_sha=compute_digest(PDF_CONTENT)))
+        await job_factory.journal.lease.put(attrs.evolve(signed, source_sha=compute_digest(PDF_CONTENT)))
     service = Away(clock=job_factory.clock, stored=dict.fromkeys(names, PDF_CONTENT))
     service.go_away()
 

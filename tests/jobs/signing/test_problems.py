@@ -49,8 +49,8 @@ def test_problem_is_found_by_code_and_by_new_and_old_text(problem: DocumentProbl
 
 async def fail_all(jobs: JobFactory, reason: DocumentProblem | str, names: list[str] = NAMES) -> None:
     """Record that documents failed. A text is stored unchanged, as an older version stored it."""
-    for entry in await jobs.journal.entries(names):
-        await jobs.journal.abandon(entry, at=0.0, then=DocumentState.FAILED, reason=reason)
+    for entry in await jobs.journal.lease.entries(names):
+        await jobs.journal.lease.abandon(entry, at=0.0, then=DocumentState.FAILED, reason=reason)
 
 
 async def read_stored(jobs: JobFactory) -> set[str]:

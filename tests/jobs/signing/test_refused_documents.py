@@ -92,7 +92,7 @@ async def test_a_file_that_changed_since_it_was_signed_is_counted_and_not_signed
     (source / "gone.pdf").unlink()
     progress = await job_factory.make_job(Folder(source)).run()
     assert (progress.done, progress.passed_over, progress.changed) == (0, 3, 1)
-    [entry] = await job_factory.journal.entries(["changed.pdf"])
+    [entry] = await job_factory.journal.lease.entries(["changed.pdf"])
     [said] = [record.getMessage() for record in caplog.records if record.name == "directsuite"]
     what = f"document {entry.number} of the journal"
     assert said == f"signing: {what} has changed since it was signed and is not signed again"

@@ -44,7 +44,7 @@ async def test_each_output_is_made_of_its_own_source(job_factory: JobFactory, tm
 
 async def test_staging_folder_of_last_run_is_removed_at_start(job_factory: JobFactory) -> None:
     TargetFolder(job_factory.out)
-    left = job_factory.out / ".directsuite" / f"{await job_factory.journal.get_shard()}.0" / "1.pdf"
+    left = job_factory.out / ".directsuite" / f"{job_factory.journal.lease.shard}.0" / "1.pdf"
     others = job_factory.out / ".directsuite" / "other.0" / "1.pdf"
     for file in (left, others):
         file.parent.mkdir(parents=True)

@@ -10,7 +10,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.signing import DocumentState, SigningEntry, SigningJournal
-from directsuite.jobs.signing.journal import LeasedBatch, PostgresJournal, compute_signatures_digest
+from directsuite.jobs.signing.journal import Lease, compute_signatures_digest
 from tests.jobs.signing.job_factory import SIGNATURES, JobFactory, yield_pdfs
 
 NAMES = ["a.pdf", "b/c.pdf", "\udcff.pdf", "\N{SNOWMAN}.pdf"]
@@ -20,8 +20,8 @@ NAMES = ["a.pdf", "b/c.pdf", "\udcff.pdf", "\N{SNOWMAN}.pdf"]
 class Kept:
     """A journal as jobs write it, of the documents in NAMES, and as operators look at it."""
 
-    journal: LeasedBatch
-    operator: SigningJournal | PostgresJournal
+    lease: Lease
+    operator: SigningJournal
 
 
 @pytest.fixture(params=["file", pytest.param("PostgreSQL", marks=pytest.mark.postgres)])
@@ -29,13 +29,13 @@ async def journals(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
     """Of either kind."""
     if request.param == "file":
         async with SigningJournal(tmp_path / "journal.db") as journal:
-            await journal.entries(NAMES)
-            yield Kept(journal, journal)
+            await journal.lease.entries(NAMES)
+            yield Kept(journal.lease, journal)
         return
-    async with PostgresJournal(request.getfixturevalue("conninfo"), "job") as in_postgres:
+    async with SigningJournal(conninfo=request.getfixturevalue("conninfo"), job="job") as in_postgres:
         await in_postgres.add(NAMES)
         [key] = await in_postgres.list_due(30.0)
-        chunk = await in_postgres.lease(key, 30.0)
+        chunk = await in_postgres.lease_batch(key, 30.0)
         assert chunk is not None
         yield Kept(chunk, in_postgres)
 
@@ -45,70 +45,70 @@ def _saved(entry: SigningEntry, identifier: str) -> SigningEntry:
 
 
 async def test_each_document_has_an_entry_by_its_name(journals: Kept) -> None:
-    entries = await journals.journal.entries([NAMES[2], NAMES[0], NAMES[2]])
+    entries = await journals.lease.entries([NAMES[2], NAMES[0], NAMES[2]])
     assert [each.name for each in entries] == [NAMES[2], NAMES[0], NAMES[2]]
     assert entries[0] == entries[2]
     assert {each.state for each in entries} == {DocumentState.NEW}
-    assert len({each.number for each in await journals.journal.entries(NAMES)}) == len(NAMES)
+    assert len({each.number for each in await journals.lease.entries(NAMES)}) == len(NAMES)
     assert (await journals.operator.tally()).states == {DocumentState.NEW: len(NAMES)}
 
 
 async def test_its_part_of_a_staging_folder_is_its_own_and_stays(journals: Kept, tmp_path: Path) -> None:
-    part = await journals.journal.get_shard()
-    assert await journals.journal.get_shard() == part
+    part = journals.lease.shard
+    assert journals.lease.shard == part
     assert part.isalnum()
     async with SigningJournal(tmp_path / "other.db") as other:
-        others = await other.get_shard()
+        others = other.lease.shard
     assert part != others
     async with SigningJournal((tmp_path / "other.db").rename(tmp_path / "moved.db")) as moved:
-        assert await moved.get_shard() == others
+        assert moved.lease.shard == others
 
 
 async def test_stored_entry_is_returned(journals: Kept) -> None:
-    [entry] = await journals.journal.entries([NAMES[3]])
+    [entry] = await journals.lease.entries([NAMES[3]])
     changed = attrs.evolve(_saved(entry, "x"), state=DocumentState.SIGNED, output_sha="cd", tries=3)
-    assert await journals.journal.put(changed) == changed
-    assert await journals.journal.find_entries([NAMES[3], "other"]) == {NAMES[3]: changed}
+    assert await journals.lease.put(changed) == changed
+    assert await journals.lease.find_entries([NAMES[3], "other"]) == {NAMES[3]: changed}
 
 
 async def test_what_is_abandoned_is_listed_and_counted(journals: Kept) -> None:
-    for number, entry in enumerate(await journals.journal.entries(NAMES[:3])):
-        saved = await journals.journal.put(_saved(entry, f"id{number}"))
+    for number, entry in enumerate(await journals.lease.entries(NAMES[:3])):
+        saved = await journals.lease.put(_saved(entry, f"id{number}"))
         if number:
             saved = attrs.evolve(saved, state=DocumentState.SIGNING)
         then = (DocumentState.NEW, DocumentState.FAILED, DocumentState.DONE)[number]
-        left = await journals.journal.abandon(saved, at=float(number), then=then, reason="p" if number == 1 else None)
+        left = await journals.lease.abandon(saved, at=float(number), then=then, reason="p" if number == 1 else None)
         assert (left.state, left.identifier, left.saved_at) == (then, None, None)
         assert left.tries == (then is DocumentState.NEW)
-        assert await journals.journal.entries([entry.name]) == [left]
+        assert await journals.lease.entries([entry.name]) == [left]
     tally = await journals.operator.tally()
     assert (tally.abandoned, tally.requested) == (2, 2)
-    assert await journals.journal.list_abandoned() == ["id0", "id1", "id2"]
-    assert await journals.journal.list_abandoned(after="id0", limit=1) == ["id1"]
-    await journals.journal.forget(["id1"])
-    await journals.journal.forget_expired(1.0, 0.0)
-    assert await journals.journal.list_abandoned() == ["id2"]
+    assert await journals.lease.list_abandoned() == ["id0", "id1", "id2"]
+    assert await journals.lease.list_abandoned(after="id0", limit=1) == ["id1"]
+    await journals.lease.forget(["id1"])
+    await journals.lease.forget_expired(1.0, 0.0)
+    assert await journals.lease.list_abandoned() == ["id2"]
 
 
 async def test_an_entry_without_a_stored_document_leaves_none(journals: Kept) -> None:
-    [entry] = await journals.journal.entries([NAMES[0]])
-    await journals.journal.abandon(entry, at=0.0, then=DocumentState.FAILED, reason="p")
+    [entry] = await journals.lease.entries([NAMES[0]])
+    await journals.lease.abandon(entry, at=0.0, then=DocumentState.FAILED, reason="p")
     tally = await journals.operator.tally()
-    assert (tally.abandoned, tally.requested, await journals.journal.list_abandoned()) == (0, 0, [])
+    assert (tally.abandoned, tally.requested, await journals.lease.list_abandoned()) == (0, 0, [])
 
 
 async def test_failures_are_listed_and_renewed(journals: Kept) -> None:
-    for entry, problem in zip(await journals.journal.entries(NAMES), ("p", "q", "p", None), strict=True):
+    for entry, problem in zip(await journals.lease.entries(NAMES), ("p", "q", "p", None), strict=True):
         if problem is not None:
             saved = _saved(entry, str(entry.number))
-            await journals.journal.abandon(saved, at=0.0, then=DocumentState.FAILED, reason=problem)
+            await journals.lease.abandon(saved, at=0.0, then=DocumentState.FAILED, reason=problem)
     assert await _problems(journals.operator.failures) == ["p", "q", "p"]
     first = await journals.operator.failures(most=1)
     assert [each.problem for each in await journals.operator.failures(after=first[0].number)] == ["q", "p"]
     assert await journals.operator.retry("p") == 2
     assert await _problems(journals.operator.failures) == ["q"]
     assert await journals.operator.retry() == 1
-    for entry in await journals.journal.entries(NAMES):
+    for entry in await journals.lease.entries(NAMES):
         assert (entry.state, entry.problem, entry.source_sha) == (DocumentState.NEW, None, None)
 
 
@@ -117,10 +117,10 @@ async def _problems(failures: Callable[[], Awaitable[Sequence[SigningEntry]]]) -
 
 
 async def test_journal_belongs_to_its_signatures(journals: Kept) -> None:
-    await journals.journal.claim("one")
-    await journals.journal.claim("one")
+    await journals.lease.claim("one")
+    await journals.lease.claim("one")
     with pytest.raises(ds.ConfigurationError, match="belongs to a job with other signatures"):
-        await journals.journal.claim("other")
+        await journals.lease.claim("other")
 
 
 async def test_a_file_tells_of_what_it_is_without_being_claimed(job_factory: JobFactory) -> None:

@@ -23,13 +23,13 @@ async def after_its_staging_folder_has_gone(jobs: JobFactory) -> AsyncGenerator[
 
 
 async def test_documents_whose_answers_were_lost_are_signed_once(job_factory: JobFactory) -> None:
-    for entry in await job_factory.journal.entries(NAMES):
+    for entry in await job_factory.journal.lease.entries(NAMES):
         identifier = str((await job_factory.service.save(PDF_CONTENT)).identifier)
         job_factory.service.stored[identifier] += SIGNATURE_BYTES
         job_factory.service.request_counts[identifier] += 1
         source = compute_digest(PDF_CONTENT)
         asked = attrs.evolve(entry, state=DocumentState.SIGNING, identifier=identifier, saved_at=0.0, source_sha=source)
-        await job_factory.journal.put(asked)
+        await job_factory.journal.lease.put(asked)
     with pytest.raises(JobStoppedError, match="the target can't be written"):
         await job_factory.make_job(after_its_staging_folder_has_gone(job_factory)).run()
     assert (await job_factory.journal.tally()).states == {DocumentState.SIGNING: len(NAMES)}

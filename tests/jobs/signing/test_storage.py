@@ -63,7 +63,7 @@ async def test_documents_are_signed_from_storage_to_storage(url: str, job_factor
     assert there(f"{url}/out") == dict.fromkeys(NAMES, PDF_CONTENT + SIGNATURE_BYTES)
     assert (await job_factory.make_job(source, target=target).run()).passed_over == 3
     assert job_factory.service.documents_created == 3
-    for entry in await job_factory.journal.entries(NAMES):
+    for entry in await job_factory.journal.lease.entries(NAMES):
         assert entry.state is DocumentState.DONE
 
 

@@ -89,7 +89,7 @@ async def test_an_output_that_appears_while_a_document_is_signed_is_not_replaced
 
 async def keep_and_crash(jobs: JobFactory, target: Target, content: bytes = PDF_CONTENT) -> None:
     """A run that ends when the target has its document, before the journal knows."""
-    put = jobs.journal.put
+    put = jobs.journal.lease.put
 
     async def crash(entry: SigningEntry) -> SigningEntry:
         """At that moment."""
@@ -98,7 +98,7 @@ async def keep_and_crash(jobs: JobFactory, target: Target, content: bytes = PDF_
         return await put(entry)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jobs.journal, "put", crash)
+        patch.setattr(jobs.journal.lease, "put", crash)
         with pytest.raises(BaseExceptionGroup) as crashed:
             await jobs.make_job(yield_pdfs("a.pdf", content=content), target=target).run()
     assert crashed.group_contains(CrashError)
@@ -112,7 +112,7 @@ async def test_published_but_unrecorded_output_is_recognized(target: Target, job
     assert job_factory.service.request_counts.total() == 1
     assert (job_factory.out / "a.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
     assert job_factory.list_outputs() == ["a.pdf"]
-    [entry] = await job_factory.journal.entries(["a.pdf"])
+    [entry] = await job_factory.journal.lease.entries(["a.pdf"])
     assert entry.output_sha == compute_digest(PDF_CONTENT + SIGNATURE_BYTES)
 
 
@@ -121,7 +121,7 @@ async def test_published_output_is_done_after_stored_document_expired(target: Ta
     job_factory.service.stored.clear()
     assert (await job_factory.make_job(yield_pdfs("a.pdf"), target=target).run()).done == 1
     assert (job_factory.service.documents_created, job_factory.service.request_counts.total()) == (1, 1)
-    [entry] = await job_factory.journal.entries(["a.pdf"])
+    [entry] = await job_factory.journal.lease.entries(["a.pdf"])
     assert entry.output_sha == compute_digest(PDF_CONTENT + SIGNATURE_BYTES)
 
 
@@ -204,7 +204,7 @@ async def test_published_but_unrecorded_output_is_done_without_source(
 
     assert (await job_factory.make_job(source(), target=target).run()).done == 1
     assert job_factory.service.request_counts.total() == 1
-    [entry] = await job_factory.journal.entries(["a.pdf"])
+    [entry] = await job_factory.journal.lease.entries(["a.pdf"])
     assert (entry.state, entry.output_sha) == (DocumentState.DONE, compute_digest(ADA + SIGNATURE_BYTES))
 
 

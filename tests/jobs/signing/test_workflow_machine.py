@@ -40,13 +40,13 @@ async def _run(
         signing: Any = service
         outage = OutageTracker(clock=SleepDrivenClock(), max_outage=900.0)
         workflow = DocumentWorkflow(
-            signing=signing, journal=journal, target=target, staging_dir=staging_dir, outage=outage, now=lambda: 0.0
+            signing=signing, lease=journal.lease, target=target, staging_dir=staging_dir, outage=outage, now=lambda: 0.0
         )
         with contextlib.suppress(CrashError, ds.TransportError):
-            for entry, pdf in zip(await journal.entries([pdf.name for pdf in pdfs]), pdfs, strict=True):
+            for entry, pdf in zip(await journal.lease.entries([pdf.name for pdf in pdfs]), pdfs, strict=True):
                 if not entry.state.is_final:
                     await workflow.run(entry, pdf, signatures)
-        return await journal.entries([pdf.name for pdf in pdfs])
+        return await journal.lease.entries([pdf.name for pdf in pdfs])
 
 
 @pytest.fixture(params=[documents.MAX_IN_MEMORY_BYTES, -1], ids=["in memory", "streamed"])

@@ -67,7 +67,7 @@ async def sign_despite_kills(documents: int, seconds: tuple[float, float], folde
         saved = len(await sandbox.ledger("Save"))
     async with SigningJournal(folder / JOURNAL) as journal:
         tally = await journal.tally()
-        entries = await journal.entries([f"{number}.pdf" for number in range(documents)])
+        entries = await journal.lease.entries([f"{number}.pdf" for number in range(documents)])
     outputs = {file.name: file for file in (folder / "out").iterdir()}
     digests = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in outputs.items()}
     seen = [count_pdfsig_signatures(file) for file in outputs.values()]

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import directsuite as ds
-from directsuite.jobs.signing import Folder, PostgresJournal, SigningFleet, TargetFolder
+from directsuite.jobs.signing import Folder, SigningFleet, SigningJournal, TargetFolder
 from tests.jobs.signing.killing.worker import SIGNATURES
 
 JOB, CONNINFO = "consents", "DIRECTSUITE_TEST_CONNINFO"
@@ -23,7 +23,7 @@ async def work(url: str, folder: Path) -> None:
     settings = ds.Settings(signing_url=url, requests_per_second=1000, burst=1000)
     async with (
         ds.DirectSuite(settings, token=os.environ["DIRECTSUITE_TOKEN"]) as suite,
-        PostgresJournal(os.environ[CONNINFO], JOB, chunk=BATCH_SIZE) as journal,
+        SigningJournal(conninfo=os.environ[CONNINFO], job=JOB, chunk=BATCH_SIZE) as journal,
     ):
         worker = SigningFleet(
             suite.signing,

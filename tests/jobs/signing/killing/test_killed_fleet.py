@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from directsuite.jobs.signing import DocumentState, PostgresJournal
+from directsuite.jobs.signing import DocumentState, SigningJournal
 from directsuite.sandbox.server import Sandbox
 from tests.integration.documents import make_consent_form
 from tests.jobs.signing.killing.experiment import ROOT, count_pdfsig_signatures
@@ -83,7 +83,7 @@ async def test_each_output_verifies_and_agrees_with_the_journal(
     (tmp_path / "in").mkdir()
     for name in names:
         (tmp_path / "in" / name).write_bytes(make_consent_form())
-    async with PostgresJournal(conninfo, JOB, chunk=BATCH_SIZE) as journal, Sandbox() as sandbox:
+    async with SigningJournal(conninfo=conninfo, job=JOB, chunk=BATCH_SIZE) as journal, Sandbox() as sandbox:
         assert await journal.add(names) == documents
         await _signed_in_spite_of_all(sandbox, tmp_path, conninfo, seconds, kills)
         asked = Counter(str(each["subject"]) for each in await sandbox.ledger("MultiSignAndPull"))
