@@ -6,8 +6,8 @@
 A row in doubt says that the sink may have received the change. After a crash, the change is sent again if the message
 still exists. If not, the sink receives what became of it, even if it never received the change.
 
-A batch that the sink rejects is halved until the rejected changes are alone. `is_item_scoped` decides whether the cause
-is such a change, which is quarantined, or the sink:
+A batch that the sink rejects is halved until the rejected changes are alone. `SinkHealth.is_item_rejection` decides
+whether the cause is such a change, which is quarantined, or the sink:
 
     since the first rejection, the sink           and before that            the cause
     ───────────────────────────────────────────   ────────────────────────   ───────────────────────────────────────
@@ -165,22 +165,6 @@ class Rejection:
     """If True, only batches with messages count as accepted, because many sinks ignore all other changes."""
 
 
-def is_item_scoped(rejection: Rejection, *, accepted: int, other_rejections: int, now: float) -> bool:
-    """Return True if the change is the cause of its rejection, not the sink.
-
-    accepted: the number of batches accepted so far.
-    other_rejections: the number of other rejected changes after which the sink accepted nothing.
-    """
-    if accepted > rejection.accepted:
-        return True
-    is_alone = (
-        not other_rejections
-        and rejection.rounds >= _QUARANTINE_REJECTIONS
-        and now - rejection.since >= _MIN_REJECTED_SECONDS
-    )
-    return is_alone and accepted > 0
-
-
 @attrs.define(eq=False)
 class SinkHealth:
     """A record of this process's deliveries, for all mailboxes."""
@@ -205,21 +189,21 @@ class SinkHealth:
         self.rejections.setdefault(change.key, first).rounds += 1
 
     def is_item_rejection(self, key: Key, now: float) -> bool:
-        """Return True if this change is the cause of its rejection."""
+        """Return True if this change is the cause of its rejection, not the sink."""
+        if self.has_accepted_others_since(key):
+            return True
         rejection = self.rejections[key]
-        others = sum(other != key and not self.has_accepted_others_since(other) for other in self.rejections)
-        return is_item_scoped(
-            rejection, accepted=self.count_accepted(rejection.has_message), other_rejections=others, now=now
+        return (
+            self.count_accepted(rejection.has_message) > 0
+            and all(other == key or self.has_accepted_others_since(other) for other in self.rejections)
+            and rejection.rounds >= _QUARANTINE_REJECTIONS
+            and now - rejection.since >= _MIN_REJECTED_SECONDS
         )
 
     def has_accepted_others_since(self, key: Key) -> bool:
         """Return True if the sink has rejected this change alone, and accepted others since."""
         rejection = self.rejections.get(key)
         return rejection is not None and self.count_accepted(rejection.has_message) > rejection.accepted
-
-    def forget_rejection(self, key: Key) -> None:
-        """Forget a rejection."""
-        self.rejections.pop(key, None)
 
     def count_accepted(self, has_message: bool) -> int:
         """Return the number of accepted batches. has_message: True to count only those with messages."""
@@ -295,14 +279,16 @@ class Commits:
     async def _deliver_batch(self, steps: Sequence[ChangeStep], folders: Sequence[StoredFolder] = ()) -> None:
         changes = [step.change for step in steps]
         done = ChangeSet(rows=[row for step in steps for row in step.final_rows()])
-        if self._deliver is not None:
-            await self._write_rows_in_doubt(steps, folders)
+        if self._deliver is None:
+            done.folders += folders
+        else:
+            rows = [row for step in steps for row in step.rows_in_doubt()]
+            await self.write(ChangeSet(rows=rows, folders=list(folders)))
         try:
-            if self._deliver is not None:
-                await self._deliver(changes)
-            else:
-                done.folders += folders
+            if self._deliver is None:
                 await self.store.commit(self.lease, done, changes)
+            else:
+                await self._deliver(changes)
         except (ClosedError, SinkError, StaleLeaseError, StoreError):
             raise
         except Exception as error:
@@ -311,13 +297,9 @@ class Commits:
             )
             raise SinkError(text, is_general=_is_general(error)) from error
         if self._deliver is not None:
-            await self.store.commit(self.lease, done, ())
+            await self.write(done)
         self.health.record_accepted(changes)
         self._rejections_in_a_row = 0
-
-    async def _write_rows_in_doubt(self, steps: Sequence[ChangeStep], folders: Sequence[StoredFolder]) -> None:
-        rows = [row for step in steps for row in step.rows_in_doubt()]
-        await self.store.commit(self.lease, ChangeSet(rows=rows, folders=list(folders)), ())
 
     async def _deliver_one_by_one(self, steps: Sequence[ChangeStep]) -> list[ChangeStep]:
         accepted = {has_message: self.health.count_accepted(has_message) for has_message in (True, False)}

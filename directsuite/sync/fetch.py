@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 
 import attrs
@@ -39,7 +39,6 @@ from directsuite.sync.model import (
     LISTED_STATES,
     Change,
     ChangeSet,
-    Kind,
     MessageRow,
     MessageState,
     RoundReport,
@@ -151,15 +150,6 @@ async def _fetch(remote: Remote, folder: str, uids: Sequence[int], times: int) -
     return fetched
 
 
-@attrs.frozen
-class CommitResult:
-    """The result of committing messages."""
-
-    committed_count: int
-    """Messages from the first one on."""
-    changes: Counter[Kind]
-
-
 class FolderFetch:
     """Fetches the new messages of a snapshot.
 
@@ -236,18 +226,19 @@ class FolderFetch:
         while done < len(batch.uids):
             returned = list(itertools.takewhile(by_uid.__contains__, batch.uids[done:]))
             self._failures_in_a_row = 0 if returned else self._failures_in_a_row
-            received = await self.commit(returned, [by_uid[uid] for uid in returned])
-            report.changes.update(received.changes)
-            done += received.committed_count
-            if received.committed_count < len(returned) or done == len(batch.uids):
+            committed = await self.commit(returned, [by_uid[uid] for uid in returned], report)
+            done += committed
+            if committed < len(returned) or done == len(batch.uids):
                 break
             if not await self._skip_missed(batch.uids[done], report, is_empty=not by_uid):
                 break
             done += 1
         return done
 
-    async def commit(self, uids: Sequence[int], messages: Sequence[tuple[MessageDetail, bytes]]) -> CommitResult:
-        """Commit messages, each with its digest. uids: theirs, in the same order.
+    async def commit(
+        self, uids: Sequence[int], messages: Sequence[tuple[MessageDetail, bytes]], report: RoundReport
+    ) -> int:
+        """Commit messages, each with its digest. Return their number. uids: theirs, in the same order.
 
         Stop at a message that differs from the recorded one, and mark the folder as SUSPECT.
         """
@@ -274,8 +265,8 @@ class FolderFetch:
             steps.append(ChangeStep(change=self._make_change(message, row, origin), old_row=before, new_row=row))
         if steps:
             folders += self._state.invalidate_listing()
-        changes = await self._commits.deliver(steps, folders)
-        return CommitResult(len(steps), Counter(change.kind for change in changes))
+        report.changes.update(change.kind for change in await self._commits.deliver(steps, folders))
+        return len(steps)
 
     async def _read_rows(self, uids: Sequence[int]) -> dict[int, MessageRow]:
         recorded = self._snapshot.recorded.keys() & uids
@@ -434,14 +425,19 @@ def _find_missed(uids: Sequence[int], returned: Collection[int | None]) -> list[
 
 
 async def retry_quarantined(
-    commits: Commits, remote: Remote, state: FolderMemory, row: MessageRow, folders: Mapping[str, FolderMemory]
-) -> Counter[Kind]:
-    """Fetch a quarantined message again, and commit it. Return the changes. folders: as for FolderFetch."""
+    commits: Commits,
+    remote: Remote,
+    state: FolderMemory,
+    row: MessageRow,
+    folders: Mapping[str, FolderMemory],
+    report: RoundReport,
+) -> None:
+    """Fetch a quarantined message again, and commit it. folders: as for FolderFetch."""
     message = await fetch_one(remote, state.name, row.uid)
     if message is not None:
         snapshot = FolderSnapshot(state=state, uids=frozenset(), recorded={row.uid: row.state}, fingerprint=b"")
         fetch = FolderFetch(commits, remote, snapshot, folders, None)
-        return (await fetch.commit([row.uid], [(message, compute_digest(message))])).changes
-    commits.health.forget_rejection(commits.make_key(state.name, row))  # otherwise it would be retried in every round
+        await fetch.commit([row.uid], [(message, compute_digest(message))], report)
+        return
+    commits.health.rejections.pop(commits.make_key(state.name, row), None)  # otherwise every round would retry it
     await commits.write(ChangeSet(rows=[with_failed_attempt(row, commits.now_ms())]))
-    return Counter()

@@ -123,7 +123,7 @@ STATE_AFTER_LEAVING = {
 """The new state of a row whose message is no longer listed. The sink has no copy of a POISON message."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class MessageRow:
     """One message in a store."""
 
@@ -149,7 +149,7 @@ class MessageRow:
         return self.folder, self.uid_validity, self.uid
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class StoredFolder:
     """One folder in a store."""
 
@@ -214,7 +214,7 @@ class MailboxStatus:
     folders: Sequence[FolderStatus]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class QuarantinedMessage:
     """A message that can't be fetched, or that the sink rejects. It is retried later."""
 

@@ -326,8 +326,7 @@ class MailboxRounds:
         for state, row in due[:_MAX_RETRIES_PER_ROUND]:
             if state.name not in report.failed_folders:
                 with self._report_errors(report, state.name):
-                    changes = await retry_quarantined(commits, self._remote, state, row, self._folders)
-                    report.changes.update(changes)
+                    await retry_quarantined(commits, self._remote, state, row, self._folders, report)
 
     async def _confirm_deletions(
         self, commits: Commits, incomplete: Collection[str], report: RoundReport, *, several_folders: bool

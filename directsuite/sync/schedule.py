@@ -271,14 +271,8 @@ class _ScheduledMailbox:
     is_due_again: bool = False
 
 
-_Heap = list[tuple[float, int, _ScheduledMailbox]]
-"""Due time in monotonic seconds, number of the entry, mailbox."""
-
-
 class Schedule:
     """The mailboxes of one process, ordered by due time.
-
-        later ──► ready: without a backlog, or with one ──► busy ──► later
 
     Mailboxes with a backlog, which need another round immediately, get at most half of `concurrency`.
     """
@@ -288,19 +282,16 @@ class Schedule:
         self._entries = itertools.count(1)
         self._free = concurrency
         self._free_for_backlogs = max(1, concurrency // 2)
-        self._later: _Heap = []
-        self._ready: dict[bool, _Heap] = {False: [], True: []}
+        # By has_backlog: due time in monotonic seconds, number of the entry, mailbox.
+        self._heaps: dict[bool, list[tuple[float, int, _ScheduledMailbox]]] = {False: [], True: []}
         for scheduled in self._scheduled.values():
             self._push(scheduled, now)
 
     def start(self, now: float) -> list[str]:
         """Return the mailboxes to run now, longest due first. They are busy until `finish`."""
-        while self._later and self._later[0][0] <= now:
-            entry = heapq.heappop(self._later)
-            if not _is_outdated(entry):
-                heapq.heappush(self._ready[entry[2].has_backlog], entry)
         started = list[str]()
-        while self._free and (scheduled := self._pop_next_ready()) is not None:
+        while (heap := self._find_next_heap()) is not None and heap[0][0] <= now:
+            scheduled = heapq.heappop(heap)[2]
             scheduled.busy = True
             self._free -= 1
             self._free_for_backlogs -= scheduled.has_backlog
@@ -327,22 +318,22 @@ class Schedule:
             self._push(scheduled, _DUE_NOW)
 
     def find_next_due(self) -> float | None:
-        """Return when the next mailbox is due, in monotonic seconds; None if all are ready or busy."""
-        while self._later and _is_outdated(self._later[0]):
-            heapq.heappop(self._later)
-        return self._later[0][0] if self._later else None
+        """Return when the next mailbox can start, in monotonic seconds; None if a round must end first."""
+        heap = self._find_next_heap()
+        return None if heap is None else heap[0][0]
 
-    def _pop_next_ready(self) -> _ScheduledMailbox | None:
-        heaps = [self._ready[False], self._ready[True]] if self._free_for_backlogs > 0 else [self._ready[False]]
+    def _find_next_heap(self) -> list[tuple[float, int, _ScheduledMailbox]] | None:
+        heaps = [self._heaps[False]] if self._free else []
+        if self._free and self._free_for_backlogs > 0:
+            heaps.append(self._heaps[True])
         for heap in heaps:
-            while heap and _is_outdated(heap[0]):
+            while heap and (heap[0][2].busy or heap[0][2].entry != heap[0][1]):
                 heapq.heappop(heap)
-        heads = [heap for heap in heaps if heap]
-        return heapq.heappop(min(heads))[2] if heads else None
+        return min((heap for heap in heaps if heap), key=lambda heap: heap[0][:2], default=None)
 
     def _push(self, scheduled: _ScheduledMailbox, due: float) -> None:
         scheduled.entry = next(self._entries)
-        heapq.heappush(self._later, (due, scheduled.entry, scheduled))
+        heapq.heappush(self._heaps[scheduled.has_backlog], (due, scheduled.entry, scheduled))
 
 
 class PollSchedule:
@@ -450,8 +441,3 @@ def _make_round_event(report: RoundReport, status: MailboxProgress, elapsed: flo
         more=report.has_more,
         elapsed=elapsed,
     )
-
-
-def _is_outdated(entry: tuple[float, int, _ScheduledMailbox]) -> bool:
-    _, number, scheduled = entry
-    return scheduled.busy or scheduled.entry != number

@@ -240,7 +240,7 @@ class Store:
 
     async def quarantined(self) -> Sequence[QuarantinedMessage]:
         """Return the quarantined messages, by mailbox, folder, uid_validity and uid."""
-        return await self.database.fetch(sql.QUARANTINED_MESSAGES, make=_make_quarantined_message)
+        return await self.database.fetch(sql.QUARANTINED_MESSAGES, make=lambda values: QuarantinedMessage(*values))
 
 
 @scrub_class
@@ -282,19 +282,8 @@ def _make_folder_values(folder: StoredFolder) -> dict[str, Any]:
 
 
 def _make_row(values: Sequence[Any]) -> MessageRow:
-    folder, uid_validity, uid, state, identity, digest, size, received_ms, attempts, retry_ms = values
-    return MessageRow(
-        folder=folder,
-        uid_validity=uid_validity,
-        uid=uid,
-        state=_STATES[state],
-        identity=identity,
-        digest=digest,
-        size=size,
-        received_ms=received_ms,
-        attempts=attempts,
-        retry_ms=retry_ms,
-    )
+    folder, uid_validity, uid, state, *others = values
+    return MessageRow(folder, uid_validity, uid, _STATES[state], *others)
 
 
 def _make_row_values(row: MessageRow) -> tuple[Any, ...]:
@@ -311,24 +300,7 @@ def _make_uid_and_state(values: Sequence[Any]) -> tuple[int, MessageState]:
 
 
 def _make_folder(values: Sequence[Any]) -> StoredFolder:
-    identifier, name, uid_validity, fingerprint, audited_ms = values
-    return StoredFolder(
-        id=identifier, name=name, uid_validity=uid_validity, fingerprint=fingerprint, audited_ms=audited_ms
-    )
-
-
-def _make_quarantined_message(values: Sequence[Any]) -> QuarantinedMessage:
-    number, mailbox, folder, uid_validity, uid, problem, attempts, retry_ms = values
-    return QuarantinedMessage(
-        number=number,
-        mailbox=mailbox,
-        folder=folder,
-        uid_validity=uid_validity,
-        uid=uid,
-        problem=problem,
-        attempts=attempts,
-        retry_ms=retry_ms,
-    )
+    return StoredFolder(*values)
 
 
 def _make_folder_statuses(found: Iterable[Sequence[Any]]) -> list[FolderStatus]:

@@ -22,8 +22,8 @@ from directsuite.sync import (
     SyncStatus,
     UnacknowledgedError,
 )
-from directsuite.sync.commits import Rejection, SinkHealth, is_item_scoped
-from directsuite.sync.model import MessageState, OperatorRequest
+from directsuite.sync.commits import Rejection, SinkHealth
+from directsuite.sync.model import Key, MessageState, OperatorRequest
 from directsuite.sync.sinks import maildir
 from directsuite.sync.sinks.eml import iter_eml
 from tests.integration.scenario import ALICE, Scenario
@@ -294,7 +294,10 @@ async def test_change_after_rejected_one_is_delivered_in_next_round(store: Sqlit
 def test_conditions_for_quarantine_of_rejected_change(
     refusal: Rejection, taken: int, others: int, is_blamed: bool
 ) -> None:
-    assert is_item_scoped(refusal, accepted=taken, other_rejections=others, now=60.0) is is_blamed
+    keys = [Key("mailbox", "INBOX", 1, uid) for uid in range(1 + others)]
+    rejections = {key: Rejection(accepted=taken, since=0) for key in keys} | {keys[0]: refusal}
+    health = SinkHealth(accepted_with_messages=taken, rejections=rejections)
+    assert health.is_item_rejection(keys[0], now=60.0) is is_blamed
 
 
 @pytest.mark.parametrize("kind", [Kind.GONE, Kind.MOVED])

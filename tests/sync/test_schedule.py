@@ -49,7 +49,9 @@ class BesideSorted(RuleBasedStateMachine):
             each.busy = True
             started.append(each.name)
         assert self.schedule.start(self.now) == started
-        later = [each.due for each in self.all if not each.busy and each.due > self.now]
+        free -= len(started)
+        startable = [each for each in self.all if not each.busy and free and (for_backlogs > 0 or not each.behind)]
+        later = [each.due for each in startable]
         assert self.schedule.find_next_due() == min(later, default=None)
 
     @precondition(lambda self: any(each.busy for each in self.all))
