@@ -17,24 +17,9 @@ from directsuite.core.iteration import Prefetch
 from directsuite.errors import AuthenticationError, DirectSuiteError, ResponseDecodeError, ServiceError
 from directsuite.messaging.listings import Batch, Batches
 from directsuite.messaging.models import MessageDetail
+from directsuite.sync import decide
 from directsuite.sync.commits import ChangeStep, Commits
-from directsuite.sync.decide import (
-    Certainty,
-    FolderMemory,
-    FolderRow,
-    FolderSnapshot,
-    Metadata,
-    change_kind,
-    compute_digest,
-    compute_identity,
-    has_content,
-    has_surely_left,
-    rank_origins,
-    read_received_ms,
-    read_size,
-    to_hex,
-    with_failed_attempt,
-)
+from directsuite.sync.decide import Certainty, FolderMemory, FolderRow, FolderSnapshot, Metadata
 from directsuite.sync.model import (
     LISTED_STATES,
     Change,
@@ -77,7 +62,9 @@ class FetchedBatch:
     uids: Sequence[int]
     messages: Sequence[MessageDetail] = ()
     digests: Sequence[bytes] = attrs.field(
-        default=attrs.Factory(lambda fetched: [compute_digest(each) for each in fetched.messages], takes_self=True)
+        default=attrs.Factory(
+            lambda fetched: [decide.compute_digest(each) for each in fetched.messages], takes_self=True
+        )
     )
     """Of each message, computed while the previous batch is written."""
     failure: DirectSuiteError | None = None
@@ -119,12 +106,6 @@ async def fetch_batches(remote: Remote, folder: str, uids: list[int], *, batches
             cut.remove_oldest()
 
 
-async def fetch_one(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
-    """Fetch one message. Return None if it does not exist or can't be fetched."""
-    fetched = await _fetch(remote, folder, [uid], 1)
-    return next((each for each in fetched.messages if each.uid == uid), None)
-
-
 async def _single_out(remote: Remote, folder: str, uids: Sequence[int]) -> AsyncGenerator[FetchedBatch]:
     parts = split_in_half(uids)
     while parts:
@@ -151,10 +132,9 @@ async def _fetch(remote: Remote, folder: str, uids: Sequence[int], times: int) -
 
 
 class FolderFetch:
-    """Fetches the new messages of a snapshot.
+    """Fetches new and quarantined messages of a folder.
 
     folders: the mailbox's folders, by name.
-    listed: the folder's uids if they are confirmed, else None.
     """
 
     def __init__(
@@ -163,14 +143,15 @@ class FolderFetch:
         remote: Remote,
         snapshot: FolderSnapshot,
         folders: Mapping[str, FolderMemory],
-        listed: frozenset[int] | None,
+        report: RoundReport,
     ) -> None:
         self._commits = commits
         self._remote = remote
         self._snapshot = snapshot
         self._state = snapshot.state
         self._folders = folders
-        self._listed = listed
+        self._report = report
+        self._listed = snapshot.uids if snapshot.state.certainty is Certainty.CONFIRMED else None
         self._uids_to_fetch = snapshot.uids_to_fetch
         self._max_batches = max(
             MIN_BATCHES_PER_ROUND, len(snapshot.uids) // (MAX_ROUNDS_PER_FOLDER * MAX_BATCH_MESSAGES)
@@ -181,7 +162,7 @@ class FolderFetch:
         self._metadata: dict[int | None, Metadata] | None = None
         self._failures_in_a_row = 0
 
-    async def fetch_new(self, report: RoundReport) -> bool:
+    async def fetch_new(self) -> bool:
         """Fetch and commit new messages, up to the round's limit or to a message that the service does not return.
 
         Return True if none is left.
@@ -192,7 +173,7 @@ class FolderFetch:
         batches = fetch_batches(self._remote, self._state.name, self._uids_to_fetch, batches=self._max_batches)
         async with contextlib.aclosing(batches):
             async for batch in batches:
-                taken = await self._process_batch(batch, report)
+                taken = await self._process_batch(batch)
                 done += taken
                 if taken < len(batch.uids):
                     break
@@ -212,10 +193,10 @@ class FolderFetch:
         except DirectSuiteError:
             return None
 
-    async def _process_batch(self, batch: FetchedBatch, report: RoundReport) -> int:
+    async def _process_batch(self, batch: FetchedBatch) -> int:
         """Return how many messages are done. The next round continues with the others."""
         if batch.failure is not None:
-            await self._quarantine(batch.uids[0], report, type(batch.failure).__name__)
+            await self._quarantine(batch.uids[0], type(batch.failure).__name__)
             self._failures_in_a_row += 1
             if self._failures_in_a_row % _FAILURES_BEFORE_PROBE == 0 and not await self._can_any_be_fetched():
                 raise batch.failure
@@ -226,18 +207,27 @@ class FolderFetch:
         while done < len(batch.uids):
             returned = list(itertools.takewhile(by_uid.__contains__, batch.uids[done:]))
             self._failures_in_a_row = 0 if returned else self._failures_in_a_row
-            committed = await self.commit(returned, [by_uid[uid] for uid in returned], report)
+            committed = await self._commit(returned, [by_uid[uid] for uid in returned])
             done += committed
             if committed < len(returned) or done == len(batch.uids):
                 break
-            if not await self._skip_missed(batch.uids[done], report, is_empty=not by_uid):
+            if not await self._skip_missed(batch.uids[done], is_empty=not by_uid):
                 break
             done += 1
         return done
 
-    async def commit(
-        self, uids: Sequence[int], messages: Sequence[tuple[MessageDetail, bytes]], report: RoundReport
-    ) -> int:
+    async def retry(self, row: MessageRow) -> None:
+        """Fetch a quarantined message again, and commit it. The snapshot may be empty."""
+        fetched = await _fetch(self._remote, self._state.name, [row.uid], 1)
+        for message, digest in zip(fetched.messages, fetched.digests, strict=True):
+            if message.uid == row.uid:
+                await self._commit([row.uid], [(message, digest)])
+                return
+        key = self._commits.make_key(self._state.name, row)
+        self._commits.health.rejections.pop(key, None)  # otherwise every round would retry it
+        await self._commits.write(ChangeSet(rows=[decide.with_failed_attempt(row, self._commits.now_ms())]))
+
+    async def _commit(self, uids: Sequence[int], messages: Sequence[tuple[MessageDetail, bytes]]) -> int:
         """Commit messages, each with its digest. Return their number. uids: theirs, in the same order.
 
         Stop at a message that differs from the recorded one, and mark the folder as SUSPECT.
@@ -252,7 +242,7 @@ class FolderFetch:
             own = recorded.get(uid)
             row = self._make_row(uid, message, digest, 0 if own is None else own.attempts)
             if own is not None and own.digest not in (None, digest):
-                if not has_content(message, own):
+                if not decide.has_content(message, own):
                     self._state.certainty = Certainty.SUSPECT
                     break
                 # The date or size could not be read this time.
@@ -265,7 +255,7 @@ class FolderFetch:
             steps.append(ChangeStep(change=self._make_change(message, row, origin), old_row=before, new_row=row))
         if steps:
             folders += self._state.invalidate_listing()
-        report.changes.update(change.kind for change in await self._commits.deliver(steps, folders))
+        self._report.changes.update(change.kind for change in await self._commits.deliver(steps, folders))
         return len(steps)
 
     async def _read_rows(self, uids: Sequence[int]) -> dict[int, MessageRow]:
@@ -275,8 +265,8 @@ class FolderFetch:
 
     async def _find_origin(self, row: MessageRow, candidates: Sequence[FolderRow]) -> FolderRow | None:
         """Return the earlier row that the message has left; None for a copy or an unknown message."""
-        for origin in rank_origins(row, candidates):
-            if has_surely_left(row, origin[1]) or not await self._may_be_there(*origin):
+        for origin in decide.rank_origins(row, candidates):
+            if decide.has_surely_left(row, origin[1]) or not await self._may_be_there(*origin):
                 return origin
         return None
 
@@ -346,20 +336,20 @@ class FolderFetch:
             uid_validity=self._state.folder.uid_validity,
             uid=uid,
             state=MessageState.LIVE,
-            identity=compute_identity(message),
+            identity=decide.compute_identity(message),
             digest=digest,
-            size=read_size(message),
-            received_ms=read_received_ms(message),
+            size=decide.read_size(message),
+            received_ms=decide.read_received_ms(message),
             attempts=attempts,
         )
 
     def _make_change(self, message: MessageDetail, row: MessageRow, origin: FolderRow | None) -> Change:
         return Change(
-            kind=change_kind(row, None if origin is None else origin[1]),
+            kind=decide.change_kind(row, None if origin is None else origin[1]),
             key=self._commits.make_key(self._state.name, row),
             previous=None if origin is None else self._commits.make_key(*origin),
             message=message,
-            digest=to_hex(row.digest),
+            digest=decide.to_hex(row.digest),
             is_read=None if self._unread is None else row.uid not in self._unread,
         )
 
@@ -372,17 +362,17 @@ class FolderFetch:
                     return True
         return False
 
-    async def _skip_missed(self, uid: int, report: RoundReport, *, is_empty: bool) -> bool:
+    async def _skip_missed(self, uid: int, *, is_empty: bool) -> bool:
         """Quarantine a message. Return False, and do nothing, if it may have been deleted since the listing."""
         if self._state.missed_fetches[uid] < _MAX_MISSED_FETCHES:
             return False
         if is_empty and len(self._uids_to_fetch) > 1 and not await self._can_any_be_fetched():
             raise ResponseDecodeError("The service lists messages, but does not return them. Ask its provider.")
         del self._state.missed_fetches[uid]
-        await self._quarantine(uid, report, "The folder lists the message, but the service does not return it.")
+        await self._quarantine(uid, "The folder lists the message, but the service does not return it.")
         return True
 
-    async def _quarantine(self, uid: int, report: RoundReport, problem: str) -> None:
+    async def _quarantine(self, uid: int, problem: str) -> None:
         if self._metadata is None:  # read once for the round; that also shows that the service responds
             expected = frozenset(self._uids_to_fetch[: self._max_batches * MAX_BATCH_MESSAGES])
             messages = self._remote.iter_metadata(self._state.name)
@@ -407,10 +397,10 @@ class FolderFetch:
             size=-1 if metadata is None else metadata.size,
             received_ms=None if metadata is None else metadata.received_ms,
         )
-        row = with_failed_attempt(row, self._commits.now_ms())
+        row = decide.with_failed_attempt(row, self._commits.now_ms())
         problems = {row.key: problem}
         await self._commits.write(ChangeSet(rows=[row], problems=problems, folders=self._state.invalidate_listing()))
-        report.quarantined += 1
+        self._report.quarantined += 1
 
     async def _read_row(self, uid: int) -> MessageRow | None:
         rows = await self._commits.store.rows(self._state.folder, [uid])
@@ -422,22 +412,3 @@ def _find_missed(uids: Sequence[int], returned: Collection[int | None]) -> list[
     last = max((place for place, uid in enumerate(uids) if uid in returned), default=0)
     absent = [(place, uid) for place, uid in enumerate(uids) if uid not in returned]
     return [uid for number, (place, uid) in enumerate(absent) if number == 0 or place < last]
-
-
-async def retry_quarantined(
-    commits: Commits,
-    remote: Remote,
-    state: FolderMemory,
-    row: MessageRow,
-    folders: Mapping[str, FolderMemory],
-    report: RoundReport,
-) -> None:
-    """Fetch a quarantined message again, and commit it. folders: as for FolderFetch."""
-    message = await fetch_one(remote, state.name, row.uid)
-    if message is not None:
-        snapshot = FolderSnapshot(state=state, uids=frozenset(), recorded={row.uid: row.state}, fingerprint=b"")
-        fetch = FolderFetch(commits, remote, snapshot, folders, None)
-        await fetch.commit([row.uid], [(message, compute_digest(message))], report)
-        return
-    commits.health.rejections.pop(commits.make_key(state.name, row), None)  # otherwise every round would retry it
-    await commits.write(ChangeSet(rows=[with_failed_attempt(row, commits.now_ms())]))

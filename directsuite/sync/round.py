@@ -29,28 +29,10 @@ import attrs
 from directsuite.core.clock import Clock
 from directsuite.core.outcome import NOT_RETRYABLE, find_error_scope
 from directsuite.errors import DirectSuiteError
+from directsuite.sync import decide
 from directsuite.sync.commits import ChangeStep, Commits, Deliver, SinkHealth
-from directsuite.sync.decide import (
-    Certainty,
-    FolderMemory,
-    FolderSnapshot,
-    FolderStep,
-    Metadata,
-    carried_over_pairs,
-    confirm_deletions,
-    has_contradicting_metadata,
-    is_audit_due,
-    is_retry_due,
-    may_have_same_numbering,
-    next_step,
-    revived_rows,
-    rows_after_leaving,
-    rows_to_compare,
-    sample,
-    to_hex,
-    unproven_rows,
-)
-from directsuite.sync.fetch import FolderFetch, retry_quarantined
+from directsuite.sync.decide import Certainty, FolderMemory, FolderSnapshot, FolderStep, Metadata
+from directsuite.sync.fetch import FolderFetch
 from directsuite.sync.model import (
     LISTED_STATES,
     QUARANTINED_STATES,
@@ -226,9 +208,9 @@ class MailboxRounds:
         state = self._folders.get(name)
         if state is None:
             state = self._folders[name] = FolderMemory(await self._store.folder(commits.lease, name))
-        audit = audit or is_audit_due(state.folder, self._now_ms())
+        audit = audit or decide.is_audit_due(state.folder, self._now_ms())
         changed = await self._read_changed_listing(state, report)
-        match next_step(state, changed, audit=audit, sentinels_due=self._needs_verification(state)):
+        match decide.next_step(state, changed, audit=audit, sentinels_due=self._needs_verification(state)):
             case FolderStep.NONE:
                 state.certainty = Certainty.COMPLETE
                 return None
@@ -283,19 +265,17 @@ class MailboxRounds:
         if second is None or second.unusable_count or not snapshot.is_confirmed_by(second.uids):
             return  # the folder has changed again
         await require_agreement(self._remote, snapshot.state.name, frozenset(second.uids), count)
-        await require_absence(self._remote, snapshot.state.name, sample(sorted(missing)))
+        await require_absence(self._remote, snapshot.state.name, decide.sample(sorted(missing)))
         snapshot.uids, snapshot.fingerprint, snapshot.etag = frozenset(second.uids), second.fingerprint, second.etag
         await self._write_missing(commits, snapshot.state, await self._store.rows(snapshot.state.folder, missing))
         snapshot.state.certainty = Certainty.CONFIRMED
 
     async def _write_missing(self, commits: Commits, state: FolderMemory, rows: Sequence[MessageRow]) -> None:
-        await commits.write_batches(rows_after_leaving(rows), state.invalidate_listing())
+        await commits.write_batches(decide.rows_after_leaving(rows), state.invalidate_listing())
 
     async def _fetch(self, commits: Commits, snapshot: FolderSnapshot, report: RoundReport) -> None:
-        state = snapshot.state
-        listed = snapshot.uids if state.certainty is Certainty.CONFIRMED else None
-        fetch = FolderFetch(commits, self._remote, snapshot, self._folders, listed)
-        if await fetch.fetch_new(report) and state.certainty is Certainty.CONFIRMED:
+        fetch = FolderFetch(commits, self._remote, snapshot, self._folders, report)
+        if await fetch.fetch_new() and snapshot.state.certainty is Certainty.CONFIRMED:
             await self._finish(commits, snapshot)
 
     async def _finish(self, commits: Commits, snapshot: FolderSnapshot) -> None:
@@ -314,25 +294,25 @@ class MailboxRounds:
     async def _retry_quarantined(self, commits: Commits, report: RoundReport) -> None:
         due, now_ms = list[tuple[FolderMemory, MessageRow]](), self._now_ms()
         for name, row in await self._store.unfinished(commits.lease):
-            if row.state not in QUARANTINED_STATES or name in report.failed_folders:
-                continue
             state = self._folders.get(name)
-            is_due = is_retry_due(row, now_ms)
-            if self._health.has_accepted_others_since(commits.make_key(name, row)):
-                is_due = True  # now the cause of its rejection can be decided
-            if is_due and state is not None and row.uid_validity == state.folder.uid_validity:
+            if row.state not in QUARANTINED_STATES or state is None or state.certainty is not Certainty.COMPLETE:
+                continue
+            is_decidable = self._health.has_accepted_others_since(commits.make_key(name, row))
+            is_due = is_decidable or decide.is_retry_due(row, now_ms)
+            if is_due and name not in report.failed_folders and row.uid_validity == state.folder.uid_validity:
                 due.append((state, row))
         report.has_more = len(due) > _MAX_RETRIES_PER_ROUND
         for state, row in due[:_MAX_RETRIES_PER_ROUND]:
             if state.name not in report.failed_folders:
                 with self._report_errors(report, state.name):
-                    await retry_quarantined(commits, self._remote, state, row, self._folders, report)
+                    snapshot = FolderSnapshot(state, frozenset(), {row.uid: row.state}, b"")
+                    await FolderFetch(commits, self._remote, snapshot, self._folders, report).retry(row)
 
     async def _confirm_deletions(
         self, commits: Commits, incomplete: Collection[str], report: RoundReport, *, several_folders: bool
     ) -> None:
         rows = await self._store.unfinished(commits.lease)
-        confirmed, self._waiting_since = confirm_deletions(
+        confirmed, self._waiting_since = decide.confirm_deletions(
             [each for each in rows if each[1].state not in QUARANTINED_STATES and each[0] not in incomplete],
             self._waiting_since,
             round_number=self._round_number,
@@ -347,7 +327,7 @@ class MailboxRounds:
 
 
 def _make_deletion_step(commits: Commits, name: str, row: MessageRow) -> ChangeStep:
-    change = Change(kind=Kind.GONE, key=commits.make_key(name, row), digest=to_hex(row.digest))
+    change = Change(kind=Kind.GONE, key=commits.make_key(name, row), digest=decide.to_hex(row.digest))
     return ChangeStep(change=change, old_row=row)
 
 
@@ -420,18 +400,20 @@ async def _has_same_numbering(
     *,
     audit: bool,
 ) -> bool:
-    if not may_have_same_numbering(rows, metadata, listed):
+    if not decide.may_have_same_numbering(rows, metadata, listed):
         return False
-    content_is_same = await compare_contents(remote, folder, unproven_rows(rows, metadata, audit=audit))
-    if content_is_same is False or (content_is_same is None and has_contradicting_metadata(rows, metadata)):
+    content_is_same = await compare_contents(remote, folder, decide.unproven_rows(rows, metadata, audit=audit))
+    if content_is_same is False or (content_is_same is None and decide.has_contradicting_metadata(rows, metadata)):
         return False
-    return await compare_contents(remote, folder, rows_to_compare(rows, metadata, listed, audit=audit)) is not False
+    return (
+        await compare_contents(remote, folder, decide.rows_to_compare(rows, metadata, listed, audit=audit)) is not False
+    )
 
 
 async def _record_revived(
     commits: Commits, state: FolderMemory, rows: Mapping[int, MessageRow], listed: Collection[int]
 ) -> None:
-    if back := revived_rows(rows, listed):
+    if back := decide.revived_rows(rows, listed):
         await commits.write(ChangeSet(rows=back, folders=state.invalidate_listing()))
 
 
@@ -442,11 +424,11 @@ async def _renumber(
     await commits.write(ChangeSet(renumbered=[folder.id], folders=[folder]))
     state.folder = folder
     state.missed_fetches.clear()
-    moves = carried_over_pairs(state.folder, rows, metadata)
+    moves = decide.carried_over_pairs(state.folder, rows, metadata)
     return len(await commits.deliver(_make_move_step(commits, state.name, old, row) for old, row in moves))
 
 
 def _make_move_step(commits: Commits, folder: str, old: MessageRow, row: MessageRow) -> ChangeStep:
     key, previous = commits.make_key(folder, row), commits.make_key(folder, old)
-    change = Change(kind=Kind.MOVED, key=key, previous=previous, digest=to_hex(row.digest))
+    change = Change(kind=Kind.MOVED, key=key, previous=previous, digest=decide.to_hex(row.digest))
     return ChangeStep(change=change, old_row=attrs.evolve(old, state=MessageState.UNRESOLVED), new_row=row)

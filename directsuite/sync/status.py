@@ -20,21 +20,11 @@ from typing import Any
 
 import attrs
 
+from directsuite import errors
 from directsuite.core.events import Event
 from directsuite.core.privacy import scrub_class
 from directsuite.durable.files import replace_file
-from directsuite.errors import (
-    AuthenticationError,
-    CircuitOpenError,
-    ConnectFailedError,
-    ConnectionLostError,
-    DeadlineExceededError,
-    DirectSuiteError,
-    NotFoundError,
-    PermissionDeniedError,
-    RateLimitedError,
-    ServerError,
-)
+from directsuite.errors import DirectSuiteError
 from directsuite.sync.model import Kind, SinkError
 from directsuite.sync.store import FILE
 
@@ -114,18 +104,18 @@ class RoundFinished(Event):
 NO_SUCH_FOLDER = "The server has no such folder. Create it there, or remove it from the folders to synchronise."
 
 _HINT_BY_ERROR: Mapping[type[DirectSuiteError], str] = {
-    AuthenticationError: "The service rejected the password. Provide the correct one.",
-    CircuitOpenError: "The service has not responded for a while. It will be called again automatically. "
+    errors.AuthenticationError: "The service rejected the password. Provide the correct one.",
+    errors.CircuitOpenError: "The service has not responded for a while. It will be called again automatically. "
     "If this continues, ask its provider.",
-    ConnectFailedError: "The service can't be reached. Check the network and message_url.",
-    ConnectionLostError: "The service closes connections early. It will be called again automatically. "
+    errors.ConnectFailedError: "The service can't be reached. Check the network and message_url.",
+    errors.ConnectionLostError: "The service closes connections early. It will be called again automatically. "
     "If this continues, ask its provider.",
-    DeadlineExceededError: "The service does not respond in time. It will be called again automatically. "
+    errors.DeadlineExceededError: "The service does not respond in time. It will be called again automatically. "
     "If this continues, ask its provider.",
-    NotFoundError: "The service does not know the mailbox or the path. Check the address and message_url.",
-    PermissionDeniedError: "The service denies access to the mailbox. Ask its provider to grant access.",
-    RateLimitedError: "The service receives too many requests. Lower requests_per_second.",
-    ServerError: "The service has an internal error. It will be called again automatically. "
+    errors.NotFoundError: "The service does not know the mailbox or the path. Check the address and message_url.",
+    errors.PermissionDeniedError: "The service denies access to the mailbox. Ask its provider to grant access.",
+    errors.RateLimitedError: "The service receives too many requests. Lower requests_per_second.",
+    errors.ServerError: "The service has an internal error. It will be called again automatically. "
     "If this continues, ask its provider.",
 }
 """By class of error; the nearest base class counts. Other errors have their own messages."""

@@ -99,8 +99,8 @@ def _no_digests(patch: pytest.MonkeyPatch) -> None:
 def _early_fingerprint(patch: pytest.MonkeyPatch) -> None:
     fetch_new = FolderFetch.fetch_new
 
-    async def early(self: FolderFetch, report: Any) -> bool:
-        await fetch_new(self, report)
+    async def early(self: FolderFetch) -> bool:
+        await fetch_new(self)
         return True
 
     patch.setattr(FolderFetch, "fetch_new", early)
@@ -274,10 +274,10 @@ def _any_comes_back(patch: pytest.MonkeyPatch) -> None:
 def _suspect_is_done(patch: pytest.MonkeyPatch) -> None:
     fetch_new = FolderFetch.fetch_new
 
-    async def done(self: FolderFetch, report: Any) -> bool:
+    async def done(self: FolderFetch) -> bool:
         certainty = self._state.certainty
         try:
-            return await fetch_new(self, report) or self._state.certainty is Certainty.SUSPECT
+            return await fetch_new(self) or self._state.certainty is Certainty.SUSPECT
         finally:
             self._state.certainty = certainty
 
