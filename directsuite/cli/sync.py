@@ -62,7 +62,6 @@ from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
-from directsuite.sync.schedule import Passwords
 from directsuite.sync.sinks import MaildirSink, TableSink
 from directsuite.sync.status import (
     MailboxProgress,
@@ -73,7 +72,7 @@ from directsuite.sync.status import (
     write_status,
 )
 from directsuite.sync.store import SqliteStore, Store
-from directsuite.sync.synchronizer import Synchronizer
+from directsuite.sync.synchronizer import Passwords, Synchronizer
 
 _DISPLAY_INTERVAL = 0.5  # seconds
 _REPORT_INTERVAL = 5.0  # seconds

@@ -20,11 +20,10 @@ from directsuite.sync.model import (
     StaleLeaseError,
     StoreError,
 )
-from directsuite.sync.schedule import Passwords
 from directsuite.sync.sinks import Changes, ChangeStream, MaildirError, MaildirSink, SqliteSink, UnacknowledgedError
 from directsuite.sync.status import MailboxProgress, RoundFinished, SyncStatus
 from directsuite.sync.store import SqliteStore, Store, StoreSink
-from directsuite.sync.synchronizer import Synchronizer
+from directsuite.sync.synchronizer import Passwords, Synchronizer
 
 __all__ = [
     "Change",

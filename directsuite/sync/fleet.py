@@ -28,8 +28,9 @@ from directsuite.sync import sql
 from directsuite.sync.commits import Deliver
 from directsuite.sync.model import StoreError
 from directsuite.sync.postgres import PostgresStore
-from directsuite.sync.schedule import MailboxWorker, Passwords, PollSchedule
+from directsuite.sync.schedule import PollSchedule
 from directsuite.sync.status import MailboxProgress
+from directsuite.sync.synchronizer import MailboxWorker, Passwords
 
 __all__ = ["Fleet", "FleetStatus"]
 

@@ -1,49 +1,20 @@
-"""Running and scheduling the rounds of mailboxes.
+"""When the next round of each mailbox is due.
 
-MailboxWorker   runs rounds, and computes when the next one is due
 Schedule        the mailboxes of one process, by due time
 PollSchedule    the pause between two polls of a mailbox, so that all polls fit into the requests per second
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import heapq
 import itertools
-import logging
-import random
-import traceback
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
 
 import attrs
 
 from directsuite.core.checks import INTERVAL, POSITIVE
-from directsuite.core.clock import Clock, is_being_cancelled
-from directsuite.core.retry import Backoff
-from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
-from directsuite.secret import Secret
-from directsuite.suite import DirectSuite
-from directsuite.sync.commits import Deliver, SinkHealth, UndecidedRejectionError
-from directsuite.sync.model import Kind, RoundReport, SinkError, StaleLeaseError, StoreError
-from directsuite.sync.remote import ContradictionError, Remote
-from directsuite.sync.round import MailboxRounds
-from directsuite.sync.status import NO_SUCH_FOLDER, MailboxProgress, RoundFinished, SyncStatus, describe_problem
-from directsuite.sync.store import Store
-
-_LOGGER = logging.getLogger("directsuite")
-
-Passwords = Callable[[str], Awaitable[str | Secret]]
-"""An async function that returns a mailbox's password. It is called when needed; passwords are not stored."""
-
-_DEFAULT_SINK_NAME = "deliver"
-_JITTER = 0.1
-# After that, the server's responses seem to contradict each other.
-_MAX_ROUNDS_WITHOUT_PROGRESS = 4
-_BACKOFF = Backoff(30.0, 3600.0)
-_SINK_BACKOFF = Backoff(30.0, 300.0)  # shorter, because operators repair a sink soon
-_STORE_RETRY_DELAY = 10.0  # seconds; short, because a retry costs no request
+from directsuite.core.clock import Clock
+from directsuite.sync.model import RoundReport
 
 _MIN_INTERVAL = 30.0  # seconds between two polls of a mailbox
 _MIN_ACTIVE_INTERVAL = 10.0
@@ -52,213 +23,6 @@ _ACTIVE_POLL_SHARE = 0.25  # of all requests, for active mailboxes
 _ACTIVE_SECONDS = 3600.0
 
 _DUE_NOW = float("-inf")
-
-
-@attrs.frozen(kw_only=True)
-class RoundResult:
-    """The result of a round. next_in: seconds until the next one. report: None if the entire mailbox failed."""
-
-    report: RoundReport | None
-    next_in: float
-    no_progress: bool = False
-    """True if several rounds in a row had more to do, but did nothing."""
-
-    @property
-    def done(self) -> bool:
-        """True if another round now would find nothing to do, or fail again."""
-        report = self.report
-        if report is None or self.no_progress:
-            return True
-        is_failing = not all(isinstance(error, ContradictionError) for error in report.failed_folders.values())
-        if is_failing and not report.changes.total():
-            return not report.has_waiting
-        return not (report.has_more or report.has_waiting)
-
-
-@attrs.define(eq=False, repr=False)
-class _MailboxMemory:
-    status: MailboxProgress
-    rounds: MailboxRounds | None = None
-    remote: Remote | None = None
-    rounds_without_progress: int = 0
-
-
-class MailboxWorker:
-    """Runs rounds, and computes when the next one is due."""
-
-    def __init__(
-        self,
-        suite: DirectSuite,
-        store: Store,
-        password: Passwords,
-        *,
-        deliver: Deliver | None,
-        folders: Sequence[str] | None,
-        poll_schedule: PollSchedule,
-        clock: Clock,
-        now: Callable[[], float],
-    ) -> None:
-        self._suite = suite
-        self._store = store
-        self._password = password
-        self.deliver = deliver
-        self._folders = folders
-        self._poll_schedule = poll_schedule
-        self._clock = clock
-        self._now = now
-        self.requested_mailboxes: Collection[str] | None = None
-        """Mailboxes with operator requests, if the caller looks for them; None: each round looks for its own."""
-        self._mailboxes: dict[str, _MailboxMemory] = {}
-        self._health = SinkHealth()
-
-    @property
-    def status(self) -> Mapping[str, MailboxProgress]:
-        """The progress of each mailbox that had a round in this process, by address."""
-        return MappingProxyType({name: mailbox.status for name, mailbox in self._mailboxes.items()})
-
-    async def bind(self) -> None:
-        """Bind the store to the sink, before the first round.
-
-        Raises StoreError; ConfigurationError if no sink or two were given, or the store is bound to another.
-        """
-        name = self._store.sink_name
-        if self.deliver is not None:
-            if name is not None:
-                raise ConfigurationError(
-                    f"The store already has a sink ({name}). Remove that sink, or use neither deliver= nor changes()."
-                )
-            name = getattr(self.deliver, "sink_name", _DEFAULT_SINK_NAME)
-        if name is None:
-            raise ConfigurationError(
-                "No sink receives the changes. Pass deliver=, use a store with a sink, or iterate over changes()."
-            )
-        await self._store.bind(name)
-
-    def reset(self, name: str, failures: int = 0) -> None:
-        """Reset a mailbox that another process may have synchronised. failures: failed rounds in a row."""
-        self._mailboxes[name] = _MailboxMemory(MailboxProgress(name=name, failures=failures))
-
-    def forget(self, name: str) -> None:
-        """Forget a mailbox that another process synchronises now."""
-        self._mailboxes.pop(name, None)
-        self._poll_schedule.forget(name)
-
-    async def run_round(self, name: str) -> RoundResult:
-        """Run one round. A failure is recorded in the mailbox's status, and not raised."""
-        mailbox = self._mailboxes.setdefault(name, _MailboxMemory(MailboxProgress(name=name)))
-        status, began = mailbox.status, self._clock.monotonic()
-        status.rounds += 1
-        try:
-            report = await self._run_round(mailbox)
-            self._poll_schedule.learn(name, report)
-            await self._record(mailbox, report)
-        except (Exception, asyncio.CancelledError) as error:  # an unexpected error must not stop the other mailboxes
-            if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
-                raise
-            mailbox.rounds = None  # the password may have changed, or the lease may be lost
-            self._fail(
-                status, describe_problem(error) if isinstance(error, DirectSuiteError) else _report_fault(error), {}
-            )
-            elapsed = self._clock.monotonic() - began
-            self._suite.runtime.emit(
-                RoundFinished(
-                    mailbox=status.number, failure=type(error).__name__, problem=status.problem, elapsed=elapsed
-                )
-            )
-            return RoundResult(report=None, next_in=_back_off(status, error))
-        self._suite.runtime.emit(_make_round_event(report, status, self._clock.monotonic() - began))
-        next_in = self._compute_next_delay(mailbox, report)
-        return RoundResult(
-            report=report, next_in=next_in, no_progress=mailbox.rounds_without_progress >= _MAX_ROUNDS_WITHOUT_PROGRESS
-        )
-
-    async def _run_round(self, mailbox: _MailboxMemory) -> RoundReport:
-        name = mailbox.status.name
-        may_be_requested = self.requested_mailboxes is None or name in self.requested_mailboxes
-        if may_be_requested and await self._store.apply_requests(name):
-            mailbox.rounds = None  # its rows are older than the requests
-        if mailbox.rounds is None:
-            mailbox.remote = await self._open(mailbox.status)
-            mailbox.rounds = MailboxRounds(
-                mailbox.remote,
-                self._store,
-                name=name,
-                folders=self._folders,
-                deliver=self.deliver,
-                clock=self._clock,
-                now_ms=lambda: round(self._now() * 1000),
-                health=self._health,
-            )
-        try:
-            return await mailbox.rounds.run_round()
-        finally:
-            mailbox.status.number = mailbox.rounds.mailbox
-
-    async def _open(self, status: MailboxProgress) -> Remote:
-        try:
-            return Remote(self._suite.mailbox(status.name, await self._fetch_password(status.name)))
-        except DirectSuiteError:
-            if status.number is None:  # the event needs it, and no round has claimed the mailbox yet
-                with contextlib.suppress(StoreError):
-                    status.number = (await self._store.claim(status.name)).mailbox
-            raise
-
-    async def _fetch_password(self, name: str) -> str | Secret:
-        try:
-            return await self._password(name)
-        except DirectSuiteError:
-            raise
-        except Exception as error:
-            text = f"The password function raised {type(error).__name__}. Correct the function."
-            raise ConfigurationError(text) from error
-
-    async def _record(self, mailbox: _MailboxMemory, report: RoundReport) -> None:
-        status = mailbox.status
-        status.changes.update(report.changes)
-        status.quarantined += report.quarantined
-        if report.failed_folders:
-            folders = await self._describe_folder_problems(mailbox, report)
-            if report.idle_folders or report.changes.total():
-                status.failures = 0  # no back-off, because other folders succeed
-            self._fail(status, next(iter(folders.values())), folders)
-            return
-        status.failures, status.problem, status.failing_since, status.folders = 0, None, None, {}
-        status.status = SyncStatus.CATCHING_UP if report.has_more else SyncStatus.UP_TO_DATE
-        if not report.has_more:
-            status.up_to_date_at = self._now()
-
-    def _fail(self, status: MailboxProgress, problem: str, folders: dict[str, str]) -> None:
-        status.failures += 1
-        status.status, status.problem, status.folders = SyncStatus.FAILING, problem, folders
-        if status.failing_since is None:
-            status.failing_since = self._now()
-
-    async def _describe_folder_problems(self, mailbox: _MailboxMemory, report: RoundReport) -> dict[str, str]:
-        # The service has no error code for a missing folder.
-        there = set(report.failed_folders)
-        if mailbox.remote is not None and any(
-            isinstance(error, ServiceError) for error in report.failed_folders.values()
-        ):
-            with contextlib.suppress(DirectSuiteError):
-                there = set(await mailbox.remote.list_folders())
-        return {
-            name: describe_problem(error) if name in there else NO_SUCH_FOLDER
-            for name, error in report.failed_folders.items()
-        }
-
-    def _compute_next_delay(self, mailbox: _MailboxMemory, report: RoundReport) -> float:
-        changed = report.changes.total() > 0
-        mailbox.rounds_without_progress = (
-            mailbox.rounds_without_progress + 1 if report.has_more and not (changed or report.quarantined) else 0
-        )
-        is_sure = not all(isinstance(error, UndecidedRejectionError) for error in report.failed_folders.values())
-        if is_sure and not (report.idle_folders or changed):
-            return _back_off(mailbox.status)
-        goes_on = report.has_more and (changed or not report.failed_folders)
-        if goes_on and mailbox.rounds_without_progress < _MAX_ROUNDS_WITHOUT_PROGRESS:
-            return 0.0
-        waiting = report.has_waiting or goes_on or (bool(report.failed_folders) and not is_sure)
-        return _add_jitter(self._poll_schedule.compute_poll_delay(mailbox.status.name, waiting=waiting))
 
 
 @attrs.define(eq=False, repr=False)
@@ -408,36 +172,3 @@ class PollSchedule:
         mailboxes = here if self.mailboxes is None else self.mailboxes
         requests = (self._all_requests or self._min_requests) / here * mailboxes * share
         return requests / self._requests_per_second
-
-
-def _add_jitter(seconds: float) -> float:
-    return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
-
-
-def _report_fault(error: BaseException) -> str:
-    fault = f"directsuite itself failed ({type(error).__name__}). Report this as a bug."
-    _LOGGER.error("sync: %s\n%s", fault, "".join(traceback.format_tb(error.__traceback__)))
-    return fault
-
-
-def _back_off(status: MailboxProgress, error: BaseException | None = None) -> float:
-    if isinstance(error, StoreError) and not isinstance(error, StaleLeaseError):
-        return _add_jitter(_STORE_RETRY_DELAY)
-    backoff = _SINK_BACKOFF if isinstance(error, SinkError) else _BACKOFF
-    return _add_jitter(backoff.compute_wait(status.failures))
-
-
-def _make_round_event(report: RoundReport, status: MailboxProgress, elapsed: float) -> RoundFinished:
-    return RoundFinished(
-        mailbox=status.number,
-        problem=status.problem,
-        new=report.changes[Kind.NEW],
-        moved=report.changes[Kind.MOVED],
-        restored=report.changes[Kind.RESTORED],
-        gone=report.changes[Kind.GONE],
-        quarantined=report.quarantined,
-        idle_folders=report.idle_folders,
-        failed_folders=len(report.failed_folders),
-        more=report.has_more,
-        elapsed=elapsed,
-    )

@@ -24,8 +24,9 @@ from directsuite.sync import (
 )
 from directsuite.sync.commits import UndecidedRejectionError
 from directsuite.sync.model import RoundReport
-from directsuite.sync.schedule import MailboxWorker, PollSchedule, RoundResult, _back_off, _MailboxMemory
+from directsuite.sync.schedule import PollSchedule
 from directsuite.sync.sinks.maildir import MaildirSink
+from directsuite.sync.synchronizer import MailboxWorker, RoundResult, _back_off, _MailboxMemory
 from tests.integration.scenario import ALICE, BOB, Scenario
 from tests.sync.test_synchronizer import FakePasswords, RecordingSink, SteppedClock
 
