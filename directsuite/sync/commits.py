@@ -38,6 +38,7 @@ from directsuite.sync.model import (
     Lease,
     MessageRow,
     MessageState,
+    RoundReport,
     SinkError,
     StaleLeaseError,
     StoredFolder,
@@ -211,13 +212,14 @@ class SinkHealth:
 
 
 class Commits:
-    """Writes for one mailbox while its lease is valid. deliver: None if the store has its own sink."""
+    """Writes of one round of a mailbox. deliver: None if the store has its own sink."""
 
     def __init__(
         self,
         store: Store,
         lease: Lease,
         deliver: Deliver | None,
+        report: RoundReport,
         *,
         clock: Clock,
         now_ms: Callable[[], int],
@@ -225,16 +227,12 @@ class Commits:
     ) -> None:
         self.store = store
         self.lease = lease
+        self.report = report
         self.now_ms = now_ms
         self._clock = clock
         self._deliver = deliver
         self.needs_read_state: bool = getattr(deliver, "needs_read_state", False)
         self.health = health
-        self.begin()
-
-    def begin(self) -> None:
-        """Reset the counters of the round."""
-        self.quarantined = 0
         self.undecided = dict[str, UndecidedRejectionError]()
         """The error of each folder with a rejected change whose cause is undecided."""
         self._rejections_in_a_row = 0
@@ -254,15 +252,15 @@ class Commits:
             await self.write(ChangeSet(rows=some, folders=list(folders)))
             folders = ()
 
-    async def deliver(self, steps: Iterable[ChangeStep], folders: Sequence[StoredFolder] = ()) -> list[Change]:
-        """Deliver changes and commit their rows, in batches. Return the delivered changes.
+    async def deliver(self, steps: Iterable[ChangeStep], folders: Sequence[StoredFolder] = ()) -> int:
+        """Deliver changes, commit their rows, in batches, and report them. Return the number of delivered changes.
 
         A rejected change is quarantined, or its folder is recorded in `undecided`. Raises SinkError if the sink is the
         cause.
 
         folders: written first.
         """
-        remaining, delivered = iter(steps), list[Change]()
+        remaining, count = iter(steps), 0
         while some := list(itertools.islice(remaining, _BATCH_CHANGES)):
             try:
                 await self._deliver_batch(some, folders)
@@ -270,11 +268,11 @@ class Commits:
                 if error.is_general:
                     raise
                 await self.write(ChangeSet(folders=list(folders)))  # the caller relies on them
-                delivered += [step.change for step in await self._deliver_one_by_one(some)]
-            else:
-                delivered += [step.change for step in some]
+                some = await self._deliver_one_by_one(some)
+            self.report.changes.update(step.change.kind for step in some)
+            count += len(some)
             folders = ()
-        return delivered
+        return count
 
     async def _deliver_batch(self, steps: Sequence[ChangeStep], folders: Sequence[StoredFolder] = ()) -> None:
         changes = [step.change for step in steps]
@@ -337,7 +335,7 @@ class Commits:
                 if row is not None:
                     quarantine.rows.append(row)
                     quarantine.problems[row.key] = _describe_problem(error)
-                self.quarantined += not step.attempts
+                self.report.quarantined += not step.attempts
                 if self.health.has_accepted_others_since(change.key):
                     del self.health.rejections[change.key]
         if quarantine.rows:

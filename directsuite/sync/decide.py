@@ -288,6 +288,11 @@ def _rows_with_content(rows: Mapping[int, MessageRow], listed: Collection[int]) 
     return [row for uid, row in rows.items() if uid in listed and row.digest is not None]
 
 
+def can_be_sentinel(row: MessageRow) -> bool:
+    """Return True if a row can be a sentinel: its message is cheap to compare."""
+    return row.state is MessageState.LIVE and row.identity is not None and row.received_ms is not None
+
+
 def revived_rows(rows: Mapping[int, MessageRow], listed: Collection[int]) -> list[MessageRow]:
     """Return the MISSING rows that are listed again, as LIVE."""
     return [

@@ -26,7 +26,6 @@ from directsuite.sync.model import (
     ChangeSet,
     MessageRow,
     MessageState,
-    RoundReport,
     StoredFolder,
 )
 from directsuite.sync.remote import (
@@ -138,19 +137,13 @@ class FolderFetch:
     """
 
     def __init__(
-        self,
-        commits: Commits,
-        remote: Remote,
-        snapshot: FolderSnapshot,
-        folders: Mapping[str, FolderMemory],
-        report: RoundReport,
+        self, commits: Commits, remote: Remote, snapshot: FolderSnapshot, folders: Mapping[str, FolderMemory]
     ) -> None:
         self._commits = commits
         self._remote = remote
         self._snapshot = snapshot
         self._state = snapshot.state
         self._folders = folders
-        self._report = report
         self._listed = snapshot.uids if snapshot.state.certainty is Certainty.CONFIRMED else None
         self._uids_to_fetch = snapshot.uids_to_fetch
         self._max_batches = max(
@@ -255,7 +248,7 @@ class FolderFetch:
             steps.append(ChangeStep(change=self._make_change(message, row, origin), old_row=before, new_row=row))
         if steps:
             folders += self._state.invalidate_listing()
-        self._report.changes.update(change.kind for change in await self._commits.deliver(steps, folders))
+        await self._commits.deliver(steps, folders)
         return len(steps)
 
     async def _read_rows(self, uids: Sequence[int]) -> dict[int, MessageRow]:
@@ -400,7 +393,7 @@ class FolderFetch:
         row = decide.with_failed_attempt(row, self._commits.now_ms())
         problems = {row.key: problem}
         await self._commits.write(ChangeSet(rows=[row], problems=problems, folders=self._state.invalidate_listing()))
-        self._report.quarantined += 1
+        self._commits.report.quarantined += 1
 
     async def _read_row(self, uid: int) -> MessageRow | None:
         rows = await self._commits.store.rows(self._state.folder, [uid])

@@ -39,6 +39,7 @@ from directsuite.sync.model import (
     Change,
     ChangeSet,
     Kind,
+    Lease,
     MessageRow,
     MessageState,
     RoundReport,
@@ -95,7 +96,7 @@ class MailboxRounds:
         self._reset()
 
     def _reset(self) -> None:
-        self._commits: Commits | None = None
+        self._lease: Lease | None = None
         self._folders: dict[str, FolderMemory] = {}
         self._recorded_folders: set[str] | None = None  # names; used only if all folders are synchronised
         self._waiting_since: Mapping[tuple[int, int, int], int] = {}
@@ -114,81 +115,83 @@ class MailboxRounds:
 
     async def _run_round(self, *, audit: bool) -> RoundReport:
         self._round_number += 1
-        report = RoundReport()
-        if self._commits is None:
-            lease = await self._store.claim(self._name)
-            self.mailbox = lease.mailbox
-            self._commits = Commits(
-                self._store, lease, self._deliver, clock=self._clock, now_ms=self._now_ms, health=self._health
-            )
-        commits = self._commits
-        commits.begin()
-        snapshots = await self._take_snapshots(commits, report, audit=audit)
+        if self._lease is None:
+            self._lease = await self._store.claim(self._name)
+            self.mailbox = self._lease.mailbox
+        report = self._report = RoundReport()
+        self._commits = Commits(
+            self._store,
+            self._lease,
+            self._deliver,
+            report,
+            clock=self._clock,
+            now_ms=self._now_ms,
+            health=self._health,
+        )
+        snapshots = await self._take_snapshots(audit=audit)
         for snapshot in snapshots:
-            with self._report_errors(report, snapshot.state.name):
-                await self._confirm_missing(commits, snapshot)
+            with self._report_errors(snapshot.state.name):
+                await self._confirm_missing(snapshot)
         for snapshot in snapshots:
-            with self._report_errors(report, snapshot.state.name):
-                await self._fetch(commits, snapshot, report)
+            with self._report_errors(snapshot.state.name):
+                await self._fetch(snapshot)
         unfinished = {each.state.name for each in snapshots if each.state.certainty is not Certainty.COMPLETE}
         self._has_waiting_rows |= bool(snapshots)
         if self._has_waiting_rows:
-            await self._retry_quarantined(commits, report)
+            await self._retry_quarantined()
             incomplete = unfinished | report.failed_folders.keys()
-            await self._confirm_deletions(commits, incomplete, report, several_folders=len(self._folders) > 1)
-        report.quarantined += commits.quarantined
-        report.failed_folders.update(commits.undecided)
-        self._has_waiting_rows |= bool(commits.undecided or commits.quarantined)
+            await self._confirm_deletions(incomplete, several_folders=len(self._folders) > 1)
+        report.failed_folders.update(self._commits.undecided)
         is_any_suspect = any(state.certainty is Certainty.SUSPECT for state in self._folders.values())
         report.has_more |= bool(unfinished) or is_any_suspect
         return report
 
     @contextlib.contextmanager
-    def _report_errors(self, report: RoundReport, name: str) -> Generator[None]:
+    def _report_errors(self, name: str) -> Generator[None]:
         try:
             yield
         except DirectSuiteError as error:
             if find_error_scope(error) in NOT_RETRYABLE:  # it affects all folders
                 raise
-            report.failed_folders[name] = error
+            self._report.failed_folders[name] = error
 
-    async def _take_snapshots(self, commits: Commits, report: RoundReport, *, audit: bool) -> list[FolderSnapshot]:
+    async def _take_snapshots(self, *, audit: bool) -> list[FolderSnapshot]:
         names: Sequence[str] | None = self._names
         if names is None:
-            names = await self._list_names(commits, report)
+            names = await self._list_names()
         snapshots = list[FolderSnapshot]()
         for name in names:
-            with self._report_errors(report, name):
-                snapshot = await self._take_snapshot(commits, name, report, audit=audit)
+            with self._report_errors(name):
+                snapshot = await self._take_snapshot(name, audit=audit)
                 if snapshot is None:
-                    report.idle_folders += 1
+                    self._report.idle_folders += 1
                 else:
                     snapshots.append(snapshot)
         return snapshots
 
-    async def _list_names(self, commits: Commits, report: RoundReport) -> Sequence[str]:
+    async def _list_names(self) -> Sequence[str]:
         """Return the folders to synchronise. Record deleted ones."""
         listed = await self._remote.list_folders()
         problems = {name: problem for name in listed if (problem := find_name_problem(name)) is not None}
         for name, problem in problems.items():
-            report.failed_folders[name] = ContradictionError(
+            self._report.failed_folders[name] = ContradictionError(
                 f"GetFolders lists a folder whose name {problem}. No request can contain that name, so that the "
                 "folder's messages are not synchronised. Rename the folder on the server."
             )
         names = {name: None for name in listed if name not in problems}
         if self._recorded_folders is None:
-            self._recorded_folders = {folder.name for folder in await self._store.folders(commits.lease)}
+            self._recorded_folders = {folder.name for folder in await self._store.folders(self._commits.lease)}
         for name in sorted(self._recorded_folders - names.keys()):
-            if await self._has_vanished(commits, name):
+            if await self._has_vanished(name):
                 self._recorded_folders.remove(name)
             else:
                 names[name] = None
         self._recorded_folders |= names.keys()
         return list(names)
 
-    async def _has_vanished(self, commits: Commits, name: str) -> bool:
+    async def _has_vanished(self, name: str) -> bool:
         """Return True if a folder that GetFolders does not list was deleted. Record its messages as missing."""
-        state = self._folders.get(name) or FolderMemory(await self._store.folder(commits.lease, name))
+        state = self._folders.get(name) or FolderMemory(await self._store.folder(self._commits.lease, name))
         rows = [row for row in await self._store.rows(state.folder) if row.state in LISTED_STATES]
         try:
             if rows:
@@ -198,42 +201,40 @@ class MailboxRounds:
             if not may_mean_missing_folder(error):
                 return False  # listing its messages fails as well, and is reported
         self._folders.pop(name, None)
-        await self._write_missing(commits, state, rows)
+        await self._write_missing(state, rows)
         self._has_waiting_rows = True
         return True
 
-    async def _take_snapshot(
-        self, commits: Commits, name: str, report: RoundReport, *, audit: bool
-    ) -> FolderSnapshot | None:
+    async def _take_snapshot(self, name: str, *, audit: bool) -> FolderSnapshot | None:
         state = self._folders.get(name)
         if state is None:
-            state = self._folders[name] = FolderMemory(await self._store.folder(commits.lease, name))
+            state = self._folders[name] = FolderMemory(await self._store.folder(self._commits.lease, name))
         audit = audit or decide.is_audit_due(state.folder, self._now_ms())
-        changed = await self._read_changed_listing(state, report)
+        changed = await self._read_changed_listing(state)
         match decide.next_step(state, changed, audit=audit, sentinels_due=self._needs_verification(state)):
             case FolderStep.NONE:
                 state.certainty = Certainty.COMPLETE
                 return None
             case FolderStep.VERIFY_SENTINELS:
                 listed = None if changed is None else changed.uids
-                if await verify_sentinels(self._store, self._remote, state, listed):
+                if await self._verify_sentinels(state, listed):
                     state.verified_at = self._clock.monotonic()
                     state.certainty = Certainty.COMPLETE if changed is None else Certainty.UNCONFIRMED
                     return changed
             case FolderStep.FULL_RESYNC:
                 pass
-        snapshot = await full_resync(commits, self._remote, state, report, audit=audit)
+        snapshot = await self._full_resync(state, audit=audit)
         state.verified_at = self._clock.monotonic()
         if audit:
-            await self._write(commits, state, attrs.evolve(state.folder, audited_ms=self._now_ms()))
+            await self._write(state, attrs.evolve(state.folder, audited_ms=self._now_ms()))
         return snapshot
 
-    async def _read_changed_listing(self, state: FolderMemory, report: RoundReport) -> FolderSnapshot | None:
+    async def _read_changed_listing(self, state: FolderMemory) -> FolderSnapshot | None:
         listed = await self._remote.list_uids(state.name, state.etag)
         if listed is None:
             return None
         if listed.unusable_count:
-            report.failed_folders[state.name] = ContradictionError(
+            self._report.failed_folders[state.name] = ContradictionError(
                 f"GetUIDs lists {listed.unusable_count} values that are not uids. The other messages are synchronised, "
                 "but no deletions in this folder are reported. Ask the service's provider."
             )
@@ -251,7 +252,7 @@ class MailboxRounds:
     def _needs_verification(self, state: FolderMemory) -> bool:
         return state.verified_at is None or self._clock.monotonic() - state.verified_at >= _VERIFICATION_INTERVAL
 
-    async def _confirm_missing(self, commits: Commits, snapshot: FolderSnapshot) -> None:
+    async def _confirm_missing(self, snapshot: FolderSnapshot) -> None:
         """Record messages as missing if a second listing lacks them, and GetMessagesByUIDs does not return them.
 
         If many are missing, GetMessageCount or GetMessageMetaData must agree as well.
@@ -267,51 +268,47 @@ class MailboxRounds:
         await require_agreement(self._remote, snapshot.state.name, frozenset(second.uids), count)
         await require_absence(self._remote, snapshot.state.name, decide.sample(sorted(missing)))
         snapshot.uids, snapshot.fingerprint, snapshot.etag = frozenset(second.uids), second.fingerprint, second.etag
-        await self._write_missing(commits, snapshot.state, await self._store.rows(snapshot.state.folder, missing))
+        await self._write_missing(snapshot.state, await self._store.rows(snapshot.state.folder, missing))
         snapshot.state.certainty = Certainty.CONFIRMED
 
-    async def _write_missing(self, commits: Commits, state: FolderMemory, rows: Sequence[MessageRow]) -> None:
-        await commits.write_batches(decide.rows_after_leaving(rows), state.invalidate_listing())
+    async def _write_missing(self, state: FolderMemory, rows: Sequence[MessageRow]) -> None:
+        await self._commits.write_batches(decide.rows_after_leaving(rows), state.invalidate_listing())
 
-    async def _fetch(self, commits: Commits, snapshot: FolderSnapshot, report: RoundReport) -> None:
-        fetch = FolderFetch(commits, self._remote, snapshot, self._folders, report)
-        if await fetch.fetch_new() and snapshot.state.certainty is Certainty.CONFIRMED:
-            await self._finish(commits, snapshot)
-
-    async def _finish(self, commits: Commits, snapshot: FolderSnapshot) -> None:
-        """Record that the listing was processed completely."""
+    async def _fetch(self, snapshot: FolderSnapshot) -> None:
+        """Fetch new messages. Record that the listing was processed completely, if it was."""
         state = snapshot.state
+        is_done = await FolderFetch(self._commits, self._remote, snapshot, self._folders).fetch_new()
+        if not is_done or state.certainty is not Certainty.CONFIRMED:
+            return
         if state.folder.fingerprint != snapshot.fingerprint or state.folder.audited_ms is None:
             audited = self._now_ms() if state.folder.audited_ms is None else state.folder.audited_ms
             folder = attrs.evolve(state.folder, fingerprint=snapshot.fingerprint, audited_ms=audited)
-            await self._write(commits, state, folder)
+            await self._write(state, folder)
         state.etag, state.certainty = snapshot.etag, Certainty.COMPLETE
 
-    async def _write(self, commits: Commits, state: FolderMemory, folder: StoredFolder) -> None:
-        await commits.write(ChangeSet(folders=[folder]))
+    async def _write(self, state: FolderMemory, folder: StoredFolder) -> None:
+        await self._commits.write(ChangeSet(folders=[folder]))
         state.folder = folder
 
-    async def _retry_quarantined(self, commits: Commits, report: RoundReport) -> None:
-        due, now_ms = list[tuple[FolderMemory, MessageRow]](), self._now_ms()
-        for name, row in await self._store.unfinished(commits.lease):
+    async def _retry_quarantined(self) -> None:
+        due, now_ms, failed = list[tuple[FolderMemory, MessageRow]](), self._now_ms(), self._report.failed_folders
+        for name, row in await self._store.unfinished(self._commits.lease):
             state = self._folders.get(name)
             if row.state not in QUARANTINED_STATES or state is None or state.certainty is not Certainty.COMPLETE:
                 continue
-            is_decidable = self._health.has_accepted_others_since(commits.make_key(name, row))
+            is_decidable = self._health.has_accepted_others_since(self._commits.make_key(name, row))
             is_due = is_decidable or decide.is_retry_due(row, now_ms)
-            if is_due and name not in report.failed_folders and row.uid_validity == state.folder.uid_validity:
+            if is_due and name not in failed and row.uid_validity == state.folder.uid_validity:
                 due.append((state, row))
-        report.has_more = len(due) > _MAX_RETRIES_PER_ROUND
+        self._report.has_more = len(due) > _MAX_RETRIES_PER_ROUND
         for state, row in due[:_MAX_RETRIES_PER_ROUND]:
-            if state.name not in report.failed_folders:
-                with self._report_errors(report, state.name):
+            if state.name not in failed:
+                with self._report_errors(state.name):
                     snapshot = FolderSnapshot(state, frozenset(), {row.uid: row.state}, b"")
-                    await FolderFetch(commits, self._remote, snapshot, self._folders, report).retry(row)
+                    await FolderFetch(self._commits, self._remote, snapshot, self._folders).retry(row)
 
-    async def _confirm_deletions(
-        self, commits: Commits, incomplete: Collection[str], report: RoundReport, *, several_folders: bool
-    ) -> None:
-        rows = await self._store.unfinished(commits.lease)
+    async def _confirm_deletions(self, incomplete: Collection[str], *, several_folders: bool) -> None:
+        rows = await self._store.unfinished(self._commits.lease)
         confirmed, self._waiting_since = decide.confirm_deletions(
             [each for each in rows if each[1].state not in QUARANTINED_STATES and each[0] not in incomplete],
             self._waiting_since,
@@ -320,115 +317,88 @@ class MailboxRounds:
             several_folders=several_folders,
             any_folder_incomplete=bool(incomplete),
         )
-        changes = await commits.deliver(_make_deletion_step(commits, name, row) for name, row in confirmed)
-        report.changes[Kind.GONE] += len(changes)
-        report.has_waiting = bool(self._waiting_since)
-        self._has_waiting_rows = len(changes) < len(rows) or bool(incomplete)
+        count = await self._commits.deliver(self._make_deletion_step(name, row) for name, row in confirmed)
+        self._report.has_waiting = bool(self._waiting_since)
+        self._has_waiting_rows = count < len(rows) or bool(incomplete)
 
+    def _make_deletion_step(self, name: str, row: MessageRow) -> ChangeStep:
+        change = Change(kind=Kind.GONE, key=self._commits.make_key(name, row), digest=decide.to_hex(row.digest))
+        return ChangeStep(change=change, old_row=row)
 
-def _make_deletion_step(commits: Commits, name: str, row: MessageRow) -> ChangeStep:
-    change = Change(kind=Kind.GONE, key=commits.make_key(name, row), digest=decide.to_hex(row.digest))
-    return ChangeStep(change=change, old_row=row)
+    async def _verify_sentinels(self, state: FolderMemory, listed: Collection[int] | None) -> bool:
+        """Return True if the newest and the oldest listed message with a row are unchanged, or if there is none.
 
+        If a uid has another message, the folder is SUSPECT. listed: None for all uids.
+        """
+        rows = await self._store.sentinels(state.folder)
+        if listed is not None and any(row.uid not in listed for row in rows):
+            known = await self._store.rows(state.folder)
+            comparable = [row for row in known if row.uid in listed and decide.can_be_sentinel(row)]
+            rows = [*comparable[:1], *comparable[1:][-1:]]
+        for row in rows:
+            is_same = await has_same_message(self._remote, state.name, row)
+            if is_same is False:
+                state.certainty = Certainty.SUSPECT
+            if not is_same:
+                return False
+        return True
 
-async def verify_sentinels(store: Store, remote: Remote, state: FolderMemory, listed: Collection[int] | None) -> bool:
-    """Return True if the newest and the oldest listed message with a row are unchanged, or if there is none.
+    async def _full_resync(self, state: FolderMemory, *, audit: bool) -> FolderSnapshot:
+        """Compare everything, and return a snapshot of the result.
 
-    If a uid has another message, the folder is SUSPECT. listed: None for all uids.
-    """
-    rows = await store.sentinels(state.folder)
-    if listed is not None and any(row.uid not in listed for row in rows):
-        comparable = [row for row in await store.rows(state.folder) if row.uid in listed and _can_be_sentinel(row)]
-        rows = [*comparable[:1], *comparable[1:][-1:]]
-    for row in rows:
-        if not await _is_unchanged(remote, state, row):
+        audit: True to compare the contents of all messages whose metadata prove nothing.
+        """
+        rows = {row.uid: row for row in await self._store.rows(state.folder)}
+        messages = self._remote.iter_metadata(state.name)
+        metadata = {
+            message.uid: Metadata.from_message(message, rows.get(message.uid))
+            async for message in messages
+            if message.uid is not None
+        }
+        listing = await self._remote.list_uids(state.name) or UidListing(array("q"), b"")
+        listed = frozenset(listing.uids)
+        metadata = {uid: each for uid, each in metadata.items() if uid in listed}  # the listing is newer
+        may_be_same = state.certainty is not Certainty.SUSPECT
+        if may_be_same and await self._has_same_numbering(state.name, rows, metadata, listed, audit=audit):
+            if revived := decide.revived_rows(rows, listed):
+                await self._commits.write(ChangeSet(rows=revived, folders=state.invalidate_listing()))
+        else:
+            count = await find_count(self._remote, state.name)
+            await require_agreement(self._remote, state.name, listed, count)  # renumbering keeps only listed messages
+            await self._renumber(state, rows, metadata)
+        state.etag, state.certainty = None, Certainty.UNCONFIRMED
+        recorded = await self._store.states(state.folder)
+        return FolderSnapshot(state, listed, recorded, listing.fingerprint, listing.etag)
+
+    async def _has_same_numbering(
+        self,
+        folder: str,
+        rows: Mapping[int, MessageRow],
+        metadata: Mapping[int, Metadata],
+        listed: Collection[int],
+        *,
+        audit: bool,
+    ) -> bool:
+        if not decide.may_have_same_numbering(rows, metadata, listed):
             return False
-    return True
+        unproven = decide.unproven_rows(rows, metadata, audit=audit)
+        content_is_same = await compare_contents(self._remote, folder, unproven)
+        if content_is_same is False or (content_is_same is None and decide.has_contradicting_metadata(rows, metadata)):
+            return False
+        others = decide.rows_to_compare(rows, metadata, listed, audit=audit)
+        return await compare_contents(self._remote, folder, others) is not False
 
+    async def _renumber(
+        self, state: FolderMemory, rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata]
+    ) -> None:
+        folder = attrs.evolve(state.folder, uid_validity=state.folder.uid_validity + 1, fingerprint=None)
+        await self._commits.write(ChangeSet(renumbered=[folder.id], folders=[folder]))
+        state.folder = folder
+        state.missed_fetches.clear()
+        moves = decide.carried_over_pairs(state.folder, rows, metadata)
+        await self._commits.deliver(self._make_move_step(state.name, old, row) for old, row in moves)
 
-def _can_be_sentinel(row: MessageRow) -> bool:
-    return row.state is MessageState.LIVE and row.identity is not None and row.received_ms is not None
-
-
-async def _is_unchanged(remote: Remote, state: FolderMemory, row: MessageRow) -> bool:
-    is_same = await has_same_message(remote, state.name, row)
-    if is_same is False:
-        state.certainty = Certainty.SUSPECT
-    return is_same is True
-
-
-async def full_resync(
-    commits: Commits, remote: Remote, state: FolderMemory, report: RoundReport, *, audit: bool
-) -> FolderSnapshot:
-    """Compare everything, and return a snapshot of the result.
-
-    audit: True to compare the contents of all messages whose metadata prove nothing.
-    """
-    rows = {row.uid: row for row in await commits.store.rows(state.folder)}
-    messages = remote.iter_metadata(state.name)
-    metadata = {
-        message.uid: Metadata.from_message(message, rows.get(message.uid))
-        async for message in messages
-        if message.uid is not None
-    }
-    listing = await remote.list_uids(state.name) or UidListing(array("q"), b"")
-    listed = frozenset(listing.uids)
-    metadata = {uid: each for uid, each in metadata.items() if uid in listed}  # the listing is newer
-    may_be_same = state.certainty is not Certainty.SUSPECT
-    if may_be_same and await _has_same_numbering(remote, state.name, rows, metadata, listed, audit=audit):
-        await _record_revived(commits, state, rows, listed)
-    else:
-        count = await find_count(remote, state.name)
-        await require_agreement(remote, state.name, listed, count)  # renumbering keeps only listed messages
-        report.changes[Kind.MOVED] += await _renumber(commits, state, rows, metadata)
-    state.etag, state.certainty = None, Certainty.UNCONFIRMED
-    return FolderSnapshot(
-        state=state,
-        uids=listed,
-        recorded=await commits.store.states(state.folder),
-        fingerprint=listing.fingerprint,
-        etag=listing.etag,
-    )
-
-
-async def _has_same_numbering(
-    remote: Remote,
-    folder: str,
-    rows: Mapping[int, MessageRow],
-    metadata: Mapping[int, Metadata],
-    listed: Collection[int],
-    *,
-    audit: bool,
-) -> bool:
-    if not decide.may_have_same_numbering(rows, metadata, listed):
-        return False
-    content_is_same = await compare_contents(remote, folder, decide.unproven_rows(rows, metadata, audit=audit))
-    if content_is_same is False or (content_is_same is None and decide.has_contradicting_metadata(rows, metadata)):
-        return False
-    return (
-        await compare_contents(remote, folder, decide.rows_to_compare(rows, metadata, listed, audit=audit)) is not False
-    )
-
-
-async def _record_revived(
-    commits: Commits, state: FolderMemory, rows: Mapping[int, MessageRow], listed: Collection[int]
-) -> None:
-    if back := decide.revived_rows(rows, listed):
-        await commits.write(ChangeSet(rows=back, folders=state.invalidate_listing()))
-
-
-async def _renumber(
-    commits: Commits, state: FolderMemory, rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata]
-) -> int:
-    folder = attrs.evolve(state.folder, uid_validity=state.folder.uid_validity + 1, fingerprint=None)
-    await commits.write(ChangeSet(renumbered=[folder.id], folders=[folder]))
-    state.folder = folder
-    state.missed_fetches.clear()
-    moves = decide.carried_over_pairs(state.folder, rows, metadata)
-    return len(await commits.deliver(_make_move_step(commits, state.name, old, row) for old, row in moves))
-
-
-def _make_move_step(commits: Commits, folder: str, old: MessageRow, row: MessageRow) -> ChangeStep:
-    key, previous = commits.make_key(folder, row), commits.make_key(folder, old)
-    change = Change(kind=Kind.MOVED, key=key, previous=previous, digest=decide.to_hex(row.digest))
-    return ChangeStep(change=change, old_row=attrs.evolve(old, state=MessageState.UNRESOLVED), new_row=row)
+    def _make_move_step(self, folder: str, old: MessageRow, row: MessageRow) -> ChangeStep:
+        key, previous = self._commits.make_key(folder, row), self._commits.make_key(folder, old)
+        change = Change(kind=Kind.MOVED, key=key, previous=previous, digest=decide.to_hex(row.digest))
+        return ChangeStep(change=change, old_row=attrs.evolve(old, state=MessageState.UNRESOLVED), new_row=row)

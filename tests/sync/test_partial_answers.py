@@ -235,7 +235,7 @@ async def test_message_deleted_during_crash_is_reported_without_audit(
     first.server.folders_by_name["INBOX"].pop(3)
     await first.rounds.run_round()  # 3 waits for a second listing
     second = SyncScenario(FakeServer(found(1, 2, 4)), store)
-    monkeypatch.setattr(second.rounds, "_finish", die)  # 4 is committed, the folder's fingerprint isn't yet
+    monkeypatch.setattr(second.rounds, "_write", die)  # 4 is committed, the folder's fingerprint isn't yet
     with pytest.raises(asyncio.CancelledError):
         await second.rounds.run_round()
     third = SyncScenario(FakeServer(found(1, 2)), store)

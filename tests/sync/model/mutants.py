@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -61,12 +61,12 @@ def _sink_outside(patch: pytest.MonkeyPatch) -> None:
 @_register_mutant("resets ignored")
 def _resets_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FolderSnapshot, "may_be_renumbered", False)
-    patch.setattr("directsuite.sync.round.verify_sentinels", _return_true)
+    patch.setattr(MailboxRounds, "_verify_sentinels", _return_true)
 
 
 @_register_mutant("sentinels not looked at")
 def _no_canaries(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("directsuite.sync.round.verify_sentinels", _return_true)
+    patch.setattr(MailboxRounds, "_verify_sentinels", _return_true)
 
 
 @_register_mutant("late uids are not odd")
@@ -138,10 +138,8 @@ def _weak_is_strong(patch: pytest.MonkeyPatch) -> None:
 def _gone_at_once(patch: pytest.MonkeyPatch) -> None:
     settle = MailboxRounds._confirm_deletions
 
-    async def at_once(
-        self: MailboxRounds, commits: Commits, incomplete: Collection[str], report: Any, *, several_folders: bool
-    ) -> None:
-        await settle(self, commits, incomplete, report, several_folders=False)
+    async def at_once(self: MailboxRounds, incomplete: Collection[str], *, several_folders: bool) -> None:
+        await settle(self, incomplete, several_folders=False)
 
     patch.setattr(MailboxRounds, "_confirm_deletions", at_once)
 
@@ -150,54 +148,40 @@ def _gone_at_once(patch: pytest.MonkeyPatch) -> None:
 def _gone_incomplete(patch: pytest.MonkeyPatch) -> None:
     settle = MailboxRounds._confirm_deletions
 
-    async def anyway(
-        self: MailboxRounds, commits: Commits, incomplete: Collection[str], report: Any, *, several_folders: bool
-    ) -> None:
-        await settle(self, commits, (), report, several_folders=several_folders)
+    async def anyway(self: MailboxRounds, incomplete: Collection[str], *, several_folders: bool) -> None:
+        await settle(self, (), several_folders=several_folders)
 
     patch.setattr(MailboxRounds, "_confirm_deletions", anyway)
 
 
 @_register_mutant("no second listing")
 def _one_listing(patch: pytest.MonkeyPatch) -> None:
-    async def told(self: MailboxRounds, commits: Commits, snapshot: FolderSnapshot) -> None:
-        rows = [row for row in await commits.store.rows(snapshot.state.folder) if row.uid in snapshot.uids_missing]
+    async def told(self: MailboxRounds, snapshot: FolderSnapshot) -> None:
+        rows = [row for row in await self._store.rows(snapshot.state.folder) if row.uid in snapshot.uids_missing]
         left = {MessageState.LIVE: MessageState.MISSING, MessageState.POISON: MessageState.DELETED}
         snapshot.state.certainty = Certainty.CONFIRMED
-        await commits.write_batches(attrs.evolve(row, state=left.get(row.state, row.state)) for row in rows)
+        await self._commits.write_batches(attrs.evolve(row, state=left.get(row.state, row.state)) for row in rows)
 
     patch.setattr(MailboxRounds, "_confirm_missing", told)
 
 
 @_register_mutant("sentinels compared by uid and date alone")
 def _no_window(patch: pytest.MonkeyPatch) -> None:
-    async def is_unchanged(remote: Remote, state: FolderMemory, row: MessageRow) -> bool:
+    async def has_same_message(remote: Remote, folder: str, row: MessageRow) -> bool | None:
         received = row.received_ms or 0
-        near = await remote.list_metadata_between(state.name, received - 1000, received + 1000)
-        return any(message.uid == row.uid for message in near)
+        near = await remote.list_metadata_between(folder, received - 1000, received + 1000)
+        return any(message.uid == row.uid for message in near) or None
 
-    patch.setattr(rounds, "_is_unchanged", is_unchanged)
+    patch.setattr(rounds, "has_same_message", has_same_message)
 
 
 @_register_mutant("revived without proof")
 def _revived(patch: pytest.MonkeyPatch) -> None:
-    async def reconcile(
-        commits: Commits, state: FolderMemory, rows: dict[int, MessageRow], found: dict[int, Any]
-    ) -> None:
-        change_set = ChangeSet()
-        for uid, row in rows.items():
-            if uid not in found and row.state in (MessageState.LIVE, MessageState.POISON):
-                change_set.rows.append(
-                    attrs.evolve(
-                        row, state=MessageState.MISSING if row.state is MessageState.LIVE else MessageState.DELETED
-                    )
-                )
-            elif uid in found and row.state in (MessageState.MISSING, MessageState.DELETED):
-                change_set.rows.append(attrs.evolve(row, state=MessageState.LIVE))
-        if change_set.rows:
-            await commits.write(change_set)
+    def revived_rows(rows: Mapping[int, MessageRow], listed: Collection[int]) -> list[MessageRow]:
+        back = (MessageState.MISSING, MessageState.DELETED)
+        return [attrs.evolve(r, state=MessageState.LIVE) for r in rows.values() if r.uid in listed and r.state in back]
 
-    patch.setattr(rounds, "_record_revived", reconcile)
+    patch.setattr(decide, "revived_rows", revived_rows)
 
 
 @_register_mutant("poison never asked for again")
@@ -331,10 +315,10 @@ def _empty_listing_believed(patch: pytest.MonkeyPatch) -> None:
 def _list_of_folders_believed(patch: pytest.MonkeyPatch) -> None:
     has_vanished = MailboxRounds._has_vanished
 
-    async def at_once(self: MailboxRounds, commits: Commits, name: str) -> bool:
+    async def at_once(self: MailboxRounds, name: str) -> bool:
         count, self._remote.count_messages = self._remote.count_messages, _no_such_folder  # type: ignore[method-assign]  # for a call
         try:
-            return await has_vanished(self, commits, name)
+            return await has_vanished(self, name)
         finally:
             self._remote.count_messages = count  # type: ignore[method-assign]  # for a call
 
