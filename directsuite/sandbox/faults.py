@@ -266,11 +266,8 @@ def make_fault_middleware(faults: Faults, *, expire_token: ExpireFn, expire_sess
                 return await _send_truncated(request, await respond())
             case "malformed":
                 return _build_malformed(await respond())
-            case "expire_token":
-                await expire_token(request)
-                return await respond()
-            case "expire_session":
-                await expire_session(request)
+            case "expire_token" | "expire_session":
+                await (expire_token if fault.kind == "expire_token" else expire_session)(request)
                 return await respond()
 
     return inject

@@ -238,15 +238,10 @@ def provision(
             RegistrationCode.USER_ACCOUNT_ERROR, "the user name is already in use in the domain"
         ) from None
     today = _to_date(now)
+    members = json.dumps({**json.loads(person["contact"]), **contact.to_members()})
     cursor = connection.execute(
         "INSERT INTO patient(username, domain, individual, contact, expires_on) VALUES(?, ?, ?, ?, ?)",
-        (
-            username,
-            domain,
-            person["id"],
-            json.dumps({**json.loads(person["contact"]), **contact.to_members()}),
-            (today + _YEAR).isoformat(),
-        ),
+        (username, domain, person["id"], members, (today + _YEAR).isoformat()),
     )
     order_id = int(cursor.lastrowid or 0)
     record_effect(

@@ -114,7 +114,7 @@ class NoSuchDocumentError(RejectionError):
 
 
 class KeyUnavailableError(RejectionError):
-    """Signing: the token with the key does not work. The same request may succeed later."""
+    """Signing: the key, or the token with the key, cannot be used. The same request may succeed later."""
 
     error = HTTPStatus.INTERNAL_SERVER_ERROR.phrase
     status = HTTPStatus.INTERNAL_SERVER_ERROR

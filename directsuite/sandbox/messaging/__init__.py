@@ -38,7 +38,8 @@ The choices of the sandbox in points that the specification leaves open (for del
     dates in responses        ISO 8601 in UTC with milliseconds: `2026-05-01T12:00:00.000+0000`
     received attachments      in `attachments`; with the profile attachment-list in `attachmentList`
     metadata                  body null, attachments without content
-    addresses                 parsed before encoded words are decoded; a sender without an address is the header's text
+    addresses                 parsed before encoded words are decoded; a sender without an address is the header's text,
+                              and "" without a From header
     SaveRawMessages           appends unread messages, received now; ignores uid, msgID and folder; all or none
     Forward                   recipients: a list, or an object with the list `recipients`; one message inline, several
                               attached

@@ -244,7 +244,7 @@ def build_content(raw: bytes | Path, composed: ParsedMessage | None = None) -> S
     subject = reading.find_header_text("subject")
     digest, size = _compute_digest(raw)
     members: dict[str, Any] = {
-        "sender": _find_first_address(reading.find_header("from")),
+        "sender": _find_first_address(reading.find_header("from")) or "",
         "subject": subject,
         "body": None,
         "htmlBody": reading.html_body,

@@ -15,37 +15,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from aiohttp import web
-from aiohttp.helpers import content_disposition_header
 
 from directsuite.sandbox.access import COOKIE, Access, RouteHandler, is_same_secret
-from directsuite.sandbox.calls import mask_secrets
-from directsuite.sandbox.client import DEFAULT_URL, TOKEN_VARIABLE
+from directsuite.sandbox.client import TOKEN_VARIABLE
 from directsuite.sandbox.clock import EPOCH
 from directsuite.sandbox.control import CONTROLS, REJECTION_ERRORS, build_control_document, choose_error_status
-from directsuite.sandbox.faults import EVERY_OPERATION, FAULT_KINDS, describe_kind, describe_remaining
-from directsuite.sandbox.files import FilePayload, PiecesPayload
-from directsuite.sandbox.messaging.delivery import CONFIRMATION_TIMEOUT_MS
-from directsuite.sandbox.messaging.mailboxes import SENT
-from directsuite.sandbox.messaging.parsing import read_message, read_plain_alternative
+from directsuite.sandbox.faults import describe_kind, describe_remaining
 from directsuite.sandbox.page import content
-from directsuite.sandbox.page.content import MAX_ROW_ID, PAGE_ROWS
-from directsuite.sandbox.page.drawing import draw_page, neutralize_html
+from directsuite.sandbox.page.drawing import draw_page
 from directsuite.sandbox.page.forms import FormAction, make_form_action
 from directsuite.sandbox.page.notifier import ChangeNotifier
 from directsuite.sandbox.page.reference import OpenApiOperation, build_example, list_operations
-from directsuite.sandbox.patients import USER_STATES
-from directsuite.sandbox.quirks import PROFILES
-from directsuite.sandbox.rejections import RejectionError, describe_body_limit
+from directsuite.sandbox.page.views import FILE_ROUTES, VIEWS, PageNotFoundError, View, require_found
+from directsuite.sandbox.rejections import describe_body_limit
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -54,8 +46,6 @@ if TYPE_CHECKING:
     from directsuite.sandbox.calls import CallRecord, Calls
     from directsuite.sandbox.state import SandboxState
 
-T = TypeVar("T")
-View = Callable[["SandboxPage", web.Request], Awaitable[Mapping[str, Any]]]
 
 _PAGE_FOLDER = Path(__file__).parent
 _MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -73,14 +63,8 @@ _SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-DNS-Prefetch-Control": "off",
 }
-_MAIL_POLICY = (
-    "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none';"
-    " frame-ancestors 'self'"
-)
-_FILE_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'"
 _LOCAL_PATH = re.compile(r"/(?![/\\])[!-~]*")
 """A path on this server, perhaps with a query."""
-_MAX_DRAWN_BYTES = 64 * 2**20
 _MAX_FORM_BYTES = 2**16  # without a file; in memory it is a hundred times larger
 _FOREIGN_ORIGIN_TEXT = "The request came from another web page. Enter the sandbox's address in the browser instead."
 _UNREADABLE_FORM_TEXT = "The form could not be read. Reload the page and try again."
@@ -89,10 +73,6 @@ _EXPIRED_FORM_TEXT = (
 )
 _HEARTBEAT_INTERVAL = 15.0  # seconds until a disconnected browser is noticed
 _EVENT_BATCH_DELAY = 0.25  # seconds for a batch of events
-
-
-class PageNotFoundError(Exception):
-    """Nothing exists at the requested address."""
 
 
 class UnreadableFormError(Exception):
@@ -117,11 +97,11 @@ class SandboxPage:
         return [
             *(
                 web.get(path, self._guard_handler(self._make_view_handler(template, view)), allow_head=False)
-                for path, (template, view) in _VIEWS.items()
+                for path, (template, view) in VIEWS.items()
             ),
             *(
-                web.get(path, self._guard_handler(_bind_page(self, file)), allow_head=False)
-                for path, file in _FILE_ROUTES
+                web.get(path, self._guard_handler(partial(serve_file, self)), allow_head=False)
+                for path, serve_file in FILE_ROUTES.items()
             ),
             *(
                 web.post(
@@ -263,7 +243,7 @@ class SandboxPage:
 
     async def find_document(self, identifier: str) -> content.Row:
         """Return a stored PDF's row with its file name. Raises PageNotFoundError."""
-        return _require_found(await self.sandbox.read(lambda connection: content.find_document(connection, identifier)))
+        return require_found(await self.sandbox.read(lambda connection: content.find_document(connection, identifier)))
 
     @contextmanager
     def hold_document(self, document: content.Row) -> Generator[Path]:
@@ -297,236 +277,6 @@ class SandboxPage:
                     raise PageNotFoundError(str(error)) from None
 
 
-async def _show_overview(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    text, after = _read_search_text(request), _read_number(request, "after", 0)
-    totals = await page.sandbox.read(content.count_totals)
-    accounts = await page.sandbox.read(lambda connection: content.list_accounts(connection, text, after))
-    return {
-        "totals": totals,
-        "text": text,
-        **_paginate(accounts, request, "after"),
-        "calls": _find_calls(page.calls, "", MAX_ROW_ID)[:12],
-    }
-
-
-async def _show_mailbox(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    address, text = request.match_info["address"], _read_search_text(request)
-    chosen, before = request.query.get("folder", "INBOX"), _read_number(request, "before", MAX_ROW_ID)
-
-    def read(connection: Any) -> Mapping[str, Any]:
-        mailbox = _require_found(content.find_mailbox(connection, address))
-        folders = content.list_folders(connection, mailbox["id"])
-        folder = _require_found(next((each for each in folders if each["name"] == chosen), None))
-        rows = content.list_messages(connection, folder["id"], text, before)
-        return {"address": address, "folders": folders, "folder": folder, **_paginate(rows, request, "before", "uid")}
-
-    return {**await page.sandbox.read(read), "text": text, "outgoing": chosen == SENT}
-
-
-async def _find_message(page: SandboxPage, request: web.Request) -> dict[str, Any]:
-    address, uid = request.match_info["address"], int(request.match_info["uid"])
-    number, now = int(request.match_info["folder"]), page.now_ms
-
-    def read(connection: Any) -> dict[str, Any]:
-        mailbox = _require_found(content.find_mailbox(connection, address))
-        folders = content.list_folders(connection, mailbox["id"])
-        folder = _require_found(next((each for each in folders if each["id"] == number), None))
-        message = _require_found(content.find_message(connection, number, uid))
-        sent = content.find_sent_message(connection, message["message_id"] or "", now=now)
-        return {"address": address, "folder": folder, "message": message, "sent": sent}
-
-    return await page.sandbox.read(read)
-
-
-async def _show_message(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    shown = await _find_message(page, request)
-    with page.hold_message(shown["message"]) as raw:
-        reading = await asyncio.to_thread(read_message, raw)
-        plain = await asyncio.to_thread(read_plain_alternative, raw) if reading.html_body else None
-    return {**shown, "reading": reading, "plain": plain, "timeout": CONFIRMATION_TIMEOUT_MS}
-
-
-async def _show_sent(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    text, before, now = _read_search_text(request), _read_number(request, "before", MAX_ROW_ID), page.now_ms
-    rows = await page.sandbox.read(lambda connection: content.list_sent_messages(connection, text, before, now=now))
-    return {"text": text, "timeout": CONFIRMATION_TIMEOUT_MS, **_paginate(rows, request, "before")}
-
-
-async def _show_calls(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    text = _read_search_text(request)
-    rows = _find_calls(page.calls, text, _read_number(request, "before", MAX_ROW_ID))
-    more = len(rows) > PAGE_ROWS
-    following = _build_link(request, before=rows[PAGE_ROWS - 1].number) if more else None
-    return {"rows": rows[:PAGE_ROWS], "following": following, "text": text, "count": page.calls.count}
-
-
-async def _show_call(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    number = int(request.match_info["number"])
-    call, exchange = _require_found(page.calls.find(number)), page.calls.find_exchange(number)
-    bodies = None if exchange is None else (mask_secrets(exchange.request), mask_secrets(exchange.response))
-    return {"call": call, "exchange": exchange, "bodies": bodies}
-
-
-async def _show_documents(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    text, before, now = _read_search_text(request), _read_number(request, "before", MAX_ROW_ID), page.now_ms
-    rows = await page.sandbox.read(lambda connection: content.list_documents(connection, text, before, now=now))
-    return {"text": text, **_paginate(rows, request, "before")}
-
-
-async def _show_document(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    document = await page.find_document(request.match_info["identifier"])
-    try:
-        with page.hold_document(document):
-            described: Mapping[str, Any] = await page.sandbox.describe_document(document["name"])
-        trouble = None
-    except (RejectionError, ImportError) as error:
-        described, trouble = {}, str(error)
-    pages = [each["index"] for each in described.get("pages", ())]
-    first = _read_number(request, "page", 1)
-    return {
-        "document": document,
-        "size": document["size"],
-        "described": described,
-        "trouble": trouble,
-        "drawn": pages[first - 1 : first + 4] if document["size"] <= _MAX_DRAWN_BYTES else [],
-        "following": _build_link(request, page=first + 5) if len(pages) > first + 4 else None,
-    }
-
-
-async def _show_faxes(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    text, before = _read_search_text(request), _read_number(request, "before", MAX_ROW_ID)
-    rows = await page.sandbox.read(lambda connection: content.list_faxes(connection, text, before))
-    return {"text": text, **_paginate(rows, request, "before")}
-
-
-async def _show_patients(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    text, after, now = _read_search_text(request), _read_number(request, "after", 0), page.now_ms
-    rows = await page.sandbox.read(lambda connection: content.list_individuals(connection, text, after, now=now))
-    sessions = await page.sandbox.read(lambda connection: content.list_sessions(connection, now=now))
-    return {"text": text, "sessions": sessions, "states": USER_STATES, **_paginate(rows, request, "after")}
-
-
-async def _show_effects(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    text, before = _read_search_text(request), _read_number(request, "before", MAX_ROW_ID)
-    rows = await page.sandbox.read(lambda connection: content.list_effects(connection, text, before))
-    return {"text": text, **_paginate(rows, request, "before")}
-
-
-async def _show_controls(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    profile = page.sandbox.profile
-    return {
-        "faults": page.sandbox.faults(),
-        "operations": [EVERY_OPERATION, *sorted(page.sandbox.operations)],
-        "kinds": FAULT_KINDS,
-        "profiles": PROFILES,
-        "profile": {profile} if isinstance(profile, str) else set(profile),
-        "logins": await page.sandbox.read(content.list_logins),
-    }
-
-
-async def _show_docs(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    text = _read_search_text(request)
-    operations = await asyncio.to_thread(lambda: page.operations)
-    return {"text": text, "rows": [each for each in operations.values() if each.matches(text)]}
-
-
-async def _show_operation(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    operations = await asyncio.to_thread(lambda: page.operations)
-    operation = _require_found(operations.get(request.match_info["name"]))
-    root = str(request.url.origin())
-    at = "" if root == DEFAULT_URL else f" --at {root}"
-    return {
-        "operation": operation,
-        "example": page.format_example(operation.name, root),
-        "at": at,
-        **operation.describe(),
-    }
-
-
-_MESSAGE_PATH = "/page/mail/{address}/{folder:[0-9]{1,15}}/{uid:[0-9]{1,15}}"
-_VIEWS: dict[str, tuple[str, View]] = {
-    "/": ("overview.html", _show_overview),
-    "/page/mail/{address}": ("mailbox.html", _show_mailbox),
-    _MESSAGE_PATH: ("message.html", _show_message),
-    "/page/sent": ("sent.html", _show_sent),
-    "/page/calls": ("calls.html", _show_calls),
-    "/page/calls/{number:[0-9]{1,15}}": ("call.html", _show_call),
-    "/page/documents": ("documents.html", _show_documents),
-    "/page/documents/{identifier}": ("document.html", _show_document),
-    "/page/faxes": ("faxes.html", _show_faxes),
-    "/page/patients": ("patients.html", _show_patients),
-    "/page/effects": ("effects.html", _show_effects),
-    "/page/controls": ("controls.html", _show_controls),
-    "/docs": ("docs.html", _show_docs),
-    "/docs/{name}": ("operation.html", _show_operation),
-}
-
-
-async def _serve_html(page: SandboxPage, request: web.Request) -> web.StreamResponse:
-    with page.hold_message((await _find_message(page, request))["message"]) as raw:
-        reading = await asyncio.to_thread(read_message, raw)
-    headers = {"Content-Security-Policy": _MAIL_POLICY}
-    return web.Response(text=neutralize_html(reading.body), content_type="text/html", headers=headers)
-
-
-async def _serve_raw(page: SandboxPage, request: web.Request) -> web.StreamResponse:
-    """Serve a message unmodified: as plain text, or as a download if it is in a file."""
-    message = (await _find_message(page, request))["message"]
-    with page.hold_message(message) as raw:
-        if isinstance(raw, Path):
-            return _build_download(FilePayload(raw), f"message-{message['uid']}.eml")
-    headers = {"Content-Security-Policy": _FILE_POLICY}
-    return web.Response(body=raw, content_type="text/plain", charset="utf-8", headers=headers)
-
-
-async def _serve_attachment(page: SandboxPage, request: web.Request) -> web.StreamResponse:
-    message, number = (await _find_message(page, request))["message"], int(request.match_info["number"])
-    with page.hold_message(message) as raw:
-        reading = await asyncio.to_thread(read_message, raw)
-        part = _require_found(reading.attachments[number] if number < len(reading.attachments) else None)
-        files = page.sandbox.message_files
-        body = part.content if isinstance(part.content, bytes) else files.make_payload([part.content], base64=False)
-        return _build_download(body, part.filename)
-
-
-async def _serve_pdf(page: SandboxPage, request: web.Request) -> web.StreamResponse:
-    document = await page.find_document(request.match_info["identifier"])
-    with page.hold_document(document) as file:
-        return _build_download(FilePayload(file), f"{document['identifier']}.pdf")
-
-
-async def _serve_picture(page: SandboxPage, request: web.Request) -> web.StreamResponse:
-    document = await page.find_document(request.match_info["identifier"])
-    drawn = await page.draw_document_page(document, int(request.match_info["number"]))
-    return web.Response(body=drawn, content_type="image/png", headers={"Content-Security-Policy": _FILE_POLICY})
-
-
-_FILE_ROUTES = (
-    (f"{_MESSAGE_PATH}/html", _serve_html),
-    (f"{_MESSAGE_PATH}/raw", _serve_raw),
-    (f"{_MESSAGE_PATH}/attachments/{{number:[0-9]{{1,6}}}}", _serve_attachment),
-    ("/page/documents/{identifier}/pdf", _serve_pdf),
-    ("/page/documents/{identifier}/{number:[0-9]{1,6}}.png", _serve_picture),
-)
-
-
-def _bind_page(
-    page: SandboxPage, file: Callable[[SandboxPage, web.Request], Awaitable[web.StreamResponse]]
-) -> RouteHandler:
-    async def respond(request: web.Request) -> web.StreamResponse:
-        return await file(page, request)
-
-    return respond
-
-
-def _build_download(body: bytes | PiecesPayload, name: str) -> web.Response:
-    """Return a response that a browser saves and never displays."""
-    plain = "".join(character for character in name if character.isprintable() and character not in '/\\"') or "file"
-    disposition = content_disposition_header("attachment", filename=plain[:150])
-    headers = {"Content-Disposition": disposition, "Content-Security-Policy": _FILE_POLICY}
-    return web.Response(body=body, content_type="application/octet-stream", headers=headers)
-
-
 async def _serve_static(request: web.Request) -> web.StreamResponse:
     file = _STATIC_FILES.get(request.match_info["name"])
     if file is None:
@@ -553,43 +303,6 @@ async def _read_form(request: web.Request, *, may_have_file: bool = True) -> Mul
 
 def _redirect(where: str) -> web.Response:
     return web.Response(status=HTTPStatus.SEE_OTHER, headers={"Location": where})
-
-
-def _require_found(found: T | None) -> T:
-    if found is None:
-        raise PageNotFoundError("There is nothing at this address. It may have been deleted.")
-    return found
-
-
-def _read_search_text(request: web.Request) -> str:
-    return request.query.get("q", "").strip().casefold()[:200]
-
-
-def _read_number(request: web.Request, name: str, default: int) -> int:
-    text = request.query.get(name, "")
-    return max(1, min(int(text), MAX_ROW_ID)) if text.isascii() and text.isdecimal() and len(text) < 20 else default
-
-
-def _paginate(rows: list[content.Row], request: web.Request, name: str, key: str = "id") -> Mapping[str, Any]:
-    """Return one page of rows, and the link to the next page or None. key: the column that orders the rows."""
-    following = _build_link(request, **{name: rows[PAGE_ROWS - 1][key]}) if len(rows) > PAGE_ROWS else None
-    return {"rows": rows[:PAGE_ROWS], "following": following}
-
-
-def _build_link(request: web.Request, **changed: int) -> str:
-    return f"{quote(request.path)}?{urlencode({**request.query, **changed})}"
-
-
-def _find_calls(calls: Calls, text: str, before: int) -> list[CallRecord]:
-    """Return calls below the number `before`, newest first: one page, and one more if there are older calls."""
-    records, found = calls.records, list[Any]()
-    for place in range(min(len(records), before - 1 - calls.count + len(records)) - 1, -1, -1):
-        call = records[place]
-        if not text or text in call.operation.casefold() or text == str(call.status) or text in call.path.casefold():
-            found.append(call)
-            if len(found) > PAGE_ROWS:
-                break
-    return found
 
 
 def _format_time(milliseconds: int) -> str:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from directsuite.sandbox.database import make_private
+from directsuite.sandbox.rejections import KeyUnavailableError, logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +31,7 @@ _FILE_NAMES = {"key": "signer.key.pem", "certificate": "signer.pem", "authority"
 class KeySource(Protocol):
     """A source of pyHanko signers, and of the root certificates for their signatures. Called in worker threads.
 
-    Its methods raise KeyUnavailableError if the token with the key cannot be used.
+    Its methods raise KeyUnavailableError if the key cannot be used.
     """
 
     def signer(self) -> Signer:
@@ -129,7 +131,16 @@ def certify(
         organization = x509.NameAttribute(NameOID.ORGANIZATION_NAME, "directsuite sandbox, for tests only")
         return x509.Name([organization, x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
-    def make_builder(subject: str, key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    authority_key = rsa.generate_private_key(65537, 2048)
+
+    def sign(
+        subject: str, key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey, *, is_authority: bool
+    ) -> x509.Certificate:
+        usage = x509.KeyUsage(
+            digital_signature=not is_authority, content_commitment=not is_authority, key_encipherment=False,
+            data_encipherment=False, key_agreement=False, key_cert_sign=is_authority, crl_sign=is_authority,
+            encipher_only=False, decipher_only=False,
+        )  # fmt: skip
         return (
             x509.CertificateBuilder()
             .subject_name(make_name(subject))
@@ -142,38 +153,30 @@ def certify(
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
             )
+            .add_extension(
+                x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None), critical=True
+            )
+            .add_extension(usage, critical=True)
+            .sign(authority_key, hashes.SHA256())
         )
 
-    def make_key_usage(*, signs_documents: bool) -> x509.KeyUsage:
-        return x509.KeyUsage(
-            digital_signature=signs_documents, content_commitment=signs_documents, key_encipherment=False,
-            data_encipherment=False, key_agreement=False, key_cert_sign=not signs_documents,
-            crl_sign=not signs_documents, encipher_only=False, decipher_only=False,
-        )  # fmt: skip
-
-    authority_key = rsa.generate_private_key(65537, 2048)
-    authority = (
-        make_builder("Sandbox signing CA", authority_key.public_key())
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(make_key_usage(signs_documents=False), critical=True)
-        .sign(authority_key, hashes.SHA256())
-    )
-    certificate = (
-        make_builder("Sandbox signer", signer_key)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(make_key_usage(signs_documents=True), critical=True)
-        .sign(authority_key, hashes.SHA256())
-    )
-    return certificate, authority
+    certificate = sign("Sandbox signer", signer_key, is_authority=False)
+    return certificate, sign("Sandbox signing CA", authority_key.public_key(), is_authority=True)
 
 
 def _parse_private_key(pem: bytes) -> rsa.RSAPrivateKey:
+    """Return the private key. Log and raise KeyUnavailableError if it is not an RSA key without a password."""
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import rsa
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    private = load_pem_private_key(pem, password=None, unsafe_skip_rsa_key_validation=True)  # a key of the sandbox
+    private: object = None
+    with suppress(ValueError, TypeError, UnsupportedAlgorithm):
+        private = load_pem_private_key(pem, password=None, unsafe_skip_rsa_key_validation=True)  # a key of the sandbox
     if not isinstance(private, rsa.RSAPrivateKey):
-        raise ValueError("the sandbox's signing key must be an RSA key: delete signer.key.pem to create a new key")
+        text = "the sandbox's signing key is not an RSA key in PEM: delete signer.key.pem to create a new key"
+        logger.error("%s", text)
+        raise KeyUnavailableError(text)
     return private
 
 

@@ -76,6 +76,11 @@ def test_the_sender_is_the_address_and_no_name(value: str, sender: str) -> None:
     assert read("From: a@x.test", f"Reply-To: {value}")["replyTo"] == sender
 
 
+def test_a_message_without_from_has_an_empty_sender() -> None:
+    detail = read("Subject: x")
+    assert (detail["sender"], detail["replyTo"]) == ("", None)  # the specification requires only the sender
+
+
 @pytest.mark.parametrize(
     ("value", "addresses"),
     [

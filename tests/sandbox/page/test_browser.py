@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from directsuite.sandbox.messaging import mailboxes
-from directsuite.sandbox.page import site
+from directsuite.sandbox.page import views
 from directsuite.sandbox.samples import ALICE, add_sample_content
 from directsuite.sandbox.server import Sandbox
 from tests.sandbox.page.conftest import CREDENTIALS
@@ -158,7 +158,7 @@ async def test_hostile_mail_runs_nothing_and_leaves_nothing(
 ) -> None:
     html = HOSTILE
     if not neutralised:  # what a policy does not cover is left out: names and connections in advance
-        monkeypatch.setattr(site, "neutralize_html", str)
+        monkeypatch.setattr(views, "neutralize_html", str)
         html = html.replace('rel="preconnect"', "").replace('rel="dns-prefetch"', "")
     path = await message_of(populated_sandbox, html)
     for name in ("link", "top", "script", "self", "button"):

@@ -1,0 +1,303 @@
+"""The views of the page: functions that read the state for a template, and functions that serve a file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote, urlencode
+
+from aiohttp import web
+from aiohttp.helpers import content_disposition_header
+
+from directsuite.sandbox.calls import mask_secrets
+from directsuite.sandbox.client import DEFAULT_URL
+from directsuite.sandbox.faults import EVERY_OPERATION, FAULT_KINDS
+from directsuite.sandbox.files import FilePayload, PiecesPayload
+from directsuite.sandbox.messaging.delivery import CONFIRMATION_TIMEOUT_MS
+from directsuite.sandbox.messaging.mailboxes import SENT
+from directsuite.sandbox.messaging.parsing import read_message, read_plain_alternative
+from directsuite.sandbox.page import content
+from directsuite.sandbox.page.content import MAX_ROW_ID, PAGE_ROWS
+from directsuite.sandbox.page.drawing import neutralize_html
+from directsuite.sandbox.patients import USER_STATES
+from directsuite.sandbox.quirks import PROFILES
+from directsuite.sandbox.rejections import RejectionError
+
+if TYPE_CHECKING:
+    from directsuite.sandbox.calls import CallRecord, Calls
+    from directsuite.sandbox.page.site import SandboxPage
+
+T = TypeVar("T")
+View = Callable[["SandboxPage", web.Request], Awaitable[Mapping[str, Any]]]
+FileHandler = Callable[["SandboxPage", web.Request], Awaitable[web.StreamResponse]]
+
+_MAIL_POLICY = (
+    "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none';"
+    " frame-ancestors 'self'"
+)
+_FILE_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'"
+_MAX_DRAWN_BYTES = 64 * 2**20
+
+
+class PageNotFoundError(Exception):
+    """Nothing exists at the requested address."""
+
+
+async def _show_overview(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
+    text, after = _read_search_text(request), _read_number(request, "after", 0)
+    totals = await page.sandbox.read(content.count_totals)
+    accounts = await page.sandbox.read(lambda connection: content.list_accounts(connection, text, after))
+    return {
+        "totals": totals,
+        "text": text,
+        **_paginate(accounts, request, "after"),
+        "calls": _find_calls(page.calls, "", MAX_ROW_ID)[:12],
+    }
+
+
+async def _show_mailbox(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
+    address, text = request.match_info["address"], _read_search_text(request)
+    chosen, before = request.query.get("folder", "INBOX"), _read_number(request, "before", MAX_ROW_ID)
+
+    def read(connection: Any) -> Mapping[str, Any]:
+        mailbox = require_found(content.find_mailbox(connection, address))
+        folders = content.list_folders(connection, mailbox["id"])
+        folder = require_found(next((each for each in folders if each["name"] == chosen), None))
+        rows = content.list_messages(connection, folder["id"], text, before)
+        return {"address": address, "folders": folders, "folder": folder, **_paginate(rows, request, "before", "uid")}
+
+    return {**await page.sandbox.read(read), "text": text, "outgoing": chosen == SENT}
+
+
+async def _find_message(page: SandboxPage, request: web.Request) -> dict[str, Any]:
+    address, uid = request.match_info["address"], int(request.match_info["uid"])
+    number, now = int(request.match_info["folder"]), page.now_ms
+
+    def read(connection: Any) -> dict[str, Any]:
+        mailbox = require_found(content.find_mailbox(connection, address))
+        folders = content.list_folders(connection, mailbox["id"])
+        folder = require_found(next((each for each in folders if each["id"] == number), None))
+        message = require_found(content.find_message(connection, number, uid))
+        sent = content.find_sent_message(connection, message["message_id"] or "", now=now)
+        return {"address": address, "folder": folder, "message": message, "sent": sent}
+
+    return await page.sandbox.read(read)
+
+
+async def _show_message(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
+    shown = await _find_message(page, request)
+    with page.hold_message(shown["message"]) as raw:
+        reading = await asyncio.to_thread(read_message, raw)
+        plain = await asyncio.to_thread(read_plain_alternative, raw) if reading.html_body else None
+    return {**shown, "reading": reading, "plain": plain, "timeout": CONFIRMATION_TIMEOUT_MS}
+
+
+async def _show_sent(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
+    text, before, now = _read_search_text(request), _read_number(request, "before", MAX_ROW_ID), page.now_ms
+    rows = await page.sandbox.read(lambda connection: content.list_sent_messages(connection, text, before, now=now))
+    return {"text": text, "timeout": CONFIRMATION_TIMEOUT_MS, **_paginate(rows, request, "before")}
+
+
+async def _show_calls(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
+    text = _read_search_text(request)
+    rows = _find_calls(page.calls, text, _read_number(request, "before", MAX_ROW_ID))
+    more = len(rows) > PAGE_ROWS
+    following = _build_link(request, before=rows[PAGE_ROWS - 1].number) if more else None
+    return {"rows": rows[:PAGE_ROWS], "following": following, "text": text, "count": page.calls.count}
+
+
+async def _show_call(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
+    number = int(request.match_info["number"])
+    call, exchange = require_found(page.calls.find(number)), page.calls.find_exchange(number)
+    bodies = None if exchange is None else (mask_secrets(exchange.request), mask_secrets(exchange.response))
+    return {"call": call, "exchange": exchange, "bodies": bodies}
+
+
+async def _show_documents(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
+    text, before, now = _read_search_text(request), _read_number(request, "before", MAX_ROW_ID), page.now_ms
+    rows = await page.sandbox.read(lambda connection: content.list_documents(connection, text, before, now=now))
+    return {"text": text, **_paginate(rows, request, "before")}
+
+
+async def _show_document(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
+    document = await page.find_document(request.match_info["identifier"])
+    try:
+        with page.hold_document(document):
+            described: Mapping[str, Any] = await page.sandbox.describe_document(document["name"])
+        trouble = None
+    except (RejectionError, ImportError) as error:
+        described, trouble = {}, str(error)
+    pages = [each["index"] for each in described.get("pages", ())]
+    first = _read_number(request, "page", 1)
+    return {
+        "document": document,
+        "size": document["size"],
+        "described": described,
+        "trouble": trouble,
+        "drawn": pages[first - 1 : first + 4] if document["size"] <= _MAX_DRAWN_BYTES else [],
+        "following": _build_link(request, page=first + 5) if len(pages) > first + 4 else None,
+    }
+
+
+async def _show_faxes(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
+    text, before = _read_search_text(request), _read_number(request, "before", MAX_ROW_ID)
+    rows = await page.sandbox.read(lambda connection: content.list_faxes(connection, text, before))
+    return {"text": text, **_paginate(rows, request, "before")}
+
+
+async def _show_patients(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
+    text, after, now = _read_search_text(request), _read_number(request, "after", 0), page.now_ms
+    rows = await page.sandbox.read(lambda connection: content.list_individuals(connection, text, after, now=now))
+    sessions = await page.sandbox.read(lambda connection: content.list_sessions(connection, now=now))
+    return {"text": text, "sessions": sessions, "states": USER_STATES, **_paginate(rows, request, "after")}
+
+
+async def _show_effects(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
+    text, before = _read_search_text(request), _read_number(request, "before", MAX_ROW_ID)
+    rows = await page.sandbox.read(lambda connection: content.list_effects(connection, text, before))
+    return {"text": text, **_paginate(rows, request, "before")}
+
+
+async def _show_controls(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
+    profile = page.sandbox.profile
+    return {
+        "faults": page.sandbox.faults(),
+        "operations": [EVERY_OPERATION, *sorted(page.sandbox.operations)],
+        "kinds": FAULT_KINDS,
+        "profiles": PROFILES,
+        "profile": {profile} if isinstance(profile, str) else set(profile),
+        "logins": await page.sandbox.read(content.list_logins),
+    }
+
+
+async def _show_docs(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
+    text = _read_search_text(request)
+    operations = await asyncio.to_thread(lambda: page.operations)
+    return {"text": text, "rows": [each for each in operations.values() if each.matches(text)]}
+
+
+async def _show_operation(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
+    operations = await asyncio.to_thread(lambda: page.operations)
+    operation = require_found(operations.get(request.match_info["name"]))
+    root = str(request.url.origin())
+    at = "" if root == DEFAULT_URL else f" --at {root}"
+    return {
+        "operation": operation,
+        "example": page.format_example(operation.name, root),
+        "at": at,
+        **operation.describe(),
+    }
+
+
+_MESSAGE_PATH = "/page/mail/{address}/{folder:[0-9]{1,15}}/{uid:[0-9]{1,15}}"
+VIEWS: dict[str, tuple[str, View]] = {
+    "/": ("overview.html", _show_overview),
+    "/page/mail/{address}": ("mailbox.html", _show_mailbox),
+    _MESSAGE_PATH: ("message.html", _show_message),
+    "/page/sent": ("sent.html", _show_sent),
+    "/page/calls": ("calls.html", _show_calls),
+    "/page/calls/{number:[0-9]{1,15}}": ("call.html", _show_call),
+    "/page/documents": ("documents.html", _show_documents),
+    "/page/documents/{identifier}": ("document.html", _show_document),
+    "/page/faxes": ("faxes.html", _show_faxes),
+    "/page/patients": ("patients.html", _show_patients),
+    "/page/effects": ("effects.html", _show_effects),
+    "/page/controls": ("controls.html", _show_controls),
+    "/docs": ("docs.html", _show_docs),
+    "/docs/{name}": ("operation.html", _show_operation),
+}
+
+
+async def _serve_html(page: SandboxPage, request: web.Request) -> web.StreamResponse:
+    with page.hold_message((await _find_message(page, request))["message"]) as raw:
+        reading = await asyncio.to_thread(read_message, raw)
+    headers = {"Content-Security-Policy": _MAIL_POLICY}
+    return web.Response(text=neutralize_html(reading.body), content_type="text/html", headers=headers)
+
+
+async def _serve_raw(page: SandboxPage, request: web.Request) -> web.StreamResponse:
+    """Serve a message unmodified: as plain text, or as a download if it is in a file."""
+    message = (await _find_message(page, request))["message"]
+    with page.hold_message(message) as raw:
+        if isinstance(raw, Path):
+            return _build_download(FilePayload(raw), f"message-{message['uid']}.eml")
+    headers = {"Content-Security-Policy": _FILE_POLICY}
+    return web.Response(body=raw, content_type="text/plain", charset="utf-8", headers=headers)
+
+
+async def _serve_attachment(page: SandboxPage, request: web.Request) -> web.StreamResponse:
+    message, number = (await _find_message(page, request))["message"], int(request.match_info["number"])
+    with page.hold_message(message) as raw:
+        reading = await asyncio.to_thread(read_message, raw)
+        part = require_found(reading.attachments[number] if number < len(reading.attachments) else None)
+        files = page.sandbox.message_files
+        body = part.content if isinstance(part.content, bytes) else files.make_payload([part.content], base64=False)
+        return _build_download(body, part.filename)
+
+
+async def _serve_pdf(page: SandboxPage, request: web.Request) -> web.StreamResponse:
+    document = await page.find_document(request.match_info["identifier"])
+    with page.hold_document(document) as file:
+        return _build_download(FilePayload(file), f"{document['identifier']}.pdf")
+
+
+async def _serve_picture(page: SandboxPage, request: web.Request) -> web.StreamResponse:
+    document = await page.find_document(request.match_info["identifier"])
+    drawn = await page.draw_document_page(document, int(request.match_info["number"]))
+    return web.Response(body=drawn, content_type="image/png", headers={"Content-Security-Policy": _FILE_POLICY})
+
+
+FILE_ROUTES: Mapping[str, FileHandler] = {
+    f"{_MESSAGE_PATH}/html": _serve_html,
+    f"{_MESSAGE_PATH}/raw": _serve_raw,
+    f"{_MESSAGE_PATH}/attachments/{{number:[0-9]{{1,6}}}}": _serve_attachment,
+    "/page/documents/{identifier}/pdf": _serve_pdf,
+    "/page/documents/{identifier}/{number:[0-9]{1,6}}.png": _serve_picture,
+}
+
+
+def _build_download(body: bytes | PiecesPayload, name: str) -> web.Response:
+    """Return a response that a browser saves and never displays."""
+    plain = "".join(character for character in name if character.isprintable() and character not in '/\\"') or "file"
+    disposition = content_disposition_header("attachment", filename=plain[:150])
+    headers = {"Content-Disposition": disposition, "Content-Security-Policy": _FILE_POLICY}
+    return web.Response(body=body, content_type="application/octet-stream", headers=headers)
+
+
+def require_found(found: T | None) -> T:
+    if found is None:
+        raise PageNotFoundError("There is nothing at this address. It may have been deleted.")
+    return found
+
+
+def _read_search_text(request: web.Request) -> str:
+    return request.query.get("q", "").strip().casefold()[:200]
+
+
+def _read_number(request: web.Request, name: str, default: int) -> int:
+    text = request.query.get(name, "")
+    return max(1, min(int(text), MAX_ROW_ID)) if text.isascii() and text.isdecimal() and len(text) < 20 else default
+
+
+def _paginate(rows: list[content.Row], request: web.Request, name: str, key: str = "id") -> Mapping[str, Any]:
+    """Return one page of rows, and the link to the next page or None. key: the column that orders the rows."""
+    following = _build_link(request, **{name: rows[PAGE_ROWS - 1][key]}) if len(rows) > PAGE_ROWS else None
+    return {"rows": rows[:PAGE_ROWS], "following": following}
+
+
+def _build_link(request: web.Request, **changed: int) -> str:
+    return f"{quote(request.path)}?{urlencode({**request.query, **changed})}"
+
+
+def _find_calls(calls: Calls, text: str, before: int) -> list[CallRecord]:
+    """Return calls below the number `before`, newest first: one page, and one more if there are older calls."""
+    records, found = calls.records, list[Any]()
+    for place in range(min(len(records), before - 1 - calls.count + len(records)) - 1, -1, -1):
+        call = records[place]
+        if not text or text in call.operation.casefold() or text == str(call.status) or text in call.path.casefold():
+            found.append(call)
+            if len(found) > PAGE_ROWS:
+                break
+    return found
