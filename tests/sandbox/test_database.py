@@ -118,8 +118,7 @@ async def test_denied_commit_fails_every_caller_and_keeps_nothing(database: Sand
 
     database._writer.connection.set_authorizer(deny)
     outcomes = await asyncio.gather(
-        *(database.write(partial(add, name=name)) for name in "def"),
-        return_exceptions=True,
+        *(database.write(partial(add, name=name)) for name in "def"), return_exceptions=True
     )
     assert [(type(outcome), str(outcome)) for outcome in outcomes] == [(sqlite3.DatabaseError, "not authorized")] * 3
     database._writer.connection.set_authorizer(None)

@@ -160,10 +160,7 @@ async def test_status_fault_without_a_body_is_bare(
 async def test_status_fault_with_json_body_and_media_type(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
     sandbox.inject_fault("login", "status", status=500, body={"code": "099"}, media_type="application/problem+json")
     async with http.post(f"{sandbox.registration_url}/login", json={}) as answer:
-        assert (answer.content_type, json.loads(await answer.read())) == (
-            "application/problem+json",
-            {"code": "099"},
-        )
+        assert (answer.content_type, json.loads(await answer.read())) == ("application/problem+json", {"code": "099"})
 
 
 @pytest.mark.parametrize("processed", [False, True])

@@ -53,9 +53,7 @@ async def test_client_may_authenticate_with_http_basic(sandbox: Sandbox, http: a
     await sandbox.add_client("spaced out", "per%cent+plus")
     basic = aiohttp.encode_basic_auth("spaced+out", "per%25cent%2Bplus")
     async with http.post(
-        sandbox.token_url,
-        data={"grant_type": "client_credentials"},
-        headers={"Authorization": basic},
+        sandbox.token_url, data={"grant_type": "client_credentials"}, headers={"Authorization": basic}
     ) as answer:
         assert answer.status == 200
 
@@ -72,8 +70,7 @@ async def test_code_is_exchanged_once_and_keeps_the_state(sandbox: Sandbox, http
 
 
 @pytest.mark.parametrize(
-    ("changes", "minutes"),
-    [({"redirect_uri": "https://other.example.test/"}, 0), ({"code": "guessed"}, 0), ({}, 10)],
+    ("changes", "minutes"), [({"redirect_uri": "https://other.example.test/"}, 0), ({"code": "guessed"}, 0), ({}, 10)]
 )
 async def test_code_of_another_redirect_or_time_is_refused(
     sandbox: Sandbox, http: aiohttp.ClientSession, changes: dict[str, str], minutes: int

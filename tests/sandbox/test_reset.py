@@ -45,9 +45,7 @@ async def test_reset_that_fails_changes_nothing(sandbox: Sandbox, monkeypatch: p
     assert len(sandbox.faults()) == 1
 
 
-async def test_habits_are_taken_at_the_start_and_can_be_changed(
-    http: aiohttp.ClientSession,
-) -> None:
+async def test_habits_are_taken_at_the_start_and_can_be_changed(http: aiohttp.ClientSession) -> None:
     async with Sandbox(profile="java", csv_above=0, missing_status=404) as sandbox:
         headers = {"Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}"}
         assert (sandbox.profile, sandbox.csv_above, sandbox.missing_status) == ("java", 0, 404)

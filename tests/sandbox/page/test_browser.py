@@ -24,10 +24,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser, Dialog, Page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="Chromium isn't installed"),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="Chromium isn't installed")]
 pytest.importorskip("playwright", reason="playwright isn't installed")
 
 HOSTILE = """

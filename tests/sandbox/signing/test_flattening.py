@@ -129,11 +129,7 @@ async def test_the_caption_of_a_push_button_left_to_viewers_is_drawn(signing: Si
 
 @pytest.mark.parametrize(
     ("flags", "value", "expected"),
-    [
-        (1 << 13, "secret", "******"),
-        (1 << 12, "one two three\nfour", "four"),
-        (1 << 24, "42", "4"),
-    ],
+    [(1 << 13, "secret", "******"), (1 << 12, "one two three\nfour", "four"), (1 << 24, "42", "4")],
 )
 async def test_field_flags_change_what_is_shown(
     signing: SigningCaller, tmp_path: Path, flags: int, value: str, expected: str
