@@ -1,9 +1,9 @@
-"""A fresh sandbox for each test, with a clock that stands still, and an HTTP client."""
+"""A new sandbox for each test, with a frozen clock, and HTTP clients."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
@@ -33,3 +33,41 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
 def bearer(sandbox: Sandbox) -> dict[str, str]:
     """The Authorization header of the demo account."""
     return {"Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}"}
+
+
+class Api:
+    """A client of a sandbox whose responses are JSON. Each method returns the status and the decoded body."""
+
+    def __init__(self, sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+        self.sandbox, self.http = sandbox, http
+
+    async def request(self, method: str, url: str, **options: Any) -> tuple[int, Any]:
+        """Send any request."""
+        async with self.http.request(method, url, **options) as response:
+            assert response.content_type == "application/json"
+            return response.status, await response.json()
+
+    async def control(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Call the control API."""
+        return await self.request(method, f"{self.sandbox.root_url}/_sandbox/{path}", json=body)
+
+    async def message(self, path: str, **members: Any) -> tuple[int, Any]:
+        """Call the messaging service as alice, with the password `secret`."""
+        login = {"username": "alice@direct.example.test", "password": "secret"}
+        return await self.request("POST", f"{self.sandbox.message_url}/{path}", json=members or login)
+
+    async def login(self, username: str, password: str) -> tuple[int, Any]:
+        """Log in to the registration service."""
+        body = {"username": username, "password": password}
+        return await self.request("POST", f"{self.sandbox.registration_url}/login", json=body)
+
+    async def list_faxes(self, number: str = "15550100100", token: str | None = None) -> int:
+        """Request a page of faxes with a token, by default that of the demo account. Return the status."""
+        headers = {"Authorization": f"Bearer {token or self.sandbox.environment['DIRECTSUITE_TOKEN']}"}
+        url = f"{self.sandbox.fax_url}/api/fax/getMessageList/{number}/0"
+        return (await self.request("GET", url, headers=headers))[0]
+
+
+@pytest.fixture
+def api(sandbox: Sandbox, http: aiohttp.ClientSession) -> Api:
+    return Api(sandbox, http)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from aiohttp import ClientError, StreamReader, web
-from aiohttp.base_protocol import BaseProtocol
+from aiohttp import ClientError
 
 from directsuite.cli import sandbox_server
 from directsuite.sandbox import connections
@@ -19,8 +18,6 @@ from directsuite.sandbox.page import notifier
 from directsuite.sandbox.server import Sandbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import aiohttp
 
 HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
@@ -145,24 +142,6 @@ async def test_a_body_that_comes_too_slowly_is_rejected(monkeypatch: pytest.Monk
         response = await read_to_the_end(await connect(sandbox, stack, BODY))
     assert response.startswith(b"HTTP/1.1 400 ")
     assert b"the request body could not be read" in response
-
-
-async def test_a_body_is_checked_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = asyncio.get_running_loop()
-    checks: list[Callable[[], None]] = []
-
-    def call_later(_: float, check: Callable[[], None]) -> None:
-        checks.append(check)
-
-    monkeypatch.setattr(loop, "call_later", call_later)
-    payload = StreamReader(BaseProtocol(loop), 2**16, loop=loop)
-    connections._reject_slow_body(payload, 0)
-    payload.feed_data(b"x" * connections.MIN_BODY_BYTES)
-    checks.pop()()
-    assert payload.exception() is None
-    checks.pop()()
-    assert isinstance(payload.exception(), web.RequestPayloadError)
-    assert not checks
 
 
 def test_the_limit_of_connections_leaves_descriptors_for_files() -> None:

@@ -170,21 +170,6 @@ async def test_any_failure_is_reported_and_recovered(
     database.close()
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("error", [StopIteration(), asyncio.CancelledError(), UnexpectedError()], ids=repr)
-async def test_any_exception_leaves_thread_running_and_waiter_released(
-    database: SandboxDatabase, error: BaseException
-) -> None:
-    def refuse(connection: sqlite3.Connection) -> None:
-        add(connection, "a")
-        raise error
-
-    async with asyncio.timeout(20):
-        with pytest.raises(RuntimeError if isinstance(error, StopIteration) else type(error)):
-            await database.write(refuse)
-        assert await database.read(names) == []
-
-
 async def test_thread_that_ends_fails_what_waits_and_refuses_what_comes(
     database: SandboxDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,43 +193,6 @@ async def test_thread_that_ends_fails_what_waits_and_refuses_what_comes(
             await database.write(names)
 
 
-async def test_read_is_one_transaction(file_database: SandboxDatabase) -> None:
-    inside, written = threading.Event(), threading.Event()
-
-    def twice(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
-        before = names(connection)
-        inside.set()
-        assert written.wait(20)
-        return before, names(connection)
-
-    reading = asyncio.ensure_future(file_database.read(twice))
-    assert await asyncio.to_thread(inside.wait, 20)
-    await file_database.write(lambda connection: add(connection, "a"))
-    written.set()
-    assert await reading == ([], [])
-    assert await file_database.read(names) == ["a"]
-
-
-async def test_failed_read_leaves_the_reader_usable_and_writes_are_refused_it(file_database: SandboxDatabase) -> None:
-    with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        await file_database.read(lambda connection: add(connection, "a"))
-    with pytest.raises(ZeroDivisionError):
-        await file_database.read(lambda _: 1 // 0)
-    assert await file_database.read(names) == []
-
-
-@pytest.mark.parametrize(
-    ("pragma", "value"), [("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1), ("busy_timeout", 5000)]
-)
-async def test_connections_are_set_to_keep_what_they_acknowledge(
-    file_database: SandboxDatabase, pragma: str, value: object
-) -> None:
-    def asked(connection: sqlite3.Connection) -> object:
-        return connection.execute(f"PRAGMA {pragma}").fetchone()[0]
-
-    assert (await file_database.write(asked), await file_database.read(asked)) == (value, value)
-
-
 async def test_closed_database_refuses_work_and_has_done_what_came_before(tmp_path: Path) -> None:
     database = SandboxDatabase(tmp_path, [SCHEMA])
     before = database._writer.submit(lambda connection: add(connection, "a"))
@@ -258,12 +206,6 @@ async def test_closed_database_refuses_work_and_has_done_what_came_before(tmp_pa
     again = SandboxDatabase(tmp_path, [SCHEMA])
     assert await again.read(names) == ["a"]
     again.close()
-
-
-async def test_posted_work_comes_before_what_is_written_after_it(database: SandboxDatabase) -> None:
-    database.post(lambda connection: add(connection, "a"))
-    database.post(lambda _: 1 // 0)
-    assert await database.write(names) == ["a"]
 
 
 @pytest.mark.parametrize("content", [b"no database at all" * 100, b"SQLite format 3\0" + b"\xff" * 4096])

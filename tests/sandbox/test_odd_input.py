@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 
 from directsuite.sandbox import files, quirks
-from directsuite.sandbox.clock import MAX_TIME, Clock
+from directsuite.sandbox.clock import MAX_TIME
 from directsuite.sandbox.files import StoredFiles
 from directsuite.sandbox.server import Sandbox
 
@@ -63,16 +63,6 @@ async def test_a_form_in_an_odd_charset_is_no_failure(
         assert response.status < 500
 
 
-@pytest.mark.parametrize("charset", CHARSETS)
-async def test_json_in_an_odd_charset_is_no_failure(
-    charset: str, sandbox: Sandbox, http: aiohttp.ClientSession
-) -> None:
-    headers = {"Content-Type": f"application/json; charset={charset}"}
-    for url in (f"{sandbox.message_url}/GetUIDs/INBOX", f"{sandbox.root_url}/_sandbox/accounts"):
-        async with http.post(url, data=b"{}", headers=headers) as response:
-            assert response.status < 500
-
-
 @pytest.mark.parametrize("name", ["at[]", "at", "kind[]", "form_token[]", "[]", "at[][]"])
 async def test_a_form_with_a_list_for_a_text_is_refused(
     name: str, sandbox: Sandbox, http: aiohttp.ClientSession
@@ -94,13 +84,6 @@ async def test_a_clock_that_runs_stops_on_its_last_day(tmp_path: Path) -> None:
             sandbox.clock.resume()
             await sandbox.add_individual("Ada", "Example", "1234", "1980-02-29")
             sandbox.clock.set(datetime(2026, 5, 1, tzinfo=UTC))
-
-
-def test_a_clock_past_its_end_is_restored_at_its_end() -> None:
-    clock = Clock()
-    clock.set(MAX_TIME)
-    restored = Clock()
-    assert restored.restore(clock.state) == MAX_TIME
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="the system has no file without an end")

@@ -12,7 +12,6 @@ import sqlite3
 import sys
 import threading
 from contextlib import asynccontextmanager, closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,10 +21,7 @@ from yarl import URL
 
 import directsuite as ds
 from directsuite.sandbox import Sandbox, server
-from directsuite.sandbox.files import FileRange
-from directsuite.sandbox.messaging.parsing import MessageAttachment, build_content
-from directsuite.sandbox.messaging.requests import Recipient
-from directsuite.sandbox.messaging.sending import Draft, compose_message
+from directsuite.sandbox.messaging.parsing import build_content
 from directsuite.sandbox.samples import MAILBOX_LOGIN, MAILBOXES, add_sample_content
 from tests.sandbox.command import read_startup_output, run_command
 
@@ -444,23 +440,6 @@ async def test_the_page_shows_a_large_message_and_gives_its_files(mail: Mail) ->
     async with mail.http.get(f"{root}{found[1]}/attachments/0") as answer:
         assert answer.content_length == len(NOISE)
         assert await answer.read() == NOISE
-
-
-@pytest.mark.parametrize("size", [0, 1, 56, 57, 58, 786_431, 786_432, 786_433, 1_572_864, 3_000_000])
-def test_an_attachment_is_written_in_pieces_as_it_is_written_whole(size: int, tmp_path: Path) -> None:
-    file = tmp_path / "content"
-    file.write_bytes(NOISE[:size])
-    whole, part = (
-        compose_message(
-            Draft(ALICE, [Recipient(BOB, "TO")], "s", "b", attachments=[MessageAttachment("a", "a/b", content)]),
-            message_id="<a@b>",
-            at=datetime(2026, 5, 1, tzinfo=UTC),
-        ).recipient_copy
-        for content in (NOISE[:size], FileRange.from_file(file))
-    )
-    without_boundary = re.compile(rb"=_[0-9a-f]{32}")
-    assert without_boundary.sub(b"", part.raw) == without_boundary.sub(b"", whole.raw)
-    assert json.loads(part.detail)["attachments"] == json.loads(whole.detail)["attachments"]
 
 
 class AnonymousMemory:

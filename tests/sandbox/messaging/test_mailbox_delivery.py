@@ -5,14 +5,12 @@ from __future__ import annotations
 import base64
 import csv
 import io
-import sqlite3
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from directsuite.sandbox.messaging import delivery
-from directsuite.sandbox.messaging.delivery import DeliveryOutcome, DeliveryStatus, SentRecord, choose_outcome
+from directsuite.sandbox.messaging.delivery import DeliveryStatus, choose_outcome
 from tests.sandbox.messaging.mailbox_server import ALICE, BOB, MessagingServer, make_credentials, make_message
 
 SERVED = {"direct.clinic.test", "direct.real.org"}
@@ -60,24 +58,6 @@ async def test_a_confirmation_after_the_hour_is_called_late(mail: MessagingServe
 def test_a_served_domain_that_is_no_test_domain_knows_no_magic() -> None:
     assert choose_outcome("nomdn@direct.real.org", SERVED).status is DeliveryStatus.REMOTELY_FAILED
     assert choose_outcome("nomdn@contest", SERVED).status is DeliveryStatus.LOCALLY_FAILED
-
-
-def test_a_report_costs_no_more_where_the_account_has_sent_much() -> None:
-    connection = sqlite3.connect(":memory:")
-    connection.row_factory = sqlite3.Row
-    connection.executescript(delivery.SCHEMA)
-    steps = list[None]()
-    connection.set_progress_handler(lambda: steps.append(None), 1)
-    costs = list[int]()
-    for number in range(300):
-        delivery.record_sent_message(
-            connection, SentRecord(f"<{number}@x>", 1, ALICE, 1, 0), [(BOB, DeliveryOutcome(None, ""))]
-        )
-        steps.clear()
-        assert len(delivery.list_records(connection, 1, ["0@x"], now_ms=0)) == 1
-        costs.append(len(steps))
-    connection.close()
-    assert costs[-1] < 1.5 * costs[0]
 
 
 async def test_a_report_has_a_record_for_each_recipient(mail: MessagingServer) -> None:

@@ -141,22 +141,6 @@ async def test_subscriptions(mail: MessagingServer) -> None:
     assert "INBOX.Sent" not in (await mail.call_ok("GetFolders", "INBOX", "True"))["folders"]
 
 
-async def test_subscribing_reads_the_folders_once_for_all_names(mail: MessagingServer) -> None:
-    names, statements = ["inbox", "Inbox", "INBOX", "inbox.sent"] * 100, list[str]()
-
-    def subscribe(connection: sqlite3.Connection) -> list[str]:
-        account = find_account_id(connection, ALICE)
-        assert account is not None
-        connection.set_trace_callback(statements.append)
-        try:
-            return mailboxes.subscribe(connection, account, names, subscribed=False).names
-        finally:
-            connection.set_trace_callback(None)
-
-    assert await mail.database.write(subscribe) == ["INBOX", "INBOX.Sent"]
-    assert len(statements) < 10
-
-
 async def test_subscriptions_are_recorded_for_folders_that_they_changed(mail: MessagingServer) -> None:
     for names in (["INBOX.Sent"], ["INBOX.Sent"], ["INBOX.Sent", "INBOX.Spam"]):
         body = {"auth": make_credentials(), "folders": names, "subscribed": False}

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from directsuite.sandbox.messaging import mailboxes, parsing
-from directsuite.sandbox.messaging.mailboxes import UnknownAccount, find_account_id
-from directsuite.sandbox.messaging.service import OPERATIONS
-from directsuite.sandbox.rejections import MessagingError
+from directsuite.sandbox.messaging import mailboxes
+from directsuite.sandbox.messaging.mailboxes import find_account_id
 from tests.sandbox.messaging.mailbox_server import (
     ALICE,
     BOB,
@@ -24,10 +22,6 @@ from tests.sandbox.messaging.mailbox_server import (
 
 if TYPE_CHECKING:
     import sqlite3
-
-
-def test_each_operation_has_a_name_of_its_own() -> None:
-    assert len({operation.name for operation in OPERATIONS}) == len(OPERATIONS)
 
 
 async def test_counts(mail: MessagingServer) -> None:
@@ -262,25 +256,3 @@ async def test_raw_messages_are_saved_all_or_none(mail: MessagingServer) -> None
 async def test_nobody_sees_another_mailbox(mail: MessagingServer) -> None:
     await deliver_many(mail, 1)
     assert await mail.get_uids(username=BOB) == []
-
-
-async def test_inbound_mail_needs_a_mailbox(mail: MessagingServer) -> None:
-    with pytest.raises(UnknownAccount):
-        await mail.deliver("nobody@direct.clinic.test", RAW_MESSAGE)
-
-
-async def test_inbound_mail_needs_a_folder(mail: MessagingServer) -> None:
-    with pytest.raises(MessagingError, match=r"no folder 'INBOX\.Missing'"):
-        await mail.deliver(ALICE, RAW_MESSAGE, "INBOX.Missing")
-    assert await mail.list_effects("Inbound") == []
-
-
-async def test_listing_never_parses_a_message_again(mail: MessagingServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    await deliver_many(mail, 2)
-
-    def parse(raw: bytes) -> None:
-        raise AssertionError(raw)
-
-    monkeypatch.setattr(parsing, "read_message", parse)
-    assert [found["subject"] for found in await mail.get_messages()] == ["Results 1", "Results 2"]
-    assert len((await mail.call_ok("GetMessageMetaData", "INBOX"))["messages"]) == 2

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from directsuite.sandbox.messaging import mailboxes
 from tests.sandbox.messaging.mailbox_server import (
     ALICE,
     BOB,
@@ -187,20 +186,6 @@ async def test_a_tuser_acts_for_his_own_addresses_only(
     assert await mail.call_rejected("SendWithTuser", method="PUT", body=body) == code
     assert await mail.call_rejected("GetMessageStatusWithTuser", "<x@y>", body=AS_TUSER | change) == code
     assert await nothing_happened(mail)
-
-
-async def test_the_password_of_a_tuser_is_judged_once_in_a_call(
-    mail: MessagingServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judged: list[str] = []
-
-    def authenticate(connection: sqlite3.Connection, username: str, password: str) -> bool:
-        judged.append(password)
-        return bool(connection) and username == TUSER
-
-    monkeypatch.setattr(mailboxes, "authenticate_tuser", authenticate)
-    await mail.call_ok("GetMessageStatusWithTuser", "<x@y>", body=AS_TUSER)
-    assert judged == [PASSWORD]
 
 
 async def test_a_tusers_message_is_from_the_direct_address_he_named(mail: MessagingServer) -> None:

@@ -15,7 +15,7 @@ import pytest
 from pikepdf import Array, Dictionary, Name, String
 from PIL import Image
 
-from directsuite.sandbox.signing import document, engine, flatten, locks
+from directsuite.sandbox.signing import document, flatten, locks
 from directsuite.sandbox.signing.text import find_font
 
 from . import documents
@@ -132,17 +132,6 @@ async def test_a_form_with_too_long_names_is_refused(signing: SigningCaller, mon
     monkeypatch.setattr(document, "_MAX_NAMES_CHARS", 10)
     content = documents.make_single_field_form(FT=Name.Tx, T=String("ten letters"))
     assert "characters in the names" in await signing.call_rejected("POST", body=base64.b64encode(content))
-
-
-def test_no_value_is_read_once_the_texts_are_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pikepdf.open(
-        io.BytesIO(documents.make_single_field_form(FT=Name.Tx, T=String("a"), V=String("A" * 60_000)))
-    ) as pdf:
-        [field] = document.iter_fields(pdf)
-        limited = engine._LimitedText()
-        assert sum(len(limited.field_to_text(field)) for _ in range(100)) == engine._MAX_TEXT_CHARS
-        monkeypatch.setattr(document, "value_to_text", None)
-        assert limited.field_to_text(field) == ""
 
 
 async def test_the_fields_that_a_signature_locks_are_limited(

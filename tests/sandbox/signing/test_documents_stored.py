@@ -21,7 +21,7 @@ from pikepdf import Name, String
 from directsuite.sandbox.rejections import InvalidActionError, InvalidParameterError, RejectionError, handle_errors
 from directsuite.sandbox.signing import engine
 from directsuite.sandbox.signing.keys import FileKeyStore
-from directsuite.sandbox.signing.request import SignatureRequest, decode_base64
+from directsuite.sandbox.signing.request import SignatureRequest
 from directsuite.sandbox.signing.service import (
     SigningService,
     StoredPdf,
@@ -77,19 +77,6 @@ async def test_line_breaks_and_a_data_prefix_are_tolerated(signing: SigningCalle
 async def test_what_is_no_readable_pdf_in_base64_is_refused(signing: SigningCaller, body: bytes, expected: str) -> None:
     assert expected in await signing.call_rejected("POST", body=body)
     assert await signing.list_effects() == []
-
-
-@given(st.binary(min_size=1), st.integers(1, 100))
-def test_base64_text_is_read_however_its_lines_are_broken(content: bytes, width: int) -> None:
-    text = base64.b64encode(content)
-    lines = [text[start : start + width] for start in range(0, len(text), width)]
-    assert decode_base64(b"\r\n".join(lines), "it") == content
-
-
-@given(st.text(alphabet="-_!*äAB", min_size=1).filter(lambda text: set(text) - set("AB")))
-def test_characters_outside_the_alphabet_are_refused(text: str) -> None:
-    with pytest.raises(InvalidParameterError):
-        decode_base64(text, "it")
 
 
 async def test_a_truncated_document_is_repaired(signing: SigningCaller) -> None:
@@ -223,25 +210,6 @@ async def test_what_the_libraries_log_of_a_foreign_signature_is_kept_back(
     assert caplog.records == []
     await asyncio.to_thread(engine.inspect, signed, KEYS.trust_roots(), at)  # as an application would
     assert any(record.name.startswith("pyhanko") for record in caplog.records)
-
-
-def test_every_operation_has_its_route(service: SigningService) -> None:
-    routes = {route.kwargs["name"]: (route.method, route.path) for route in service.make_routes()}
-    one = "/signing/pdf/{identifier}"
-    assert routes == {
-        "Save": ("POST", "/signing/pdf"),
-        "GetDoc": ("GET", one),
-        "GetDocInfo": ("GET", f"{one}/info"),
-        "Delete": ("DELETE", one),
-        "Flatten": ("PATCH", f"{one}/flatten"),
-        "FlattenAndPull": ("PATCH", f"{one}/flatten/pull"),
-        "ClearUnsignedFields": ("PATCH", f"{one}/clearUnsignedFields"),
-        "ClearUnsignedFieldsAndPull": ("PATCH", f"{one}/clearUnsignedFields/pull"),
-        "Sign": ("PATCH", f"{one}/sign"),
-        "SignAndPull": ("PATCH", f"{one}/sign/pull"),
-        "MultiSign": ("PATCH", f"{one}/multiSign"),
-        "MultiSignAndPull": ("PATCH", f"{one}/multiSign/pull"),
-    }
 
 
 async def test_a_change_of_what_has_changed_meanwhile_is_refused(database: SandboxDatabase) -> None:

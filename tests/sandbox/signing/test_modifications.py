@@ -6,8 +6,6 @@ import asyncio
 import io
 import logging
 import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pikepdf
@@ -141,33 +139,6 @@ async def test_documents_are_saved_while_changes_are_judged(
     await signing.save(documents.make_plain_pages())
     go_on.set()
     assert [info["signatures"][0]["isValid"] for info in await asyncio.gather(*described)] == [True] * 3
-
-
-@pytest.mark.process
-async def test_paths_for_imports_that_are_not_text_are_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "path", [tmp_path, *sys.path])
-    assert await ModificationProcesses().judge(tmp_path / "missing.pdf", [(1, 0)]) == {}
-
-
-@pytest.mark.process
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
-def test_a_process_with_lower_limits_keeps_them() -> None:
-    program = (
-        "import resource\n"
-        "from directsuite.sandbox.signing import modifications\n"
-        "resource.setrlimit(resource.RLIMIT_CPU, (4, 4))\n"
-        "modifications._limit_this_process()\n"
-        "assert resource.getrlimit(resource.RLIMIT_CPU) == (4, 4)\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
-
-
-async def test_closed_processes_judge_nothing(tmp_path: Path) -> None:
-    processes = ModificationProcesses()
-    processes.close()
-    assert await processes.judge(tmp_path / "any.pdf", [(1, 0)]) == {}
 
 
 @pytest.mark.parametrize(
