@@ -8,6 +8,7 @@ from typing import Any
 from directsuite.wire import base64
 from tests.core import responses
 from tests.core.scripted_server import Exchange, Responder
+from tests.operations import OPERATIONS
 
 from . import sentinels
 
@@ -89,6 +90,14 @@ _SUCCESS_BODIES: dict[str, dict[str, Any]] = {
         "unknown": _ALL_SENTINELS,
     },
 }
+
+
+_SERVICES = {"mailbox": "message", "tuser": "message"}
+for _case in OPERATIONS.values():
+    if not isinstance(_case.response, bytes):  # add the members that are not planted above
+        _response: Any = _case.response
+        _body = _SUCCESS_BODIES[_SERVICES.get(_case.facade, _case.facade)]
+        _body.update({**_response, **_body})
 
 
 async def respond_success(exchange: Exchange) -> None:

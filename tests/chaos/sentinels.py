@@ -15,6 +15,8 @@ from typing import cast
 from urllib.parse import quote
 
 import directsuite as ds
+from tests.operations import OPERATIONS
+from tests.operations.case import Accounts, OperationCase
 
 PASSWORD = "planted!password~1"
 TUSER_PASSWORD = "planted!tuser~2"
@@ -88,80 +90,58 @@ DAY = datetime(1907, 3, 19, tzinfo=UTC)
 
 SuiteCall = Callable[[ds.DirectSuite], Awaitable[object]]
 
+ACCOUNTS: Accounts = {"mailbox": (ALICE, PASSWORD), "tuser": ("planted-tuser", TUSER_PASSWORD, ALICE)}
+ARGUMENTS: dict[str | type, object] = {
+    ds.Message: MESSAGE,
+    ds.MessageWithHeader: MESSAGE_WITH_HEADER,
+    ds.Signature: SIGNATURE,
+    ds.IDProofedIndividual: INDIVIDUAL,
+    ds.IDProofedIndividualRESTful: PROOFED_INDIVIDUAL,
+    "pdf": PDF,
+    "identifier": DOCUMENT,
+    "signatures": [SIGNATURE],
+    "fax_number": NUMBER,
+    "message_handle": HANDLE,
+    "folder": FOLDER,
+    "root": FOLDER,
+    "folders": [FOLDER],
+    "new_folder": OTHER_FOLDER,
+    "dest_folder": OTHER_FOLDER,
+    "uids": [UID],
+    "recipients": [BOB],
+    "sender": BOB,
+    "subject": SUBJECT,
+    "begin": DAY,
+    "end": DAY,
+    "smtp_id": SMTP_ID,
+    "smtp_ids": [SMTP_ID],
+    "messages": RAW_MESSAGES,
+    "direct_domain": DOMAIN,
+    "direct_username": USERNAME,
+    "passwords": [ds.UserPassword(USERNAME, PATIENT_PASSWORD)],
+}
+"""The planted value of each argument, by its class or by the name of the parameter."""
+
 
 def get_mailbox(suite: ds.DirectSuite) -> ds.Mailbox:
-    return suite.mailbox(ALICE, PASSWORD)
+    return suite.mailbox(*ACCOUNTS["mailbox"])
 
 
 def get_tuser(suite: ds.DirectSuite) -> ds.TUser:
-    return suite.tuser("planted-tuser", TUSER_PASSWORD, ALICE)
+    return suite.tuser(*ACCOUNTS["tuser"])
 
 
-CALLS: dict[str, SuiteCall] = {
-    "Save": lambda suite: suite.signing.save(PDF),
-    "GetDoc": lambda suite: suite.signing.get_doc(DOCUMENT),
-    "GetDocInfo": lambda suite: suite.signing.get_doc_info(DOCUMENT),
-    "Delete": lambda suite: suite.signing.delete(DOCUMENT),
-    "Flatten": lambda suite: suite.signing.flatten(DOCUMENT),
-    "FlattenAndPull": lambda suite: suite.signing.flatten_and_pull(DOCUMENT),
-    "ClearUnsignedFields": lambda suite: suite.signing.clear_unsigned_fields(DOCUMENT),
-    "ClearUnsignedFieldsAndPull": lambda suite: suite.signing.clear_unsigned_fields_and_pull(DOCUMENT),
-    "Sign": lambda suite: suite.signing.sign(DOCUMENT, SIGNATURE),
-    "SignAndPull": lambda suite: suite.signing.sign_and_pull(DOCUMENT, SIGNATURE),
-    "MultiSign": lambda suite: suite.signing.multi_sign(DOCUMENT, [SIGNATURE]),
-    "MultiSignAndPull": lambda suite: suite.signing.multi_sign_and_pull(DOCUMENT, [SIGNATURE]),
-    "getSingleMessageInfo": lambda suite: suite.fax.get_single_message_info(NUMBER, HANDLE),
-    "getMultipleMessageInfo": lambda suite: suite.fax.get_multiple_message_info(NUMBER),
-    "Send": lambda suite: get_mailbox(suite).send(MESSAGE),
-    "SendWithHeader": lambda suite: get_mailbox(suite).send_with_header(MESSAGE_WITH_HEADER),
-    "Forward": lambda suite: get_mailbox(suite).forward(FOLDER, [UID], [BOB]),
-    "SendWithTuser": lambda suite: get_tuser(suite).send(MESSAGE),
-    "SendWithHeaderWithTuser": lambda suite: get_tuser(suite).send_with_header(MESSAGE_WITH_HEADER),
-    "GetMessageStatus": lambda suite: get_mailbox(suite).get_message_status(SMTP_ID),
-    "GetMessageStatusMany": lambda suite: get_mailbox(suite).get_message_statuses([SMTP_ID]),
-    "GetMessageStatusWithTuser": lambda suite: get_tuser(suite).get_message_status(SMTP_ID),
-    "GetMessageCount": lambda suite: get_mailbox(suite).get_message_count(FOLDER),
-    "GetUnreadMessageCount": lambda suite: get_mailbox(suite).get_unread_message_count(FOLDER),
-    "GetDeletedMessageCount": lambda suite: get_mailbox(suite).get_deleted_message_count(FOLDER),
-    "GetMessagesByUIDs": lambda suite: get_mailbox(suite).get_messages_by_uids(FOLDER, [UID]),
-    "GetUnreadMessages": lambda suite: get_mailbox(suite).get_unread_messages(FOLDER),
-    "GetMessagesByReceivedDate": lambda suite: get_mailbox(suite).get_messages_by_received_date(FOLDER, DAY, None),
-    "GetMessagesByReceivedDateUTC": lambda suite: get_mailbox(suite).get_messages_by_received_date_utc(
-        FOLDER, DAY, None
-    ),
-    "GetMessagesBySender": lambda suite: get_mailbox(suite).get_messages_by_sender(FOLDER, BOB),
-    "GetMessagesBySubject": lambda suite: get_mailbox(suite).get_messages_by_subject(FOLDER, SUBJECT),
-    "GetMessages": lambda suite: get_mailbox(suite).get_messages(FOLDER),
-    "GetMessageMetaData": lambda suite: get_mailbox(suite).get_message_metadata(FOLDER),
-    "SearchMessagesMetadataByReceivedDate": lambda suite: get_mailbox(suite).search_messages_metadata_by_received_date(
-        FOLDER, DAY, None
-    ),
-    "SearchMessagesMetadataByReceivedDateUTC": lambda suite: get_mailbox(
-        suite
-    ).search_messages_metadata_by_received_date_utc(FOLDER, DAY, None),
-    "GetUIDs": lambda suite: get_mailbox(suite).get_uids(FOLDER),
-    "GetFolders": lambda suite: get_mailbox(suite).get_folders(FOLDER),
-    "SetFoldersSubscribed": lambda suite: get_mailbox(suite).set_folders_subscribed([FOLDER], True),
-    "CreateFolder": lambda suite: get_mailbox(suite).create_folder(FOLDER),
-    "MoveFolder": lambda suite: get_mailbox(suite).move_folder(FOLDER, OTHER_FOLDER),
-    "DeleteFolder": lambda suite: get_mailbox(suite).delete_folder(FOLDER),
-    "CopyMessagesByUIDs": lambda suite: get_mailbox(suite).copy_messages_by_uids(FOLDER, OTHER_FOLDER, [UID]),
-    "MoveMessagesByUIDs": lambda suite: get_mailbox(suite).move_messages_by_uids(FOLDER, OTHER_FOLDER, [UID]),
-    "DeleteMessagesByUIDs": lambda suite: get_mailbox(suite).delete_messages_by_uids(FOLDER, [UID]),
-    "MarkMessagesAsReadByUIDs": lambda suite: get_mailbox(suite).mark_messages_as_read_by_uids(FOLDER, [UID]),
-    "MarkMessagesAsUnreadByUIDs": lambda suite: get_mailbox(suite).mark_messages_as_unread_by_uids(FOLDER, [UID]),
-    "GetRawMessagesByUIDs": lambda suite: get_mailbox(suite).get_raw_messages_by_uids(FOLDER, [UID]),
-    "SaveRawMessages": lambda suite: get_mailbox(suite).save_raw_messages(FOLDER, RAW_MESSAGES),
-    "login": lambda suite: suite.registration.login(),
-    "ProvisionIDProofedPatient": lambda suite: suite.registration.provision_id_proofed_patient(
-        DOMAIN, PROOFED_INDIVIDUAL
-    ),
-    "GetPatientAddressByMeta": lambda suite: suite.registration.get_patient_address_by_meta(DOMAIN, INDIVIDUAL),
-    "GetPatientAddressByUsername": lambda suite: suite.registration.get_patient_address_by_username(DOMAIN, USERNAME),
-    "SetPatientsPasswords": lambda suite: suite.registration.set_patients_passwords(
-        DOMAIN, [ds.UserPassword(USERNAME, PATIENT_PASSWORD)]
-    ),
-}
+def _plant(case: OperationCase) -> SuiteCall:
+    """Return the call of an operation with planted values; numbers and bools stay."""
+    planted = {
+        name: ARGUMENTS[type(value) if type(value) in ARGUMENTS else name]
+        for name, value in case.arguments.items()
+        if not isinstance(value, int)
+    }
+    return lambda suite: case.call(suite, planted, ACCOUNTS)
+
+
+CALLS: dict[str, SuiteCall] = {name: _plant(case) for name, case in OPERATIONS.items()}
 """A call of each operation."""
 
 

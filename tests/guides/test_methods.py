@@ -9,7 +9,7 @@ import pytest
 
 import directsuite as ds
 from tests.guides.documents import read_document
-from tests.specification import METHODS
+from tests.operations import METHODS
 
 FACADES: dict[str, type] = {
     "signing": ds.Signing,

@@ -12,7 +12,7 @@ from directsuite.errors import DirectSuiteError, ResponseDecodeError
 from directsuite.messaging import operations as messaging
 from directsuite.registration import operations as registration
 from directsuite.signing import operations as signing
-from tests.specification import METHODS
+from tests.operations import METHODS
 
 from .hostile import BODIES, CODES, CONTENT_TYPES, NON_INTEGER_DIGITS, RETRY_AFTERS, STATUSES, VALUES
 from .inputs import BODY, HEADERS, OPERATION, STATUS

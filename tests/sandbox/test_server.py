@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from directsuite.sandbox import server
 from directsuite.sandbox.rejections import MalformedBodyError, parse_json
 from directsuite.sandbox.server import Sandbox, _load_openapi_json
-from tests.specification import METHODS
+from tests.operations import METHODS
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec

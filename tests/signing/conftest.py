@@ -1,7 +1,7 @@
-"""What the tests of lost responses share with those of the core: virtual time, a scripted server."""
+"""Virtual time, a scripted server, and responses from memory."""
 
 from __future__ import annotations
 
-from tests.core.conftest import clock, pytest_asyncio_loop_factories, server
+from tests.fixtures import box, clock, pytest_asyncio_loop_factories, server, services, suite
 
-__all__ = ["clock", "pytest_asyncio_loop_factories", "server"]
+__all__ = ["box", "clock", "pytest_asyncio_loop_factories", "server", "services", "suite"]

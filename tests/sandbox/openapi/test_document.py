@@ -14,7 +14,7 @@ from directsuite.registration.models import SUCCESS_CODE
 from directsuite.registration.operations import CODES
 from directsuite.sandbox.rejections import RegistrationCode
 from directsuite.sandbox.server import load_openapi_document
-from tests.specification import METHODS
+from tests.operations import METHODS
 from tests.wire import specification_types
 
 if TYPE_CHECKING:

@@ -1,1 +1,0 @@
-"""The facades, answered from memory: what each method gives, refuses and adds."""

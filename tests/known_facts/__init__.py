@@ -1,1 +1,0 @@
-"""What real servers of these services are known to send, read through the public client."""

@@ -1,1 +1,0 @@
-"""Listings over real sockets in virtual time: what is fetched ahead, and when; memory; back-pressure."""

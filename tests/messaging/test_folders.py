@@ -1,0 +1,202 @@
+"""Whole folders in batches, over real sockets: memory, refusals and repeats at their place, leaving early."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import directsuite as ds
+from directsuite.core.operation import Service
+from tests.core import responses
+from tests.core.scripted_server import Responder, ScriptedServer
+from tests.core.scripted_suite import ALICE, CONNECTIONS, PASSWORD, assert_no_leaks, open_suite
+from tests.core.virtual_time import VirtualTimeLoop, measure_elapsed, yield_to_loop
+from tests.examples import scale_examples
+
+from .scripted_folder import ScriptedFolder
+
+pytestmark = pytest.mark.wide
+
+KB = 1024
+REFUSAL = responses.respond({"success": False, "code": 3, "message": "no"})
+
+
+async def listed(suite: ds.DirectSuite, *, batch_size: int = 50, batch_bytes: int | None = None) -> list[int | None]:
+    """The uids of all messages of the INBOX."""
+    box = suite.mailbox(ALICE, PASSWORD)
+    async with box.iter_messages(batch_size=batch_size, batch_bytes=batch_bytes) as messages:
+        return [message.uid async for message in messages]
+
+
+async def until_failure(suite: ds.DirectSuite, batch_size: int) -> tuple[list[int | None], ds.DirectSuiteError | None]:
+    """The uids that come before a failure, and the failure."""
+    seen: list[int | None] = []
+    try:
+        async for message in suite.mailbox(ALICE, PASSWORD).iter_messages(batch_size=batch_size):
+            seen.append(message.uid)  # noqa: PERF401  a comprehension would lose them
+    except ds.DirectSuiteError as failure:
+        return seen, failure
+    return seen, None
+
+
+def places_taken(suite: ds.DirectSuite) -> int:
+    """How many of the service's connections requests hold."""
+    return CONNECTIONS - suite._transport._endpoints[Service.MESSAGING].limits._free_slots
+
+
+async def test_no_message_is_asked_for_twice_however_the_batches_change(server: ScriptedServer) -> None:
+    folder = ScriptedFolder(server, 1000, size=lambda uid: 4 * KB if 300 <= uid < 600 else 10)
+    async with open_suite(server, max_connections=2) as suite:
+        assert await listed(suite, batch_bytes=8 * KB) == list(range(1000))
+    assert sorted(uid for batch in folder.batches for uid in batch) == list(range(1000))
+    lengths = [len(batch) for batch in folder.batches]
+    assert lengths.count(50) > 5
+    assert lengths.count(1) > 100
+
+
+async def test_large_messages_are_fetched_within_the_memory(server: ScriptedServer) -> None:
+    folder = ScriptedFolder(server, 120, size=lambda _: 10 * KB)
+    async with open_suite(server) as suite:
+        box = suite.mailbox(ALICE, PASSWORD)
+        async with box.iter_messages(batch_bytes=4 * KB) as messages:
+            async for message in messages:
+                if message.uid == 60:
+                    break
+            await asyncio.sleep(1000)  # a slow reader, with all the time to fetch ahead
+            ahead = sum(len(batch) for batch in folder.batches) - 61
+            assert 0 < ahead * 10 * KB <= 2 * CONNECTIONS * 4 * KB
+            assert [message.uid async for message in messages] == list(range(61, 120))
+
+
+async def test_what_was_read_makes_room(server: ScriptedServer) -> None:
+    ScriptedFolder(server, 800, size=lambda _: KB)  # a hundred batches, ten times what fits in memory
+    async with open_suite(server) as suite:
+        assert await measure_elapsed(listed(suite, batch_size=8, batch_bytes=9 * KB)) <= 100 / CONNECTIONS + 1
+
+
+async def test_slow_reader_stops_the_fetching(server: ScriptedServer) -> None:
+    folder = ScriptedFolder(server, 1000)
+    async with open_suite(server) as suite, suite.mailbox(ALICE, PASSWORD).iter_messages(batch_size=4) as messages:
+        await anext(messages)
+        await asyncio.sleep(1000)
+        assert len(folder.batches) == 2 * CONNECTIONS + 1
+        assert folder.in_progress == 0
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        responses.respond(b'{"success": true, "mess'),
+        responses.truncate({"success": True, "messages": []}),
+        responses.reset,
+    ],
+)
+async def test_spoilt_batch_is_tried_again_inside_its_call(server: ScriptedServer, spoilt: Responder) -> None:
+    folder = ScriptedFolder(server, 30, instead={12: [spoilt]})
+    async with open_suite(server) as suite:
+        assert await listed(suite, batch_size=10) == list(range(30))
+    assert len([batch for batch in folder.batches if 12 in batch]) == 2
+
+
+async def test_batch_that_stays_spoilt_is_a_typed_error_at_its_place(server: ScriptedServer) -> None:
+    ScriptedFolder(server, 30, instead={12: [responses.respond(b"{")] * 2})
+    async with open_suite(server) as suite:
+        seen, failure = await until_failure(suite, 5)
+    assert seen == list(range(10))
+    assert isinstance(failure, ds.ResponseDecodeError)
+    assert failure.attempts == 2
+
+
+async def test_nothing_is_fetched_after_a_refusal_and_what_is_under_way_ends(server: ScriptedServer) -> None:
+    folder = ScriptedFolder(server, 1000, latency=lambda uids: 1.0 if 3 in uids else 15.0, instead={3: [REFUSAL]})
+    async with open_suite(server) as suite:
+        reading = asyncio.create_task(until_failure(suite, 1))
+        await asyncio.sleep(10)
+        await yield_to_loop()
+        assert places_taken(suite) == 3  # those before the refusal, which the reader is still to have
+        asked = len(folder.batches)
+        seen, failure = await reading
+        assert_no_leaks(suite)
+    assert seen == [0, 1, 2]
+    assert type(failure) is ds.ServiceError
+    assert failure.operation == "GetMessagesByUIDs"
+    assert len(folder.batches) == asked
+
+
+@pytest.mark.parametrize("name", ["batch_size", "batch_bytes"])
+@pytest.mark.parametrize("method", ["iter_messages", "iter_raw"])
+@pytest.mark.parametrize("number", [0, -1, True, 2.0])
+async def test_number_that_is_no_number_is_refused_at_once(
+    server: ScriptedServer, method: str, name: str, number: object
+) -> None:
+    async with open_suite(server) as suite:
+        with pytest.raises(ds.InvalidArgumentError) as caught:
+            getattr(suite.mailbox(ALICE, PASSWORD), method)(**{name: number})
+    assert caught.value.parameter == name
+    assert server.requests == []
+
+
+@settings(max_examples=scale_examples(60))
+@given(
+    count=st.integers(0, 60),
+    batch_size=st.integers(1, 20),
+    batch_bytes=st.none() | st.integers(1, 4 * KB),
+    connections=st.integers(1, 6),
+    chance=st.randoms(use_true_random=False),
+    refused=st.none() | st.integers(0, 59),
+    leaves_after=st.none() | st.integers(1, 60),
+)
+def test_each_message_is_yielded_once_in_order_until_error_or_break(
+    count: int,
+    batch_size: int,
+    batch_bytes: int | None,
+    connections: int,
+    chance: Random,
+    refused: int | None,
+    leaves_after: int | None,
+) -> None:
+    seen: list[int | None] = []
+    failure: ds.DirectSuiteError | None = None
+
+    async def read(suite: ds.DirectSuite) -> None:
+        nonlocal failure
+        box = suite.mailbox(ALICE, PASSWORD)
+        try:
+            async with box.iter_messages(batch_size=batch_size, batch_bytes=batch_bytes) as messages:
+                async for message in messages:
+                    seen.append(message.uid)
+                    await asyncio.sleep(chance.choice([0, 0, 3]))
+                    if len(seen) == leaves_after:
+                        return
+        except ds.DirectSuiteError as error:
+            failure = error
+
+    async def main() -> list[list[int]]:
+        async with ScriptedServer(responses.reset) as server:
+            folder = ScriptedFolder(
+                server,
+                count,
+                size=lambda _: chance.choice([10, 100, KB]),
+                latency=lambda _: chance.choice([0.0, 1.0, 5.0]),
+                instead={} if refused is None else {refused: [REFUSAL]},
+            )
+            async with open_suite(server, max_connections=connections) as suite:
+                await read(suite)
+            assert server.busiest <= connections
+            return folder.batches
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        asked = [uid for batch in runner.run(main()) for uid in batch]
+    assert len(asked) == len(set(asked))
+    end = count if leaves_after is None else min(count, leaves_after)
+    assert seen == list(range(len(seen)))
+    if failure is None:
+        assert len(seen) == end
+    else:
+        assert type(failure) is ds.ServiceError
+        assert refused is not None
+        assert refused - batch_size < len(seen) <= refused

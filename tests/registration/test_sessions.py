@@ -1,0 +1,181 @@
+"""The registration facade: what each method gives, and the sessions behind it."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+
+import directsuite as ds
+from tests.fake_services import DOMAIN, REGISTRATION, SETTINGS, FakeServices
+
+_SUCCESS: dict[str, Any] = {"code": "000", "success": True, "errorMessage": None}
+_NOBODY: dict[str, Any] = {**_SUCCESS, "patient": None}
+_DETAIL = {
+    "firstName": "Ada",
+    "lastName": "Example",
+    "email": "ada@example.test",
+    "username": "ada",
+    "userType": "SMTP",
+    "UserStateType": "activated",
+    "phone": "null",
+}
+_USER = ds.DirectUserDetail(
+    first_name="Ada",
+    last_name="Example",
+    email="ada@example.test",
+    username="ada",
+    user_type=ds.DirectUserType.SMTP,
+    user_state=ds.UserStateType.ACTIVATED,
+    phone="null",
+)
+_PAYMENT = {
+    "orderId": 5,
+    "amount": 12,
+    "orderTime": "2026-05-01T12:00:00.000+0000",
+    "products": [{"name": "Direct address", "quantity": 1, "offerPrice": 12.0, "startDate": "2026-05-01"}],
+    "detail": "one address",
+}
+_CONFIRMATION = ds.PaymentConfirmation(
+    order_id=5,
+    amount=12.0,
+    order_time=datetime(2026, 5, 1, 12, tzinfo=UTC),
+    products=[ds.Product(name="Direct address", quantity=1, offer_price=12.0, start_date=date(2026, 5, 1))],
+    detail="one address",
+)
+_PERSON = ds.IDProofedIndividualRESTful(id=7, direct_username="ada", direct_password="secret")
+LOGIN = f"{REGISTRATION}/login"
+SCOPE = f"s1/{DOMAIN}"
+
+# The codes of the specification's section 7, and one that it doesn't have.
+CODES: dict[str, type[ds.ServiceError]] = {
+    "002": ds.BadRequestError,
+    "003": ds.PaymentError,
+    "010": ds.BadRequestError,
+    "012": ds.BadRequestError,
+    "013": ds.PermissionDeniedError,
+    "014": ds.BadRequestError,
+    "021": ds.PaymentError,
+    "022": ds.PaymentError,
+    "099": ds.ServerError,
+    "201": ds.ConflictError,
+    "202": ds.BadRequestError,
+    "203": ds.BadRequestError,
+    "204": ds.BadRequestError,
+    "205": ds.BadRequestError,
+    "206": ds.BadRequestError,
+    "207": ds.AddressError,
+    "208": ds.NotFoundError,
+    "209": ds.BadRequestError,
+    "210": ds.NotFoundError,
+    "999": ds.ServerError,
+    "777": ds.ServiceError,
+}
+
+
+def add_login_responses(stage: FakeServices, *session_ids: str) -> None:
+    """Answer so many logins with these sessions."""
+    for session_id in session_ids:
+        stage.add_response("POST", LOGIN, _SUCCESS | {"sessionId": session_id})
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("status", [200, 400, 500])
+@pytest.mark.parametrize(("code", "expected"), CODES.items(), ids=CODES)
+async def test_code_decides_the_class_and_is_not_tried_again(
+    code: str, expected: type[ds.ServiceError], status: int, services: FakeServices, suite: ds.DirectSuite
+) -> None:
+    add_login_responses(services, "s1")
+    url = f"{REGISTRATION}/ProvisionIDProofedPatient/{SCOPE}"
+    services.add_response("POST", url, {"code": code, "success": False, "errorMessage": "about Ada"}, status=status)
+    with pytest.raises(ds.ServiceError) as caught:
+        await suite.registration.with_options(retry=ds.RetryPolicy()).provision_id_proofed_patient(DOMAIN, _PERSON)
+    assert type(caught.value) is expected
+    assert (caught.value.code, caught.value.message) == (code, "about Ada")
+    assert "Ada" not in f"{caught.value} {caught.value!r}"
+    assert [request.url for request in services.requests_by_url] == [LOGIN, url]
+
+
+async def test_one_login_serves_many_calls(services: FakeServices, suite: ds.DirectSuite) -> None:
+    add_login_responses(services, "s1")
+    url = f"{REGISTRATION}/GetPatientAddressByUsername/{SCOPE}/ada"
+    for _ in range(3):
+        services.add_response("GET", url, _NOBODY)
+        assert await suite.registration.get_patient_address_by_username(DOMAIN, "ada") == []
+    assert [request.url for request in services.requests_by_url] == [LOGIN, url, url, url]
+
+
+async def test_login_makes_later_calls_use_the_new_session(services: FakeServices, suite: ds.DirectSuite) -> None:
+    add_login_responses(services, "s1", "s2")
+    await suite.registration.login()
+    await suite.registration.login()
+    url = f"{REGISTRATION}/GetPatientAddressByUsername/s2/{DOMAIN}/ada"
+    services.add_response("GET", url, _NOBODY)
+    await suite.registration.get_patient_address_by_username(DOMAIN, "ada")
+    assert [request.url for request in services.requests_by_url] == [LOGIN, LOGIN, url]
+
+
+@pytest.mark.parametrize("session", [{}, {"sessionId": None}, {"sessionId": ""}], ids=str)
+async def test_login_without_a_session_is_no_answer(
+    session: dict[str, Any], services: FakeServices, suite: ds.DirectSuite
+) -> None:
+    services.add_response("POST", LOGIN, _SUCCESS | session)
+    with pytest.raises(ds.ResponseDecodeError) as caught:
+        await suite.registration.login()
+    assert caught.value.path == "$.sessionId"
+
+
+@pytest.mark.parametrize("status", [200, 401])
+async def test_refused_session_is_renewed_once(status: int, services: FakeServices, suite: ds.DirectSuite) -> None:
+    refusal = {"code": "011", "success": False, "errorMessage": "expired"}
+    add_login_responses(services, "s1", "s2")
+    for session_id in ("s1", "s2"):
+        url = f"{REGISTRATION}/GetPatientAddressByUsername/{session_id}/{DOMAIN}/ada"
+        services.add_response("GET", url, refusal, status=status)
+    with pytest.raises(ds.AuthenticationError) as caught:
+        await suite.registration.get_patient_address_by_username(DOMAIN, "ada")
+    assert (caught.value.code, caught.value.attempts) == ("011", 2)
+    assert len(services.requests_by_url) == 4
+
+
+async def test_a_session_with_a_broken_character_is_no_answer(services: FakeServices, suite: ds.DirectSuite) -> None:
+    add_login_responses(services, "a\ud83d")
+    with pytest.raises(ds.ResponseDecodeError) as caught:
+        await suite.registration.login()
+    assert caught.value.path == "$.sessionId"
+
+
+async def test_session_id_and_passwords_show_nowhere(services: FakeServices, suite: ds.DirectSuite) -> None:
+    add_login_responses(services, "s3cr3t-session")
+    response = await suite.registration.login()
+    assert isinstance(response.session_id, ds.Secret)
+    assert response.session_id.reveal() == "s3cr3t-session"
+    assert "s3cr3t" not in f"{response} {response!r} {ds.UserPassword('ada', 's3cr3t')!r} {ds.Login('r', 's3cr3t')!r}"
+
+
+async def test_day_of_birth_may_be_a_date_or_text(services: FakeServices, suite: ds.DirectSuite) -> None:
+    add_login_responses(services, "s1")
+    for dob in (date(1980, 2, 29), "02/29/1980"):
+        services.add_response("POST", f"{REGISTRATION}/GetPatientAddressByMeta/{SCOPE}", _NOBODY)
+        person = ds.IDProofedIndividual(first_name="Ada", last_name="Example", ssn4="1234", dob=dob)
+        await suite.registration.get_patient_address_by_meta(DOMAIN, person)
+    assert [request.members["dob"] for request in services.requests_by_url[1:]] == ["1980-02-29", "02/29/1980"]
+
+
+async def test_a_username_that_is_listed_twice_is_refused(services: FakeServices, suite: ds.DirectSuite) -> None:
+    passwords = [ds.UserPassword("ada", "one"), ds.UserPassword("Ada", "two")]
+    with pytest.raises(ds.InvalidArgumentError) as refused:
+        await suite.registration.set_patients_passwords(DOMAIN, passwords)
+    assert refused.value.parameter == "passwords"
+
+
+async def test_calls_without_a_login_say_what_is_missing(services: FakeServices) -> None:
+    async with ds.DirectSuite(SETTINGS) as suite:
+        with pytest.raises(ds.ConfigurationError, match="DIRECTSUITE_LOGIN_USERNAME"):
+            await suite.registration.get_patient_address_by_username(DOMAIN, "ada")
+        with pytest.raises(ds.ConfigurationError, match="Login"):
+            await suite.registration.login()
+        with pytest.raises(ds.ConfigurationError, match="token"):
+            await suite.fax.get_multiple_message_info("15550100100")
+    assert services.requests_by_url == []
