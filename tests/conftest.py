@@ -134,7 +134,6 @@ def select_cases(
 
 
 def pytest_collection_finish() -> None:
-    """Have the garbage collector pass over modules and tests, and look seldom; else it takes a tenth of the time."""
     gc.enable()
     gc.collect()
     gc.freeze()
@@ -173,7 +172,6 @@ def _share_costly_objects() -> Generator[None]:
 
 
 def _get_shared_ssl_context() -> ssl.SSLContext:
-    """Give the context of the machine's trust store that was made where the same variables were set."""
     return _make_ssl_context(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
 
 
@@ -223,7 +221,6 @@ _forbids_processes = False
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let a test start processes only where a mark says so."""
     global _forbids_processes
     _forbids_processes = not any(map(item.get_closest_marker, ("slow", "process", "postgres", "browser")))
 

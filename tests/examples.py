@@ -6,5 +6,4 @@ from hypothesis import settings
 
 
 def scale_examples(number: int) -> int:
-    """So many in a thorough run, and fewer in a fast one: in proportion to its profile (conftest.py)."""
     return max(2, number * settings().max_examples // 100)

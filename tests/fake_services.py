@@ -56,7 +56,6 @@ class FakeServices:
 
     @property
     def requests_by_url(self) -> list[SentRequest]:
-        """All requests by URL, those to the same URL in their order."""
         return [
             SentRequest(method, str(url), call.kwargs.get("data") or b"")
             for (method, url), calls in self._mocked.requests.items()

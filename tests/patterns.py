@@ -232,7 +232,6 @@ def _is_member(kind: str, value: Any, letter: str) -> bool:
 
 
 def main() -> None:
-    """Apply each pattern in a process of its own, and print those that the system ended."""
     for applied in list_patterns():
         child = os.fork()
         if child == 0:

@@ -77,7 +77,6 @@ FACADES = (ds.DirectSuite, ds.Signing, ds.Fax, ds.Mailbox, ds.TUser, ds.Registra
 
 
 def _types_in(annotation: Any) -> set[type]:
-    """The types of the specification that an annotation names, and those that their fields name."""
     found: set[type] = set()
     if isinstance(annotation, type) and issubclass(annotation, ds.Model):
         found = {annotation}.union(*(_types_in(field) for field in get_type_hints(annotation).values()))
@@ -193,7 +192,6 @@ def _annotations_of(cls: type) -> Iterator[tuple[str, dict[str, Any]]]:
 
 @functools.cache
 def _names_of_the_package(module: str) -> set[str]:
-    """The names in a module that are defined in this package, and stand for types."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     found: set[str] = set()
     for node in ast.walk(tree):

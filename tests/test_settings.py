@@ -394,7 +394,6 @@ def test_any_object_is_refused_or_makes_a_suite(name: str, value: Any) -> None:
 
 
 def _shown(error: BaseException, text: str) -> list[str]:
-    """Where a text stands in an error, its chain, or the frames beneath the test's own."""
     places: list[str] = []
     link: BaseException | None = error
     while link is not None:

@@ -15,7 +15,6 @@ def notify_waiters() -> None:
 
 
 async def wait_until(condition: Callable[[], bool]) -> None:
-    """Return when this is so, as those see it who say that something `happened`; TimeoutError where it never is."""
     event = asyncio.Event()
     _WAITING.add(event)
     try:

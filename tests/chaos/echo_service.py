@@ -101,7 +101,6 @@ for _case in OPERATIONS.values():
 
 
 async def respond_success(exchange: Exchange) -> None:
-    """What the operation's good answer is, full of what was planted."""
     service, *rest = exchange.request.target[1:].split("/")
     pulled = service == "signing" and (rest[-1] == "pull" or (exchange.request.method == "GET" and rest[-1] != "info"))
     await responses.respond(base64.encode(sentinels.PDF) if pulled else _SUCCESS_BODIES[service])(exchange)
@@ -123,7 +122,6 @@ def respond_after_login(play: Responder) -> Responder:
 
 
 def is_verification_request(target: str) -> bool:
-    """Whether a request looks for what became of another."""
     return target.endswith("/info") or "/GetPatientAddressByMeta/" in target
 
 
@@ -139,8 +137,6 @@ def respond_to_verification(verification: Responder, play: Responder) -> Respond
 
 
 def _respond_raw(answer: str) -> Responder:
-    """An answer byte for byte, then the end of the connection; `@` stands for all that was planted."""
-
     async def play(exchange: Exchange) -> None:
         await exchange.read()
         await exchange.write(answer.replace("\n", "\r\n").replace("@", _ALL_SENTINELS).encode())

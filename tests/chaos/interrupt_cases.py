@@ -77,8 +77,6 @@ class FakeServices:
 
 
 def _respond_in_chunks(content: bytes) -> Responder:
-    """An answer whose head and halves come one after the other, in no time."""
-
     async def play(exchange: Exchange) -> None:
         await exchange.read()
         middle = len(content) // 8 * 4
@@ -128,7 +126,6 @@ class CallContext:
         return f"token-{number}"
 
     def pdf(self) -> AsyncGenerator[bytes]:
-        """A PDF in pieces, as it is made; kept here, so that nothing closes it but the one who reads it."""
         self.sources.append(self._pdf())
         return self.sources[-1]
 
@@ -211,7 +208,6 @@ async def _start_other_session_user(stage: CallContext) -> None:
 
 
 async def _occupy_connection(stage: CallContext) -> None:
-    """By one caller for a second; another comes after the call that is looked at."""
     stage.server.enqueue(responses.delay(1, stage.server.default_responder))
     stage.start_other_call(stage.box.get_message_count())
     await asyncio.sleep(0.1)

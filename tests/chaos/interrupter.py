@@ -39,12 +39,10 @@ class InterruptMode(Enum):
 
     @property
     def cancels(self) -> bool:
-        """Whether it is a cancellation, and not a time-out of the caller's."""
         return self not in (InterruptMode.TIMED_OUT, InterruptMode.TIMED_OUT_AT_ITS_DEADLINE)
 
     @property
     def passes_deadline(self) -> bool:
-        """Whether the call's own deadline passes in the same moment."""
         return self in (
             InterruptMode.CANCELLED_BEFORE_ITS_DEADLINE,
             InterruptMode.CANCELLED_AFTER_ITS_DEADLINE,
@@ -78,7 +76,6 @@ class Interrupter:
         self._outer = asyncio.timeout(None)
 
     async def run(self, coroutine: Coroutine[Any, Any, object]) -> InterruptResult:
-        """How the coroutine ended, whatever it was; only the task that runs this should be struck."""
         value, error = None, None
         try:
             async with self._outer:
@@ -96,7 +93,6 @@ class Interrupter:
 
     @types.coroutine
     def _step_through(self, coroutine: Coroutine[Any, Any, object]) -> Generator[Any, Any, object]:
-        """What `await` does, and a look at each wait."""
         step: Callable[[], Any] = functools.partial(coroutine.send, None)
         while True:
             try:
@@ -144,7 +140,6 @@ def _get_current_task() -> asyncio.Task[Any]:
 
 
 async def run_interrupted(coroutine: Coroutine[Any, Any, object], *, at: int, way: InterruptMode) -> InterruptResult:
-    """How the coroutine, in a task of its own, ended when struck at its n-th wait. AssertionError if it hangs."""
     running = asyncio.create_task(Interrupter(at, way).run(coroutine), name="interrupted")
     done, _ = await asyncio.wait([running], timeout=STUCK_SECONDS)
     assert done, f"it hangs after it was {way.value}, at wait {at}"

@@ -88,7 +88,6 @@ class OutputCapture(logging.Handler):
         return {event.operation for event in self.events if isinstance(event, ds.CallFinished)}
 
     def collect_texts(self) -> Iterator[CapturedText]:
-        """What the logs, events, spans and metrics say."""
         for record in self.records:
             place = f"log of {record.name}: {str(record.msg)[:60]}"
             yield place, _FORMATTER.format(record)
@@ -119,7 +118,6 @@ def iterate_error_chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def collect_error_texts(error: BaseException) -> Iterator[CapturedText]:
-    """What an error says, through its whole chain: texts, arguments, attributes, notes; not its frames' locals."""
     for link in iterate_error_chain(error):
         name = type(link).__name__
         yield f"str of {name}", str(link)
@@ -181,7 +179,6 @@ def _read_attributes(part: object) -> dict[str, Any]:
 
 
 def find_leaks(shown: Iterable[CapturedText], forbidden: Iterable[str]) -> list[CapturedText]:
-    """The places where something forbidden stands, each with what it is."""
     pairs = set(shown)
     together = "\0".join(text for _, text in pairs)  # one look for each, where there is nothing to be found
     present = [form for form in forbidden if form in together]

@@ -27,12 +27,10 @@ class Fault:
 
     @property
     def takes_effect_late(self) -> bool:
-        """Whether the request is acted upon only after its delay."""
         return self.kind == "latency" and self.delay > 0
 
     @property
     def takes_effect_before_hang(self) -> bool:
-        """Whether the request is acted upon, and then nothing more is heard of it."""
         return self.kind == "hang" and bool(self.members.get("processed"))
 
     def __str__(self) -> str:

@@ -22,8 +22,7 @@ def _make_message_with_header(number: int) -> ds.MessageWithHeader:
     return ds.MessageWithHeader(subject=f"number {number}", body="once", recipients=recipients, headers=headers)
 
 
-async def _prepare_nothing(_: MatrixContext) -> None:
-    """What is sent needs no preparation."""
+async def _prepare_nothing(_: MatrixContext) -> None: ...
 
 
 async def _expose_request_id(stage: MatrixContext) -> None:

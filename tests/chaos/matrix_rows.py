@@ -15,7 +15,6 @@ from .matrix_signing_rows import SIGNING_ROWS
 
 
 async def _log_in(stage: MatrixContext) -> str:
-    """A session of its own for the plain request; the client has another."""
     return (await stage.suite.registration.login()).session_id.reveal()
 
 

@@ -47,7 +47,6 @@ class Cell:
 
     @property
     def is_report_correct(self) -> bool:
-        """Whether the caller was told what is so."""
         if self.reported == RETURNED:
             return self.effects == 1 and self.is_consistent_response
         return self.effects <= 1 if self.reported == UNKNOWN else self.effects == 0
@@ -78,7 +77,6 @@ class MatrixRunner:
         self._number = 0
 
     async def call(self, row: MatrixRow, fault: Fault, times: int | None = 1, *, everywhere: bool = False) -> Cell:
-        """A call of the client. everywhere: the fault meets all operations, those that look for proof too."""
         attempting = AttemptListener(row.operation)
         async with self._open_context(attempting, fault) as stage:
             thing = await row.prepare(stage)
@@ -102,7 +100,6 @@ class MatrixRunner:
         token = await sandbox.issue_token()
 
         async def tokens() -> str:
-            """A new one, since the last may have expired."""
             return await sandbox.issue_token()
 
         settings = attrs.evolve(ds.Settings.from_env(sandbox.environment), timeout=TIMEOUT)
@@ -141,7 +138,6 @@ class MatrixRunner:
             leap(fault.delay)
 
             async def all_landed() -> bool:
-                """Whether every delayed request has been acted upon."""
                 return await landed() >= self._get_applied_count(rule)
 
             await _poll_until(all_landed, _MAX_EFFECT_POLLS)  # in vain where one of them is refused
@@ -152,7 +148,6 @@ class MatrixRunner:
 
     def _count_new_effects(self, row: MatrixRow, before: int) -> Callable[[], Awaitable[int]]:
         async def landed() -> int:
-            """How many effects there are by now."""
             return len(await self._sandbox.ledger(row.operation)) - before
 
         return landed
@@ -172,7 +167,6 @@ class MatrixRunner:
         """Let time pass for the attempt that waits, and only for it: what else the call does takes what it takes."""
 
         async def silent() -> bool:
-            """Whether all has happened that does before the silence."""
             if calling.done():
                 return True
             return bool(self._get_applied_count(rule) and (not fault.takes_effect_before_hang or await landed()))
@@ -186,7 +180,6 @@ class MatrixRunner:
 
 
 async def _poll_until(condition: Callable[[], Awaitable[bool]], max_polls: int = _MAX_POLLS) -> None:
-    """Return when it has happened, or after so many looks, a millisecond apart."""
     for _ in range(max_polls):
         if await condition():
             return
@@ -220,7 +213,6 @@ async def _fetch_plain(session: aiohttp.ClientSession, request: PlainRequest) ->
 
 @contextlib.asynccontextmanager
 async def open_matrix() -> AsyncGenerator[MatrixRunner]:
-    """A matrix on a sandbox of its own."""
     async with Sandbox() as sandbox:
         await populate(sandbox)
         yield MatrixRunner(sandbox)

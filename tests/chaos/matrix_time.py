@@ -27,7 +27,6 @@ class LeapingLoop(asyncio.SelectorEventLoop):
         return super().time() + self._ahead
 
     def leap(self, seconds: float) -> None:
-        """Let so many seconds pass at once."""
         self._ahead += seconds
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
@@ -48,7 +47,6 @@ def get_leaping_loop() -> LeapingLoop:
 
 
 def leap(seconds: float) -> None:
-    """Let so many seconds pass at once in the running loop."""
     get_leaping_loop().leap(seconds)
 
 
@@ -66,7 +64,6 @@ class LeapingClock:
         return asyncio.get_running_loop().time()
 
     async def sleep(self, seconds: float) -> None:
-        """Let them pass at once, for the sandbox too."""
         loop = get_leaping_loop()
         loop.leap(seconds)
         for _ in range(_MAX_LOOP_PASSES):

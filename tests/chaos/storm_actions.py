@@ -43,7 +43,6 @@ class Storm:
         """Answers that can't be."""
 
     async def record_call(self, operation: str, key: str, call: Awaitable[T]) -> T | None:
-        """What a call gives, None where it raises; either is noted."""
         try:
             answer = await call
         except Exception as error:  # noqa: BLE001  whether it is one of ours is looked at in the end

@@ -76,7 +76,6 @@ class EventCounter:
         self.counts[key] = self.counts.get(key, 0) + 1
 
     def count(self, kind: type[Event], operation: str | None = None) -> int:
-        """How many events there were of a class, of one operation or of all."""
         return sum(
             count
             for (name, of_operation), count in self.counts.items()
@@ -169,7 +168,6 @@ async def open_context() -> AsyncGenerator[StormContext]:
 
 
 def make_raw_message(subject: str) -> bytes:
-    """A message as it goes over the wire (RFC 5322)."""
     name = subject.replace(" ", ".")
     return (
         f"From: {BOB}\r\nTo: {ALICE}\r\nSubject: {subject}\r\nMessage-ID: <{name}@{DOMAIN}>\r\n\r\nOnce.\r\n"

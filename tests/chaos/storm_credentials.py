@@ -83,7 +83,6 @@ class CredentialMonitor:
 
     async def _was_still_good(self, kind: RenewalEventType, generation: CredentialGeneration, now: int) -> bool:
         def look(connection: sqlite3.Connection) -> bool:
-            """Whether the sandbox would take it."""
             return connection.execute(_QUERIES[kind], (generation.digest, now)).fetchone() is not None
 
         return await self.sandbox._database.read(look)

@@ -49,12 +49,10 @@ async def group_effects(stage: StormContext) -> Effects:
 
 
 def find_untyped_errors(claims: Iterable[CallReport]) -> list[str]:
-    """Errors that are none of ours."""
     return [repr(claim.error) for claim in claims if not isinstance(claim.error, ds.DirectSuiteError | None)]
 
 
 def find_false_reports(claims: Iterable[CallReport], effects: Effects) -> list[str]:
-    """What callers were told that is not so."""
     false: list[str] = []
     for claim in claims:
         if claim.operation not in NON_IDEMPOTENT_OPERATIONS | _REPEATABLE_OPERATIONS:
@@ -97,7 +95,6 @@ async def find_lost_or_duplicate_messages(stage: StormContext, claims: Iterable[
 
 
 async def find_lost_changes(stage: StormContext, claims: Iterable[CallReport]) -> list[str]:
-    """Acknowledged changes of documents that are not to be seen in them."""
     lost: list[str] = []
     for claim in claims:
         if claim.error is None and claim.operation in ("Flatten", "Sign"):

@@ -14,7 +14,6 @@ CALLERS = 64
 
 
 async def run_calls(storm: Storm, calls: int, seed: int) -> None:
-    """Act until so many calls were made."""
     scene = storm.stage
     scene.inject_faults(seed)
     actions = [action for _, action in ACTIONS]

@@ -43,7 +43,6 @@ def test_call_may_be_ended_at_every_wait(scene: InterruptCase, way: InterruptMod
 
 
 async def _at_every_wait(scene: InterruptCase, way: InterruptMode, folder: Path) -> int:
-    """How often the call was ended before it went through."""
     struck = 0
     for at in itertools.count(1):
         assert at < MOST_WAITS
@@ -97,7 +96,6 @@ def _assert_ended(ending: InterruptResult, way: InterruptMode) -> None:
 
 
 def _assert_unknown_is_told(scene: InterruptCase, stage: CallContext, requests: int) -> None:
-    """Exactly where the service has a request that it has not refused."""
     told = [event for event in stage.events if isinstance(event, OutcomeLeftUnknown)]
     assert all(event.cancelled for event in told)
     if scene.effect is None:

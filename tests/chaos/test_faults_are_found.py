@@ -40,7 +40,6 @@ SERVERS = ("log of directsuite.sandbox", "log of aiohttp.server", "log of aiohtt
 
 @pytest.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
-    """With the mailboxes and the individual that the planted calls are about."""
     async with Sandbox() as sandbox:
         for address in (sentinels.ALICE, sentinels.BOB):
             await sandbox.add_account(address, sentinels.PASSWORD)

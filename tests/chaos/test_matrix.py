@@ -91,7 +91,6 @@ def test_confirmed_effect_is_returned(row: MatrixRow) -> None:
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("row", [SEND, COPY], ids=str)
 def test_a_service_that_asks_to_come_back_later_is_taken_at_its_word(row: MatrixRow, status: int) -> None:
-    """One that has acted and says so all the same is obeyed and acts again: no client can tell."""
     false = Fault("a falsehood", "status", {"status": status, "retry_after": 1, "processed": True})
     [cell] = _run(_cells(row, [false], [(1, False)]))
     assert (cell.reported, cell.effects) == (RETURNED, 2)

@@ -65,7 +65,6 @@ def make_suite(server: ScriptedServer, token: Token = sentinels.TOKEN, **others:
 
 
 async def await_outcome(call: sentinels.SuiteCall, suite: ds.DirectSuite) -> object:
-    """What a call gives, or the error that it raises."""
     try:
         return await call(suite)
     except Exception as error:  # noqa: BLE001  whatever it is, it is looked at
@@ -73,7 +72,6 @@ async def await_outcome(call: sentinels.SuiteCall, suite: ds.DirectSuite) -> obj
 
 
 def find_leaks_in(found: object) -> list[CapturedText]:
-    """What stands where it may not: in an error, or in the repr of a response."""
     if isinstance(found, BaseException):
         return [
             *find_leaks(collect_error_texts(found), ALL_VARIANTS),
@@ -86,7 +84,6 @@ def find_leaks_in(found: object) -> list[CapturedText]:
 
 
 async def find_leaks_on_cancel(call: asyncio.Future[object]) -> list[CapturedText]:
-    """What stands where it may not, in the cancellation of a call."""
     call.cancel()
     with pytest.raises(asyncio.CancelledError) as caught:
         await call
@@ -99,7 +96,6 @@ async def find_leaks_on_cancel(call: asyncio.Future[object]) -> list[CapturedTex
 async def find_leaks_by_call(
     calls: Mapping[str, sentinels.SuiteCall], play: Responder, overheard: OutputCapture, **others: Any
 ) -> dict[str, list[CapturedText]]:
-    """What the calls showed that they may not, by name, where every request ends like this."""
     found: dict[str, list[CapturedText]] = {}
     async with ScriptedServer(play) as server, make_suite(server, **others) as suite:
         overheard.listen(suite)
@@ -203,7 +199,6 @@ def test_service_that_is_down_shows_nothing(failures: int) -> None:
 
 
 def _is_in_flight(server: ScriptedServer, operation: str) -> bool:
-    """Whether the operation's own request is with the server, and its answer on the way."""
     return server.busy > 0 and (operation == "login" or not server.requests[-1].target.endswith("/login"))
 
 

@@ -24,7 +24,6 @@ async def scenario() -> AsyncIterator[VerificationScenario]:
 
 
 def _looks_spell(monkeypatch: pytest.MonkeyPatch, spelling: Callable[[str], str]) -> None:
-    """Let GetDocInfo tell digests in a spelling of its own."""
     call: Callable[..., Awaitable[Any]] = ds.Signing._call
 
     async def respelled(self: ds.Signing, *args: Any, **options: Any) -> Any:

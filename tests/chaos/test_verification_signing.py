@@ -84,7 +84,6 @@ async def scenario() -> AsyncIterator[VerificationScenario]:
 
 
 async def save_and_get_info(world: VerificationScenario) -> ds.StoredDocument:
-    """A stored document whose digest GetDocInfo has told as Save did."""
     document = await world.save()
     assert (await world.signing.get_doc_info(document)).document_digest == document.document_digest
     return document

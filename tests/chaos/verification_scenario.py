@@ -63,7 +63,6 @@ class VerificationScenario:
         return await self.signing.save(make_consent_form())
 
     async def count_effects(self, operation: str) -> int:
-        """How often it really happened."""
         return len(await self.sandbox.ledger(operation))
 
     def count_requests(self, operation: str) -> int:
@@ -71,7 +70,6 @@ class VerificationScenario:
         return self.sandbox.inject_fault(operation, "latency", seconds=0.0, times=None)
 
     def get_applied_count(self, number: int) -> int:
-        """How many requests a rule acted on."""
         [applied] = [int(rule["applied"]) for rule in self.sandbox.faults() if rule["id"] == number]
         return applied
 
@@ -91,7 +89,6 @@ async def open_scenario() -> AsyncGenerator[VerificationScenario]:
 
 
 async def await_outcome(call: Awaitable[T]) -> T | ds.OutcomeUnknownError:
-    """What a call gave, or that its outcome is unknown."""
     try:
         return await call
     except ds.OutcomeUnknownError as error:

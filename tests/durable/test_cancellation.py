@@ -10,7 +10,6 @@ from directsuite.durable.postgres import propagate_cancellation
 
 
 async def loses(outcome: Exception | None) -> str:
-    """What asyncio.wait_for of Python 3.11 makes of a cancellation that comes with what it waits for, or an error."""
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:

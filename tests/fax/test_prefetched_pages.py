@@ -21,7 +21,6 @@ def page(*numbers: int) -> bytes:
 
 
 def answer_pages(server: ScriptedServer, count: int, *, latency: float = 0.0) -> None:
-    """Answer with so many faxes, ten a page and then an empty one, each page after so many seconds."""
     server.enqueue(
         *(
             responses.delay(latency, responses.respond(page(*range(offset, min(offset + 10, count)))))

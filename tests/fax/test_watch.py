@@ -42,7 +42,6 @@ def asked(stage: Clinic) -> tuple[int, int]:
 
 
 def every_minute(stage: Clinic, works: list[Callable[[], Any]]) -> None:
-    """Have a work done whenever the watch sleeps; after the last of them the suite is closed."""
     sleep = stage.time.sleep
 
     async def sleep_and_work(seconds: float) -> None:

@@ -49,7 +49,6 @@ class Failing(FakeFaxList):
 
 
 def faxes(last: int, first: int = 0, status: str = "complete") -> list[ds.FaxMessage]:
-    """Those of these numbers, the newest first."""
     return [make_fax(number, status) for number in reversed(range(first, last))]
 
 
@@ -66,7 +65,6 @@ async def looked(watch: FaxPoller) -> list[str]:
 
 
 def handles(last: int, first: int = 0) -> list[str]:
-    """Of faxes of these numbers, the oldest first."""
     return [str(number) for number in range(first, last)]
 
 
@@ -165,7 +163,6 @@ async def test_new_ones_that_shift_a_page_after_a_failure_hide_none_behind_it() 
     page = listed.get_page
 
     async def shifting(offset: int) -> ds.FaxMessageInformation:
-        """Ten more come after the newest page was given."""
         answer = await page(offset)
         if len(listed.faxes) == 50:
             listed.faxes[:0] = faxes(60, 50)

@@ -15,7 +15,6 @@ NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 def make_fax(number: int, status: str = "complete", *, handle: bool = True) -> ds.FaxMessage:
-    """One of many, updated so many minutes after noon."""
     return ds.FaxMessage(
         message_handle=str(number) if handle else None,
         status=ds.FaxStatus(status),
@@ -45,7 +44,6 @@ class FakeFaxList:
         return ds.FaxMessageInformation(message_detail=self.faxes[start : start + 10])
 
     async def get_single(self, message_handle: str) -> ds.FaxMessageInformation:
-        """One of them, without its handle, as it stands in the answer itself."""
         found = [
             attrs.evolve(each, message_handle=None) for each in self.faxes if each.message_handle == message_handle
         ]
@@ -57,8 +55,6 @@ class FakeFaxList:
 def watch_faxes(
     listed: FakeFaxList, since: datetime | None = None, now: datetime = NOON, handle: str | None = None
 ) -> FaxPoller:
-    """A watch of them, at a time that stands still."""
-
     def page(offset: int) -> Awaitable[ds.FaxMessageInformation]:
         return listed.get_page(offset)  # as it is then: tests replace it
 
@@ -80,7 +76,6 @@ async def test_completely_shifted_page_does_not_end_first_poll() -> None:
     page = listed.get_page
 
     async def shifting(offset: int) -> ds.FaxMessageInformation:
-        """Ten new ones come after the first page was given."""
         answer = await page(offset)
         if offset == 0 and len(listed.faxes) == 30:
             listed.faxes[:0] = [make_fax(number) for number in reversed(range(30, 40))]
@@ -106,7 +101,6 @@ async def test_404_of_the_moment_hides_nothing() -> None:
     watch, page = watch_faxes(listed), listed.get_page
 
     async def lost(offset: int) -> ds.FaxMessageInformation:
-        """As a gateway does whose routes are being changed."""
         if offset == 10:
             raise ds.NotFoundError("not found", status=404)
         return await page(offset)

@@ -24,7 +24,6 @@ def find_code_blocks(document: str, language: str = "python") -> list[str]:
 
 
 def execute_programs(*programs: str, **known: Any) -> dict[str, Any]:
-    """What programs define, each by itself, as it is copied. known: what it does not define itself."""
     defined = dict[str, Any]()
     for program in programs:
         names = known.copy()

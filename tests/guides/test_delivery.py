@@ -14,7 +14,6 @@ from tests.jobs.delivery.clinic import open_clinic
 
 
 def programs() -> dict[str, Any]:
-    """What the guides' programs define."""
     return execute_programs(*find_code_blocks("delivery"), *find_code_blocks("faxes"))
 
 

@@ -47,7 +47,6 @@ def test_every_link_leads_somewhere(document: str) -> None:
 
 
 def anchors(file: Path, document: str) -> set[str]:
-    """The anchors of a document's headings: of this one, where a link names none."""
     text = file.read_text("utf-8") if file.is_file() else read_document(document)
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -92,7 +92,6 @@ async def there(box: ds.Mailbox) -> list[tuple[str | None, str, int | None]]:
 
 
 async def bash(script: str, folder: Path) -> None:
-    """Run lines of the guide as they stand there."""
     bin_folder = folder / "bin"
     command = ["bash", "-ec", f"PATH={bin_folder}:$PATH PYTHONPATH={ROOT}; export PATH PYTHONPATH\n{script}"]
     ended = await asyncio.to_thread(
@@ -103,7 +102,6 @@ async def bash(script: str, folder: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the commands run, with what they read."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mailboxes.txt").write_text(f"{ALICE[0]}\n{BOB[0]}\n")
     (tmp_path / "passwords.toml").touch(0o600)
@@ -116,7 +114,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def restore(folder: Path) -> None:
-    """As the guide says it."""
     assert (folder / "backup.db").stat().st_mode & 0o077 == 0
     for name in ("sync.db-wal", "sync.db-shm"):
         (folder / name).unlink(missing_ok=True)

@@ -113,7 +113,6 @@ class Ids:
     shown: dict[str, str] = attrs.field(factory=dict[str, str])
 
     def mask(self, text: str) -> str:
-        """The text with what stands in the place of ids."""
         return ID.sub(lambda match: self.shown.setdefault(match[0], f"{FIRST_ID + len(self.shown):032x}"), text)
 
     def unmask(self, command: str) -> str:
@@ -175,7 +174,6 @@ def terminal_folder(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 async def screen_of(command: str, monkeypatch: pytest.MonkeyPatch, ids: Ids) -> str:
-    """What a command prints, with what varies replaced, and its exit status where that isn't 0."""
     terminal = Terminal(interrupted=command.startswith(UNTIL_CTRL_C))
     with monkeypatch.context() as patched:
         patched.setattr(sys, "stdout", terminal)
@@ -234,7 +232,6 @@ async def test_readme_has_a_picture_of_the_terminal(terminal_folder: Path, monke
 
 
 def test_every_command_is_shown_where_it_succeeds() -> None:
-    """A command that goes on until Ctrl-C succeeds with status 130."""
     screens = re.split(r"^\$ (?=directsuite)", read_document("screens"), flags=re.MULTILINE)[1:]
     good = [each for each in screens if "$ echo $?\n" not in each or each.startswith(UNTIL_CTRL_C)]
     commands = {path for name in app for path in ([f"{name} {each}" for each in app[name]] or [name])}

@@ -16,7 +16,6 @@ from tests.integration.documents import make_consent_form
 
 @pytest.fixture
 def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the guide defines, in a folder with two PDFs and a file that is none."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
     for name in ("one.pdf", "two.pdf"):
@@ -27,13 +26,11 @@ def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 @pytest.fixture
 async def suite() -> AsyncGenerator[ds.DirectSuite]:
-    """Of a sandbox."""
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
         yield suite
 
 
 def outputs(folder: Path) -> list[str]:
-    """What was signed."""
     return sorted(file.name for file in folder.iterdir() if file.is_file())
 
 

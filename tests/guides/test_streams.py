@@ -17,7 +17,6 @@ ALICE = ("alice@direct.example.test", "secret")
 
 
 def example() -> dict[str, Any]:
-    """What the guide's program defines."""
     return execute_programs(find_code_blocks("streams")[0])
 
 

@@ -24,7 +24,6 @@ LETTER = b"From: bob@clinic.example.test\r\nSubject: referral\r\n\r\nPlease see 
 
 
 def example() -> dict[str, Any]:
-    """What the guide's program defines."""
     return execute_programs(find_code_blocks("sync")[0])
 
 

@@ -15,7 +15,6 @@ WEB = "# test_app.py"
 
 
 def run(programs: list[str], folder: Path) -> int:
-    """How many tests the programs, each under the name in its first line, have; all pass."""
     project = Project(folder)
     for program in programs:
         project.write(program.partition("\n")[0].removeprefix("# "), program)

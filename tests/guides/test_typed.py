@@ -26,7 +26,6 @@ WAITING = "async def example() -> None:\n"
 
 
 def program_of(block: str) -> str:
-    """A block as a module of its own: what it leaves to the reader before it, and a function around what waits."""
     tree = ast.parse(block)
     defined = {
         alias.asname or alias.name

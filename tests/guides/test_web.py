@@ -48,7 +48,6 @@ class LogRecorder(logging.Handler):
         self.changed.set()
 
     async def until(self, condition: Callable[[str], bool]) -> None:
-        """Return when something has been told that fits."""
         while not any(condition(text) for text in self.messages):
             self.changed.clear()
             await self.changed.wait()
@@ -67,7 +66,6 @@ def log_recorder() -> Iterator[LogRecorder]:
 
 @pytest.fixture
 async def sandbox(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Sandbox]:
-    """A sandbox, in the environment of whoever asks. The suite has one connection, and does not wait for time."""
     (tmp_path / "directsuite.toml").write_text("max_connections = 1\n")
     async with Sandbox() as sandbox:
         for name, value in sandbox.environment.items():
@@ -81,7 +79,6 @@ async def sandbox(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncItera
 async def url(
     request: pytest.FixtureRequest, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[str]:
-    """Where a backend takes PDFs to sign."""
     write_example(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     if request.param != "aiohttp":
@@ -127,18 +124,15 @@ async def served(module: Any) -> AsyncGenerator[int]:
 
 
 async def post(url: str, content: bytes = FORM) -> tuple[int, str | None, bytes]:
-    """What a browser gets for a PDF: status, Retry-After and content."""
     async with ClientSession() as browser, browser.post(url, data=content) as answer:
         return answer.status, answer.headers.get("Retry-After"), await answer.read()
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What the guide's own module has told its logger."""
     return [record.getMessage() for record in caplog.records if record.name == "pdfs"]
 
 
 async def effects(sandbox: Sandbox, operation: str) -> int:
-    """How often an operation has had an effect."""
     return len(await sandbox.ledger(operation))
 
 

@@ -35,7 +35,6 @@ class SleepDrivenClock:
         self.slept: list[float] = []
 
     def monotonic(self) -> float:
-        """Seconds slept so far."""
         return self.now
 
     async def sleep(self, seconds: float) -> None:
@@ -79,12 +78,10 @@ class Scenario:
         return [await self.sandbox.deliver(ALICE, make_raw_message(subject, sender), folder) for subject in subjects]
 
     async def list_effects(self, operation: str) -> list[dict[str, Any]]:
-        """What the sandbox's ledger has of an operation."""
         return [dict(effect) for effect in await self.sandbox.ledger(operation)]
 
 
 def make_raw_message(subject: str, sender: str = "carol@elsewhere.test") -> bytes:
-    """A message as it goes over the wire (RFC 5322)."""
     return (
         f"From: {sender}\r\nTo: {ALICE}\r\nSubject: {subject}\r\nMessage-ID: <{subject}@elsewhere.test>\r\n"
         f"Date: Fri, 01 May 2026 11:00:00 +0000\r\n\r\nAbout {subject}.\r\n"
@@ -112,7 +109,6 @@ def make_settings(sandbox: Sandbox, **limits: Any) -> ds.Settings:
 
 @asynccontextmanager
 async def open_scenario(sandbox: Sandbox, folder: Path, **limits: Any) -> AsyncGenerator[Scenario]:
-    """A suite with the demo account's token and login, on a clock that stands still."""
     clock = SleepDrivenClock()
     suite = ds.DirectSuite(
         make_settings(sandbox, **limits),

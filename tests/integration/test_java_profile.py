@@ -23,7 +23,6 @@ JAVAMAIL = {"modified": False, "saved": True, "strict": True}
 
 
 async def listed(listing: Any) -> list[Any]:
-    """All that an iterator gives."""
     return [message async for message in listing]
 
 
@@ -80,7 +79,6 @@ def plain(answer: Any) -> Any:
 
 
 async def of_profile(world: Scenario, profile: Profile, read: Read) -> Any:
-    """What a read gives while the service answers in this manner."""
     world.sandbox.profile = profile
     return await read(world.box)
 

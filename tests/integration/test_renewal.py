@@ -32,7 +32,6 @@ class Tokens:
 
 
 def logins(world: Scenario) -> int:
-    """How many logins there were since `count_logins`."""
     (rule,) = (fault for fault in world.sandbox.faults() if fault["operation"] == "login")
     return int(rule["applied"])
 

@@ -14,13 +14,11 @@ WINDOW = 20
 
 
 def bring(batches: Batches, batch: Batch, each: int) -> None:
-    """Let a batch come, with messages of so many bytes each."""
     batch.size = each * len(batch.uids)
     batches.record_received(batch, len(batch.uids))
 
 
 def lengths(batches: Batches, sizes: list[int]) -> list[int]:
-    """How many messages the batches hold that come one after the other, with messages of these sizes."""
     listed: list[int] = []
     for each in sizes:
         batch = next(batches)

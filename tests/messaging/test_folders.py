@@ -33,7 +33,6 @@ async def listed(suite: ds.DirectSuite, *, batch_size: int = 50, batch_bytes: in
 
 
 async def until_failure(suite: ds.DirectSuite, batch_size: int) -> tuple[list[int | None], ds.DirectSuiteError | None]:
-    """The uids that come before a failure, and the failure."""
     seen: list[int | None] = []
     try:
         async for message in suite.mailbox(ALICE, PASSWORD).iter_messages(batch_size=batch_size):
@@ -44,7 +43,6 @@ async def until_failure(suite: ds.DirectSuite, batch_size: int) -> tuple[list[in
 
 
 def places_taken(suite: ds.DirectSuite) -> int:
-    """How many of the service's connections requests hold."""
     return CONNECTIONS - suite._transport._endpoints[Service.MESSAGING].limits._free_slots
 
 

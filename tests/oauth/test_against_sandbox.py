@@ -44,7 +44,6 @@ async def refresh_token(sandbox: Sandbox) -> str:
 
 
 async def consent(request: ds.AuthorizationRequest) -> str:
-    """What the user's browser comes back to."""
     async with aiohttp.ClientSession() as http, http.get(request.url, allow_redirects=False) as answer:
         return answer.headers["Location"]
 

@@ -114,7 +114,6 @@ class RotationMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.answer_lost)
     @rule(answers=st.booleans(), disk_works=st.booleans())
     def close_within_a_renewal(self, answers: bool, disk_works: bool) -> None:
-        """Nothing is lost where the answer comes in the time that closing gives it; then the program starts anew."""
         self.server.fate, self.disk_works = "slow", True if self.unsaved else disk_works
         before = self.server.issued
         asyncio.run(self._close(answers=answers))

@@ -31,7 +31,6 @@ def message(recipient: str = BOB, sender: str | None = None) -> ds.Message:
 
 
 def with_headers(recipient: str = BOB, sender: str | None = None, *headers: ds.MessageHeader) -> ds.MessageWithHeader:
-    """A message with header lines of one's own."""
     return ds.MessageWithHeader(sender=sender, recipients=[ds.Recipient(recipient)], headers=list(headers))
 
 
@@ -276,7 +275,6 @@ REFUSED_BY_OTHERS: dict[str, tuple[str, OnSuite]] = {
 
 
 async def assert_refused(call: Callable[[], Any], parameter: str, stage: FakeServices) -> None:
-    """The call, or what it gives to await, raises for the parameter; nothing was sent."""
     with pytest.raises(ds.InvalidArgumentError, match=f"^{re.escape(parameter)}: ") as caught:
         await call()
     assert isinstance(caught.value, ValueError)

@@ -9,7 +9,6 @@ DEPTHS = (10, 500, 950, 985, 995, 1005, 5_000)
 
 
 def nest(opening: bytes, closing: bytes, depth: int) -> bytes:
-    """Something within itself, so many times."""
     return opening * depth + b"0" + closing * depth
 
 

@@ -40,7 +40,6 @@ def _spoil_response(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def _damage_body(draw: st.DrawFn) -> bytes:
-    """A body with some of its bytes cut out, and others put in their place."""
     body = draw(_spoil_response() | st.sampled_from(BODIES))
     start = draw(st.integers(0, len(body)))
     return body[:start] + draw(st.binary(max_size=8)) + body[draw(st.integers(start, len(body))) :]

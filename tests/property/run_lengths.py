@@ -18,10 +18,7 @@ parametrize_examples = pytest.mark.parametrize(
 
 
 def check_property(examples: int, check: Callable[..., object], *inputs: SearchStrategy[Any]) -> None:
-    """Try a check with so many examples."""
-
     def example(values: tuple[Any, ...]) -> None:
-        """One of them; what the check gives is not the test's."""
         check(*values)
 
     calm = settings(max_examples=examples, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

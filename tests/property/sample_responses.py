@@ -82,7 +82,6 @@ def list_member_names(document: Any) -> set[str]:
 
 
 def list_places(document: Any, at: Place = ()) -> Iterator[Place]:
-    """Where a value stands in a document, the whole first."""
     yield at
     if isinstance(document, dict):
         for name, member in cast("dict[str, Any]", document).items():

@@ -75,7 +75,6 @@ CODES: dict[str, type[ds.ServiceError]] = {
 
 
 def add_login_responses(stage: FakeServices, *session_ids: str) -> None:
-    """Answer so many logins with these sessions."""
     for session_id in session_ids:
         stage.add_response("POST", LOGIN, _SUCCESS | {"sessionId": session_id})
 

@@ -19,8 +19,6 @@ FOUND = {"success": True, "code": "000", "patient": [PERSON]}
 
 
 def provisioning(server: ScriptedServer, seconds: float) -> None:
-    """Answer it after so many seconds, and everything else at once."""
-
     async def play(exchange: Exchange) -> None:
         target = exchange.request.target
         if "ProvisionIDProofedPatient" in target:

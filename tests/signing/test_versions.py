@@ -114,7 +114,6 @@ class OneProgramAndItsDocument(RuleBasedStateMachine):
 
     @invariant()
     def no_digest_is_put_down_to_a_request_that_did_not_make_it_there(self) -> None:
-        """A look tells the digest that the server has now."""
         assert not any(request.change.is_proven_by(self.server[-1]) for request in self.open() if not request.landed)
 
     def teardown(self) -> None:

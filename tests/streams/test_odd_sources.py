@@ -139,7 +139,6 @@ SENDS: dict[str, Callable[[ds.DirectSuite, AsyncGenerator[bytes]], Awaitable[obj
 
 
 async def cancelled(after: int) -> AsyncGenerator[bytes]:
-    """Waits for what somebody else has cancelled."""
     for piece in itertools.islice(cut(PDF, 100_000), after):
         yield piece
     other = asyncio.get_running_loop().create_future()

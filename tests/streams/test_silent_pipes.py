@@ -63,7 +63,6 @@ def own_threads() -> list[threading.Thread]:
 
 @contextlib.contextmanager
 def silent_pipes(use: str, count: int) -> Generator[list[Silent]]:
-    """As many pipes, whose other ends are closed in the end: that lets go of whoever waits."""
     pipes = [Silent() for _ in range(count)]
     try:
         yield pipes

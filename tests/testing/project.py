@@ -26,7 +26,6 @@ class Project:
         (self.folder / name).write_text(text, "utf-8")
 
     def run(self, *plugins: str, options: Sequence[str] = ()) -> tuple[dict[str, int], str]:
-        """Run the tests with these plugins and no others: how many passed, failed and so on, and what was written."""
         loaded = [option for plugin in ("directsuite.testing.plugin", *plugins) for option in ("-p", plugin)]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
         environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)}

@@ -22,7 +22,6 @@ NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 @pytest.fixture
 def follower() -> Clock:
-    """The sandbox's clock, which stands still unless it is moved."""
     clock = Clock()
     clock.freeze(NOON)
     return clock
@@ -95,7 +94,6 @@ class Stuck:
     shows: float
 
     def monotonic(self) -> float:
-        """That."""
         return self.shows
 
     async def sleep(self, seconds: float) -> None:

@@ -88,7 +88,6 @@ DOCUMENTS = st.builds(format_document, MEMBERS, _SPACES)
 
 
 def compute_expected(members: Iterable[Member]) -> Split:
-    """What the splitter should give: the elements of all members of that name, zeros in the place of the last one's."""
     elements: list[Any] = []
     rest: dict[str, Any] = {}
     for name, text in members:
@@ -113,14 +112,12 @@ def split_into_bytes(text: bytes) -> list[bytes]:
 
 
 def split_document(pieces: Iterable[bytes]) -> Split:
-    """The elements, and the document without them; MismatchError where it is refused."""
     splitter = ArraySplitter(KEY)
     elements = [element for piece in pieces for element in splitter.feed(piece)]
     return elements, splitter.finish()
 
 
 def collect_outcome(pieces: Iterable[bytes]) -> str:
-    """All that the splitter's reader sees until the end or the refusal, so that 1, 1.0 and True are different."""
     splitter, elements = ArraySplitter(KEY), list[Any]()
     try:
         for piece in pieces:

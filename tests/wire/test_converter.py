@@ -58,7 +58,6 @@ def _model_of(converter: Any, text: bytes, cls: type[ds.Model]) -> ds.Model:
 
 
 def _within_64_bits(value: Any) -> bool:
-    """Whether orjson takes the numbers in plain values."""
     if isinstance(value, dict):
         return all(map(_within_64_bits, cast("dict[str, Any]", value).values()))
     if isinstance(value, list):
@@ -193,7 +192,6 @@ def test_a_hook_for_what_a_field_holds_is_called_for_it(kind: Any, field: str) -
     seen: list[Any] = []
 
     def hook(value: Any, _: Any) -> Any:
-        """Note what is to be read."""
         seen.append(value)
         return "from the hook"
 

@@ -16,7 +16,6 @@ from tests.wire.split_documents import KEY, split_document, split_into_bytes
 
 
 def _whole(document: bytes) -> tuple[list[Any], dict[str, Any]] | None:
-    """What the splitter should give, from the document as one; None where it should be refused."""
     try:
         value = parse(document)
     except MismatchError:

@@ -161,7 +161,6 @@ def test_the_sentinel_is_where_a_repr_would_find_it() -> None:
 
 
 def filled(cls: type[M], text: str) -> M:
-    """An instance with `text` in each place that takes one, except for those that a repr shows."""
     shown = {*cls._shown, *(("content_type",) if "media_type" in cls._shown else ())}
     fields = {name: _filling(kind, text, shown=name in shown) for name, kind in list_field_types(cls).items()}
     return cls(**fields, extra={text: [text, {text: text}]})

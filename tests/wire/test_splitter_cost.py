@@ -58,8 +58,6 @@ class _Work:
 
 
 def _counting_buffer(work: _Work) -> type[bytearray]:
-    """A bytearray that tells how much of it was looked at."""
-
     class Buffer(bytearray):
         def find(self, sub: Any, start: SupportsIndex | None = 0, end: SupportsIndex | None = None) -> int:
             """Count up to the finding, or to the end."""

@@ -45,7 +45,6 @@ def _spoilt(text: bytes, edit: Edit, start: int = 0) -> bytes:
 
 
 def _reading(text: bytes) -> Any:
-    """What the parser makes of the whole; None where it refuses it."""
     try:
         return parse(text)
     except MismatchError:
@@ -77,7 +76,6 @@ def test_elements_and_rest_are_those_of_the_whole_wherever_it_is_cut(examples: i
 @parametrize_examples
 def test_what_the_parser_refuses_is_refused_at_the_latest_at_the_end(examples: int) -> None:
     def check(members: list[Member], space: str, edit: Edit, cuts: list[int]) -> None:
-        """Refused where the parser refuses, and only there; the same is seen before that however it is cut."""
         text = _spoilt(format_document(members, space), edit)
         whole = _reading(text)
         splitter, refused, rest = ArraySplitter(KEY), False, None
@@ -99,7 +97,6 @@ def test_what_the_parser_refuses_is_refused_at_the_latest_at_the_end(examples: i
 @parametrize_examples
 def test_elements_before_damage_are_those_of_intact_part(examples: int) -> None:
     def check(before: list[Member], array: str, after: list[Member], edit: Edit) -> None:
-        """With the array's beginning sound, what is given is its longest whole part, never an element more or less."""
         member = (f'"{KEY}"', array)
         text = format_document([*before, member, *after])
         start = len(format_document([*before, member])) - len(array.encode())  # after the opening bracket

@@ -57,7 +57,6 @@ class TokenService:
         await self._respond(exchange, self.make_tokens(exchange))
 
     async def drop_response(self, exchange: Exchange) -> None:
-        """Do what the request says, and break the connection off before the answer."""
         await exchange.read()
         self.make_tokens(exchange)
         exchange.reset()
