@@ -1,8 +1,8 @@
-"""What holds for all tests: which of them the default run leaves out, and how many examples hypothesis tries.
+"""The selection of tests in the default run, and fixtures of all tests.
 
 The default run (`addopts` in pyproject.toml) shows each claim once, within two minutes; `pytest -m "not slow"` shows it
-for every operation, with PostgreSQL and with processes that are killed. Of the marks that part the two, `wide` and
-`postgres` are set here, so that no test can lack them, and a test that lacks `process` fails where it starts one.
+for every operation, with PostgreSQL and with killed processes. The marks `wide` and `postgres` are checked or set here,
+and a test without the mark `process` fails if it starts a process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DEFAULT_OPERATIONS = frozenset(
         "ProvisionIDProofedPatient",  # in a session
     }
 )
-"""The operations that the default run tries where a test has a parameter `operation`."""
+"""The operations that the default run tries in tests with a parameter `operation`."""
 
 REQUIRED_MARKS = {
     "postgres": "postgres",
@@ -54,7 +54,7 @@ REQUIRED_MARKS = {
 PDF_TOOLS = frozenset({"pdfsig", "pdftoppm", "pdftotext"})
 """Small programs, which a test may start without the mark `process`."""
 
-# A shell ignores it for what runs in the background, and the processes that tests start would do so, too.
+# A shell ignores SIGINT for background processes, and the tests' processes would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -148,10 +148,10 @@ def get_operation_name(case: pytest.Function) -> str | None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _share_costly_objects() -> Generator[None]:
-    """Have the tests of a process share what takes a hundredth of a second or more to make.
+    """Share objects that take a hundredth of a second or more to create between the tests of a process.
 
-    These are eight RSA keys of the sandboxes, the machine's trust store, and what cyclopts reads out of the source of
-    the options' classes. The hashes of passwords are made with the least work.
+    These are eight RSA keys of the sandboxes, the machine's trust store, and cyclopts' parsed docstrings. Password
+    hashes have the lowest cost.
     """
     make, made = rsa.generate_private_key, deque[rsa.RSAPrivateKey]()
 
@@ -167,7 +167,7 @@ def _share_costly_objects() -> Generator[None]:
         patch.setattr(rsa, "generate_private_key", return_cached_key)
         patch.setattr(session, "ssl", SimpleNamespace(create_default_context=_get_shared_ssl_context))
         patch.setattr(docstring_parser, "parse_from_object", parse)
-        patch.setattr(credentials, "_SCRYPT_COST", 2)  # a sandbox in a process of its own can't check these hashes
+        patch.setattr(credentials, "_SCRYPT_COST", 2)  # a sandbox in a separate process cannot check these hashes
         yield
 
 

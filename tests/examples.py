@@ -1,4 +1,4 @@
-"""How many examples hypothesis tries of a property."""
+"""The number of hypothesis's examples of a property."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The services as the facades' tests see them: URLs, credentials, and what was sent."""
+"""Services whose responses come from memory: URLs, credentials, and the requests that were sent."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SentRequest:
 
 
 class FakeServices:
-    """What the services answer, and what they were sent."""
+    """The responses and requests of the services."""
 
     def __init__(self, mocked: Any) -> None:  # aioresponses has no complete types
         self._mocked = mocked

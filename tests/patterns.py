@@ -130,7 +130,7 @@ def list_inputs(applied: AppliedPattern) -> Iterator[str]:
     """Yield texts of SIZE characters at which a pattern with nested or adjacent repeats takes many steps."""
     pattern = applied.pattern if isinstance(applied.pattern, str) else applied.pattern.decode("latin-1")
     flags = applied.flags & (re.IGNORECASE | re.DOTALL | re.VERBOSE | re.MULTILINE)
-    parser: Any = importlib.import_module("re._parser")  # there is no public one
+    parser: Any = importlib.import_module("re._parser")  # no public class exists
     parsed: Any = parser.parse(pattern, flags)
     letters = "".join(dict.fromkeys([*_literals(parsed), *_COMMON_CHARS]))
     prefixes = list(dict.fromkeys(["", *(text for text, _ in _repeats("", parsed, letters))]))

@@ -1,4 +1,4 @@
-"""Which cases of an exhaustive test run by default, and that a test without a mark starts no process."""
+"""The cases of an exhaustive test that run by default, and the check of processes in unmarked tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tree of errors, and that none of them tells what the service wrote or what the user sent."""
+"""The hierarchy of errors, which contain no text of the service or the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the package's modules import one another."""
+"""Imports between the package's modules."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ FINISHED = ds.CallFinished(attempts=2, elapsed=4.0, **CALL)
 
 
 class Kept:
-    """What the listener under test told OpenTelemetry."""
+    """The spans and metrics of the listener."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -134,7 +134,7 @@ def test_call_is_a_span_with_one_for_each_attempt(telemetry: Kept) -> None:
     assert (parent(call), parent(first), parent(second)) == (None, number(call), number(call))
 
 
-# What failed, as the attempt's span says it.
+# The error in the attempt's span.
 FAILED: dict[str, tuple[str, int | None, str]] = {
     "status": ("NotFoundError", 404, "404"),
     "refusal with a good status": ("AddressError", 200, "AddressError"),

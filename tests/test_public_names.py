@@ -1,4 +1,4 @@
-"""The package's own namespace: every public name is there, and nothing is loaded before it is used."""
+"""The package's namespace: all public names exist, and modules are loaded on first use."""
 
 from __future__ import annotations
 
@@ -140,8 +140,8 @@ PUBLIC_MODULES = (
 )
 NOT_FOR_USERS = {
     "Certificate",  # asn1crypto's, which has no types
-    "StoredFiles",  # large messages, for the sandbox's own page
-    *("Uid", "Wire", "CodeUse"),  # how a field goes on the wire; a mark that a grant keeps for itself
+    "StoredFiles",  # large messages in the sandbox's page
+    *("Uid", "Wire", "CodeUse"),  # names on the wire; an internal attribute of a grant
     *(
         "ChangeSet",
         "StoredFolder",
@@ -151,7 +151,7 @@ NOT_FOR_USERS = {
         "OperatorRequest",
         "ChangeLoop",
     ),  # what a synchronisation and its store say to each other
-    *("Facade", "Piece"),  # of what a raw view is one, and what goes from a content to the wire
+    *("Facade", "Piece"),  # the class behind a raw view, and encoded content
     *("Runtime", "ExchangeInfo", "LimitsProvider"),  # what the package itself uses of a suite beside its
     # calls, and sees of a call
     *(
@@ -278,7 +278,7 @@ MODELS = sorted(
     },
     key=lambda model: model.__name__,
 )
-"""The types of the specification that users meet, and those that they are derived from."""
+"""The types of the specification that users see, with their base classes."""
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)

@@ -1,4 +1,4 @@
-"""A secret goes on the wire and nowhere else."""
+"""A secret is only sent on the wire."""
 
 from __future__ import annotations
 

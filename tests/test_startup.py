@@ -1,4 +1,4 @@
-"""What a program imports before it has to: nothing that only some programs need, or only after a failure."""
+"""Modules that a program imports early: none that only some programs need, or only after a failure."""
 
 from __future__ import annotations
 

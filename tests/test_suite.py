@@ -1,4 +1,4 @@
-"""DirectSuite: what it is made from, before anything is sent."""
+"""Arguments of DirectSuite, before any request."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_empty_token_is_refused(token: str) -> None:
 
 
 class Source:
-    """A token source, for a suite that wants an object of it."""
+    """A token source, as an object."""
 
     renewable = False
 

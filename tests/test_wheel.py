@@ -1,4 +1,4 @@
-"""What the wheel holds: every file of the package, those that are no Python included."""
+"""The content of the wheel: every file of the package, including other files than Python."""
 
 from __future__ import annotations
 

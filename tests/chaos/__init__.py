@@ -1,1 +1,1 @@
-"""The client against the sandbox while connections and answers go wrong."""
+"""Tests of the client against the sandbox with faults, cancellations and planted secrets."""

@@ -109,7 +109,7 @@ async def respond_success(exchange: Exchange) -> None:
 partial_response: Responder = responses.respond_in_chunks(
     b'{"success": true, "messages": [{"uid": 1, "subject": "' + _ALL_SENTINELS.encode(), responses.Pause(900)
 )
-"""A good answer that comes to its middle and stays there."""
+"""A successful response that stops in the middle."""
 
 
 def respond_after_login(play: Responder) -> Responder:

@@ -89,9 +89,10 @@ def _respond_in_chunks(content: bytes) -> Responder:
 
 @attrs.define(kw_only=True)
 class CallContext:
-    """What a call is made on. others: callers beside it. uploads: what became of each of the sources that were read.
+    """The objects of one call.
 
-    fetches: how often a token was asked for.
+    others: calls in parallel. uploads: the sources that were read, and whether each was closed. fetches: the number of
+    token requests.
     """
 
     server: ScriptedServer
@@ -155,10 +156,10 @@ async def _do_nothing(_: CallContext) -> None:
 
 @attrs.frozen(kw_only=True)
 class InterruptCase:
-    """A call that may be ended at any of its waits.
+    """A call that can be interrupted at any await.
 
-    effect: its operation with side effects, and what the targets of such requests end in. script: what the services do
-    before they answer. before: what comes before the call. pause: virtual seconds that the next call may have to wait.
+    effect: its operation with side effects and the end of its request target. script: responders used before the
+    default one. before: a call made first. pause: the virtual seconds that the next call may have to wait.
     """
 
     name: str

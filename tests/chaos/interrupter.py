@@ -52,9 +52,10 @@ class InterruptMode(Enum):
 
 @attrs.frozen(kw_only=True)
 class InterruptResult:
-    """How it ended. reached: there was an n-th wait. struck: its task was still there to be ended.
+    """The result of an interrupted run.
 
-    expired: whether the caller's time-out says that it was it. asked: how often the task is still asked to end.
+    reached: True if there was an n-th await. struck: True if the task could still be interrupted. expired: True if the
+    caller's timeout reports that it expired. asked: the number of pending cancellation requests.
     """
 
     has_reached_wait: bool

@@ -1,7 +1,6 @@
-"""Everything that anybody might overhear of a suite: logs, events, spans, metrics, errors and their frames, reprs.
+"""Capture all output of a suite: logs, events, spans, metrics, errors with their frames, reprs.
 
-Each is given as pairs of a place and a text, so that a leak is named by where it stands. What tests hold in frames of
-their own doesn't count.
+Each text is captured with its place, which names a leak. Locals of the tests' own frames are ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from directsuite.core.upload import RequestBody
 from directsuite.errors import _Hidden
 
 CapturedText = tuple[str, str]
-"""A place, and the text that stands there."""
+"""A place and its text."""
 
 _TESTS = str(Path(__file__).parents[1])
 _SECRET_HOLDERS = (ds.Secret, RequestBody, _Hidden)
@@ -36,9 +35,9 @@ _FORMATTER = logging.Formatter("%(levelname)s %(name)s %(message)s")
 
 
 class OutputCapture(logging.Handler):
-    """Listens: to all loggers at all levels, to a suite's events, and to what OpenTelemetry is told of them.
+    """Captures the records of all loggers, the events of a suite, and OpenTelemetry's spans and metrics.
 
-    thorough: to what objects say when they are collected, too.
+    thorough: also capture what objects log when they are collected.
     """
 
     def __init__(self, *, thorough: bool = True) -> None:
@@ -180,6 +179,6 @@ def _read_attributes(part: object) -> dict[str, Any]:
 
 def find_leaks(shown: Iterable[CapturedText], forbidden: Iterable[str]) -> list[CapturedText]:
     pairs = set(shown)
-    together = "\0".join(text for _, text in pairs)  # one look for each, where there is nothing to be found
+    together = "\0".join(text for _, text in pairs)  # one search for each text is slow if there are no leaks
     present = [form for form in forbidden if form in together]
     return sorted({(place, form) for place, text in pairs for form in present if form in text})

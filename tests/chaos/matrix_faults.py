@@ -1,4 +1,4 @@
-"""What goes wrong in the matrix, row by row: the sandbox's fault, and what it means."""
+"""The faults of the matrix: a rule of the sandbox for each, and its meaning."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _HTML, _JSON = "<h1>Bad Gateway</h1>", {"error": "server_error", "description": 
 
 @attrs.frozen
 class Fault:
-    """One way in which things go wrong. members: of the sandbox's rule.
+    """A fault.
 
-    slow: the answer does not come before time is made to pass, which is as many seconds; infinity where it never does.
+    members: the members of the sandbox's rule. slow: the seconds that must pass until the response arrives, infinity if
+    it never does.
     """
 
     name: str
@@ -81,6 +82,6 @@ REPRESENTATIVE_FAULTS = (
     "silence after it",
     "too late",
 )
-"""Those that stand for the others where there is no time for all."""
+"""The faults that a short run tries."""
 PDF_FAULTS = ("none", "reset after it", "silence after it")
 """The same for PDFs, whose signing takes a tenth of a second."""

@@ -1,4 +1,4 @@
-"""The rows of the messaging service: what sends, and what changes a mailbox and must not do so twice."""
+"""The rows of the messaging service: operations that send, or change a mailbox."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a row of the matrix says: an operation in one of its variants, and how it is called.
+"""A row of the matrix: an operation in one of its variants, and its calls.
 
-prepare ── a fresh document, message, folder or patient to be ──► call     as a user of the client makes it
+prepare ── a new document, message, folder or patient ────────► call     as a user of the client makes it
                                                              └──► plain    the same request, for bare aiohttp
 """
 
@@ -60,7 +60,8 @@ class PlainRequest:
 class MatrixRow:
     """One operation in one variant.
 
-    prepare: makes what it works on, and gives it. agrees: whether what the caller got is what the ledger has.
+    prepare: create the object that the call changes, and return it. agrees: compare the caller's result with the
+    ledger.
     """
 
     operation: str

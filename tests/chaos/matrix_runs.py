@@ -1,8 +1,8 @@
-"""One cell of the matrix: a call meets a fault, and what the caller is told meets what really happened.
+"""One cell of the matrix: a call with a fault, whose result is compared with the real effects.
 
-returned              exactly one effect, and the answer tells of this one
+returned              exactly one effect, which the response describes
 OutcomeUnknownError   one effect or none
-any other error       none: a definite no
+any other error       none
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAX_CALL_SECONDS = 400.0  # seconds: longer than bare aiohttp waits by itself
 
 @attrs.frozen
 class Cell:
-    """What came of it. told: RETURNED, or the error's class. agrees: whether the answer is the effect's own."""
+    """The result of a cell. told: RETURNED, or the error's class. agrees: True if the result is that of the effect."""
 
     row: MatrixRow
     fault: Fault
@@ -59,7 +59,7 @@ class Cell:
 
 @attrs.define
 class AttemptListener:
-    """Whether an attempt of the operation is under way: a listener."""
+    """A listener that records if an attempt of the operation is in progress."""
 
     operation: str
     in_progress: bool = False
@@ -70,7 +70,7 @@ class AttemptListener:
 
 
 class MatrixRunner:
-    """Runs cells, one after the other, on one sandbox; everything else is made anew for each."""
+    """Runs cells sequentially on one sandbox, with a new suite for each."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
@@ -140,7 +140,7 @@ class MatrixRunner:
             async def all_landed() -> bool:
                 return await landed() >= self._get_applied_count(rule)
 
-            await _poll_until(all_landed, _MAX_EFFECT_POLLS)  # in vain where one of them is refused
+            await _poll_until(all_landed, _MAX_EFFECT_POLLS)  # fails if one of them is rejected
         self._sandbox.clear_faults()
         effects = (await self._sandbox.ledger(row.operation))[before:]
         agrees = told != RETURNED or any(_is_consistent(row, answer, effect) for effect in effects)

@@ -1,6 +1,7 @@
-"""`python -m tests.chaos.matrix_table`: runs the whole matrix and records it as a table, beside bare aiohttp.
+"""Run the complete matrix and write it as a table, compared with bare aiohttp.
 
-Takes some minutes. Its exit status is 0 where nothing was doubled and nobody was told a falsehood.
+`python -m tests.chaos.matrix_table` takes some minutes. Its exit status is 0 if no effect was doubled and every result
+was correct.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ RESULTS = Path("benchmarks/results/matrix.md")
 
 @attrs.define
 class MatrixCount:
-    """What so many cells came to."""
+    """The results of several cells."""
 
     cells: int = 0
     returned: int = 0

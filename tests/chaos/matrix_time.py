@@ -1,7 +1,7 @@
-"""An event loop whose time leaps when it is told to, and otherwise runs as it does for everybody.
+"""An event loop whose time can be advanced, and otherwise passes normally.
 
-The sandbox works in threads of its own, so that an idle loop does not mean that nothing is going on: time must not
-jump by itself. A leap is everybody's: deadlines, pauses of the client and delays of the sandbox alike.
+The sandbox works in separate threads, so an idle loop does not mean that nothing is in progress. Time therefore only
+advances explicitly, for deadlines, pauses of the client and delays of the sandbox alike.
 """
 
 from __future__ import annotations

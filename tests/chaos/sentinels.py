@@ -1,6 +1,6 @@
-"""What is planted, so that it can be looked for: secrets and patient data, and calls of every operation that hold them.
+"""Planted secrets and patient data, and calls of every operation that contain them.
 
-None of these texts comes up by chance. A leak need not be literal: each is looked for as base64 and escaped, too.
+None of these texts occurs by chance. Leaks are also searched for in base64 and with escapes.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ MULTI_REQUEST_CALLS: dict[str, SuiteCall] = {
     "raw response": lambda suite: get_mailbox(suite).with_raw_response.get_messages(FOLDER),
     **VERIFIED_CALLS,
 }
-"""Methods that do more than one request, or read one as it comes."""
+"""Methods with more than one request, or with a streamed response."""
 
 
 def _search_with_naive_datetime(suite: ds.DirectSuite) -> Awaitable[object]:

@@ -1,6 +1,6 @@
-"""What is done in the storm: a table of actions, each of one or two calls, each with things of its own.
+"""The actions of the storm, each with one or two calls on separate objects.
 
-A claim says what the caller of one call was told, under a key by which its effect is found in the sandbox.
+A claim is the result of one call, with a key that identifies its effect in the sandbox.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RETURNED = "returned"
 
 @attrs.frozen
 class CallReport:
-    """What the caller of a call was told: RETURNED and the answer, or the error."""
+    """The result of a call: RETURNED and the response, or the error."""
 
     operation: str
     key: str
@@ -33,7 +33,7 @@ class CallReport:
 
 
 class Storm:
-    """The actions under way, and what came of them."""
+    """The actions in progress, and their results."""
 
     def __init__(self, stage: StormContext, seed: int) -> None:
         self.stage = stage
@@ -260,4 +260,4 @@ ACTIONS: tuple[tuple[int, StormAction], ...] = (
         ),
     ),
 )
-"""How often, and what."""
+"""The weight of each action."""

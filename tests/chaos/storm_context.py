@@ -1,7 +1,7 @@
-"""Where the storm takes place: the sandbox with its people, the suite, the faults, and the time.
+"""The sandbox, the suite, the faults and the time of the storm.
 
-Time belongs to all: with every few actions that end it goes on, in the event loop (deadlines, pauses, back-offs) and
-in the sandbox alike. Where nothing ends any more, since all wait, it goes on by leaps.
+Time advances in the event loop and in the sandbox together, whenever a few actions have ended. If all actions wait, it
+leaps.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ FAULTS: tuple[tuple[float, str, Mapping[str, Any]], ...] = (
     (0.006, "expire_token", {}),
     (0.006, "expire_session", {}),
 )
-"""How likely for a request, the kind, and what more there is to say: a tenth of all requests."""
+"""The probability, kind and options of each fault. A tenth of all requests has one."""
 
 
 @attrs.define
@@ -85,7 +85,7 @@ class EventCounter:
 
 @attrs.define(eq=False)
 class StormContext:
-    """What the actions of the storm share."""
+    """The objects that all actions of the storm share."""
 
     sandbox: Sandbox
     suite: ds.DirectSuite

@@ -1,4 +1,4 @@
-"""The tokens and sessions that the storm's suite had, one after the other, and why each was given up."""
+"""The tokens and sessions of the storm's suite, and the reason for each renewal."""
 
 from __future__ import annotations
 
@@ -67,12 +67,7 @@ class CredentialMonitor:
         self.generations[type(event)].append(CredentialGeneration(digest, asyncio.get_running_loop().time()))
 
     async def judge(self) -> None:
-        """Note the generations replaced since the last time although they were good still, and younger than `aged`.
-
-        A generation leaves the cache once only: because the service refused it, or at that age. The service refuses
-        what has expired there, and nothing else: whatever is good there afterwards was never refused. To be called
-        before everything expires at once, and in the end.
-        """
+        """Record generations that were replaced although they were valid and younger than `aged`."""
         now = self.sandbox.clock.milliseconds()
         for kind, generations in self.generations.items():
             first = self._judged_counts.get(kind, 0)

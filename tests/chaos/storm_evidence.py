@@ -1,4 +1,4 @@
-"""What the sandbox says of the storm, held against what its callers were told."""
+"""Compare the sandbox's ledger with the results of the storm's calls."""
 
 from __future__ import annotations
 

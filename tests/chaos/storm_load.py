@@ -1,4 +1,4 @@
-"""The storm itself: so many callers at once, and three moments at which all credentials turn out to have run out."""
+"""Run the storm: many concurrent callers, and three moments at which all credentials expire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m tests.chaos.storm_table`: one storm of 10,000 calls, and what its callers were told as a table."""
+"""Run one storm of 10,000 calls and write the results as a table: `python -m tests.chaos.storm_table`."""
 
 from __future__ import annotations
 

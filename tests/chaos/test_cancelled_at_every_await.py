@@ -1,7 +1,7 @@
-"""A call may be ended from outside at every one of its waits: it ends, at once, and leaves nothing behind.
+"""A call can be interrupted at each of its awaits: it ends immediately and releases everything.
 
-A cancellation is never swallowed nor turned into another error, a caller's time-out stays the caller's, connections,
-places, tokens and files are given back, and the one who left a message on its way is told so by an event.
+A cancellation is neither swallowed nor replaced by another error, and a caller's timeout remains the caller's.
+Connections, slots, tokens and files are released. An event reports a request that may still have an effect.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def test_call_may_be_ended_at_every_wait(scene: InterruptCase, way: InterruptMod
             lambda _, context: complaints.append(f"{context['message']}: {context.get('exception')!r}")
         )
         struck = runner.run(_at_every_wait(scene, way, tmp_path))
-        gc.collect()  # what nobody looked at complains when it goes
+        gc.collect()  # unretrieved exceptions are logged by finalizers
     assert complaints == []
     assert struck > 1
 

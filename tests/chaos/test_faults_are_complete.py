@@ -1,4 +1,4 @@
-"""What goes wrong in the matrix, in the storm and in the soak: every kind of fault that the sandbox has."""
+"""The matrix, the storm and the soak test use every kind of fault of the sandbox."""
 
 from __future__ import annotations
 

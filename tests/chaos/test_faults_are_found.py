@@ -35,7 +35,7 @@ HANGS: dict[str, dict[str, Any]] = {"hang": {"timeout": 0.2, "attempt_timeout": 
 """Settings under which a fault of real time takes little of it."""
 
 SERVERS = ("log of directsuite.sandbox", "log of aiohttp.server", "log of aiohttp.web", "log of aiohttp.access")
-"""Loggers of the sandbox, which is no part of the client."""
+"""Loggers of the sandbox, which does not belong to the client."""
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
-"""Everything that must not happen twice meets everything that can go wrong: what the caller is told is so.
+"""Every operation with a side effect meets every fault, and the caller's result is correct.
 
-The sandbox's ledger has what really happened. Never is there a second effect, never a "no" that was a "yes"; how often
-the answer is "unknown" stands in benchmarks/results/matrix.md, which `python -m tests.chaos.matrix_table` writes.
+The sandbox's ledger has the real effects. There is never a second effect, and never an effect after a definite error.
+The numbers of unknown outcomes are in benchmarks/results/matrix.md, which `python -m tests.chaos.matrix_table` writes.
 """
 
 from __future__ import annotations

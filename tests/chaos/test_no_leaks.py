@@ -239,7 +239,7 @@ def test_calls_that_turn_out_to_have_happened_show_nothing(failure: str) -> None
     with OutputCapture(thorough=False) as overheard:
         run_in_virtual_time(scene)
     assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
-    # A provisioned patient needs no field of the response, so a misfit response of that call is no failure.
+    # A provisioned patient needs no field of the response, so this call accepts a misfit response.
     looks = VERIFICATION_OPERATIONS - {"GetPatientAddressByMeta"} if failure == "misfit" else VERIFICATION_OPERATIONS
     assert overheard.operations >= looks or failure not in ("500", "truncated", "misfit", "reset", "silence")
 

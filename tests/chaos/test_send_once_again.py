@@ -1,4 +1,4 @@
-"""Sending again (`resend=True`) after a first request that nobody answered: what the second one's failure tells."""
+"""The errors of a second send (`resend=True`) after a first request without a response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lost answer is one message, not two: the client and bare aiohttp side by side against the sandbox."""
+"""A lost response leads to one message, not to two: the client and bare aiohttp against the sandbox."""
 
 from __future__ import annotations
 

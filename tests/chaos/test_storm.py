@@ -1,6 +1,5 @@
-"""A storm: thousands of calls of all kinds, 64 at a time, a tenth of the requests spoilt, credentials running out.
-
-Afterwards nothing is doubled, nothing acknowledged is lost, no error is untyped, and nothing is left over.
+"""A storm of thousands of calls of all kinds, 64 at a time, with faults in a tenth of the requests and expiring
+credentials. Afterwards no effect is doubled or lost, every error is typed, and all resources are released.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ async def test_a_verified_append_counts_messages_of_the_same_id(sandbox: Sandbox
     raw = ds.RawMessage(data=b"Message-ID: <1@direct.example.test>\r\nSubject: x\r\n\r\nbody\r\n")
     await box.save_raw_messages("INBOX.Drafts", [raw])
     sandbox.inject_fault("SaveRawMessages", "reset_before")
-    with pytest.raises(ds.OutcomeUnknownError):  # the one that is there already proves nothing
+    with pytest.raises(ds.OutcomeUnknownError):  # an existing message proves nothing
         await box.save_raw_messages("INBOX.Drafts", [raw], verify=True)
     sandbox.inject_fault("SaveRawMessages", "reset_after")
     await box.save_raw_messages("INBOX.Drafts", [raw], verify=True)

@@ -1,4 +1,4 @@
-"""Provisionings whose answer got lost: never told as success, since the payment confirmation is gone."""
+"""Provisioning with a lost response never succeeds, because the payment confirmation is lost."""
 
 from __future__ import annotations
 

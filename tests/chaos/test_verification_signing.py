@@ -1,4 +1,4 @@
-"""Changes of documents whose answer got lost: what the caller is told is what the ledger says."""
+"""Changes of documents with a lost response: the caller's result agrees with the ledger."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ ALICE = f"alice@{DOMAIN}"
 
 
 class ScriptedWaitClock:
-    """Time that only passes while somebody waits. meanwhile: what happens in the next waits, one in each."""
+    """A clock that only advances in waits. meanwhile: functions that are called in the next waits, one in each."""
 
     def __init__(self) -> None:
         self.time = 0.0

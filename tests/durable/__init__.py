@@ -1,1 +1,1 @@
-"""What outlives a process."""
+"""Tests of data that outlives a process."""

@@ -1,4 +1,4 @@
-"""A cancellation that a library loses is told where it returns."""
+"""A cancellation that a library swallows is raised when the library returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Group commit: who shares a transaction, who is undone alone, and that nobody waits for ever."""
+"""Group commit: shared transactions, separate rollbacks, and no endless waits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.core.virtual_time import yield_until
 
 
 class ExplainedError(Exception):
-    """What callers get for a failure of the whole transaction."""
+    """The error of every caller after a failure of the transaction."""
 
 
 class Held:
@@ -118,7 +118,9 @@ async def test_waiting_transactions_share_a_commit(writer: GroupCommitter, path:
         pass
     assert [task.result() for task in tasks] == list(range(200))
     assert len(kept(path)) == 200
-    assert commits.count("COMMIT") == 3  # of the work that set the trace, of the one that held the others up, of these
+    assert (
+        commits.count("COMMIT") == 3
+    )  # the work that set the trace, the one that blocked the others, and the number of these
 
 
 async def test_no_transaction_takes_more_than_its_share(writer: GroupCommitter, path: Path) -> None:
@@ -320,7 +322,7 @@ async def test_opening_that_is_cancelled_leaves_no_thread(path: Path) -> None:
         await opening
     await writer.aclose()
     with contextlib.closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as other:
-        other.execute("BEGIN EXCLUSIVE")  # nobody else has it open
+        other.execute("BEGIN EXCLUSIVE")  # no other process has it open
 
 
 def test_a_loop_that_ends_before_the_work_does_no_harm(path: Path) -> None:
@@ -380,7 +382,7 @@ async def test_a_work_that_closes_the_connection_keeps_nobody_waiting(writer: Gr
 
 
 class Unexplained(BaseException):
-    """What nobody expects."""
+    """An unexpected error."""
 
 
 class Failing(sqlite3.Connection):

@@ -1,4 +1,4 @@
-"""Which records of a fax listing count as the same fax."""
+"""Listings compare fax records by handle, or completely if they have none."""
 
 from __future__ import annotations
 

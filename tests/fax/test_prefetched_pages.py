@@ -1,4 +1,4 @@
-"""Fax pages: one ahead while the reader works, and none that isn't needed."""
+"""One page of faxes is fetched ahead, if it is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fax number, watched: what is new, what has changed, and how many requests that takes."""
+"""Watching a fax number: new faxes, changed faxes, and the number of requests."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_new_faxes_follow_and_poll_without_news_takes_one_request(opened_c
 
         every_minute(opened_clinic, [nothing, nothing, nothing, arrive])
         assert await some(watched, 2) == new
-        assert asked(opened_clinic) == (5, 0)  # the new ones' look goes on to a page on which nothing is new
+        assert asked(opened_clinic) == (5, 0)  # the poll continues until a page without new faxes
         assert opened_clinic.time.sleeps == [30] * 4
 
 
@@ -101,7 +101,7 @@ async def test_fax_in_progress_is_yielded_again_when_complete(opened_clinic: Cli
 async def test_several_faxes_in_progress_are_read_by_page(opened_clinic: Clinic) -> None:
     await add(opened_clinic, 5)
     waiting = await add(opened_clinic, 3, "waiting")
-    await add(opened_clinic, 32)  # they stand on the fourth page
+    await add(opened_clinic, 32)  # on the fourth page
     async with opened_clinic.suite.fax.watch(FAX_NUMBER) as watched:
         await some(watched, 40)
         asked(opened_clinic)

@@ -1,4 +1,4 @@
-"""Looks at a fax number that fail: what was read before is not read again, and nothing is lost for it."""
+"""Polls of a fax number that fail: pages are not read again, and no fax is lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ SEEDS = (968, *range(30))
 
 @attrs.define(slots=False)
 class Failing(FakeFaxList):
-    """Faxes whose requests fail at times. fails: by how many there were; meanwhile: what happens when one fails."""
+    """Faxes whose requests can fail.
+
+    fails: True for the numbers of failing requests. meanwhile: called at each failure.
+    """
 
     fails: Callable[[int], bool] = lambda _: False
     meanwhile: Callable[[], None] = lambda: None
@@ -149,7 +152,7 @@ async def test_poll_after_failure_ends_if_server_ignores_offset() -> None:
     watch = watch_faxes(listed)
     with pytest.raises(ds.ServerError):
         await watch.poll()
-    listed.fails = lambda calls: calls > 20  # it would go on without a pause
+    listed.fails = lambda calls: calls > 20  # otherwise it would never end
     assert [each.message_handle for each in await watch.poll()] == handles(11)
     assert await watch.poll() == []
 

@@ -25,9 +25,9 @@ def make_fax(number: int, status: str = "complete", *, handle: bool = True) -> d
 
 @attrs.define(slots=False)
 class FakeFaxList:
-    """Faxes, the newest first. repeats: offsets beyond this give the page that stands there again.
+    """Faxes, newest first.
 
-    ends_with_404: a page of none is said so.
+    repeats_from: larger offsets return the page at this offset. ends_with_404: True if an empty page is a 404.
     """
 
     faxes: list[ds.FaxMessage]

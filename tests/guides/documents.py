@@ -1,4 +1,4 @@
-"""README and the guides, and the programs in them, which the tests run as they stand."""
+"""Read README and the guides, and the programs in them, which the tests run unchanged."""
 
 from __future__ import annotations
 

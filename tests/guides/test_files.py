@@ -1,4 +1,4 @@
-"""README and the guides name files that are there, and their links lead somewhere."""
+"""README and the guides name existing files, and their links have targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guide `operations`: its commands, its files, and what it says of back-ups."""
+"""The guide `operations`: its commands, its files, and its rules for backups."""
 
 from __future__ import annotations
 

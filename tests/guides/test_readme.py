@@ -1,4 +1,4 @@
-"""README's programs, run as they stand, and its length."""
+"""README's programs, unchanged, and its length."""
 
 from __future__ import annotations
 

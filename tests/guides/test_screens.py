@@ -1,6 +1,6 @@
-"""The guide `screens`: what the commands print on a terminal of 80 columns, good and bad.
+"""The guide `screens`: the output of the commands on a terminal of 80 columns.
 
-`WRITE_SCREENS=1 pytest tests/guides/test_screens.py` writes the guide anew; look at what has changed.
+`WRITE_SCREENS=1 pytest tests/guides/test_screens.py` rewrites the guide.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ FILES = {
 
 @attrs.define
 class Ids:
-    """The ids of a run, and what stands in their place, so that two that differ do so in the guide."""
+    """The ids of a run, and their replacements in the guide."""
 
     shown: dict[str, str] = attrs.field(factory=dict[str, str])
 

@@ -105,7 +105,7 @@ async def test_rows_and_calls_of_ones_own(tmp_path: Path) -> None:
         rows = database.execute("SELECT uid, digest FROM message ORDER BY uid").fetchall()
     assert [uid for uid, _ in rows] == [1, 2]
     assert {(each.key.uid, each.digest) for each in called} == set(rows)
-    assert len(called) == 3  # one of them twice, with the same key and digest
+    assert len(called) == 3  # one is delivered twice, with the same key and digest
 
 
 async def test_a_callable_gets_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ LEFT_TO_THE_READER = {
     "fetch_token": "async def fetch_token() -> str: return ''",
     "password": "password = ''",
 }
-"""What a block uses without defining it: the words around it say what it is."""
+"""Names that a block uses without defining them, with the types that the text gives."""
 
 WAITING = "async def example() -> None:\n"
 
@@ -38,7 +38,7 @@ def program_of(block: str) -> str:
     free = {node.id for node in names} - defined
     before = "".join(f"{line}\n" for name, line in LEFT_TO_THE_READER.items() if name in free)
     if any(isinstance(node, ast.AsyncWith | ast.AsyncFor) for node in tree.body):
-        before = f"# pyright: reportUnusedVariable=false\n{before}"  # they are for what the reader goes on with
+        before = f"# pyright: reportUnusedVariable=false\n{before}"  # they are for the reader's own code
         block = WAITING + textwrap.indent(block, "    ")
     return before + block
 

@@ -1,4 +1,4 @@
-"""The web backends of the guide `web`, as they stand there, each on real sockets between a browser and the sandbox."""
+"""The web backends of the guide `web`, unchanged, on sockets between a browser and the sandbox."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.exhaustive(limit=1)  # of the frameworks
 
 FORM = documents.build_consent_form(documents.Form.from_number(1))
 PER_BROWSER = 400_000
-"""Bytes for a browser that waits: what the framework reads ahead of it, and what comes with a connection."""
+"""The bytes that a framework and a connection buffer for a slow browser."""
 PER_CONNECTION = 800_000
 """Bytes for each of the suite's connections: pieces on their way, plain and as base64."""
 
@@ -288,7 +288,7 @@ async def test_browser_that_leaves_its_upload_stores_nothing(
     await log_recorder.until(lambda text: text.startswith("Save: a request is about to be sent"))
     browser.transport.abort()
     await log_recorder.until(lambda text: text.startswith("Save: the call ended"))
-    assert (await post(url))[0] == 200  # over the one connection that there is
+    assert (await post(url))[0] == 200  # over the only connection
     assert await effects(sandbox, "Save") == 1
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 

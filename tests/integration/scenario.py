@@ -28,7 +28,7 @@ NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 class SleepDrivenClock:
-    """The client's time: it passes only where the client sleeps, and then at once."""
+    """The client's time, which passes only while the client sleeps."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -1,6 +1,6 @@
-"""Answers and connections that go wrong: what is tried again, and what never is.
+"""Failing responses and connections: repeated operations, and operations that are never repeated.
 
-The client's clock stands still, so that no back-off takes time; the ledger says what really happened.
+The client's clock does not advance, so back-off takes no time. The ledger has the real effects.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ async def test_no_retries_where_none_are_wanted(scenario: Scenario) -> None:
     assert (caught.value.attempts, caught.value.retry_after) == (1, 1.0)
 
 
-# Faults after which a send may have happened; and how many messages then really went out.
+# Faults after which a send may have succeeded, and the number of messages really sent.
 LEFT_OPEN: dict[str, tuple[dict[str, Any], int]] = {
     "500 after sending": ({"kind": "status", "status": 500, "processed": True}, 1),
     "502 after sending": ({"kind": "status", "status": 502, "processed": True, "body": "<html>"}, 1),

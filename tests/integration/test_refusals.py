@@ -1,4 +1,4 @@
-"""What the sandbox refuses, as the client's typed errors."""
+"""The sandbox's rejections as typed errors of the client."""
 
 from __future__ import annotations
 

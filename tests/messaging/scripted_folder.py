@@ -1,4 +1,4 @@
-"""A folder of messages of chosen sizes on the scripted server, and what a listing asked of it."""
+"""A folder with messages of chosen sizes on the scripted server, which records the requested uids."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.core.scripted_server import Exchange, Responder, ScriptedServer
 
 
 class ScriptedFolder:
-    """Answers GetUIDs and batches by uid; `batches` are the uids asked for, request by request.
+    """Responds to GetUIDs and to batches by uid; `batches` are the uids of each request.
 
-    size: bytes of the body of the message with this uid. latency: seconds to an answer. instead: what is played in
-    place of the answer that the batch with this uid in it gets, once for each play given.
+    size: the bytes of the body of the message with this uid. latency: the seconds until a response. instead: responders
+    used for the batch with this uid, each once.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What is refused before anything is sent, and how spans of time stand in a path."""
+"""Arguments that are rejected before a request, and spans of time in a path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the uids of a folder are cut into batches, by what the batches before brought."""
+"""The sizes of batches of uids, which depend on the sizes of earlier batches."""
 
 from __future__ import annotations
 

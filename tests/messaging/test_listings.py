@@ -81,7 +81,7 @@ async def test_no_more_batches_are_fetched_ahead_than_the_window_holds(
     folder = Folder(services, list(range(1, 101)))
     listing: AsyncGenerator[Numbered, None] = getattr(box, name)(batch_size=1)
     assert (await anext(listing)).uid == 1
-    for _ in range(200):  # turns of the event loop, for all that would start
+    for _ in range(200):  # lets all tasks start
         await asyncio.sleep(0)
     assert 1 < len(folder.batches) <= 2 * SETTINGS.max_connections + 1
     await listing.aclose()

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 _SENT_BODY = SUCCESS | {"smtpId": "<m@direct.example.test>"}
 _RESPONSE = ds.SendMessageResponse(success=True, code=0, smtp_id="<m@direct.example.test>")
-_NO_LOGS = SUCCESS | {"hasCvData": False, "messageLogs": None}
 _MESSAGE = ds.Message(recipients=[ds.Recipient(BOB)])
 _MESSAGE_WITH_HEADER = ds.MessageWithHeader(recipients=[ds.Recipient(BOB)], headers=[ds.MessageHeader("X-Case", "7")])
 

@@ -1,4 +1,4 @@
-"""What the messaging types offer beyond their fields: media types, files as attachments, both forms of a report."""
+"""Methods of the messaging types: media types, attachments from files, both forms of a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CSV report: ten columns, and cells that nobody foresaw."""
+"""The CSV report: ten columns, and malformed cells."""
 
 from __future__ import annotations
 

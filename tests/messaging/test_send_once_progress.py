@@ -1,4 +1,4 @@
-"""`send_once(progress=…)`: told of each send as `send` is, and of no look."""
+"""`send_once(progress=…)` reports each send as `send` does, and no verification."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ANOTHERS_MARK = {
 
 
 class ProgressRecorder(list[tuple[int, int | None]]):
-    """Keeps what it was told."""
+    """Records the reported progress."""
 
     def __call__(self, done: int, total: int | None) -> None:
         self.append((done, total))

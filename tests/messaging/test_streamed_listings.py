@@ -22,7 +22,7 @@ METHODS = ["iter_metadata", "stream_messages"]
 
 
 class LargeAnswer:
-    """COUNT messages of 1 MB; `written` is what the server got rid of so far."""
+    """COUNT messages of 1 MB; `written` is the number of bytes sent."""
 
     def __init__(self) -> None:
         self.written = 0

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.wide
 KB = 1024
 LIMIT = 64 * KB
 FRAME = 1 * KB
-"""More than an answer takes besides the bodies of its messages, a few of them."""
+"""More bytes than a response has in addition to the bodies of a few messages."""
 
 
 async def read(

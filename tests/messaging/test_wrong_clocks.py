@@ -34,7 +34,7 @@ class MailServer:
     """How far its clock is ahead."""
     folders: dict[str, list[dict[str, Any]]] = attrs.field(factory=lambda: {"INBOX": [], "INBOX.Sent": []})
     unreadable: list[Any] = attrs.field(factory=list[Any])
-    """Elements of the list of folders that are no names."""
+    """Invalid elements of the list of folders."""
     sends: int = 0
     loses_responses: bool = False
 

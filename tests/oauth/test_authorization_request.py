@@ -1,4 +1,4 @@
-"""To the user's consent and back: what the URL asks for, and which redirects are believed."""
+"""The URL for the user's consent, and the redirects that are accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a code may be sent a second time: only where it is certain that nobody took it."""
+"""A code is sent a second time only if the first request certainly did not arrive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def fresh() -> ds.AuthorizationCode:
 
 
 class Endpoint:
-    """Fails as it is told, and counts what it was asked."""
+    """Fails as configured, and counts the requests."""
 
     def __init__(self, failure: BaseException | None) -> None:
         self.failure = failure

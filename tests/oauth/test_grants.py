@@ -1,4 +1,4 @@
-"""Grants as records: what of them is refused, what they show, and what they load."""
+"""Grants as records: invalid values, reprs, and the modules that they load."""
 
 from __future__ import annotations
 

@@ -25,9 +25,10 @@ BUSY = ds.RateLimitedError("busy", status=429, outcome=ds.Outcome.REJECTED)
 
 
 class Server:
-    """A token endpoint whose refresh tokens work once. `fate`: what becomes of the next request.
+    """A token endpoint whose refresh tokens work once.
 
-    taken, answers: of a slow one, whether it has the request, and whether it may answer.
+    fate: the handling of the next request. taken, answers: for a slow request, True if it has arrived, and if it may
+    get a response.
     """
 
     def __init__(self) -> None:

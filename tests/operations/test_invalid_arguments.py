@@ -1,4 +1,4 @@
-"""What the facades refuse before anything is sent, and how they name the parameter."""
+"""Arguments that the facades reject before a request, and the parameter that the error names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no model, mailbox or T-User is made from: what is incomplete, or of another type."""
+"""Incomplete or mistyped values of models, mailboxes and T-Users."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Properties of everything that reads what a server sent: any bytes give a value or a typed error, and nothing else."""
+"""Properties of all code that reads responses: any bytes result in a value or a typed error."""

@@ -1,11 +1,11 @@
-"""Responses that a broken or malicious server may send, as data for the tests of every layer."""
+"""Responses of a broken or malicious server, as data for tests and the fuzzer's corpus."""
 
 from __future__ import annotations
 
 from .sample_responses import MARKER
 
 DEPTHS = (10, 500, 950, 985, 995, 1005, 5_000)
-"""Levels of nesting, most of them about where the interpreter's own limit lies."""
+"""Levels of nesting, most of them near the interpreter's limit."""
 
 
 def nest(opening: bytes, closing: bytes, depth: int) -> bytes:
@@ -76,7 +76,7 @@ VALUES: list[bytes] = [
     nest(b"[", b"]", 200),
     nest(b'{"a":', b"}", 200),
 ]
-"""JSON values, some of them none at all, for the place of any other."""
+"""JSON values, and texts that are not JSON, as replacements of any value."""
 
 CODES: list[bytes] = [
     '"\u0967"'.encode(),
@@ -89,7 +89,7 @@ CODES: list[bytes] = [
     b"[]",
     b"9" * 4300,
 ]
-"""What may stand for a service's code."""
+"""Values of a service's code."""
 
 NON_INTEGER_DIGITS: list[bytes] = ['"\u00b2"'.encode(), b'"%s"' % (b"1" * 5000)]
 """Codes that are digits to str.isdigit, and no number to int."""

@@ -1,4 +1,7 @@
-"""Checks for code that reads a server's bytes. Each takes the bytes and raises AssertionError if its property fails."""
+"""Properties of code that reads responses, shared with the fuzzer.
+
+Each function receives a response, and raises AssertionError if a property does not hold.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +90,7 @@ def _split_json(pieces: list[bytes]) -> StreamOutcome:
     splitter, seen = ArraySplitter("messages"), list[Any]()
     try:
         for piece in pieces:
-            seen.extend(splitter.feed(piece))  # keeps what came before a failure, too
+            seen.extend(splitter.feed(piece))  # also keeps elements before a failure
         return seen, splitter.finish()
     except MismatchError as mismatch:
         return seen, str(mismatch)

@@ -1,4 +1,4 @@
-"""A server that writes any bytes in the place of an answer, and what has to hold of a client who meets it."""
+"""A server that responds with any bytes, and the checks of a client that reads them."""
 
 from __future__ import annotations
 

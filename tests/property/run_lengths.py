@@ -1,4 +1,4 @@
-"""How long a property is tried: quickly with every run, at length with `-m slow`."""
+"""The number of examples of a property: few by default, many with `-m slow`."""
 
 from __future__ import annotations
 

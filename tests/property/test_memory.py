@@ -123,7 +123,7 @@ def _zstd(content: bytes) -> bytes:
 
 
 CODINGS = {"gzip": _gzip, "deflate": _deflate, "br": _brotli, "zstd": _zstd}
-"""br and zstd are read where their packages are installed; else nobody asks for them, and they are a spoilt answer."""
+"""br and zstd are only accepted if their packages are installed."""
 
 _MESSAGE = b'{"uid":1,"subject":"' + b"a" * 1000 + b'"},'
 MESSAGES = b'{"success":true,"messages":[' + _MESSAGE * (10 * MB // len(_MESSAGE)) + b'{"uid":2}]}'

@@ -1,4 +1,4 @@
-"""Any bytes in an answer's place, on a real socket: the call ends in its time, typed, and nothing is left behind."""
+"""Any bytes as a response on a socket: the call ends in time with a typed error, and releases everything."""
 
 from __future__ import annotations
 

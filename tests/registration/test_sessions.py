@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Any
 
 import pytest
@@ -12,43 +12,11 @@ from tests.fake_services import DOMAIN, REGISTRATION, SETTINGS, FakeServices
 
 _SUCCESS: dict[str, Any] = {"code": "000", "success": True, "errorMessage": None}
 _NOBODY: dict[str, Any] = {**_SUCCESS, "patient": None}
-_DETAIL = {
-    "firstName": "Ada",
-    "lastName": "Example",
-    "email": "ada@example.test",
-    "username": "ada",
-    "userType": "SMTP",
-    "UserStateType": "activated",
-    "phone": "null",
-}
-_USER = ds.DirectUserDetail(
-    first_name="Ada",
-    last_name="Example",
-    email="ada@example.test",
-    username="ada",
-    user_type=ds.DirectUserType.SMTP,
-    user_state=ds.UserStateType.ACTIVATED,
-    phone="null",
-)
-_PAYMENT = {
-    "orderId": 5,
-    "amount": 12,
-    "orderTime": "2026-05-01T12:00:00.000+0000",
-    "products": [{"name": "Direct address", "quantity": 1, "offerPrice": 12.0, "startDate": "2026-05-01"}],
-    "detail": "one address",
-}
-_CONFIRMATION = ds.PaymentConfirmation(
-    order_id=5,
-    amount=12.0,
-    order_time=datetime(2026, 5, 1, 12, tzinfo=UTC),
-    products=[ds.Product(name="Direct address", quantity=1, offer_price=12.0, start_date=date(2026, 5, 1))],
-    detail="one address",
-)
 _PERSON = ds.IDProofedIndividualRESTful(id=7, direct_username="ada", direct_password="secret")
 LOGIN = f"{REGISTRATION}/login"
 SCOPE = f"s1/{DOMAIN}"
 
-# The codes of the specification's section 7, and one that it doesn't have.
+# The codes of the specification's section 7, and an unknown code.
 CODES: dict[str, type[ds.ServiceError]] = {
     "002": ds.BadRequestError,
     "003": ds.PaymentError,

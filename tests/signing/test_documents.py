@@ -34,7 +34,6 @@ _DOCUMENT = ds.StoredDocument(
     description="stored",
 )
 _UPDATE = {"documentDigest": "def", "description": "changed"}
-_UPDATE_VALUE = ds.DocumentUpdate(identifier="d1", document_digest="def", description="changed")
 _INFO = {
     **_STORED_BODY,
     "signatures": [{"name": "PatientSig", "isSigned": True, "pageIndex": 1, "left": 72.5, "isValid": True}],

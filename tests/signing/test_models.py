@@ -1,4 +1,4 @@
-"""The signing types on the wire: the Sign body as specified, and what GetDocInfo tells in either spelling."""
+"""The signing types as JSON: the Sign body, and GetDocInfo in either spelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GetDocInfo as proof of a change whose response was lost: what it shows must be readable."""
+"""GetDocInfo as proof of a change whose response was lost must be readable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a digest is the work of one call: never said of a call that did nothing, whatever else went on."""
+"""Attribution of a digest to a call: never to a call without an effect, whatever other calls do."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Bytes in and out: sources, destinations, progress, and what bounds a stream."""
+"""Tests of sources, destinations, progress, and the limits of a stream."""

@@ -1,4 +1,4 @@
-"""As in the core: virtual time, and a scripted server on loopback."""
+"""Virtual time, and a scripted server on loopback."""
 
 from __future__ import annotations
 

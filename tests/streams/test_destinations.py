@@ -1,4 +1,4 @@
-"""What is received: to a file object, to a callable, as a stream; and what a failure leaves there."""
+"""Downloads to a file object, to a callable and as a stream, and their state after a failure."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ async def test_digest_decides_whether_the_file_takes_its_name(server: ScriptedSe
 
 
 class AsyncFile:
-    """What has an async `write`."""
+    """An object with an async `write`."""
 
     async def write(self, piece: bytes) -> None:
         """Take it."""

@@ -78,7 +78,7 @@ class Takes:
 
 
 class RawTakes(io.RawIOBase):
-    """The same, of the kind that says None where it would block."""
+    """The same, but `write` returns None if it would block."""
 
     def __init__(self, most: int, told: Callable[[int], Any]) -> None:
         self._takes = Takes(most, told)
@@ -214,7 +214,7 @@ async def test_long_write_to_the_disk_has_the_time_of_a_pause_of_its_own(
 
 
 class FullDisk(io.BytesIO):
-    """Fails where it is closed."""
+    """A file whose `close` fails."""
 
     def close(self) -> None:
         super().close()
@@ -244,7 +244,7 @@ async def test_cancelled_download_is_cancelled_though_its_file_can_t_be_closed(
 
 
 class Drained:
-    """What has to be drained."""
+    """A writer with `drain`."""
 
     def write(self, piece: bytes, /) -> None:
         """Take it."""

@@ -182,14 +182,14 @@ async def test_cancelled_call_cancels_its_source(server: ScriptedServer, kind: s
 
 
 class AsyncReader:
-    """What has an async `read`."""
+    """An object with an async `read`."""
 
     async def read(self, _size: int, /) -> bytes:
         return PDF
 
 
 class SeeksSilently:
-    """Seeks, and doesn't say where it is then."""
+    """A file whose `seek` returns None."""
 
     def __init__(self) -> None:
         self._content = io.BytesIO(PDF)

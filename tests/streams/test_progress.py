@@ -28,7 +28,7 @@ SIGNATURE = ds.Signature(name="alice")
 
 
 class ProgressRecorder:
-    """Keeps what it was told."""
+    """Records the reported progress."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[int, int | None]] = []

@@ -158,7 +158,7 @@ def test_process_with_silent_pipes_ends_by_itself(standard: str) -> None:
 
 
 class Pipe(io.RawIOBase):
-    """A pipe that passes everything on, a little at a time, and notes whose threads there are meanwhile."""
+    """A pipe that forwards a little data at a time, and records the running threads."""
 
     def __init__(self, content: bytes = b"", fails_after: int = 10**9) -> None:
         self._rest = io.BytesIO(content)

@@ -1,4 +1,4 @@
-"""Files that take their time, as on another machine: the event loop goes on meanwhile, and a cancelled call ends."""
+"""Slow files, as on a network: the event loop continues, and a cancelled call ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIGNATURE = ds.Signature(name="alice", widget=ds.Widget(x=1, y=2, width=3, heigh
 
 
 class SlowFile(io.BytesIO):
-    """A file that can seek, each of whose calls waits until the test lets it go on."""
+    """A seekable file whose calls wait until the test releases them."""
 
     def __init__(self, content: bytes = b"") -> None:
         super().__init__(content)
@@ -88,7 +88,7 @@ async def test_call_that_is_cancelled_does_not_wait_for_the_file(server: Scripte
         call = asyncio.create_task(calls_of(suite, file)[name]())
         await yield_until(file.waiting.is_set)
         call.cancel()
-        if name != "save":  # which is given a second to end: time stands still here
+        if name != "save":  # it has one second to end, and time does not advance here
             file.released.set()
         await yield_until(call.done)
         assert call.cancelled()

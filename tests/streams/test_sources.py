@@ -1,4 +1,4 @@
-"""What is sent: every kind of source arrives whole, or not at all."""
+"""Every kind of source is sent completely or not at all."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ async def test_source_of_another_size_never_completes_its_request(
         error = await catch_error(suite.signing.save(stream(content, pieces), size=size))
     assert (type(error), error.outcome) == (ds.TransportError, ds.Outcome.FAILED)
     assert len(server.requests) <= 1
-    assert all(request.body == b"" for request in server.requests)  # the body never came to its end
+    assert all(request.body == b"" for request in server.requests)  # the body is incomplete
 
 
 NOT_PDF: dict[str, Callable[[], Any]] = {

@@ -1,4 +1,4 @@
-"""Downloads to paths that are links, pipes, devices or open files: none of them is replaced by a regular file."""
+"""Downloads to links, pipes, devices and open files, which are not replaced by a regular file."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def hide_sizes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 class ProcFile(io.BytesIO):
-    """A file whose end is where it begins, until it is read."""
+    """A file without a size until it is read."""
 
     def seek(self, offset: int, whence: int = 0) -> int:
         return 0 if whence == io.SEEK_END else super().seek(offset, whence)

@@ -1,1 +1,1 @@
-"""What users get for their own tests: the clock, the pytest plugin, and the package as it is installed."""
+"""Tests of the clock and the pytest plugin for users' tests, and of the installed package."""

@@ -1,4 +1,4 @@
-"""A user's project with tests, run by pytest in a process of its own."""
+"""A user's project with tests, run by pytest in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clock of users' tests: waits pass at once, long ones when the test says so."""
+"""The clock of users' tests: short waits end immediately, long ones when the test advances the clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project of a user who installed directsuite[sandbox] and pytest, and nothing else."""
+"""A project of a user who installed only directsuite[sandbox] and pytest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is built on a suite has the suite's time: in users' tests jobs and trackers don't wait."""
+"""Jobs and trackers use the suite's clock: they do not wait in users' tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users get from directsuite.testing.mocked_services."""
+"""directsuite.testing.mocked_services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pytest plugin, in users' tests: in processes of their own, each with the plugins that it names and no others."""
+"""The pytest plugin in users' tests: in separate processes, each with only the plugins that it names."""
 
 from __future__ import annotations
 

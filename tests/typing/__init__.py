@@ -1,1 +1,1 @@
-"""The types of the public face, for the type checkers."""
+"""The types of the public names, read by type checkers."""

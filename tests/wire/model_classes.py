@@ -53,7 +53,7 @@ def _is_no_day(text: str) -> bool:
     try:
         date.fromisoformat(text)
     except ValueError:
-        return text != "null"  # stands for nothing where a date may stand
+        return text != "null"  # empty in a date
     return False
 
 

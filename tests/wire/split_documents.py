@@ -1,4 +1,4 @@
-"""JSON documents with an array to be split, written in every way that JSON allows, and what the splitter gives."""
+"""JSON documents with an array, in every spelling that JSON allows, and the splitter's results."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def collect_outcome(pieces: Iterable[bytes]) -> str:
     splitter, elements = ArraySplitter(KEY), list[Any]()
     try:
         for piece in pieces:
-            elements.extend(splitter.feed(piece))  # keeps what came before a failure, too
+            elements.extend(splitter.feed(piece))  # also keeps elements before a failure
         return repr((elements, splitter.finish()))
     except MismatchError as mismatch:
         return repr((elements, str(mismatch)))

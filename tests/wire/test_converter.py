@@ -150,7 +150,7 @@ def _told(value: Any) -> str:
 
 def test_a_hook_for_a_type_holds_inside_models() -> None:
     converter = ds.make_converter()
-    assert converter.structure(MESSAGE, ds.MessageDetail).subject == "Subject"  # a function made before is made anew
+    assert converter.structure(MESSAGE, ds.MessageDetail).subject == "Subject"  # an existing function is created again
     converter.register_structure_hook(str, lambda value, _: value.upper())
     converter.register_structure_hook(int, lambda value, _: value + 100)
     converter.register_structure_hook(datetime, lambda value, _: _told(value))

@@ -1,4 +1,4 @@
-"""What every model class of the package keeps to, whichever it is: lossless, frozen, silent about people."""
+"""Properties of every model class: lossless, frozen, no personal data in its repr."""
 
 from __future__ import annotations
 

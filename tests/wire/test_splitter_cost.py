@@ -1,4 +1,4 @@
-"""What splitting costs, whatever comes: memory for a few copies of one element, and work for each byte a few times."""
+"""The cost of splitting: memory for a few copies of one element, and constant work for each byte."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PIECES = [1, 7, 4096, 2 * SIZE]
 
 
 class _Work:
-    """Counts the bytes that searches and matches went over, and those that were copied."""
+    """Counts the bytes that were searched and copied."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -83,7 +83,7 @@ def _counting_buffer(work: _Work) -> type[bytearray]:
 
 
 class _CountingPattern:
-    """A pattern that tells how much it went over: what it matched, and one bracket or text that did not close."""
+    """A pattern that counts the bytes of its match, and of an unclosed bracket or text."""
 
     def __init__(self, pattern: re.Pattern[bytes], work: _Work) -> None:
         self._pattern = pattern

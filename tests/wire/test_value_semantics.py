@@ -1,4 +1,4 @@
-"""What ValueSemantics does is what attrs' own methods would do."""
+"""ValueSemantics behaves like the methods that attrs generates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from directsuite.wire.models import ValueSemantics
 
 @attrs.frozen
 class Generated:
-    """With the methods that attrs generates."""
+    """The class with attrs' methods."""
 
     number: int
     text: str = ""

@@ -1,4 +1,4 @@
-"""What these tests share with those of the core: virtual time and a scripted server; and a token service for it."""
+"""Virtual time, a scripted server, and a token service on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What token endpoints write into their answers, and what of it is taken at its word."""
+"""Odd members of token responses, and their interpretation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIFETIMES: list[tuple[Any, float]] = [
     *((expires_in, 100.0) for expires_in in (100, "100", " 100 ", 100.0, "1e2")),
     (100.9, 100.9),
     ("0.5", 0.5),
-    # What says nothing: the token is good until it is refused.
+    # Lifetimes without meaning: the token is used until it is rejected.
     *((expires_in, math.inf) for expires_in in (None, 0, -1, 10**12, 10**400, True)),
     *((expires_in, math.inf) for expires_in in ("0", "-3600", "soon", "nan", "inf", "-inf", "")),
     ([100], math.inf),

@@ -1,4 +1,4 @@
-"""A user's fresh consent: the code goes out once, and what comes after it needs no code."""
+"""A new consent of the user: the code is sent once, and later renewals need no code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Closing while a refresh token, or a code, is on its way: the one that replaces it is still saved."""
+"""Closing during a renewal by refresh token or code: the new refresh token is still saved."""
 
 from __future__ import annotations
 

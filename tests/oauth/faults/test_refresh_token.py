@@ -16,7 +16,7 @@ from .token_service import FIRST_REFRESH_TOKEN, TokenService, make_rejection
 
 
 class RotationRecorder:
-    """What `on_rotated` was given, and how many requests other than for tokens had come by then."""
+    """The arguments of `on_rotated`, with the number of other requests at that time."""
 
     def __init__(self, server: ScriptedServer, *, failures: int = 0) -> None:
         self.server = server

@@ -1,6 +1,6 @@
-"""A token endpoint as RFC 6749 has it, with refresh tokens that rotate, and a service that takes its tokens.
+"""A token endpoint of RFC 6749 with rotating refresh tokens, and a service that accepts its tokens.
 
-Every secret in it is a sentinel, so that a test can look for it where it must not be.
+Every secret is a sentinel, which tests can search for.
 """
 
 from __future__ import annotations
