@@ -1,8 +1,9 @@
 """The command `directsuite`.
 
-`app` and `options` declare the commands. They import nothing of the client, so that `--help` is fast; a command's
-module is imported when the command runs. The function of a command returns the exit status. Shared modules:
+`app` lists the commands. The module of a command has its options, examples, help and function, which returns the exit
+status; it is imported if the arguments name the command, so that `directsuite --help` is fast. Shared modules:
 
+    options      making commands, and options of several commands
     process      exit statuses, the process's streams, and required libraries
     usage        the sentence for invalid arguments
     command      runs a command from its start to its exit status

@@ -8,19 +8,30 @@ import attrs
 
 from directsuite.cli.command import Command
 from directsuite.cli.errors import exit_for_error
-from directsuite.cli.options import ConfigOptions
+from directsuite.cli.options import CommonOptions, Json, make_app, record, register
 from directsuite.cli.output import show_json, show_text
 from directsuite.cli.process import ExitStatus, echo_err
 from directsuite.configuration import CERTIFICATES, DEFAULT_FILE, IDENTITY, PREFIX, SECRETS, Configuration
 from directsuite.errors import ConfigurationError
 from directsuite.settings import PLAIN_SETTINGS, Settings, make_settings
 
+app = make_app("config", "show", "show --json")
+
+
+@record
+class ConfigOptions(CommonOptions):
+    """Options of `config show`."""
+
+    json: Json = False
+
+
 _HIDDEN_VALUE = "(set)"
 """Shown instead of a value that is or may contain a secret."""
 
 
-def show_config(options: ConfigOptions) -> int:
-    """Print each setting with its value and source, and report an invalid one."""
+@register(app, "show", "", "--json")
+def show_config(*, options: ConfigOptions = ConfigOptions()) -> int:
+    """Show each setting and its source: a variable, a line of the settings file, or the default."""
 
     async def show_settings() -> int:
         """Print the configuration."""

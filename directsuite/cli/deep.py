@@ -12,14 +12,16 @@ import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
 from directsuite.cli.command import make_request_listeners
 from directsuite.cli.conformance import Specification
 from directsuite.cli.credentials import MailboxAccess
-from directsuite.cli.options import DoctorOptions
+
+if TYPE_CHECKING:
+    from directsuite.cli.doctor import DoctorOptions
 from directsuite.core.facade import Facade
 from directsuite.core.operation import Operation
 from directsuite.core.retry import RetryPolicy

@@ -13,10 +13,12 @@ import os
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
 import attrs
 import msgspec
+from cyclopts import Group, Parameter
 
 from directsuite._version import __version__
 from directsuite.cli import credentials
@@ -36,7 +38,21 @@ from directsuite.cli.doctor_checks import (
     run_checks,
 )
 from directsuite.cli.errors import UsageError, rewrite_explanation
-from directsuite.cli.options import DoctorOptions
+from directsuite.cli.options import (
+    CommonOptions,
+    Flag,
+    Json,
+    LoginOption,
+    LoginPasswordFile,
+    MailboxOption,
+    PasswordFile,
+    TokenFile,
+    convert_path,
+    integer_parameter,
+    make_app,
+    record,
+    seconds_parameter,
+)
 from directsuite.cli.output import show_json, show_progress, show_table
 from directsuite.cli.process import INSTALL_COMMAND, ExitStatus, echo_err
 from directsuite.configuration import Configuration, read_secret_file
@@ -46,6 +62,41 @@ from directsuite.registration.models import Login
 from directsuite.sandbox.dialect import OperationReport, Report
 from directsuite.settings import SERVICES, Settings
 
+app = make_app("doctor", "", "--timeout 5 --json", "--deep --report differences.json")
+
+_DEEP = Group("Comparison with the OpenAPI document")
+
+
+@record
+class DoctorOptions(CommonOptions):
+    """Options of `doctor`."""
+
+    mailbox: MailboxOption = None
+    password_file: PasswordFile = None
+    token_file: TokenFile = None
+    login: LoginOption = None
+    login_password_file: LoginPasswordFile = None
+    timeout: Annotated[float, seconds_parameter(gt=0, lte=600)] = 10.0
+    """Seconds for each check."""
+    deep: Annotated[bool, Flag, Parameter(group=_DEEP)] = False
+    """Call each read-only operation that the credentials allow, and report how the responses differ."""
+    fax_number: Annotated[str | None, Parameter(group=_DEEP)] = None
+    """Your fax number, for requests to the fax service."""
+    document: Annotated[str | None, Parameter(group=_DEEP)] = None
+    """The identifier of a stored document, for requests to the signing service."""
+    patient: Annotated[str | None, Parameter(group=_DEEP)] = None
+    """A patient's Direct address, for requests to the registration service."""
+    proofing_id: Annotated[int | None, integer_parameter(), Parameter(group=_DEEP)] = None
+    """The id of that patient's identity-proofing record, for GetPatientAddressByMeta."""
+    tuser: Annotated[str | None, Parameter(group=_DEEP)] = None
+    """A T-User who acts for the mailbox, for GetMessageStatusWithTuser."""
+    tuser_password_file: Annotated[Path | None, Parameter(group=_DEEP, converter=convert_path)] = None
+    """A file that contains only the T-User's password and that other users can't read."""
+    report: Annotated[Path | None, Parameter(group=_DEEP, converter=convert_path)] = None
+    """Write the differences to a new file, as paths and types without values."""
+    json: Json = False
+
+
 T = TypeVar("T")
 
 _SUBJECTS = {"signing": "signing", "fax": "fax", "message": "messaging", "registration": "registration"}
@@ -53,8 +104,17 @@ _CREDENTIALS = {"signing": "token", "fax": "token", "message": "mailbox", "regis
 _DEEP_OPTIONS = ("fax_number", "document", "patient", "proofing_id", "tuser", "tuser_password_file", "report")
 
 
-def doctor(options: DoctorOptions) -> int:
-    """Run the checks."""
+@app.default
+def doctor(*, options: DoctorOptions = DoctorOptions()) -> int:
+    """Find problems, and explain how to fix them.
+
+    The command checks this machine's settings, each service's URL, host name, connection, certificate and clock, and
+    whether each service accepts your token, login or mailbox password. Nothing is saved, sent or changed. Exit status 0
+    means that no check failed.
+
+    With --deep it also calls each read-only operation that your credentials allow, and reports how the responses differ
+    from the OpenAPI document of the services, as paths and types without values.
+    """
 
     def begin() -> Coroutine[Any, Any, int]:
         if not options.deep and any(getattr(options, name) is not None for name in _DEEP_OPTIONS):

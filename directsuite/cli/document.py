@@ -16,17 +16,18 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
+from cyclopts import Parameter
 
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import load_settings, read_token
 from directsuite.cli.errors import UsageError, quote_message, quote_service_message, rewrite_explanation, with_value
-from directsuite.cli.options import DocumentOutputOptions, SignOptions, TokenOptions, VerifyOptions
+from directsuite.cli.options import Flag, SourcePaths, TokenOptions, convert_path, record, register
 from directsuite.cli.output import model_to_dict, show_json, show_progress, show_table
 from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, echo_err, end_line
-from directsuite.cli.sign import HINT_INVISIBLE, is_invisible, make_signatures
+from directsuite.cli.sign import HINT_INVISIBLE, SignOptions, app, is_invisible, make_signatures, sign_into_folder
 from directsuite.cli.sign_sources import (
     describe_no_pdf,
     find_source_problem,
@@ -50,6 +51,25 @@ from directsuite.signing.models import DocumentInfo, DocumentSignature, Page, Si
 from directsuite.signing.service import Signing
 from directsuite.suite import DirectSuite
 
+
+@record
+class VerifyOptions(TokenOptions):
+    """Options of `sign verify`."""
+
+    recursive: Annotated[bool, Flag] = False
+    """Include subfolders."""
+
+
+@record
+class DocumentOutputOptions(TokenOptions):
+    """Options of `sign flatten` and `sign clear`."""
+
+    output: Annotated[Path, Parameter(converter=convert_path)]
+    """The file for the result."""
+    overwrite: Annotated[bool, Flag] = False
+    """Replace an existing file."""
+
+
 _DELETE_TIMEOUT = 5.0  # seconds; short, because a stored document that is not deleted expires
 _ENCRYPT_ENTRY_PATTERN = re.compile(rb"/Encrypt[\s<]")
 _RECOVERY_HINT = "no file was written, and the stored document is deleted or expires; run the same command again"
@@ -63,12 +83,20 @@ _HINT_NOT_VALID = (
 _ChangeFunction = Callable[[Signing, StoredDocument, Path], Awaitable[object]]
 
 
-def is_one_file(sources: Sequence[Path], output: Path) -> bool:
-    """Return True if `sign` has to write one file: there is one source, a file, and --output ends in .pdf."""
-    return len(sources) == 1 and sources[0].is_file() and is_named_as_pdf(output)
+@app.default
+def sign_pdfs(sources: SourcePaths, /, *, options: SignOptions) -> int:
+    """Sign PDF files and the PDFs in folders.
+
+    After Ctrl-C, a crash or an outage, repeat the same command: it continues and signs nothing twice. It records its
+    progress in a journal next to the output, OUTPUT.signing.db. Exit status 0 means that all PDFs are signed, 1 that
+    some are not.
+    """
+    if len(sources) == 1 and sources[0].is_file() and is_named_as_pdf(options.output):
+        return _sign_file(sources[0], options)
+    return sign_into_folder(sources, options)
 
 
-def sign_file(source: Path, options: SignOptions) -> int:
+def _sign_file(source: Path, options: SignOptions) -> int:
     """Sign one PDF into one file."""
     command = _make_command(source)
 
@@ -90,27 +118,54 @@ def sign_file(source: Path, options: SignOptions) -> int:
     return command.run(begin)
 
 
-def flatten(source: Path, options: DocumentOutputOptions) -> int:
-    """Flatten one PDF into another file."""
+@register(app, "flatten", "consent.pdf --output flat.pdf", "consent.pdf --output flat.pdf --overwrite")
+def flatten(source: Path, /, *, options: DocumentOutputOptions) -> int:
+    """Make a PDF's form fields part of its pages, and write the result to another file.
+
+    Parameters
+    ----------
+    source: Path
+        A PDF.
+    """
     command = _make_command(source)
     return command.run(lambda: _begin_change(command, source, options, _flatten))
 
 
-def clear(source: Path, options: DocumentOutputOptions) -> int:
-    """Remove the unsigned fields of one PDF into another file."""
+@register(app, "clear", "consent.pdf --output cleared.pdf", "consent.pdf --output cleared.pdf --overwrite")
+def clear(source: Path, /, *, options: DocumentOutputOptions) -> int:
+    """Remove the signature fields of an unsigned PDF, and write the result to another file.
+
+    Parameters
+    ----------
+    source: Path
+        A PDF.
+    """
     command = _make_command(source)
     return command.run(lambda: _begin_change(command, source, options, _clear))
 
 
-def verify(sources: Sequence[Path], options: VerifyOptions) -> int:
-    """Show the signatures of PDFs. Return DONE only if each PDF has a signature and all are valid."""
+@register(app, "verify", "signed.pdf", "signed --json")
+def verify(sources: SourcePaths, /, *, options: VerifyOptions = VerifyOptions()) -> int:
+    """Show the signatures of PDFs, and whether the service considers them valid.
+
+    The stated signer is the name in the signature itself, which does not prove an identity. The service doesn't report
+    the owner of the certificate; `pdfsig FILE` of poppler-utils does. Exit status 0 means that each PDF has a signature
+    and that the service considers all of them valid.
+    """
     command = _make_command(*sources)
     is_one = len(sources) == 1 and not sources[0].is_dir()
     return command.run(lambda: _verify_files(command, _find_pdfs(sources, options), options, is_one=is_one))
 
 
-def show_info(source: Path, options: TokenOptions) -> int:
-    """Show the pages, fields and properties of a PDF."""
+@register(app, "info", "consent.pdf", "signed.pdf --json")
+def show_info(source: Path, /, *, options: TokenOptions = TokenOptions()) -> int:
+    """Show the pages, fields, signatures and properties of a PDF.
+
+    Parameters
+    ----------
+    source: Path
+        A PDF.
+    """
     command = _make_command(source)
     return command.run(lambda: _show_info(command, source, options))
 
@@ -126,8 +181,8 @@ def _make_command(*sources: Path) -> Command:
 
 
 def _validate_single_file_options(options: SignOptions) -> None:
-    fields = attrs.fields_dict(SignOptions)
-    given_options = [name for name in _FOLDER_ONLY_OPTIONS if getattr(options, name) != fields[name].default]
+    defaults = SignOptions(output=options.output)
+    given_options = [name for name in _FOLDER_ONLY_OPTIONS if getattr(options, name) != getattr(defaults, name)]
     if given_options:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given_options)
         verb, them = ("are", "them") if len(given_options) > 1 else ("is", "it")

@@ -7,26 +7,65 @@ import sys
 from collections.abc import Coroutine, Generator, Sequence
 from datetime import datetime
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
+from cyclopts import Parameter
 
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import load_settings, read_token
 from directsuite.cli.errors import ItemNotFoundError, UsageError, explain_error, quote_service_message, with_value
 from directsuite.cli.inbox import add_local_zone
-from directsuite.cli.options import FaxListOptions, FaxWatchOptions, TokenOptions
+from directsuite.cli.options import Flag, TokenOptions, integer_parameter, make_app, record, register, seconds_parameter
 from directsuite.cli.output import format_cell, model_to_dict, show_json, show_progress, show_table
 from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, echo_err, show_line
 from directsuite.errors import BadRequestError, DirectSuiteError, NotFoundError
 from directsuite.fax.models import FaxMessage, FaxRecipient, FaxStatus
 from directsuite.suite import DirectSuite
 
+app = make_app("fax", "list 15550100100", "show 15550100100 HANDLE")
+
+FaxNumber = Annotated[str, Parameter(help="Your fax number, as the service knows it.")]
+
+
+@record
+class FaxesOptions(TokenOptions):
+    """Common options of `fax list` and `fax watch`."""
+
+    since: Annotated[datetime | None, Parameter(show_default=False)] = None
+    """Only faxes updated since this time: 2026-05-01, or 2026-05-01T08:00 in this machine's time zone."""
+    status: str | None = None
+    """Only faxes with this status: waiting, complete, or another that the service sends."""
+
+
+@record
+class FaxListOptions(FaxesOptions):
+    """Options of `fax list`."""
+
+    limit: Annotated[int, integer_parameter(gte=1)] = 50
+    """The maximum number of faxes to show."""
+    all: Annotated[bool, Flag] = False
+    """Show all faxes; --limit is ignored."""
+
+
+@record
+class FaxWatchOptions(FaxesOptions):
+    """Options of `fax watch`."""
+
+    handle: str | None = None
+    """Only the fax with this handle, until its status is final. Exit status 1 means that it is not complete."""
+    interval: Annotated[float, seconds_parameter(gt=0, lte=86_400)] = 60.0
+    """Seconds between two requests."""
+    json: Annotated[bool, Flag] = False
+    """Print one JSON document per line on stdout instead of text."""
+
+
 _NO_SUCH_FAX = "check the number and the handle; `directsuite fax list` with the number shows the handles"
 
 
-def list_faxes(number: str, options: FaxListOptions) -> int:
-    """List the newest faxes of a number."""
+@register(app, "list", "15550100100 --limit 5", "15550100100 --status complete --since 2026-05-01 --json")
+def list_faxes(number: FaxNumber, /, *, options: FaxListOptions = FaxListOptions()) -> int:
+    """List the faxes of a number, newest first."""
     command = _make_command(number)
 
     def begin() -> Coroutine[Any, Any, int]:
@@ -37,8 +76,15 @@ def list_faxes(number: str, options: FaxListOptions) -> int:
     return command.run(begin)
 
 
-def show_fax(number: str, handle: str, options: TokenOptions) -> int:
-    """Show one fax."""
+@register(app, "show", "15550100100 HANDLE", "15550100100 HANDLE --json")
+def show_fax(number: FaxNumber, handle: str, /, *, options: TokenOptions = TokenOptions()) -> int:
+    """Show one fax with its recipients.
+
+    Parameters
+    ----------
+    handle: str
+        The fax's handle, as `fax list` shows it.
+    """
     command = Command(
         option_names={
             "fax_number": with_value("the fax number", number),
@@ -65,8 +111,9 @@ def _make_suite(command: Command, number: str, options: TokenOptions) -> DirectS
     return command.make_suite(load_settings("fax"), token=read_token(options.token_file))
 
 
-def watch_faxes(number: str, options: FaxWatchOptions) -> int:
-    """Show each change of a number's faxes until Ctrl-C, or of one fax until it is final."""
+@register(app, "watch", "15550100100", "15550100100 --since 2026-05-01 --status complete --json")
+def watch_faxes(number: FaxNumber, /, *, options: FaxWatchOptions = FaxWatchOptions()) -> int:
+    """Show each new or changed fax of a number until Ctrl-C, or one fax until its status is final."""
     command = _make_command(number, resume="the same command starts again from the beginning")
     if options.handle is not None:
         command.option_names = {**command.option_names, "message_handle": with_value("--handle", options.handle)}

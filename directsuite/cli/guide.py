@@ -9,14 +9,25 @@ from pathlib import Path
 from rich.console import Console
 from rich.markdown import Markdown
 
+from directsuite.cli.options import make_app
 from directsuite.cli.output import show_table
 from directsuite.cli.process import ExitStatus, echo_err
+
+app = make_app("guide", "", "errors")
+
 
 _GUIDES_FOLDER = Path(__file__).parents[1] / "guides"
 
 
-def show_guide(topic: str | None) -> int:
-    """Show a guide, or the list of guides if `topic` is None."""
+@app.default
+def show_guide(topic: str | None = None, /) -> int:
+    """Show a guide, or list the guides.
+
+    Parameters
+    ----------
+    topic: str
+        The name of a guide; without it, all guides are listed.
+    """
     guides = {file.stem: file.read_text("utf-8") for file in sorted(_GUIDES_FOLDER.glob("*.md"))}
     if topic is None:
         show_table(("topic", "about"), [(name, _get_title(text)) for name, text in guides.items()], no_wrap=("topic",))

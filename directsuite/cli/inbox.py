@@ -15,15 +15,29 @@ from collections.abc import AsyncGenerator, Coroutine, Sequence
 from datetime import MAXYEAR, UTC, datetime
 from email.utils import parseaddr
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
+from cyclopts import Group, Parameter
+from cyclopts.validators import mutually_exclusive
 
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import MailboxAccess, get_mailbox_access
 from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
 from directsuite.cli.html_text import html_to_text
-from directsuite.cli.options import InboxListOptions, InboxOptions, InboxReadOptions, InboxSaveOptions
+from directsuite.cli.options import (
+    FOLDER_GROUP,
+    Flag,
+    MailboxOptions,
+    Uid,
+    Uids,
+    convert_end_time,
+    convert_path,
+    integer_parameter,
+    make_app,
+    record,
+    register,
+)
 from directsuite.cli.output import (
     format_size,
     format_time,
@@ -46,6 +60,74 @@ from directsuite.messaging.operations import CONTENT_PATHS
 from directsuite.messaging.send_once import SENT_FOLDER
 from directsuite.messaging.service import Mailbox
 
+app = make_app(
+    "inbox",
+    "list",
+    "read 1",
+    "save 6 --into received",
+)
+
+_SAVE_GROUP = Group("What to save", validator=mutually_exclusive)
+
+_SELECTION_GROUP = Group("Which messages to list", validator=mutually_exclusive)
+
+
+@record
+class InboxOptions(MailboxOptions):
+    """Options of `inbox` commands that use one folder."""
+
+    folder: str = "INBOX"
+    """The mailbox's folder."""
+
+
+@record
+class InboxListOptions(InboxOptions):
+    """Options of `inbox list`."""
+
+    folder: Annotated[str, Parameter(group=FOLDER_GROUP)] = "INBOX"
+    """The mailbox's folder."""
+    all_folders: Annotated[bool, Flag, Parameter(group=FOLDER_GROUP)] = False
+    """List the messages of all folders, with one request for each folder."""
+    limit: Annotated[int, integer_parameter(gte=1)] = 50
+    """The maximum number of messages to list."""
+    all: Annotated[bool, Flag] = False
+    """List all messages; --limit is ignored."""
+    before: Annotated[int | None, integer_parameter(gte=1)] = None
+    """Only messages with lower numbers than this. An incomplete list shows the number to continue with."""
+    sender: Annotated[str | None, Parameter(name="--from")] = None
+    """Only messages whose sender's address or name contains this."""
+    to: str | None = None
+    """Only messages with a recipient whose address contains this."""
+    subject: str | None = None
+    """Only messages whose subject contains this. Other users of this machine can see it while the command runs."""
+    since: Annotated[datetime | None, Parameter(group=_SELECTION_GROUP)] = None
+    """Only messages received since this time: 2026-05-01, or 2026-05-01T08:00 in this machine's time zone."""
+    until: Annotated[datetime | None, Parameter(converter=convert_end_time)] = None
+    """Only messages received until this time: 2026-05-01, including that day, or 2026-05-01T08:00."""
+    unread: Annotated[bool, Flag, Parameter(group=_SELECTION_GROUP)] = False
+    """Only unread messages. This takes longer, because the service sends them completely, with attachments. Other lists
+    don't mark unread messages, because the service doesn't report which ones are unread.
+    """
+
+
+@record
+class InboxReadOptions(InboxOptions):
+    """Options of `inbox read`."""
+
+    mark_read: Annotated[bool, Flag] = False
+    """Mark the message as read after showing it."""
+
+
+@record
+class InboxSaveOptions(InboxOptions):
+    """Options of `inbox save`."""
+
+    into: Annotated[Path, Parameter(converter=convert_path)]
+    """The folder for the files; it is created if necessary."""
+    eml: Annotated[bool, Flag, Parameter(group=_SAVE_GROUP)] = False
+    """Save the messages themselves, as .eml files for mail programs."""
+
+
 Period = tuple[datetime | None, datetime | None]
 """The first and last time, both inclusive. None: unlimited."""
 
@@ -61,8 +143,13 @@ _UNSAFE_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 _OUTER_BLANKS = re.compile(r"\A[\s.]++|(?<![\s.])[\s.]++\Z")
 
 
-def list_messages(options: InboxListOptions) -> int:
-    """List the newest messages of a folder."""
+@register(app, "list", "--from hospital --subject referral", "--since 2026-05-01 --json", "--folder INBOX.Sent")
+def list_messages(*, options: InboxListOptions = InboxListOptions()) -> int:
+    """List messages, newest first.
+
+    The service applies --since and --until. The command applies --from, --to and --subject itself, so they don't make
+    it faster.
+    """
     command = _make_command("the number", options)
 
     def begin() -> Coroutine[Any, Any, int]:
@@ -77,14 +164,28 @@ def list_messages(options: InboxListOptions) -> int:
     return command.run(begin)
 
 
-def read_message(uid: int, options: InboxReadOptions) -> int:
-    """Show one message."""
+@register(app, "read", "1", "6 --mark-read")
+def read_message(uid: Uid, /, *, options: InboxReadOptions = InboxReadOptions()) -> int:
+    """Show one message as text.
+
+    The message stays unread unless --mark-read is given. An HTML message is converted to text.
+
+    Parameters
+    ----------
+    uid: int
+        The message's number in the folder, as `inbox list` shows it.
+    """
     command = _make_command("the number", options)
     return command.run(lambda: _read_message(command, _get_access(options), uid, options))
 
 
-def save_messages(uids: Sequence[int], options: InboxSaveOptions) -> int:
-    """Save the attachments of messages, or the complete messages."""
+@register(app, "save", "6 --into received", "5 6 --eml --into received")
+def save_messages(uid: Uids, /, *, options: InboxSaveOptions) -> int:
+    """Save the attachments of messages, or the messages themselves.
+
+    No existing file is replaced: a second `report.pdf` becomes `report-2.pdf`. Only you can read the files. The command
+    prints their paths and doesn't change the messages.
+    """
     command = _make_command(
         "the numbers",
         options,
@@ -98,7 +199,7 @@ def save_messages(uids: Sequence[int], options: InboxSaveOptions) -> int:
         except OSError as error:
             what = with_value("the folder of --into", options.into)
             raise UsageError(f"Could not create {what}: {explain_os_error(error)}. Name a different one.") from None
-        return _save_files(command, access, list(dict.fromkeys(uids)), options)
+        return _save_files(command, access, list(dict.fromkeys(uid)), options)
 
     return command.run(begin)
 

@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from email.utils import parseaddr
-from typing import Any
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from directsuite.cli.command import Command, confirm_in_coroutine
 from directsuite.cli.credentials import MailboxAccess, get_mailbox_access, is_interactive
 from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
-from directsuite.cli.inbox import CHECK_THE_MESSAGES, NO_SUCH_MESSAGE, describe_missing, explain_missing_folder
-from directsuite.cli.options import (
-    InboxDeleteOptions,
-    InboxForwardOptions,
-    InboxMarkOptions,
-    InboxMoveOptions,
+from directsuite.cli.inbox import (
+    CHECK_THE_MESSAGES,
+    NO_SUCH_MESSAGE,
     InboxOptions,
-    InboxReplyOptions,
-    MailboxOptions,
+    app,
+    describe_missing,
+    explain_missing_folder,
 )
+from directsuite.cli.options import Addresses, Flag, MailboxOptions, Uid, Uids, record, register
 from directsuite.cli.output import format_time_to_minute, show_effect, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, echo_err_line, is_verbose, show_line
-from directsuite.cli.send import HINT_CHECK_SENT_FOLDER, make_attachments, parse_addresses, read_body
+from directsuite.cli.send import HINT_CHECK_SENT_FOLDER, TextOptions, make_attachments, parse_addresses, read_body
 from directsuite.errors import BadRequestError
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.models import (
@@ -35,6 +36,55 @@ from directsuite.messaging.models import (
     SendMessageResponse,
 )
 from directsuite.messaging.service import Mailbox
+
+
+@record
+class InboxMoveOptions(InboxOptions):
+    """Options of `inbox move` and `inbox copy`."""
+
+    to: str
+    """The destination folder, such as INBOX.Archive."""
+
+
+@record
+class InboxDeleteOptions(InboxOptions):
+    """Options of `inbox delete`."""
+
+    forever: Annotated[bool, Flag] = False
+    """Delete the messages permanently, instead of moving them to INBOX.Trash."""
+    yes: Annotated[bool, Flag] = False
+    """Don't ask for confirmation."""
+
+
+@record
+class InboxMarkOptions(InboxOptions):
+    """Options of `inbox mark`."""
+
+    unread: Annotated[bool, Flag] = False
+    """Mark as unread instead of read."""
+
+
+@record
+class InboxForwardOptions(InboxOptions):
+    """Options of `inbox forward`."""
+
+    to: Addresses
+    """A recipient's Direct address, or `Name <address>`, of which the name is not sent. Separate several by commas, or
+    repeat the option.
+    """
+    with_bcc: Annotated[bool, Flag] = False
+    """Also forward messages that you sent with a Bcc. Every recipient can then see the Bcc recipients."""
+
+
+@record
+class InboxReplyOptions(InboxOptions, TextOptions):
+    """Options of `inbox reply`."""
+
+    to_all: Annotated[bool, Flag, Parameter(name="--all")] = False
+    """Also reply to the other recipients, except Bcc recipients. The command asks before it sends to several."""
+    yes: Annotated[bool, Flag] = False
+    """Don't ask for confirmation."""
+
 
 _MailboxFunction = Callable[[Mailbox, Sequence[int]], Awaitable[object]]
 
@@ -49,31 +99,35 @@ _HIDDEN_RECIPIENT_WARNING = (
 )
 
 
-def list_folders(options: MailboxOptions) -> int:
-    """List the folders of a mailbox with their numbers of messages."""
+@register(app, "folders", "", "--json")
+def list_folders(*, options: MailboxOptions = MailboxOptions()) -> int:
+    """List folders with their numbers of messages."""
     command = Command(option_names=_OPTION_NAMES)
     return command.run(lambda: _list_folders(command, _get_access(options), options))
 
 
-def move(uids: Sequence[int], options: InboxMoveOptions) -> int:
-    """Move messages to another folder."""
+@register(app, "move", "3 4 --to INBOX.Referrals", "1 --folder INBOX.Referrals --to INBOX")
+def move(uid: Uids, /, *, options: InboxMoveOptions) -> int:
+    """Move messages to another folder, in which they get new numbers."""
 
     def move_messages(box: Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
         return box.move_messages_by_uids(options.folder, options.to, existing_uids)
 
-    return _change_messages(uids, options, "moved", _explain_missing_destination(options.to, move_messages))
+    return _change_messages(uid, options, "moved", _explain_missing_destination(options.to, move_messages))
 
 
-def copy(uids: Sequence[int], options: InboxMoveOptions) -> int:
+@register(app, "copy", "1 --to INBOX.Referrals", "5 6 --to INBOX.Referrals")
+def copy(uid: Uids, /, *, options: InboxMoveOptions) -> int:
     """Copy messages to another folder."""
 
     def copy_messages(box: Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
         return box.copy_messages_by_uids(options.folder, options.to, existing_uids, verify=True)
 
-    return _change_messages(uids, options, "copied", _explain_missing_destination(options.to, copy_messages))
+    return _change_messages(uid, options, "copied", _explain_missing_destination(options.to, copy_messages))
 
 
-def delete(uids: Sequence[int], options: InboxDeleteOptions) -> int:
+@register(app, "delete", "2", "1 --folder INBOX.Trash --forever --yes")
+def delete(uid: Uids, /, *, options: InboxDeleteOptions = InboxDeleteOptions()) -> int:
     """Delete messages after confirmation."""
     done = "deleted forever" if options.forever else "moved to INBOX.Trash"
 
@@ -103,10 +157,11 @@ def delete(uids: Sequence[int], options: InboxDeleteOptions) -> int:
             declined_message="Not confirmed. Nothing was deleted.",
         )
 
-    return _change_messages(uids, options, done, delete_messages, validate_options, ask_user)
+    return _change_messages(uid, options, done, delete_messages, validate_options, ask_user)
 
 
-def mark(uids: Sequence[int], options: InboxMarkOptions) -> int:
+@register(app, "mark", "5 6", "5 --unread")
+def mark(uid: Uids, /, *, options: InboxMarkOptions = InboxMarkOptions()) -> int:
     """Mark messages as read or unread."""
 
     def mark_messages(box: Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
@@ -114,11 +169,17 @@ def mark(uids: Sequence[int], options: InboxMarkOptions) -> int:
             return box.mark_messages_as_unread_by_uids(options.folder, existing_uids)
         return box.mark_messages_as_read_by_uids(options.folder, existing_uids)
 
-    return _change_messages(uids, options, "marked as unread" if options.unread else "marked as read", mark_messages)
+    return _change_messages(uid, options, "marked as unread" if options.unread else "marked as read", mark_messages)
 
 
-def forward(uids: Sequence[int], options: InboxForwardOptions) -> int:
-    """Forward messages."""
+@register(app, "forward", "6 --to bob@direct.example.test", "5 6 --to bob@direct.example.test --json")
+def forward(uid: Uids, /, *, options: InboxForwardOptions) -> int:
+    """Forward messages; several are attached to one message as .eml files.
+
+    A message that you sent with a Bcc is not forwarded unless --with-bcc is given, because its header names the Bcc
+    recipients. The command prints the SMTP id of the sent message for `directsuite status`. Exit status 7 means that
+    the response was lost: check INBOX.Sent before you repeat the command.
+    """
 
     def validate_options() -> None:
         if not parse_addresses("--to", options.to):
@@ -141,7 +202,7 @@ def forward(uids: Sequence[int], options: InboxForwardOptions) -> int:
         return box.forward(options.folder, existing_uids, parse_addresses("--to", options.to))
 
     return _change_messages(
-        uids,
+        uid,
         options,
         "forwarded",
         forward_messages,
@@ -159,8 +220,17 @@ def _make_recovery_hint(action: str) -> str:
     )
 
 
-def reply(uid: int, options: InboxReplyOptions) -> int:
-    """Reply to a message."""
+@register(app, "reply", "7 --body 'Thank you'", "7 --all --body-file letter.txt --attach scan.pdf")
+def reply(uid: Uid, /, *, options: InboxReplyOptions = InboxReplyOptions()) -> int:
+    """Reply to a message's sender, or with --all also to its other recipients.
+
+    The command prints the reply's SMTP id for `directsuite status`.
+
+    Parameters
+    ----------
+    uid: int
+        The message's number in the folder, as `inbox list` shows it.
+    """
     command = Command(
         resume_hint="nothing was sent: run the same command again",
         recovery_hint=_make_recovery_hint("reply"),

@@ -10,12 +10,23 @@ from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from directsuite.cli.command import Command, confirm
 from directsuite.cli.credentials import load_settings, read_login, read_private_document, read_private_passwords
 from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
-from directsuite.cli.options import PatientAddOptions, PatientFindOptions, PatientOptions
+from directsuite.cli.options import (
+    CommonOptions,
+    Flag,
+    Json,
+    LoginOption,
+    LoginPasswordFile,
+    make_app,
+    record,
+    register,
+)
 from directsuite.cli.output import model_to_dict, show_effect, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, show_line
 from directsuite.core.call import SETTLE_TIMEOUT
@@ -43,6 +54,44 @@ from directsuite.registration.models import (
 from directsuite.registration.service import Registration
 from directsuite.suite import DirectSuite
 
+app = make_app(
+    "patient",
+    "find ada.toml --domain direct.example.test",
+    "by-username ada --domain direct.example.test",
+)
+
+
+@record
+class PatientOptions(CommonOptions):
+    """Options of all `patient` commands."""
+
+    domain: str
+    """The Direct domain, such as direct.example.org."""
+    login: LoginOption = None
+    password_file: LoginPasswordFile = None
+
+
+@record
+class PatientFindOptions(PatientOptions):
+    """Options of `patient find` and `patient by-username`."""
+
+    json: Json = False
+
+
+@record
+class PatientAddOptions(PatientFindOptions):
+    """Options of `patient add`."""
+
+    another: Annotated[bool, Flag] = False
+    """Provision an additional address, even if the person has one in the domain."""
+    yes: Annotated[bool, Flag] = False
+    """Don't ask for confirmation."""
+
+
+PrivateFile = Annotated[Path, Parameter(allow_leading_hyphen=True)]
+"""A file that other users must not be able to read, or - for stdin."""
+
+
 _INDIVIDUAL_FILE = "the individual's file"
 _PASSWORDS_FILE = "the passwords file"
 _OPTION_NAMES = {"direct_domain": "--domain", "direct_username": "the username", "individual": _INDIVIDUAL_FILE}
@@ -65,35 +114,63 @@ _MEMBER_RULES = {
 """The predicates for invalid members. All other members are texts."""
 
 
-def find_patient(path: Path, options: PatientFindOptions) -> int:
-    """Find the patient described in a file. path: - for stdin."""
+@register(app, "find", "ada.toml --domain direct.example.test", "ada.toml --domain direct.example.test --json")
+def find_patient(individual: PrivateFile, /, *, options: PatientFindOptions) -> int:
+    """Find the Direct address of the patient described by a file.
+
+    Parameters
+    ----------
+    individual: Path
+        A TOML or JSON file that describes the patient: first_name, last_name, ssn4 (the last four digits of the social
+        security number) and dob (the date of birth), or the id of the identity-proofing record. It must be readable
+        only by you and your group; - is stdin.
+    """
     command = Command(option_names=_OPTION_NAMES, advice={BadRequestError: f"check --domain and {_INDIVIDUAL_FILE}"})
 
     def begin() -> Coroutine[Any, Any, int]:
-        return _find_patient(_make_suite(command, options), read_individual(path), options)
+        return _find_patient(_make_suite(command, options), read_individual(individual), options)
 
     return command.run(begin)
 
 
-def find_by_username(argument: str, options: PatientFindOptions) -> int:
-    """Find the patient with a username.
+@register(app, "by-username", "ada --domain direct.example.test", "- --domain direct.example.test --json")
+def find_by_username(
+    username: Annotated[str, Parameter(allow_leading_hyphen=True)], /, *, options: PatientFindOptions
+) -> int:
+    """Find the Direct address of the patient with a username.
 
-    argument: the username, - for the first line of stdin.
+    Parameters
+    ----------
+    username: str
+        The part of the address before the @. With -, it is read from stdin, which other users of this machine can't
+        see.
     """
     command = Command(option_names=_OPTION_NAMES, advice={BadRequestError: "check --domain and the username"})
 
     def begin() -> Coroutine[Any, Any, int]:
-        username = (sys.stdin.readline() if argument == "-" else argument).strip()
-        if not username or "@" in username:
-            what = with_value("The username", username) if username else "The username"
+        typed = (sys.stdin.readline() if username == "-" else username).strip()
+        if not typed or "@" in typed:
+            what = with_value("The username", typed) if typed else "The username"
             raise UsageError(f"{what} must be the part before the @, such as ada of ada@direct.example.org.")
-        return _find_patient(_make_suite(command, options), username, options)
+        return _find_patient(_make_suite(command, options), typed, options)
 
     return command.run(begin)
 
 
-def add_patient(path: Path, options: PatientAddOptions) -> int:
-    """Provision an address, after confirmation. path: - for stdin."""
+@register(app, "add", "ada.toml --domain direct.example.test", "grace.toml --domain direct.example.test --yes")
+def add_patient(individual: PrivateFile, /, *, options: PatientAddOptions) -> int:
+    """Provision a Direct address for a patient, and debit the login's account.
+
+    The command asks first, and never sends the request twice. If the person has an address in the domain, the command
+    provisions nothing and shows the address, with exit status 1. Exit status 7 means that the response was lost: check
+    with `patient find` before you repeat the command.
+
+    Parameters
+    ----------
+    individual: Path
+        A TOML or JSON file that describes the patient, as for `patient find`, optionally with direct_username and
+        direct_password.
+    """
     command = Command(
         resume_hint="nothing was provisioned or debited: run the same command again",
         recovery_hint=_RECOVERY_HINT,
@@ -107,8 +184,8 @@ def add_patient(path: Path, options: PatientAddOptions) -> int:
     )
 
     def begin() -> Coroutine[Any, Any, int]:
-        individual = read_individual(path)
-        suite = _make_suite(command, options, listeners=[_report_search] if individual.direct_username else [])
+        person = read_individual(individual)
+        suite = _make_suite(command, options, listeners=[_report_search] if person.direct_username else [])
         if not options.yes:
             condition = "" if options.another else ", unless the person already has an address there"
             confirm(
@@ -119,13 +196,25 @@ def add_patient(path: Path, options: PatientAddOptions) -> int:
                 ),
                 declined_message="Not confirmed. Nothing was provisioned or debited.",
             )
-        return _add_patient(suite, individual, options)
+        return _add_patient(suite, person, options)
 
     return command.run(begin)
 
 
-def set_passwords(path: Path, options: PatientOptions) -> int:
-    """Set the passwords in a file. path: - for stdin."""
+@register(
+    app, "passwords", "passwords.toml --domain direct.example.test", "passwords.toml --domain direct.example.test -v"
+)
+def set_passwords(file: PrivateFile, /, *, options: PatientOptions) -> int:
+    """Set the passwords of patients.
+
+    After a failure, repeat the same command: it sets the same passwords.
+
+    Parameters
+    ----------
+    file: Path
+        A TOML or JSON file of usernames and passwords: "ada" = "…". It must be readable only by you and your group;
+        - is stdin.
+    """
     command = Command(
         resume_hint=_HINT_REPEAT_PASSWORDS,
         option_names={**_OPTION_NAMES, "passwords": _PASSWORDS_FILE},
@@ -139,7 +228,7 @@ def set_passwords(path: Path, options: PatientOptions) -> int:
     )
 
     def begin() -> Coroutine[Any, Any, int]:
-        passwords = read_private_passwords(path, with_value(_PASSWORDS_FILE, path), keys="usernames")
+        passwords = read_private_passwords(file, with_value(_PASSWORDS_FILE, file), keys="usernames")
         if not passwords or not all(name and password for name, password in passwords.items()):
             raise UsageError('The passwords file lacks a username or a password. Expected lines such as "ada" = "…".')
         return _set_passwords(

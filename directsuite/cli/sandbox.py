@@ -14,7 +14,9 @@ from directsuite.cli import sandbox_server
 from directsuite.cli.command import Command
 from directsuite.cli.errors import ItemNotFoundError, UsageError, validate_text
 from directsuite.cli.inbox import add_local_zone
-from directsuite.cli.options import (
+from directsuite.cli.output import format_time, show_effect, show_json, show_table
+from directsuite.cli.process import EXTRAS, INSTALL_COMMAND, ExitStatus, echo_err, find_missing, show_line
+from directsuite.cli.sandbox_options import (
     ControlListOptions,
     ControlOptions,
     SandboxAccountOptions,
@@ -23,8 +25,6 @@ from directsuite.cli.options import (
     SandboxFaxOptions,
     SandboxOptions,
 )
-from directsuite.cli.output import format_time, show_effect, show_json, show_table
-from directsuite.cli.process import EXTRAS, INSTALL_COMMAND, ExitStatus, echo_err, find_missing, show_line
 from directsuite.configuration import read_secret_file
 from directsuite.core.files import explain_os_error
 from directsuite.sandbox import Control, ControlError

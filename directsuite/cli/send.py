@@ -22,12 +22,15 @@ from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Annotated, Any, BinaryIO, cast
+
+from cyclopts import Group, Parameter
+from cyclopts.validators import mutually_exclusive
 
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import MAILBOX_VAR, MailboxAccess, get_mailbox_access, is_address, read_setting
 from directsuite.cli.errors import UsageError, validate_text, with_value
-from directsuite.cli.options import SendOptions, TextOptions
+from directsuite.cli.options import Addresses, CommonOptions, Flag, Json, PasswordFile, Repeatable, make_app, record
 from directsuite.cli.output import Bar, format_size, show_effect, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, is_verbose, show_line
 from directsuite.core.call import SETTLE_TIMEOUT
@@ -38,6 +41,55 @@ from directsuite.messaging import arguments
 from directsuite.messaging.models import Attachment, Message, Recipient, RecipientType
 from directsuite.messaging.send_once import make_request_id
 from directsuite.messaging.service import Mailbox
+
+app = make_app(
+    "send",
+    "--to bob@direct.example.test --subject Hello --body 'Hi Bob'",
+    "--to bob@direct.example.test --body-file letter.txt --dry-run",
+    "--to bob@direct.example.test --body Hello --attach scan.pdf",
+    "--to bob@direct.example.test --body Hello --key hello-1",
+)
+
+_BODY_GROUP = Group("Text", validator=mutually_exclusive)
+
+
+@record
+class TextOptions:
+    """Common options of `send` and `inbox reply`: the content of a message."""
+
+    body: Annotated[str | None, Parameter(group=_BODY_GROUP)] = None
+    """The text. Other users of this machine can see it while the command runs, but not a --body-file."""
+    body_file: Annotated[Path | None, Parameter(group=_BODY_GROUP, allow_leading_hyphen=True)] = None
+    """A UTF-8 file with the text; - for stdin."""
+    html: Annotated[bool, Flag] = False
+    """The text is HTML."""
+    attach: Annotated[tuple[Path, ...], Repeatable] = ()
+    """A file to attach, of any size. Can be repeated."""
+
+
+@record
+class SendOptions(CommonOptions, TextOptions):
+    """Options of `send`."""
+
+    sender: Annotated[str | None, Parameter(name="--from", env_var="DIRECTSUITE_MAILBOX", show_default=False)] = None
+    """The Direct address of the sending mailbox."""
+    to: Addresses = ()
+    """A recipient's Direct address, or `Name <address>`, of which the name is not sent. Separate several by commas, or
+    repeat the option.
+    """
+    cc: Addresses = ()
+    """A recipient of a copy, in the format of --to."""
+    bcc: Addresses = ()
+    """A recipient of a copy whom the other recipients don't see, in the format of --to."""
+    subject: str | None = None
+    """The subject. Other users of this machine can see it while the command runs."""
+    key: str | None = None
+    """A unique name for this message. If you repeat the command with it, the message is still sent only once."""
+    dry_run: Annotated[bool, Flag] = False
+    """Show what would be sent, and send nothing."""
+    password_file: PasswordFile = None
+    json: Json = False
+
 
 _STATE_VAR = "DIRECTSUITE_STATE"
 
@@ -70,8 +122,14 @@ _NAME_BEFORE_ADDRESS_PATTERN = re.compile(r"[^\s,]\s*<")
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-def send(options: SendOptions) -> int:
-    """Send one message."""
+@app.default
+def send(*, options: SendOptions = SendOptions()) -> int:
+    """Send a message, with attachments.
+
+    The command prints the message's SMTP id for `directsuite status`. Exit status 7 means that the response was lost:
+    the message may or may not have been sent. With --key, you can repeat the same command: the message is sent only
+    once.
+    """
     with_key = options.key is not None
     command = Command(
         resume_hint=_HINT_REPEAT_WITH_KEY if with_key else "nothing was sent: run the same command again",

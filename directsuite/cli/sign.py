@@ -8,20 +8,33 @@ journal ─────┴─ next to the output: the same command continues an 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
 import re
 import zoneinfo
 from collections.abc import AsyncGenerator, Collection, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
+from cyclopts import Group, Parameter
 
 from directsuite.cli.command import Command, make_request_listeners
 from directsuite.cli.credentials import load_settings, read_token
 from directsuite.cli.errors import UsageError, exit_for_error, rewrite_explanation, validate_text, with_value
-from directsuite.cli.options import SignOptions
+from directsuite.cli.options import (
+    CommonOptions,
+    Flag,
+    Json,
+    Repeatable,
+    TokenFile,
+    convert_path,
+    integer_parameter,
+    make_app,
+    record,
+    seconds_parameter,
+)
 from directsuite.cli.output import Bar, show_json, show_progress, show_table, show_text
 from directsuite.cli.process import ExitStatus, echo_err
 from directsuite.cli.sign_sources import (
@@ -50,6 +63,64 @@ from directsuite.secret import Secret
 from directsuite.settings import Settings
 from directsuite.signing.models import Signature, Widget
 from directsuite.suite import DirectSuite
+
+app = make_app(
+    "sign",
+    "consent.pdf --output signed.pdf --name PatientSignature",
+    "consents --output signed --name PatientSignature --dry-run",
+    "consents --output signed --name PatientSignature",
+    "form.pdf --output form-signed.pdf --widget 72,620,200,70",
+)
+
+_SIGNATURE_GROUP = Group("Signatures", sort_key=1)
+
+_PROCESSING_GROUP = Group("Processing", sort_key=2)
+
+_SignatureParameter = Parameter(group=_SIGNATURE_GROUP)
+
+_ProcessingParameter = Parameter(group=_PROCESSING_GROUP)
+
+
+@record
+class SignOptions(CommonOptions):
+    """Options of `sign`."""
+
+    output: Annotated[Path, Parameter(converter=convert_path)]
+    """The folder for the signed files, which keep their names; it is created if necessary. For a single PDF, it can be
+    a file that ends in .pdf.
+    """
+    recursive: Annotated[bool, Flag] = False
+    """Include subfolders."""
+    name: Annotated[tuple[str, ...], Repeatable, _SignatureParameter] = ()
+    """A signature's name. Can be repeated. Without --widget, it names an empty signature field: a PDF without that
+    field is not signed.
+    """
+    widget: Annotated[tuple[str, ...], Repeatable, _SignatureParameter] = ()
+    """The position of a signature: X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, in points from the top left corner of the
+    page. PAGE counts from 1, the default; `directsuite sign info` shows the number of pages and their size. Can be
+    repeated. Without it, a signature is in the field named by --name, or invisible.
+    """
+    image: Annotated[Path | None, _SignatureParameter] = None
+    """A PNG or JPEG file that the signatures show."""
+    reason: Annotated[str | None, _SignatureParameter] = None
+    """The reason for signing."""
+    signer: Annotated[str | None, _SignatureParameter] = None
+    """The name of the signer."""
+    timezone: Annotated[str | None, _SignatureParameter] = None
+    """The signer's time zone, such as America/New_York."""
+    dry_run: Annotated[bool, Flag, _ProcessingParameter] = False
+    """Show which PDFs would be signed, and why others would not; send nothing. Only if --output is a folder."""
+    again: Annotated[bool, Flag, _ProcessingParameter] = False
+    """Also sign the PDFs that failed before. Only if --output is a folder."""
+    overwrite: Annotated[bool, Flag, _ProcessingParameter] = False
+    """Replace existing files."""
+    concurrency: Annotated[int, integer_parameter(gte=1, lte=100), _ProcessingParameter] = 10
+    """The number of PDFs processed at the same time. Only if --output is a folder."""
+    patience: Annotated[float, seconds_parameter(gte=0), _ProcessingParameter] = 120.0
+    """Seconds to wait for a failing service; with 0, nothing is retried. Only if --output is a folder."""
+    token_file: TokenFile = None
+    json: Json = False
+
 
 _HINT_REPEAT_COMMAND = "run the same command again: it skips signed PDFs and signs the others"
 _HINT_USE_AGAIN_OPTION = "The table shows the reasons. Fix them, then run the same command with --again."
@@ -81,14 +152,14 @@ _MAX_IMAGE_BYTES = 1_000_000  # sent with each signature, and providers limit re
 _PAGE_NUMBER_PATTERN = re.compile(r"[0-9]{1,9}")
 
 
-def sign(sources: Sequence[Path], options: SignOptions) -> int:
-    """Sign the PDFs of the sources."""
+def sign_into_folder(sources: Sequence[Path], options: SignOptions) -> int:
+    """Sign several PDFs, or into a folder."""
     resume = "nothing was sent: run the same command again" if options.dry_run else _HINT_REPEAT_COMMAND
     return Command(resume_hint=resume).run(lambda: _prepare_run(sources, options))
 
 
 def _prepare_run(paths: Sequence[Path], options: SignOptions) -> Coroutine[Any, Any, int]:
-    options = attrs.evolve(options, output=_resolve_output(options.output))
+    options = dataclasses.replace(options, output=_resolve_output(options.output))
     signatures = make_signatures(options)
     if not options.output.name:
         raise UsageError("--output is the root folder, and the journal must be next to --output. Name another folder.")
@@ -113,7 +184,7 @@ async def _show_plan(signatures: Sequence[Signature], sources: PdfSources, optio
     async with AsyncExitStack() as stack:
         journal, path = None, _get_journal_path(options.output)
         if await _is_journal_obsolete(path, signatures):
-            options = attrs.evolve(options, again=False)  # the journal has only failures, and is ignored
+            options = dataclasses.replace(options, again=False)  # the journal has only failures, and is ignored
         elif _has_journal(path):
             journal = await stack.enter_async_context(_open_journal(path))
         admission = _make_admission(sources, journal, options)
@@ -151,7 +222,7 @@ async def _sign_sources(
     async with DirectSuite(settings, token=access_token, listeners=make_request_listeners()) as suite:
         if await _is_journal_obsolete(path, signatures):
             await asyncio.to_thread(_remove_journal, path)
-            options = attrs.evolve(options, again=False)
+            options = dataclasses.replace(options, again=False)
         async with _open_journal(path) as journal:
             if options.again:
                 await journal.retry()

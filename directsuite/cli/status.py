@@ -9,16 +9,17 @@ import asyncio
 import functools
 import re
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
+from cyclopts import Parameter
 from rich.console import Console
 from rich.text import Text
 
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import MailboxAccess, get_mailbox_access
 from directsuite.cli.errors import UsageError, exit_for_error
-from directsuite.cli.options import StatusOptions
+from directsuite.cli.options import Flag, MailboxOptions, make_app, record
 from directsuite.cli.output import build_table, model_to_dict, show_json, show_live, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, end_line
 from directsuite.core.clock import WAIT_TOLERANCE, Clock, SystemClock
@@ -36,6 +37,19 @@ from directsuite.messaging.tracking import (
     select_latest_by_recipient,
 )
 
+app = make_app("status", "'SMTP_ID'", "'SMTP_ID' --watch")
+
+
+@record
+class StatusOptions(MailboxOptions):
+    """Options of `status`."""
+
+    watch: Annotated[bool, Flag] = False
+    """Wait until each recipient has a final status: at most two hours, or 15 minutes for a message that the service
+    doesn't know.
+    """
+
+
 MAX_UNKNOWN_SECONDS = 900.0
 """The seconds that --watch waits for a message that the service doesn't know, as shortly after sending."""
 
@@ -43,19 +57,35 @@ _HINT_FIND_IDS = "`directsuite inbox read UID --folder INBOX.Sent` shows a messa
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # Python's replacement for an undecodable byte of an argument
 
 
-def show_status(smtp_ids: Sequence[str], options: StatusOptions) -> int:
-    """Show the delivery status of messages."""
+@app.default
+def show_status(
+    smtp_id: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=(), show_default=False)],
+    /,
+    *,
+    options: StatusOptions = StatusOptions(),
+) -> int:
+    """Show the delivery status of messages for each recipient.
+
+    Exit status 0 means that the messages are delivered or in progress; 4 that the service doesn't know one of them; 1
+    that a delivery failed or was never confirmed, or that a message had no final status in time; 3, 5 or 6 that a poll
+    failed, so the output may be out of date. If several apply, the last of these is used, and stderr reports each.
+
+    Parameters
+    ----------
+    smtp_id: tuple[str, ...]
+        The SMTP id that `send` prints and `inbox read UID --folder INBOX.Sent` shows; separate several by spaces.
+    """
     command = Command(
         option_names={"smtp_id": "the SMTP id", "smtp_ids": "the SMTP ids", "username": "--mailbox"},
         advice={BadRequestError: "check the SMTP ids and --mailbox"},
     )
 
     def begin() -> Coroutine[Any, Any, int]:
-        if not all(normalize_smtp_id(each) for each in smtp_ids):
+        if not all(normalize_smtp_id(each) for each in smtp_id):
             raise UsageError("An SMTP id is empty. Give the id that `directsuite send` printed.")
-        if _LONE_SURROGATE.search("".join(smtp_ids)):
+        if _LONE_SURROGATE.search("".join(smtp_id)):
             raise UsageError("An SMTP id is not valid UTF-8. Give the id that `directsuite send` printed.")
-        unique = list({normalize_smtp_id(each): each for each in smtp_ids}.values())
+        unique = list({normalize_smtp_id(each): each for each in smtp_id}.values())
         return _report_statuses(command, get_mailbox_access(options.mailbox, options.password_file), unique, options)
 
     return command.run(begin)

@@ -24,9 +24,10 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypedDict
+from typing import Annotated, Any, Self, TypedDict
 
 import attrs
+from cyclopts import Parameter
 from rich.console import Console
 from rich.live import Live
 
@@ -44,11 +45,26 @@ from directsuite.cli.credentials import (
     read_setting,
 )
 from directsuite.cli.errors import UsageError, validate_text, with_value
-from directsuite.cli.options import DEFAULT_STORE, SyncRunOptions
+from directsuite.cli.options import (
+    FOLDER_GROUP,
+    CommonOptions,
+    Flag,
+    Repeatable,
+    convert_path,
+    integer_parameter,
+    record,
+    register,
+    seconds_parameter,
+)
 from directsuite.cli.process import ExitStatus, ignore_stdout_errors, make_printable, show_line
 from directsuite.cli.sync_status import (
     CONNINFO_VAR,
+    DEFAULT_STORE,
+    FileOption,
     MailboxRow,
+    PostgresOption,
+    StoreOption,
+    app,
     build_mailbox_table,
     convert_store_errors,
     number_addresses,
@@ -73,6 +89,47 @@ from directsuite.sync.status import (
 )
 from directsuite.sync.store import SqliteStore, Store
 from directsuite.sync.synchronizer import Passwords, Synchronizer
+
+
+@record
+class SyncRunOptions(CommonOptions):
+    """Options of `sync run`."""
+
+    mailbox: Annotated[tuple[str, ...], Repeatable] = ()
+    """A mailbox's address. Can be repeated. Without it and --mailboxes: DIRECTSUITE_MAILBOX."""
+    mailboxes: FileOption = None
+    """A file with one address per line."""
+    passwords: FileOption = None
+    """A JSON or TOML file of addresses and passwords that only its owner and its group can read. Without it:
+    DIRECTSUITE_MAILBOX_PASSWORD for a single mailbox, the keyring, or a question on the terminal.
+    """
+    folder: Annotated[tuple[str, ...], Repeatable, Parameter(group=FOLDER_GROUP)] = ()
+    """A folder to synchronise. Can be repeated. The default is INBOX."""
+    all_folders: Annotated[bool, Flag, Parameter(group=FOLDER_GROUP)] = False
+    """Synchronise all folders of each mailbox."""
+    store: StoreOption = None
+    """The store's SQLite file. The default is directsuite-sync.db."""
+    postgres: PostgresOption = False
+    """Run as one of several workers that share the PostgreSQL database named by DIRECTSUITE_POSTGRES."""
+    workers: Annotated[int, integer_parameter(gte=1)] = 4
+    """The maximum number of workers with --postgres, which share the service's request rate."""
+    maildir: Annotated[Path | None, Parameter(converter=convert_path)] = None
+    """Write messages into Maildirs below this folder instead of the store."""
+    keep_gone: Annotated[bool, Flag] = False
+    """Keep messages that were deleted on the server."""
+    once: Annotated[bool, Flag] = False
+    """Bring all mailboxes up to date, then exit."""
+    interval: Annotated[float | None, seconds_parameter(gt=0)] = None
+    """Seconds between two checks of a mailbox. By default, as short as the service's request rate allows."""
+    grace: Annotated[float, seconds_parameter(gte=0)] = 30.0
+    """Seconds after a signal in which the worker may finish work in progress."""
+    status_file: FileOption = None
+    """The file for the worker's report, which `sync status` reads. The default is next to the store."""
+    log_names: Annotated[bool, Flag] = False
+    """Show mailbox addresses in log lines, which otherwise contain only numbers."""
+    json: Annotated[bool, Flag] = False
+    """Print events as lines of JSON."""
+
 
 _DISPLAY_INTERVAL = 0.5  # seconds
 _REPORT_INTERVAL = 5.0  # seconds
@@ -101,8 +158,23 @@ class _SyncWorker:
     store: Store
 
 
-def run_sync(options: SyncRunOptions) -> int:
-    """Run a worker until it has finished or a signal stops it."""
+@register(
+    app,
+    "run",
+    "--once --folder INBOX --folder INBOX.Sent",
+    "--once --mailboxes mailboxes.txt --passwords secrets.toml",
+    "--once --maildir mail --store maildir.db",
+)
+def run_sync(options: SyncRunOptions = SyncRunOptions()) -> int:
+    """Synchronise mailboxes until Ctrl-C or SIGTERM.
+
+    Messages are written into the store, each exactly once, or into Maildirs. After a signal, the worker finishes work
+    in progress. It continues even if stdout is closed.
+
+    Exit status 0 means that the worker was stopped, or with --once that every mailbox is up to date; 1 that a mailbox
+    is failing at the end of --once, or that the worker failed; 2 that it didn't start, because an option, a file or a
+    variable is invalid or the store can't be used; 130 and 143 that a signal interrupted --once or the start.
+    """
     command = Command(resume_hint="the same command continues from here", option_names={"folder": "--maildir"})
     return command.run(lambda: _prepare_run(options))
 

@@ -15,15 +15,28 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import attrs
+from cyclopts import Group, Parameter
+from cyclopts.validators import mutually_exclusive
 from rich.console import Console
 from rich.text import Text
 
 from directsuite.cli.command import Command
 from directsuite.cli.errors import UsageError, exit_for_error, with_value
-from directsuite.cli.options import DEFAULT_STORE, StoreOptions, SyncStatusOptions
+from directsuite.cli.options import (
+    CommonOptions,
+    Flag,
+    Json,
+    Repeatable,
+    convert_file_path,
+    integer_parameter,
+    make_app,
+    record,
+    register,
+    seconds_parameter,
+)
 from directsuite.cli.output import build_table, make_table_console, show_json
 from directsuite.cli.process import ExitStatus, echo_err, is_verbose, make_printable, show_line
 from directsuite.durable.postgres import Connections
@@ -41,6 +54,53 @@ from directsuite.sync.model import (
 )
 from directsuite.sync.status import MailboxProgress, SyncStatus, WorkerStatus, build_status_path, read_status
 from directsuite.sync.store import SqliteStore, Store
+
+app = make_app("sync", "run --once", "status")
+
+DEFAULT_STORE = Path("directsuite-sync.db")
+"""The store if --store is not given."""
+
+_STORE_GROUP = Group("Store", validator=mutually_exclusive)
+
+FileOption = Annotated[Path | None, Parameter(converter=convert_file_path)]
+
+StoreOption = Annotated[Path | None, Parameter(group=_STORE_GROUP, converter=convert_file_path)]
+
+PostgresOption = Annotated[bool, Flag, Parameter(group=_STORE_GROUP)]
+
+
+@record
+class StoreOptions(CommonOptions):
+    """Options of `sync audit` and `sync retry`."""
+
+    mailbox: Annotated[tuple[str, ...], Repeatable] = ()
+    """A mailbox's address. Can be repeated. The default is all mailboxes."""
+    store: StoreOption = None
+    """The store's SQLite file. The default is directsuite-sync.db."""
+    postgres: PostgresOption = False
+    """Use the PostgreSQL database named by DIRECTSUITE_POSTGRES."""
+
+
+@record
+class SyncStatusOptions(StoreOptions):
+    """Options of `sync status`."""
+
+    status_file: FileOption = None
+    """The file with the worker's report. The default is next to the store."""
+    max_age: Annotated[float | None, seconds_parameter(gt=0)] = None
+    """Check only whether the worker's last report is at most this many seconds old."""
+    failing: Annotated[bool, Flag] = False
+    """Show only failing mailboxes."""
+    quarantined: Annotated[bool, Flag] = False
+    """Show the quarantined messages, which can't be fetched, with the reason and the time of the next try."""
+    sort: Literal["status", "lag", "messages", "mailbox", "number"] = "status"
+    """The order: failing mailboxes first, largest lag first, most messages first, or by address or number."""
+    limit: Annotated[int | None, integer_parameter(gte=1)] = None
+    """The number of rows to show. The default is 200 in a table, and all with --json."""
+    offset: Annotated[int, integer_parameter(gte=0)] = 0
+    """The number of rows to skip."""
+    json: Json = False
+
 
 SILENT_AFTER_SECONDS = 30.0
 """Seconds without a report after which a worker counts as silent. It reports every 5 seconds."""
@@ -133,18 +193,26 @@ class StatusReport:
     mailboxes: Sequence[MailboxRow]
 
 
-def show_status(options: SyncStatusOptions) -> int:
-    """Show the status of the mailboxes."""
+@register(app, "status", "--sort messages", "--failing --json")
+def show_status(options: SyncStatusOptions = SyncStatusOptions()) -> int:
+    """Show the status of each mailbox, whether or not a worker is running.
+
+    Exit status 0 means that no mailbox is failing; 1 that one is, or that the worker has not reported for 30 seconds
+    although it didn't stop; 2 that the store can't be used. With --max-age, the command only checks whether the worker
+    is alive: 0 if its last report is at most that old, 1 if it is older or missing.
+    """
     return Command().run(lambda: _show_status(options))
 
 
-def audit(options: StoreOptions) -> int:
-    """Request a comparison of mailboxes with the server."""
+@register(app, "audit", "", "--mailbox alice@direct.example.test")
+def audit(options: StoreOptions = StoreOptions()) -> int:
+    """Ask the running worker, or the next one, to compare all messages with the server."""
     return Command().run(lambda: _leave_request(OperatorRequest.AUDIT, options))
 
 
-def retry(options: StoreOptions) -> int:
-    """Request a retry of quarantined messages and failing mailboxes."""
+@register(app, "retry", "", "--mailbox alice@direct.example.test")
+def retry(options: StoreOptions = StoreOptions()) -> int:
+    """Ask the running worker, or the next one, to retry quarantined messages and failing mailboxes."""
     return Command().run(lambda: _leave_request(OperatorRequest.RETRY, options))
 
 

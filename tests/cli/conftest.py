@@ -15,8 +15,10 @@ from typing import Any, BinaryIO
 
 import attrs
 import pytest
+from cyclopts import App
 
 from directsuite.cli import main
+from directsuite.cli.app import build_app
 from directsuite.sandbox.server import Sandbox
 from tests.integration.scenario import ALICE, BOB, FAX_NUMBER, PASSWORD, make_raw_message
 
@@ -25,6 +27,24 @@ VARIABLES = (
     *("DIRECTSUITE_LOGIN_USERNAME", "DIRECTSUITE_LOGIN_PASSWORD"),
     *(f"DIRECTSUITE_{service}_URL" for service in ("SIGNING", "FAX", "MESSAGE", "REGISTRATION")),
 )
+
+
+def list_commands() -> dict[str, App]:
+    """Return each command and subcommand by its name, such as "inbox list"."""
+    commands = dict[str, App]()
+    root = build_app()
+    for name in (each for each in root if not each.startswith("-")):
+        commands[name] = root[name]
+        commands |= {f"{name} {each}": root[name][each] for each in root[name] if not each.startswith("-")}
+    return commands
+
+
+COMMANDS = list_commands()
+EXAMPLES = {
+    name: [line.strip() for line in f"{app.help_epilogue}".splitlines() if line.startswith("    directsuite ")]
+    for name, app in COMMANDS.items()
+}
+"""The examples at the end of the help of each command."""
 
 
 @attrs.frozen

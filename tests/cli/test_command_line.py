@@ -15,10 +15,11 @@ import pytest
 
 from directsuite import __version__
 from directsuite.cli import app, main
+from directsuite.cli.app import build_app
 from directsuite.cli.command import Command
-from directsuite.cli.examples import EXAMPLES
+from tests.cli.conftest import COMMANDS, EXAMPLES
 
-COMMANDS = ["send", "inbox", "status", "sync", "sign", "fax", "patient", "doctor", "demo", "sandbox", "guide", "config"]
+TOP_COMMANDS = [name for name in COMMANDS if " " not in name]
 HEAVY = ("aiohttp", "cattrs", "msgspec", "pikepdf", "pyhanko", "directsuite.suite", "directsuite.sandbox")
 
 
@@ -27,7 +28,7 @@ def test_help_lists_the_commands(arguments: list[str], capsys: pytest.CaptureFix
     assert main(arguments) == 0
     told = capsys.readouterr()
     lines = [line.strip("│ ").split() for line in told.out.splitlines() if line.startswith("│")]
-    assert [line[0] for line in lines if not line[0].startswith("--")] == COMMANDS  # each on one line, in this order
+    assert [line[0] for line in lines if not line[0].startswith("--")] == TOP_COMMANDS  # each on one line, in order
     assert told.err == ""
 
 
@@ -255,7 +256,7 @@ def test_internal_error_is_reported_by_place_not_message(
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "status"),
-    [("--help", 0), ("sync run --help", 0), ("sign --help", 0), ("sync run --nonsense", 2), ("sign", 2)],
+    [("--help", 0), ("--version", 0), ("--nonsense", 2), ("nonsense", 2)],
 )
 def test_help_and_wrong_usage_import_neither_the_client_nor_the_sandbox(arguments: str, status: int) -> None:
     program = f"""
@@ -302,7 +303,7 @@ def test_shells_are_taught_the_commands_and_options(shell: str, tmp_path: Path) 
     assert (ended.returncode, ended.stdout) == (0, "")
     assert ended.stderr.startswith(f"directsuite: Completion is installed for {shell}. It works in each new shell")
     script = "".join(path.read_text() for path in tmp_path.rglob("*directsuite*") if path.is_file())
-    assert [word for word in (*COMMANDS, "body-file", "watch") if word not in script] == []
+    assert [word for word in (*TOP_COMMANDS, "body-file", "watch") if word not in script] == []
 
 
 @pytest.mark.process
@@ -372,7 +373,7 @@ def test_an_unknown_command_is_answered_with_those_that_there_are(capsys: pytest
     assert main(["no-such-command"]) == 2
     told = capsys.readouterr().err
     assert told.startswith("directsuite: There is no such command. The commands are send, ")
-    assert told.endswith("guide. See `directsuite --help`.\n")
+    assert told.endswith("config. See `directsuite --help`.\n")
     assert main(["fax", "no-such-command"]) == 2
     assert "The commands are list, show, watch. See `directsuite fax --help`." in capsys.readouterr().err
 
@@ -382,6 +383,7 @@ def test_an_unknown_command_is_answered_with_those_that_there_are(capsys: pytest
 def test_help_ends_with_examples_that_can_be_given(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command.split(), "--help"]) == 0
     shown = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    for arguments in EXAMPLES[command]:
-        app.app.parse_args([*command.split(), *shlex.split(arguments)], exit_on_error=False, print_error=False)
-        assert f"directsuite {command} {arguments}".rstrip() in shown
+    assert len(EXAMPLES[command]) >= 2
+    for example in EXAMPLES[command]:
+        build_app().parse_args(shlex.split(example)[1:], exit_on_error=False, print_error=False)
+        assert example in shown

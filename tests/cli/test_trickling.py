@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import directsuite as ds
-from directsuite.cli.inbox import _find_newest
+from directsuite.cli.inbox import InboxListOptions, _find_newest
 from directsuite.cli.mailbox import _fetch_metadata
-from directsuite.cli.options import InboxListOptions
 from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
 from tests.core.scripted_suite import ALICE, PASSWORD, catch_error, open_suite

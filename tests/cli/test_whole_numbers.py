@@ -6,30 +6,21 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from cyclopts import App, CoercionError, CycloptsError
+from cyclopts import CoercionError, CycloptsError
 
-from directsuite.cli import app as application
 from directsuite.cli import main
-from directsuite.cli.options import SandboxOptions
+from directsuite.cli.app import build_app
+from directsuite.cli.sandbox_options import SandboxOptions
 from directsuite.cli.usage import explain_usage_error
-from tests.cli.conftest import CliRunner
-
-
-def list_commands(app: App, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], App]]:
-    """Yield each command that has work to do, with its names."""
-    if app.default_command is not None:
-        yield path, app
-    for name in app:
-        if not name.startswith("-"):
-            yield from list_commands(app[name], (*path, name))
+from tests.cli.conftest import COMMANDS, CliRunner
 
 
 def list_integers() -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield each integer option (by name) and positional argument (with an empty name) of each command."""
-    for path, command in list_commands(application.app):
-        for argument in command.assemble_argument_collection():
+    for name, command in COMMANDS.items():
+        for argument in command.assemble_argument_collection() if command.default_command else ():
             if "int" in re.findall(r"\w+", f"{argument.hint}") and not argument.parameter.count:
-                yield path, argument.name if argument.name.startswith("--") else ""
+                yield tuple(name.split()), argument.name if argument.name.startswith("--") else ""
 
 
 REQUIRED: dict[tuple[str, ...], list[str]] = {
@@ -52,7 +43,7 @@ def test_integer_options_are_found() -> None:
 def test_an_integer_refuses_what_is_no_whole_number(command: tuple[str, ...], option: str, text: str) -> None:
     arguments = [*command, *REQUIRED.get(command, ()), f"{option}={text}" if option else text]
     with pytest.raises(CoercionError) as caught:
-        application.app.parse_args(arguments, exit_on_error=False, print_error=False)
+        build_app().parse_args(arguments, exit_on_error=False, print_error=False)
     assert "an integer" in explain_usage_error(caught.value) or option == "--max-body"
 
 
@@ -100,4 +91,4 @@ SECONDS = (
 def test_seconds_refuse_what_is_no_duration(arguments: tuple[str, ...], seconds: str) -> None:
     *command, option = arguments
     with pytest.raises(CycloptsError):
-        application.app.parse_args([*command, f"{option}={seconds}"], exit_on_error=False, print_error=False)
+        build_app().parse_args([*command, f"{option}={seconds}"], exit_on_error=False, print_error=False)

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 import directsuite as ds
-from directsuite.cli import app, main
+from directsuite.cli import main
+from directsuite.cli.app import build_app
 from directsuite.sandbox import Sandbox
 from tests.guides.documents import ROOT, find_code_blocks, read_document
 
@@ -39,7 +40,7 @@ def commands() -> list[list[str]]:
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
 def test_each_command_has_options_that_there_are(command: list[str]) -> None:
-    app.app.parse_args(command, exit_on_error=False, print_error=False)
+    build_app().parse_args(command, exit_on_error=False, print_error=False)
 
 
 def test_the_guide_has_all_of_them() -> None:

@@ -23,7 +23,7 @@ from rich.progress import Progress
 from rich.text import Text
 
 from directsuite.cli import main
-from directsuite.cli.app import app
+from directsuite.cli.app import build_app
 from directsuite.cli.demo import documents
 from directsuite.sandbox import Sandbox
 from directsuite.sandbox.samples import MAILBOX_LOGIN, MAILBOXES, add_sample_content
@@ -234,6 +234,7 @@ async def test_readme_has_a_picture_of_the_terminal(terminal_folder: Path, monke
 def test_every_command_is_shown_where_it_succeeds() -> None:
     screens = re.split(r"^\$ (?=directsuite)", read_document("screens"), flags=re.MULTILINE)[1:]
     good = [each for each in screens if "$ echo $?\n" not in each or each.startswith(UNTIL_CTRL_C)]
+    app = build_app()
     commands = {path for name in app for path in ([f"{name} {each}" for each in app[name]] or [name])}
     commands = {re.sub(r" -.*", "", each) for each in commands if not each.startswith("-")}
     shown = [f"{each.splitlines()[0]} " for each in good]

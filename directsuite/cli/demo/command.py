@@ -20,10 +20,10 @@ from rich.table import Table
 
 from directsuite._version import __version__
 from directsuite.cli.command import Command, handle_signals
+from directsuite.cli.demo import DemoOptions
 from directsuite.cli.demo.context import CheckFailedError, DemoContext, StepOutcome, open_context, show_step_progress
 from directsuite.cli.demo.services import provision_patient, read_faxes, read_mailbox, send_message, sign_documents
 from directsuite.cli.errors import exit_for_error
-from directsuite.cli.options import DemoOptions
 from directsuite.cli.output import show_json
 from directsuite.cli.process import echo_err
 from directsuite.errors import DirectSuiteError

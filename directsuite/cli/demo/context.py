@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from directsuite.cli.options import DemoOptions
+from directsuite.cli.demo import DemoOptions
 from directsuite.sandbox.server import Sandbox
 from directsuite.suite import DirectSuite
 

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from directsuite.cli import main
+from directsuite.cli.demo import DemoOptions
 from directsuite.cli.demo.command import DemoStep, run_demo
 from directsuite.cli.demo.context import CheckFailedError, DemoContext, StepOutcome
 from directsuite.cli.demo.documents import verify_signatures
-from directsuite.cli.options import DemoOptions
 
 pytestmark = pytest.mark.wide
 

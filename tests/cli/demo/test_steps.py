@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from directsuite.cli.demo import services
+from directsuite.cli.demo import DemoOptions, services
 from directsuite.cli.demo.command import STEPS, run_step
 from directsuite.cli.demo.context import (
     CLINIC,
@@ -21,7 +21,6 @@ from directsuite.cli.demo.context import (
     open_context,
 )
 from directsuite.cli.demo.documents import Form, build_consent_form
-from directsuite.cli.options import DemoOptions
 from directsuite.messaging.models import Attachment
 from directsuite.sandbox.signing.keys import FileKeyStore
 

@@ -11,9 +11,9 @@ import pytest
 from pyhanko.pdf_utils import generic
 from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 
+from directsuite.cli.demo import DemoOptions
 from directsuite.cli.demo.context import NoStepProgress, open_context
 from directsuite.cli.demo.documents import PATIENT_FIELD, Form, build_consent_form, verify_signatures
-from directsuite.cli.options import DemoOptions
 from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.signing.models import Signature
 

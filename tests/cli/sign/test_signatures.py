@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 
 from directsuite.cli.errors import UsageError
-from directsuite.cli.options import SignOptions
-from directsuite.cli.sign import make_signatures
+from directsuite.cli.sign import SignOptions, make_signatures
 from tests.cli.sign.conftest import SignRunner
 
 NOTHING = SignOptions(output=Path("out"))
@@ -26,13 +25,13 @@ NOTHING = SignOptions(output=Path("out"))
 )
 def test_what_is_no_text_is_refused_and_not_shown(given: dict[str, Any], named: str) -> None:
     with pytest.raises(UsageError, match=f"^{named} is not text in this machine's encoding: set LC_ALL") as refused:
-        make_signatures(attrs.evolve(NOTHING, **given))
+        make_signatures(dataclasses.replace(NOTHING, **given))
     assert str(refused.value).isascii()
     assert refused.value.__context__ is None  # which would hold it
 
 
 def test_text_of_any_language_is_taken() -> None:
-    [signature] = make_signatures(attrs.evolve(NOTHING, name=("Einwilligung",), reason="同意", signer="José"))
+    [signature] = make_signatures(dataclasses.replace(NOTHING, name=("Einwilligung",), reason="同意", signer="José"))
     assert (signature.name, signature.reason, signature.gs_name) == ("Einwilligung", "同意", "José")
 
 
