@@ -167,8 +167,7 @@ class Configuration(Mapping[str, SettingEntry]):
     def get_path(self, name: str) -> Path | None:
         """Return a path, or None if it is not set.
 
-        A path from the settings file is relative to that file's folder. `~` is expanded. Raises ConfigurationError if
-        the path is invalid, or the home folder is unknown.
+        `~` is expanded. Raises ConfigurationError if the path is invalid, or the home folder is unknown.
         """
         text = self.get_text(name)
         if text is None:

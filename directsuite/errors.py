@@ -206,7 +206,7 @@ class ServiceError(DirectSuiteError):
 
     @property
     def message(self) -> str | None:
-        """The service's error message, or None. It may contain patient data: do not log it unread."""
+        """The service's error message, or None. It may contain patient data: do not log it."""
         message: str | None = self._service_text.content[0]
         return message
 

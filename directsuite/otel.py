@@ -108,7 +108,7 @@ class OpenTelemetry:
     def close(self) -> None:
         """End the spans of calls in progress, and stop counting their attempts as active.
 
-        Call this after removing the listener from its suite: it then receives no events that end them.
+        Call this after removing the listener from its suite.
         """
         self._metrics.close()
         self._spans.close()

@@ -201,7 +201,7 @@ class DirectSuite:
         return Mailbox(self._transport, username, password)
 
     def tuser(self, username: str, password: str | Secret, direct_addr: str) -> TUser:
-        """Return a client for a T-User, who acts for another user, without a request.
+        """Return a client for a T-User, without a request.
 
         username, password: the credentials of the T-User.
         direct_addr: the Direct address of the user for whom the T-User acts.

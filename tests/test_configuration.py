@@ -1,4 +1,4 @@
-"""The settings file, its profiles, and the precedence of settings."""
+"""The settings file, its profiles, and what goes before what."""
 
 from __future__ import annotations
 
@@ -71,8 +71,11 @@ def test_a_profile_that_is_not_there_is_refused(tmp_path: Path, environ: dict[st
     ("text", "sentence"),
     [
         ("timeout = 5\n\ntimeout = !\n", "config.toml: it is not valid TOML (line 3)"),
-        ("# one\ntimeout = 0", "config.toml, line 2: timeout has to be more than 0"),
-        ("[profiles.test]\n\nretry_attempts = 0", "config.toml, line 3: retry_attempts has to be 1 or more"),
+        ("# one\ntimeout = 0", "config.toml, line 2: timeout must be a finite number greater than 0"),
+        (
+            "[profiles.test]\n\nretry_attempts = 0",
+            "config.toml, line 3: retry_attempts must be a whole number, 1 or more",
+        ),
         ("[profiles.test]\ntimout = 0", "config.toml, line 2: unknown setting timout; known: "),
         ('profiles = "test"', "config.toml: profiles must be tables"),
         ("profiles.test = 5", "config.toml: profiles must be tables"),

@@ -58,7 +58,7 @@ UNSIGNED_FIELDS_REMOVED = Effect(
 def make_signed_effect(signatures: Iterable[Signature], document: object) -> Effect | None:
     """Return the effect of signing, or None if a signature has no name.
 
-    document: what the caller passed. The signatures of a DocumentInfo are expected too.
+    document: what the caller passed. Signatures of a DocumentInfo with the same names are also expected.
     """
     names = [signature.name for signature in signatures]
     if not all(names):
@@ -131,7 +131,7 @@ class OutcomeResolver:
         return fetched
 
     def refine_error(self, error: OutcomeUnknownError) -> OutcomeUnknownError:
-        """Return the error of a pull without a PDF. If the change is proven, it says why the PDF is missing."""
+        """Return the error that a pull raises. If the change is proven, it says why the PDF is missing."""
         if self.digest is None:
             return refine_error(error)
         knowing = error.with_details(f"it happened, but {self.failure_reason}", how_to_find_out=_HINT_FETCH_PDF)
@@ -156,7 +156,7 @@ async def unprovable() -> None:
 
 
 def refine_error(error: OutcomeUnknownError) -> OutcomeUnknownError:
-    """Return the error of a pull. If `error.happened`, it says how to fetch the PDF."""
+    """Return the error that a pull raises. If `error.happened`, it says how to fetch the PDF."""
     return error.with_details(error.explanation, how_to_find_out=_HINT_FETCH_PDF) if error.happened else error
 
 
@@ -210,11 +210,11 @@ class DocumentChange:
 
     @property
     def has_comparable_digest(self) -> bool:
-        """True if GetDocInfo should return `base_digest` in the same form."""
+        """True if GetDocInfo returned `base_digest`, or is not known to return other forms of digests."""
         return self.base_digest in self._document.info_digests or self._history.has_consistent_spelling
 
     def is_proven_by(self, digest: str | None) -> bool:
-        """Return True if this digest of GetDocInfo proves the change. See also `has_comparable_digest`."""
+        """Record this digest of GetDocInfo, and return True if it proves the change."""
         current = _fold_case(digest)
         if current:
             self._history.record_info_digest(self._document, current)
@@ -291,7 +291,7 @@ class DigestHistory:
 
     @contextlib.contextmanager
     def track_info_request(self, identifier: str) -> Generator[list[str | None]]:
-        """Track a GetDocInfo. The caller appends the digest, which is the newest if no change was in progress."""
+        """Track a GetDocInfo. The caller appends its digest, the newest if no change was in progress, to the list."""
         digests: list[str | None] = []
         document = self._find_document(identifier)
         changes = 0 if document is None else document.change_count

@@ -586,7 +586,7 @@ class Signing(Facade):
         publish: Callable[[], Awaitable[None]] | None = None,
         receive: Receive[R] | None = None,
     ) -> R:
-        """Return the PDF. If the response is lost and the change is proven, call `fetch`, then `publish`."""
+        """Send a change and return the PDF. fetch, publish: see `OutcomeResolver.resolve_pdf`."""
         name = require_identifier(document)
         with self._track_change(document) as change:
             resolver = self._make_resolver(name, change, effect)

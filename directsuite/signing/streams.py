@@ -72,7 +72,7 @@ def _validate_pdf_head(head: bytes) -> None:
 async def stream_pieces(
     transport: Transport, options: Options, identifier: str, max_bytes: int | None, meter: ProgressReporter
 ) -> AsyncGenerator[bytes]:
-    """Yield the bytes of a stored document. Other tasks can run after each piece."""
+    """Yield the bytes of a stored document."""
 
     observe = options.observe
     has_begun = False
