@@ -26,7 +26,7 @@ from benchmarks.soak.actions import ACTIONS, ALICE, Action, ActionContext
 from benchmarks.soak.sandbox_process import CONTROL_CONNECTIONS, SandboxProcess, run_sandbox
 from directsuite.core.call import Call
 from directsuite.core.events import CallFinished, Event
-from directsuite.core.response import ResponseStream
+from directsuite.core.session import ResponseStream
 from directsuite.core.upload import RequestPayload
 from directsuite.sandbox.server import DEMO_LOGIN
 

@@ -18,13 +18,13 @@ from directsuite.errors import ResponseDecodeError
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.service import Mailbox
 from directsuite.sync import Deliver
-from directsuite.sync.remote import DirectRemote, Remote, UidListing
+from directsuite.sync.remote import Remote, UidListing
 from directsuite.sync.round import MailboxRounds
 from directsuite.sync.status import MailboxProgress
-from directsuite.sync.store import DatabaseStore
+from directsuite.sync.store import Store
 
 
-class CannedRemote(DirectRemote):
+class CannedRemote(Remote):
     """A mailbox whose INBOX has the given number of messages.
 
     All messages of the server have the same date, so the remote answers searches by date itself, with the first and the
@@ -79,7 +79,7 @@ def make_mailbox(suite: ds.DirectSuite) -> Mailbox:
     return suite.mailbox(work.USERNAME, work.PASSWORD)
 
 
-def make_rounds(remote: CannedRemote, store: DatabaseStore, deliver: Deliver | None = None) -> MailboxRounds:
+def make_rounds(remote: CannedRemote, store: Store, deliver: Deliver | None = None) -> MailboxRounds:
     """Return the rounds of the mailbox's INBOX."""
     return MailboxRounds(
         remote,

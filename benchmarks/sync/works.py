@@ -27,11 +27,11 @@ from benchmarks.processes import PEAK, RESULTS, Figures, Works, format_machine, 
 from benchmarks.server import make_scenario_url, run_server
 from benchmarks.sync.canned import CannedRemote, RequestCounter, make_mailbox, make_rounds, make_suite, run_all_rounds
 from directsuite.sync import Change, MaildirSink, SqliteSink, SqliteStore
-from directsuite.sync.identity import compute_digest, compute_identity, read_received_ms, read_size
+from directsuite.sync.decide import compute_digest, compute_identity, read_received_ms, read_size
+from directsuite.sync.fetch import MAX_BATCH_MESSAGES
 from directsuite.sync.model import ChangeSet, Lease
 from directsuite.sync.postgres import PostgresSink, PostgresStore
-from directsuite.sync.remote import MAX_BATCH_MESSAGES
-from directsuite.sync.store import DatabaseStore
+from directsuite.sync.store import Store
 from tests.sync.fleet.postgres_server import PostgresServer, find_binaries
 from tests.sync.fleet.postgres_server import run_server as run_postgres_server
 
@@ -53,7 +53,7 @@ class _CountingStore(SqliteStore):
         await super().commit(lease, change_set, changes)
 
 
-def _open_store(store: str) -> DatabaseStore:
+def _open_store(store: str) -> Store:
     if _is_postgres(store):
         return PostgresStore(store, sink=PostgresSink())
     return SqliteStore(Path(store, "sync.db"), sink=SqliteSink())

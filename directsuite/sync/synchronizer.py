@@ -21,8 +21,7 @@ from types import MappingProxyType
 import attrs
 
 from directsuite.core.checks import AT_LEAST_ONE
-from directsuite.core.clock import Clock, SystemClock, sleep_or_event
-from directsuite.core.failures import is_being_cancelled
+from directsuite.core.clock import Clock, SystemClock, is_being_cancelled, sleep_or_event
 from directsuite.core.privacy import scrub_class
 from directsuite.core.retry import Backoff
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError, ServiceError

@@ -8,28 +8,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from benchmarks.__main__ import main
-from benchmarks.sandbox_load import (
-    Load,
-    OperationLoad,
-    RunningSandbox,
-    find_failures,
-    format_page,
-    list_problems,
-    measure_operations,
-    run_load,
-    run_sandbox,
-)
-from benchmarks.sandbox_requests import OPERATIONS, PREPARATIONS, SandboxResponse
-from tests.operations import METHODS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
-def test_every_operation_is_called() -> None:
-    assert {name: method for name, (method, *_) in OPERATIONS.items()} == METHODS
-    assert PREPARATIONS.keys() <= METHODS.keys()
+from benchmarks.sandbox_load import measure_sandbox, run_load
+from benchmarks.server import make_scenario_url, run_server
 
 
 @pytest.mark.process

@@ -17,7 +17,6 @@ from benchmarks.__main__ import main
 from benchmarks.soak.load import Sample, SoakRun, Tally
 from benchmarks.soak.report import run_checks
 from directsuite.core import events
-from tests.operations import METHODS
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the soak reads /proc")
 

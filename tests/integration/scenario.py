@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import directsuite as ds
@@ -25,6 +25,14 @@ BOB = f"bob@{DOMAIN}"
 PASSWORD = "correct horse"
 FAX_NUMBER = "15550100100"
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+ADA = ds.IDProofedIndividualRESTful(
+    first_name="Ada",
+    last_name="Example",
+    ssn4="1234",
+    dob=date(1980, 2, 29),
+    direct_username="ada",
+    direct_password="first",
+)
 
 
 class SleepDrivenClock:

@@ -10,8 +10,7 @@ import pytest
 
 import directsuite as ds
 
-from .scenario import ALICE, BOB, DOMAIN, FAX_NUMBER, PASSWORD, Scenario, make_message, make_settings
-from .sending_exercises import ADA
+from .scenario import ADA, ALICE, BOB, DOMAIN, FAX_NUMBER, PASSWORD, Scenario, make_message, make_settings
 
 HOURS = timedelta(hours=1)
 Call = Callable[[Scenario], Awaitable[Any]]

@@ -10,8 +10,7 @@ import pytest
 
 import directsuite as ds
 
-from .scenario import DOMAIN, Scenario, make_settings
-from .sending_exercises import ADA
+from .scenario import ADA, DOMAIN, Scenario, make_settings
 
 if TYPE_CHECKING:
     from directsuite.sandbox.server import Sandbox

@@ -36,7 +36,10 @@ SIGNATURE = {
     "reason": "r",
     "isValid": False,
 }
-SUCCESS = {"mailbox": {"success": True, "code": 0, "message": None}, "registration": {"success": True, "code": "000"}}
+SUCCESS: dict[str, dict[str, Any]] = {
+    "mailbox": {"success": True, "code": 0, "message": None},
+    "registration": {"success": True, "code": "000"},
+}
 
 Row = tuple[str, dict[str, Any] | bytes, str, object]
 """Operation, members of the response, the attributes of the result that are compared, and their values."""
