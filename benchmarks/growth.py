@@ -24,7 +24,7 @@ import directsuite as ds
 from benchmarks.counts import Gauge
 from benchmarks.gauges import measure_cpu, read_resident_bytes
 from benchmarks.pictures import Panel, draw
-from benchmarks.processes import RESULTS, ROOT, Figures, Works, format_machine, print_figures, replace_section, run_work
+from benchmarks.processes import RESULTS, ROOT, Figures, Works, format_machine, print_figures, run_work
 from benchmarks.server import make_scenario_url, run_server
 from benchmarks.sync.canned import (
     CannedRemote,
@@ -237,20 +237,29 @@ def _read_cpu(pid: int) -> float:
 WORKS: Works = {work.__name__: work for work in (mailboxes, messages, tracked, documents, workers, fleet_worker)}
 
 
-def measure_growth(names: Sequence[str], out: Path = RESULTS) -> int:
-    """Measure the curves with these names, or all. Write growth.md, and growth.svg if all are measured."""
-    panels = list[Panel]()
+def measure_growth(names: Sequence[str]) -> int:
+    """Measure and print the curves with these names, or all. Write growth.md and growth.svg if all are measured."""
+    page, panels = _HEAD, list[Panel]()
     with run_server() as url:
         for growth in GROWTHS:
             if growth.name in (names or [growth.name]):
                 found = [_run(growth.name, url, size) for size in growth.sizes]
-                section = format_section(growth, found)
-                print(section, flush=True)
-                replace_section(out / "growth.md", "Growth", section)
+                print(section := format_section(growth, found), flush=True)
+                page += f"\n{section}"
                 panels.append(make_panel(growth, found))
     if not names:
-        draw(out / "growth.svg", panels, columns=2)
+        (RESULTS / "growth.md").write_text(f"{page}\n{format_machine()}", "utf-8")
+        draw(RESULTS / "growth.svg", panels, columns=2)
     return 0
+
+
+_HEAD = """# Growth
+
+`python -m benchmarks growth`. Each size runs in a separate process. A slope is fitted to the logarithms of total cost
+and size: 1 if the cost is proportional to the size, 0 if it is constant.
+
+![the same costs as multiples of those at the smallest size](growth.svg)
+"""
 
 
 def _run(name: str, url: str, size: int) -> Figures:
@@ -277,7 +286,7 @@ def format_section(growth: Growth, found: Sequence[Figures]) -> str:
     for name, unit in growth.figures.items():
         values = " | ".join(f"{figures[name]:,.3g}" for figures in found)
         lines.append(f"| {unit} | {values} | {fit_slope(growth.sizes, compute_total_costs(growth, found, name)):.2f} |")
-    return "\n".join([*lines, "", format_machine()])
+    return "\n".join([*lines, ""])
 
 
 def make_panel(growth: Growth, found: Sequence[Figures]) -> Panel:

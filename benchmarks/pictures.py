@@ -38,7 +38,7 @@ def draw(path: Path, panels: Sequence[Panel], *, columns: int) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         if panel.bars:
             bars = axes.barh(list(panel.bars), list(panel.bars.values()), color="tab:blue")
-            axes.bar_label(bars, [f"{value:,.3g}" for value in panel.bars.values()], padding=4)
+            axes.bar_label(bars, [f"{value:,.{0 if value >= 100 else 2}f}" for value in panel.bars.values()], padding=4)
             axes.invert_yaxis()
             axes.set_xticks([])
             continue
@@ -50,6 +50,7 @@ def draw(path: Path, panels: Sequence[Panel], *, columns: int) -> None:
             axes.set_yscale("log")
         else:
             axes.set_ylim(bottom=0)
+        axes.minorticks_off()
         if any(panel.curves):
             axes.legend(frameon=False, fontsize="small")
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "directsuite"}):  # the same file each time

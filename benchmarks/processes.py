@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import platform
-import re
 import statistics
 import subprocess
 import sys
@@ -68,17 +67,6 @@ def format_machine() -> str:
     """Return the description of the machine as a folded table in Markdown."""
     rows = "\n".join(f"| {name} | {value} |" for name, value in describe_machine().items())
     return f"<details><summary>Measured on</summary>\n\n| | |\n|---|---|\n{rows}\n\n</details>\n"
-
-
-def replace_section(path: Path, title: str, section: str) -> None:
-    """Replace the section of a page that has the same heading, or append the section. Create a missing page."""
-    page = path.read_text("utf-8") if path.exists() else f"# {title}\n"
-    heading = section.partition("\n")[0]
-    parts = [part.strip() for part in re.split(r"^(?=## )", page, flags=re.MULTILINE)]
-    kept = [section.strip() if part.partition("\n")[0] == heading else part for part in parts]
-    if kept == parts:
-        kept.append(section.strip())
-    path.write_text("\n\n".join(kept) + "\n", "utf-8")
 
 
 @attrs.frozen

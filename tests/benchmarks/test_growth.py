@@ -9,7 +9,6 @@ import pytest
 from benchmarks import growth as module
 from benchmarks.growth import GROWTHS, WORKS, Growth, compute_total_costs, fit_slope, format_section, make_panel
 from benchmarks.pictures import draw
-from benchmarks.processes import replace_section
 from benchmarks.server import run_server
 from tests.sync.fleet.postgres_server import find_binaries
 
@@ -29,13 +28,6 @@ def test_curve_becomes_a_table_and_a_picture(tmp_path: Path) -> None:
     assert "| CPU of a message, ms | 2 | 2 | 2 | 1.00 |" in format_section(GROWTH, FOUND)
     draw(tmp_path / "growth.svg", [make_panel(GROWTH, FOUND)], columns=1)
     assert ">each<" in (tmp_path / "growth.svg").read_text("utf-8").replace("</", "<")
-
-
-def test_section_of_a_page_is_replaced_or_appended(tmp_path: Path) -> None:
-    path = tmp_path / "page.md"
-    for section in ("## A\n\n1", "## B\n\n2", "## A\n\n3"):
-        replace_section(path, "Title", section)
-    assert path.read_text("utf-8") == "# Title\n\n## A\n\n3\n\n## B\n\n2\n"
 
 
 @pytest.mark.process
