@@ -98,12 +98,13 @@ async def _measure_counts(url: str, folder: Path) -> dict[str, Counts]:
                         suite.signing, _yield_documents(), target, signatures, journal=journal, concurrency=1
                     )
                     found[f"a job of {_DOCUMENTS} documents"] = await gauge.measure(job.run)
+                    assert job.progress.done == _DOCUMENTS
     return found
 
 
 async def _yield_documents() -> AsyncGenerator[Pdf]:
     for number in range(_DOCUMENTS):
-        yield Pdf(f"{number}.pdf", b"%PDF-1.7\n".ljust(_SIZE))
+        yield Pdf(f"{number}.pdf", b"%PDF-1.7\n".ljust(_SIZE) + b"\n%%EOF\n")
 
 
 def measure_counts() -> dict[str, Counts]:

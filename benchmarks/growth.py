@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
+from typing import LiteralString
 
 import attrs
 import psutil
@@ -198,7 +199,7 @@ async def workers(url: str, _: str, count: str) -> Figures:
         async with make_suite(url) as suite, PostgresStore(conninfo, sink=PostgresSink()) as store:
             await Fleet(suite, store, get_password).add([f"mailbox-{number}" for number in range(FLEET_MAILBOXES)])
 
-            async def fetch(query: str) -> list[int]:
+            async def fetch(query: LiteralString) -> list[int]:
                 return [number for (number,) in await store.connections.fetch(query)]
 
             async def measure(pids: Sequence[int]) -> list[float]:

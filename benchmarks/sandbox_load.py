@@ -110,8 +110,8 @@ async def measure_sandbox(folder: Path, clients: int, seconds: float) -> tuple[s
     with (folder / "log").open("wb") as log:
         async with asyncio.timeout(_TIMEOUT), run_sandbox(folder / "state", log) as sandbox:
             startup, memory = time.perf_counter() - start, read_resident_bytes(sandbox.pid)
-            environment = (await sandbox.call_control("GET", "environment"))["environment"]
-            headers, connector = _make_headers(environment), aiohttp.TCPConnector(limit=clients)
+            environment, connector = await sandbox.control.environment(), aiohttp.TCPConnector(limit=clients)
+            headers = {"Authorization": f"Bearer {environment['DIRECTSUITE_TOKEN']}"}
             async with aiohttp.ClientSession(connector=connector, headers=headers) as http:
                 requests = await make_requests(http, sandbox.urls, clients)
                 health = requests.pop("health")
@@ -131,10 +131,6 @@ async def measure_sandbox(folder: Path, clients: int, seconds: float) -> tuple[s
     sizes = {"memory": memory / 1e6, "peak": peak / 1e6}
     page = _PAGE.format(clients=clients, startup=startup, **sizes, rows="\n".join(rows), machine=format_machine())
     return page, problems
-
-
-def _make_headers(environment: Mapping[str, str]) -> dict[str, str]:
-    return {"Authorization": f"Bearer {environment['DIRECTSUITE_TOKEN']}"}
 
 
 def run_sandbox_load(_: Sequence[str]) -> int:

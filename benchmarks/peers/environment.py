@@ -85,7 +85,7 @@ def prepare(folder: Path) -> PreparedPeers:
         _install(folder, "The requirements could not be installed.", "--requirement", str(folder / "pins.txt"))
         run_step(folder, "The environment cannot be used.", [str(python), "-c", _ADD_PATH, str(ROOT)])
     except _StepError as error:
-        missing, python = dict.fromkeys(GENERATED, str(error)), Path(sys.executable)
+        missing, python = {name: str(error) for name in GENERATED}, Path(sys.executable)
     for name in GENERATED if not missing else ():
         try:
             _add(folder, name)
@@ -121,7 +121,8 @@ def _add(folder: Path, name: str) -> None:
             package,
         ]
     else:
-        names = {"project_name_override": package.replace("_", "-"), "package_name_override": package, "post_hooks": []}
+        names: dict[str, str | list[str]] = {"package_name_override": package, "post_hooks": []}
+        names["project_name_override"] = package.replace("_", "-")
         (configuration := folder / f"{name}.json").write_text(json.dumps(names), "utf-8")
         command = [str(programs / "openapi-python-client"), "generate", "--meta", "setup", "--overwrite"]
         command += ["--path", document, "--output-path", str(output), "--config", str(configuration)]

@@ -41,7 +41,7 @@ class Quantity(enum.StrEnum):
 CPU, WALL, RATE, PEAK, PAUSE = Quantity
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Figure:
     """A quantity of our client, or its ratio to another client in the same round, with a target.
 
@@ -51,8 +51,8 @@ class Figure:
 
     quantity: Quantity
     beside: str | None = None
-    per: float = 1.0
     bound: float | None = None
+    per: float = 1.0
     at_least: bool = False
     unit: str = "x"
     of: str = ""
@@ -115,15 +115,15 @@ class MeasuredRow:
 
 
 def _compare(quantity: Quantity, *clients: str) -> tuple[Figure, ...]:
-    return tuple(Figure(quantity=quantity, beside=client) for client in clients)
+    return tuple(Figure(quantity, client) for client in clients)
 
 
 def _bulk(peak: float, pause: float, cpu: float = 2.0) -> tuple[Figure, ...]:
     """Return the figures of large transfers: bounds in MB, in milliseconds, and as a multiple of the floor."""
     return (
-        Figure(quantity=PEAK, bound=peak, unit="MB"),
-        Figure(quantity=CPU, beside=FLOOR, bound=cpu),
-        Figure(quantity=PAUSE, bound=pause, unit="ms"),
+        Figure(PEAK, bound=peak, unit="MB"),
+        Figure(CPU, FLOOR, cpu),
+        Figure(PAUSE, bound=pause, unit="ms"),
         *_compare(CPU, BARE, *PEERS),
         *_compare(PEAK, *PEERS),
     )
@@ -181,8 +181,8 @@ _SMALL = MeasuredRow(
     quick={"calls": 100},
     rounds=15,
     figures=(
-        Figure(quantity=CPU, beside=BARE, bound=1.10),
-        Figure(quantity=CPU, beside=OPENAPI_GENERATOR, bound=0.30),
+        Figure(CPU, BARE, 1.10),
+        Figure(CPU, OPENAPI_GENERATOR, 0.30),
         *_compare(CPU, OPENAPI_PYTHON_CLIENT),
         *_compare(WALL, BARE, *PEERS),
     ),
@@ -197,8 +197,8 @@ _METADATA = MeasuredRow(
     rounds=15,
     clients=(OURS, UNTYPED, BARE, *PEERS),
     figures=(
-        Figure(quantity=CPU, beside=OPENAPI_GENERATOR, bound=0.40),
-        Figure(quantity=CPU, beside=OPENAPI_PYTHON_CLIENT, bound=0.40),
+        Figure(CPU, OPENAPI_GENERATOR, 0.40),
+        Figure(CPU, OPENAPI_PYTHON_CLIENT, 0.40),
         *_compare(CPU, UNTYPED, BARE),
     ),
 )
@@ -269,7 +269,7 @@ TARGETS: tuple[MeasuredRow, ...] = (
         fresh=True,
         clients=(OURS, UNTYPED, BARE, *PEERS),
         figures=(
-            Figure(quantity=PEAK, per=_ATTACHMENTS_MB, bound=1.1, of="the payload"),
+            Figure(PEAK, per=_ATTACHMENTS_MB, bound=1.1, of="the payload"),
             *_compare(CPU, UNTYPED, BARE, *PEERS),
             *_compare(PEAK, *PEERS),
         ),
@@ -290,12 +290,7 @@ TARGETS: tuple[MeasuredRow, ...] = (
         warm=False,
         figures=(
             Figure(
-                quantity=RATE,
-                per=_MAX_BATCH_RATE / 100,
-                bound=93.0,
-                at_least=True,
-                unit="%",
-                of="the maximum at this latency",
+                RATE, per=_MAX_BATCH_RATE / 100, bound=93.0, at_least=True, unit="%", of="the maximum at this latency"
             ),
             *_compare(RATE, BARE, *PEERS),
             *_compare(CPU, BARE, *PEERS),
@@ -310,11 +305,7 @@ TARGETS: tuple[MeasuredRow, ...] = (
         quick={"documents": 8},
         scenario=ServerScenario(document=200_000),
         rounds=11,
-        figures=(
-            Figure(quantity=RATE, beside=BARE, bound=0.95, at_least=True),
-            *_compare(RATE, *PEERS),
-            *_compare(CPU, BARE, *PEERS),
-        ),
+        figures=(Figure(RATE, BARE, 0.95, at_least=True), *_compare(RATE, *PEERS), *_compare(CPU, BARE, *PEERS)),
     ),
     MeasuredRow(
         name="import",
@@ -323,7 +314,7 @@ TARGETS: tuple[MeasuredRow, ...] = (
         scripts=_IMPORTS,
         clients=(OURS, AIOHTTP, *PEERS),
         rounds=11,
-        figures=(Figure(quantity=CPU, beside=AIOHTTP, bound=0.05), *_compare(CPU, *PEERS)),
+        figures=(Figure(CPU, AIOHTTP, 0.05), *_compare(CPU, *PEERS)),
     ),
     MeasuredRow(
         name="ready",
@@ -332,7 +323,7 @@ TARGETS: tuple[MeasuredRow, ...] = (
         scripts={**_IMPORTS, OURS: _make_script(_READY)},
         clients=(OURS, AIOHTTP, *PEERS),
         rounds=11,
-        figures=(Figure(quantity=CPU, beside=AIOHTTP, bound=1.25), *_compare(CPU, *PEERS)),
+        figures=(Figure(CPU, AIOHTTP, 1.25), *_compare(CPU, *PEERS)),
     ),
 )
 """The rows with targets."""
@@ -391,7 +382,7 @@ GROWTH: tuple[MeasuredRow, ...] = (
 )
 """The same work at several sizes: are the costs of one unit, and the memory, constant?"""
 
-_MEMORY = (Figure(quantity=PEAK, unit="MB"), Figure(quantity=PAUSE, unit="ms"))
+_MEMORY = (Figure(PEAK, unit="MB"), Figure(PAUSE, unit="ms"))
 GIANT: tuple[MeasuredRow, ...] = (
     attrs.evolve(
         _DOWNLOAD,

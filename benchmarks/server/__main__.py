@@ -82,11 +82,11 @@ class Connection(asyncio.Protocol):
     def _respond(self) -> None:
         assert self._line is not None
         start = time.monotonic()
-        response = respond(self._line, b"".join(self._body), self._received)
+        pieces, delay = respond(self._line, b"".join(self._body), self._received)
         self._line, self._body, self._received = None, [], 0
-        self._pieces = iter(response.pieces)
-        if response.delay:  # it includes the time for making the response
-            asyncio.get_running_loop().call_later(response.delay - (time.monotonic() - start), self._write)
+        self._pieces = iter(pieces)
+        if delay:  # it includes the time for making the response
+            asyncio.get_running_loop().call_later(delay - (time.monotonic() - start), self._write)
         else:
             self._write()
 

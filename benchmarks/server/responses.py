@@ -176,36 +176,35 @@ class RouteRequest:
     received: int
 
 
-@attrs.frozen
-class RouteResponse:
-    """Head and body in pieces, and seconds before the response is sent."""
-
-    pieces: Iterable[bytes]
-    delay: float = 0.0
-
+RouteResponse = tuple[Iterable[bytes], float]
+"""Head and body in pieces, and seconds before the response is sent."""
 
 Responder = Callable[[RouteRequest], RouteResponse]
 
 
+def _answer(*pieces: bytes, delay: float = 0.0) -> RouteResponse:
+    return pieces, delay
+
+
 @lru_cache
 def _make_count(messages: int) -> RouteResponse:
-    return RouteResponse((_make_success(count=messages),))
+    return _answer(_make_success(count=messages))
 
 
 def _list_uids(request: RouteRequest) -> RouteResponse:
     messages = int(request.target.rpartition(".")[2])  # INBOX.1000
-    return RouteResponse((_make_success(uids=list(list_uids(messages))),))
+    return _answer(_make_success(uids=list(list_uids(messages))))
 
 
 def _read_by_uids(request: RouteRequest) -> RouteResponse:
     found = re.search(rb'"uids"\s*:\s*\[([\d,\s]*)\]', request.body)
     uids = [] if found is None else [int(uid) for uid in found[1].split(b",") if uid.strip()]
     body = b"".join(_yield_body(_yield_message(uid, request.scenario.attachment) for uid in uids))
-    return RouteResponse((_make_response(body),), request.scenario.latency)
+    return _answer(_make_response(body), delay=request.scenario.latency)
 
 
 def _send(request: RouteRequest) -> RouteResponse:
-    return RouteResponse((_make_success(smtpId=f"<{next(_numbers)}.{request.received}@direct.example.test>"),))
+    return _answer(_make_success(smtpId=f"<{next(_numbers)}.{request.received}@direct.example.test>"))
 
 
 def _save(request: RouteRequest) -> RouteResponse:
@@ -216,11 +215,11 @@ def _save(request: RouteRequest) -> RouteResponse:
         documentDigest="q8kTJ1u1d5w=",
         description=f"{request.received} bytes received",
     )
-    return RouteResponse((response,))
+    return _answer(response)
 
 
-_CHANGED = RouteResponse((_make_json(documentDigest="w5d1u1JTk8q=", description="changed"),))
-_NOT_FOUND = RouteResponse((_make_response(b"{}", b"404 Not Found"),))
+_CHANGED = _answer(_make_json(documentDigest="w5d1u1JTk8q=", description="changed"))
+_NOT_FOUND = _answer(_make_response(b"{}", b"404 Not Found"))
 _MESSAGING, _PDF = "/message-rest/api/message", "/signing/pdf"
 _ROUTES: tuple[tuple[str, str, Responder], ...] = (
     ("POST", f"{_MESSAGING}/GetMessageCount/.+", lambda request: _make_count(request.scenario.messages)),
@@ -229,17 +228,17 @@ _ROUTES: tuple[tuple[str, str, Responder], ...] = (
     (
         "POST",
         f"{_MESSAGING}/GetMessageMetaData/.+",
-        lambda request: RouteResponse((_make_response(make_metadata(request.scenario.messages)),)),
+        lambda request: _answer(_make_response(make_metadata(request.scenario.messages))),
     ),
-    ("POST", f"{_MESSAGING}/GetMessages/.+", lambda request: RouteResponse(yield_messages_response(request.scenario))),
+    ("POST", f"{_MESSAGING}/GetMessages/.+", lambda request: (yield_messages_response(request.scenario), 0.0)),
     ("PUT", f"{_MESSAGING}/Send", _send),
     ("POST", _PDF, _save),
-    ("GET", f"{_PDF}/[^/]+", lambda request: RouteResponse(yield_document_response(request.scenario.document))),
+    ("GET", f"{_PDF}/[^/]+", lambda request: (yield_document_response(request.scenario.document), 0.0)),
     ("PATCH", f"{_PDF}/[^/]+/sign", lambda _: _CHANGED),
     (
         "PATCH",
         f"{_PDF}/[^/]+/sign/pull",
-        lambda request: RouteResponse((make_signed_response(request.scenario.document),), request.scenario.latency),
+        lambda request: _answer(make_signed_response(request.scenario.document), delay=request.scenario.latency),
     ),
     ("DELETE", f"{_PDF}/[^/]+", lambda _: _CHANGED),
 )

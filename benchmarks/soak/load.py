@@ -14,6 +14,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from tenacity.wait import wait_random
 
 import directsuite as ds
 from benchmarks.soak.actions import ACTIONS, ALICE, Action, ActionContext
-from benchmarks.soak.sandbox_process import CONTROL_CONNECTIONS, SandboxProcess, run_sandbox
+from benchmarks.soak.sandbox_process import SandboxProcess, run_sandbox
 from directsuite.core.call import Call
 from directsuite.core.events import CallFinished, Event
 from directsuite.core.session import ResponseStream
@@ -52,7 +53,7 @@ FAULTS: tuple[tuple[float, str, Mapping[str, Any]], ...] = (
 CONNECTIONS_PER_SERVICE = 4
 MAX_KEPT_ALIVE_SOCKETS = 4 * CONNECTIONS_PER_SERVICE
 """The maximum of sockets of one suite, which it may keep open while there are no calls."""
-MAX_SOCKETS = 2 * MAX_KEPT_ALIVE_SOCKETS + 2 + CONTROL_CONNECTIONS
+MAX_SOCKETS = 2 * MAX_KEPT_ALIVE_SOCKETS + 4
 """The maximum of sockets: those of two suites, their logins, which need no free connection, and the control API."""
 
 _TASKS, _TASKS_PER_VISITOR = 13, 3  # tasks on the permanent suite, and on each suite that is opened and closed
@@ -60,7 +61,7 @@ _EPOCH_SECONDS, _SAMPLE_SECONDS = 60.0, 2.0
 _CANCELLED_SHARE, _CANCEL_AFTER_SECONDS = 0.04, 0.03  # share of the actions that are cancelled; mean delay
 _GRACE_SECONDS = (0.0, 0.1, 5.0)  # how long a suite waits for its calls when it is closed
 _TROUBLE_AFTER_SECONDS, _OUTAGE_SECONDS, _PAUSE_SECONDS = (4.0, 10.0), 2.5, 0.25
-_CLOCK_LEAP_SECONDS = 660  # longer than the lifetime of a session
+_CLOCK_LEAP = timedelta(minutes=11)  # longer than the lifetime of a session
 _DELIVERED_MESSAGES = 15  # messages in Alice's inbox
 _LOOP_PASSES = 20  # passes of the event loop until closed objects are finalized
 _WEIGHTS = [weight for weight, _ in ACTIONS]
@@ -229,20 +230,21 @@ class _Load:
             self.tally.count_result(task.exception())
 
     async def _cause_troubles(self) -> None:
+        control = self.sandbox.control
         while True:
             await asyncio.sleep(self.rng.uniform(*_TROUBLE_AFTER_SECONDS))
-            match self.rng.randrange(4):
-                case 0:
-                    await self.sandbox.call_control("POST", "tokens/expire")
-                case 1:
-                    await self.sandbox.call_control("POST", "sessions/expire")
-                case 2:
-                    await self.sandbox.call_control("POST", "clock/advance", {"seconds": _CLOCK_LEAP_SECONDS})
-                case _:  # an outage that is long enough to open the circuits
-                    fault = {"operation": "*", "kind": "reset_before", "times": None}
-                    number = (await self.sandbox.call_control("POST", "faults", fault))["created"]
-                    await asyncio.sleep(_OUTAGE_SECONDS)
-                    await self.sandbox.call_control("DELETE", f"faults/{number}")
+            if self.rng.random() < 0.5:
+                await control.advance(_CLOCK_LEAP)
+            else:  # an outage that is long enough to open the circuits
+                await control.inject_fault("*", "reset_before", times=None)
+                await asyncio.sleep(_OUTAGE_SECONDS)
+                await self._inject_faults()
+
+    async def _inject_faults(self) -> None:
+        await self.sandbox.control.clear_faults()
+        for probability, kind, more in FAULTS:
+            seed = self.rng.getrandbits(31)
+            await self.sandbox.control.inject_fault("*", kind, probability=probability, times=None, seed=seed, **more)
 
     async def _sample(self) -> None:
         while True:
@@ -265,15 +267,13 @@ class _Load:
         )
 
     async def _reset_sandbox(self) -> None:
-        await self.sandbox.reset()
+        await self.sandbox.control.reset()
+        await self.sandbox.control.set_clock(datetime.now(UTC))
         for number in range(_DELIVERED_MESSAGES):
             lines = "\r\n".join(self.rng.randbytes(38).hex() for _ in range(520))
-            head = f"From: carol@elsewhere.test\r\nTo: {ALICE}\r\nSubject: Letter {number}\r\n"
-            identity = f"Message-ID: <{number}@elsewhere.test>\r\nDate: Fri, 01 May 2026 11:00:00 +0000\r\n\r\n"
-            await self.sandbox.call_control("POST", f"inbound/{ALICE}", f"{head}{identity}{lines}\r\n".encode())
-        for probability, kind, more in FAULTS:
-            fault = {"operation": "*", "kind": kind, "probability": probability, "times": None, **more}
-            await self.sandbox.call_control("POST", "faults", {**fault, "seed": self.rng.getrandbits(31)})
+            raw = f"From: carol@elsewhere.test\r\nTo: {ALICE}\r\nSubject: Letter {number}\r\n\r\n{lines}\r\n"
+            await self.sandbox.control.deliver(ALICE, raw.encode())
+        await self._inject_faults()
 
 
 async def _collect_garbage() -> None:

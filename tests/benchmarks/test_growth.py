@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import growth as module
 from benchmarks.growth import GROWTHS, WORKS, Growth, compute_total_costs, fit_slope, format_section, make_panel
 from benchmarks.pictures import draw
 from benchmarks.server import run_server
@@ -35,9 +34,9 @@ def test_curve_becomes_a_table_and_a_picture(tmp_path: Path) -> None:
 async def test_each_work_returns_its_figures(growth: Growth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if growth.name == "workers" and find_binaries() is None:
         pytest.skip("PostgreSQL is not installed: initdb was not found.")
-    monkeypatch.setattr(module, "FLEET_MAILBOXES", 4)
-    monkeypatch.setattr(module, "FLEET_INTERVAL", 0.5)
-    monkeypatch.setattr(module, "FLEET_SECONDS", 2.0)
+    monkeypatch.setattr("benchmarks.growth.FLEET_MAILBOXES", 4)
+    monkeypatch.setattr("benchmarks.growth.FLEET_INTERVAL", 0.5)
+    monkeypatch.setattr("benchmarks.growth.FLEET_SECONDS", 2.0)
     with run_server() as url:
         figures = await WORKS[growth.name](url, str(tmp_path), "1" if growth.name == "workers" else "10")
     assert set(figures) == set(growth.figures)

@@ -16,13 +16,14 @@ import pytest
 from benchmarks.peers import GENERATED, NAMES, environment, get_client, work
 from benchmarks.peers.bare import Client as Bare
 from benchmarks.peers.environment import make_document, prepare
+from benchmarks.peers.ours import Client as Ours
 from benchmarks.server import make_scenario_url, responses, run_server
 from directsuite.sandbox.server import load_openapi_document
 
 from . import rehearsal
 
 ROOT = Path(__file__).resolve().parents[2]
-WORKS = [name for name, member in vars(get_client("ours")).items() if inspect.isfunction(member)]
+WORKS = [name for name, member in vars(Ours).items() if inspect.isfunction(member)]
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +63,7 @@ async def test_floors_transfer_the_same_number_of_bytes(url: str, tmp_path: Path
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("method", WORKS)
 def test_clients_have_the_same_methods(name: str, method: str) -> None:
-    assert inspect.signature(getattr(get_client(name), method)) == inspect.signature(
-        getattr(get_client("ours"), method)
-    )
+    assert inspect.signature(getattr(get_client(name), method)) == inspect.signature(getattr(Ours, method))
 
 
 @pytest.mark.process
@@ -98,6 +97,10 @@ def test_peers_get_our_document_with_plain_dates() -> None:
     assert theirs == ours
 
 
+def _return_no_versions(_: Sequence[str]) -> bytes:
+    return b"{}"
+
+
 class Steps:
     """Replaces the programs that prepare the environment. failing: texts of steps that fail."""
 
@@ -105,7 +108,7 @@ class Steps:
         self.taken: list[str] = []
         self.failing = failing
         monkeypatch.setattr(environment, "run_step", self._run)
-        monkeypatch.setattr(subprocess, "check_output", lambda _: b"{}")
+        monkeypatch.setattr(subprocess, "check_output", _return_no_versions)
         monkeypatch.setattr(shutil, "which", str)
 
     def _run(self, _folder: Path, failure: str, _command: Sequence[str]) -> None:
@@ -139,7 +142,7 @@ def test_without_a_package_index_other_clients_are_measured(monkeypatch: pytest.
 
 def test_without_java_its_generator_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     steps = Steps(monkeypatch)
-    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(shutil, "which", dict[str, str]().get)
     assert prepare(tmp_path).missing == {"openapi-generator": "Its generator needs Java, which is not installed."}
     monkeypatch.setattr(shutil, "which", str)
     assert prepare(tmp_path).missing == {}

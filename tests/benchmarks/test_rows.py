@@ -67,11 +67,11 @@ ROW = MeasuredRow(
     rounds=3,
     pauses=True,
     figures=(
-        Figure(quantity=CPU, beside=FLOOR, bound=2.0),
-        Figure(quantity=PEAK, bound=2.0, unit="MB"),
-        Figure(quantity=RATE, per=0.5, bound=93.0, at_least=True, unit="%", of="the maximum"),
-        Figure(quantity=PAUSE, bound=20.0, unit="ms"),
-        Figure(quantity=CPU, beside=OPENAPI_GENERATOR),
+        Figure(CPU, FLOOR, 2.0),
+        Figure(PEAK, bound=2.0, unit="MB"),
+        Figure(RATE, per=0.5, bound=93.0, at_least=True, unit="%", of="the maximum"),
+        Figure(PAUSE, bound=20.0, unit="ms"),
+        Figure(CPU, OPENAPI_GENERATOR),
     ),
 )
 

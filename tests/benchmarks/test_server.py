@@ -172,8 +172,7 @@ def test_body_without_a_length_is_rejected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path"),
-    [("POST", "/"), ("GET", "/signing"), ("DELETE", COUNT), ("PATCH", "/signing/pdf/x/flatten")],
+    ("method", "path"), [("POST", "/"), ("GET", "/signing"), ("DELETE", COUNT), ("PATCH", "/signing/pdf/x/flatten")]
 )
 def test_unknown_operation_is_not_found(method: str, path: str) -> None:
     connection, transport = opened()

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import signing_job
 from benchmarks.server import run_server
+from benchmarks.signing_job import WORKS, make_documents
 
 
 @pytest.mark.process
 async def test_each_signs_all_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signing_job, "DOCUMENT_COUNT", 3)
+    monkeypatch.setattr("benchmarks.signing_job.DOCUMENT_COUNT", 3)
     (tmp_path / "in").mkdir()
-    signing_job.make_documents(tmp_path / "in")
+    make_documents(tmp_path / "in")
     signed = dict[str, dict[str, bytes]]()
     with run_server() as url:
-        for name, work in signing_job.WORKS.items():
+        for name, work in WORKS.items():
             (folder := tmp_path / name).mkdir()
             assert (await work(url, str(folder), "0"))["documents per second"] > 0
             signed[name] = {file.name: file.read_bytes() for file in (folder / "out").iterdir()}

@@ -42,7 +42,7 @@ def make_samples(minutes: int = 30) -> list[Sample]:
 
 
 def make_tally(**changes: Any) -> Tally:
-    return Tally(**{"results": Counter(done=95, cancelled=5), **changes})
+    return attrs.evolve(Tally(results=Counter(done=95, cancelled=5)), **changes)
 
 
 def find_failures(samples: list[Sample], tally: Tally | None = None, left: dict[str, int] | None = None) -> list[str]:
