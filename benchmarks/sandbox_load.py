@@ -61,7 +61,7 @@ async def make_requests(http: aiohttp.ClientSession, urls: Mapping[str, str], co
     stored = [json.loads((await send(http, ("POST", pdf, form)))[1])["identifier"] for _ in range(count)]
     user = {"username": TUSER[0], "password": TUSER[1]}
     return {
-        "health": [("GET", f"{urls['control']}/health", None)],
+        "health": [("GET", f"{urls['control']}/_sandbox/health", None)],
         "GetMessageCount": [("POST", f"{message}/GetMessageCount/INBOX", _LOGIN)],
         "GetMessages": [("POST", f"{message}/GetMessages/INBOX", _LOGIN)],
         "Send": [("PUT", f"{message}/Send", {"authentication": _LOGIN, "message": _MESSAGE})],

@@ -65,7 +65,7 @@ def run_rows(rows: Sequence[MeasuredRow], *, quick: bool, peers: Path | None) ->
     """Measure the rows. A quick run omits the generated clients unless it has a folder for them."""
     with tempfile.TemporaryDirectory(dir=_MEMORY_FOLDER if _MEMORY_FOLDER.is_dir() else None) as folder:
         if quick and peers is None:
-            reasons: dict[str, str] = {name: "not generated for a quick run" for name in PEERS}
+            reasons: dict[str, str] = dict.fromkeys([*PEERS], "not generated for a quick run")
             prepared = PreparedPeers(python=sys.executable, missing=reasons, versions={})
         else:
             _report("Generating the clients")

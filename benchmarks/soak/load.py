@@ -233,8 +233,8 @@ class _Load:
         control = self.sandbox.control
         while True:
             await asyncio.sleep(self.rng.uniform(*_TROUBLE_AFTER_SECONDS))
-            if self.rng.random() < 0.5:
-                await control.advance(_CLOCK_LEAP)
+            if self.rng.random() < 0.75:
+                await control.clock.advance(_CLOCK_LEAP)
             else:  # an outage that is long enough to open the circuits
                 await control.inject_fault("*", "reset_before", times=None)
                 await asyncio.sleep(_OUTAGE_SECONDS)
@@ -268,7 +268,7 @@ class _Load:
 
     async def _reset_sandbox(self) -> None:
         await self.sandbox.control.reset()
-        await self.sandbox.control.set_clock(datetime.now(UTC))
+        await self.sandbox.control.clock.set(datetime.now(UTC))
         for number in range(_DELIVERED_MESSAGES):
             lines = "\r\n".join(self.rng.randbytes(38).hex() for _ in range(520))
             raw = f"From: carol@elsewhere.test\r\nTo: {ALICE}\r\nSubject: Letter {number}\r\n\r\n{lines}\r\n"

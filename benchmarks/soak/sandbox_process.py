@@ -41,7 +41,7 @@ async def run_sandbox(data: Path | None = None, log: IO[bytes] | int = DEVNULL) 
     data: the folder of its state; None keeps the state in memory. log: receives its standard error.
     """
     storage = ("--memory",) if data is None else ("--data", str(data))
-    command = (sys.executable, "-m", "directsuite.sandbox", *storage, "--port", "0", "--json")
+    command = (sys.executable, "-m", "directsuite", "sandbox", *storage, "--port", "0", "--json")
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=log)
     assert process.stdout is not None
     try:
@@ -50,7 +50,7 @@ async def run_sandbox(data: Path | None = None, log: IO[bytes] | int = DEVNULL) 
         if not line:
             raise RuntimeError("The sandbox ended before it was ready.")
         urls = json.loads(line)["urls"]
-        async with Control(urls["control"].removesuffix("/_sandbox")) as control:
+        async with Control(urls["control"]) as control:
             yield SandboxProcess(urls, process.pid, control)
     finally:
         with contextlib.suppress(ProcessLookupError):
