@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Literal, Self, cast
 import aiohttp
 
 from directsuite.configuration import Configuration
-from directsuite.core.attempt import Environment
-from directsuite.core.call import Endpoint
+from directsuite.core.call import Endpoint, Environment
 from directsuite.core.checks import Check, instance_of, with_methods
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.credentials import TokenCache, TokenSource, make_token_source

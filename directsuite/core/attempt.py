@@ -3,7 +3,7 @@
     _admit ──► _send ──► _read ──► run
 
 `_admit` waits for a credential, a connection slot and the rate limit. `run` reports the result to the service's limits,
-the listeners and the History of the call.
+the listeners and the call.
 
 This module never retries, and `_send_once` prevents the retries of aiohttp. Local variables never contain a URL, header
 or body, because tracebacks can include them.
@@ -17,14 +17,13 @@ from typing import Any, Generic, TypeVar, cast
 from urllib.parse import quote
 
 import aiohttp
-import attrs
 from yarl import URL
 
-from directsuite.core.call import SKIP_DECODING, Call, ExchangeInfo
-from directsuite.core.clock import Clock, is_being_cancelled
+from directsuite.core.call import NO_DEADLINE, SKIP_DECODING, Call, ExchangeInfo
+from directsuite.core.clock import is_being_cancelled
 from directsuite.core.credentials import Credential, TokenCache
 from directsuite.core.download import DestinationError, is_exhausted
-from directsuite.core.events import AttemptFailed, AttemptStarted, AttemptSucceeded, Events, ValuesSkipped
+from directsuite.core.events import AttemptFailed, AttemptStarted, AttemptSucceeded, ValuesSkipped
 from directsuite.core.operation import SESSION_ID, Auth
 from directsuite.core.outcome import (
     ConnectionDroppedError,
@@ -33,7 +32,7 @@ from directsuite.core.outcome import (
     interpret,
     make_decode_error,
 )
-from directsuite.core.session import BufferedResponse, ResponseStream, Session
+from directsuite.core.session import BufferedResponse, ResponseStream
 from directsuite.core.upload import EMPTY_BODY, RequestPayload, do_nothing
 from directsuite.errors import (
     ConnectFailedError,
@@ -46,12 +45,9 @@ from directsuite.errors import (
     ServiceError,
     TransportError,
 )
-from directsuite.wire.codec import Codec
 from directsuite.wire.parsing import MismatchError
 
 R = TypeVar("R")
-
-NO_DEADLINE = float("inf")
 
 _AIOHTTP_RETRIED_METHODS = frozenset({"GET", "PUT", "DELETE"})
 """Methods that aiohttp retries. Other requests are sent without the middleware, which costs time."""
@@ -65,55 +61,6 @@ _GATEWAY_STATUSES = (502, 503, 504)
 """Statuses that a gateway sends if the service behind it does not respond."""
 
 
-@attrs.frozen(kw_only=True)
-class Environment:
-    """The objects and settings that all attempts of a suite share."""
-
-    session: Session
-    clock: Clock
-    events: Events
-    codec: Codec
-    timeout: float
-    """Default timeout of a complete call, in seconds."""
-    attempt_timeout: float
-    """Timeout in seconds of one attempt of an operation that may be repeated, and of a pause in a streamed body."""
-    max_response_bytes: int
-    client_timeout: aiohttp.ClientTimeout
-    """Limits only connecting; this module enforces the deadline. A failure to connect can be retried for every
-    operation.
-    """
-
-
-@attrs.define(eq=False)
-class History:
-    """The state that the attempts of one call share."""
-
-    deadline: float
-    """The deadline of the call, on the event loop's clock.
-
-    If `Options.timeout` is None, progress of a streamed request extends it, and a streamed response sets it to
-    NO_DEADLINE.
-    """
-    requests: int = 0
-    """The number of HTTP requests made."""
-    is_unknown: bool = False
-    """True if the service may have processed an attempt that failed."""
-    is_consumed: bool = False
-    """True if the body cannot be sent again, or the destination cannot accept another response."""
-    caller_error: Exception | None = None
-    """The exception raised by the caller's source, destination or callback, or None. A DirectSuiteError here belongs to
-    a different call.
-    """
-    credential: Credential | None = None
-    """The credential of the last attempt, if any."""
-    has_renewed_credential: bool = False
-    """True if the call has used its only replay with a new credential."""
-    has_verified_without_proof: bool = False
-    """True if verification ran for the complete settle time (`Confirmation.seconds`) without proof that the operation
-    happened.
-    """
-
-
 class Attempt(Generic[R]):
     """One request and its response."""
 
@@ -121,7 +68,6 @@ class Attempt(Generic[R]):
         "_began_at",
         "_call",
         "_env",
-        "_history",
         "_limits",
         "_payload",
         "_probe",
@@ -132,13 +78,12 @@ class Attempt(Generic[R]):
         "_written",
     )  # fmt: skip
 
-    def __init__(self, environment: Environment, call: Call[R], history: History) -> None:
+    def __init__(self, call: Call[R]) -> None:
         # An earlier attempt was streaming its response. The deadline of the call applies again.
-        if history.deadline == NO_DEADLINE:
-            history.deadline = call.deadline
-        self._env = environment
+        if call.end == NO_DEADLINE:
+            call.end = call.deadline
+        self._env = call.environment
         self._call = call
-        self._history = history
         self._limits = call.endpoint.limits
         self._timeout: asyncio.Timeout
         self._payload = (
@@ -147,7 +92,7 @@ class Attempt(Generic[R]):
             else RequestPayload(call.body or EMPTY_BODY, call.operation.content_type)
         )
         self._response: ResponseStream | None = None
-        self._began_at = environment.clock.monotonic()
+        self._began_at = call.environment.clock.monotonic()
         self._sent_at: float | None = None
         self._status: int | None = None
         self._probe = 0
@@ -166,7 +111,7 @@ class Attempt(Generic[R]):
         is_admitted = self._try_admit()
         try:
             if not is_admitted:
-                self._timeout = asyncio.timeout_at(self._history.deadline)
+                self._timeout = asyncio.timeout_at(self._call.end)
                 await run(self._timeout, self._admit())
             self._timeout = asyncio.timeout_at(self._compute_expiry())
             result = await run(self._timeout, self._exchange())
@@ -177,8 +122,8 @@ class Attempt(Generic[R]):
             raise result
         self._limits.record_result(has_response=True, probe=self._probe)
         if self._call.detailed:
-            self._emit(
-                AttemptSucceeded, attempt=self._history.requests, status=self._status, elapsed=self._measure_elapsed()
+            self._call.emit(
+                AttemptSucceeded, attempt=self._call.requests, status=self._status, elapsed=self._measure_elapsed()
             )
         return result
 
@@ -232,23 +177,24 @@ class Attempt(Generic[R]):
             credential = None if cache is None else cache.peek()
             if credential is None:
                 return False
-            self._history.credential = credential
+            self._call.credential = credential
         return self._limits.try_admit(needs_slot=call.operation.uses_connection_slot)
 
     async def _admit(self) -> None:
         """Wait for a credential, a connection slot and the rate limit. If this raises, nothing was sent."""
-        operation, history, limits = self._call.operation, self._history, self._limits
+        call, limits = self._call, self._limits
+        operation = call.operation
         limits.raise_if_open(operation)
-        cache, was_good = self._call.endpoint.credentials, False
+        cache, was_good = call.endpoint.credentials, False
         if cache is not None and operation.needs_credential:
-            history.credential = await _get_credential(cache)
-            was_good = cache.is_current(history.credential)
-        sleep, time_left = self._env.session.sleep, self._call.compute_time_left
+            call.credential = await _get_credential(cache)
+            was_good = cache.is_current(call.credential)
+        sleep, time_left = self._env.session.sleep, call.compute_time_left
         await limits.admit(operation, time_left=time_left, sleep=sleep)
         try:
-            if was_good and cache is not None and history.credential and not cache.is_current(history.credential):
+            if was_good and cache is not None and call.credential and not cache.is_current(call.credential):
                 # The credential was rejected or has expired while the call waited.
-                history.credential = await _get_credential(cache)
+                call.credential = await _get_credential(cache)
                 await limits.acquire_rate(operation, time_left=time_left, sleep=sleep)
         except BaseException:
             if operation.uses_connection_slot:
@@ -260,13 +206,13 @@ class Attempt(Generic[R]):
 
         Return an awaitable that sends it and returns the response with an unread body.
         """
-        call, history, session = self._call, self._history, self._env.session
+        call, session = self._call, self._env.session
         operation, payload, http = call.operation, self._payload, session.http
         self._probe = self._limits.start_request(operation)
-        history.requests += 1
+        call.requests += 1
         self._sent_at = self._env.clock.monotonic()
         if call.detailed:
-            self._emit(AttemptStarted, attempt=history.requests)
+            self._call.emit(AttemptStarted, attempt=call.requests)
         if payload is not None:
             payload.on_progress = self._record_upload_progress
 
@@ -308,7 +254,7 @@ class Attempt(Generic[R]):
 
     async def _read(self, response: ResponseStream) -> R | DirectSuiteError:
         """Return the value of the response, the error that it reports, or this attempt if the call keeps it open."""
-        call, history, env = self._call, self._history, self._env
+        call, env = self._call, self._env
         is_good = 200 <= response.status < 300
         if (
             is_good
@@ -321,7 +267,7 @@ class Attempt(Generic[R]):
             self._limits.record_result(has_response=True, probe=self._probe)
             if call.options.timeout is None:
                 # Only the pauses of a streamed response are limited, not its duration.
-                history.deadline = NO_DEADLINE
+                call.end = NO_DEADLINE
             self._extend_timeout()
             if call.receive is None:
                 self._notify_observer(BufferedResponse(response.status, response.headers, b""))
@@ -329,12 +275,12 @@ class Attempt(Generic[R]):
             try:
                 value = await call.receive(response, self._extend_timeout)
             finally:
-                history.is_consumed = history.is_consumed or is_exhausted(call.receive)
+                call.is_consumed = call.is_consumed or is_exhausted(call.receive)
             self._notify_observer(BufferedResponse(response.status, response.headers, b""))
             return value
         if not call.operation.may_repeat:
             # No time must be reserved for verification any more.
-            env.session.reschedule(self._timeout, history.deadline)
+            env.session.reschedule(self._timeout, call.end)
         received = await response.read(env.max_response_bytes)
         if call.options.observe is not None and self._notify_observer(received) is SKIP_DECODING and is_good:
             return call.operation.response()
@@ -346,14 +292,14 @@ class Attempt(Generic[R]):
         return interpret(call.operation, received, env.max_response_bytes, env.codec, self._emit_skipped)
 
     def _build_url(self) -> URL:
-        call, credential = self._call, self._history.credential
+        call, credential = self._call, self._call.credential
         path = call.path
         if call.operation.auth is Auth.SESSION and credential is not None:
             path = path.replace(SESSION_ID, quote(credential.token.reveal(), safe=""))
         return URL(f"{call.endpoint.base_url}/{path}" if path else str(call.endpoint.base_url), encoded=True)
 
     def _build_headers(self) -> Mapping[str, str]:
-        call, credential = self._call, self._history.credential
+        call, credential = self._call, self._call.credential
         headers = call.operation.headers
         if call.operation.auth is Auth.BEARER and credential is not None:
             headers = {**headers, "Authorization": f"Bearer {credential.token.reveal()}"}
@@ -361,7 +307,7 @@ class Attempt(Generic[R]):
 
     def _compute_expiry(self) -> float:
         """Return the time at which the attempt times out if it makes no progress, on the event loop's clock."""
-        call, env, deadline = self._call, self._env, self._history.deadline
+        call, env, deadline = self._call, self._env, self._call.end
         if call.operation.may_repeat:
             return min(env.session.now() + env.attempt_timeout, deadline)
         if call.confirm is not None:
@@ -370,7 +316,7 @@ class Attempt(Generic[R]):
         return deadline
 
     def _compute_pause_end(self) -> float:
-        return min(self._env.session.now() + self._env.attempt_timeout, self._history.deadline)
+        return min(self._env.session.now() + self._env.attempt_timeout, self._call.end)
 
     def _extend_timeout(self) -> None:
         """Restart the timeout of the attempt: `attempt_timeout` seconds from now, but no later than the deadline."""
@@ -386,11 +332,11 @@ class Attempt(Generic[R]):
             return
         if call.options.timeout is None:
             pause = min(env.attempt_timeout, env.timeout)
-            self._history.deadline = max(self._history.deadline, env.session.now() + pause)
+            self._call.end = max(self._call.end, env.session.now() + pause)
         if call.operation.may_repeat:
             self._extend_timeout()
         elif call.options.timeout is None and call.confirm is None:
-            env.session.reschedule(self._timeout, self._history.deadline)
+            env.session.reschedule(self._timeout, self._call.end)
 
     @property
     def _has_begun(self) -> bool:
@@ -405,10 +351,10 @@ class Attempt(Generic[R]):
         return self._payload is not None and self._payload.waiting_on_source
 
     def _record_failure(self, error: BaseException) -> None:
-        history, payload = self._history, self._payload
-        history.is_consumed = history.is_consumed or (payload is not None and payload.exhausted)
+        call, payload = self._call, self._payload
+        call.is_consumed = call.is_consumed or (payload is not None and payload.exhausted)
         outcome: Outcome | None
-        if isinstance(error, DirectSuiteError) and error is not history.caller_error:
+        if isinstance(error, DirectSuiteError) and error is not call.caller_error:
             outcome = error.outcome
             # Before the request is sent, the error may be that of a login.
             if self._sent_at is not None:
@@ -422,10 +368,10 @@ class Attempt(Generic[R]):
             broken = payload is not None and payload.failure is not None
             outcome = Outcome.UNKNOWN if self._sent_at is not None and self._is_written and not broken else None
             outcome = outcome or Outcome.NOT_SENT
-        history.is_unknown = history.is_unknown or outcome is Outcome.UNKNOWN
-        self._emit(
+        call.is_unknown = call.is_unknown or outcome is Outcome.UNKNOWN
+        self._call.emit(
             AttemptFailed,
-            attempt=0 if self._sent_at is None else history.requests,
+            attempt=0 if self._sent_at is None else call.requests,
             error=type(error).__name__,
             status=self._status,
             outcome=outcome,
@@ -482,7 +428,7 @@ class Attempt(Generic[R]):
         else:
             seen = "nothing was sent" if self._sent_at is None else "no connection was made"
         about, outcome = self._call.operation.error_context, Outcome.UNKNOWN if sent else Outcome.NOT_SENT
-        if self._env.session.now() < self._history.deadline:
+        if self._env.session.now() < self._call.end:
             kind = ConnectionLostError if sent else ConnectFailedError
             return kind(f"{seen} within the attempt timeout", outcome=outcome, **about)
         error = DeadlineExceededError(f"the call's time is up: {seen}", outcome=outcome, **about)
@@ -495,7 +441,7 @@ class Attempt(Generic[R]):
         A DirectSuiteError without an operation is not recorded, but handled like the other failures of this call.
         """
         if not isinstance(error, DirectSuiteError) or error.operation is not None:
-            self._history.caller_error = error
+            self._call.caller_error = error
         return error
 
     def _destination_failed(self, failure: DestinationError) -> Exception:
@@ -518,13 +464,10 @@ class Attempt(Generic[R]):
         if call.options.observe is None:
             return None
         elapsed = self._env.clock.monotonic() - call.started_at
-        return call.options.observe(ExchangeInfo(response=response, elapsed=elapsed, attempts=self._history.requests))
+        return call.options.observe(ExchangeInfo(response=response, elapsed=elapsed, attempts=self._call.requests))
 
     def _emit_skipped(self, paths: Mapping[str, int]) -> None:
-        self._emit(ValuesSkipped, paths=paths)
-
-    def _emit(self, kind: Any, **details: Any) -> None:
-        self._env.events.emit(self._call.make_event(kind, **details))
+        self._call.emit(ValuesSkipped, paths=paths)
 
     def _measure_elapsed(self) -> float:
         """Return the seconds since the request was sent, or else since the attempt started."""

@@ -1,26 +1,32 @@
-"""The records that describe one call of an operation: the call, its options, its service and its confirmation."""
+"""One call of an operation: its arguments and state, its options, its service and its confirmation."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
+import aiohttp
 import attrs
 from yarl import URL
 
 from directsuite.core.checks import POSITIVE
-from directsuite.core.credentials import TokenCache
-from directsuite.core.events import CallEvent
+from directsuite.core.clock import Clock
+from directsuite.core.credentials import Credential, TokenCache
+from directsuite.core.events import CallEvent, CallFinished, CallStarted, Events, OutcomeLeftUnknown
 from directsuite.core.limits import Limits
 from directsuite.core.operation import Operation, Service
 from directsuite.core.retry import RetryPolicy
-from directsuite.core.session import BufferedResponse, ResponseStream
+from directsuite.core.session import BufferedResponse, ResponseStream, Session
 from directsuite.core.upload import RequestBody
-from directsuite.errors import InvalidArgumentError, OutcomeUnknownError
+from directsuite.errors import InvalidArgumentError, Outcome, OutcomeUnknownError
+from directsuite.wire.codec import Codec
 
 R = TypeVar("R")
 T_co = TypeVar("T_co", covariant=True)
+
+NO_DEADLINE = float("inf")
 
 SETTLE_TIMEOUT = 30.0
 """The settle time: seconds after which a request of unknown outcome can no longer reach the service."""
@@ -147,14 +153,37 @@ class Endpoint:
         self.host, self.port = url.host or "", url.port or 0
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True)
+class Environment:
+    """The objects and settings that all attempts of a suite share."""
+
+    session: Session
+    clock: Clock
+    events: Events
+    codec: Codec
+    timeout: float
+    """Default timeout of a complete call, in seconds."""
+    attempt_timeout: float
+    """Timeout in seconds of one attempt of an operation that may be repeated, and of a pause in a streamed body."""
+    max_response_bytes: int
+    client_timeout: aiohttp.ClientTimeout
+    """Limits only connecting; `attempt` enforces the deadline. A failure to connect can be retried for every
+    operation.
+    """
+
+
+@attrs.define(kw_only=True, eq=False)
 class Call(Generic[R]):
-    """One call of an operation, with its arguments."""
+    """One call of an operation: its arguments, and the state that its attempts share.
+
+    As a context manager, it counts itself as a call in progress, and emits its first and last event.
+    """
 
     number: int
     """The number of the call, unique in this process."""
     operation: Operation[R]
     endpoint: Endpoint
+    environment: Environment = attrs.field(repr=False)
     path: str = attrs.field(repr=False)
     body: RequestBody | None
     options: Options
@@ -168,14 +197,38 @@ class Call(Generic[R]):
     """The time at which the call started, in monotonic seconds."""
     deadline: float
     """The time before which another attempt must begin, on the event loop's clock."""
+    end: float
+    """The time at which the current attempt must end, on the event loop's clock: at first the deadline.
 
-    def make_event(self, kind: type[CallEvent], **details: Any) -> CallEvent:
-        """Return a new event about this call.
+    If `Options.timeout` is None, progress of a streamed request extends it, and a streamed response sets it to
+    NO_DEADLINE.
+    """
+    requests: int = 0
+    """The number of HTTP requests made."""
+    is_unknown: bool = False
+    """True if the service may have processed an attempt that failed."""
+    is_consumed: bool = False
+    """True if the body cannot be sent again, or the destination cannot accept another response."""
+    caller_error: Exception | None = None
+    """The exception raised by the caller's source, destination or callback, or None. A DirectSuiteError here belongs to
+    a different call.
+    """
+    credential: Credential | None = None
+    """The credential of the last attempt, if any."""
+    has_renewed_credential: bool = False
+    """True if the call has used its only replay with a new credential."""
+    has_verified_without_proof: bool = False
+    """True if verification ran for the complete settle time (`Confirmation.seconds`) without proof that the operation
+    happened.
+    """
+
+    def emit(self, kind: type[CallEvent], **details: Any) -> None:
+        """Emit an event about this call.
 
         details: the fields that the kind adds to those of CallEvent.
         """
         operation, endpoint = self.operation, self.endpoint
-        return kind(
+        event = kind(
             call=self.number,
             operation=operation.name,
             service=operation.service.value,
@@ -185,7 +238,44 @@ class Call(Generic[R]):
             port=endpoint.port,
             **details,
         )
+        self.environment.events.emit(event)
 
     def compute_time_left(self) -> float:
         """Return the seconds until the deadline, negative after it."""
-        return self.deadline - asyncio.get_running_loop().time()
+        return self.deadline - self.environment.session.now()
+
+    def __enter__(self) -> None:
+        self.environment.session.calls += 1
+        if self.detailed:
+            self.emit(CallStarted)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        session = self.environment.session
+        session.calls -= 1
+        if session.closed and not session.calls:
+            session.notify_idle()
+        if error is not None:
+            self._emit_failed(error)
+        elif self.detailed:
+            self._emit_finished()
+
+    def _emit_failed(self, error: BaseException) -> None:
+        operation = self.operation
+        left = isinstance(error, asyncio.CancelledError | GeneratorExit)
+        lost = left and self.is_unknown and not operation.may_repeat
+        if lost or isinstance(error, OutcomeUnknownError):
+            happened, how = False, operation.how_to_find_out
+            if isinstance(error, OutcomeUnknownError):
+                happened, how = error.happened, error.how_to_find_out
+            self.emit(OutcomeLeftUnknown, cancelled=left, happened=happened, how_to_find_out=how)
+        self._emit_finished(
+            error=None if isinstance(error, GeneratorExit) else type(error).__name__,
+            outcome=Outcome.UNKNOWN if lost else getattr(error, "outcome", None),
+            cancelled=left,
+        )
+
+    def _emit_finished(self, **details: Any) -> None:
+        elapsed = self.environment.clock.monotonic() - self.started_at
+        self.emit(CallFinished, attempts=self.requests, elapsed=elapsed, **details)

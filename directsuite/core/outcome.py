@@ -214,7 +214,7 @@ def interpret(
             return failure
     else:
         document = None
-    report = Counter[str]()
+    report: Counter[str] = Counter()
     try:
         result = _decode_body(operation, response, document, codec, report)
         for path in operation.strict_paths & report.keys():

@@ -22,15 +22,12 @@ import contextlib
 import itertools
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from types import TracebackType
 from typing import Any, TypeVar, cast
 
-import attrs
-
-from directsuite.core.attempt import NO_DEADLINE, Attempt, Environment, History
-from directsuite.core.call import Call, Confirmation, Endpoint, Options, Receive, StreamReader
+from directsuite.core.attempt import Attempt
+from directsuite.core.call import NO_DEADLINE, Call, Confirmation, Endpoint, Environment, Options, Receive, StreamReader
 from directsuite.core.clock import Clock
-from directsuite.core.events import CallFinished, CallStarted, OutcomeLeftUnknown, RetryScheduled, ValuesSkipped
+from directsuite.core.events import RetryScheduled, ValuesSkipped
 from directsuite.core.operation import Operation, Semantics, Service
 from directsuite.core.outcome import make_decode_error, needs_new_credential
 from directsuite.core.retry import Backoff, RetryPolicy
@@ -101,25 +98,25 @@ class Transport:
         Raises a DirectSuiteError if the call fails, and exceptions of the caller's source or destination unchanged.
         """
         call = self._make_call(operation, segments, body, options, receive=receive, confirm=confirm)
-        segments, history = (), History(call.deadline)  # tracebacks can include `segments`
-        with _CallScope(call, history, self.environment):
+        segments = ()  # tracebacks can include `segments`
+        with call:
             if prepare is not None:
-                call = attrs.evolve(call, body=await self._prepare_body(call, prepare))
+                call.body = await self._prepare_body(call, prepare)
             try:
-                return await Attempt(self.environment, call, history).run()  # most calls end here
+                return await Attempt(call).run()  # most calls end here
             except DirectSuiteError as error:
                 failure = error
             try:
-                return await self._continue_attempts(call, history, failure)
+                return await self._continue_attempts(call, failure)
             except DirectSuiteError as error:
-                if error is history.caller_error:
+                if error is call.caller_error:
                     raise
                 failure = error
-            settled = await self._find_proof(call, history, failure)
+            settled = await self._find_proof(call, failure)
             if settled:
                 return settled[0]
             # The traceback does not contain the frames of the attempts.
-            raise self._make_final_error(call, history, failure).with_traceback(None)
+            raise self._make_final_error(call, failure).with_traceback(None)
 
     async def stream(
         self,
@@ -141,15 +138,15 @@ class Transport:
         # A call that keeps its response open returns the attempt, from which the body is read.
         kept_open = cast("Operation[Attempt[Any]]", operation)
         call = self._make_call(kept_open, segments, body, options, keep_open=True)
-        segments, history = (), History(call.deadline)  # as in `call`
+        segments = ()  # as in `call`
         largest = max(env.max_response_bytes, _MAX_ELEMENT_BYTES)
         attempt: Attempt[Any] | None = None
-        with _CallScope(call, history, env):
+        with call:
             try:
                 try:
-                    attempt = await Attempt(env, call, history).run()
+                    attempt = await Attempt(call).run()
                 except DirectSuiteError as error:
-                    attempt = await self._continue_attempts(call, history, error)
+                    attempt = await self._continue_attempts(call, error)
                 while chunk := await attempt.read_chunk():
                     for element in reader.feed(chunk):
                         yield element
@@ -167,8 +164,8 @@ class Transport:
                 if attempt is not None:
                     attempt.close()
                 if reader.skipped:
-                    env.events.emit(call.make_event(ValuesSkipped, paths=reader.skipped))
-            raise self._make_final_error(call, history, failure).with_traceback(None)
+                    call.emit(ValuesSkipped, paths=reader.skipped)
+            raise self._make_final_error(call, failure).with_traceback(None)
 
     def make_polling(self, seconds: float) -> Polling:
         """Return pauses for polling during `seconds` from now. They raise ClosedError if the suite is closed."""
@@ -194,11 +191,12 @@ class Transport:
         endpoint = self._endpoints[operation.service]
         if endpoint.base_url is None or (operation.needs_credential and endpoint.credentials is None):
             raise _make_missing_setting_error(operation.name, endpoint)
-        timeout = options.timeout if options.timeout is not None else env.timeout
+        deadline = env.session.now() + (env.timeout if options.timeout is None else options.timeout)
         return Call(
             number=next(_CALL_NUMBERS),
             operation=operation,
             endpoint=endpoint,
+            environment=env,
             path=operation.build_path(segments),
             body=body,
             options=options,
@@ -207,7 +205,8 @@ class Transport:
             keep_open=keep_open,
             detailed=bool(env.events.listeners) or env.events.logger.isEnabledFor(logging.DEBUG),
             started_at=env.clock.monotonic(),
-            deadline=env.session.now() + timeout,
+            deadline=deadline,
+            end=deadline,
         )
 
     async def _prepare_body(self, call: Call[Any], prepare: Callable[[], Awaitable[RequestBody]]) -> RequestBody:
@@ -232,17 +231,17 @@ class Transport:
         error.elapsed = self.environment.clock.monotonic() - call.started_at
         raise error
 
-    async def _continue_attempts(self, call: Call[R], history: History, failure: DirectSuiteError) -> R:
-        if _try_renew_credential(call, history, failure):
+    async def _continue_attempts(self, call: Call[R], failure: DirectSuiteError) -> R:
+        if _try_renew_credential(call, failure):
             try:
-                return await self._run_attempt(call, history)
+                return await self._run_attempt(call)
             except DirectSuiteError as error:
                 failure = error
-        if _may_repeat(call, history, failure):
-            return await self._retry_with_policy(call, history, failure)
+        if _may_repeat(call, failure):
+            return await self._retry_with_policy(call, failure)
         raise failure
 
-    async def _retry_with_policy(self, call: Call[R], history: History, failure: DirectSuiteError) -> R:
+    async def _retry_with_policy(self, call: Call[R], failure: DirectSuiteError) -> R:
         """Make further attempts under the retry policy. tenacity counts the failure so far as attempt 1."""
         env, first, loop = self.environment, [failure], asyncio.get_running_loop()
         # Seconds that a test clock skipped. The event loop's clock does not include them.
@@ -255,10 +254,10 @@ class Transport:
             leapt += max(0.0, began + seconds - loop.time())
 
         def emit_scheduled(wait: float) -> None:
-            env.events.emit(call.make_event(RetryScheduled, attempt=history.requests + 1, wait=wait))
+            call.emit(RetryScheduled, attempt=call.requests + 1, wait=wait)
 
         retrying = (call.options.retry or self._retry).make_retry_loop(
-            may_repeat=lambda error: _may_repeat(call, history, error),
+            may_repeat=lambda error: _may_repeat(call, error),
             time_left=lambda: call.compute_time_left() - leapt,
             sleep=sleep,
             on_scheduled=emit_scheduled,
@@ -269,36 +268,36 @@ class Transport:
                 if first:
                     attempt.retry_state.start_time -= env.clock.monotonic() - call.started_at
                     raise first.pop()
-                return await self._run_attempt(call, history)
+                return await self._run_attempt(call)
         raise AssertionError("The loop of tenacity must end with return or raise.")
 
-    async def _run_attempt(self, call: Call[R], history: History) -> R:
+    async def _run_attempt(self, call: Call[R]) -> R:
         """Make an attempt, and once per call another one immediately if a new token or session may help.
 
         tenacity does not count the second one.
         """
         while True:
             try:
-                return await Attempt(self.environment, call, history).run()
+                return await Attempt(call).run()
             except ServiceError as failure:
-                if not _try_renew_credential(call, history, failure):
+                if not _try_renew_credential(call, failure):
                     raise
 
-    async def _find_proof(self, call: Call[R], history: History, failure: DirectSuiteError) -> tuple[R] | None:
+    async def _find_proof(self, call: Call[R], failure: DirectSuiteError) -> tuple[R] | None:
         """Return the response, in a tuple, if a failed call is proven to have happened; otherwise None."""
         if isinstance(failure, OutcomeUnknownError):
             return None
         if failure.outcome is Outcome.UNKNOWN and not call.operation.may_repeat:
-            return await self._verify_repeatedly(call, history)
+            return await self._verify_repeatedly(call)
         is_rejected = isinstance(failure, ServiceError) and failure.outcome is Outcome.FAILED
-        if not (is_rejected and history.is_unknown):
+        if not (is_rejected and call.is_unknown):
             return None
         # A retry was rejected after an attempt of unknown outcome, perhaps because that attempt succeeded.
         if isinstance(failure, ServiceError) and call.operation.already_done_codes & {failure.status, failure.code}:
             return (call.operation.response(),)  # empty, because the response was lost
-        return await self._verify_repeatedly(call, history)
+        return await self._verify_repeatedly(call)
 
-    async def _verify_repeatedly(self, call: Call[R], history: History) -> tuple[R] | None:
+    async def _verify_repeatedly(self, call: Call[R]) -> tuple[R] | None:
         """Verify whether the operation happened, until there is proof or the settle time or deadline ends.
 
         Return the lost response, in a tuple, or None without proof.
@@ -307,7 +306,7 @@ class Transport:
         if confirm is None:
             return None
         now = asyncio.get_running_loop().time()
-        deadline = now + self.timeout if history.deadline == NO_DEADLINE else history.deadline
+        deadline = now + self.timeout if call.end == NO_DEADLINE else call.end
         left = deadline - now
         polling = self.make_polling(min(confirm.seconds, left))
         # `verify` raises StopPolling, a TimeoutError, if further verification would be useless.
@@ -326,7 +325,7 @@ class Transport:
                             return (proven,)
                         saw = True
                     if is_last:
-                        history.has_verified_without_proof = saw and confirm.seconds <= left
+                        call.has_verified_without_proof = saw and confirm.seconds <= left
                         return None
                     try:
                         await polling.pause()
@@ -334,7 +333,7 @@ class Transport:
                         return None
         return None
 
-    def _make_final_error(self, call: Call[Any], history: History, failure: DirectSuiteError) -> DirectSuiteError:
+    def _make_final_error(self, call: Call[Any], failure: DirectSuiteError) -> DirectSuiteError:
         """Return the error to raise. Its outcome takes all attempts into account."""
         operation, error = call.operation, failure
         if isinstance(failure, OutcomeUnknownError):
@@ -342,18 +341,16 @@ class Transport:
         elif failure.outcome is Outcome.UNKNOWN and not operation.may_repeat:
             text = f"it may or may not have happened: {failure.explanation}"
             unknown = OutcomeUnknownError(text, how_to_find_out=operation.how_to_find_out, **operation.error_context)
-            unknown.looked = history.has_verified_without_proof
+            unknown.looked = call.has_verified_without_proof
             unknown.__cause__ = failure
             error = unknown
-        elif history.is_unknown and isinstance(failure, TransportError) and failure.outcome is Outcome.NOT_SENT:
+        elif call.is_unknown and isinstance(failure, TransportError) and failure.outcome is Outcome.NOT_SENT:
             kind = DeadlineExceededError if isinstance(failure, DeadlineExceededError) else ConnectionLostError
             text = f"an earlier attempt was sent, but got no response. Then {failure.explanation}"
             error = kind(text, outcome=Outcome.UNKNOWN, **operation.error_context)
             error.retry_after = failure.retry_after
             error.__cause__ = failure
-        elif history.is_unknown and (
-            failure.outcome is not Outcome.FAILED or operation.semantics is Semantics.IDEMPOTENT
-        ):
+        elif call.is_unknown and (failure.outcome is not Outcome.FAILED or operation.semantics is Semantics.IDEMPOTENT):
             # The rejection of a retry does not show whether an earlier attempt succeeded.
             failure.outcome = Outcome.UNKNOWN
         if (
@@ -366,60 +363,9 @@ class Transport:
             # An error of the login already has the operation and attempts of the login.
             if each.operation in (None, operation.name):
                 each.operation, each.service = operation.name, operation.service
-                each.attempts = history.requests
+                each.attempts = call.requests
                 each.elapsed = self.environment.clock.monotonic() - call.started_at
         return error
-
-
-class _CallScope:
-    """Context manager for a call in progress: counts it and emits its first and last event."""
-
-    __slots__ = ("_call", "_env", "_history")
-
-    def __init__(self, call: Call[Any], history: History, environment: Environment) -> None:
-        self._call = call
-        self._history = history
-        self._env = environment
-
-    def __enter__(self) -> None:
-        self._env.session.calls += 1
-        if self._call.detailed:
-            self._env.events.emit(self._call.make_event(CallStarted))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        session = self._env.session
-        session.calls -= 1
-        if session.closed and not session.calls:
-            session.notify_idle()
-        if error is not None:
-            self._emit_failed(error)
-        elif self._call.detailed:
-            self._emit_finished()
-
-    def _emit_failed(self, error: BaseException) -> None:
-        operation = self._call.operation
-        left = isinstance(error, asyncio.CancelledError | GeneratorExit)
-        lost = left and self._history.is_unknown and not operation.may_repeat
-        if lost or isinstance(error, OutcomeUnknownError):
-            happened, how = False, operation.how_to_find_out
-            if isinstance(error, OutcomeUnknownError):
-                happened, how = error.happened, error.how_to_find_out
-            self._env.events.emit(
-                self._call.make_event(OutcomeLeftUnknown, cancelled=left, happened=happened, how_to_find_out=how)
-            )
-        self._emit_finished(
-            error=None if isinstance(error, GeneratorExit) else type(error).__name__,
-            outcome=Outcome.UNKNOWN if lost else getattr(error, "outcome", None),
-            cancelled=left,
-        )
-
-    def _emit_finished(self, **details: Any) -> None:
-        elapsed = self._env.clock.monotonic() - self._call.started_at
-        self._env.events.emit(
-            self._call.make_event(CallFinished, attempts=self._history.requests, elapsed=elapsed, **details)
-        )
 
 
 _VERIFY_BACKOFF = Backoff(0.5, 8.0)
@@ -450,8 +396,8 @@ class Polling:
         )
 
 
-def _may_repeat(call: Call[Any], history: History, error: BaseException) -> bool:
-    if not isinstance(error, DirectSuiteError) or history.is_consumed or error is history.caller_error:
+def _may_repeat(call: Call[Any], error: BaseException) -> bool:
+    if not isinstance(error, DirectSuiteError) or call.is_consumed or error is call.caller_error:
         return False
     if isinstance(error, CircuitOpenError | ClosedError):
         return False
@@ -466,22 +412,22 @@ def _may_repeat(call: Call[Any], history: History, error: BaseException) -> bool
     return error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED)
 
 
-def _try_renew_credential(call: Call[Any], history: History, failure: DirectSuiteError) -> bool:
+def _try_renew_credential(call: Call[Any], failure: DirectSuiteError) -> bool:
     """Return True if another attempt with a new credential may be made.
 
     If the credential was rejected, discard it. If it cannot be replaced, or was already replaced once in this call, set
     the outcome of the failure to FAILED instead.
     """
-    if failure is history.caller_error or not needs_new_credential(failure):
+    if failure is call.caller_error or not needs_new_credential(failure):
         return False
     cache = call.endpoint.credentials
-    if cache is None or history.credential is None or history.has_renewed_credential or not cache.renewable:
+    if cache is None or call.credential is None or call.has_renewed_credential or not cache.renewable:
         failure.outcome = Outcome.FAILED
         return False
-    cache.invalidate(history.credential.generation)
+    cache.invalidate(call.credential.generation)
     # A consumed body cannot be sent again, but the next call will use a new credential.
-    history.has_renewed_credential = not history.is_consumed
-    return history.has_renewed_credential
+    call.has_renewed_credential = not call.is_consumed
+    return call.has_renewed_credential
 
 
 def _make_too_large_error(operation: Operation[Any], limit: int) -> ResponseDecodeError:
