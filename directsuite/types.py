@@ -11,10 +11,10 @@ from typing import ClassVar
 import attrs
 
 from directsuite.core.clock import Clock
-from directsuite.core.download import BinaryWriter, PieceWriter
 from directsuite.core.facade import RawResponses
 from directsuite.core.retry import Stop, Wait
 from directsuite.core.session import SessionFactory
+from directsuite.core.sinks import BinaryWriter, PieceWriter
 from directsuite.core.upload import BinaryReader, Content, Source
 from directsuite.fax.models import (
     FaxMessage,

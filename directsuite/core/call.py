@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 import aiohttp
@@ -14,13 +12,13 @@ from yarl import URL
 from directsuite.core.checks import POSITIVE
 from directsuite.core.clock import Clock
 from directsuite.core.credentials import Credential, TokenCache
-from directsuite.core.events import CallEvent, CallFinished, CallStarted, Events, OutcomeLeftUnknown
+from directsuite.core.events import CallEvent, Events
 from directsuite.core.limits import Limits
 from directsuite.core.operation import Operation, Service
 from directsuite.core.retry import RetryPolicy
 from directsuite.core.session import BufferedResponse, ResponseStream, Session
 from directsuite.core.upload import RequestBody
-from directsuite.errors import InvalidArgumentError, Outcome, OutcomeUnknownError
+from directsuite.errors import InvalidArgumentError, OutcomeUnknownError
 from directsuite.wire.codec import Codec
 
 R = TypeVar("R")
@@ -174,10 +172,7 @@ class Environment:
 
 @attrs.define(kw_only=True, eq=False)
 class Call(Generic[R]):
-    """One call of an operation: its arguments, and the state that its attempts share.
-
-    As a context manager, it counts itself as a call in progress, and emits its first and last event.
-    """
+    """One call of an operation: its arguments, and the state that its attempts share."""
 
     number: int
     """The number of the call, unique in this process."""
@@ -243,39 +238,3 @@ class Call(Generic[R]):
     def compute_time_left(self) -> float:
         """Return the seconds until the deadline, negative after it."""
         return self.deadline - self.environment.session.now()
-
-    def __enter__(self) -> None:
-        self.environment.session.calls += 1
-        if self.detailed:
-            self.emit(CallStarted)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        session = self.environment.session
-        session.calls -= 1
-        if session.closed and not session.calls:
-            session.notify_idle()
-        if error is not None:
-            self._emit_failed(error)
-        elif self.detailed:
-            self._emit_finished()
-
-    def _emit_failed(self, error: BaseException) -> None:
-        operation = self.operation
-        left = isinstance(error, asyncio.CancelledError | GeneratorExit)
-        lost = left and self.is_unknown and not operation.may_repeat
-        if lost or isinstance(error, OutcomeUnknownError):
-            happened, how = False, operation.how_to_find_out
-            if isinstance(error, OutcomeUnknownError):
-                happened, how = error.happened, error.how_to_find_out
-            self.emit(OutcomeLeftUnknown, cancelled=left, happened=happened, how_to_find_out=how)
-        self._emit_finished(
-            error=None if isinstance(error, GeneratorExit) else type(error).__name__,
-            outcome=Outcome.UNKNOWN if lost else getattr(error, "outcome", None),
-            cancelled=left,
-        )
-
-    def _emit_finished(self, **details: Any) -> None:
-        elapsed = self.environment.clock.monotonic() - self.started_at
-        self.emit(CallFinished, attempts=self.requests, elapsed=elapsed, **details)

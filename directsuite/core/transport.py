@@ -22,12 +22,13 @@ import contextlib
 import itertools
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from directsuite.core.attempt import Attempt
 from directsuite.core.call import NO_DEADLINE, Call, Confirmation, Endpoint, Environment, Options, Receive, StreamReader
 from directsuite.core.clock import Clock
-from directsuite.core.events import RetryScheduled, ValuesSkipped
+from directsuite.core.events import CallFinished, CallStarted, OutcomeLeftUnknown, RetryScheduled, ValuesSkipped
 from directsuite.core.operation import Operation, Semantics, Service
 from directsuite.core.outcome import make_decode_error, needs_new_credential
 from directsuite.core.retry import Backoff, RetryPolicy
@@ -99,7 +100,7 @@ class Transport:
         """
         call = self._make_call(operation, segments, body, options, receive=receive, confirm=confirm)
         segments = ()  # tracebacks can include `segments`
-        with call:
+        with _CallScope(call):
             if prepare is not None:
                 call.body = await self._prepare_body(call, prepare)
             try:
@@ -141,7 +142,7 @@ class Transport:
         segments = ()  # as in `call`
         largest = max(env.max_response_bytes, _MAX_ELEMENT_BYTES)
         attempt: Attempt[Any] | None = None
-        with call:
+        with _CallScope(call):
             try:
                 try:
                     attempt = await Attempt(call).run()
@@ -366,6 +367,51 @@ class Transport:
                 each.attempts = call.requests
                 each.elapsed = self.environment.clock.monotonic() - call.started_at
         return error
+
+
+class _CallScope:
+    """Context manager for a call in progress: counts it and emits its first and last event."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Call[Any]) -> None:
+        self._call = call
+
+    def __enter__(self) -> None:
+        self._call.environment.session.calls += 1
+        if self._call.detailed:
+            self._call.emit(CallStarted)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        session = self._call.environment.session
+        session.calls -= 1
+        if session.closed and not session.calls:
+            session.notify_idle()
+        if error is not None:
+            self._emit_failed(error)
+        elif self._call.detailed:
+            self._emit_finished()
+
+    def _emit_failed(self, error: BaseException) -> None:
+        operation = self._call.operation
+        left = isinstance(error, asyncio.CancelledError | GeneratorExit)
+        lost = left and self._call.is_unknown and not operation.may_repeat
+        if lost or isinstance(error, OutcomeUnknownError):
+            happened, how = False, operation.how_to_find_out
+            if isinstance(error, OutcomeUnknownError):
+                happened, how = error.happened, error.how_to_find_out
+            self._call.emit(OutcomeLeftUnknown, cancelled=left, happened=happened, how_to_find_out=how)
+        self._emit_finished(
+            error=None if isinstance(error, GeneratorExit) else type(error).__name__,
+            outcome=Outcome.UNKNOWN if lost else getattr(error, "outcome", None),
+            cancelled=left,
+        )
+
+    def _emit_finished(self, **details: Any) -> None:
+        elapsed = self._call.environment.clock.monotonic() - self._call.started_at
+        self._call.emit(CallFinished, attempts=self._call.requests, elapsed=elapsed, **details)
 
 
 _VERIFY_BACKOFF = Backoff(0.5, 8.0)

@@ -12,19 +12,12 @@ from typing import Any, TypeVar, cast, overload
 import attrs
 
 from directsuite.core.call import SETTLE_TIMEOUT, Confirmation, Options, Receive
-from directsuite.core.download import (
-    BinaryWriter,
-    Destination,
-    PartialWriteError,
-    PieceWriter,
-    make_sink,
-    validate_max_bytes,
-    validate_sha256,
-)
+from directsuite.core.download import Destination, validate_max_bytes, validate_sha256
 from directsuite.core.events import Progress, ProgressReporter, validate_progress
 from directsuite.core.facade import Facade
 from directsuite.core.iteration import Listing
 from directsuite.core.operation import Operation
+from directsuite.core.sinks import BinaryWriter, PartialWriteError, PieceWriter, make_sink
 from directsuite.core.transport import Transport
 from directsuite.core.upload import RequestBody, Source
 from directsuite.errors import InvalidArgumentError, OutcomeUnknownError

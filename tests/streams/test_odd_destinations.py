@@ -15,7 +15,7 @@ import pytest
 from yarl import URL
 
 import directsuite as ds
-from directsuite.core.download import PathSink
+from directsuite.core.sinks import PathSink
 from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
 from tests.core.scripted_suite import assert_no_leaks, catch_error, open_suite

@@ -15,7 +15,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.core import files
-from directsuite.core.download import PathSink
+from directsuite.core.sinks import PathSink
 from directsuite.durable.files import replace_file
 from tests.core import responses
 from tests.core.scripted_server import ScriptedServer

@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 
 import directsuite as ds
-from directsuite.core.download import PathSink
+from directsuite.core.sinks import PathSink
 from tests.waiting import notify_waiters
 
 SIGNATURE_BYTES = b"\n/ByteRange [0 1 2 3]"
