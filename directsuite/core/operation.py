@@ -112,7 +112,7 @@ class FaultFormat(ValueSemantics):
         """Return the fault that a JSON document reports, or None if it reports none in this format."""
         if not isinstance(document, dict):
             return None
-        if self.success_key is not None and not self._is_failure(document):
+        if self.success_key is not None and (document.get(self.success_key) is True or not self._is_failure(document)):
             return None
         texts = [text for name in self.message_keys if isinstance(text := document.get(name), str)]
         if self.success_key is None:

@@ -92,8 +92,9 @@ class Session:
         """True if closing has begun."""
         self._closing_finished: asyncio.Event | None = None
         self.calls = 0
-        """The number of calls in progress. The last one to end must call `notify_idle`."""
-        self._idle: asyncio.Event | None = None
+        """The number of calls in progress."""
+        self.idle = asyncio.Event()
+        """Must be set when the last call in progress ends while the suite is closing."""
 
     @property
     def http(self) -> aiohttp.ClientSession:
@@ -214,11 +215,6 @@ class Session:
                 "the suite belongs to another event loop: create and open a DirectSuite in each loop that uses one"
             )
 
-    def notify_idle(self) -> None:
-        """Wake `close` because the last call in progress has ended."""
-        if self._idle is not None:
-            self._idle.set()
-
     async def close(self, grace: float) -> None:
         """Reject new calls, wait for the calls in progress, then close all connections.
 
@@ -240,10 +236,9 @@ class Session:
         self._closing_finished = asyncio.Event()
         try:
             if self.calls and grace > 0:
-                self._idle = asyncio.Event()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(grace):
-                        await self._idle.wait()
+                        await self.idle.wait()
         finally:
             try:
                 await self._close_resources()

@@ -388,7 +388,7 @@ class _CallScope:
         session = self._call.environment.session
         session.calls -= 1
         if session.closed and not session.calls:
-            session.notify_idle()
+            session.idle.set()
         if error is not None:
             self._emit_failed(error)
         elif self._call.detailed:
