@@ -54,18 +54,15 @@ class FileLock:
                 del _LOCKED_DESCRIPTORS[self._key]
 
 
-def lock_file(path: Path, *, create: bool = True) -> FileLock:
-    """Lock a file for this process, but not for its children.
-
-    create: True to create a missing file, readable by its owner only.
+def lock_file(path: Path) -> FileLock:
+    """Lock a file for this process, but not for its children. Create a missing file, readable by its owner only.
 
     Raises BlockingIOError if it is locked, here or in another process; other OSErrors if it cannot be opened or locked.
     """
     with contextlib.suppress(FileNotFoundError):
         if make_lock_key(path.stat()) in _LOCKED_DESCRIPTORS:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-    flags = os.O_RDWR | (os.O_CREAT if create else 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, flags, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
     key = make_lock_key(os.fstat(descriptor))
     descriptors = [descriptor]
     if (holders := _LOCKED_DESCRIPTORS.setdefault(key, descriptors)) is not descriptors:

@@ -40,13 +40,6 @@ def test_a_locked_file_is_refused_to_others_until_its_release(tmp_path: Path) ->
     lock_file(link).release()
 
 
-def test_a_missing_file_can_be_locked_only_if_it_is_created(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        lock_file(tmp_path / "lock", create=False)
-    lock_file(tmp_path / "lock").release()
-    lock_file(tmp_path / "lock", create=False).release()
-
-
 async def test_one_of_many_threads_locks_a_file(tmp_path: Path) -> None:
     def lock(_: int) -> FileLock | None:
         try:
