@@ -91,7 +91,7 @@ class TrackedMessage:
     """From when it can be polled together with due messages."""
     latest_poll_at: float = 0.0
     """From when it is due."""
-    isolated: bool = False
+    isolated: bool = attrs.field(default=False, converter=bool)
     """True while it is polled alone, because requests that named it were rejected."""
     rejections: int = 0  # consecutive
 

@@ -85,10 +85,10 @@ _END_SEND = sql("""
 """)
 _FORGET_BEGIN = sql("UPDATE send SET began_at = 0 WHERE mailbox = :mailbox AND mark = :mark")
 _CORRECT_TIMES = sql("UPDATE message SET added_at = :now WHERE mailbox = :mailbox AND added_at > :now")
-_SELECT_FOLLOWED = sql("""
-    SELECT number, smtp_id, added_at, recipients, give_up_after, isolated FROM message
-    WHERE mailbox = :mailbox AND NOT is_over ORDER BY number
-""")
+_MESSAGE_COLUMNS = ("number", "mailbox", "smtp_id", "added_at", "recipients", "give_up_after", "isolated")
+_SELECT_FOLLOWED = sql(f"""
+    SELECT {", ".join(_MESSAGE_COLUMNS)} FROM message WHERE mailbox = :mailbox AND NOT is_over ORDER BY number
+""")  # noqa: S608  of constants
 _SELECT_RECIPIENTS = sql("""
     SELECT message, address, recipient, status, step, is_end FROM recipient JOIN message ON message = number
     WHERE mailbox = :mailbox AND NOT is_over
@@ -105,11 +105,11 @@ _ADD_CHANGE = sql("""
 """)
 _END_MESSAGE = sql("UPDATE message SET is_over = 1 WHERE number = :message")
 _ISOLATE = sql("UPDATE message SET isolated = :isolated WHERE number = :message")
-_SELECT_PENDING = sql("""
-    SELECT id, smtp_id, recipient, status, step, details, sent_at, is_end, given_up, ends_message
-    FROM change JOIN message ON message = message.number
+_CHANGE_COLUMNS = tuple(field.name for field in attrs.fields(DeliveryChange))
+_SELECT_PENDING = sql(f"""
+    SELECT {", ".join(_CHANGE_COLUMNS)} FROM change JOIN message ON message = message.number
     WHERE mailbox = :mailbox ORDER BY change.number LIMIT :most
-""")
+""")  # noqa: S608  of constants
 _DELETE_CHANGE = sql("DELETE FROM change WHERE id = :id RETURNING message, ends_message")
 _DROP_RECIPIENTS = sql("DELETE FROM recipient WHERE message = :message")
 _FORGET = sql("""
@@ -221,18 +221,8 @@ class DeliveryJournal(DatabaseContext):
         async def load(transaction: Transaction) -> list[TrackedMessage]:
             """Read messages and recipients."""
             messages = dict[int, TrackedMessage]()
-            for number, smtp_id, at, recipients, give_up_after, isolated in await transaction.execute(
-                _SELECT_FOLLOWED, values
-            ):
-                messages[number] = TrackedMessage(
-                    number=number,
-                    mailbox=mailbox,
-                    smtp_id=smtp_id,
-                    added_at=at,
-                    recipients=recipients,
-                    give_up_after=give_up_after,
-                    isolated=bool(isolated),
-                )
+            for row in await transaction.execute(_SELECT_FOLLOWED, values):
+                messages[row[0]] = TrackedMessage(**dict(zip(_MESSAGE_COLUMNS, row, strict=True)))
             for number, address, recipient, status, step, is_end in await transaction.execute(
                 _SELECT_RECIPIENTS, values
             ):
@@ -291,16 +281,9 @@ def _parse_status(text: str | None) -> MessageStatus | None:
 
 
 def _make_change(values: Sequence[Any]) -> DeliveryChange:
-    change_id, smtp_id, recipient, status, step, details, sent_at, is_end, given_up, ends_message = values
-    return DeliveryChange(
-        id=change_id,
-        smtp_id=smtp_id,
-        recipient=recipient,
-        status=_parse_status(status),
-        step=step,
-        details=details,
-        sent_at=None if sent_at is None else datetime.fromisoformat(sent_at),
-        is_end=bool(is_end),
-        given_up=bool(given_up),
-        ends_message=bool(ends_message),
-    )
+    change = dict(zip(_CHANGE_COLUMNS, values, strict=True))
+    sent_at = change["sent_at"]
+    change |= {name: bool(change[name]) for name in ("is_end", "given_up", "ends_message")}
+    change |= {"status": _parse_status(change["status"])}
+    change |= {"sent_at": None if sent_at is None else datetime.fromisoformat(sent_at)}
+    return DeliveryChange(**change)

@@ -121,8 +121,9 @@ class DeliveryTracker:
         give_up_after: float = DEFAULT_GIVE_UP_AFTER,
         now: Callable[[], float] | None = None,
     ) -> None:
-        self.mailbox = _validate_mailbox(mailbox)
-        self._journal = _validate_journal(journal)
+        _validate_argument_types(mailbox, journal)
+        self.mailbox = mailbox
+        self._journal = journal
         self._give_up_after = validate_give_up_after(give_up_after)
         self._now = now or make_unix_time(mailbox.runtime.clock)
         self._name = hashlib.sha256(f"directsuite\0{mailbox.username.casefold()}".encode()).hexdigest()
@@ -294,21 +295,16 @@ class DeliveryTracker:
         return self._journal.get_state(self._name)
 
 
-def _validate_mailbox(mailbox: object) -> Mailbox:
+def _validate_argument_types(mailbox: object, journal: object) -> None:
     if not isinstance(mailbox, Mailbox):
         raise InvalidArgumentError(
             "mailbox must be a Mailbox. Track the messages of a T-User with `tuser.track`", parameter="mailbox"
         )
-    return mailbox
-
-
-def _validate_journal(journal: object) -> DeliveryJournal:
     if not isinstance(journal, DeliveryJournal):
         raise InvalidArgumentError(
             'journal must be a DeliveryJournal. Open one with `async with DeliveryJournal("delivery.db") as journal`',
             parameter="journal",
         )
-    return journal
 
 
 class _ChangeListing(Listing[DeliveryChange]):
