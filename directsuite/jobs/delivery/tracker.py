@@ -80,6 +80,11 @@ _BROKEN_SERVICE_SECONDS = 86_400.0  # added to the age at which messages are giv
 
 _PAGE_CHANGES = 200  # changes read from the journal at a time
 
+_OTHER_MESSAGE_HAS_KEY = (
+    "another message was sent with this key, or may have been. Use a different key for a new message. To repeat the "
+    "earlier message, pass the same recipients, subject, text, header lines and attachments, in the same order and "
+    "with the same names and content types"
+)
 _HINT_CALL_AGAIN = (
     "call send again later, with the same key. It searches for the message before it sends. If the error is raised "
     "again, look in INBOX.Sent and the other folders, and send the message with another key if it is not there."
@@ -186,12 +191,7 @@ class DeliveryTracker:
         try:
             began = await self._journal.begin_send(self._name, request_id, at=self._now(), content=content)
             if began.content_digest != content:
-                raise InvalidArgumentError(
-                    "another message was sent with this key, or may have been. Use a different key for a new message. "
-                    "To repeat the earlier message, pass the same recipients, subject, text, header lines and "
-                    "attachments, in the same order and with the same names and content types",
-                    parameter="key",
-                )
+                raise InvalidArgumentError(_OTHER_MESSAGE_HAS_KEY, parameter="key")
             if began.smtp_id is not None:
                 return SendMessageResponse(success=True, code=0, smtp_id=began.smtp_id)
             since = await self._find_first_attempt_time(began, request_id)

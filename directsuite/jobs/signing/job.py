@@ -192,11 +192,14 @@ class SigningJob:
         uses this journal.
         """
 
+        def find_changed(signed: Sequence[tuple[Pdf, SigningEntry]]) -> list[SigningEntry]:
+            return [entry for pdf, entry in signed if has_changed(pdf, entry.source_stamp, entry.source_sha)]
+
         async def look_up(pdfs: Sequence[Pdf]) -> Sequence[SigningEntry | None]:
             """Return the unfinished documents."""
             entries = await self._lease.entries([pdf.name for pdf in pdfs])
             signed = [(pdf, each) for pdf, each in zip(pdfs, entries, strict=True) if each.state is DocumentState.DONE]
-            for entry in await asyncio.to_thread(_find_changed, signed) if signed else ():
+            for entry in await asyncio.to_thread(find_changed, signed) if signed else ():
                 self._changed += 1
                 _LOGGER.warning(
                     "signing: document %d of the journal has changed since it was signed and is not signed again",
@@ -343,10 +346,6 @@ class SigningJob:
         self.drain()
         if self._failure is None:
             self._failure = error
-
-
-def _find_changed(signed: Sequence[tuple[Pdf, SigningEntry]]) -> list[SigningEntry]:
-    return [entry for pdf, entry in signed if has_changed(pdf, entry.source_stamp, entry.source_sha)]
 
 
 class DocumentQueue:
