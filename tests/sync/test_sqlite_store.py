@@ -20,7 +20,6 @@ from directsuite.sync.model import (
     MessageRow,
     MessageState,
     SinkError,
-    StaleLeaseError,
     StoredFolder,
 )
 from directsuite.sync.store import MEMORY, SqliteStore
@@ -80,10 +79,7 @@ async def inbox(store: SqliteStore, lease: Lease) -> StoredFolder:
     return await store.folder(lease, "INBOX")
 
 
-async def test_a_folder_is_made_once(store: SqliteStore, lease: Lease, inbox: StoredFolder) -> None:
-    assert inbox == StoredFolder(id=inbox.id, name="INBOX", uid_validity=1)
-    assert await asyncio.gather(*(store.folder(lease, "INBOX") for _ in range(5))) == [inbox] * 5
-
+async def test_an_existing_folder_is_not_written(store: SqliteStore, lease: Lease, inbox: StoredFolder) -> None:
     async def changes(transaction: Transaction) -> int:
         made: int = transaction.connection.total_changes
         return made
@@ -91,94 +87,6 @@ async def test_a_folder_is_made_once(store: SqliteStore, lease: Lease, inbox: St
     before = await store.database.transaction(changes)
     await store.folder(lease, "INBOX")
     assert await store.database.transaction(changes) == before
-
-
-async def test_a_stale_lease_makes_no_folder_but_sees_those_there(
-    store: SqliteStore, lease: Lease, inbox: StoredFolder
-) -> None:
-    await store.claim(MAILBOX)
-    assert await store.folder(lease, "INBOX") == inbox
-    with pytest.raises(StaleLeaseError):
-        await store.folder(lease, "Other")
-    assert [folder.name for (mailbox,) in [await store.status()] for folder in mailbox.folders] == ["INBOX"]
-
-
-async def test_rows_come_back_as_they_were(store: SqliteStore, lease: Lease, inbox: StoredFolder) -> None:
-    full = make_row(inbox, 2, identity=b"i" * 12, digest=b"d" * 16, size=5, received_ms=-7, attempts=3, retry_ms=9)
-    folder = StoredFolder(id=inbox.id, name="INBOX", uid_validity=1, fingerprint=b"f", audited_ms=1)
-    await store.commit(lease, ChangeSet(rows=[full, make_row(inbox, 1, MessageState.POISON)], folders=[folder]), [])
-    assert await store.rows(inbox) == [make_row(inbox, 1, MessageState.POISON), full]
-    assert await store.states(inbox) == {1: MessageState.POISON, 2: MessageState.LIVE}
-    assert all(isinstance(state, MessageState) for state in (await store.states(inbox)).values())
-    assert await store.folder(lease, "INBOX") == folder
-    assert await store.with_digests(lease, iter([b"d" * 16, b"x"])) == [("INBOX", full)]
-    assert await store.unfinished(lease) == [("INBOX", make_row(inbox, 1, MessageState.POISON))]
-
-
-async def test_sentinels_are_the_newest_and_the_oldest_that_can_be_known_again(
-    store: SqliteStore, lease: Lease, inbox: StoredFolder
-) -> None:
-    async def sentinels(*rows: MessageRow) -> list[int]:
-        await store.commit(lease, ChangeSet(rows=list(rows)), [])
-        return sorted(each.uid for each in await store.sentinels(inbox))
-
-    seen: dict[str, Any] = {"identity": b"i", "received_ms": 0}
-    assert (
-        await sentinels(make_row(inbox, 1), make_row(inbox, 9, identity=b"i"), make_row(inbox, 8, received_ms=1)) == []
-    )
-    assert (
-        await sentinels(make_row(inbox, 7, MessageState.MISSING, **seen), make_row(inbox, 6, uid_validity=2, **seen))
-        == []
-    )
-    assert await sentinels(make_row(inbox, 3, **seen)) == [3]
-    assert await sentinels(make_row(inbox, 4, **seen), make_row(inbox, 5, **seen)) == [3, 5]
-
-
-async def test_a_delta_is_applied_in_its_order(store: SqliteStore, lease: Lease, inbox: StoredFolder) -> None:
-    kinds = {
-        1: MessageState.LIVE,
-        2: MessageState.MISSING,
-        3: MessageState.DELETED,
-        4: MessageState.UNRESOLVED,
-        5: MessageState.POISON,
-    }
-    await store.commit(lease, ChangeSet(rows=[make_row(inbox, uid, state) for uid, state in kinds.items()]), [])
-    change_set = ChangeSet(renumbered=[inbox.id], rows=[make_row(inbox, 1), make_row(inbox, 3)])
-    await store.commit(lease, change_set, [])
-    assert await store.states(inbox) == {
-        1: MessageState.LIVE,
-        2: MessageState.UNRESOLVED,
-        3: MessageState.LIVE,
-        4: MessageState.UNRESOLVED,
-        5: MessageState.DELETED,
-    }
-
-
-async def test_other_mailboxes_are_left_alone(store: SqliteStore, lease: Lease, inbox: StoredFolder) -> None:
-    other = await store.claim("other")
-    theirs = await store.folder(other, "INBOX")
-    assert theirs.id != inbox.id
-    for each, folder in ((lease, inbox), (other, theirs)):
-        await store.commit(each, ChangeSet(rows=[make_row(folder, 1, MessageState.MISSING, digest=b"d")]), [])
-    await store.commit(lease, ChangeSet(renumbered=[inbox.id]), [])
-    assert await store.states(theirs) == {1: MessageState.MISSING}
-    assert [each.folder for _, each in await store.with_digests(other, [b"d"])] == [theirs.id]
-    assert [(each.folder, each.state) for _, each in await store.unfinished(lease)] == [
-        (inbox.id, MessageState.UNRESOLVED)
-    ]
-
-
-async def test_a_stale_lease_writes_nothing(store: SqliteStore, lease: Lease, inbox: StoredFolder) -> None:
-    again = await store.claim(MAILBOX)
-    assert again.lease_number == lease.lease_number + 1
-    with pytest.raises(StaleLeaseError, match="Let only one worker"):
-        await store.commit(lease, ChangeSet(rows=[make_row(inbox, 1)]), [make_new_change(inbox, 1)])
-    assert (await store.states(inbox), await read_keys(store)) == ({}, [])
-    await store.commit(again, ChangeSet(rows=[make_row(inbox, 1)]), [make_new_change(inbox, 1)])
-    assert (await store.states(inbox), await read_keys(store)) == (
-        {1: MessageState.LIVE},
-        [str(make_new_change(inbox, 1).key)],
-    )
 
 
 @pytest.mark.parametrize(
@@ -236,19 +144,3 @@ async def test_two_hundred_mailboxes_share_commits(path: Path) -> None:
         # A change that is alone in its transaction needs no savepoint.
         assert sum(statement.startswith("RELEASE") for statement in statements) >= 200 - commits
         assert [len(await store.states(folder)) for folder in folders] == [1] * 200
-
-
-async def test_status_counts_by_mailbox_and_folder(store: SqliteStore, lease: Lease, inbox: StoredFolder) -> None:
-    await store.claim("a mailbox without folders")
-    empty = await store.folder(lease, "Empty")
-    audited = StoredFolder(id=inbox.id, name="INBOX", uid_validity=2, audited_ms=5)
-    rows = [make_row(inbox, 1), make_row(inbox, 2), make_row(inbox, 1, MessageState.DELETED, uid_validity=2)]
-    await store.commit(lease, ChangeSet(rows=rows, folders=[audited]), [])
-    bare, full = await store.status()
-    assert (bare.name, bare.folders) == ("a mailbox without folders", [])
-    assert [(folder.name, folder.uid_validity, folder.audited_ms, folder.messages) for folder in full.folders] == [
-        (empty.name, 1, None, {}),
-        ("INBOX", 2, 5, {MessageState.LIVE: 2, MessageState.DELETED: 1}),
-    ]
-    assert MAILBOX not in repr(full)
-    assert "INBOX" not in repr(full)

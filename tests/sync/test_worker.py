@@ -13,7 +13,6 @@ import pytest
 import directsuite as ds
 from directsuite.sync import (
     Kind,
-    MailboxProgress,
     RoundFinished,
     SinkError,
     SqliteSink,
@@ -24,9 +23,10 @@ from directsuite.sync import (
 )
 from directsuite.sync.commits import UndecidedRejectionError
 from directsuite.sync.model import RoundReport
+from directsuite.sync.round import MailboxRounds
 from directsuite.sync.schedule import PollSchedule
 from directsuite.sync.sinks.maildir import MaildirSink
-from directsuite.sync.synchronizer import MailboxWorker, RoundResult, _back_off, _MailboxMemory
+from directsuite.sync.synchronizer import MailboxWorker, RoundResult
 from tests.integration.scenario import ALICE, BOB, Scenario
 from tests.sync.test_synchronizer import FakePasswords, RecordingSink, SteppedClock
 
@@ -37,33 +37,52 @@ FAILED: dict[str, ds.DirectSuiteError] = {"INBOX.Ward": ds.ServerError("refused"
 REFUSED: dict[str, ds.DirectSuiteError] = {"INBOX": UndecidedRejectionError("the sink raised ValueError")}
 
 
-def worker_of(scenario: Scenario) -> MailboxWorker:
-    """At mailboxes that rest for INTERVAL."""
-    clock = SteppedClock(now=10_000.0)
-    schedule = PollSchedule(interval=INTERVAL, folders=None, requests_per_second=100.0, clock=clock)
-    about: dict[str, Any] = {"deliver": None, "folders": None, "poll_schedule": schedule, "now": lambda: 0.0}
-    return MailboxWorker(scenario.suite, SqliteStore(":memory:"), FakePasswords(), clock=clock, **about)
+class RoundStub:
+    """Replaces the rounds of a mailbox: each has the next of these results."""
+
+    def __init__(self, scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.results = list[RoundReport | BaseException]()
+        clock = SteppedClock(now=10_000.0)
+        schedule = PollSchedule(interval=INTERVAL, folders=None, requests_per_second=100.0, clock=clock)
+        about: dict[str, Any] = {"deliver": None, "folders": None, "poll_schedule": schedule, "now": lambda: 0.0}
+        self.worker = MailboxWorker(scenario.suite, SqliteStore(":memory:"), FakePasswords(), clock=clock, **about)
+        self.worker.requested_mailboxes = ()
+        monkeypatch.setattr(MailboxRounds, "run_round", self._run_round)
+
+    async def _run_round(self) -> RoundReport:
+        result = self.results.pop(0)
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    async def find_delays(self, *results: RoundReport | BaseException) -> list[float]:
+        """Return the seconds until the next round after each of these."""
+        self.results += results
+        return [(await self.worker.run_round(ALICE)).next_in for _ in results]
+
+
+@pytest.fixture
+def rounds(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> RoundStub:
+    return RoundStub(scenario, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("error", "seconds"),
+    ("result", "seconds"),
     [
-        (StoreError("PostgreSQL is away"), 10),  # all mailboxes wait for it, and none of them is to blame
-        (SinkError("the sink raised OSError"), 300),
-        (ds.AuthenticationError("refused", status=401), 3600),
-        (StaleLeaseError("Another worker has claimed it"), 3600),
-        (None, 3600),
+        (StoreError("PostgreSQL is away"), [10, 10, 10, 10]),  # all mailboxes wait for it, and none is the cause
+        (SinkError("the sink raised OSError"), [30, 60, 120, 300]),
+        (ds.AuthenticationError("refused", status=401), [30, 60, 120, 3600]),
+        (StaleLeaseError("Another worker has claimed it"), [30, 60, 120, 3600]),
+        (RoundReport(failed_folders=FAILED), [30, 60, 120, 3600]),
+        (RoundReport(failed_folders=REFUSED | FAILED), [30, 60, 120, 3600]),
     ],
+    ids=repr,
 )
-def test_back_off_after_many_failures(error: ds.DirectSuiteError | None, seconds: float) -> None:
-    status = MailboxProgress(name=ALICE, failures=50)
-    for _ in range(20):
-        assert _back_off(status, error) == pytest.approx(seconds, rel=0.11)
-
-
-def test_back_off_after_the_first_failures() -> None:
-    rests = [_back_off(MailboxProgress(name=ALICE, failures=times)) for times in (1, 2, 3)]
-    assert rests == [pytest.approx(seconds, rel=0.11) for seconds in (30, 60, 120)]
+async def test_back_off_after_failures(
+    rounds: RoundStub, result: RoundReport | ds.DirectSuiteError, seconds: list[float]
+) -> None:
+    delays = await rounds.find_delays(*[result] * 20)
+    assert [*delays[:3], delays[-1]] == [pytest.approx(each, rel=0.11) for each in seconds]
 
 
 @pytest.mark.parametrize(
@@ -78,37 +97,27 @@ def test_back_off_after_the_first_failures() -> None:
         (RoundReport(has_more=True), 0),
         (RoundReport(failed_folders=FAILED), 30),
         (RoundReport(failed_folders=REFUSED), 30),
-        (RoundReport(failed_folders=REFUSED | FAILED), 3600),
         (RoundReport(failed_folders=FAILED, idle_folders=2), INTERVAL),
         (RoundReport(failed_folders=FAILED, idle_folders=2, has_more=True), INTERVAL),
         (RoundReport(failed_folders=FAILED, has_more=True, changes=Counter({Kind.NEW: 1})), 0),
     ],
     ids=repr,
 )
-async def test_rest_after_a_round(scenario: Scenario, report: RoundReport, seconds: float) -> None:
-    worker = worker_of(scenario)
-    worker._poll_schedule.learn(ALICE, report)
-    failures = 50 if REFUSED.items() <= report.failed_folders.items() else 1
-    mailbox = _MailboxMemory(MailboxProgress(name=ALICE, failures=failures))
-    assert worker._compute_next_delay(mailbox, report) == pytest.approx(seconds, rel=0.11)
+async def test_delay_after_a_round(rounds: RoundStub, report: RoundReport, seconds: float) -> None:
+    assert await rounds.find_delays(report) == [pytest.approx(seconds, rel=0.11)]
 
 
-async def test_rounds_that_have_more_to_do_and_do_nothing_come_to_rest(scenario: Scenario) -> None:
-    worker = worker_of(scenario)
-    mailbox = _MailboxMemory(MailboxProgress(name=ALICE))
-    rests = [worker._compute_next_delay(mailbox, RoundReport(has_more=True)) for _ in range(5)]
-    assert rests == [0.0, 0.0, 0.0, pytest.approx(30, rel=0.11), pytest.approx(30, rel=0.11)]
-    assert worker._compute_next_delay(mailbox, RoundReport(has_more=True, quarantined=1)) == 0.0
+async def test_rounds_without_progress_pause(rounds: RoundStub) -> None:
+    delays = await rounds.find_delays(*[RoundReport(has_more=True)] * 5, RoundReport(has_more=True, quarantined=1))
+    pause = pytest.approx(30, rel=0.11)
+    assert delays == [0.0, 0.0, 0.0, pause, pause, 0.0]
 
 
-async def test_a_folder_that_fails_for_long_makes_the_others_wait_no_longer(scenario: Scenario) -> None:
-    worker = worker_of(scenario)
-    mailbox = _MailboxMemory(MailboxProgress(name=ALICE))
-    for _ in range(20):
-        await worker._record(mailbox, RoundReport(failed_folders=FAILED, idle_folders=1))
-    lost = RoundReport(failed_folders={**FAILED, "INBOX": ds.ConnectionLostError("lost", outcome=ds.Outcome.UNKNOWN)})
-    await worker._record(mailbox, lost)
-    assert worker._compute_next_delay(mailbox, lost) <= 70
+async def test_failing_folder_delays_no_others(rounds: RoundStub) -> None:
+    lost = {**FAILED, "INBOX": ds.ConnectionLostError("lost", outcome=ds.Outcome.UNKNOWN)}
+    some = [RoundReport(failed_folders=FAILED, idle_folders=1)] * 20
+    delays = await rounds.find_delays(*some, RoundReport(failed_folders=lost))
+    assert delays[-1] <= 70
 
 
 @pytest.mark.parametrize("interval", [0.0, -5.0, float("nan")])

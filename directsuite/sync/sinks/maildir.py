@@ -94,9 +94,6 @@ class _MaildirCache:
 
     def store(self, path: Path, known: _CachedMaildir) -> None:
         with self._lock:
-            if path in self._known:  # of a concurrent delivery: each entry lacks keys
-                self._keys -= len(self._known.pop(path).keys)
-                return
             self._known[path] = known
             self._keys += len(known.keys)
             while self._keys > _MAX_CACHED_KEYS and len(self._known) > 1:

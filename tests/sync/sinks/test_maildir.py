@@ -207,15 +207,6 @@ async def test_missing_file_is_searched_although_mtimes_are_unchanged(
     assert read_files(tmp_path) == make_expected(inbox=[1])
 
 
-def test_two_deliveries_at_once_leave_nothing_known() -> None:
-    memory, path = maildir._MaildirCache(), Path("INBOX")
-    memory.store(path, maildir._CachedMaildir({1, 2, 3}))
-    assert memory.pop(path).keys == {1, 2, 3}
-    memory.store(path, maildir._CachedMaildir({1}))
-    memory.store(path, maildir._CachedMaildir({2}))
-    assert (memory.pop(path).keys, memory._keys) == (set(), 0)
-
-
 async def test_gone_removes_the_file(tmp_path: Path) -> None:
     sink = MaildirSink(tmp_path)
     await sink([make_new(A), make_new(B, 2)])
