@@ -1,4 +1,4 @@
-"""The clock: the times it takes, what a refused change leaves, and that it is kept with the state."""
+"""The clock: its range, rejected changes, and its stored time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CENTURY = timedelta(days=36_500)
     to=st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=-14)), timezone(timedelta(hours=14))])),
     by=st.timedeltas(min_value=timedelta(0)),
 )
-def test_refused_change_leaves_the_clock_as_it_was(frozen: bool, to: datetime, by: timedelta) -> None:
+def test_a_rejected_change_leaves_the_clock_unchanged(frozen: bool, to: datetime, by: timedelta) -> None:
     clock = Clock()
     if frozen:
         clock.freeze()
@@ -44,31 +44,31 @@ def test_refused_change_leaves_the_clock_as_it_was(frozen: bool, to: datetime, b
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-async def test_advance_past_the_last_year_is_refused_and_nothing_breaks(
+async def test_an_advance_past_the_last_year_is_rejected(
     sandbox: Sandbox, http: aiohttp.ClientSession, frozen: bool
 ) -> None:
     if not frozen:
         sandbox.clock.resume()
     sandbox.clock.set(datetime(9990, 1, 1, tzinfo=UTC))
     seconds = {"seconds": CENTURY.total_seconds() - 1}
-    async with http.post(f"{sandbox.root_url}/_sandbox/clock/advance", json=seconds) as answer:
-        assert answer.status == 400
-    async with http.get(f"{sandbox.root_url}/_sandbox/clock") as answer:
-        assert (await answer.json())["now"].startswith("9990-01-01T00:00:0")
+    async with http.post(f"{sandbox.root_url}/_sandbox/clock/advance", json=seconds) as response:
+        assert response.status == 400
+    async with http.get(f"{sandbox.root_url}/_sandbox/clock") as response:
+        assert (await response.json())["now"].startswith("9990-01-01T00:00:0")
     token = await sandbox.issue_token()
     headers = {"Authorization": f"Bearer {token}"}
-    async with http.get(f"{sandbox.fax_url}/api/fax/getMessageList/1/0", headers=headers) as answer:
-        assert answer.status == 200
+    async with http.get(f"{sandbox.fax_url}/api/fax/getMessageList/1/0", headers=headers) as response:
+        assert response.status == 200
 
 
 async def control(http: aiohttp.ClientSession, sandbox: Sandbox, path: str, body: object) -> dict[str, Any]:
-    async with http.post(f"{sandbox.root_url}/_sandbox/{path}", json=body) as answer:
-        assert answer.status == 200
-        body_of_answer: dict[str, Any] = await answer.json()
+    async with http.post(f"{sandbox.root_url}/_sandbox/{path}", json=body) as response:
+        assert response.status == 200
+        body_of_answer: dict[str, Any] = await response.json()
         return body_of_answer
 
 
-async def test_frozen_clock_is_kept_with_the_state(tmp_path: Path, http: aiohttp.ClientSession) -> None:
+async def test_a_frozen_clock_is_stored_with_the_state(tmp_path: Path, http: aiohttp.ClientSession) -> None:
     async with Sandbox(tmp_path) as first:
         await control(http, first, "clock/freeze", {"at": NOON.isoformat()})
         await control(http, first, "reset", {})
@@ -83,9 +83,7 @@ async def test_frozen_clock_is_kept_with_the_state(tmp_path: Path, http: aiohttp
         assert timedelta(0) < fourth.clock.now() - NOON - CENTURY < timedelta(minutes=5)
 
 
-async def test_changed_clock_is_committed_before_the_control_answers(
-    tmp_path: Path, http: aiohttp.ClientSession
-) -> None:
+async def test_a_changed_clock_is_committed_before_the_response(tmp_path: Path, http: aiohttp.ClientSession) -> None:
     async with Sandbox(tmp_path) as sandbox:
         for path, body in (("freeze", {"at": NOON.isoformat()}), ("advance", {"seconds": 1}), ("resume", {})):
             await control(http, sandbox, f"clock/{path}", body)
@@ -93,21 +91,21 @@ async def test_changed_clock_is_committed_before_the_control_answers(
             assert [row["frozen_at_us"] is not None for row in kept] == [sandbox.clock.frozen]
 
 
-async def test_session_does_not_come_back_to_life_with_a_restart(tmp_path: Path, http: aiohttp.ClientSession) -> None:
+async def test_an_expired_session_stays_expired_after_a_restart(tmp_path: Path, http: aiohttp.ClientSession) -> None:
     async with Sandbox(tmp_path) as first:
         await first.add_reseller("seller", "secret", ["direct.example.test"])
         first.clock.advance(timedelta(days=10))
         login = {"username": "seller", "password": "secret"}
-        async with http.post(f"{first.registration_url}/login", json=login) as answer:
-            session = (await answer.json())["sessionId"]
+        async with http.post(f"{first.registration_url}/login", json=login) as response:
+            session = (await response.json())["sessionId"]
     async with Sandbox(tmp_path) as second:
         second.clock.advance(timedelta(hours=5))
         url = f"{second.registration_url}/GetPatientAddressByUsername/{session}/direct.example.test/ada"
-        async with http.get(url) as answer:
-            assert (await answer.json())["code"] == "011"
+        async with http.get(url) as response:
+            assert (await response.json())["code"] == "011"
 
 
-async def test_clock_of_the_callers_own_is_taken_as_it_stands(tmp_path: Path) -> None:
+async def test_a_clock_of_the_caller_is_used_unchanged(tmp_path: Path) -> None:
     async with Sandbox(tmp_path) as first:
         first.clock.advance(CENTURY)
     clock = Clock()

@@ -1,4 +1,4 @@
-"""Connections that send nothing or too slowly, too many of them, and requests with another's name as their Host."""
+"""Slow, idle and too many connections, and requests with a foreign Host."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ async def test_unfinished_bodies_beyond_the_limit_make_way_for_new_connections(
         assert [await read_to_the_end(reader) for reader in slow[:3]] == [b""] * 3
 
 
-async def test_a_body_that_comes_too_slowly_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_body_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "BODY_SECONDS", 0.05)
     async with Sandbox() as sandbox, AsyncExitStack() as stack:
         response = await read_to_the_end(await connect(sandbox, stack, BODY))
@@ -152,7 +152,7 @@ def test_the_limit_of_connections_leaves_descriptors_for_files() -> None:
     assert soft < 0 or limit <= soft // 2
 
 
-async def test_event_streams_beyond_the_limit_are_refused(
+async def test_event_streams_beyond_the_limit_are_rejected(
     sandbox: Sandbox, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifier, "MAX_BROWSERS", 2)
@@ -177,7 +177,7 @@ SERVICES = {
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("host", ["evil.test", "127.0.0.1.evil.test:8025", "", "localhost:$(id)"])
 @pytest.mark.parametrize("service", SERVICES)
-async def test_a_service_refuses_a_host_that_is_not_loopback(
+async def test_a_service_rejects_a_host_that_is_not_loopback(
     service: str, host: str, sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
 ) -> None:
     method, path = SERVICES[service]
@@ -233,7 +233,7 @@ async def test_failed_task_is_logged_without_exception_text(capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("name", ["directsuite.sandbox.http", "asyncio"])
-def test_a_log_of_many_messages_is_cut_and_says_so(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_of_many_messages_is_limited(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     logger, now = logging.getLogger(name), [0.0]
     with sandbox_server.log_to_stderr(lambda: now[0]):
         for _ in range(sandbox_server.MAX_LOG_RECORDS_PER_MINUTE + 7):

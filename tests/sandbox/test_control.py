@@ -227,8 +227,8 @@ async def test_too_many_seconds_are_rejected(api: Api, path: str) -> None:
     ],
 )
 async def test_invalid_input_is_rejected_with_a_reason(api: Api, path: str, body: object) -> None:
-    status, answer = await api.control("POST", path, body)
-    assert (status, set(answer), bool(answer["description"])) == (400, {"error", "description"}, True)
+    status, response = await api.control("POST", path, body)
+    assert (status, set(response), bool(response["description"])) == (400, {"error", "description"}, True)
 
 
 @pytest.mark.parametrize(

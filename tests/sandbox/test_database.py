@@ -1,4 +1,4 @@
-"""The state: acknowledged means committed, one failure is nobody else's, and closed means closed."""
+"""The database: a completed write is committed, failures are separate, and a closed database rejects work."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def file_database(tmp_path: Path) -> Iterator[SandboxDatabase]:
 
 
 class Gate:
-    """Holds a worker's thread back where it is about to run a statement, until it is opened."""
+    """Stops a worker's thread before a statement until `open` is set."""
 
     def __init__(self, connection: sqlite3.Connection, statement: str) -> None:
         self.reached = threading.Event()
@@ -77,10 +77,10 @@ async def commit(database: SandboxDatabase) -> AsyncIterator[Gate]:
     gate.open.set()
 
 
-async def test_write_is_acknowledged_after_its_commit(database: SandboxDatabase, commit: Gate) -> None:
+async def test_a_write_ends_after_its_commit(database: SandboxDatabase, commit: Gate) -> None:
     future = database._writer.submit(lambda connection: add(connection, "a"))
     refused = database._writer.submit(lambda connection: connection.execute("no SQL"))
-    # What the writer told the loop before it came to COMMIT is settled before the loop hears of `reached`.
+    # The loop processes results from before COMMIT before it receives `reached`.
     assert await asyncio.to_thread(commit.reached.wait, 20)
     assert not future.done()
     assert not refused.done()
@@ -90,48 +90,12 @@ async def test_write_is_acknowledged_after_its_commit(database: SandboxDatabase,
         await refused
 
 
-async def test_reader_sees_nothing_before_the_commit_and_everything_after(file_database: SandboxDatabase) -> None:
-    gate = Gate(file_database._writer.connection, "COMMIT")
-    future = file_database._writer.submit(lambda connection: add(connection, "a"))
-    assert await asyncio.to_thread(gate.reached.wait, 20)
-    assert await file_database.read(names) == []
-    gate.open.set()
-    await future
-    assert await file_database.read(names) == ["a"]
-
-
-async def test_denied_commit_fails_every_caller_and_keeps_nothing(database: SandboxDatabase) -> None:
-    def deny(action: int, what: str | None, *_: str | None) -> int:
-        return sqlite3.SQLITE_DENY if (action, what) == (sqlite3.SQLITE_TRANSACTION, "COMMIT") else sqlite3.SQLITE_OK
-
-    gate = Gate(database._writer.connection, "BEGIN IMMEDIATE")
-    first = database._writer.submit(names)
-    assert await asyncio.to_thread(gate.reached.wait, 20)  # what comes now shares one transaction
-    group = [database._writer.submit(partial(add, name=name)) for name in "abc"]
-    group.append(database._writer.submit(lambda connection: add(connection, "a")))
-    gate.open.set()
-    assert await first == []
-    assert [type(outcome) for outcome in await asyncio.gather(*group, return_exceptions=True)] == [
-        *(str, str, str),
-        sqlite3.IntegrityError,
-    ]
-
-    database._writer.connection.set_authorizer(deny)
-    outcomes = await asyncio.gather(
-        *(database.write(partial(add, name=name)) for name in "def"), return_exceptions=True
-    )
-    assert [(type(outcome), str(outcome)) for outcome in outcomes] == [(sqlite3.DatabaseError, "not authorized")] * 3
-    database._writer.connection.set_authorizer(None)
-    assert await database.read(names) == ["a", "b", "c"]
-    assert await database.write(lambda connection: add(connection, "d")) == "d"
-
-
 class UnexpectedError(BaseException):
-    """What nobody expects."""
+    """An unexpected exception."""
 
 
 class Failing(sqlite3.Connection):
-    """Fails at some of its calls, counted from the next one on."""
+    """Fails at some of its next calls."""
 
     failing = frozenset[int]()
     error: BaseException = MemoryError()
@@ -170,7 +134,7 @@ async def test_any_failure_is_reported_and_recovered(
     database.close()
 
 
-async def test_thread_that_ends_fails_what_waits_and_refuses_what_comes(
+async def test_an_ended_thread_fails_waiting_and_later_calls(
     database: SandboxDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate(database._writer.connection, "BEGIN IMMEDIATE")
@@ -193,7 +157,7 @@ async def test_thread_that_ends_fails_what_waits_and_refuses_what_comes(
             await database.write(names)
 
 
-async def test_closed_database_refuses_work_and_has_done_what_came_before(tmp_path: Path) -> None:
+async def test_a_closed_database_rejects_work_after_earlier_writes(tmp_path: Path) -> None:
     database = SandboxDatabase(tmp_path, [SCHEMA])
     before = database._writer.submit(lambda connection: add(connection, "a"))
     database.close()
@@ -218,7 +182,7 @@ def test_damaged_file_is_an_error_that_leaves_nothing_open(tmp_path: Path, conte
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
-def test_state_is_for_its_owner_alone_whatever_it_was_before(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_state(tmp_path: Path) -> None:
     def modes() -> set[int]:
         return {stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()}
 
@@ -237,7 +201,7 @@ def test_state_is_for_its_owner_alone_whatever_it_was_before(tmp_path: Path) -> 
     assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
 
 
-async def test_sandbox_says_before_and_after_that_it_is_closed() -> None:
+async def test_a_closed_sandbox_rejects_calls() -> None:
     sandbox = Sandbox()
 
     async def refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -10,27 +11,24 @@ import pytest
 from directsuite.sandbox.fax import NumberTakenError
 
 if TYPE_CHECKING:
-    import aiohttp
-
     from directsuite.sandbox.server import Sandbox
 
+    from .conftest import Api
+
 NUMBER = "15550100100"
+Get = Callable[[str], Awaitable[tuple[int, dict[str, Any]]]]
 
 
-async def get(
-    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str], path: str
-) -> tuple[int, dict[str, Any]]:
-    async with http.get(f"{sandbox.fax_url}/api/fax/{path}", headers=bearer) as answer:
-        assert answer.content_type == "application/json"
-        return answer.status, await answer.json()
+@pytest.fixture
+def get(api: Api, bearer: dict[str, str]) -> Get:
+    """Send a request to the fax service. Returns the status and the body."""
+    return lambda path: api.request("GET", f"{api.sandbox.fax_url}/api/fax/{path}", headers=bearer)
 
 
-async def test_single_message_has_the_shape_of_the_specification(
-    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
-) -> None:
+async def test_single_message_has_the_shape_of_the_specification(sandbox: Sandbox, get: Get) -> None:
     recipient = {"Address": NUMBER, "Name": "Clinic", "PageCount": 3, "description": "sent"}
     handle = await sandbox.add_fax(NUMBER, status="waiting", recipients=[recipient], description="in the queue")
-    status, body = await get(sandbox, http, bearer, f"{NUMBER}/{handle}")
+    status, body = await get(f"{NUMBER}/{handle}")
     assert status == 200
     assert body == {
         "Username": "demo",
@@ -54,84 +52,68 @@ async def test_single_message_has_the_shape_of_the_specification(
     [("0", range(24, 14, -1)), ("10", range(14, 4, -1)), ("23", range(1, -1, -1)), ("007", range(17, 7, -1))],
 )
 async def test_pages_of_ten_begin_at_the_record_offset_newest_first(
-    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str], offset: str, expected: range
+    sandbox: Sandbox, get: Get, offset: str, expected: range
 ) -> None:
     for number in range(25):
         await sandbox.add_fax(NUMBER, description=str(number))
-    status, body = await get(sandbox, http, bearer, f"getMessageList/{NUMBER}/{offset}")
+    status, body = await get(f"getMessageList/{NUMBER}/{offset}")
     assert status == 200
     assert [int(record["description"]) for record in body["MessageDetail"]] == list(expected)
     assert len({record["MessageHandle"] for record in body["MessageDetail"]}) == len(expected)
 
 
 @pytest.mark.parametrize("offset", ["1", "99999999999999999999999", "9" * 4400])
-async def test_page_past_the_end_is_empty(
-    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str], offset: str
-) -> None:
+async def test_page_past_the_end_is_empty(sandbox: Sandbox, get: Get, offset: str) -> None:
     await sandbox.add_fax(NUMBER)
-    status, body = await get(sandbox, http, bearer, f"getMessageList/{NUMBER}/{offset}")
+    status, body = await get(f"getMessageList/{NUMBER}/{offset}")
     assert (status, body["MessageDetail"]) == (200, [])
 
 
 @pytest.mark.parametrize("offset", ["-1", "x", "1.5", "%D9%A3", "1e3", "%00"])
-async def test_offset_that_is_no_number_is_refused(
-    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str], offset: str
-) -> None:
-    status, body = await get(sandbox, http, bearer, f"getMessageList/{NUMBER}/{offset}")
+async def test_an_invalid_offset_is_rejected(sandbox: Sandbox, get: Get, offset: str) -> None:
+    status, body = await get(f"getMessageList/{NUMBER}/{offset}")
     assert (status, set(body)) == (400, {"error", "description"})
 
 
 @pytest.mark.parametrize("path", ["none/0", "%20/0"])
-async def test_number_without_digits_is_refused(
-    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str], path: str
-) -> None:
+async def test_number_without_digits_is_rejected(sandbox: Sandbox, get: Get, path: str) -> None:
     for whole in (f"getMessageList/{path}", path):
-        status, body = await get(sandbox, http, bearer, whole)
+        status, body = await get(whole)
         assert (status, body["error"]) == (400, "invalid_parameter")
         assert "digits" in body["description"]
 
 
-async def test_unknown_number_has_no_messages(
-    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
-) -> None:
-    status, body = await get(sandbox, http, bearer, "getMessageList/19990100100/0")
+async def test_unknown_number_has_no_messages(sandbox: Sandbox, get: Get) -> None:
+    status, body = await get("getMessageList/19990100100/0")
     assert (status, body["MessageDetail"]) == (200, [])
 
 
-async def test_unknown_handle_is_an_invalid_parameter(
-    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
-) -> None:
+async def test_unknown_handle_is_an_invalid_parameter(sandbox: Sandbox, get: Get) -> None:
     handle = await sandbox.add_fax(NUMBER)
-    assert (await get(sandbox, http, bearer, f"{NUMBER}/unknown"))[0] == 400
-    assert (await get(sandbox, http, bearer, f"19990100100/{handle}"))[0] == 400
+    assert (await get(f"{NUMBER}/unknown"))[0] == 400
+    assert (await get(f"19990100100/{handle}"))[0] == 400
 
 
-async def test_number_of_another_account_is_forbidden(
-    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
-) -> None:
+async def test_number_of_another_account_is_forbidden(sandbox: Sandbox, get: Get) -> None:
     handle = await sandbox.add_fax(NUMBER, account="other")
-    assert (await get(sandbox, http, bearer, f"{NUMBER}/{handle}"))[0] == 403
-    assert (await get(sandbox, http, bearer, f"getMessageList/{NUMBER}/0"))[0] == 403
+    assert (await get(f"{NUMBER}/{handle}"))[0] == 403
+    assert (await get(f"getMessageList/{NUMBER}/0"))[0] == 403
     with pytest.raises(NumberTakenError):
         await sandbox.add_fax(NUMBER)
 
 
-async def test_number_is_known_by_its_digits(
-    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
-) -> None:
+async def test_a_number_is_identified_by_its_digits(sandbox: Sandbox, get: Get) -> None:
     await sandbox.add_fax("+1 (555) 010-0100")
-    _, body = await get(sandbox, http, bearer, f"getMessageList/{NUMBER}/0")
+    _, body = await get(f"getMessageList/{NUMBER}/0")
     assert [record["fax_number"] for record in body["MessageDetail"]] == ["+1 (555) 010-0100"]
 
 
-async def test_new_status_is_dated_and_keeps_the_order(
-    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
-) -> None:
+async def test_new_status_is_dated_and_keeps_the_order(sandbox: Sandbox, get: Get) -> None:
     first = await sandbox.add_fax(NUMBER, status="waiting")
     second = await sandbox.add_fax(NUMBER)
     sandbox.clock.advance(timedelta(minutes=1))
     assert await sandbox.set_fax_status(first, "complete")
-    _, body = await get(sandbox, http, bearer, f"getMessageList/{NUMBER}/0")
+    _, body = await get(f"getMessageList/{NUMBER}/0")
     records = body["MessageDetail"]
     assert [record["MessageHandle"] for record in records] == [second, first]
     assert (records[1]["status"], records[1]["updated_ts"]) == ("complete", "2026-05-01T12:01:00.000+0000")
@@ -148,6 +130,6 @@ async def test_status_is_one_of_two(sandbox: Sandbox) -> None:
         await sandbox.add_fax("none")
 
 
-async def test_a_member_of_a_recipient_that_is_misspelt_is_refused(sandbox: Sandbox) -> None:
+async def test_an_unknown_member_of_a_recipient_is_rejected(sandbox: Sandbox) -> None:
     with pytest.raises(ValueError, match="unknown field `address`"):
         await sandbox.add_fax(NUMBER, recipients=[{"address": "1999"}])

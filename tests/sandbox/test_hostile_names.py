@@ -1,4 +1,4 @@
-"""Names that anyone may send: what is accepted works, everything else is refused, nothing crashes."""
+"""Names from users: accepted names work, and others are rejected."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def refusal_of(work: Callable[[], object]) -> RegistrationError | None:
 
 
 @given(st.text(max_size=70) | st.from_regex(r"[A-Za-z0-9._-]{1,70}", fullmatch=True))
-def test_user_name_is_refused_or_found_again_with_its_mailbox(username: str) -> None:
+def test_a_user_name_is_rejected_or_has_a_mailbox(username: str) -> None:
     with registry() as connection:
         person, account = IndividualDescription(id=1), Account(direct_username=username, direct_password="secret")
         refused = refusal_of(lambda: patients.provision(connection, DOMAIN, person, account, Contact(), now=NOW))
@@ -57,7 +57,7 @@ def test_user_name_is_refused_or_found_again_with_its_mailbox(username: str) -> 
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
-def test_names_of_any_writing_give_a_user_name(first: str, last: str) -> None:
+def test_names_in_any_script_result_in_a_user_name(first: str, last: str) -> None:
     with registry() as connection:
         try:
             person = IndividualDescription(first_name=first, last_name=last, ssn4="1234", dob="1980-02-29")
@@ -70,7 +70,7 @@ def test_names_of_any_writing_give_a_user_name(first: str, last: str) -> None:
 
 
 @given(st.text() | st.text().map("https://app.example.test/".__add__) | st.text().map("https://".__add__))
-def test_redirect_uri_is_refused_or_can_carry_the_answer(redirect_uri: str) -> None:
+def test_a_redirect_uri_is_rejected_or_can_have_parameters(redirect_uri: str) -> None:
     if is_usable_redirect(redirect_uri):
         location = str(URL(redirect_uri).extend_query({"code": "c", "state": "s"}))
         assert location.isascii()

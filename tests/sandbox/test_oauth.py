@@ -11,119 +11,113 @@ from yarl import URL
 
 from directsuite.sandbox.server import DEMO_CLIENT, DEMO_LOGIN, Sandbox
 
+from .conftest import Api
+
 CLIENT = {"client_id": DEMO_CLIENT[0], "client_secret": DEMO_CLIENT[1]}
 CALLBACK = "https://app.example.test/callback?tenant=1"
-LIST = "api/fax/getMessageList/15550100100/0"
 
 
-async def ask(sandbox: Sandbox, http: aiohttp.ClientSession, **form: str) -> tuple[int, dict[str, Any]]:
-    async with http.post(sandbox.token_url, data=form) as answer:
-        return answer.status, await answer.json()
+class OAuthClient(Api):
+    """A client of the token endpoint."""
+
+    async def ask(self, **form: str) -> tuple[int, dict[str, Any]]:
+        return await self.request("POST", self.sandbox.token_url, data=form)
+
+    async def consent(self, **query: str) -> tuple[int, URL]:
+        parameters = {"response_type": "code", "client_id": DEMO_CLIENT[0], "redirect_uri": CALLBACK, **query}
+        url = self.sandbox.token_url.replace("/token", "/authorize")
+        async with self.http.get(url, params=parameters, allow_redirects=False) as response:
+            return response.status, URL(response.headers.get("Location", ""))
 
 
-async def consent(sandbox: Sandbox, http: aiohttp.ClientSession, **query: str) -> tuple[int, URL]:
-    parameters = {"response_type": "code", "client_id": DEMO_CLIENT[0], "redirect_uri": CALLBACK, **query}
-    url = sandbox.token_url.replace("/token", "/authorize")
-    async with http.get(url, params=parameters, allow_redirects=False) as answer:
-        return answer.status, URL(answer.headers.get("Location", ""))
+@pytest.fixture
+def oauth(sandbox: Sandbox, http: aiohttp.ClientSession) -> OAuthClient:
+    return OAuthClient(sandbox, http)
 
 
-async def fax_status(sandbox: Sandbox, http: aiohttp.ClientSession, authorization: str | None) -> int:
-    headers = {} if authorization is None else {"Authorization": authorization}
-    async with http.get(f"{sandbox.fax_url}/{LIST}", headers=headers) as answer:
-        if answer.status == 401:
-            assert answer.headers["WWW-Authenticate"].startswith("Bearer ")
-            assert set(await answer.json()) == {"error", "description"}
-        return answer.status
-
-
-async def test_client_credentials_give_a_token_of_an_hour_without_refresh(
-    sandbox: Sandbox, http: aiohttp.ClientSession
-) -> None:
-    async with http.post(sandbox.token_url, data={"grant_type": "client_credentials", **CLIENT}) as answer:
-        body = await answer.json()
-        assert answer.headers["Cache-Control"] == "no-store"
+async def test_client_credentials_give_a_token_of_an_hour_without_refresh(oauth: OAuthClient) -> None:
+    async with oauth.http.post(
+        oauth.sandbox.token_url, data={"grant_type": "client_credentials", **CLIENT}
+    ) as response:
+        body = await response.json()
+        assert response.headers["Cache-Control"] == "no-store"
     assert (body["token_type"], body["expires_in"], "refresh_token" in body) == ("Bearer", 3600, False)
-    assert await fax_status(sandbox, http, f"bearer {body['access_token']}") == 200
-    sandbox.clock.advance(timedelta(seconds=3600))
-    assert await fax_status(sandbox, http, f"Bearer {body['access_token']}") == 401
+    assert await oauth.list_faxes(token=body["access_token"]) == 200
+    oauth.sandbox.clock.advance(timedelta(seconds=3600))
+    assert await oauth.list_faxes(token=body["access_token"]) == 401
 
 
-async def test_client_may_authenticate_with_http_basic(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    await sandbox.add_client("spaced out", "per%cent+plus")
+async def test_client_may_authenticate_with_http_basic(oauth: OAuthClient) -> None:
+    await oauth.sandbox.add_client("spaced out", "per%cent+plus")
     basic = aiohttp.encode_basic_auth("spaced+out", "per%25cent%2Bplus")
-    async with http.post(
-        sandbox.token_url, data={"grant_type": "client_credentials"}, headers={"Authorization": basic}
-    ) as answer:
-        assert answer.status == 200
+    async with oauth.http.post(
+        oauth.sandbox.token_url, data={"grant_type": "client_credentials"}, headers={"Authorization": basic}
+    ) as response:
+        assert response.status == 200
 
 
-async def test_code_is_exchanged_once_and_keeps_the_state(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    status, location = await consent(sandbox, http, state="a b&c", scope="fax")
+async def test_a_code_is_exchanged_once_and_has_the_state(oauth: OAuthClient) -> None:
+    status, location = await oauth.consent(state="a b&c", scope="fax")
     assert status == 302
     assert (location.host, location.query["tenant"], location.query["state"]) == ("app.example.test", "1", "a b&c")
     form = {"grant_type": "authorization_code", "code": location.query["code"], "redirect_uri": CALLBACK, **CLIENT}
-    status, body = await ask(sandbox, http, **form)
+    status, body = await oauth.ask(**form)
     assert (status, body["scope"]) == (200, "fax")
-    status, body = await ask(sandbox, http, **form)
+    status, body = await oauth.ask(**form)
     assert (status, body["error"]) == (400, "invalid_grant")
 
 
 @pytest.mark.parametrize(
     ("changes", "minutes"), [({"redirect_uri": "https://other.example.test/"}, 0), ({"code": "guessed"}, 0), ({}, 10)]
 )
-async def test_code_of_another_redirect_or_time_is_refused(
-    sandbox: Sandbox, http: aiohttp.ClientSession, changes: dict[str, str], minutes: int
+async def test_code_of_another_redirect_or_time_is_rejected(
+    oauth: OAuthClient, changes: dict[str, str], minutes: int
 ) -> None:
-    _, location = await consent(sandbox, http)
-    sandbox.clock.advance(timedelta(minutes=minutes))
+    _, location = await oauth.consent()
+    oauth.sandbox.clock.advance(timedelta(minutes=minutes))
     form = {"grant_type": "authorization_code", "code": location.query["code"], "redirect_uri": CALLBACK, **CLIENT}
-    assert (await ask(sandbox, http, **{**form, **changes}))[1]["error"] == "invalid_grant"
+    assert (await oauth.ask(**{**form, **changes}))[1]["error"] == "invalid_grant"
 
 
-async def test_code_of_another_client_is_refused_and_not_used_up(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    await sandbox.add_client("other", "secret")
-    _, location = await consent(sandbox, http)
+async def test_a_code_used_by_another_client_stays_valid(oauth: OAuthClient) -> None:
+    await oauth.sandbox.add_client("other", "secret")
+    _, location = await oauth.consent()
     form = {"grant_type": "authorization_code", "code": location.query["code"], "redirect_uri": CALLBACK}
     other = {"client_id": "other", "client_secret": "secret"}
-    assert (await ask(sandbox, http, **form, **other))[1]["error"] == "invalid_grant"
-    assert (await ask(sandbox, http, **form, **CLIENT))[0] == 200
+    assert (await oauth.ask(**form, **other))[1]["error"] == "invalid_grant"
+    assert (await oauth.ask(**form, **CLIENT))[0] == 200
 
 
 @pytest.mark.parametrize(
     "query", [{"client_id": "unknown"}, {"redirect_uri": "javascript:alert(1)"}, {"redirect_uri": "https://[bad/"}]
 )
-async def test_untrusted_authorization_request_is_not_redirected(
-    sandbox: Sandbox, http: aiohttp.ClientSession, query: dict[str, str]
-) -> None:
-    assert (await consent(sandbox, http, **query))[0] == 400
+async def test_untrusted_authorization_request_is_not_redirected(oauth: OAuthClient, query: dict[str, str]) -> None:
+    assert (await oauth.consent(**query))[0] == 400
 
 
-async def test_unknown_response_type_is_told_to_the_client(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    _, location = await consent(sandbox, http, response_type="token", state="s")
+async def test_an_unknown_response_type_is_redirected_as_an_error(oauth: OAuthClient) -> None:
+    _, location = await oauth.consent(response_type="token", state="s")
     assert (location.query["error"], location.query["state"]) == ("unsupported_response_type", "s")
 
 
-async def test_refresh_token_rotates(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_refresh_token_rotates(oauth: OAuthClient) -> None:
     username, password = DEMO_LOGIN
-    _, first = await ask(sandbox, http, grant_type="password", username=username, password=password, **CLIENT)
+    _, first = await oauth.ask(grant_type="password", username=username, password=password, **CLIENT)
     refresh = {"grant_type": "refresh_token", "refresh_token": first["refresh_token"], **CLIENT}
-    status, second = await ask(sandbox, http, **refresh)
+    status, second = await oauth.ask(**refresh)
     assert status == 200
     assert first["refresh_token"] != second["refresh_token"]
-    assert (await ask(sandbox, http, **refresh))[1]["error"] == "invalid_grant"
-    assert (await ask(sandbox, http, **{**refresh, "refresh_token": second["refresh_token"]}))[0] == 200
+    assert (await oauth.ask(**refresh))[1]["error"] == "invalid_grant"
+    assert (await oauth.ask(**{**refresh, "refresh_token": second["refresh_token"]}))[0] == 200
 
 
-async def test_refresh_cannot_widen_the_scope_and_refusal_keeps_the_token(
-    sandbox: Sandbox, http: aiohttp.ClientSession
-) -> None:
+async def test_a_refresh_token_cannot_extend_the_scope(oauth: OAuthClient) -> None:
     username, password = DEMO_LOGIN
     login = {"grant_type": "password", "username": username, "password": password, "scope": "fax"}
-    _, first = await ask(sandbox, http, **login, **CLIENT)
+    _, first = await oauth.ask(**login, **CLIENT)
     refresh = {"grant_type": "refresh_token", "refresh_token": first["refresh_token"], **CLIENT}
-    assert (await ask(sandbox, http, scope="fax pdf", **refresh))[1]["error"] == "invalid_scope"
-    assert (await ask(sandbox, http, scope="fax", **refresh))[0] == 200
+    assert (await oauth.ask(scope="fax pdf", **refresh))[1]["error"] == "invalid_scope"
+    assert (await oauth.ask(scope="fax", **refresh))[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -140,10 +134,8 @@ async def test_refresh_cannot_widen_the_scope_and_refusal_keeps_the_token(
         ({"grant_type": "password", "username": "a", **CLIENT}, 400, "invalid_request"),
     ],
 )
-async def test_refusals_are_those_of_rfc_6749(
-    sandbox: Sandbox, http: aiohttp.ClientSession, form: dict[str, str], status: int, error: str
-) -> None:
-    answered, body = await ask(sandbox, http, **form)
+async def test_errors_are_those_of_rfc_6749(oauth: OAuthClient, form: dict[str, str], status: int, error: str) -> None:
+    answered, body = await oauth.ask(**form)
     assert (answered, body["error"]) == (status, error)
 
 
@@ -158,35 +150,24 @@ async def test_refusals_are_those_of_rfc_6749(
         (b"", "application/x-www-form-urlencoded"),
     ],
 )
-async def test_unreadable_token_request_is_invalid(
-    sandbox: Sandbox, http: aiohttp.ClientSession, body: bytes, media_type: str
-) -> None:
-    async with http.post(sandbox.token_url, data=body, headers={"Content-Type": media_type}) as answer:
-        assert (answer.status, (await answer.json())["error"]) == (400, "invalid_request")
+async def test_unreadable_token_request_is_invalid(oauth: OAuthClient, body: bytes, media_type: str) -> None:
+    async with oauth.http.post(oauth.sandbox.token_url, data=body, headers={"Content-Type": media_type}) as response:
+        assert (response.status, (await response.json())["error"]) == (400, "invalid_request")
 
 
-async def test_broken_basic_credentials_are_an_invalid_client(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_broken_basic_credentials_are_an_invalid_client(oauth: OAuthClient) -> None:
     form = {"grant_type": "client_credentials"}
-    async with http.post(sandbox.token_url, data=form, headers={"Authorization": "Basic ***"}) as answer:
-        assert (answer.status, (await answer.json())["error"]) == (401, "invalid_client")
-        assert answer.headers["WWW-Authenticate"].startswith("Basic ")
+    async with oauth.http.post(oauth.sandbox.token_url, data=form, headers={"Authorization": "Basic ***"}) as response:
+        assert (response.status, (await response.json())["error"]) == (401, "invalid_client")
+        assert response.headers["WWW-Authenticate"].startswith("Basic ")
 
 
-@pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer ", "Bearer unknown", "Basic abc", "\x80\xff"])
-async def test_request_without_a_valid_token_is_refused(
-    sandbox: Sandbox, http: aiohttp.ClientSession, authorization: str | None
-) -> None:
-    assert await fax_status(sandbox, http, authorization) == 401
-
-
-async def test_issued_token_ends_with_its_lifetime_or_when_expired(
-    sandbox: Sandbox, http: aiohttp.ClientSession
-) -> None:
-    short = await sandbox.issue_token(lifetime=timedelta(seconds=5))
-    long, other = await sandbox.issue_token(), await sandbox.issue_token("other")
-    sandbox.clock.advance(timedelta(seconds=5))
-    assert await fax_status(sandbox, http, f"Bearer {short}") == 401
-    assert await fax_status(sandbox, http, f"Bearer {long}") == 200
-    await sandbox.expire_tokens("demo")
-    assert await fax_status(sandbox, http, f"Bearer {long}") == 401
-    assert await fax_status(sandbox, http, f"Bearer {other}") == 200
+async def test_issued_token_ends_with_its_lifetime_or_when_expired(oauth: OAuthClient) -> None:
+    short = await oauth.sandbox.issue_token(lifetime=timedelta(seconds=5))
+    long, other = await oauth.sandbox.issue_token(), await oauth.sandbox.issue_token("other")
+    oauth.sandbox.clock.advance(timedelta(seconds=5))
+    assert await oauth.list_faxes(token=short) == 401
+    assert await oauth.list_faxes(token=long) == 200
+    await oauth.sandbox.expire_tokens("demo")
+    assert await oauth.list_faxes(token=long) == 401
+    assert await oauth.list_faxes(token=other) == 200

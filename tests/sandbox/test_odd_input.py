@@ -1,4 +1,4 @@
-"""Addresses, forms, charsets, times and files at the edge of what is possible."""
+"""Unusual addresses, forms, charsets, times and files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("address", ["a{b}@x.test", "{@x.test", "a}@x.test", "a%b@x.test", "a/b@x.test"])
-async def test_a_mailbox_is_reached_by_any_address(address: str, sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_a_mailbox_address_may_contain_reserved_characters(
+    address: str, sandbox: Sandbox, http: aiohttp.ClientSession
+) -> None:
     await sandbox.add_account(address, "x")
     segment = quote(address, safe="")
     async with http.post(f"{sandbox.root_url}/_sandbox/inbound/{segment}", data=b"From: x\n\nhi") as response:
@@ -34,7 +36,7 @@ async def test_a_mailbox_is_reached_by_any_address(address: str, sandbox: Sandbo
 
 
 @pytest.mark.parametrize("address", ["a\nb@x.test", "\x00@x.test", "a\x1b[2J@x.test", "a@x.test\r", "a\u202e@x.test"])
-async def test_an_address_with_control_characters_is_refused(
+async def test_an_address_with_control_characters_is_rejected(
     address: str, sandbox: Sandbox, http: aiohttp.ClientSession
 ) -> None:
     account = {"kind": "mailbox", "address": address, "password": "x"}
@@ -49,7 +51,7 @@ CHARSETS = ["klingon", "rot13", "base64", "zip", "undefined", "unicode_escape", 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("charset", CHARSETS)
 @pytest.mark.parametrize("is_multipart", [False, True])
-async def test_a_form_in_an_odd_charset_is_no_failure(
+async def test_a_form_in_an_unusual_charset_is_no_server_error(
     charset: str, is_multipart: bool, sandbox: Sandbox, http: aiohttp.ClientSession
 ) -> None:
     token = sandbox._access.form_token
@@ -64,7 +66,7 @@ async def test_a_form_in_an_odd_charset_is_no_failure(
 
 
 @pytest.mark.parametrize("name", ["at[]", "at", "kind[]", "form_token[]", "[]", "at[][]"])
-async def test_a_form_with_a_list_for_a_text_is_refused(
+async def test_a_form_with_a_list_instead_of_a_text_is_rejected(
     name: str, sandbox: Sandbox, http: aiohttp.ClientSession
 ) -> None:
     form = {"form_token": sandbox._access.form_token, name: "x y"}
@@ -72,7 +74,7 @@ async def test_a_form_with_a_list_for_a_text_is_refused(
         assert response.status == 400
 
 
-async def test_a_clock_that_runs_stops_on_its_last_day(tmp_path: Path) -> None:
+async def test_a_running_clock_stops_on_the_last_day(tmp_path: Path) -> None:
     for at in (MAX_TIME - timedelta(microseconds=1), MAX_TIME):
         async with Sandbox(tmp_path) as sandbox:
             sandbox.clock.set(at)
@@ -87,13 +89,13 @@ async def test_a_clock_that_runs_stops_on_its_last_day(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="the system has no file without an end")
-def test_a_report_without_an_end_is_refused() -> None:
+def test_an_endless_report_is_rejected() -> None:
     with pytest.raises(ValueError, match="it has more than"):
         quirks.read_report(Path("/dev/zero"))
 
 
 @pytest.mark.parametrize("status", ["099", "100", "101", "600", "999"])
-async def test_a_report_with_a_status_that_ends_no_request_is_imitated_without_it(
+async def test_a_report_with_an_impossible_status_is_imitated_without_it(
     status: str, tmp_path: Path, http: aiohttp.ClientSession
 ) -> None:
     differences = [{"path": path, "what": f"is {status}, not 200"} for path in ("status", "refusal status")]
@@ -167,7 +169,9 @@ def test_a_link_in_place_of_a_lock_changes_no_file(tmp_path: Path, monkeypatch: 
     assert (tmp_path / "directsuite-sandbox-of-another").exists()
 
 
-def test_a_folder_that_another_sandbox_is_making_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_another_sandbox_is_creating_is_not_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / "directsuite-sandbox-new").mkdir()
     (tmp_path / "directsuite-sandbox-new" / "lock").touch()  # not locked yet

@@ -19,7 +19,7 @@ Call = Callable[..., Awaitable[dict[str, Any]]]
 
 @pytest.fixture
 async def call(sandbox: Sandbox, http: aiohttp.ClientSession) -> Call:
-    """Calls an operation with a fresh session in the domain and gives the answer's members."""
+    """Call an operation with a new session in the domain. Returns the response."""
     await sandbox.add_reseller(*DEMO_LOGIN, [DOMAIN])
     await sandbox.add_individual("Ada", "Example", "1234", "1980-02-29", id=7, state="ak", email="ada@example.test")
     await sandbox.add_individual("Ada", "Example", "9999", "1990-01-01", id=8)
@@ -36,19 +36,19 @@ async def call(sandbox: Sandbox, http: aiohttp.ClientSession) -> Call:
 
 
 async def post(http: aiohttp.ClientSession, url: str, body: object, *, status: int = 200) -> dict[str, Any]:
-    async with http.post(url, json=body) as answer:
-        assert answer.status == status
-        return checked(await answer.json())
+    async with http.post(url, json=body) as response:
+        assert response.status == status
+        return checked(await response.json())
 
 
 async def get(http: aiohttp.ClientSession, url: str) -> dict[str, Any]:
-    async with http.get(url) as answer:
-        assert answer.status == 200
-        return checked(await answer.json())
+    async with http.get(url) as response:
+        assert response.status == 200
+        return checked(await response.json())
 
 
 def checked(body: dict[str, Any]) -> dict[str, Any]:
-    """Every answer is a ResellerAPIResponseType whose success and code agree."""
+    """Check that success and code of a response agree."""
     assert body["success"] is (body["code"] == "000")
     assert body["success"] or body["errorMessage"]
     return body
@@ -76,8 +76,8 @@ async def test_provisioned_patient_has_an_address_a_mailbox_and_a_payment(
     assert (product["startDate"], product["expireDate"]) == ("2026-05-01", "2027-05-01")
     assert payment["amount"] == product["amount"] == product["salePrice"] * product["quantity"]
     credentials = {"username": f"ada.e@{DOMAIN}", "password": "pass"}
-    async with http.post(f"{sandbox.message_url}/GetMessageCount/INBOX", json=credentials) as answer:
-        assert (await answer.json())["success"]
+    async with http.post(f"{sandbox.message_url}/GetMessageCount/INBOX", json=credentials) as response:
+        assert (await response.json())["success"]
     [effect] = await sandbox.ledger("ProvisionIDProofedPatient")
     assert (effect["subject"], effect["detail"]["order"]) == (f"ada.e@{DOMAIN}", payment["orderId"])
 
@@ -119,14 +119,12 @@ async def test_provisioned_patient_has_an_address_a_mailbox_and_a_payment(
         ({"id": 7, "state": "Atlantis"}, "204"),
     ],
 )
-async def test_provisioning_is_judged_by_the_proofed_individuals(
-    sandbox: Sandbox, call: Call, body: object, code: str
-) -> None:
+async def test_provisioning_needs_a_proofed_individual(sandbox: Sandbox, call: Call, body: object, code: str) -> None:
     assert (await call("ProvisionIDProofedPatient", body))["code"] == code
     assert len(await sandbox.ledger("ProvisionIDProofedPatient")) == int(code == "000")
 
 
-async def test_user_name_that_is_taken_is_refused(sandbox: Sandbox, call: Call) -> None:
+async def test_user_name_that_is_taken_is_rejected(sandbox: Sandbox, call: Call) -> None:
     await sandbox.add_account(f"bob@{DOMAIN}", "secret")
     wanted = {"id": 7, "directUsername": "ada"}
     codes = [(await call("ProvisionIDProofedPatient", wanted))["code"] for _ in range(2)]
@@ -134,7 +132,7 @@ async def test_user_name_that_is_taken_is_refused(sandbox: Sandbox, call: Call) 
     assert (await call("ProvisionIDProofedPatient", {"id": 7, "directUsername": "BOB"}))["code"] == "014"
 
 
-async def test_user_name_is_made_of_the_names_where_none_is_given(call: Call) -> None:
+async def test_a_missing_user_name_is_generated_from_the_names(call: Call) -> None:
     made = [(await call("ProvisionIDProofedPatient", {"id": 7}))["users"][0]["username"] for _ in range(2)]
     assert made == ["ada.example", "ada.example2"]
 
@@ -146,7 +144,7 @@ async def test_session_lasts_ten_minutes_from_issue(sandbox: Sandbox, call: Call
     assert (await call("GetPatientAddressByMeta", ADA))["code"] == "011"
 
 
-async def test_session_is_judged_before_domain_and_domain_before_arguments(call: Call) -> None:
+async def test_errors_of_session_and_domain_precede_others(call: Call) -> None:
     assert (await call("ProvisionIDProofedPatient", {}, session="guessed", domain="nowhere.test"))["code"] == "011"
     assert (await call("ProvisionIDProofedPatient", {}, domain="nowhere.test"))["code"] == "208"
     assert (await call("ProvisionIDProofedPatient", {}))["code"] == "010"
@@ -169,7 +167,7 @@ async def test_domain_is_known_by_its_mailboxes_too_in_any_case(sandbox: Sandbox
         ([], "010"),
     ],
 )
-async def test_login_without_the_right_credentials_is_refused(
+async def test_login_without_the_right_credentials_is_rejected(
     sandbox: Sandbox, http: aiohttp.ClientSession, body: object, code: str
 ) -> None:
     assert (await post(http, f"{sandbox.registration_url}/login", body))["code"] == code
@@ -206,8 +204,8 @@ async def test_passwords_are_set_for_all_or_for_none(sandbox: Sandbox, http: aio
 
     async def opens(username: str, password: str) -> bool:
         credentials = {"username": f"{username}@{DOMAIN}", "password": password}
-        async with http.post(f"{sandbox.message_url}/GetMessageCount/INBOX", json=credentials) as answer:
-            return bool((await answer.json())["success"])
+        async with http.post(f"{sandbox.message_url}/GetMessageCount/INBOX", json=credentials) as response:
+            return bool((await response.json())["success"])
 
     wanted = [{"username": name, "password": "new"} for name in ("ada", "nobody", "eve")]
     assert (await call("SetPatientsPasswords", wanted))["code"] == "210"
@@ -219,11 +217,11 @@ async def test_passwords_are_set_for_all_or_for_none(sandbox: Sandbox, http: aio
 
 
 @pytest.mark.parametrize("body", [[], {}, ["x"], [{"username": "ada"}], [{"username": "ada", "password": ""}]])
-async def test_passwords_without_a_user_or_password_are_refused(call: Call, body: object) -> None:
+async def test_passwords_without_a_user_or_password_are_rejected(call: Call, body: object) -> None:
     assert (await call("SetPatientsPasswords", body))["code"] == "010"
 
 
-async def test_passwords_of_more_than_1000_users_are_refused(call: Call) -> None:
+async def test_passwords_of_more_than_1000_users_are_rejected(call: Call) -> None:
     await call("ProvisionIDProofedPatient", {"id": 7, "directUsername": "ada"})
     users = [{"username": "ada", "password": "new"}] * 1001
     assert (await call("SetPatientsPasswords", users))["code"] == "010"

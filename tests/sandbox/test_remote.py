@@ -1,4 +1,4 @@
-"""A sandbox that others than this machine reach: as a process, and as the guide's compose file starts it."""
+"""A sandbox that accepts connections from other machines, also in the guide's compose file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def compose() -> dict[str, Any]:
 
 
 @pytest.mark.process
-async def test_the_token_of_the_environment_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_token_in_the_environment_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIRECTSUITE_SANDBOX_TOKEN", TOKEN)
     async with run_command("--memory", "--host", "0.0.0.0", "--allow-remote") as process:  # noqa: S104
         environment, urls = await read_startup_output(process)
@@ -46,7 +46,7 @@ async def test_the_token_of_the_environment_opens_it(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.process
-async def test_a_token_is_made_where_none_is_given() -> None:
+async def test_a_missing_token_is_created() -> None:
     async with run_command("--memory", "--host", "0.0.0.0", "--allow-remote") as process:  # noqa: S104
         assert process.stdout is not None
         told = json.loads(await asyncio.wait_for(process.stdout.readline(), 20))
@@ -54,9 +54,7 @@ async def test_a_token_is_made_where_none_is_given() -> None:
             await control.clock.now()
 
 
-def test_the_compose_file_gives_options_that_there_are(
-    compose: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_compose_file_has_valid_options(compose: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     chosen: list[SandboxOptions] = []
 
     async def serves(options: SandboxOptions) -> None:
@@ -90,5 +88,5 @@ async def test_the_compose_files_health_check_passes(compose: dict[str, Any], mo
         message_url = compose["services"]["app"]["environment"]["DIRECTSUITE_MESSAGE_URL"]
         assert message_url == urls["message"].replace(urls["control"], "http://sandbox:8025")
         login = {"username": "alice@direct.example.test", "password": "sandbox"}
-        async with http.post(f"{urls['message']}/GetMessageCount/INBOX", json=login, headers=elsewhere) as answer:
-            assert (await answer.json())["success"]
+        async with http.post(f"{urls['message']}/GetMessageCount/INBOX", json=login, headers=elsewhere) as response:
+            assert (await response.json())["success"]

@@ -1,4 +1,4 @@
-"""Starting over, and what can be changed of a running sandbox."""
+"""Resetting the sandbox, and changing its options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ALICE = "alice@direct.example.test"
 
 
-async def test_reset_empties_everything_but_keeps_the_demo_account(
+async def test_a_reset_preserves_the_demo_account(
     sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
 ) -> None:
     await sandbox.add_account(ALICE, "secret")
@@ -25,8 +25,8 @@ async def test_reset_empties_everything_but_keeps_the_demo_account(
     await sandbox.reset()
     assert sandbox.faults() == []
     assert await sandbox.ledger() == []
-    async with http.get(f"{sandbox.fax_url}/api/fax/getMessageList/15550100100/0", headers=bearer) as answer:
-        assert (await answer.json())["MessageDetail"] == []
+    async with http.get(f"{sandbox.fax_url}/api/fax/getMessageList/15550100100/0", headers=bearer) as response:
+        assert (await response.json())["MessageDetail"] == []
     await sandbox.add_account(ALICE, "secret")
 
 
@@ -45,15 +45,15 @@ async def test_reset_that_fails_changes_nothing(sandbox: Sandbox, monkeypatch: p
     assert len(sandbox.faults()) == 1
 
 
-async def test_habits_are_taken_at_the_start_and_can_be_changed(http: aiohttp.ClientSession) -> None:
+async def test_options_have_initial_values_and_can_be_changed(http: aiohttp.ClientSession) -> None:
     async with Sandbox(profile="java", csv_above=0, missing_status=404) as sandbox:
         headers = {"Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}"}
         assert (sandbox.profile, sandbox.csv_above, sandbox.missing_status) == ("java", 0, 404)
         statuses: list[int] = []
         for status in (404, 400):
             sandbox.missing_status = status
-            async with http.get(f"{sandbox.signing_url}/pdf/unknown", headers=headers) as answer:
-                statuses.append(answer.status)
+            async with http.get(f"{sandbox.signing_url}/pdf/unknown", headers=headers) as response:
+                statuses.append(response.status)
         assert statuses == [404, 400]
         sandbox.profile, sandbox.csv_above = "strict", 5
         messaging = sandbox._services.messaging
@@ -67,8 +67,8 @@ async def test_tokens_are_checked_without_touching_the_filters_of_warnings(
         raise AssertionError("the filters belong to all threads")
 
     monkeypatch.setattr(warnings, "catch_warnings", touched)
-    async with http.get(f"{sandbox.fax_url}/api/fax/getMessageList/1/0", headers=bearer) as answer:
-        assert (answer.status, (await answer.json())["Username"]) == (200, "demo")
+    async with http.get(f"{sandbox.fax_url}/api/fax/getMessageList/1/0", headers=bearer) as response:
+        assert (response.status, (await response.json())["Username"]) == (200, "demo")
 
 
 async def test_reset_of_one_account_leaves_the_others(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
@@ -80,7 +80,7 @@ async def test_reset_of_one_account_leaves_the_others(sandbox: Sandbox, http: ai
     counts: list[int] = []
     for address in (ALICE, bob):
         credentials = {"username": address, "password": "secret"}
-        async with http.post(f"{sandbox.message_url}/GetMessageCount/INBOX", json=credentials) as answer:
-            counts.append((await answer.json())["count"])
+        async with http.post(f"{sandbox.message_url}/GetMessageCount/INBOX", json=credentials) as response:
+            counts.append((await response.json())["count"])
     assert counts == [0, 1]
     assert not await sandbox.reset("nobody@direct.example.test")

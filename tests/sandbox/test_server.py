@@ -1,4 +1,4 @@
-"""The sandbox as a whole: where it listens, how it refuses, what survives."""
+"""The server: addresses, rejections, stored state."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ ALICE = "alice@direct.example.test"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.test", "", "::"])  # noqa: S104  it is refused
-def test_only_loopback_is_listened_on(host: str) -> None:
+def test_only_loopback_addresses_need_no_token(host: str) -> None:
     with pytest.raises(ValueError, match="loopback"):
         Sandbox(host=host)
 
 
-async def test_ipv6_loopback_serves_too(http: aiohttp.ClientSession) -> None:
+async def test_ipv6_loopback_is_supported(http: aiohttp.ClientSession) -> None:
     try:
-        async with Sandbox(host="::1") as sandbox, http.get(f"{sandbox.root_url}/_sandbox/health") as answer:
-            assert answer.status == 200
+        async with Sandbox(host="::1") as sandbox, http.get(f"{sandbox.root_url}/_sandbox/health") as response:
+            assert response.status == 200
             assert sandbox.fax_url.startswith("http://[::1]:")
     except OSError:
         pytest.skip("this machine has no IPv6 loopback")
@@ -56,20 +56,20 @@ async def test_ipv6_loopback_serves_too(http: aiohttp.ClientSession) -> None:
         ("root_url", {"error", "description"}),
     ],
 )
-async def test_unknown_path_is_refused_in_the_form_of_its_service(
+async def test_unknown_path_is_rejected_in_the_form_of_its_service(
     sandbox: Sandbox, http: aiohttp.ClientSession, url: str, members: set[str]
 ) -> None:
-    async with http.get(getattr(sandbox, url) + "/no/such/path") as answer:
-        assert (answer.status, answer.content_type) == (404, "application/json")
-        body = await answer.json()
+    async with http.get(getattr(sandbox, url) + "/no/such/path") as response:
+        assert (response.status, response.content_type) == (404, "application/json")
+        body = await response.json()
         assert set(body) == members
         assert body.get("success", False) is False
 
 
-async def test_wrong_method_is_told_which_are_allowed(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    async with http.get(f"{sandbox.registration_url}/login") as answer:
-        assert (answer.status, answer.headers["Allow"]) == (405, "POST")
-        assert (await answer.json())["success"] is False
+async def test_a_wrong_method_is_rejected_with_the_allowed_ones(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    async with http.get(f"{sandbox.registration_url}/login") as response:
+        assert (response.status, response.headers["Allow"]) == (405, "POST")
+        assert (await response.json())["success"] is False
 
 
 def operations(sandbox: Sandbox) -> list[tuple[str, str, str]]:
@@ -98,9 +98,9 @@ async def test_body_that_cannot_be_decoded_is_a_bad_request_and_not_logged(
         f"POST {address.path}/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close"
     )
     writer.write(f"{fixed}\r\n{head}\r\n\r\n?secret?".encode())
-    answer = await asyncio.wait_for(reader.read(), 10)
+    response = await asyncio.wait_for(reader.read(), 10)
     writer.close()
-    assert answer.split(b" ", 2)[1] == b"400", answer
+    assert response.split(b" ", 2)[1] == b"400", response
     assert "?secret?" not in caplog.text
 
 
@@ -125,7 +125,7 @@ def test_json_of_very_many_values_takes_little_memory(expected: Any) -> None:
         tracemalloc.stop()
 
 
-async def test_crash_is_logged_without_request_and_returns_service_error(
+async def test_an_internal_error_is_logged_without_the_request(
     sandbox: Sandbox, http: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def crash(*_: Any, **__: Any) -> None:
@@ -134,20 +134,20 @@ async def test_crash_is_logged_without_request_and_returns_service_error(
     monkeypatch.setattr("directsuite.sandbox.registration.authenticate", crash)
     with caplog.at_level(logging.ERROR, "directsuite.sandbox"):
         login = {"username": "who", "password": "hidden"}
-        async with http.post(f"{sandbox.registration_url}/login?token=hidden", json=login) as answer:
-            assert (answer.status, (await answer.json())["code"]) == (500, "999")
+        async with http.post(f"{sandbox.registration_url}/login?token=hidden", json=login) as response:
+            assert (response.status, (await response.json())["code"]) == (500, "999")
     assert "login failed" in caplog.text
     assert "hidden" not in caplog.text
 
 
-async def test_body_beyond_64_mib_is_refused(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_body_beyond_64_mib_is_rejected(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
     async def too_much() -> Any:
         for _ in range(65):
             yield b" " * 2**20
 
     url = f"{sandbox.registration_url}/login"
-    async with http.post(url, data=too_much(), headers={"Content-Type": "application/json"}) as answer:
-        assert (answer.status, (await answer.json())["success"]) == (413, False)
+    async with http.post(url, data=too_much(), headers={"Content-Type": "application/json"}) as response:
+        assert (response.status, (await response.json())["success"]) == (413, False)
 
 
 async def test_state_survives_in_its_folder(tmp_path: Path, http: aiohttp.ClientSession) -> None:
@@ -157,27 +157,25 @@ async def test_state_survives_in_its_folder(tmp_path: Path, http: aiohttp.Client
         handle = await first.add_fax("15550100100")
     async with Sandbox(tmp_path) as second:
         headers = {"Authorization": f"Bearer {token}"}
-        async with http.get(f"{second.fax_url}/api/fax/15550100100/{handle}", headers=headers) as answer:
-            assert answer.status == 200
+        async with http.get(f"{second.fax_url}/api/fax/15550100100/{handle}", headers=headers) as response:
+            assert response.status == 200
         credentials = {"username": ALICE, "password": "secret"}
-        async with http.post(f"{second.message_url}/GetMessageCount/INBOX", json=credentials) as answer:
-            assert (await answer.json())["success"]
+        async with http.post(f"{second.message_url}/GetMessageCount/INBOX", json=credentials) as response:
+            assert (await response.json())["success"]
 
 
-async def test_signing_says_what_to_install_where_pdf_libraries_are_missing(
-    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_missing_pdf_libraries_are_reported(http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch) -> None:
     def without_pikepdf(name: str) -> ModuleSpec | None:
         return None if name == "pikepdf" else util.find_spec(name)
 
     monkeypatch.setattr(server, "find_spec", without_pikepdf)
     async with Sandbox() as sandbox:
         headers = {"Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}"}
-        async with http.get(f"{sandbox.signing_url}/pdf/x/info", headers=headers) as answer:
-            assert answer.status == 501
-            assert "directsuite[sandbox]" in (await answer.json())["description"]
-        async with http.get(f"{sandbox.fax_url}/api/fax/getMessageList/1/0", headers=headers) as answer:
-            assert answer.status == 200
+        async with http.get(f"{sandbox.signing_url}/pdf/x/info", headers=headers) as response:
+            assert response.status == 501
+            assert "directsuite[sandbox]" in (await response.json())["description"]
+        async with http.get(f"{sandbox.fax_url}/api/fax/getMessageList/1/0", headers=headers) as response:
+            assert response.status == 200
 
 
 async def test_sandbox_stops_while_draining_a_rejected_body() -> None:
@@ -192,17 +190,17 @@ async def test_sandbox_stops_while_draining_a_rejected_body() -> None:
     writer.close()
 
 
-async def test_openapi_says_what_to_install_where_pyyaml_is_missing(
+async def test_missing_pyyaml_is_reported(
     sandbox: Sandbox, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     _load_openapi_json.cache_clear()
-    async with http.get(f"{sandbox.root_url}/openapi.json") as answer:
-        assert answer.status == 501
-        assert "directsuite[sandbox]" in (await answer.json())["description"]
+    async with http.get(f"{sandbox.root_url}/openapi.json") as response:
+        assert response.status == 501
+        assert "directsuite[sandbox]" in (await response.json())["description"]
 
 
-async def test_passwords_and_tokens_are_not_kept_readable(tmp_path: Path) -> None:
+async def test_passwords_and_tokens_are_stored_as_hashes(tmp_path: Path) -> None:
     async with Sandbox(tmp_path) as sandbox:
         await sandbox.add_reseller("someone", "readable-reseller")
         await sandbox.add_client("client", "readable-client")
@@ -214,15 +212,13 @@ async def test_passwords_and_tokens_are_not_kept_readable(tmp_path: Path) -> Non
     assert token not in dump
 
 
-async def test_client_that_leaves_in_the_middle_of_its_body_is_no_crash(
-    sandbox: Sandbox, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_client_may_disconnect_within_its_body(sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
     address = urlsplit(sandbox.registration_url)
     _, writer = await asyncio.open_connection(address.hostname, address.port)
     head = f"POST {address.path}/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
     await writer.drain()
     writer.transport.abort()
-    async with aiohttp.ClientSession() as http, http.get(f"{sandbox.root_url}/_sandbox/health") as answer:
-        assert answer.status == 200
+    async with aiohttp.ClientSession() as http, http.get(f"{sandbox.root_url}/_sandbox/health") as response:
+        assert response.status == 200
     assert caplog.records == []

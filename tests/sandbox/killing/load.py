@@ -1,7 +1,7 @@
-"""Clients of a sandbox that is killed meanwhile: what they know that it keeps, and what it keeps.
+"""Clients of a sandbox that is killed, and the comparison of its state with the responses that they received.
 
-What was answered is known. What was under way is doubtful: it happened as a whole or not at all, which shows at the
-next start.
+The effect of an operation with a response is known. An operation in progress has its complete effect or none, as the
+next start shows.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _set_number(content: bytes, number: int) -> bytes:
 
 @attrs.define
 class Load:
-    """Documents and messages of more than 1 MiB, saved, signed, sent and deleted."""
+    """Saves, signs, sends and deletes documents and messages of more than 1 MiB."""
 
     folder: Path
     rng: random.Random
@@ -58,9 +58,9 @@ class Load:
     """The digest of each document, by its identifier."""
     copies: set[Copy] = attrs.Factory(set[Copy])
     in_progress: set[tuple[str, str]] = attrs.Factory(set[tuple[str, str]])
-    """Operations under way, each with the digest, identifier or subject that it concerns."""
+    """The operations in progress, each with the digest, identifier or subject that it concerns."""
     confirmed_count: int = 0
-    """Doubts that a start has cleared up: how often what was under way had happened."""
+    """The number of interrupted operations that had an effect."""
 
     @contextlib.contextmanager
     def _track_in_progress(self, operation: str, subject: str) -> Generator[None]:
@@ -79,14 +79,14 @@ class Load:
             self.documents[saved["identifier"]] = digest
 
     async def sign(self, caller: Caller) -> None:
-        """Sign a document that nobody else changes."""
+        """Sign a document that no other task changes."""
         if identifier := self._choose(each for each in self.documents if not self._is_in_progress(each)):
             with self._track_in_progress("Sign", identifier):
                 signed = await caller.call_signing("PATCH", f"/{identifier}/sign", json={})
                 self.documents[identifier] = signed["documentDigest"]
 
     async def delete(self, caller: Caller) -> None:
-        """Delete a document that nobody else changes."""
+        """Delete a document that no other task changes."""
         if identifier := self._choose(each for each in self.documents if not self._is_in_progress(each)):
             with self._track_in_progress("Delete", identifier):
                 await caller.call_signing("DELETE", f"/{identifier}")
@@ -121,7 +121,7 @@ class Load:
                 self.copies.remove((address, folder, subject))
 
     async def run_until_killed(self, caller: Caller) -> None:
-        """Until the sandbox has gone."""
+        """Run operations until the sandbox is killed."""
         with contextlib.suppress(aiohttp.ClientError):
             while True:
                 keep = len(self.documents) + len(self.copies) < 12
@@ -137,7 +137,7 @@ class Load:
         return any(subject == each for _, each in self.in_progress)
 
     async def assert_stored(self, caller: Caller) -> None:
-        """All that was answered is there, once and whole, what was in doubt as well or not at all; and no file more."""
+        """Check that the known documents and messages exist once and completely, without other files."""
         documents_kept, copies_kept = self._read_stored_digests(), Counter[Copy]()
         for address, folder in (SENT, RECEIVED):
             copies_kept.update(
@@ -156,7 +156,7 @@ class Load:
                 assert base64.b64decode(part["content"], validate=True) == make_attachment(message["subject"])
 
     def _read_stored_digests(self) -> dict[str, str]:
-        """The digests by identifier. Each file has its row, and each row its file, which is whole."""
+        """Return the digests by identifier. Check that each file has a row, and each row a complete file."""
         with contextlib.closing(sqlite3.connect(self.folder / "sandbox.sqlite3")) as database:
             rows = database.execute(
                 "SELECT identifier, digest, name FROM signing_document LEFT JOIN signing_file USING(identifier)"
@@ -177,7 +177,7 @@ class Load:
         return {identifier: digest for identifier, digest, _ in rows}
 
     def _compare(self, documents_kept: dict[str, str], copies_kept: Counter[Copy]) -> None:
-        """Compare what is kept with what is known; then that is known."""
+        """Compare the stored data with the known data. The stored data are then known."""
         new = [digest for identifier, digest in documents_kept.items() if identifier not in self.documents]
         gone = self.documents.keys() - documents_kept.keys()
         changed = [each for each, digest in self.documents.items() if documents_kept.get(each, digest) != digest]
@@ -196,7 +196,7 @@ class Load:
 
 
 def make_attachment(subject: str) -> bytes:
-    """What the message of this subject carries."""
+    """Return the attachment of the message with this subject."""
     return subject.encode() + _NOISE
 
 
@@ -206,37 +206,37 @@ def _make_login(address: str) -> dict[str, str]:
 
 @attrs.frozen
 class Caller:
-    """Calls a sandbox that is in another process."""
+    """A client of a sandbox in another process."""
 
     http: aiohttp.ClientSession
     urls: dict[str, str]
     token: str
 
     async def call_signing(self, method: str, path: str = "", **options: Any) -> dict[str, Any]:
-        """An operation on documents, which succeeds."""
+        """Call the signing service, and check that it succeeds."""
         async with self.http.request(
             method, f"{self.urls['signing']}/pdf{path}", headers=self._bearer, **options
         ) as got:
-            answer: dict[str, Any] = await got.json()
-            assert got.status == 200, answer
-            return answer
+            response: dict[str, Any] = await got.json()
+            assert got.status == 200, response
+            return response
 
     async def get_document(self, identifier: str) -> bytes:
-        """A document's content."""
+        """Return the content of a document."""
         async with self.http.get(f"{self.urls['signing']}/pdf/{identifier}", headers=self._bearer) as got:
             assert got.status == 200
             return base64.b64decode(await got.read(), validate=True)
 
     async def call_messaging(self, method: str, path: str, body: object) -> dict[str, Any]:
-        """An operation on messages, which succeeds."""
+        """Call the messaging service, and check that it succeeds."""
         content = io.BytesIO(json.dumps(body).encode())
         async with self.http.request(method, f"{self.urls['message']}/{path}", data=content, headers=_JSON) as got:
-            answer: dict[str, Any] = await got.json()
-            assert answer["success"] is True, answer
-            return answer
+            response: dict[str, Any] = await got.json()
+            assert response["success"] is True, response
+            return response
 
     async def get_uids(self, address: str, folder: str) -> dict[str, list[int]]:
-        """The uids in a folder by subject."""
+        """Return the uids in a folder by subject."""
         found = await self.call_messaging("POST", f"GetMessageMetaData/{folder}", _make_login(address))
         uids: dict[str, list[int]] = {}
         for message in found["messages"]:

@@ -1,8 +1,8 @@
 """A sandbox that kills itself: `python -m tests.sandbox.killing.sandbox MOMENT COUNT WHEN --data FOLDER …`.
 
-MOMENT: a regular expression for what it is about to do, or has just done, and for the last operation of which it has
-recorded an effect since it counts: `before unlink Delete`. COUNT: how many such moments end it. WHEN: they count from
-the start (`now`), or from SIGUSR1 (`later`).
+MOMENT: a regular expression for a function before or after its call, and for the last operation with a recorded
+effect: `before unlink Delete`. COUNT: the number of such moments until the kill. WHEN: count from the start (`now`), or
+from SIGUSR1 (`later`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from directsuite.sandbox.signing.request import Base64File
 
 
 class KillPoints:
-    """What the process does, and when that ends."""
+    """Counts the moments, and kills the process."""
 
     def __init__(self, moment: str, count: int, *, counting: bool) -> None:
         self.operation = ""
@@ -37,7 +37,7 @@ class KillPoints:
         self.operation, self.counting = "", True
 
     def wrap(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        """The same work, with a moment before it and one after it."""
+        """Return the function with a moment before and after it."""
 
         def watched(*arguments: Any, **named: Any) -> Any:
             self._reach(f"before {name}")
@@ -55,10 +55,10 @@ class KillPoints:
 
 
 def watch(moments: KillPoints) -> None:
-    """Have moments where files are written and removed, and where the database commits."""
+    """Add moments to the functions that write and delete files, and to COMMIT."""
 
     class Watched(sqlite3.Connection):
-        """Says which effects it wrote, and when it commits."""
+        """Reports the recorded effects and the commits."""
 
         def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
             """Run a statement."""

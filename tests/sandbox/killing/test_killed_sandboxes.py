@@ -1,4 +1,4 @@
-"""A sandbox is killed between a file and its row, and anywhere: it loses and doubles nothing that it has answered."""
+"""A sandbox that is killed loses and repeats no operation whose response it has sent."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ POINTS = [
     ("send", "after commit Send"),
     ("remove", "before unlink DeleteMessagesByUIDs"),
 ]
-"""What is asked for, and where the sandbox dies while it does it."""
+"""The operations, and the moments at which the sandbox is killed."""
 _LOG = logging.getLogger(__name__)
 
 
 @attrs.frozen
 class Running:
-    """A sandbox in a process of its own."""
+    """A sandbox in a separate process."""
 
     process: asyncio.subprocess.Process
     caller: Caller
 
     def count(self) -> None:
-        """Have it count its moments from now on."""
+        """Start the counting of moments."""
         self.process.send_signal(signal.SIGUSR1)
 
 
 @contextlib.asynccontextmanager
 async def started(folder: Path, moment: str, count: int = 1, when: str = "later") -> AsyncGenerator[Running | None]:
-    """A sandbox that dies at a moment, and is killed at the end; None where it died before it was ready."""
+    """Yield a sandbox that dies at a moment, or None if it died before it was ready. It is killed at the end."""
     options = ("--data", str(folder), "--port", "0", "--json")
     command = (sys.executable, "-m", "tests.sandbox.killing.sandbox", moment, str(count), when, *options)
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
@@ -61,18 +61,16 @@ async def started(folder: Path, moment: str, count: int = 1, when: str = "later"
                 yield None
                 return
             urls = json.loads(line)["urls"]
-            async with http.get(f"{urls['control']}/_sandbox/environment") as answer:
-                token = (await answer.json())["environment"]["DIRECTSUITE_TOKEN"]
+            async with http.get(f"{urls['control']}/_sandbox/environment") as response:
+                token = (await response.json())["environment"]["DIRECTSUITE_TOKEN"]
             yield Running(process, Caller(http, urls, token))
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(
-                process.pid, signal.SIGKILL
-            )  # process.kill() would reap one that is dead, which asyncio is about to
+            os.kill(process.pid, signal.SIGKILL)  # process.kill() would reap a dead process, as asyncio does
         assert await process.wait() == -signal.SIGKILL
 
 
-async def test_at_each_point_between_a_file_and_its_row(tmp_path: Path) -> None:
+async def test_a_kill_between_a_file_and_its_row_loses_nothing(tmp_path: Path) -> None:
     load = Load(tmp_path, random.Random(7))
     for work, moment in POINTS:
         async with started(tmp_path, moment) as running:
@@ -84,15 +82,15 @@ async def test_at_each_point_between_a_file_and_its_row(tmp_path: Path) -> None:
             with pytest.raises(aiohttp.ClientError):
                 await getattr(load, work)(running.caller)
     async with started(tmp_path, "before unlink", when="now") as running:
-        assert running is None  # it removes what the last one has left, and dies
+        assert running is None  # it dies when it deletes the files of its predecessor
     async with started(tmp_path, "never") as running:
         assert running is not None
         await load.assert_stored(running.caller)
-    assert load.confirmed_count == len(POINTS) - 2  # of the saves that died before their commit, nothing had happened
+    assert load.confirmed_count == len(POINTS) - 2  # a save that died before its commit has no effect
 
 
 @pytest.mark.slow
-async def test_at_any_moment(tmp_path: Path) -> None:
+async def test_a_kill_at_any_moment_loses_nothing(tmp_path: Path) -> None:
     dice = random.Random(7)
     load = Load(tmp_path, dice)
     at_start = 0
@@ -107,7 +105,7 @@ async def test_at_any_moment(tmp_path: Path) -> None:
             if number % 2:
                 running.count()
             else:
-                await asyncio.sleep(dice.uniform(0, 0.5))  # the sandbox is a real process, and so is its time
+                await asyncio.sleep(dice.uniform(0, 0.5))  # the sandbox is a separate process, in real time
                 os.kill(running.process.pid, signal.SIGKILL)
             await asyncio.gather(*clients)
     async with started(tmp_path, "never") as running:

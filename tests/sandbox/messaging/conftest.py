@@ -1,4 +1,4 @@
-"""The messaging service on a real socket, anew for each test."""
+"""A new messaging service on a real socket for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messaging service on a real socket, with mailboxes and a frozen clock, for the tests of this folder."""
+"""The messaging service on a real socket, with mailboxes and a frozen clock."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ RAW_MESSAGE = (
 
 
 def make_credentials(username: str = ALICE, password: str = PASSWORD) -> dict[str, str]:
-    """An Authentication object."""
+    """Return an Authentication object."""
     return {"username": username, "password": password}
 
 
 def make_message(*recipients: str, **members: Any) -> dict[str, Any]:
-    """A Message from alice, to bob unless recipients are given."""
+    """Return a Message from alice, by default to bob."""
     return {
         "sender": ALICE,
         "subject": "Referral",
@@ -76,68 +76,68 @@ class MessagingServer:
         self.port = 0
 
     async def request(self, method: str, path: str, **options: Any) -> tuple[int, dict[str, Any]]:
-        """A request with the path as it stands; the status and the JSON answer."""
+        """Send a request with an encoded path. Return the status and the decoded body."""
         url = URL(f"http://127.0.0.1:{self.port}{BASE}/{path}", encoded=True)
         async with self.http.request(method, url, **options) as response:
             assert response.content_type == "application/json"
             return response.status, await response.json()
 
     async def call(self, operation: str, *segments: str, method: str = "POST", body: Any = None) -> dict[str, Any]:
-        """An operation with its path segments, as alice unless a body is given; the answer, whatever its code."""
+        """Call an operation, as alice unless a body is given. Return the response with any code."""
         path = "/".join((operation, *(quote(segment, safe="") for segment in segments)))
-        status, answer = await self.request(method, path, json=make_credentials() if body is None else body)
+        status, response = await self.request(method, path, json=make_credentials() if body is None else body)
         assert status == 200
-        return answer
+        return response
 
     async def call_ok(self, operation: str, *segments: str, method: str = "POST", body: Any = None) -> dict[str, Any]:
-        """An operation that must succeed."""
-        answer = await self.call(operation, *segments, method=method, body=body)
-        assert (answer["success"], answer["code"]) == (True, 0), answer
-        return answer
+        """Call an operation that must succeed."""
+        response = await self.call(operation, *segments, method=method, body=body)
+        assert (response["success"], response["code"]) == (True, 0), response
+        return response
 
     async def call_rejected(self, operation: str, *segments: str, method: str = "POST", body: Any = None) -> int:
-        """An operation that must be refused; its code."""
-        answer = await self.call(operation, *segments, method=method, body=body)
-        assert answer["success"] is False
-        assert answer["message"]
-        code: int = answer["code"]
+        """Call an operation that must be rejected. Return the code."""
+        response = await self.call(operation, *segments, method=method, body=body)
+        assert response["success"] is False
+        assert response["message"]
+        code: int = response["code"]
         return code
 
     async def call_with_uids(self, operation: str, *segments: str, uids: list[int]) -> dict[str, Any]:
-        """An operation on uids that must succeed."""
+        """Call an operation with uids, which must succeed."""
         return await self.call_ok(operation, *segments, body={"auth": make_credentials(), "uids": uids})
 
     async def send(self, *recipients: str, **members: Any) -> str:
-        """Send a message from alice; its smtpId."""
+        """Send a message from alice. Return its smtpId."""
         body = {"authentication": make_credentials(), "message": make_message(*recipients, **members)}
         smtp_id: str = (await self.call_ok("Send", method="PUT", body=body))["smtpId"]
         return smtp_id
 
     async def get_uids(self, folder: str = "INBOX", username: str = ALICE) -> list[int]:
-        """The uids of a folder."""
+        """Return the uids of a folder."""
         uids: list[int] = (await self.call_ok("GetUIDs", folder, body=make_credentials(username)))["uids"]
         return uids
 
     async def get_messages(self, folder: str = "INBOX", username: str = ALICE) -> list[dict[str, Any]]:
-        """The messages of a folder."""
+        """Return the messages of a folder."""
         found: list[dict[str, Any]] = (await self.call_ok("GetMessages", folder, body=make_credentials(username)))[
             "messages"
         ]
         return found
 
     async def deliver(self, address: str, raw: bytes, folder: str = "INBOX") -> int:
-        """A message from outside, put into a folder; its uid."""
+        """Deliver a message from outside to a folder. Return its uid."""
         content, now = build_content(raw), self.clock.milliseconds()
         return await self.database.write(
             lambda connection: deliver_inbound(connection, address, folder, content, now=now)
         )
 
     async def force_status(self, smtp_id: str, recipient: str, status: str) -> None:
-        """Give a recipient this status for good."""
+        """Set the final status for a recipient."""
         await self.database.write(lambda connection: delivery.force_status(connection, smtp_id, recipient, status))
 
     async def list_effects(self, operation: str) -> list[Any]:
-        """What the ledger says about an operation."""
+        """Return the effects of an operation."""
         return await self.database.read(lambda connection: list_effects(connection, operation))
 
 
@@ -145,7 +145,7 @@ class MessagingServer:
 async def open_messaging_server(
     *, folder: Path | None = None, profile: Profiles = "strict"
 ) -> AsyncGenerator[MessagingServer]:
-    """Alice and bob have mailboxes; the T-User may act for alice and for someone without a mailbox."""
+    """Open a service with mailboxes of alice and bob, and a T-User for alice and an address without a mailbox."""
     database = SandboxDatabase(folder, [LEDGER_SCHEMA, SCHEMA, REGISTRATION_SCHEMA])
     clock = Clock()
     clock.freeze(NOON)
@@ -169,7 +169,7 @@ async def open_messaging_server(
 
 
 async def deliver_many(mail: MessagingServer, count: int, folder: str = "INBOX") -> list[int]:
-    """So many messages for Alice, each with a subject of its own; their uids."""
+    """Deliver messages with different subjects to alice. Return their uids."""
     return [
         await mail.deliver(ALICE, RAW_MESSAGE.replace(b"Results", b"Results %d" % n), folder)
         for n in range(1, count + 1)

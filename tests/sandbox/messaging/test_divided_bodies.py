@@ -1,4 +1,4 @@
-"""Request bodies divided while they come, and messages read from files: the same as from memory, whatever they hold."""
+"""Bodies that are divided while they are received, and messages in files, compared with those in memory."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _MEMBERS = [{name: text} for text in _TEXTS for name in ('x"data', "body")]
 
 
 def _divide(file: Path, *pieces: bytes) -> tuple[bytes, dict[object, bytes | None]]:
-    """The rest of a text that comes in pieces, and its contents by their names."""
+    """Divide the pieces of a text. Return the rest, and the contents by name."""
     with file.open("wb") as written:
         divided = BodyDivider(written, file, 10**6)
         for piece in pieces:
@@ -95,7 +95,7 @@ def _divide(file: Path, *pieces: bytes) -> tuple[bytes, dict[object, bytes | Non
 @example(value=_CONTENTS, plain=True, indent=None, cuts=[])
 @example(value=_CONTENTS, plain=False, indent=1, cuts=[*range(3000)])
 @example(value=_MEMBERS, plain=True, indent=None, cuts=[*range(3000)])
-def test_json_divided_is_the_json_with_its_contents_put_back(
+def test_divided_json_with_its_contents_is_the_original(
     file: Path, value: Any, plain: bool, indent: int | None, cuts: list[int]
 ) -> None:
     text = json.dumps(value, ensure_ascii=plain, indent=indent)
@@ -117,7 +117,7 @@ def test_json_divided_is_the_json_with_its_contents_put_back(
 
 
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """What a JSON value has that has no members, and where."""
+    """Yield the values without members in a JSON value, with their places."""
     is_object, is_array = isinstance(value, dict), isinstance(value, list)
     if not (is_object or is_array):
         yield place, value
@@ -129,7 +129,7 @@ def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _resolved(detail: bytes, file: Path) -> Any:
-    """The members of a MessageDetail with what is in the file."""
+    """Return a MessageDetail with the contents from the file."""
     members = msgspec.json.decode(detail)
     for part in members["attachments"]:
         if isinstance(part["content"], list):

@@ -76,7 +76,7 @@ def read_by_sandbox(detail: dict[str, Any]) -> dict[str, list[str]]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Sending a large body")  # by the test's own client
-async def test_foreign_messages_go_through_the_whole_cycle(tmp_path: Path) -> None:
+async def test_foreign_messages_are_saved_read_and_forwarded(tmp_path: Path) -> None:
     messages = sorted(fetched(tmp_path))
     assert len(messages) >= 100
     compared, otherwise = 0, list[Any]()

@@ -1,4 +1,4 @@
-"""Messages too large for memory: received, kept, given back and forwarded as small ones are, from file to file."""
+"""Messages in files are received, stored, returned and forwarded like those in memory."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ class Mail:
         url = URL(f"{self.sandbox.message_url}/{operation}", encoded=True)
         async with self.http.request(method, url, data=content, headers=headers) as response:
             assert response.content_length is not None
-            answer: dict[str, Any] = await response.json()
-            return answer
+            members: dict[str, Any] = await response.json()
+            return members
 
     async def done(self, operation: str, body: object, method: str = "POST") -> dict[str, Any]:
-        answer = await self.call(operation, body, method)
-        assert answer["success"] is True, answer
-        return answer
+        response = await self.call(operation, body, method)
+        assert response["success"] is True, response
+        return response
 
     async def send(self, *contents: bytes, kinds: tuple[str, ...] = ("TO",), **members: Any) -> dict[str, Any]:
         return await self.done("Send", send_body(*contents, kinds=kinds, **members), "PUT")
@@ -71,7 +71,7 @@ class Mail:
         return uids
 
     async def newest(self, folder: str, login: dict[str, str] = LOGIN) -> dict[str, Any]:
-        """The newest message of a folder, as GetMessagesByUIDs and GetRawMessagesByUIDs give it."""
+        """Return the newest message of a folder, from GetMessagesByUIDs and GetRawMessagesByUIDs."""
         body = {"auth": login, "uids": (await self.uids(folder, login))[-1:]}
         [detail] = (await self.done(f"GetMessagesByUIDs/{folder}", body))["messages"]
         [raw] = (await self.done(f"GetRawMessagesByUIDs/{folder}", body))["messages"]
@@ -109,7 +109,7 @@ def attachments_of(detail: dict[str, Any]) -> list[bytes]:
 
 
 def alike(detail: dict[str, Any]) -> dict[str, Any]:
-    """What depends on a message's bytes alone."""
+    """Return the members that depend only on the bytes of a message."""
     places = ("uid", "msgnum", "folder", "receivedDate", "raw", "sentDate", "expunged")
     return {name: value for name, value in detail.items() if name not in places}
 
@@ -120,7 +120,7 @@ SIZES = [(0,), (57,), (4096, 4097, 1), (700_000,), (MEGABYTE,), (3 * MEGABYTE,),
 @pytest.mark.exhaustive(limit=3)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.wide
-async def test_a_message_comes_back_as_it_was_sent_whatever_its_size(mail: Mail, sizes: tuple[int, ...]) -> None:
+async def test_a_message_of_any_size_is_returned_as_it_was_sent(mail: Mail, sizes: tuple[int, ...]) -> None:
     contents = [NOISE[:size] for size in sizes]
     await mail.send(*contents)
     sent, received = await mail.newest("INBOX.Sent"), await mail.newest("INBOX", BOBS)
@@ -174,7 +174,7 @@ async def test_several_messages_are_forwarded_as_they_are(mail: Mail) -> None:
     assert len(mail.files) == 3
 
 
-async def test_copies_share_a_file_which_goes_with_the_last(mail: Mail) -> None:
+async def test_copies_share_a_file_until_the_last_is_deleted(mail: Mail) -> None:
     await mail.send(NOISE)
     body = {"auth": LOGIN, "uids": (await mail.uids("INBOX.Sent"))[-1:]}
     await mail.done("CopyMessagesByUIDs/INBOX.Sent/INBOX.Drafts", body)
@@ -196,7 +196,7 @@ async def test_copy_without_local_recipient_leaves_no_file(mail: Mail) -> None:
 
 
 @pytest.mark.parametrize("removes", ["the account", "everything", "the folder"])
-async def test_files_go_with_what_has_their_messages(mail: Mail, removes: str) -> None:
+async def test_files_are_deleted_with_their_messages(mail: Mail, removes: str) -> None:
     await mail.done("CreateFolder/INBOX.Kept", LOGIN)
     raw = b"Subject: large\r\n\r\n" + b"text\r\n" * 200_000
     messages = [{"data": base64.b64encode(raw).decode()}]
@@ -209,7 +209,7 @@ async def test_files_go_with_what_has_their_messages(mail: Mail, removes: str) -
     assert mail.files == []
 
 
-async def test_files_are_kept_by_a_folder_and_those_without_a_row_are_not(tmp_path: Path) -> None:
+async def test_files_without_a_row_are_deleted_at_start(tmp_path: Path) -> None:
     async with opened(tmp_path) as mail:
         await mail.send(NOISE, kinds=("BCC",))
         sent = await mail.newest("INBOX.Sent")
@@ -221,7 +221,7 @@ async def test_files_are_kept_by_a_folder_and_those_without_a_row_are_not(tmp_pa
         assert await mail.newest("INBOX.Sent") == sent
 
 
-async def test_what_comes_from_outside_is_in_a_file_too(mail: Mail) -> None:
+async def test_large_mail_from_outside_is_in_a_file(mail: Mail) -> None:
     raw = b"From: c@d.test\r\nContent-Type: image/png\r\n\r\n" + NOISE
     await mail.sandbox.deliver(ALICE, raw)
     assert [file.read_bytes() for file in mail.files] == [raw]
@@ -249,25 +249,25 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 @pytest.mark.wide
-async def test_what_is_refused_leaves_no_file(mail: Mail, case: str) -> None:
+async def test_a_rejected_message_leaves_no_file(mail: Mail, case: str) -> None:
     body, text = REFUSED[case]
     assert body != _BODY
-    answer = await mail.call("Send", body, "PUT")
-    assert answer["success"] is False
-    assert text in answer["message"]
+    response = await mail.call("Send", body, "PUT")
+    assert response["success"] is False
+    assert text in response["message"]
     assert mail.files == []
     assert await mail.sandbox.ledger("Send") == []
 
 
-async def test_a_raw_message_that_is_no_base64_is_refused_and_none_is_kept(mail: Mail) -> None:
+async def test_an_invalid_raw_message_leaves_no_file(mail: Mail) -> None:
     good = base64.b64encode(NOISE).decode()
     body = {"auth": LOGIN, "messages": [{"data": good}, {"data": good + "*"}]}
-    answer = await mail.call("SaveRawMessages/INBOX.Drafts", body)
-    assert (answer["code"], answer["message"]) == (4, "The member data is not base64")
+    response = await mail.call("SaveRawMessages/INBOX.Drafts", body)
+    assert (response["code"], response["message"]) == (4, "The member data is not base64")
     assert mail.files == []
 
 
-async def test_base64_comes_with_escapes_and_white_space(mail: Mail) -> None:
+async def test_base64_may_contain_escapes_and_white_space(mail: Mail) -> None:
     body = json.dumps(send_body(NOISE)).encode()
     text = base64.b64encode(NOISE)
     spelt = base64.encodebytes(NOISE).replace(b"\n", b"\\r\\n \\u0020").replace(b"/", b"\\/").replace(b"+", b"\\u002b")
@@ -275,10 +275,10 @@ async def test_base64_comes_with_escapes_and_white_space(mail: Mail) -> None:
     assert attachments_of(await mail.newest("INBOX.Sent")) == [NOISE]
 
 
-async def test_the_limit_is_named_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_too_large_body_is_rejected_with_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         server, "_SHUTDOWN_TIMEOUT", 0.1
-    )  # aiohttp awaits the rest of a refused body, though nobody sends
+    )  # aiohttp waits for the rest of a rejected body, which is never sent
     body = json.dumps(send_body(NOISE)).encode()
 
     async def chunked() -> AsyncIterator[bytes]:
@@ -288,9 +288,9 @@ async def test_the_limit_is_named_and_nothing_is_left(tmp_path: Path, monkeypatc
     async with opened(tmp_path, max_body=2_000_000) as mail:
         for data in (io.BytesIO(body), chunked()):
             headers = {"Content-Type": "application/json"}
-            async with mail.http.put(f"{mail.sandbox.message_url}/Send", data=data, headers=headers) as answer:
-                assert answer.status == 413
-                refusal = await answer.json()
+            async with mail.http.put(f"{mail.sandbox.message_url}/Send", data=data, headers=headers) as response:
+                assert response.status == 413
+                refusal = await response.json()
             assert (refusal["success"], refusal["code"]) == (False, 4)
             assert "larger than 2,000,000 bytes: start the sandbox with a larger --max-body" in refusal["message"]
         assert mail.files == []
@@ -298,23 +298,23 @@ async def test_the_limit_is_named_and_nothing_is_left(tmp_path: Path, monkeypatc
 
 @pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("operation", ["Send", "SaveRawMessages/INBOX.Drafts"])
-async def test_members_other_than_content_must_fit_into_memory(mail: Mail, operation: str) -> None:
+async def test_other_members_than_content_have_a_size_limit(mail: Mail, operation: str) -> None:
     body = b'{"subject": "' + b"x" * (65 * MEGABYTE) + b'"}'
-    answer = await mail.call(operation, body, "PUT" if operation == "Send" else "POST")
-    assert "larger than 67,108,864 bytes" in answer["message"]
+    response = await mail.call(operation, body, "PUT" if operation == "Send" else "POST")
+    assert "larger than 67,108,864 bytes" in response["message"]
     assert mail.files == []
 
 
 @pytest.mark.wide
-async def test_a_raw_message_is_refused_where_its_text_does_not_fit_into_memory(mail: Mail) -> None:
+async def test_a_raw_message_with_too_much_text_is_rejected(mail: Mail) -> None:
     raw = base64.b64encode(b"Subject: x\r\n\r\n" + b"text\r\n" * (17 * MEGABYTE)).decode()
-    answer = await mail.call("SaveRawMessages/INBOX.Drafts", {"auth": LOGIN, "messages": [{"data": raw}]})
-    assert answer["code"] == 4
-    assert "more than 100,663,296 bytes of headers, texts" in answer["message"]
+    response = await mail.call("SaveRawMessages/INBOX.Drafts", {"auth": LOGIN, "messages": [{"data": raw}]})
+    assert response["code"] == 4
+    assert "more than 100,663,296 bytes of headers, texts" in response["message"]
     assert mail.files == []
 
 
-async def test_a_name_that_somebody_makes_up_is_no_base64(mail: Mail, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_guessed_content_name_is_not_accepted(mail: Mail, monkeypatch: pytest.MonkeyPatch) -> None:
     body = send_body(NOISE)
     body["message"]["attachmentList"].append({"content": f"{'0' * 32}-0", "contentType": "a/b", "filename": "x"})
     assert (await mail.call("Send", body, "PUT"))["message"] == _NO_BASE64
@@ -322,11 +322,11 @@ async def test_a_name_that_somebody_makes_up_is_no_base64(mail: Mail, monkeypatc
     def known(octets: int) -> str:
         return "0" * 2 * octets
 
-    monkeypatch.setattr(secrets, "token_hex", known)  # it would take one who knows the name
+    monkeypatch.setattr(secrets, "token_hex", known)  # as if the client knew the name
     await mail.done("Send", body, "PUT")
 
 
-async def test_the_text_of_an_answer_cannot_pass_for_a_name(mail: Mail) -> None:
+async def test_a_text_like_a_content_name_is_returned_unchanged(mail: Mail) -> None:
     names = [f"{'0' * 32}-0", f'"{"f" * 32}-0"']
     await mail.send(NOISE, body=" ".join(names), subject=names[0])
     received = await mail.newest("INBOX", BOBS)
@@ -334,7 +334,7 @@ async def test_the_text_of_an_answer_cannot_pass_for_a_name(mail: Mail) -> None:
     assert attachments_of(received) == [NOISE]
 
 
-async def test_answers_in_files_have_their_profile(mail: Mail) -> None:
+async def test_large_responses_follow_the_profile(mail: Mail) -> None:
     await mail.send(NOISE, NOISE[:9])
     mail.sandbox.profile = ["java", "attachment-list"]
     body = {"auth": LOGIN, "uids": (await mail.uids("INBOX.Sent"))[-1:]}
@@ -346,30 +346,30 @@ async def test_answers_in_files_have_their_profile(mail: Mail) -> None:
     assert base64.b64decode(raw["data"]) == mail.files[0].read_bytes()
 
 
-async def test_metadata_has_nothing_of_the_files(mail: Mail) -> None:
+async def test_metadata_of_large_messages_has_no_content(mail: Mail) -> None:
     await mail.send(NOISE)
     newest = (await mail.done("GetMessageMetaData/INBOX.Sent", LOGIN))["messages"][-1]
     assert newest["attachments"] == [{"filename": "0.pdf", "contentType": "application/pdf"}]
 
 
 @pytest.mark.wide
-async def test_what_is_deleted_while_it_is_read_is_sent_to_its_end(mail: Mail) -> None:
+async def test_a_message_deleted_during_a_download_is_sent_completely(mail: Mail) -> None:
     content = NOISE * 8  # more than a connection holds
     await mail.send(content, recipients=[{"email": "deliver@hospital.example", "type": "TO"}])
     uids = (await mail.uids("INBOX.Sent"))[-1:]
     body = json.dumps({"auth": LOGIN, "uids": uids}).encode()
     url = f"{mail.sandbox.message_url}/GetMessagesByUIDs/INBOX.Sent"
-    async with mail.http.post(url, data=io.BytesIO(body), headers={"Content-Type": "application/json"}) as answer:
+    async with mail.http.post(url, data=io.BytesIO(body), headers={"Content-Type": "application/json"}) as response:
         await mail.done("DeleteMessagesByUIDs/INBOX.Sent/true", body)
         assert len(mail.files) == 1
-        [detail] = json.loads(await answer.read())["messages"]
+        [detail] = json.loads(await response.read())["messages"]
     assert attachments_of(detail) == [content]
-    assert await mail.uids("INBOX.Sent") == []  # by the same connection: the answer before it has ended
+    assert await mail.uids("INBOX.Sent") == []  # by the same connection: the response before it has ended
     assert mail.files == []
 
 
 @pytest.mark.parametrize("operation", ["GetMessagesByUIDs", "GetRawMessagesByUIDs", "Forward"])
-async def test_a_message_that_goes_before_its_file_is_opened_is_not_there(
+async def test_a_message_deleted_before_its_file_is_opened_is_missing(
     mail: Mail, monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
     await mail.send(NOISE, recipients=[{"email": "deliver@hospital.example", "type": "TO"}])
@@ -385,19 +385,19 @@ async def test_a_message_that_goes_before_its_file_is_opened_is_not_there(
 
     with closing(sqlite3.connect(mail.folder / "sandbox.sqlite3", isolation_level=None)) as connection:
         monkeypatch.setattr(mail.sandbox.message_files, "hold_files", reads_once_it_has_gone)
-        answer = await mail.call(f"{operation}/INBOX.Sent", body, "PUT" if operation == "Forward" else "POST")
+        response = await mail.call(f"{operation}/INBOX.Sent", body, "PUT" if operation == "Forward" else "POST")
     if operation == "Forward":
-        assert answer["message"] == "The folder has no message with any of these uids"
+        assert response["message"] == "The folder has no message with any of these uids"
     else:
-        assert answer["messages"] == []
+        assert response["messages"] == []
 
 
-async def test_a_file_that_is_lost_is_a_failure_and_no_endless_search(mail: Mail) -> None:
+async def test_a_missing_file_is_an_error(mail: Mail) -> None:
     await mail.send(NOISE)
     for file in mail.files:
         file.unlink()
-    answer = await mail.call("GetMessages/INBOX.Sent", LOGIN)
-    assert answer["message"] == "the sandbox failed to process the request; its log says why"
+    response = await mail.call("GetMessages/INBOX.Sent", LOGIN)
+    assert response["message"] == "the sandbox failed to process the request; its log says why"
 
 
 @pytest.mark.parametrize("kind", ["truncate", "malformed", "latency", "status"])
@@ -419,31 +419,31 @@ async def test_faults_hit_large_messages(mail: Mail, kind: str) -> None:
             await mail.done("GetMessages/INBOX.Sent", LOGIN)
 
 
-async def test_the_page_shows_a_large_message_and_gives_its_files(mail: Mail) -> None:
+async def test_the_page_shows_a_large_message_and_its_files(mail: Mail) -> None:
     await mail.send(NOISE, body="text" * 50_000)
     sent = await mail.newest("INBOX.Sent")
     root = mail.sandbox.root_url
-    async with mail.http.get(f"{root}/page/mail/{ALICE}?folder=INBOX.Sent") as answer:
-        found = re.search(rf'href="(/page/mail/[^"]*/{sent["uid"]})"', await answer.text())
+    async with mail.http.get(f"{root}/page/mail/{ALICE}?folder=INBOX.Sent") as response:
+        found = re.search(rf'href="(/page/mail/[^"]*/{sent["uid"]})"', await response.text())
     assert found is not None
-    async with mail.http.get(root + found[1]) as answer:
-        shown = await answer.text()
+    async with mail.http.get(root + found[1]) as response:
+        shown = await response.text()
     assert "These are the first 100,000 characters" in shown
     assert "3.1 MB" in shown
     assert "The raw message</a> (download)" in shown
-    async with mail.http.get(f"{root}{found[1]}/raw") as answer:
-        assert (answer.content_length, answer.content_disposition and answer.content_disposition.type) == (
+    async with mail.http.get(f"{root}{found[1]}/raw") as response:
+        assert (response.content_length, response.content_disposition and response.content_disposition.type) == (
             sent["size"],
             "attachment",
         )
-        assert await answer.read() == sent["raw"]
-    async with mail.http.get(f"{root}{found[1]}/attachments/0") as answer:
-        assert answer.content_length == len(NOISE)
-        assert await answer.read() == NOISE
+        assert await response.read() == sent["raw"]
+    async with mail.http.get(f"{root}{found[1]}/attachments/0") as response:
+        assert response.content_length == len(NOISE)
+        assert await response.read() == NOISE
 
 
 class AnonymousMemory:
-    """The largest anonymous memory that a process has had meanwhile: pages of mapped files are not its own."""
+    """Measures the largest anonymous memory of a process, which excludes mapped files."""
 
     def __init__(self, process: int) -> None:
         self._status = Path(f"/proc/{process}/status")
@@ -468,11 +468,11 @@ class AnonymousMemory:
         return int(line.split()[1]) * 1024
 
 
-async def _content(answer: aiohttp.ClientResponse, member: bytes, target: Path) -> str:
-    """Decode the first content in an answer into a file, without its JSON; its SHA-256."""
+async def _content(response: aiohttp.ClientResponse, member: bytes, target: Path) -> str:
+    """Decode the first content in a response into a file. Return its SHA-256."""
     digest, rest, begun = hashlib.sha256(), b"", False
     with target.open("wb") as file:
-        async for piece in answer.content.iter_chunked(2**18):
+        async for piece in response.content.iter_chunked(2**18):
             rest += piece
             if not begun:
                 assert member in rest
@@ -485,12 +485,12 @@ async def _content(answer: aiohttp.ClientResponse, member: bytes, target: Path) 
             if end:
                 break
             rest = rest[whole:]
-        await answer.read()
+        await response.read()
     return digest.hexdigest()
 
 
 async def _saving(file: Path) -> AsyncIterator[bytes]:
-    """The body of SaveRawMessages for a message in a file."""
+    """Yield the body of SaveRawMessages for a message in a file."""
     yield b'{"messages": [{"data": "'
     with file.open("rb") as raw:
         while piece := raw.read(3 * 2**16):

@@ -1,4 +1,4 @@
-"""What becomes of recipients as the clock goes, and the two forms of the status report."""
+"""The delivery status of recipients over time, and the two forms of the status report."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_a_confirmation_after_the_hour_is_called_late(mail: MessagingServe
     assert (await status(mail, smtp_id))[1].endswith("(late)")
 
 
-def test_a_served_domain_that_is_no_test_domain_knows_no_magic() -> None:
+def test_special_local_parts_apply_only_to_test_domains() -> None:
     assert choose_outcome("nomdn@direct.real.org", SERVED).status is DeliveryStatus.REMOTELY_FAILED
     assert choose_outcome("nomdn@contest", SERVED).status is DeliveryStatus.LOCALLY_FAILED
 
@@ -82,14 +82,14 @@ async def test_a_report_has_a_record_for_each_recipient(mail: MessagingServer) -
     assert size == (await mail.get_messages("INBOX.Sent"))[0]["size"]
 
 
-async def test_ids_are_taken_without_brackets_and_unknown_ones_report_nothing(mail: MessagingServer) -> None:
+async def test_ids_may_lack_brackets_and_unknown_ids_have_no_record(mail: MessagingServer) -> None:
     smtp_id = await mail.send()
     assert len((await mail.call_ok("GetMessageStatus", smtp_id.strip("<>")))["messageLogs"]) == 1
     report = await mail.call_ok("GetMessageStatus", "<a/b%2F+?#@x>")
     assert (report["hasCvData"], report["csvData"], report["messageLogs"]) == (False, "", [])
 
 
-async def test_nobody_sees_the_status_of_another_senders_message(mail: MessagingServer) -> None:
+async def test_only_the_sender_sees_the_status(mail: MessagingServer) -> None:
     smtp_id = await mail.send()
     assert (await mail.call_ok("GetMessageStatus", smtp_id, body=make_credentials(BOB)))["messageLogs"] == []
 
@@ -129,7 +129,7 @@ async def test_csv_can_be_switched_on_for_every_report(mail: MessagingServer) ->
     assert (await mail.call_ok("GetMessageStatus", "<unknown@x>"))["hasCvData"] is False
 
 
-async def test_a_forced_status_holds_whatever_the_clock_says(mail: MessagingServer) -> None:
+async def test_a_final_status_does_not_depend_on_the_clock(mail: MessagingServer) -> None:
     smtp_id = await mail.send("nomdn@hisp.test")
     await mail.force_status(smtp_id, "NoMDN@hisp.test", "Remotely Failed")
     mail.clock.advance(timedelta(hours=2))
@@ -140,7 +140,7 @@ async def test_a_forced_status_holds_whatever_the_clock_says(mail: MessagingServ
         await mail.force_status(smtp_id, "nomdn@hisp.test", "Lost")
 
 
-async def test_a_message_to_oneself_arrives(mail: MessagingServer) -> None:
+async def test_a_message_to_the_sender_is_delivered(mail: MessagingServer) -> None:
     body = {"authentication": make_credentials(), "message": make_message(ALICE)}
     await mail.call_ok("Send", method="PUT", body=body)
     assert (await mail.get_uids(), await mail.get_uids("INBOX.Sent")) == ([1], [1])

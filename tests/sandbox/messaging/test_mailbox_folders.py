@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 INITIAL = ["INBOX.Drafts", "INBOX.Sent", "INBOX.Spam", "INBOX.Templates", "INBOX.Trash"]
 
 
-async def test_a_mailbox_is_born_with_its_folders(mail: MessagingServer) -> None:
+async def test_a_new_mailbox_has_its_folders(mail: MessagingServer) -> None:
     assert (await mail.call_ok("GetFolders", "INBOX", "false"))["folders"] == INITIAL
 
 
-async def test_created_folders_bring_their_parents(mail: MessagingServer) -> None:
+async def test_parents_of_a_new_folder_are_created(mail: MessagingServer) -> None:
     await mail.call_ok("CreateFolder", "inbox.A.B.C")
     assert (await mail.call_ok("GetFolders", "INBOX.A", "false"))["folders"] == ["INBOX.A.B", "INBOX.A.B.C"]
     assert (await mail.list_effects("CreateFolder"))[0]["subject"] == "INBOX.A.B.C"
@@ -36,7 +36,7 @@ async def test_folders_that_exist_cannot_be_created(mail: MessagingServer, name:
 @pytest.mark.parametrize(
     "name", ["Outside", "INBOXES", "INBOX.", "INBOX..A", "INBOX.A.", "", "INBOX.a\nb", "INBOX." + "x" * 300]
 )
-async def test_impossible_folder_names_are_refused(mail: MessagingServer, name: str) -> None:
+async def test_impossible_folder_names_are_rejected(mail: MessagingServer, name: str) -> None:
     assert await mail.call_rejected("CreateFolder", name) == 4
     assert (await mail.call_ok("GetFolders", "INBOX", "0"))["folders"] == INITIAL
 
@@ -50,7 +50,7 @@ async def test_folder_names_survive_the_path(mail: MessagingServer, name: str) -
     assert await mail.get_uids(name) == []
 
 
-async def test_renaming_takes_children_and_messages_along(mail: MessagingServer) -> None:
+async def test_renaming_moves_subfolders_and_messages(mail: MessagingServer) -> None:
     await mail.call_ok("CreateFolder", "INBOX.Old.Child")
     assert await deliver_many(mail, 2, "INBOX.Old.Child") == [1, 2]
     await mail.call_ok("MoveFolder", "INBOX.Old", "INBOX.New.Place")
@@ -74,7 +74,7 @@ async def test_renaming_takes_children_and_messages_along(mail: MessagingServer)
         ("INBOX.Missing", "INBOX.B", 3),
     ],
 )
-async def test_refused_renames(mail: MessagingServer, name: str, new_name: str, code: int) -> None:
+async def test_invalid_renames_are_rejected(mail: MessagingServer, name: str, new_name: str, code: int) -> None:
     await mail.call_ok("CreateFolder", "INBOX.A")
     assert await mail.call_rejected("MoveFolder", name, new_name) == code
     assert await mail.list_effects("MoveFolder") == []
@@ -90,7 +90,7 @@ async def test_deleting_a_folder_deletes_what_is_in_it(mail: MessagingServer) ->
     assert left == 0
 
 
-async def test_a_folder_made_anew_starts_at_uid_1_with_another_uidvalidity(mail: MessagingServer) -> None:
+async def test_a_recreated_folder_has_new_uids_and_another_uidvalidity(mail: MessagingServer) -> None:
     def uidvalidity(connection: sqlite3.Connection) -> int:
         account = find_account_id(connection, ALICE)
         assert account is not None
@@ -119,7 +119,7 @@ async def test_the_trash_may_be_deleted_and_comes_back(mail: MessagingServer) ->
     assert await mail.get_uids("INBOX.Trash") == [1]
 
 
-async def test_a_trash_made_anew_in_another_spelling_is_the_trash(mail: MessagingServer) -> None:
+async def test_a_recreated_trash_folder_in_another_case_is_the_trash(mail: MessagingServer) -> None:
     await mail.call_ok("DeleteFolder", "INBOX.Trash")
     await mail.call_ok("CreateFolder", "INBOX.TRASH")
     await deliver_many(mail, 1)
@@ -127,10 +127,10 @@ async def test_a_trash_made_anew_in_another_spelling_is_the_trash(mail: Messagin
     assert (await mail.call_ok("GetDeletedMessageCount", "INBOX.Trash"))["count"] == 1
 
 
-async def test_subscriptions(mail: MessagingServer) -> None:
+async def test_folders_are_subscribed_and_unsubscribed(mail: MessagingServer) -> None:
     body = {"auth": make_credentials(), "folders": ["inbox.Sent", "INBOX.Spam"], "subscribed": False}
-    answer = await mail.call_ok("SetFoldersSubscribed", "", body=body)
-    assert answer["folders"] == ["INBOX.Sent", "INBOX.Spam"]
+    response = await mail.call_ok("SetFoldersSubscribed", "", body=body)
+    assert response["folders"] == ["INBOX.Sent", "INBOX.Spam"]
     assert (await mail.call_ok("GetFolders", "INBOX", "TRUE"))["folders"] == [
         "INBOX.Drafts",
         "INBOX.Templates",
@@ -152,7 +152,7 @@ async def test_subscriptions_are_recorded_for_folders_that_they_changed(mail: Me
 
 
 @pytest.mark.parametrize("literal", ["yes", "", "2", "null"])
-async def test_other_booleans_in_the_path_are_refused(mail: MessagingServer, literal: str) -> None:
+async def test_other_booleans_in_the_path_are_rejected(mail: MessagingServer, literal: str) -> None:
     assert await mail.call_rejected("GetFolders", "INBOX", literal) == 4
     body = {"auth": make_credentials(), "uids": [1]}
     assert await mail.call_rejected("DeleteMessagesByUIDs", "INBOX", literal, body=body) == 4

@@ -1,4 +1,4 @@
-"""Who sent a message and who receives it: addresses in headers, and names that pretend to be some."""
+"""Addresses in headers, and names that look like addresses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ local_parts = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_si
 
 
 def read(*lines: str | bytes) -> dict[str, Any]:
-    """The MessageDetail of a message with these headers."""
+    """Return the MessageDetail of a message with these headers."""
     octets = [line.encode("utf-8") if isinstance(line, str) else line for line in lines]
     detail: dict[str, Any] = msgspec.json.decode(build_content(b"\r\n".join([*octets, b"", b"text", b""])).detail)
     return detail
@@ -67,11 +67,11 @@ def recipients(*lines: str | bytes) -> list[str]:
         ('Name <"a b, c"@x.test>', '"a b, c"@x.test'),
         ("real@[IPv6:::1]", "real@[IPv6:::1]"),
         ("Group: real@x.test, other@x.test;", "real@x.test"),
-        ("two@signs@x.test", "two@signs@x.test"),  # no address: what the header says
+        ("two@signs@x.test", "two@signs@x.test"),  # not an address: the text of the header
         ("nobody", "nobody"),
     ],
 )
-def test_the_sender_is_the_address_and_no_name(value: str, sender: str) -> None:
+def test_the_sender_is_the_address_without_the_name(value: str, sender: str) -> None:
     assert read(f"From: {value}")["sender"] == sender
     assert read("From: a@x.test", f"Reply-To: {value}")["replyTo"] == sender
 
@@ -94,7 +94,7 @@ def test_a_message_without_from_has_an_empty_sender() -> None:
         ("", []),
     ],
 )
-def test_the_recipients_are_those_that_are_named(value: str, addresses: list[str]) -> None:
+def test_recipients_are_parsed_from_the_header(value: str, addresses: list[str]) -> None:
     assert recipients(f"To: {value}") == addresses
 
 
@@ -120,7 +120,7 @@ def test_no_encoded_word_changes_an_address(name: str, address: str, charset: st
 
 
 @given(name=names, address=plain_addresses)
-def test_a_reply_to_that_was_given_is_read_back(name: str, address: str) -> None:
+def test_a_reply_to_header_is_parsed_as_it_was_sent(name: str, address: str) -> None:
     quoted = '"' + name.replace("\\", r"\\").replace('"', r"\"") + '"'
     draft = Draft(
         ALICE, [Recipient("b@x.test", "TO")], "Subject", "text", headers=[("Reply-To", f"{quoted} <{address}>")]
@@ -141,14 +141,14 @@ def test_a_reply_to_that_was_given_is_read_back(name: str, address: str) -> None
         ("=?utf-8?q?=0D=0ABcc=3A?= <hans@x.test>", '" Bcc:" <hans@x.test>'),
     ],
 )
-def test_a_decoded_name_can_be_read_again(value: str, text: str) -> None:
+def test_a_decoded_name_can_be_parsed_again(value: str, text: str) -> None:
     detail = read(f"From: {value}")
     assert detail["headers"] == [{"name": "From", "value": text}]
     assert read(f"From: {text}")["sender"] == detail["sender"] == "hans@x.test"
 
 
 @pytest.mark.parametrize("header", ["Subject : x", "Subject\t: x", "subject  :x"])
-def test_blanks_before_the_colon_end_no_headers(header: str) -> None:
+def test_spaces_before_the_colon_of_a_header_are_ignored(header: str) -> None:
     detail = read("From: a@x.test", header, "To: b@x.test")
     assert (detail["subject"], detail["recipients"], detail["body"]) == (
         "x",
@@ -160,13 +160,13 @@ def test_blanks_before_the_colon_end_no_headers(header: str) -> None:
 @pytest.mark.parametrize(
     "line", ["garbage", ": nameless", "two words: x", ">From a@x.test Mon", "gärbage: x", "x\r\n y"]
 )
-def test_a_line_that_is_no_header_ends_no_headers(line: str) -> None:
+def test_an_invalid_header_line_is_skipped(line: str) -> None:
     detail = read("From: a@x.test", line, "To: b@x.test", "Subject: x")
     assert (detail["subject"], detail["body"]) == ("x", "text\r\n")
     assert [header["name"] for header in detail["headers"]] == ["From", "To", "Subject"]
 
 
-def test_the_line_of_an_mbox_is_no_content() -> None:
+def test_the_first_line_of_an_mbox_is_ignored() -> None:
     assert read("From a@x.test Mon May  1 12:00:00 2026", "Subject: x")["subject"] == "x"
 
 
@@ -187,7 +187,7 @@ def test_text_without_a_blank_line_before_it_is_the_body() -> None:
         ("us-ascii", "utf-8", "ü"),
     ],
 )
-def test_a_charset_is_read_as_what_senders_mean_by_it(charset: str, meant: str, text: str) -> None:
+def test_a_charset_is_decoded_as_its_superset(charset: str, meant: str, text: str) -> None:
     octets = text.encode(meant)
     word = "".join(f"={octet:02X}" for octet in octets)
     filename = f"Content-Disposition: attachment; filename*={charset}''{word.replace('=', '%')}"
@@ -222,8 +222,8 @@ HOSTILE = [
 
 @pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("pattern", HOSTILE)
-def test_reading_takes_time_in_proportion_to_the_header(pattern: str) -> None:
-    """Half a megabyte is quick; what takes the square of it would need minutes."""
+def test_headers_are_parsed_in_linear_time(pattern: str) -> None:
+    """Quadratic time would need minutes for half a megabyte."""
     began = time.process_time()
     read(f"From: {pattern * (500_000 // len(pattern))}", f"Subject: {pattern * (500_000 // len(pattern))}")
     assert time.process_time() - began < 20
@@ -231,7 +231,7 @@ def test_reading_takes_time_in_proportion_to_the_header(pattern: str) -> None:
 
 @pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("words", ["=?utf-8?q?" + "a" * 60 + "?= ", "=?punycode?q?" + "a" * 60 + "-b?= "])
-def test_reading_takes_time_in_proportion_to_the_encoded_words(words: str) -> None:
+def test_encoded_words_are_decoded_in_linear_time(words: str) -> None:
     began = time.process_time()
     read(f"Subject: {words * (6_000_000 // len(words))}")
     assert time.process_time() - began < 8
@@ -252,7 +252,7 @@ def test_quotation_marks_in_comments_are_text() -> None:
 
 
 @pytest.mark.parametrize("blanks", [" \r\n", "\t \r\n", " \r\n  \r\n", " \n"])
-def test_lines_of_blanks_before_the_headers_hide_none(blanks: str) -> None:
+def test_blank_lines_before_the_headers_are_ignored(blanks: str) -> None:
     detail = read(f"{blanks}From: a@x.test", "To: b@x.test", "Subject: s")
     assert (detail["sender"], detail["subject"], detail["body"]) == ("a@x.test", "s", "text\r\n")
     assert detail["recipients"] == [{"email": "b@x.test", "type": "TO"}]

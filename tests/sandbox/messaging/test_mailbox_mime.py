@@ -1,4 +1,4 @@
-"""From a draft to bytes and back; and bytes that nobody composed."""
+"""Composed messages, and the parsing of arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def normalize_newlines(body: str) -> str:
 @example(
     [Recipient("a@b.test", "BCC")], "", "--=_\r", False, [MessageAttachment("", "message/rfc822", b"\r\n--\r\n")], []
 )
-def test_a_composed_message_reads_back_as_it_was_drafted(
+def test_a_composed_message_is_parsed_as_its_draft(
     recipients: list[Recipient],
     subject: str | None,
     body: str,
@@ -130,7 +130,7 @@ HOSTILE_BYTES = st.lists(
 @given(raw=HOSTILE_BYTES | st.binary())
 @example(raw=b"Content-Type: text/plain; charset=utf-7\r\n\r\n+2AA-")
 @example(raw=b"".join(b"Content-Type: multipart/mixed; boundary=%d\r\n\r\n--%d\r\n" % (n, n) for n in range(2000)))
-def test_any_bytes_are_read_and_kept_as_they_are(raw: bytes) -> None:
+def test_any_bytes_are_parsed_and_stored_unchanged(raw: bytes) -> None:
     content = build_content(raw)
     assert content.raw == raw
     detail, metadata = msgspec.json.decode(content.detail), msgspec.json.decode(content.metadata)
@@ -140,7 +140,7 @@ def test_any_bytes_are_read_and_kept_as_they_are(raw: bytes) -> None:
     assert content.sent_ms is None or abs(content.sent_ms) < 2**60
 
 
-def test_of_alternatives_the_richest_is_the_body() -> None:
+def test_html_is_preferred_to_plain_text() -> None:
     reading = read_message(
         b"Content-Type: multipart/alternative; boundary=b\r\n\r\n"
         b"--b\r\n\r\nplain\r\n--b\r\nContent-Type: text/html\r\n\r\n<p>rich</p>\r\n--b--\r\n"
@@ -160,11 +160,11 @@ def test_texts_after_the_first_are_attachments() -> None:
     ("charset", "octets", "expected"),
     [("iso-8859-1", b"Gr\xfc\xdfe", "Grüße"), ("utf-8", b"\xff", "\ufffd"), ("no-such", b"\xfc", "ü")],
 )
-def test_bodies_are_decoded_as_well_as_it_goes(charset: str, octets: bytes, expected: str) -> None:
+def test_bodies_with_wrong_charsets_are_decoded(charset: str, octets: bytes, expected: str) -> None:
     assert read_message(b"Content-Type: text/plain; charset=%b\r\n\r\n%b" % (charset.encode(), octets)).body == expected
 
 
-def test_a_delivery_status_comes_back_byte_for_byte() -> None:
+def test_a_delivery_status_part_is_unchanged() -> None:
     status = b"Reporting-MTA: dns; x\r\n\r\nFinal-Recipient: rfc822; b@x.test\r\nAction: failed\r\n"
     reading = read_message(
         b"Content-Type: multipart/report; boundary=b\r\n\r\n--b\r\n\r\nfailed\r\n"
@@ -174,7 +174,7 @@ def test_a_delivery_status_comes_back_byte_for_byte() -> None:
 
 
 @pytest.mark.parametrize("line_break", [b"\r\n", b"\n", b"\r"])
-def test_a_boundary_inside_that_is_the_outer_one_loses_nothing(line_break: bytes) -> None:
+def test_a_nested_part_with_the_outer_boundary_loses_nothing(line_break: bytes) -> None:
     lines = (
         b"Content-Type: multipart/mixed; boundary=b||preamble|--b|Content-Type: multipart/alternative; boundary=b||"
         b"--b||plain|--b|Content-Type: text/html||<p>rich</p>|--b--  |epilogue|--b|"
@@ -187,7 +187,7 @@ def test_a_boundary_inside_that_is_the_outer_one_loses_nothing(line_break: bytes
     assert found == [("a.pdf", b"%PDF-"), ("b.xml", b"<a/>"), ("c", b"c")]
 
 
-def test_a_multipart_part_without_its_boundary_is_kept_as_it_is() -> None:
+def test_a_multipart_part_without_its_boundary_is_an_attachment() -> None:
     reading = read_message(b"Content-Type: multipart/mixed; boundary=b\r\n\r\n--other\r\n\r\ntext\r\n--other--\r\n")
     assert [part.content for part in reading.attachments] == [b"--other\r\n\r\ntext\r\n--other--\r\n"]
 
@@ -201,14 +201,14 @@ def test_parts_of_a_digest_are_messages() -> None:
 @pytest.mark.parametrize(
     "pattern", [b"--b\r\n", b"--b", b"\r", b"--x\r\n", b"a: b\r\n", b"a\r\n", b" \r\n", b"--b--\r\n"]
 )
-def test_dividing_takes_time_in_proportion_to_the_message(pattern: bytes) -> None:
+def test_messages_are_parsed_in_linear_time(pattern: bytes) -> None:
     nested = b"".join(b"Content-Type: multipart/mixed; boundary=%d\r\n\r\n--%d\r\n" % (n, n) for n in range(2000))
     began = time.process_time()
     read_message(nested + b"Content-Type: multipart/mixed; boundary=b\r\n\r\n" + pattern * (200_000 // len(pattern)))
     assert time.process_time() - began < 20
 
 
-def test_no_segment_of_a_filename_ends_within_a_character() -> None:
+def test_filename_segments_contain_complete_characters() -> None:
     draft = Draft(ALICE, [Recipient("b@x.test", "TO")], "", "", attachments=[MessageAttachment("é€𝄞" * 20, "a/b", b"")])
     raw = compose_message(draft, message_id=MESSAGE_ID, at=NOON).recipient_copy.raw.decode("ascii")
     segments = re.findall(r"filename\*\d+\*=(.*?);?\r\n", raw)
@@ -217,7 +217,7 @@ def test_no_segment_of_a_filename_ends_within_a_character() -> None:
 
 
 @pytest.mark.parametrize("pattern", [b";", b'\\";', b'";"'])
-def test_parameters_are_read_in_time(pattern: bytes) -> None:
+def test_parameters_are_parsed_in_linear_time(pattern: bytes) -> None:
     began = time.process_time()
     read_message(b'Content-Type: text/plain; a="' + pattern * (200_000 // len(pattern)) + b'"\r\n\r\ntext')
     assert time.process_time() - began < 5
@@ -233,7 +233,7 @@ def test_boundaries_and_filenames_may_be_8_bit_text(boundary: bytes) -> None:
 
 
 def test_text_that_follows_an_alternative_is_kept() -> None:
-    """As Apple Mail sends an attachment in the middle of rich text."""
+    """Apple Mail sends an attachment in the middle of rich text in this form."""
     lines = (
         b"Content-Type: multipart/alternative; boundary=b||--b||plain|--b|Content-Type: multipart/mixed; boundary=c||"
         b"--c|Content-Type: text/html||<p>rich</p>|--c|Content-Type: a/b||x|--c|"
@@ -277,7 +277,7 @@ def test_recipients_beyond_the_limit_are_left_out() -> None:
     assert len(msgspec.json.decode(content.metadata)["recipients"]) == parsing.MAX_RECIPIENTS
 
 
-def test_a_draft_with_more_attachments_than_can_be_read_is_refused() -> None:
+def test_a_draft_with_too_many_attachments_is_rejected() -> None:
     attachments = [MessageAttachment("a.txt", "text/plain", b"")] * parsing.MAX_PARTS
     draft = Draft(ALICE, [Recipient("b@x.test", "TO")], "s", "x", attachments=attachments)
     with pytest.raises(MessagingError, match="at most 999 attachments"):
@@ -285,7 +285,7 @@ def test_a_draft_with_more_attachments_than_can_be_read_is_refused() -> None:
     compose_message(draft._replace(attachments=attachments[1:]), message_id=MESSAGE_ID, at=NOON)
 
 
-def test_a_draft_with_more_recipients_than_can_be_read_is_refused() -> None:
+def test_a_draft_with_too_many_recipients_is_rejected() -> None:
     recipients = [Recipient(f"b{number}@x.test", "BCC") for number in range(parsing.MAX_RECIPIENTS + 1)]
     with pytest.raises(MessagingError, match="at most 10,000 recipients"):
         compose_message(Draft(ALICE, recipients, "s", "x"), message_id=MESSAGE_ID, at=NOON)

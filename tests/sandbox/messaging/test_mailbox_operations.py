@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 
-async def test_counts(mail: MessagingServer) -> None:
+async def test_messages_are_counted(mail: MessagingServer) -> None:
     await deliver_many(mail, 4)
     await mail.call_with_uids("MarkMessagesAsReadByUIDs", "INBOX", uids=[1, 2])
     await mail.call_with_uids("MarkMessagesAsUnreadByUIDs", "INBOX", uids=[2])
@@ -42,7 +42,7 @@ async def test_counts(mail: MessagingServer) -> None:
     assert (await mail.call_ok("GetDeletedMessageCount", "INBOX.Trash"))["count"] == 2
 
 
-async def test_a_message_comes_back_with_everything_the_specification_names(mail: MessagingServer) -> None:
+async def test_a_message_has_all_members_of_the_specification(mail: MessagingServer) -> None:
     await deliver_many(mail, 1)
     (found,) = await mail.get_messages()
     assert found == {
@@ -80,10 +80,10 @@ async def test_metadata_has_no_body_and_no_attachment_content(mail: MessagingSer
     assert found["attachments"] == [attachment]
 
 
-async def test_uids_that_do_not_exist_are_skipped_and_answers_ascend(mail: MessagingServer) -> None:
+async def test_unknown_uids_are_skipped_and_results_ascend(mail: MessagingServer) -> None:
     await deliver_many(mail, 4)
-    answer = await mail.call_with_uids("GetMessagesByUIDs", "INBOX", uids=[4, 2, 99, 2, 0])
-    assert [(found["uid"], found["msgnum"]) for found in answer["messages"]] == [(2, 2), (4, 4)]
+    response = await mail.call_with_uids("GetMessagesByUIDs", "INBOX", uids=[4, 2, 99, 2, 0])
+    assert [(found["uid"], found["msgnum"]) for found in response["messages"]] == [(2, 2), (4, 4)]
     assert (await mail.call_with_uids("GetMessagesByUIDs", "INBOX", uids=[99]))["messages"] == []
     raw = await mail.call_with_uids("GetRawMessagesByUIDs", "INBOX", uids=[3, 1, 3, 99])
     assert [found["uid"] for found in raw["messages"]] == [1, 3]
@@ -133,18 +133,18 @@ async def test_the_utc_form_covers_the_whole_second_it_names(
 ) -> None:
     mail.clock.advance(timedelta(milliseconds=millisecond))
     await deliver_many(mail, 1)
-    answer = await mail.call_ok(UTC_FORM, "INBOX", "20260501120000", "20260501120000")
-    assert len(answer["messages"]) == found
+    response = await mail.call_ok(UTC_FORM, "INBOX", "20260501120000", "20260501120000")
+    assert len(response["messages"]) == found
 
 
 @pytest.mark.parametrize("time", ["", "now", "1.5", "1" * 19, "٣", "2026-05-01"])
-async def test_times_that_are_none_are_refused(mail: MessagingServer, time: str) -> None:
+async def test_invalid_times_are_rejected(mail: MessagingServer, time: str) -> None:
     assert await mail.call_rejected("GetMessagesByReceivedDate", "INBOX", time, "0") == 4
     assert await mail.call_rejected("SearchMessagesMetadataByReceivedDate", "INBOX", "0", time) == 4
 
 
 @pytest.mark.parametrize("time", ["", "0", "20260230000000", "202605011200", "2026050112000x", "00000101000000"])
-async def test_utc_times_that_are_none_are_refused(mail: MessagingServer, time: str) -> None:
+async def test_invalid_utc_times_are_rejected(mail: MessagingServer, time: str) -> None:
     assert await mail.call_rejected("GetMessagesByReceivedDateUTC", "INBOX", time, "20260501120000") == 4
     assert await mail.call_rejected("SearchMessagesMetadataByReceivedDateUTC", "INBOX", "20260501120000", time) == 4
 
@@ -203,7 +203,7 @@ async def test_marking_is_recorded_for_messages_that_it_changed(mail: MessagingS
         assert recorded == ([[1], [2]])
 
 
-async def test_moved_messages_leave_and_their_uids_are_not_used_again(mail: MessagingServer) -> None:
+async def test_uids_of_moved_messages_are_not_used_again(mail: MessagingServer) -> None:
     await mail.call_ok("CreateFolder", "INBOX.A")
     await deliver_many(mail, 2)
     await mail.call_with_uids("MoveMessagesByUIDs", "INBOX", "INBOX.A", uids=[2])
@@ -211,7 +211,7 @@ async def test_moved_messages_leave_and_their_uids_are_not_used_again(mail: Mess
     assert await mail.get_uids() == [1, 3]
 
 
-async def test_a_missing_destination_leaves_everything_in_place(mail: MessagingServer) -> None:
+async def test_a_missing_folder_leaves_messages_in_place(mail: MessagingServer) -> None:
     await deliver_many(mail, 1)
     body = {"auth": make_credentials(), "uids": [1]}
     assert await mail.call_rejected("MoveMessagesByUIDs", "INBOX", "INBOX.Missing", body=body) == 3
@@ -219,7 +219,7 @@ async def test_a_missing_destination_leaves_everything_in_place(mail: MessagingS
     assert await mail.get_uids() == [1]
 
 
-async def test_deleting(mail: MessagingServer) -> None:
+async def test_messages_are_moved_to_the_trash_or_deleted(mail: MessagingServer) -> None:
     await deliver_many(mail, 3)
     await mail.call_with_uids("DeleteMessagesByUIDs", "INBOX", "false", uids=[1])
     await mail.call_with_uids("DeleteMessagesByUIDs", "INBOX", "TRUE", uids=[2])
@@ -235,8 +235,8 @@ async def test_saved_raw_messages_are_appended_unread_byte_for_byte(mail: Messag
     raws = [RAW_MESSAGE, b"", b"\xff\x00 not mail at all\r\r\n"]
     saved = [{"uid": 77, "msgID": "<other>", "folder": "INBOX.Spam", "data": encode_base64(raw)} for raw in raws]
     await mail.call_ok("SaveRawMessages", "INBOX.Drafts", body={"auth": make_credentials(), "messages": saved})
-    answer = await mail.call_with_uids("GetRawMessagesByUIDs", "INBOX.Drafts", uids=[1, 2, 3])
-    assert answer["messages"] == [
+    response = await mail.call_with_uids("GetRawMessagesByUIDs", "INBOX.Drafts", uids=[1, 2, 3])
+    assert response["messages"] == [
         {"uid": uid, "msgID": "<r@x>" if uid == 1 else None, "folder": "INBOX.Drafts", "data": encode_base64(raw)}
         for uid, raw in enumerate(raws, start=1)
     ]
@@ -253,6 +253,6 @@ async def test_raw_messages_are_saved_all_or_none(mail: MessagingServer) -> None
     assert await mail.get_uids() == []
 
 
-async def test_nobody_sees_another_mailbox(mail: MessagingServer) -> None:
+async def test_mailboxes_are_separate(mail: MessagingServer) -> None:
     await deliver_many(mail, 1)
     assert await mail.get_uids(username=BOB) == []

@@ -1,4 +1,4 @@
-"""What is asked wrongly, who may ask, and answers in the manner of Java servers."""
+"""Invalid requests, credentials, and the profiles of responses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("body", [{}, {"auth": None}, {"username": ALICE}, {"password": PASSWORD}, {"other": 1}])
-async def test_missing_credentials_are_wrong_ones(mail: MessagingServer, body: dict[str, Any]) -> None:
+async def test_missing_credentials_are_rejected(mail: MessagingServer, body: dict[str, Any]) -> None:
     assert await mail.call_rejected("GetUIDs", "INBOX", body=body) == 1
 
 
@@ -70,26 +70,26 @@ async def test_mailbox_operations_take_credentials_bare_or_wrapped(
         b"NaN",
     ],
 )
-async def test_what_is_not_json_is_a_bad_request(mail: MessagingServer, body: bytes) -> None:
+async def test_invalid_json_is_a_bad_request(mail: MessagingServer, body: bytes) -> None:
     for headers in ({"Content-Type": "application/json"}, {}):
-        status, answer = await mail.request("POST", "GetUIDs/INBOX", data=body, headers=headers)
-        assert (status, answer["success"], answer["code"]) == (400, False, 4)
+        status, response = await mail.request("POST", "GetUIDs/INBOX", data=body, headers=headers)
+        assert (status, response["success"], response["code"]) == (400, False, 4)
 
 
 @pytest.mark.parametrize(
     "body", ["[]", "5", '"x"', "null", '{"username": 5}', '{"auth": []}', '{"auth": {"username": null}}']
 )
-async def test_json_of_another_shape_is_refused_with_code_4(mail: MessagingServer, body: str) -> None:
+async def test_json_of_another_shape_is_rejected_with_code_4(mail: MessagingServer, body: str) -> None:
     headers = {"Content-Type": "application/json;charset=UTF-8"}
-    status, answer = await mail.request("POST", "GetUIDs/INBOX", data=body.encode(), headers=headers)
-    assert (status, answer["success"], answer["code"]) == (200, False, 4)
+    status, response = await mail.request("POST", "GetUIDs/INBOX", data=body.encode(), headers=headers)
+    assert (status, response["success"], response["code"]) == (200, False, 4)
 
 
-async def test_json_must_be_announced(mail: MessagingServer) -> None:
+async def test_another_media_type_is_rejected(mail: MessagingServer) -> None:
     headers = {"Content-Type": "text/plain"}
     body = b'{"username": "a", "password": "b"}'
-    status, answer = await mail.request("POST", "GetUIDs/INBOX", data=body, headers=headers)
-    assert (status, answer["success"], answer["code"]) == (415, False, 4)
+    status, response = await mail.request("POST", "GetUIDs/INBOX", data=body, headers=headers)
+    assert (status, response["success"], response["code"]) == (415, False, 4)
 
 
 @pytest.mark.parametrize("uids", [[], None, ["1"], [1.5], [True], [-1], [2**63], [2**70], 5, {"1": 1}])
@@ -119,28 +119,28 @@ def test_lists_are_limited(expected: type, members: dict[str, Any], path: str) -
 
 async def test_a_long_text_with_many_commas_does_not_hide_what_is_wrong(mail: MessagingServer) -> None:
     body = {"auth": make_credentials(), "message": make_message(body="," * 200_000, htmlBody="no")}
-    status, answer = await mail.request("PUT", "Send", json=body)
-    assert (status, answer["code"], "htmlBody" in answer["message"]) == (200, 4, True)
+    status, response = await mail.request("PUT", "Send", json=body)
+    assert (status, response["code"], "htmlBody" in response["message"]) == (200, 4, True)
 
 
-async def test_the_largest_uid_is_only_unknown(mail: MessagingServer) -> None:
+async def test_the_largest_uid_is_unknown(mail: MessagingServer) -> None:
     assert (await mail.call_with_uids("GetMessagesByUIDs", "INBOX", uids=[2**63 - 1]))["messages"] == []
 
 
 @pytest.mark.parametrize("folder", ["", "INBOX.Missing", "inbo", "INBOX.sen", "..", "a/b", "\0", "%00", "ü"])
-async def test_folders_that_do_not_exist_are_refused_with_code_3(mail: MessagingServer, folder: str) -> None:
+async def test_folders_that_do_not_exist_are_rejected_with_code_3(mail: MessagingServer, folder: str) -> None:
     for operation in ("GetMessageCount", "GetUIDs", "GetMessages", "GetMessageMetaData", "GetUnreadMessages"):
         assert await mail.call_rejected(operation, folder) == 3
 
 
-async def test_a_changed_password_counts_at_once(mail: MessagingServer) -> None:
+async def test_a_changed_password_is_required_immediately(mail: MessagingServer) -> None:
     assert await mail.get_uids() == []
     assert await mail.database.write(lambda c: set_password(c, ALICE.upper(), "new"))
     assert await mail.call_rejected("GetUIDs", "INBOX") == 1
     await mail.call_ok("GetUIDs", "INBOX", body=make_credentials(password="new"))
 
 
-async def test_the_java_profile_answers_as_java_servers_do() -> None:
+async def test_the_java_profile_has_responses_of_java_servers() -> None:
     async with open_messaging_server(profile="java") as mail:
         empty = await mail.call_ok("GetMessages", "INBOX")
         assert (empty["messages"], empty["message"]) == (None, None)
@@ -162,7 +162,7 @@ async def test_the_java_profile_answers_as_java_servers_do() -> None:
 ATTACHED = [{"content": encode_base64(b"<ccd/>"), "contentType": "text/xml", "filename": "ccd.xml"}]
 
 
-async def test_the_attachment_list_profile_spells_it_as_the_wsdl_does() -> None:
+async def test_the_attachment_list_profile_renames_attachments() -> None:
     async with open_messaging_server(profile="attachment-list") as mail:
         await mail.send(attachmentList=ATTACHED)
         await mail.send()

@@ -1,4 +1,4 @@
-"""Sending and forwarding over HTTP: what is stored where, and what is refused before anything is."""
+"""Sending and forwarding over HTTP: the stored copies, and rejected messages."""
 
 from __future__ import annotations
 
@@ -90,7 +90,9 @@ async def test_custom_headers_are_sent_and_show_in_metadata(mail: MessagingServe
         {"name": "Content-Type", "value": "text/html"},
     ],
 )
-async def test_headers_that_would_change_the_message_are_refused(mail: MessagingServer, header: dict[str, str]) -> None:
+async def test_headers_that_would_change_the_message_are_rejected(
+    mail: MessagingServer, header: dict[str, str]
+) -> None:
     body = {"authentication": make_credentials(), "message": make_message(headers=[header])}
     assert await mail.call_rejected("SendWithHeader", method="PUT", body=body) == 4
     assert await nothing_happened(mail)
@@ -123,9 +125,7 @@ async def test_headers_that_would_change_the_message_are_refused(mail: Messaging
         ({"attachmentList": [{"filename": "a", "contentType": "text/plain"}]}, 4),
     ],
 )
-async def test_messages_that_are_refused_leave_nothing_behind(
-    mail: MessagingServer, members: dict[str, Any], code: int
-) -> None:
+async def test_a_rejected_message_has_no_effect(mail: MessagingServer, members: dict[str, Any], code: int) -> None:
     body = {"authentication": make_credentials(), "message": make_message(**members)}
     assert await mail.call_rejected("Send", method="PUT", body=body) == code
     assert await nothing_happened(mail)
@@ -139,7 +139,7 @@ async def test_the_sender_is_compared_without_regard_to_case(mail: MessagingServ
     await mail.call_ok("Send", method="PUT", body=body)
 
 
-async def test_what_is_not_required_may_be_null_or_absent(mail: MessagingServer) -> None:
+async def test_optional_members_may_be_null_or_absent(mail: MessagingServer) -> None:
     smallest = {"sender": ALICE, "htmlBody": False, "recipients": recipients(to=BOB)}
     nulls = make_message(subject=None, body=None, attachmentList=None, headers=None)
     for sent in (smallest, nulls):
@@ -148,7 +148,7 @@ async def test_what_is_not_required_may_be_null_or_absent(mail: MessagingServer)
     assert [(found["subject"], found["body"]) for found in await mail.get_messages(username=BOB)] == [(None, "")] * 2
 
 
-async def test_attachments_are_taken_under_either_name_and_with_line_breaks(mail: MessagingServer) -> None:
+async def test_attachments_may_have_either_name_and_line_breaks(mail: MessagingServer) -> None:
     content = bytes(range(256)) * 4
     wrapped = "\r\n".join(encode_base64(content)[i : i + 76] for i in range(0, len(encode_base64(content)), 76))
     await mail.send(attachments=[{"filename": "b.bin", "contentType": "application/x-b", "content": wrapped}])
@@ -179,7 +179,7 @@ async def test_a_tuser_sends_as_the_direct_address(mail: MessagingServer) -> Non
         ({"directAddr": ""}, 2),
     ],
 )
-async def test_a_tuser_acts_for_his_own_addresses_only(
+async def test_a_tuser_can_only_act_for_assigned_addresses(
     mail: MessagingServer, change: dict[str, str], code: int
 ) -> None:
     body = {"authentication": AS_TUSER | change, "message": make_message(sender=change.get("directAddr", ALICE))}
@@ -188,7 +188,7 @@ async def test_a_tuser_acts_for_his_own_addresses_only(
     assert await nothing_happened(mail)
 
 
-async def test_a_tusers_message_is_from_the_direct_address_he_named(mail: MessagingServer) -> None:
+async def test_the_sender_of_a_tuser_must_be_the_direct_address(mail: MessagingServer) -> None:
     body = {"authentication": AS_TUSER, "message": make_message(sender=TUSER)}
     assert await mail.call_rejected("SendWithTuser", method="PUT", body=body) == 2
 
@@ -227,7 +227,7 @@ async def test_several_messages_are_forwarded_as_attachments_byte_for_byte(mail:
     assert {part["contentType"] for part in found["attachments"]} == {"message/rfc822"}
 
 
-async def test_an_original_that_cannot_stand_inline_is_attached(mail: MessagingServer) -> None:
+async def test_an_original_that_cannot_be_inline_is_attached(mail: MessagingServer) -> None:
     raw = b"Subject: Odd\r\nContent-Type: application\\odd\r\nContent-Disposition: attachment\r\n\r\nx"
     odd = raw.replace(b"application\\odd", b"multipart/mixed")
     await mail.deliver(ALICE, odd)
@@ -247,7 +247,7 @@ async def test_an_original_that_cannot_stand_inline_is_attached(mail: MessagingS
         ({"uids": []}, 4),
     ],
 )
-async def test_forwards_that_are_refused(mail: MessagingServer, change: dict[str, Any], code: int) -> None:
+async def test_forwards_that_are_rejected(mail: MessagingServer, change: dict[str, Any], code: int) -> None:
     await mail.deliver(ALICE, RAW_MESSAGE)
     body = {"auth": make_credentials(), "uids": [1], "recipients": recipients(to=BOB)} | change
     assert await mail.call_rejected("Forward", "INBOX", method="PUT", body=body) == code
@@ -268,7 +268,7 @@ async def test_sent_mail_is_well_formed_for_other_software(mail: MessagingServer
     assert (attached.get_filename(), attached.get_content()) == ("Befund ü.txt", "x" * 999)
 
 
-async def test_a_message_too_large_for_the_store_is_refused_and_nothing_happens(mail: MessagingServer) -> None:
+async def test_a_message_too_large_for_the_database_is_rejected(mail: MessagingServer) -> None:
     await mail.database.write(lambda connection: connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1_500_000))
     large = [
         {"filename": "scan.bin", "contentType": "application/octet-stream", "content": encode_base64(bytes(600_000))}

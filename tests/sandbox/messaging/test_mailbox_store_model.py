@@ -1,4 +1,4 @@
-"""The store against a model of dicts and lists: whatever is done in whatever order, both say the same."""
+"""The mailbox store compared with a model of dicts and lists, in any order of operations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ raws = st.sampled_from([b"Subject: %d\r\n\r\n" % number for number in range(3)])
 
 
 class ModelFolder:
-    """uids with their bytes and whether they were read; the uids given out so far."""
+    """The bytes and the read flag by uid, and the highest uid."""
 
     def __init__(self) -> None:
         self.messages: dict[int, tuple[bytes, bool]] = {}
@@ -36,7 +36,7 @@ class ModelFolder:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Every rule does the same to the store and to the model."""
+    """Applies each rule to the store and to the model."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the state of a patient's address lets its user do, and what others (specification section 3)."""
+"""The effect of a patient's state on sending and receiving (specification section 3)."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ class Mail:
         """Make ada a patient."""
         username, password = DEMO_LOGIN
         base = self.sandbox.registration_url
-        async with self.http.post(f"{base}/login", json={"username": username, "password": password}) as answer:
-            session = (await answer.json())["sessionId"]
+        async with self.http.post(f"{base}/login", json={"username": username, "password": password}) as response:
+            session = (await response.json())["sessionId"]
         body = {"id": 7, "directUsername": "ada", "directPassword": PASSWORD}
-        async with self.http.post(f"{base}/ProvisionIDProofedPatient/{session}/{DOMAIN}", json=body) as answer:
-            assert (await answer.json())["code"] == "000"
+        async with self.http.post(f"{base}/ProvisionIDProofedPatient/{session}/{DOMAIN}", json=body) as response:
+            assert (await response.json())["code"] == "000"
 
     async def call(self, path: str, body: dict[str, Any], method: str = "POST") -> dict[str, Any]:
-        """An operation; its answer."""
-        async with self.http.request(method, f"{self.sandbox.message_url}/{path}", json=body) as answer:
-            members: dict[str, Any] = await answer.json()
+        """Call an operation. Return the response."""
+        async with self.http.request(method, f"{self.sandbox.message_url}/{path}", json=body) as response:
+            members: dict[str, Any] = await response.json()
             return members
 
     async def uids(self, owner: str) -> dict[str, Any]:
-        """GetUIDs of INBOX."""
+        """Call GetUIDs for INBOX."""
         return await self.call("GetUIDs/INBOX", {"username": owner, "password": PASSWORD})
 
     async def send(self, sender: str, recipient: str, operation: str = "Send") -> dict[str, Any]:
-        """Send, or another form of it."""
+        """Call Send or one of its variants."""
         message = {"sender": sender, "htmlBody": False, "recipients": [{"email": recipient, "type": "TO"}]}
         username = "desk" if operation.endswith("WithTuser") else sender
         credentials = {"username": username, "password": PASSWORD, "directAddr": sender}
         return await self.call(operation, {"authentication": credentials, "message": message}, "PUT")
 
     async def status(self, smtp_id: str, sender: str) -> str:
-        """What became of a message to one recipient."""
-        answer = await self.call(f"GetMessageStatus/{smtp_id}", {"username": sender, "password": PASSWORD})
-        return str(answer["messageLogs"][0]["status"])
+        """Return the delivery status of a message to one recipient."""
+        response = await self.call(f"GetMessageStatus/{smtp_id}", {"username": sender, "password": PASSWORD})
+        return str(response["messageLogs"][0]["status"])
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ async def mail() -> AsyncIterator[Mail]:
         yield running
 
 
-async def test_a_disabled_user_gets_mail_and_cannot_connect(mail: Mail) -> None:
+async def test_a_disabled_user_receives_mail_and_cannot_log_in(mail: Mail) -> None:
     assert await mail.sandbox.set_patient_state(ADA, "disabled")
     assert (await mail.uids(ADA))["code"] == 1
     assert (await mail.uids(ADA.upper()))["code"] == 1
@@ -85,7 +85,7 @@ async def test_a_disabled_user_gets_mail_and_cannot_connect(mail: Mail) -> None:
 
 
 @pytest.mark.parametrize("state", WITHOUT_CERTIFICATE)
-async def test_a_user_without_a_certificate_connects_and_nothing_goes_in_or_out(mail: Mail, state: str) -> None:
+async def test_a_user_without_a_certificate_can_only_read_mail(mail: Mail, state: str) -> None:
     assert await mail.sandbox.deliver(ADA, RAW_MESSAGE) == 1
     await mail.sandbox.set_patient_state(ADA, state)
     assert (await mail.uids(ADA))["uids"] == [1]
@@ -106,7 +106,7 @@ async def test_a_user_without_a_certificate_connects_and_nothing_goes_in_or_out(
 
 
 @pytest.mark.parametrize("state", sorted({*USER_STATES, None} - {"disabled", *WITHOUT_CERTIFICATE}, key=str))
-async def test_other_states_forbid_nothing(mail: Mail, state: str | None) -> None:
+async def test_other_states_allow_everything(mail: Mail, state: str | None) -> None:
     await mail.sandbox.set_patient_state(ADA, state)
     for sender, recipient in ((ADA, BOB), (BOB, ADA)):
         sent = await mail.send(sender, recipient)

@@ -1,1 +1,1 @@
-"""The OpenAPI document, and the sandbox held to it."""
+"""The OpenAPI document, and the conformance of the sandbox."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def real_values() -> Iterator[RealValues]:
-    """What exists in a running sandbox."""
+    """Values that exist in a running sandbox."""
     with SandboxThread() as running:
         values = RealValues(running)
         yield values

@@ -1,4 +1,4 @@
-"""The document's operations as rows, and the check that an answer is one that the document describes."""
+"""The operations of the document, and the check of responses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DOCUMENT: Final = load_openapi_document()
 
 @dataclass(frozen=True, slots=True)
 class DocumentedOperation:
-    """One operation of the document, where it lives and all that is written about it."""
+    """An operation of the document."""
 
     name: str
     method: str
@@ -32,7 +32,7 @@ class DocumentedOperation:
 
     @property
     def takes_bearer(self) -> bool:
-        """Whether the operation asks for an access token."""
+        """True if the operation needs an access token."""
         return {"bearer": []} in self.definition["security"]
 
     @property
@@ -45,7 +45,7 @@ class DocumentedOperation:
         return resolve_schema(schema)
 
     def assert_describes(self, status: int, media_type: str, body: bytes) -> None:
-        """Fail unless an answer has a status, a media type and a body that the document gives this operation."""
+        """Check that the status, media type and body of a response are in the document."""
         assert status < 500, f"{self.name}: a server error {status}: {body[:500]!r}"
         assert str(status) in self.definition["responses"], f"{self.name}: undocumented status {status}: {body[:500]!r}"
         content = self.definition["responses"][str(status)]["content"]
@@ -57,7 +57,7 @@ class DocumentedOperation:
 
 
 def resolve_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a reference stands for; any other schema as it is."""
+    """Return the target of a reference, or any other schema unchanged."""
     if "$ref" not in schema:
         return schema
     named: Mapping[str, Any] = DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
@@ -65,12 +65,12 @@ def resolve_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def is_success(status: int, content: bytes) -> bool:
-    """Whether an answer says that the action was carried out; PDF text and plain objects say so by their status."""
+    """Return True if a response reports success. For PDF text and plain objects, the status decides."""
     try:
-        answer: Any = json.loads(content)
+        response: Any = json.loads(content)
     except ValueError:
-        answer = None
-    return status == 200 and (not isinstance(answer, dict) or cast("dict[str, Any]", answer).get("success", True))
+        response = None
+    return status == 200 and (not isinstance(response, dict) or cast("dict[str, Any]", response).get("success", True))
 
 
 OPERATIONS: Final = [

@@ -1,6 +1,6 @@
-"""What really exists in the running sandbox, so that generated requests reach the operations and not only a refusal.
+"""Values that exist in the running sandbox, so that the operations do not reject generated requests.
 
-A value that an operation uses up (a document, a folder, a uid, a username) is made anew each time it is asked for.
+A value that an operation consumes (a document, a folder, a uid, a username) is created for each request.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class RealValues:
         ]
 
     def credentials(self, operation: DocumentedOperation) -> dict[str, str]:
-        """What the operation's body must carry as credentials."""
+        """Return the credentials for the operation's body."""
         if operation.name == "login":
             return self._login
         if operation.name.endswith("WithTuser"):
@@ -92,7 +92,7 @@ class RealValues:
         return self._mailbox
 
     def path_parameters(self, operation: DocumentedOperation) -> dict[str, str]:
-        """A real value for each path parameter that must name something that exists; others are left out."""
+        """Return a valid value for each path parameter that refers to something."""
         utc = operation.name.endswith("UTC")
         values: Mapping[str, Callable[[], str]] = {
             "identifier": self._save_signed_document if operation.name == "GetDocInfo" else self._save_document,
@@ -112,7 +112,7 @@ class RealValues:
         return {name: values[name]() for name in operation.path_parameters if name in values}
 
     def body(self, operation: DocumentedOperation, generated: dict[str, Any]) -> dict[str, Any]:
-        """The generated body, with all that must name something that exists replaced."""
+        """Return the generated body with valid references."""
         real: Mapping[str, Callable[[], Any]] = {
             "uids": lambda: [self._deliver_message()],
             "recipients": lambda: [{"email": self._address, "type": "TO"}],
@@ -147,9 +147,9 @@ class RealValues:
         self.http.close()
 
     def _request(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = self.http.request(method, self.root + path, json=body, timeout=30).json()
-        assert answer["success"], answer
-        return answer
+        response: dict[str, Any] = self.http.request(method, self.root + path, json=body, timeout=30).json()
+        assert response["success"], response
+        return response
 
     def _call_messaging(
         self, method: str, path: str, members: Mapping[str, Any], member: str = "auth"
@@ -160,22 +160,22 @@ class RealValues:
         return {"sender": self._address, "htmlBody": False, "recipients": [{"email": self._address, "type": "TO"}]}
 
     def _add_addresses(self, message: Any) -> Any:
-        """The generated message with a sender and recipients that exist; what is no object stays as it is."""
+        """Return a generated message with a valid sender and recipients, or any other value unchanged."""
         return {**cast("dict[str, Any]", message), **self._make_message()} if isinstance(message, dict) else message
 
     def _new_folder_name(self) -> str:
         return f"INBOX.new{next(self._numbers)}"
 
     def _create_folder(self, name: str) -> str:
-        """The folder, made if it is not there."""
+        """Create the folder if necessary. Return its name."""
         self.http.post(f"{self.root}{_MESSAGING}/CreateFolder/{name}", json=self._mailbox, timeout=30)
         return name
 
     def _create_stocked_folder(self) -> str:
-        """A folder with at least one message, so that lists in answers have something in them."""
+        """Return a folder with at least one message."""
         self._create_folder("INBOX.work")
-        answer = self.http.post(f"{self.root}{_MESSAGING}/GetMessageCount/INBOX.work", json=self._mailbox, timeout=30)
-        if not answer.json()["count"]:
+        response = self.http.post(f"{self.root}{_MESSAGING}/GetMessageCount/INBOX.work", json=self._mailbox, timeout=30)
+        if not response.json()["count"]:
             self._deliver_message()
         return "INBOX.work"
 
@@ -189,15 +189,15 @@ class RealValues:
         return identifier
 
     def _save_signed_document(self) -> str:
-        """A document with a form, a signature and an empty signature field, so that GetDocInfo has much to say."""
+        """Save a document with a form, a signature and an empty signature field."""
         identifier = self._save_document()
         self._call_signing("PATCH", f"/{identifier}/sign", headers=self._bearer, json=self._make_signature())
         return identifier
 
     def _call_signing(self, method: str, path: str, **request: Any) -> dict[str, Any]:
-        answer = self.http.request(method, f"{self.root}/signing/pdf{path}", timeout=30, **request)
-        assert answer.status_code == 200, answer.text
-        content: dict[str, Any] = answer.json()
+        response = self.http.request(method, f"{self.root}/signing/pdf{path}", timeout=30, **request)
+        assert response.status_code == 200, response.text
+        content: dict[str, Any] = response.json()
         return content
 
     def _make_signature(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A sandbox on an event loop of its own in a thread, for tests that speak HTTP without one."""
+"""A sandbox in a separate thread, for tests without an event loop."""
 
 from __future__ import annotations
 

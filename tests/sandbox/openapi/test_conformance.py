@@ -34,27 +34,27 @@ each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda ope
 
 
 def test_sandbox_serves_the_document(real_values: RealValues) -> None:
-    answer = real_values.http.get(f"{real_values.root}/openapi.json", timeout=30)
-    assert answer.headers["Content-Type"].startswith("application/json")
-    assert answer.json() == DOCUMENT
+    response = real_values.http.get(f"{real_values.root}/openapi.json", timeout=30)
+    assert response.headers["Content-Type"].startswith("application/json")
+    assert response.json() == DOCUMENT
 
 
 @pytest.mark.exhaustive(limit=4)
 @each_operation
-def test_valid_requests_are_answered_as_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
+def test_responses_to_valid_requests_are_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
     _explore(operation, real_values, GenerationMode.POSITIVE, _QUICK)
 
 
 @pytest.mark.exhaustive(limit=4)
 @each_operation
-def test_invalid_requests_are_answered_as_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
+def test_responses_to_invalid_requests_are_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
     _explore(operation, real_values, GenerationMode.NEGATIVE, _QUICK)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value)
 @each_operation
-def test_many_requests_are_answered_as_documented(
+def test_responses_to_many_requests_are_documented(
     operation: DocumentedOperation, mode: GenerationMode, real_values: RealValues
 ) -> None:
     _explore(operation, real_values, mode, _EXHAUSTIVE)
@@ -99,7 +99,7 @@ def _assert_documented(operation: DocumentedOperation, case: Any, response: Any)
 
 
 def _authorize(case: Any, operation: DocumentedOperation, real_values: RealValues) -> None:
-    """Put valid credentials where the operation takes them; a body that is no object cannot carry any."""
+    """Add valid credentials, unless the body is not an object."""
     if operation.takes_bearer:
         case.headers["Authorization"] = f"Bearer {real_values.token}"
     credentials = operation.definition.get("x-credentials", {})

@@ -32,14 +32,14 @@ def test_the_sandbox_serves_the_document(running: SandboxThread) -> None:
     assert requests.get(f"{running.root}/_sandbox/openapi.json", timeout=30).json() == build_control_document()
 
 
-def test_every_control_has_an_id_of_its_own() -> None:
+def test_every_control_has_a_unique_id() -> None:
     assert len(set(OPERATIONS)) == len(OPERATIONS) == 24
 
 
 @pytest.mark.exhaustive(limit=8)
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_requests_are_answered_as_documented(operation: str, mode: GenerationMode, running: SandboxThread) -> None:
+def test_responses_are_documented(operation: str, mode: GenerationMode, running: SandboxThread) -> None:
     definition: Any = SCHEMA.find_operation_by_id(operation)
     if mode is GenerationMode.NEGATIVE and not definition.body:
         return  # nothing about it can be wrong

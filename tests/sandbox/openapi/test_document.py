@@ -135,7 +135,7 @@ INVALID: list[tuple[str, Any]] = [
 
 
 def _validator(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
-    """A validator of one schema that finds its neighbours where the document keeps them."""
+    """Return a validator of a schema that resolves references to the document."""
     return jsonschema_rs.Draft202012Validator({**schema, "components": DOCUMENT["components"]})
 
 
@@ -162,7 +162,7 @@ def test_each_type_of_the_specification_is_a_named_schema() -> None:
     assert set(TYPES) - set(SCHEMAS) == set()
 
 
-def test_objects_admit_members_that_are_not_listed() -> None:
+def test_objects_allow_additional_members() -> None:
     closed = [name for name, schema in SCHEMAS.items() if schema.get("type") == "object" and not _is_open(schema)]
     assert closed == []
 
@@ -171,9 +171,9 @@ def _is_open(schema: dict[str, Any]) -> bool:
     return schema["additionalProperties"] is True
 
 
-def test_a_success_without_what_it_is_for_is_no_answer_of_its_operation() -> None:
-    answer = DOCUMENT["paths"]["/message-rest/api/message/Send"]["put"]["responses"]["200"]
-    send = _validator(answer["content"]["application/json"]["schema"])
+def test_a_success_without_its_result_is_invalid() -> None:
+    response = DOCUMENT["paths"]["/message-rest/api/message/Send"]["put"]["responses"]["200"]
+    send = _validator(response["content"]["application/json"]["schema"])
     assert send.is_valid({"success": True, "code": 0, "smtpId": "<1@x.test>"})
     assert send.is_valid({"success": False, "code": 2})
     assert not send.is_valid({"success": True, "code": 0})
@@ -202,7 +202,7 @@ def test_each_document_is_a_new_one() -> None:
 
 
 def arrays(schema: Any, path: str = "#") -> Iterator[tuple[str, Any]]:
-    """Every schema below this one that admits an array, and where it stands."""
+    """Yield the schemas that allow an array, with their paths."""
     children: Any = ()
     if isinstance(schema, dict):
         members = cast("Mapping[str, Any]", schema)
@@ -215,7 +215,7 @@ def arrays(schema: Any, path: str = "#") -> Iterator[tuple[str, Any]]:
         yield from arrays(child, f"{path}/{name}")
 
 
-def test_every_array_says_what_its_elements_are() -> None:
+def test_every_array_describes_its_elements() -> None:
     found = dict(arrays(DOCUMENT))
     assert len(found) > 20
     assert [path for path, schema in found.items() if "items" not in schema] == []
@@ -229,21 +229,21 @@ NAMES = {
     "FaxMessage": "MessageObject",
     "FaxRecipient": "RecipientObject",
 }
-"""Schemas that are called otherwise than the types of the package."""
+"""Schemas with other names than the types of the package."""
 NO_SCHEMA = {"MessageStatusLog"}
-"""What stands within another schema."""
+"""Types without a named schema."""
 READ_OTHERWISE = {
     "DocumentSignature": {"modification"},  # the sandbox tells more than the specification says
     "DocumentUpdate": {"identifier"},  # some servers send it
     "FormField": {"type"},  # the specification doesn't show its fields
     "GetAuditFileResponse": {"message", "errorMessage"},  # the specification doesn't name its base
-    "MessageDetail": {"attachmentList"},  # the sandbox can answer so, as some servers do
+    "MessageDetail": {"attachmentList"},  # the sandbox can response so, as some servers do
 }
-"""Members that one reading of the specification has and the other doesn't, where it leaves that open."""
+"""Members of only one reading of the specification, which is not clear in these points."""
 
 
 def members_of(schema: Mapping[str, Any]) -> set[str]:
-    """The members of a schema, those of its bases included."""
+    """Return the members of a schema and its bases."""
     if "$ref" in schema:
         return members_of(SCHEMAS[schema["$ref"].rsplit("/", 1)[1]])
     return set(schema.get("properties", {})).union(*(members_of(part) for part in schema.get("allOf", ())))
@@ -257,7 +257,7 @@ def test_two_readings_of_the_specification_have_the_same_members(name: str) -> N
     assert written ^ members_of(schema) == READ_OTHERWISE.get(name, set())
 
 
-def test_every_code_of_registration_that_one_reading_knows_the_other_does() -> None:
+def test_both_readings_have_the_same_registration_codes() -> None:
     documented = set(SCHEMAS["ResellerAPIResponseType"]["properties"]["code"]["enum"])
     assert documented == {SUCCESS_CODE, *CODES}
     assert {str(code.value) for code in RegistrationCode} <= documented

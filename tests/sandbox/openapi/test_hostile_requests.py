@@ -53,7 +53,7 @@ def _send(
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> tuple[int, bytes]:
-    """Send a request as it is given, check that its answer is a documented one, and return status and body."""
+    """Send a request as it is given, check that its response is a documented one, and return status and body."""
     target = _real_path(real_values, operation) if path is None else path
     root = urlsplit(real_values.root)
     sent = {"Authorization": f"Bearer {real_values.token}"} if operation.takes_bearer else {}
@@ -77,7 +77,7 @@ def _real_path(real_values: RealValues, operation: DocumentedOperation) -> str:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("operation", with_a_body, ids=_names)
-def test_broken_bodies_are_refused_as_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
+def test_responses_to_broken_bodies_are_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
     path = _real_path(real_values, operation)
     for meaning, body in BODIES.items():
         status, content = _send(real_values, operation, path=path, body=body, headers={"Content-Type": MEDIA_TYPES[0]})
@@ -86,7 +86,7 @@ def test_broken_bodies_are_refused_as_documented(operation: DocumentedOperation,
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("operation", with_a_body, ids=_names)
-def test_any_media_type_is_answered_as_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
+def test_responses_to_any_media_type_are_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
     path = _real_path(real_values, operation)
     for media_type in MEDIA_TYPES:
         _send(real_values, operation, path=path, body=b"{}", headers={"Content-Type": media_type})
@@ -94,9 +94,7 @@ def test_any_media_type_is_answered_as_documented(operation: DocumentedOperation
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("operation", with_path_parameters, ids=_names)
-def test_hostile_path_segments_are_answered_as_documented(
-    operation: DocumentedOperation, real_values: RealValues
-) -> None:
+def test_responses_to_hostile_paths_are_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
     body = json.dumps(_minimal_body(operation, real_values)).encode()
     real = dict.fromkeys(operation.path_parameters, "a") | real_values.path_parameters(operation)
     for name in operation.path_parameters:
@@ -110,7 +108,7 @@ def test_hostile_path_segments_are_answered_as_documented(
     "operation", [operation for operation in OPERATIONS if operation.takes_bearer], ids=lambda operation: operation.name
 )
 @pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer wrong", "Basic YTpi", "Bearer \xff"])
-def test_no_valid_token_is_401(
+def test_a_missing_or_invalid_token_is_a_401(
     operation: DocumentedOperation, authorization: str | None, real_values: RealValues
 ) -> None:
     root = urlsplit(real_values.root)
@@ -132,7 +130,7 @@ _in_body = [operation for operation in OPERATIONS if operation.definition.get("x
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("operation", _in_body, ids=_names)
 @pytest.mark.parametrize("member", ["username", "password"])
-def test_wrong_credentials_in_the_body_are_refused(
+def test_wrong_credentials_in_the_body_are_rejected(
     operation: DocumentedOperation, member: str, real_values: RealValues
 ) -> None:
     body = _minimal_body(operation, real_values)
@@ -142,14 +140,14 @@ def test_wrong_credentials_in_the_body_are_refused(
     _, content = _send(
         real_values, operation, body=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
     )
-    answer = json.loads(content)
-    assert answer["success"] is False
-    assert answer["code"] == ("011" if operation.name == "login" else 1)
+    response = json.loads(content)
+    assert response["success"] is False
+    assert response["code"] == ("011" if operation.name == "login" else 1)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("operation", with_a_body, ids=_names)
-def test_a_body_without_a_required_member_is_refused(operation: DocumentedOperation, real_values: RealValues) -> None:
+def test_a_body_without_a_required_member_is_rejected(operation: DocumentedOperation, real_values: RealValues) -> None:
     schema = operation.body_schema
     for member in (schema or {}).get("required", []):
         body = _minimal_body(operation, real_values)

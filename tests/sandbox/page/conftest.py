@@ -1,4 +1,4 @@
-"""A sandbox with something of everything, and what a browser's requests look like."""
+"""A sandbox with sample content, and clients of its page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def populated_sandbox() -> AsyncIterator[Sandbox]:
 
 @pytest.fixture
 async def sent_message_id(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> str:
-    """The smtpId of a message to Bob and to one who confirms after half an hour."""
+    """The smtpId of a message to Bob and to a recipient who confirms after half an hour."""
     message = {
         "sender": ALICE,
         "subject": "Referral of A. Example",
@@ -38,8 +38,8 @@ async def sent_message_id(populated_sandbox: Sandbox, http: aiohttp.ClientSessio
     }
     async with http.put(
         f"{populated_sandbox.message_url}/Send", json={"authentication": CREDENTIALS, "message": message}
-    ) as answer:
-        return str((await answer.json())["smtpId"])
+    ) as response:
+        return str((await response.json())["smtpId"])
 
 
 @pytest.fixture
@@ -49,13 +49,13 @@ async def signed_document_id(populated_sandbox: Sandbox, http: aiohttp.ClientSes
     as_text = {**headers, "Content-Type": "text/plain"}
     async with http.post(
         f"{populated_sandbox.signing_url}/pdf", data=base64.b64encode(make_consent_form()), headers=as_text
-    ) as answer:
-        identifier = str((await answer.json())["identifier"])
+    ) as response:
+        identifier = str((await response.json())["identifier"])
     signature = {"name": "Approval", "widget": {"x": 72, "y": 300, "width": 200, "height": 60, "page": 1}}
     async with http.patch(
         f"{populated_sandbox.signing_url}/pdf/{identifier}/sign", json=signature, headers=headers
-    ) as answer:
-        assert answer.status == 200
+    ) as response:
+        assert response.status == 200
     return identifier
 
 
@@ -63,30 +63,45 @@ async def signed_document_id(populated_sandbox: Sandbox, http: aiohttp.ClientSes
 async def patient_address(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> str:
     """The Direct address of a patient."""
     login = dict(zip(("username", "password"), DEMO_LOGIN, strict=True))
-    async with http.post(f"{populated_sandbox.registration_url}/login", json=login) as answer:
-        session = (await answer.json())["sessionId"]
+    async with http.post(f"{populated_sandbox.registration_url}/login", json=login) as response:
+        session = (await response.json())["sessionId"]
     url = f"{populated_sandbox.registration_url}/ProvisionIDProofedPatient/{session}/direct.example.test"
     ada = {"firstName": "Ada", "lastName": "Example", "ssn4": "1234", "dob": "1980-02-29", "directUsername": "ada"}
-    async with http.post(url, json={**ada, "directPassword": "hush-hush-hush"}) as answer:
-        assert (await answer.json())["success"]
+    async with http.post(url, json={**ada, "directPassword": "hush-hush-hush"}) as response:
+        assert (await response.json())["success"]
     return "ada@direct.example.test"
 
 
-async def get_view(sandbox: Sandbox, http: aiohttp.ClientSession, path: str) -> str:
-    """The HTML of a view."""
-    async with http.get(f"{sandbox.root_url}{path}") as answer:
-        assert answer.status == 200, await answer.text()
-        return await answer.text()
+class PageClient:
+    """A browser without scripts."""
+
+    def __init__(self, sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+        self.sandbox, self.http, self.root = sandbox, http, sandbox.root_url
+
+    async def view(self, path: str) -> str:
+        """Return the HTML of a view."""
+        async with self.http.get(f"{self.root}{path}") as response:
+            assert response.status == 200, await response.text()
+            return await response.text()
+
+    async def submit(self, path: str, members: dict[str, Any], **changed: Any) -> tuple[int, str]:
+        """Send a form. Return the status, and the address of a redirect or else the body."""
+        found = re.search(r'name="form_token" value="([^"]+)"', await self.view("/page/controls"))
+        assert found is not None
+        form = {"form_token": found[1], "back": "/page/controls", **members, **changed.pop("form", {})}
+        headers = {"Origin": self.root, "Sec-Fetch-Site": "same-origin", **changed}
+        url = f"{self.root}/page/do/{path}"
+        async with self.http.post(url, data=form, headers=headers, allow_redirects=False) as response:
+            return response.status, response.headers.get("Location", "") or await response.text()
 
 
-async def submit_form(
-    sandbox: Sandbox, http: aiohttp.ClientSession, path: str, members: dict[str, Any], **changed: Any
-) -> tuple[int, str]:
-    """Send a form as the page does; status and body, or where it leads."""
-    found = re.search(r'name="form_token" value="([^"]+)"', await get_view(sandbox, http, "/page/controls"))
-    assert found is not None
-    form = {"form_token": found[1], "back": "/page/controls", **members, **changed.pop("form", {})}
-    headers = {"Origin": sandbox.root_url, "Sec-Fetch-Site": "same-origin", **changed}
-    url = f"{sandbox.root_url}/page/do/{path}"
-    async with http.post(url, data=form, headers=headers, allow_redirects=False) as answer:
-        return answer.status, answer.headers.get("Location", "") or await answer.text()
+@pytest.fixture
+def page(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> PageClient:
+    """A client of a sandbox with sample content."""
+    return PageClient(populated_sandbox, http)
+
+
+@pytest.fixture
+def empty_page(sandbox: Sandbox, http: aiohttp.ClientSession) -> PageClient:
+    """A client of a sandbox without content, whose clock is frozen."""
+    return PageClient(sandbox, http)

@@ -1,4 +1,4 @@
-"""What the page's forms change."""
+"""The changes that the page's forms make."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.samples import ALICE, add_sample_content
 from directsuite.sandbox.server import Sandbox
-from tests.sandbox.page.conftest import CREDENTIALS, SLOW_RECIPIENT, get_view, submit_form
+from tests.sandbox.page.conftest import CREDENTIALS, SLOW_RECIPIENT, PageClient
 
 DONE = (303, "/page/controls")
 INBOUND = f"POST/inbound/{ALICE}"
@@ -22,30 +22,28 @@ MESSAGE = "From: dr@elsewhere.test\r\nSubject: Größe\r\n\r\nfine\r\n"
 
 @pytest.mark.parametrize(("status", "shown"), [("Delivered", "good"), ("Remotely Failed", "bad")])
 async def test_a_message_is_confirmed_and_fails(
-    status: str, shown: str, populated_sandbox: Sandbox, sent_message_id: str, http: aiohttp.ClientSession
+    status: str, shown: str, page: PageClient, sent_message_id: str
 ) -> None:
     path = f"POST/messages/{quote(sent_message_id, safe='')}/status"
-    assert await submit_form(populated_sandbox, http, path, {"recipient": SLOW_RECIPIENT, "status": status}) == DONE
-    async with http.post(
-        f"{populated_sandbox.message_url}/GetMessageStatus/{quote(sent_message_id)}", json=CREDENTIALS
-    ) as answer:
-        assert [log["status"] for log in (await answer.json())["messageLogs"]][1] == status
-    assert f'<span class="state {shown}">{status}</span>' in await get_view(
-        populated_sandbox, http, "/page/sent?q=slow"
-    )
+    assert await page.submit(path, {"recipient": SLOW_RECIPIENT, "status": status}) == DONE
+    async with page.http.post(
+        f"{page.sandbox.message_url}/GetMessageStatus/{quote(sent_message_id)}", json=CREDENTIALS
+    ) as response:
+        assert [log["status"] for log in (await response.json())["messageLogs"]][1] == status
+    assert f'<span class="state {shown}">{status}</span>' in await page.view("/page/sent?q=slow")
 
 
-async def test_the_clock_is_advanced_stopped_and_set(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    assert await submit_form(sandbox, http, "POST/clock/advance", {"seconds": "3600"}) == DONE
-    assert sandbox.clock.now() == datetime(2026, 5, 1, 13, tzinfo=UTC)
+async def test_the_clock_is_advanced_stopped_and_set(empty_page: PageClient) -> None:
+    assert await empty_page.submit("POST/clock/advance", {"seconds": "3600"}) == DONE
+    assert empty_page.sandbox.clock.now() == datetime(2026, 5, 1, 13, tzinfo=UTC)
     for text in ("2027-01-02T03:04:05", "2027-01-02T03:04:05Z", "2027-01-02T04:04:05+01:00"):
-        assert await submit_form(sandbox, http, "POST/clock/set", {"at": text}) == DONE
-        assert sandbox.clock.now() == datetime(2027, 1, 2, 3, 4, 5, tzinfo=UTC)
-    assert await submit_form(sandbox, http, "POST/clock/resume", {}) == DONE
-    assert not sandbox.clock.frozen
+        assert await empty_page.submit("POST/clock/set", {"at": text}) == DONE
+        assert empty_page.sandbox.clock.now() == datetime(2027, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert await empty_page.submit("POST/clock/resume", {}) == DONE
+    assert not empty_page.sandbox.clock.frozen
 
 
-async def test_faults_are_switched_on_and_off(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_forms_add_and_remove_faults(empty_page: PageClient) -> None:
     members = {
         "operation": "Send",
         "kind": "status",
@@ -54,24 +52,24 @@ async def test_faults_are_switched_on_and_off(sandbox: Sandbox, http: aiohttp.Cl
         "retry_after": "7",
         "seconds": "1",
     }
-    assert await submit_form(sandbox, http, "POST/faults", {**members, "processed": "true"}) == DONE
-    [rule] = sandbox.faults()
+    assert await empty_page.submit("POST/faults", {**members, "processed": "true"}) == DONE
+    [rule] = empty_page.sandbox.faults()
     assert (rule["operation"], rule["status"], rule["times"], rule["processed"]) == ("Send", 500, None, True)
-    assert "Remove fault 1" in await get_view(sandbox, http, "/page/controls")
-    assert await submit_form(sandbox, http, "DELETE/faults/1", {}) == DONE
-    assert sandbox.faults() == []
-    assert (await submit_form(sandbox, http, "DELETE/faults/1", {}))[0] == 404
+    assert "Remove fault 1" in await empty_page.view("/page/controls")
+    assert await empty_page.submit("DELETE/faults/1", {}) == DONE
+    assert empty_page.sandbox.faults() == []
+    assert (await empty_page.submit("DELETE/faults/1", {}))[0] == 404
 
 
-async def test_a_fault_that_is_used_up_is_greyed(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_a_used_fault_is_grey(empty_page: PageClient) -> None:
     for _ in range(2):
-        sandbox.inject_fault("Send", "status")
-    assert 'class="nothing"' not in await get_view(sandbox, http, "/page/controls")
-    sandbox._faults.claim_fault("Send")
-    assert (await get_view(sandbox, http, "/page/controls")).count('<tr class="nothing"><td class="number">1</td>') == 1
+        empty_page.sandbox.inject_fault("Send", "status")
+    assert 'class="nothing"' not in await empty_page.view("/page/controls")
+    empty_page.sandbox._faults.claim_fault("Send")
+    assert (await empty_page.view("/page/controls")).count('<tr class="nothing"><td class="number">1</td>') == 1
 
 
-async def test_accounts_people_and_faxes_are_added(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_forms_add_accounts_individuals_and_faxes(empty_page: PageClient) -> None:
     forms: dict[str, list[dict[str, Any]]] = {
         "POST/accounts": [
             {"kind": "mailbox", "address": ALICE, "password": "secret"},
@@ -87,27 +85,28 @@ async def test_accounts_people_and_faxes_are_added(sandbox: Sandbox, http: aioht
     }
     for path, each in forms.items():
         for members in each:
-            assert await submit_form(sandbox, http, path, members) == DONE, path
-    assert sandbox.profile == ["java"]
-    assert (await submit_form(sandbox, http, "POST/accounts", forms["POST/accounts"][0]))[0] == 409
-    assert await sandbox.read(lambda connection: mailboxes.find_tuser_account_id(connection, "nurse", ALICE)) == 1
-    assert "a referral" in await get_view(sandbox, http, "/page/faxes")
+            assert await empty_page.submit(path, members) == DONE, path
+    assert empty_page.sandbox.profile == ["java"]
+    assert (await empty_page.submit("POST/accounts", forms["POST/accounts"][0]))[0] == 409
+    assert (
+        await empty_page.sandbox.read(lambda connection: mailboxes.find_tuser_account_id(connection, "nurse", ALICE))
+        == 1
+    )
+    assert "a referral" in await empty_page.view("/page/faxes")
 
 
-async def test_a_patients_state_is_forced(
-    populated_sandbox: Sandbox, patient_address: str, http: aiohttp.ClientSession
-) -> None:
+async def test_a_patients_state_is_forced(page: PageClient, patient_address: str) -> None:
     path = f"POST/patients/{patient_address}/state"
-    assert await submit_form(populated_sandbox, http, path, {"state": "disabled"}) == DONE
-    assert '<span class="state bad">disabled</span>' in await get_view(populated_sandbox, http, "/page/patients")
-    assert await submit_form(populated_sandbox, http, path, {"state": ""}) == DONE
-    assert '<span class="state good">activated</span>' in await get_view(populated_sandbox, http, "/page/patients")
+    assert await page.submit(path, {"state": "disabled"}) == DONE
+    assert '<span class="state bad">disabled</span>' in await page.view("/page/patients")
+    assert await page.submit(path, {"state": ""}) == DONE
+    assert '<span class="state good">activated</span>' in await page.view("/page/patients")
 
 
-async def test_everything_is_reset(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    await populated_sandbox.add_account("new@direct.example.test", "secret")
-    assert await submit_form(populated_sandbox, http, "POST/reset", {}) == DONE
-    assert "new@direct.example.test" not in await get_view(populated_sandbox, http, "/")
+async def test_everything_is_reset(page: PageClient) -> None:
+    await page.sandbox.add_account("new@direct.example.test", "secret")
+    assert await page.submit("POST/reset", {}) == DONE
+    assert "new@direct.example.test" not in await page.view("/")
 
 
 @pytest.mark.parametrize(
@@ -120,21 +119,19 @@ async def test_everything_is_reset(populated_sandbox: Sandbox, http: aiohttp.Cli
         ("POST/profile", {"profile[]": "axios"}, "axios"),
     ],
 )
-async def test_wrong_input_is_explained(
-    path: str, members: dict[str, str], text: str, sandbox: Sandbox, http: aiohttp.ClientSession
-) -> None:
-    status, body = await submit_form(sandbox, http, path, members)
+async def test_wrong_input_is_explained(path: str, members: dict[str, str], text: str, empty_page: PageClient) -> None:
+    status, body = await empty_page.submit(path, members)
     assert (status, text in body, "<b>none" in body) == (400, True, False)
 
 
 @pytest.mark.parametrize("way", ["pasted", "file"])
-async def test_a_raw_message_is_delivered(way: str, populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_a_raw_message_is_delivered(way: str, page: PageClient) -> None:
     members: dict[str, Any] = {"raw": MESSAGE, "folder": "INBOX.Referrals"}
     if way == "file":
         members |= {"raw": "", "file": io.BytesIO(MESSAGE.encode())}
-    assert await submit_form(populated_sandbox, http, INBOUND, members) == DONE
-    async with http.post(f"{populated_sandbox.message_url}/GetMessages/INBOX.Referrals", json=CREDENTIALS) as answer:
-        [message] = [each for each in (await answer.json())["messages"] if each["subject"] == "Größe"]
+    assert await page.submit(INBOUND, members) == DONE
+    async with page.http.post(f"{page.sandbox.message_url}/GetMessages/INBOX.Referrals", json=CREDENTIALS) as response:
+        [message] = [each for each in (await response.json())["messages"] if each["subject"] == "Größe"]
     assert (message["body"], message["sender"]) == ("fine\r\n", "dr@elsewhere.test")
 
 
@@ -150,18 +147,18 @@ async def test_a_raw_message_is_delivered(way: str, populated_sandbox: Sandbox, 
         (INBOUND, {"raw": "x" * 3000}, 413, "larger than 2,000 bytes"),
     ],
 )
-async def test_what_is_no_message_for_a_mailbox_is_refused(
+async def test_an_invalid_message_form_is_rejected(
     path: str, members: dict[str, Any], status: int, text: str, http: aiohttp.ClientSession
 ) -> None:
     async with Sandbox(seed=add_sample_content, max_body=2000) as sandbox:
         before = await sandbox.ledger()
         content = members.get("file")
         members = members | ({"file": io.BytesIO(content)} if content else {})
-        found, body = await submit_form(sandbox, http, path, members)
+        found, body = await PageClient(sandbox, http).submit(path, members)
         assert (found, text in body) == (status, True)
         assert await sandbox.ledger() == before
 
 
-async def test_another_page_delivers_nothing(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    found, _ = await submit_form(populated_sandbox, http, INBOUND, {"raw": MESSAGE}, Origin="http://evil.test")
+async def test_another_page_delivers_nothing(page: PageClient) -> None:
+    found, _ = await page.submit(INBOUND, {"raw": MESSAGE}, Origin="http://evil.test")
     assert found == 403

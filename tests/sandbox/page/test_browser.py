@@ -1,4 +1,4 @@
-"""The page in a browser: its functions, what hostile mail can do in it, and how accessible it is."""
+"""The page in a browser: its functions, hostile mail, and accessibility."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ input[value^="s"] { background: url("http://canary.test/leak?s"); }
 
 
 class Canary:
-    """A server that counts who comes."""
+    """A server that records connections."""
 
     def __init__(self) -> None:
         self.visits = list[bytes]()
         self.port = 0
 
     async def visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Note a visit, even one that says nothing."""
+        """Record a connection, with or without a request."""
         place = len(self.visits)
         self.visits.append(b"a connection")
         with contextlib.suppress(ConnectionError):
@@ -92,7 +92,7 @@ async def canary() -> AsyncIterator[Canary]:
 
 @pytest.fixture
 async def browser(canary: Canary) -> AsyncIterator[Browser]:
-    """Chromium, to which every name but this machine's address leads to the canary."""
+    """Chromium, which resolves canary.test to the canary."""
     from playwright.async_api import async_playwright
 
     rules = f"--host-resolver-rules=MAP canary.test:80 127.0.0.1:{canary.port}, EXCLUDE 127.0.0.1"
@@ -103,7 +103,7 @@ async def browser(canary: Canary) -> AsyncIterator[Browser]:
 
 
 class Watched:
-    """A tab, and what it complained of."""
+    """A tab, and its error messages."""
 
     def __init__(self, page: Page, sandbox: Sandbox) -> None:
         self.page, self.root = page, sandbox.root_url
@@ -119,10 +119,10 @@ class Watched:
         await dialog.dismiss()
 
     async def open(self, path: str) -> None:
-        """Go to a view."""
-        answer = await self.page.goto(f"{self.root}{path}")
-        assert answer is not None
-        assert answer.status == 200
+        """Open a view."""
+        response = await self.page.goto(f"{self.root}{path}")
+        assert response is not None
+        assert response.status == 200
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ async def tab(browser: Browser, populated_sandbox: Sandbox) -> Watched:
 
 
 async def message_of(sandbox: Sandbox, html: str, *, plain: str | None = None) -> str:
-    """The path of a message with this HTML, and with its plain text beside it."""
+    """Deliver a message with this HTML and plain text. Return its path."""
     content = f"Content-Type: text/html\r\n\r\n{html}"
     if plain is not None:
         content = (
@@ -143,7 +143,7 @@ async def message_of(sandbox: Sandbox, html: str, *, plain: str | None = None) -
     return f"/page/mail/{ALICE}/{folder}/{uid}"
 
 
-async def test_the_canary_would_tell(browser: Browser, canary: Canary) -> None:
+async def test_the_canary_records_requests(browser: Browser, canary: Canary) -> None:
     page = await browser.new_page()
     await page.goto("http://canary.test/seen")
     assert b"GET /seen HTTP/1.1\r\n" in canary.visits
@@ -167,7 +167,7 @@ async def test_hostile_mail_runs_nothing_and_leaves_nothing(
     assert (tab.page.url, await tab.page.title()) == (f"{tab.root}{path}", "hostile · directsuite sandbox")
     assert tab.dialogs == []
     assert len(tab.page.context.pages) == 1
-    # A browser may open a connection to where a link leads before a policy forbids it to go there.
+    # A browser may connect to the target of a link before the policy forbids the navigation.
     assert set(canary.visits) <= (set() if neutralised else {b"", b"a connection"})
 
 
@@ -248,7 +248,7 @@ async def test_operations_are_found_and_read_by_keys(tab: Watched) -> None:
     assert tab.complaints == []
 
 
-async def test_what_happens_is_shown_as_it_happens(
+async def test_changes_appear_without_a_reload(
     populated_sandbox: Sandbox, tab: Watched, http: aiohttp.ClientSession
 ) -> None:
     page = tab.page
@@ -274,7 +274,7 @@ async def test_a_message_is_confirmed_and_fails(populated_sandbox: Sandbox, sent
     assert tab.complaints == []
 
 
-async def test_everything_is_controlled(populated_sandbox: Sandbox, tab: Watched) -> None:
+async def test_forms_change_clock_faults_accounts_and_reset(populated_sandbox: Sandbox, tab: Watched) -> None:
     page = tab.page
     await tab.open("/page/controls")
     await page.get_by_role("button", name="Stop the clock").click()

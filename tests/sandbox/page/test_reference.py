@@ -1,4 +1,4 @@
-"""The page's reference of the API: the examples that it makes, and the search for operations."""
+"""The page's reference of the API: its examples, and the search for operations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from directsuite.sandbox.control import build_control_document
 from directsuite.sandbox.page.reference import ExampleRequest, build_example, find_example, list_operations
 from directsuite.sandbox.samples import ALICE, MAILBOX_LOGIN, add_sample_content
 from directsuite.sandbox.server import Sandbox, load_openapi_document
-from tests.sandbox.page.conftest import get_view
+from tests.sandbox.page.conftest import PageClient
 
 OPERATIONS = {
     each.name: each for each in [*list_operations(load_openapi_document()), *list_operations(build_control_document())]
@@ -28,7 +28,7 @@ OPERATIONS = {
 async def run(
     request: ExampleRequest, sandbox: Sandbox, http: aiohttp.ClientSession, variables: dict[str, str]
 ) -> bytes:
-    """Send one request of an example, keep what it says is to be kept, and return the answer to it."""
+    """Send a request of an example, store its variable, and return the response."""
     path, body = (
         re.sub(r"\$(\w+)", lambda match: variables[match[1]], text or "") for text in (request.path, request.body)
     )
@@ -37,24 +37,22 @@ async def run(
         headers["Authorization"] = f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}"
     async with http.request(
         request.method, sandbox.root_url + path, data=body.encode() or None, headers=headers
-    ) as answer:
-        assert answer.status in {200, 201}, await answer.text()
-        if answer.content_type != "application/json":
-            return await answer.read()
-        value = await answer.json()
+    ) as response:
+        assert response.status in {200, 201}, await response.text()
+        if response.content_type != "application/json":
+            return await response.read()
+        value = await response.json()
         assert value.get("success", True), value
         for name in (request.result_pointer or "").split("/")[1:]:
             value = value[int(name) if name.isdecimal() else name]
         if request.result_pointer:
             variables[request.variable] = str(value)
-        return await answer.read()
+        return await response.read()
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("operation", OPERATIONS)
-async def test_an_example_is_answered_with_success(
-    operation: str, populated_sandbox: Sandbox, http: aiohttp.ClientSession
-) -> None:
+async def test_each_example_succeeds(operation: str, populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
     variables = dict[str, str]()
     for request in build_example(OPERATIONS, operation):
         assert await run(request, populated_sandbox, http, variables)
@@ -62,7 +60,7 @@ async def test_an_example_is_answered_with_success(
 
 @pytest.fixture
 async def shell(tmp_path: Path) -> AsyncIterator[tuple[Sandbox, dict[str, str]]]:
-    """A sandbox with samples, and the environment of a shell in which curl fails where it is refused."""
+    """A sandbox with samples, and the environment of a shell in which curl fails on HTTP errors."""
     async with Sandbox(seed=add_sample_content) as sandbox:
         (tmp_path / ".curlrc").write_text("fail\n")
         own = {"PATH": os.environ["PATH"], "CURL_HOME": str(tmp_path)}
@@ -76,14 +74,14 @@ async def test_an_example_works_in_a_shell(
     operation: str, shell: tuple[Sandbox, dict[str, str]], http: aiohttp.ClientSession
 ) -> None:
     sandbox, environment = shell
-    page = await get_view(sandbox, http, f"/docs/{operation}")
+    page = await PageClient(sandbox, http).view(f"/docs/{operation}")
     command = html.unescape(page.partition('id="example">')[2].partition("</pre>")[0])
     bash = await asyncio.create_subprocess_exec(
         "bash", "-euo", "pipefail", "-c", command, env=environment, stdout=asyncio.subprocess.PIPE
     )
-    answer, _ = await bash.communicate()
+    response, _ = await bash.communicate()
     assert bash.returncode == 0
-    assert answer
+    assert response
     assert not any(call.is_rejected for call in sandbox.calls.records)
 
 
@@ -102,7 +100,7 @@ def test_examples_conform_to_the_schemas() -> None:
     assert checked > 100
 
 
-def test_a_command_is_one_of_a_shell_whatever_it_sends() -> None:
+def test_a_command_quotes_its_body_for_the_shell() -> None:
     body = 'it\'s $(id) `id` \\ "x"\n! $smtpId'
     words = shlex.split(
         ExampleRequest("PUT", "/message-rest/api/message/Send", "text/plain", body, True, None).format_command("")
@@ -124,33 +122,35 @@ def test_a_command_is_one_of_a_shell_whatever_it_sends() -> None:
     ],
 )
 async def test_operations_are_found(text: str, found: set[str], sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    async with http.get(f"{sandbox.root_url}/docs", params={"q": text}) as answer:
-        page = await answer.text()
+    async with http.get(f"{sandbox.root_url}/docs", params={"q": text}) as response:
+        page = await response.text()
     assert set(re.findall(r'href="/docs/(\w+)"', page)) == found
     assert ("Nothing was found" in page) == (not found)
     assert "<b>" not in page
 
 
-async def test_both_documents_are_shown_offline_and_in_little(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    pages = [await get_view(sandbox, http, path) for path in ("/docs", "/docs/Send", "/docs/advance")]
+async def test_both_openapi_documents_are_shown_without_other_servers(
+    sandbox: Sandbox, http: aiohttp.ClientSession
+) -> None:
+    pages = [await PageClient(sandbox, http).view(path) for path in ("/docs", "/docs/Send", "/docs/advance")]
     assert "/_sandbox/clock/advance" in pages[0]
     for page in pages:
         assert "http://" not in page.replace(sandbox.root_url, "")
         assert len(page) < 40_000
-    async with http.get(f"{sandbox.root_url}/docs/Nothing") as answer:
-        assert answer.status == 404
+    async with http.get(f"{sandbox.root_url}/docs/Nothing") as response:
+        assert response.status == 404
 
 
-async def test_an_example_of_a_control_beyond_this_machine_has_the_token(http: aiohttp.ClientSession) -> None:
+async def test_examples_of_controls_contain_the_token_variable(http: aiohttp.ClientSession) -> None:
     token = "a token of the sandbox"
     async with Sandbox(token=token) as sandbox:
         form = {"token": token}
-        async with http.post(f"{sandbox.root_url}/page/token", data=form, allow_redirects=False) as answer:
-            cookies = {name: morsel.value for name, morsel in answer.cookies.items()}
+        async with http.post(f"{sandbox.root_url}/page/token", data=form, allow_redirects=False) as response:
+            cookies = {name: morsel.value for name, morsel in response.cookies.items()}
         shown = dict[str, str]()
         for name in ("clock", "Send"):
-            async with http.get(f"{sandbox.root_url}/docs/{name}", cookies=cookies) as answer:
-                shown[name] = html.unescape(await answer.text())
+            async with http.get(f"{sandbox.root_url}/docs/{name}", cookies=cookies) as response:
+                shown[name] = html.unescape(await response.text())
         assert '-H "Authorization: Bearer $DIRECTSUITE_SANDBOX_TOKEN"' in shown["clock"]
         assert "SANDBOX_TOKEN" not in shown["Send"]
         assert token not in shown["clock"]

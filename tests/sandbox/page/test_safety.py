@@ -1,4 +1,4 @@
-"""Who is kept out, and what a browser is told."""
+"""Rejected requests, and the security headers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.page.drawing import neutralize_html
 from directsuite.sandbox.samples import ALICE
 from directsuite.sandbox.server import Sandbox
-from tests.sandbox.page.conftest import get_view, submit_form
+from tests.sandbox.page.conftest import PageClient
 
 if TYPE_CHECKING:
     import aiohttp
@@ -40,18 +40,16 @@ TOKEN = "a token of the sandbox"
     ],
     ids=str,
 )
-async def test_requests_of_other_pages_are_refused(
-    path: str, headers: dict[str, str], populated_sandbox: Sandbox, http: aiohttp.ClientSession
-) -> None:
-    async with http.get(f"{populated_sandbox.root_url}{path}", headers=headers) as answer:
-        assert answer.status in {400, 403}
-        assert ALICE not in await answer.text()
+async def test_requests_of_other_pages_are_rejected(path: str, headers: dict[str, str], page: PageClient) -> None:
+    async with page.http.get(f"{page.root}{path}", headers=headers) as response:
+        assert response.status in {400, 403}
+        assert ALICE not in await response.text()
 
 
-async def test_another_page_may_lead_here(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_another_page_may_link_to_the_sandbox(page: PageClient) -> None:
     led = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
-    async with http.get(f"{populated_sandbox.root_url}/", headers=led) as answer:
-        assert answer.status == 200
+    async with page.http.get(f"{page.root}/", headers=led) as response:
+        assert response.status == 200
 
 
 @pytest.mark.parametrize(
@@ -69,53 +67,43 @@ async def test_another_page_may_lead_here(populated_sandbox: Sandbox, http: aioh
     ],
     ids=str,
 )
-async def test_only_the_pages_own_forms_change_anything(
-    changed: dict[str, Any], status: int, populated_sandbox: Sandbox, http: aiohttp.ClientSession
-) -> None:
-    populated_sandbox.clock.freeze()
-    before = populated_sandbox.clock.now()
-    assert (await submit_form(populated_sandbox, http, "POST/clock/advance", {"seconds": "60"}, **dict(changed)))[
-        0
-    ] == status
-    assert (populated_sandbox.clock.now() > before) == (status == 303)
+async def test_only_the_pages_own_forms_change_anything(changed: dict[str, Any], status: int, page: PageClient) -> None:
+    page.sandbox.clock.freeze()
+    before = page.sandbox.clock.now()
+    assert (await page.submit("POST/clock/advance", {"seconds": "60"}, **dict(changed)))[0] == status
+    assert (page.sandbox.clock.now() > before) == (status == 303)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
 @pytest.mark.parametrize("path", ["/page/do/POST/reset", "/page/token"])
-async def test_what_is_no_form_is_refused(
-    kind: str, path: str, populated_sandbox: Sandbox, http: aiohttp.ClientSession
-) -> None:
-    async with http.post(
-        f"{populated_sandbox.root_url}{path}", data=b"\xff\xfe", headers={"Content-Type": kind}
-    ) as answer:
-        assert answer.status == 400
+async def test_an_unreadable_form_is_rejected(kind: str, path: str, page: PageClient) -> None:
+    async with page.http.post(f"{page.root}{path}", data=b"\xff\xfe", headers={"Content-Type": kind}) as response:
+        assert response.status == 400
 
 
 @pytest.mark.parametrize("path", ["/page/do/POST/clock/freeze", "/page/token"])
-async def test_a_form_of_very_many_fields_is_not_read(
-    path: str, populated_sandbox: Sandbox, http: aiohttp.ClientSession
-) -> None:
+async def test_a_form_of_very_many_fields_is_not_read(path: str, page: PageClient) -> None:
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
-    async with http.post(f"{populated_sandbox.root_url}{path}", data=b"a=&" * 100_000, headers=headers) as answer:
-        assert (answer.status, "form could not be read" in await answer.text()) == (400, True)
+    async with page.http.post(f"{page.root}{path}", data=b"a=&" * 100_000, headers=headers) as response:
+        assert (response.status, "form could not be read" in await response.text()) == (400, True)
 
 
-async def test_a_form_of_very_many_parts_is_not_read(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_a_form_of_very_many_parts_is_not_read(page: PageClient) -> None:
     headers = {"Content-Type": "multipart/form-data; boundary=x"}
     body = b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n' * 10_000 + b"--x--\r\n"
     path = "/page/do/POST/clock/freeze"
-    async with http.post(f"{populated_sandbox.root_url}{path}", data=body, headers=headers) as answer:
-        assert (answer.status, "form could not be read" in await answer.text()) == (400, True)
+    async with page.http.post(f"{page.root}{path}", data=body, headers=headers) as response:
+        assert (response.status, "form could not be read" in await response.text()) == (400, True)
 
 
-async def test_long_texts_are_cut_on_the_page(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_long_texts_are_cut_on_the_page(page: PageClient) -> None:
     long, lab = "x" * 100_000, "lab@lab.example.test"
     raw = f"From: {lab}\nTo: {long}@x.test\nSubject: {long}\nX-Long: {long}\n\nThe text."
-    uid = await populated_sandbox.deliver(ALICE, raw.encode())
+    uid = await page.sandbox.deliver(ALICE, raw.encode())
     for path in (ALICE, f"{ALICE}/1/{uid}"):
-        async with http.get(f"{populated_sandbox.root_url}/page/mail/{path}") as answer:
-            text = await answer.text()
+        async with page.http.get(f"{page.root}/page/mail/{path}") as response:
+            text = await response.text()
         assert lab in text
         assert len(text) < 100_000
 
@@ -123,21 +111,19 @@ async def test_long_texts_are_cut_on_the_page(populated_sandbox: Sandbox, http: 
 @pytest.mark.parametrize(
     "back", ["//evil.test", "/\\evil.test", "http://evil.test", "javascript:alert(1)", "", "/?a=\r\nb: c"]
 )
-async def test_a_form_leads_nowhere_else(back: str, populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    assert await submit_form(populated_sandbox, http, "POST/clock/freeze", {}, form={"back": back}) == (303, "/")
+async def test_a_form_redirects_only_to_this_server(back: str, page: PageClient) -> None:
+    assert await page.submit("POST/clock/freeze", {}, form={"back": back}) == (303, "/")
 
 
-async def test_a_form_leads_back(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    assert await submit_form(populated_sandbox, http, "POST/clock/freeze", {}, form={"back": "/?q=a%20b"}) == (
+async def test_a_form_redirects_to_its_page(page: PageClient) -> None:
+    assert await page.submit("POST/clock/freeze", {}, form={"back": "/?q=a%20b"}) == (
         303,
         "/?q=a%20b",
     )
 
 
-async def test_browsers_are_told_to_load_and_run_nothing_else(
-    populated_sandbox: Sandbox, signed_document_id: str, http: aiohttp.ClientSession
-) -> None:
-    folder = await populated_sandbox.read(lambda connection: mailboxes.get_folder_id(connection, 1, "INBOX"))
+async def test_security_headers_forbid_other_scripts_and_servers(page: PageClient, signed_document_id: str) -> None:
+    folder = await page.sandbox.read(lambda connection: mailboxes.get_folder_id(connection, 1, "INBOX"))
     message = f"/page/mail/{ALICE}/{folder}/1"
     for path in (
         "/",
@@ -149,32 +135,32 @@ async def test_browsers_are_told_to_load_and_run_nothing_else(
         "/docs",
         "/docs/Send",
     ):
-        async with http.get(f"{populated_sandbox.root_url}{path}") as answer:
+        async with page.http.get(f"{page.root}{path}") as response:
             if path == "/nothing":
                 continue
-            policy = answer.headers["Content-Security-Policy"]
+            policy = response.headers["Content-Security-Policy"]
             assert "default-src 'none'" in policy
             assert "unsafe-inline" not in policy or path.endswith("/html")
             assert ("frame-ancestors 'self'" in policy) == path.endswith("/html")
-            assert answer.headers["X-Content-Type-Options"] == "nosniff"
-            assert answer.headers["Referrer-Policy"] == "same-origin"
+            assert response.headers["X-Content-Type-Options"] == "nosniff"
+            assert response.headers["Referrer-Policy"] == "same-origin"
             if path.endswith(("/html", "/raw", ".png")):
                 assert "sandbox" in policy
             else:
-                text = await answer.text()
+                text = await response.text()
                 assert not re.search(r"<script(?![^>]* src=)|<style|\son\w+=|\sstyle=|javascript:", text)
                 assert not re.search(r"(?:src|href|action)=\"(?!/|\?|#main)", text)
 
 
-async def test_what_a_sender_wrote_is_text(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_text_of_messages_is_escaped(page: PageClient) -> None:
     hostile = '"><script>alert(1)</script>{{ 7 * 7 }}'
     raw = (
         f"From: {hostile} <a@b.test>\r\nTo: {hostile}\r\nSubject: {hostile}\r\nX-{'a' * 9}: {hostile}\r\n\r\n{hostile}"
     )
-    uid = await populated_sandbox.deliver(ALICE, raw.encode())
-    folder = await populated_sandbox.read(lambda connection: mailboxes.get_folder_id(connection, 1, "INBOX"))
+    uid = await page.sandbox.deliver(ALICE, raw.encode())
+    folder = await page.sandbox.read(lambda connection: mailboxes.get_folder_id(connection, 1, "INBOX"))
     for path in (f"/page/mail/{ALICE}", f"/page/mail/{ALICE}/{folder}/{uid}", "/page/calls?q=%22%3E%3Cscript%3Ealert"):
-        text = await get_view(populated_sandbox, http, path)
+        text = await page.view(path)
         assert "<script>" not in text
         assert "&lt;script&gt;" in text
 
@@ -194,7 +180,7 @@ async def test_what_a_sender_wrote_is_text(populated_sandbox: Sandbox, http: aio
         "<video src=x poster=x></video><img srcset=x>",
     ],
 )
-def test_elements_that_act_and_attributes_that_lead_are_renamed(html: str) -> None:
+def test_active_elements_and_link_attributes_are_renamed(html: str) -> None:
     neutral = neutralize_html(html)
     assert not re.search(r"<(?!/?(?:x-|svg|a\b|img))[a-z]", neutral, re.IGNORECASE)
     assert not re.search(r"(?<![-\w])(?:href|src|srcset|ping|poster)\s*=", neutral.replace("xlink:x-", "x-"))
@@ -206,33 +192,33 @@ def test_pictures_within_a_message_stay() -> None:
     assert "x-src" in neutralize_html('<img src="data:image/svg+xml,<svg/>">')
 
 
-async def test_beyond_this_machine_everybody_needs_the_token(http: aiohttp.ClientSession) -> None:
+async def test_other_machines_need_the_token(http: aiohttp.ClientSession) -> None:
     async with Sandbox(token=TOKEN) as sandbox:
         elsewhere = {"Host": "sandbox:8025"}
         root = sandbox.root_url
-        async with http.get(f"{root}/", headers=elsewhere) as answer:
-            assert (answer.status, "Sign in" in await answer.text()) == (401, True)
-        async with http.get(f"{root}/_sandbox/clock", headers=elsewhere) as answer:
-            assert answer.status == 401
-        async with http.get(f"{root}/_sandbox/health", headers=elsewhere) as answer:
-            assert answer.status == 200
+        async with http.get(f"{root}/", headers=elsewhere) as response:
+            assert (response.status, "Sign in" in await response.text()) == (401, True)
+        async with http.get(f"{root}/_sandbox/clock", headers=elsewhere) as response:
+            assert response.status == 401
+        async with http.get(f"{root}/_sandbox/health", headers=elsewhere) as response:
+            assert response.status == 200
         for shown, status in (("guessed", 401), (f" {TOKEN} ", 303)):
             form = {"token": shown}
-            async with http.post(f"{root}/page/token", data=form, headers=elsewhere, allow_redirects=False) as answer:
-                assert (answer.status, COOKIE in answer.cookies) == (status, status == 303)
-                cookies = {name: morsel.value for name, morsel in answer.cookies.items()}
+            async with http.post(f"{root}/page/token", data=form, headers=elsewhere, allow_redirects=False) as response:
+                assert (response.status, COOKIE in response.cookies) == (status, status == 303)
+                cookies = {name: morsel.value for name, morsel in response.cookies.items()}
         assert TOKEN not in str(cookies)
-        async with http.get(f"{root}/", headers=elsewhere, cookies=cookies) as answer:
-            assert answer.status == 200
+        async with http.get(f"{root}/", headers=elsewhere, cookies=cookies) as response:
+            assert response.status == 200
         with_token = {**elsewhere, "Authorization": f"Bearer {TOKEN}"}
-        async with http.get(f"{root}/_sandbox/environment", headers=with_token) as answer:
-            environment = (await answer.json())["environment"]
+        async with http.get(f"{root}/_sandbox/environment", headers=with_token) as response:
+            environment = (await response.json())["environment"]
             assert environment["DIRECTSUITE_FAX_URL"] == "http://sandbox:8025/fax"
-        async with http.get(f"{root}/_sandbox/clock", headers={**with_token, "Origin": "http://evil.test"}) as answer:
-            assert answer.status == 403
+        async with http.get(f"{root}/_sandbox/clock", headers={**with_token, "Origin": "http://evil.test"}) as response:
+            assert response.status == 403
 
 
-async def test_the_client_shows_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_client_sends_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Sandbox(token=TOKEN) as sandbox:
         async with Control(sandbox.root_url) as control:
             with pytest.raises(ControlError, match="the sandbox's token is missing or wrong: set"):
@@ -245,7 +231,7 @@ async def test_the_client_shows_the_token(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("token", ["", "short"])
-def test_a_token_that_can_be_guessed_is_refused(token: str) -> None:
+def test_a_short_token_is_rejected(token: str) -> None:
     with pytest.raises(ValueError, match="16 characters"):
         Sandbox(host="0.0.0.0", token=token)  # noqa: S104  it is refused
 
@@ -265,7 +251,7 @@ def test_a_token_that_can_be_guessed_is_refused(token: str) -> None:
         ),
     ],
 )
-async def test_no_address_makes_it_fail(path: str, populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_no_path_causes_a_server_error(path: str, page: PageClient) -> None:
     for text in (
         "%00",
         "%FF",
@@ -278,5 +264,5 @@ async def test_no_address_makes_it_fail(path: str, populated_sandbox: Sandbox, h
         "a" * 3000,
         "%27%22%3C",
     ):
-        async with http.get(URL(f"{populated_sandbox.root_url}{path.format(text)}", encoded=True)) as answer:
-            assert answer.status in {200, 404}, text
+        async with page.http.get(URL(f"{page.root}{path.format(text)}", encoded=True)) as response:
+            assert response.status in {200, 404}, text

@@ -1,4 +1,4 @@
-"""What the page shows."""
+"""The views of the page."""
 
 from __future__ import annotations
 
@@ -12,19 +12,15 @@ import pytest
 from PIL import Image
 
 from directsuite.sandbox.calls import mask_secrets
-from directsuite.sandbox.database import EFFECTS, record_effect
 from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.messaging.parsing import build_content
 from directsuite.sandbox.page.drawing import draw_page
 from directsuite.sandbox.samples import ALICE, FAX_NUMBER
-from tests.sandbox.page.conftest import CREDENTIALS, SLOW_RECIPIENT, get_view
+from tests.sandbox.page.conftest import CREDENTIALS, SLOW_RECIPIENT, PageClient
 
 if TYPE_CHECKING:
     import sqlite3
 
-    import aiohttp
-
-    from directsuite.sandbox.server import Sandbox
 
 VIEWS = [
     *("/", "/page/sent", "/page/calls", "/page/documents", "/page/faxes", "/page/patients", "/page/effects"),
@@ -39,74 +35,67 @@ MULTIPART = (
 
 
 @pytest.mark.parametrize("path", VIEWS)
-async def test_every_view_is_there_in_an_empty_sandbox_too(
-    path: str, sandbox: Sandbox, http: aiohttp.ClientSession
-) -> None:
+async def test_every_view_works_in_an_empty_sandbox(path: str, empty_page: PageClient) -> None:
     if path.startswith("/page/mail/"):
-        await sandbox.add_account(ALICE, "secret")
-    assert "<h1>" in await get_view(sandbox, http, path)
+        await empty_page.sandbox.add_account(ALICE, "secret")
+    assert "<h1>" in await empty_page.view(path)
 
 
-async def test_mailboxes_folders_and_messages_are_shown(
-    populated_sandbox: Sandbox, http: aiohttp.ClientSession
-) -> None:
-    assert f'href="/page/mail/{ALICE}"' in await get_view(populated_sandbox, http, "/")
-    box = await get_view(populated_sandbox, http, f"/page/mail/{ALICE}")
+async def test_mailboxes_folders_and_messages_are_shown(page: PageClient) -> None:
+    assert f'href="/page/mail/{ALICE}"' in await page.view("/")
+    box = await page.view(f"/page/mail/{ALICE}")
     assert "INBOX.Referrals" in box
     assert "Welcome to the sandbox" in box
-    found = await get_view(populated_sandbox, http, f"/page/mail/{ALICE}?q=BLOOD")
+    found = await page.view(f"/page/mail/{ALICE}?q=BLOOD")
     assert "Blood count" in found
     assert "Welcome" not in found
-    uid = await populated_sandbox.deliver(ALICE, MULTIPART)
-    folder = await populated_sandbox.read(lambda connection: mailboxes.get_folder_id(connection, 1, "INBOX"))
+    uid = await page.sandbox.deliver(ALICE, MULTIPART)
+    folder = await page.sandbox.read(lambda connection: mailboxes.get_folder_id(connection, 1, "INBOX"))
     own = f"/page/mail/{ALICE}/{folder}/{uid}"
-    message = await get_view(populated_sandbox, http, own)
+    message = await page.view(own)
     assert "Blutätter" in message
     assert f'<iframe class="mailed" sandbox="" referrerpolicy="no-referrer" title="HTML" src="{own}/html">' in message
-    assert await get_view(populated_sandbox, http, f"{own}/html") == "<b>fine</b>"
-    assert (await get_view(populated_sandbox, http, f"{own}/raw")).startswith("From: lab@")
-    async with http.get(f"{populated_sandbox.root_url}{own}/attachments/0") as answer:
-        assert (await answer.read(), answer.content_type) == (b"1,2", "application/octet-stream")
-        disposition = answer.headers["Content-Disposition"]
+    assert await page.view(f"{own}/html") == "<b>fine</b>"
+    assert (await page.view(f"{own}/raw")).startswith("From: lab@")
+    async with page.http.get(f"{page.root}{own}/attachments/0") as response:
+        assert (await response.read(), response.content_type) == (b"1,2", "application/octet-stream")
+        disposition = response.headers["Content-Disposition"]
         assert (disposition.startswith("attachment"), "/" in disposition) == (True, False)
     for missing in (f"{own}9", f"{own}/attachments/7", f"/page/mail/{ALICE}?folder=x", "/page/mail/nobody@x.test"):
-        async with http.get(f"{populated_sandbox.root_url}{missing}") as answer:
-            assert answer.status == 404, missing
+        async with page.http.get(f"{page.root}{missing}") as response:
+            assert response.status == 404, missing
 
 
-async def test_the_plain_text_beside_html_is_shown(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_the_plain_text_beside_html_is_shown(page: PageClient) -> None:
     own, folder = (
         f"/page/mail/{ALICE}",
-        await populated_sandbox.read(lambda it: mailboxes.get_folder_id(it, 1, "INBOX")),
+        await page.sandbox.read(lambda it: mailboxes.get_folder_id(it, 1, "INBOX")),
     )
     both = MULTIPART.replace(b"mixed", b"alternative").replace(
         b"\r\n\r\n--q\r\n", b"\r\n\r\n--q\r\n\r\nNo <i>alarm</i>\r\n--q\r\n", 1
     )
-    shown = await get_view(populated_sandbox, http, f"{own}/{folder}/{await populated_sandbox.deliver(ALICE, both)}")
+    shown = await page.view(f"{own}/{folder}/{await page.sandbox.deliver(ALICE, both)}")
     assert '<pre class="text" tabindex="0">No &lt;i&gt;alarm&lt;/i&gt;</pre>' in shown
     assert "&lt;b&gt;fine&lt;/b&gt;" in shown
-    assert "The plain-text alternative" not in await get_view(
-        populated_sandbox, http, f"{own}/{folder}/{await populated_sandbox.deliver(ALICE, MULTIPART)}"
+    assert "The plain-text alternative" not in await page.view(
+        f"{own}/{folder}/{await page.sandbox.deliver(ALICE, MULTIPART)}"
     )
 
 
-async def test_a_messages_way_to_each_recipient_is_shown(
-    populated_sandbox: Sandbox, sent_message_id: str, http: aiohttp.ClientSession
-) -> None:
-    populated_sandbox.clock.freeze()
+async def test_the_delivery_to_each_recipient_is_shown(page: PageClient, sent_message_id: str) -> None:
+    page.sandbox.clock.freeze()
     for path in ("/page/sent", "/page/sent?q=slow%2B30m"):
-        page = await get_view(populated_sandbox, http, path)
-        assert page.count(">Confirm the delivery<") == 1
-        assert "confirmation expected" in page
-        assert "<strong>Referral of A. Example</strong>" in page
-    assert "Nothing was found" in await get_view(populated_sandbox, http, "/page/sent?q=nobody")
+        html = await page.view(path)
+        assert html.count(">Confirm the delivery<") == 1
+        assert "confirmation expected" in html
+        assert "<strong>Referral of A. Example</strong>" in html
+        assert SLOW_RECIPIENT in html
+    assert "Nothing was found" in await page.view("/page/sent?q=nobody")
 
 
-async def test_documents_are_drawn_with_fields_and_signatures(
-    populated_sandbox: Sandbox, signed_document_id: str, http: aiohttp.ClientSession
-) -> None:
-    assert signed_document_id in await get_view(populated_sandbox, http, "/page/documents")
-    page = await get_view(populated_sandbox, http, f"/page/documents/{signed_document_id}")
+async def test_documents_are_drawn_with_fields_and_signatures(page: PageClient, signed_document_id: str) -> None:
+    assert signed_document_id in await page.view("/page/documents")
+    html = await page.view(f"/page/documents/{signed_document_id}")
     for text in (
         "Approval",
         "valid",
@@ -116,18 +105,18 @@ async def test_documents_are_drawn_with_fields_and_signatures(
         "patient_name",
         f"/page/documents/{signed_document_id}/1.png",
     ):
-        assert text in page
-    async with http.get(f"{populated_sandbox.root_url}/page/documents/{signed_document_id}/1.png") as answer:
-        assert (await answer.read()).startswith(b"\x89PNG")
+        assert text in html
+    async with page.http.get(f"{page.root}/page/documents/{signed_document_id}/1.png") as response:
+        assert (await response.read()).startswith(b"\x89PNG")
     for missing in (f"{signed_document_id}/4.png", "nothing", "nothing/pdf"):
-        async with http.get(f"{populated_sandbox.root_url}/page/documents/{missing}") as answer:
-            assert answer.status == 404
-    async with http.get(f"{populated_sandbox.root_url}/page/documents/{signed_document_id}/pdf") as answer:
-        assert (await answer.read()).startswith(b"%PDF")
+        async with page.http.get(f"{page.root}/page/documents/{missing}") as response:
+            assert response.status == 404
+    async with page.http.get(f"{page.root}/page/documents/{signed_document_id}/pdf") as response:
+        assert (await response.read()).startswith(b"%PDF")
 
 
 @pytest.mark.parametrize("content", [b"", b"%PDF-1.7\n", b"%PDF-1.7\n1 0 obj<</Type/Catalog>>endobj\n%%EOF"])
-def test_what_is_no_document_is_not_drawn(content: bytes, tmp_path: Path) -> None:
+def test_an_invalid_document_is_not_drawn(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "document.pdf"
     file.write_bytes(content)
     with pytest.raises((ValueError, LookupError)):
@@ -147,27 +136,25 @@ trailer<</Root 1 0 R>>"""
         assert max(picture.size) <= 3000
 
 
-async def test_faxes_patients_and_sessions_are_shown(
-    populated_sandbox: Sandbox, patient_address: str, http: aiohttp.ClientSession
-) -> None:
-    assert FAX_NUMBER in await get_view(populated_sandbox, http, "/page/faxes")
-    assert "Fax 7" in await get_view(populated_sandbox, http, "/page/faxes?q=fax%207")
-    patients = await get_view(populated_sandbox, http, "/page/patients")
+async def test_faxes_patients_and_sessions_are_shown(page: PageClient, patient_address: str) -> None:
+    assert FAX_NUMBER in await page.view("/page/faxes")
+    assert "Fax 7" in await page.view("/page/faxes?q=fax%207")
+    patients = await page.view("/page/patients")
     for text in (patient_address, "activated", "demo-reseller", "Zoë"):
         assert text in patients
-    assert patient_address in await get_view(populated_sandbox, http, "/page/effects?q=provision")
+    assert patient_address in await page.view("/page/effects?q=provision")
 
 
 async def test_calls_are_shown_with_effects_and_without_secrets(
-    populated_sandbox: Sandbox, sent_message_id: str, patient_address: str, http: aiohttp.ClientSession
+    page: PageClient, sent_message_id: str, patient_address: str
 ) -> None:
-    async with http.post(
-        f"{populated_sandbox.message_url}/GetMessageCount/INBOX", json={**CREDENTIALS, "password": "x"}
-    ) as answer:
-        assert answer.status == 200
-    async with http.post(f"{populated_sandbox.registration_url}/login/hush-hush-hush/at/all", json={}) as answer:
-        assert answer.status == 404
-    calls = await get_view(populated_sandbox, http, "/page/calls")
+    async with page.http.post(
+        f"{page.sandbox.message_url}/GetMessageCount/INBOX", json={**CREDENTIALS, "password": "x"}
+    ) as response:
+        assert response.status == 200
+    async with page.http.post(f"{page.sandbox.registration_url}/login/hush-hush-hush/at/all", json={}) as response:
+        assert response.status == 404
+    calls = await page.view("/page/calls")
     for text in (
         "Send",
         "ProvisionIDProofedPatient",
@@ -176,19 +163,19 @@ async def test_calls_are_shown_with_effects_and_without_secrets(
         f"ProvisionIDProofedPatient {patient_address}",
     ):
         assert text in calls
-    assert "login" not in (await get_view(populated_sandbox, http, "/page/calls?q=send")).partition("<main")[2]
+    assert "login" not in (await page.view("/page/calls?q=send")).partition("<main")[2]
     shown = ""
     for number in range(1, 6):
-        shown += await get_view(populated_sandbox, http, f"/page/calls/{number}")
+        shown += await page.view(f"/page/calls/{number}")
     assert "•••" in shown
     for secret in ("hush-hush-hush", '"sandbox"', "sandbox&#34;", "demo-login", "1234"):
         assert secret not in shown, secret
-    exchange = populated_sandbox.calls.find_exchange(2)
+    exchange = page.sandbox.calls.find_exchange(2)
     assert exchange is not None
     for secret in ("hush", "sessionId"):
-        assert secret not in repr(populated_sandbox.calls.find(3))
-    async with http.get(f"{populated_sandbox.root_url}/page/calls/99") as answer:
-        assert answer.status == 404
+        assert secret not in repr(page.sandbox.calls.find(3))
+    async with page.http.get(f"{page.root}/page/calls/99") as response:
+        assert response.status == 404
 
 
 @pytest.mark.parametrize(
@@ -206,7 +193,7 @@ async def test_calls_are_shown_with_effects_and_without_secrets(
         (r'"{\"password\": \"hidden\"}', None),
     ],
 )
-def test_what_is_named_like_a_secret_is_masked(body: str, shown: str | None) -> None:
+def test_members_named_like_secrets_are_masked(body: str, shown: str | None) -> None:
     text = mask_secrets(body.encode())
     assert "hidd" not in text
     assert "•••" in text
@@ -214,91 +201,63 @@ def test_what_is_named_like_a_secret_is_masked(body: str, shown: str | None) -> 
 
 
 @pytest.mark.parametrize("unit", ["token", "a", "token ", 'token="', "token='", "token:", "'a\\", "a:", "token -"])
-def test_masking_takes_steps_in_proportion_to_the_body(unit: str) -> None:
+def test_secrets_are_masked_in_linear_time(unit: str) -> None:
     assert mask_secrets((unit * 65_536)[:65_536].encode())[:2] == unit[:2] or len(unit) == 1
 
 
-def test_half_a_surrogate_pair_in_a_call_is_shown_as_a_question_mark() -> None:
-    assert mask_secrets(b'["\\ud800"]') == '[\n  "?"\n]'
-
-
-def test_a_call_does_not_show_what_it_carried() -> None:
+def test_text_without_secrets_is_not_masked() -> None:
     assert mask_secrets(b"plain") == "plain"
     assert mask_secrets(b"\xff\xfe") == "\ufffd\ufffd"
 
 
-async def test_effects_that_were_undone_are_not_a_calls(sandbox: Sandbox) -> None:
-    def work(connection: sqlite3.Connection, *, fails: bool) -> None:
-        record_effect(connection, operation="Send", subject="x", at=0)
-        if fails:
-            raise ValueError("undone")
-
-    effects = list[str]()
-    EFFECTS.set(effects)
-    await sandbox._database.write(lambda connection: work(connection, fails=False))
-    with pytest.raises(ValueError, match="undone"):
-        await sandbox._database.write(lambda connection: work(connection, fails=True))
-    assert effects == ["Send x"]
-
-
 @pytest.mark.wide
-async def test_large_mailboxes_and_many_calls_stay_quick(
-    populated_sandbox: Sandbox, http: aiohttp.ClientSession
-) -> None:
+async def test_views_of_large_mailboxes_and_many_calls_are_fast(page: PageClient) -> None:
     def fill(connection: sqlite3.Connection) -> None:
         folder = mailboxes.get_folder_id(connection, 1, "INBOX")
         for number in range(10_000):
             raw = b"From: a@b.test\r\nSubject: message %d\r\n\r\ntext" % number
             mailboxes.append_message(connection, folder, build_content(raw), received_ms=number)
 
-    await populated_sandbox._database.write(fill)
-    call = populated_sandbox.calls.records
-    async with http.post(f"{populated_sandbox.message_url}/GetMessageCount/INBOX", json=CREDENTIALS) as answer:
-        await answer.read()
+    await page.sandbox._database.write(fill)
+    call = page.sandbox.calls.records
+    async with page.http.post(f"{page.sandbox.message_url}/GetMessageCount/INBOX", json=CREDENTIALS) as response:
+        await response.read()
     last = call[-1]
     call.extend([last] * 100_000)
     began = time.perf_counter()
-    box = await get_view(populated_sandbox, http, f"/page/mail/{ALICE}")
-    await get_view(populated_sandbox, http, f"/page/mail/{ALICE}?q=message%205000")
-    await get_view(populated_sandbox, http, f"/page/mail/{ALICE}?before=5000")
-    await get_view(populated_sandbox, http, "/page/calls")
-    await get_view(populated_sandbox, http, "/page/calls?q=nothing")
+    box = await page.view(f"/page/mail/{ALICE}")
+    await page.view(f"/page/mail/{ALICE}?q=message%205000")
+    await page.view(f"/page/mail/{ALICE}?before=5000")
+    await page.view("/page/calls")
+    await page.view("/page/calls?q=nothing")
     assert time.perf_counter() - began < 5  # together; each takes some 20 ms
     assert (box.count('<a id="message-'), len(box) < 100_000, len(call)) == (50, True, 10_000)
     assert 'rel="next"' in box
 
 
-async def test_changes_and_calls_are_told_as_they_come(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    async with asyncio.timeout(20), http.get(f"{populated_sandbox.root_url}/page/events") as answer:
-        assert answer.content_type == "text/event-stream"
-        await answer.content.readuntil(b"\n\n")
+async def test_changes_and_calls_are_events(page: PageClient) -> None:
+    async with asyncio.timeout(20), page.http.get(f"{page.root}/page/events") as response:
+        assert response.content_type == "text/event-stream"
+        await response.content.readuntil(b"\n\n")
         for change, kind in (
-            (populated_sandbox.deliver(ALICE, b"Subject: new\r\n\r\n"), b"change"),
-            (asyncio.to_thread(populated_sandbox.clock.freeze), b"change"),
-            (http.post(f"{populated_sandbox.message_url}/GetMessageCount/INBOX", json=CREDENTIALS), b"call"),
+            (page.sandbox.deliver(ALICE, b"Subject: new\r\n\r\n"), b"change"),
+            (asyncio.to_thread(page.sandbox.clock.freeze), b"change"),
+            (page.http.post(f"{page.sandbox.message_url}/GetMessageCount/INBOX", json=CREDENTIALS), b"call"),
         ):
             await change
-            assert await answer.content.readuntil(b"\n\n") == b"event: " + kind + b"\ndata: 1\n\n"
+            assert await response.content.readuntil(b"\n\n") == b"event: " + kind + b"\ndata: 1\n\n"
 
 
-async def test_what_has_changed_since_the_page_was_made_is_told(
-    populated_sandbox: Sandbox, http: aiohttp.ClientSession
-) -> None:
-    version = (await get_view(populated_sandbox, http, "/")).partition('data-version="')[2].partition('"')[0]
-    await populated_sandbox.deliver(ALICE, b"Subject: new\r\n\r\n")
-    async with asyncio.timeout(20), http.get(f"{populated_sandbox.root_url}/page/events?since={version}") as answer:
-        assert await answer.content.readuntil(b"\n\n") == b"event: call\ndata: 1\n\n"
-        assert await answer.content.readuntil(b"\n\n") == b"event: change\ndata: 1\n\n"
+async def test_changes_since_the_page_was_loaded_are_events(page: PageClient) -> None:
+    version = (await page.view("/")).partition('data-version="')[2].partition('"')[0]
+    await page.sandbox.deliver(ALICE, b"Subject: new\r\n\r\n")
+    async with asyncio.timeout(20), page.http.get(f"{page.root}/page/events?since={version}") as response:
+        assert await response.content.readuntil(b"\n\n") == b"event: call\ndata: 1\n\n"
+        assert await response.content.readuntil(b"\n\n") == b"event: change\ndata: 1\n\n"
 
 
-async def test_a_sandbox_that_stops_lets_browsers_go(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    async with asyncio.timeout(4), http.get(f"{populated_sandbox.root_url}/page/events") as answer:
-        await answer.content.readuntil(b"\n\n")
-        await populated_sandbox.__aexit__(None, None, None)
-        assert await answer.content.read() == b""
-
-
-async def test_the_way_is_named_by_address(
-    populated_sandbox: Sandbox, sent_message_id: str, http: aiohttp.ClientSession
-) -> None:
-    assert SLOW_RECIPIENT in await get_view(populated_sandbox, http, "/page/sent")
+async def test_a_closing_sandbox_ends_event_streams(page: PageClient) -> None:
+    async with asyncio.timeout(4), page.http.get(f"{page.root}/page/events") as response:
+        await response.content.readuntil(b"\n\n")
+        await page.sandbox.__aexit__(None, None, None)
+        assert await response.content.read() == b""

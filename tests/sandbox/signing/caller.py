@@ -1,4 +1,4 @@
-"""Calls to the signing service under test, and other tools' opinion on its documents."""
+"""A client of the signing service, and other tools that check its documents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class SigningCaller:
-    """Speaks the service's HTTP; what is refused comes back as status and error body."""
+    """A client of the signing service."""
 
     client: TestClient[web.Request, web.Application]
     database: SandboxDatabase
@@ -39,60 +39,60 @@ class SigningCaller:
     async def call(
         self, method: str, path: str = "", *, body: bytes | None = None, json: object = None, account: str = "alice"
     ) -> tuple[int, Any]:
-        """Status and answer: JSON as an object, text as the bytes behind its base64."""
+        """Return the status and the body: decoded JSON, or the bytes of base64."""
         headers = {"X-Account": account}
         if json is not None:
-            answer = await self.client.request(method, f"/signing/pdf{path}", json=json, headers=headers)
+            response = await self.client.request(method, f"/signing/pdf{path}", json=json, headers=headers)
         else:
-            answer = await self.client.request(method, f"/signing/pdf{path}", data=body, headers=headers)
-        return answer.status, await _decode_content(answer)
+            response = await self.client.request(method, f"/signing/pdf{path}", data=body, headers=headers)
+        return response.status, await _decode_content(response)
 
     async def call_ok(self, method: str, path: str = "", **arguments: Any) -> Any:
-        """The answer to a call that succeeds."""
-        status, answer = await self.call(method, path, **arguments)
-        assert status == 200, answer
-        return answer
+        """Return the response of a call that must succeed."""
+        status, response = await self.call(method, path, **arguments)
+        assert status == 200, response
+        return response
 
     async def call_rejected(self, method: str, path: str = "", **arguments: Any) -> str:
-        """The description of a refusal with status 400."""
-        status, answer = await self.call(method, path, **arguments)
-        assert status == 400, answer
-        assert set(answer) == {"error", "description"}
-        return str(answer["description"])
+        """Return the description of a rejection with status 400."""
+        status, response = await self.call(method, path, **arguments)
+        assert status == 400, response
+        assert set(response) == {"error", "description"}
+        return str(response["description"])
 
     async def save(self, content: bytes) -> str:
-        """The identifier of a newly stored document."""
-        answer = await self.call_ok("POST", body=base64.b64encode(content))
-        return str(answer["identifier"])
+        """Save a document. Return its identifier."""
+        response = await self.call_ok("POST", body=base64.b64encode(content))
+        return str(response["identifier"])
 
     async def get_doc_info(self, identifier: str) -> Json:
         """GetDocInfo."""
-        answer: Json = await self.call_ok("GET", f"/{identifier}/info")
-        return answer
+        response: Json = await self.call_ok("GET", f"/{identifier}/info")
+        return response
 
     async def get_doc(self, identifier: str) -> bytes:
         """GetDoc."""
-        answer: bytes = await self.call_ok("GET", f"/{identifier}")
-        return answer
+        response: bytes = await self.call_ok("GET", f"/{identifier}")
+        return response
 
     async def get_signature_states(self, identifier: str) -> dict[str, bool | None]:
-        """Each signature field: whether its signature is valid, None if it is empty."""
+        """Return the validity by signature field. None: the field is empty."""
         signatures: list[Json] = (await self.get_doc_info(identifier))["signatures"]
         return {entry["name"]: entry["isValid"] if entry["isSigned"] else None for entry in signatures}
 
     async def list_effects(self, operation: str | None = None) -> list[Mapping[str, Any]]:
-        """What the ledger holds."""
+        """Return the effects in the ledger."""
         return await self.database.read(lambda connection: list_effects(connection, operation))
 
 
-async def _decode_content(answer: ClientResponse) -> Any:
-    if answer.content_type == "application/json":
-        return await answer.json()
-    return base64.b64decode(await answer.text(), validate=True)
+async def _decode_content(response: ClientResponse) -> Any:
+    if response.content_type == "application/json":
+        return await response.json()
+    return base64.b64decode(await response.text(), validate=True)
 
 
 def count_pdfsig_valid(content: bytes, folder: Path) -> int:
-    """How many signatures poppler calls valid; all of them must be."""
+    """Return the number of signatures. poppler must consider all valid."""
     _require(shutil.which("pdfsig") is not None, "pdfsig is missing: install poppler-utils")
     document = folder / "checked.pdf"
     document.write_bytes(content)
@@ -115,7 +115,7 @@ def verify_with_openssl(content: bytes, ranges: list[int], folder: Path) -> None
 
 
 def extract_poppler_text(content: bytes, folder: Path, *arguments: str) -> str:
-    """The text that poppler sees on the pages."""
+    """Return the text of the pages according to poppler."""
     _require(shutil.which("pdftotext") is not None, "pdftotext is missing: install poppler-utils")
     document = folder / "read.pdf"
     document.write_bytes(content)
@@ -125,7 +125,7 @@ def extract_poppler_text(content: bytes, folder: Path, *arguments: str) -> str:
 
 
 def render_poppler_page(content: bytes, folder: Path) -> Image:
-    """The first page as poppler draws it, a pixel for each point."""
+    """Return the first page drawn by poppler, with a pixel for each point."""
     _require(shutil.which("pdftoppm") is not None, "pdftoppm is missing: install poppler-utils")
     document = folder / "drawn.pdf"
     document.write_bytes(content)
@@ -135,7 +135,7 @@ def render_poppler_page(content: bytes, folder: Path) -> Image:
 
 
 def find_font_for(text: str) -> Font:
-    """The font that the service writes this text with: Helvetica, or one of this machine."""
+    """Return the font for this text: Helvetica, or one of this machine."""
     font = find_font(text)
     _require(font is not None, "no font has these characters: install fonts-dejavu-core")
     assert font is not None
@@ -143,7 +143,7 @@ def find_font_for(text: str) -> Font:
 
 
 def _require(there: bool, missing: str) -> None:
-    """Skip the test where another tool is missing; fail it in CI, where nothing may be left out unseen."""
+    """Skip the test if a tool is missing. In CI, fail it."""
     if there:
         return
     if os.environ.get("CI"):

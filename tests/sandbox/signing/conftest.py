@@ -1,4 +1,4 @@
-"""The signing service on a loopback port, with a middleware in place of OAuth that takes the account from a header."""
+"""The signing service on a loopback port, with a header that names the account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PDF documents for the tests, made on the fly."""
+"""PDF documents for the tests."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def make_single_field_form(**members: Any) -> bytes:
 
 
 def make_nested_fields() -> bytes:
-    """Signature fields below a parent `group`, together with a text field, and two below a parent of their own."""
+    """Signature fields below a parent `group` with a text field, and below a parent `pair`."""
     with pikepdf.new() as pdf:
         page = pdf.add_blank_page(page_size=(WIDTH, HEIGHT))
         widgets: list[Any] = []
@@ -142,7 +142,7 @@ def make_stream(pdf: Any, content: bytes, **entries: Any) -> Any:
 
 
 def certify(content: bytes, signer: Signer, permission: MDPPerm) -> bytes:
-    """The document with a certification signature that permits what it says. Not to be called on an event loop."""
+    """Add a certification signature with this permission. Not usable in an event loop."""
     writer: Any = IncrementalPdfFileWriter(io.BytesIO(content))
     metadata = PdfSignatureMetadata(field_name="Author", certify=True, docmdp_permissions=permission)
     pdf_signer: Any = PdfSigner
@@ -151,7 +151,7 @@ def certify(content: bytes, signer: Signer, permission: MDPPerm) -> bytes:
 
 
 def make_unrendered_field(value: str, **members: Any) -> bytes:
-    """A field, of text unless `members` say otherwise, in a form that asks viewers to draw it."""
+    """A field, by default of text, in a form with NeedAppearances."""
     field = members or {"FT": Name.Tx, "V": String(value)}
     with pikepdf.open(io.BytesIO(make_single_field_form(T=String("note"), **field))) as pdf:
         form: Any = pdf.Root["/AcroForm"]
@@ -160,7 +160,7 @@ def make_unrendered_field(value: str, **members: Any) -> bytes:
 
 
 def make_stale_field(*, old: str, new: str) -> bytes:
-    """A text field whose appearance still shows an old value, in a form that says so."""
+    """A text field with an outdated appearance, in a form with NeedAppearances."""
     with pikepdf.open(io.BytesIO(make_unrendered_field(new))) as pdf:
         pdf_with_streams: Any = pdf
         form: Any = pdf.Root["/AcroForm"]
@@ -211,7 +211,7 @@ def make_form_with_stray_widget(text: str) -> bytes:
 
 
 def make_separate_widgets(*names: str) -> bytes:
-    """A page with empty signature fields whose widgets are objects of their own."""
+    """A page with empty signature fields whose widgets are separate objects."""
     writer: Any = IncrementalPdfFileWriter(io.BytesIO(make_plain_pages()))
     for number, name in enumerate(names):
         box = (50 + 250 * number, 100, 250 + 250 * number, 160)
@@ -222,7 +222,7 @@ def make_separate_widgets(*names: str) -> bytes:
 
 
 def measure_peak() -> int:
-    """The largest size that this process has had, in bytes. Not on Windows."""
+    """Return the peak memory of this process in bytes. Not on Windows."""
     status = Path("/proc/self/status")
     if status.exists():  # on Linux, getrusage also counts the process that started this one
         [line] = [each for each in status.read_text().splitlines() if each.startswith("VmHWM")]

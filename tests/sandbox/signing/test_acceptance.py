@@ -1,4 +1,4 @@
-"""What Save accepts, Sign signs; what it refuses, it refuses with the reason."""
+"""Sign accepts all documents that Save accepts, and Save rejects others with a reason."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def draft_of_aes_256() -> bytes:
 
 
 def without_key_length() -> bytes:
-    """Encrypted by revision 4, whose dictionary does not tell the length of the key."""
+    """Encrypted by revision 4, without the length of the key."""
     content = _encrypted(documents.make_plain_pages(), R=4, aes=True)
     assert content.count(b"/Length 128") == 1
     return content.replace(b"/Length 128", b"           ")
@@ -89,7 +89,7 @@ def with_a_wrong_startxref() -> bytes:
 
 
 def with_a_number_for_a_parent() -> bytes:
-    """A page whose /Parent is no dictionary, and so has nothing to inherit."""
+    """A page whose /Parent is a number."""
     with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         output = io.BytesIO()
         pdf.pages[0].obj["/Parent"] = 1
@@ -98,7 +98,7 @@ def with_a_number_for_a_parent() -> bytes:
 
 
 def with_numbers_in_the_catalog() -> bytes:
-    """A catalog whose /Extensions and /Perms are no dictionaries."""
+    """A catalog whose /Extensions and /Perms have other types."""
     with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         output = io.BytesIO()
         pdf.Root["/Extensions"], pdf.Root["/Perms"] = 1, pikepdf.Array([2])
@@ -115,7 +115,7 @@ def with_numbers_in_the_catalog() -> bytes:
         *(with_a_number_for_a_parent, with_numbers_in_the_catalog),
     ],
 )
-async def test_what_other_readers_open_can_be_saved_and_signed(
+async def test_unusual_documents_can_be_saved_and_signed(
     signing: SigningCaller, tmp_path: Path, build: Callable[[], bytes]
 ) -> None:
     content = build()
@@ -133,9 +133,7 @@ async def test_what_other_readers_open_can_be_saved_and_signed(
         assert pdf.allow.print_highres is not pdf.is_encrypted
 
 
-async def test_a_document_for_holders_of_certificates_is_refused_as_such(
-    signing: SigningCaller, keys: FileKeyStore
-) -> None:
+async def test_a_document_encrypted_for_certificates_is_rejected(signing: SigningCaller, keys: FileKeyStore) -> None:
     copy_into: Any = import_module("pyhanko.pdf_utils.writer").copy_into_new_writer  # whose types are partial
     writer = copy_into(PdfFileReader(io.BytesIO(documents.make_plain_pages())))
     writer.encrypt_pubkey([keys.signer().signing_cert], policy=RecipientEncryptionPolicy(ignore_key_usage=True))
@@ -144,7 +142,7 @@ async def test_a_document_for_holders_of_certificates_is_refused_as_such(
     assert "certificates" in await signing.call_rejected("POST", body=base64.b64encode(output.getvalue()))
 
 
-async def test_a_signed_document_that_takes_no_further_signature_is_refused(signing: SigningCaller) -> None:
+async def test_a_signed_document_that_cannot_be_signed_again_is_rejected(signing: SigningCaller) -> None:
     identifier = await signing.save(documents.make_plain_pages())
     signed: bytes = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json={})
     with pikepdf.open(io.BytesIO(signed)) as pdf:
@@ -178,7 +176,7 @@ async def test_an_entry_of_the_form_that_is_no_field_is_repaired(signing: Signin
 
 
 @pytest.mark.parametrize("form", [Name.X, Array([]), Dictionary(), Dictionary(Fields=7)])
-async def test_a_form_that_is_none_is_repaired(signing: SigningCaller, form: pikepdf.Object) -> None:
+async def test_an_invalid_form_is_repaired(signing: SigningCaller, form: pikepdf.Object) -> None:
     with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         pdf.Root["/AcroForm"] = form
         identifier = await signing.save(documents.save_to_bytes(pdf))

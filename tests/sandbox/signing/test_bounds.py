@@ -1,4 +1,4 @@
-"""A small document does not have a large description."""
+"""Limits of documents, descriptions and requests."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_the_beginning_of_a_long_value_is_described(signing: SigningCaller
     assert len(field["value"]) >= 10_000
 
 
-async def test_a_form_with_too_many_widgets_is_refused(signing: SigningCaller) -> None:
+async def test_a_form_with_too_many_widgets_is_rejected(signing: SigningCaller) -> None:
     with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         widget: Any = pdf.make_indirect(Dictionary(Type=Name.Annot, Subtype=Name.Widget, Rect=Array([0, 0, 9, 9])))
         kids: Any = pdf.make_indirect(Array([widget] * 6000))
@@ -120,7 +120,7 @@ def form_of_many_paths(key: str) -> bytes:
 
 
 @pytest.mark.parametrize("key", ["/T", "/X"])
-async def test_a_form_with_too_many_paths_is_refused(
+async def test_a_form_with_too_many_paths_is_rejected(
     signing: SigningCaller, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     monkeypatch.setattr(document, "_MAX_NODES", 2000)
@@ -128,7 +128,7 @@ async def test_a_form_with_too_many_paths_is_refused(
     assert "more than 2,000 form fields" in await signing.call_rejected("POST", body=body)
 
 
-async def test_a_form_with_too_long_names_is_refused(signing: SigningCaller, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_form_with_too_long_names_is_rejected(signing: SigningCaller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document, "_MAX_NAMES_CHARS", 10)
     content = documents.make_single_field_form(FT=Name.Tx, T=String("ten letters"))
     assert "characters in the names" in await signing.call_rejected("POST", body=base64.b64encode(content))
@@ -237,7 +237,7 @@ async def test_the_texts_that_flattening_draws_are_limited(signing: SigningCalle
     assert "more than 262,144 characters" in await signing.call_rejected("PATCH", f"/{identifier}/flatten")
 
 
-async def test_a_form_may_have_many_and_long_lists_of_options(signing: SigningCaller) -> None:
+async def test_long_lists_of_options_can_be_flattened(signing: SigningCaller) -> None:
     for widgets, number in ((100, 250), (1, 20_000)):
         options = Array([String(f"an option with the number {each}") for each in range(number)])
         form = form_with_widgets(widgets, nothing, FT=Name.Ch, Ff=1 << 17, Opt=options, V=options[1])
@@ -306,7 +306,7 @@ with sandbox_server.limit_pdf_streams():
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not count the memory of a process in this way")
 @pytest.mark.parametrize("layers", [1, 2])
-def test_a_stream_that_unpacks_to_much_is_refused_by_a_server(layers: int, tmp_path: Path) -> None:
+def test_the_command_rejects_streams_that_decode_to_much_data(layers: int, tmp_path: Path) -> None:
     (tmp_path / "uploaded").write_bytes(object_stream_with_layers(layers))
     files = map(str, (tmp_path / "uploaded", tmp_path / "repaired"))
     command = [sys.executable, "-c", _SAVE_AND_PRINT_MEMORY, *files]
@@ -338,7 +338,7 @@ def signed_with_entries(number: int, width: int) -> bytes:
 
 
 @pytest.mark.parametrize("width", [0, 1])
-async def test_a_signed_document_of_too_many_entries_is_refused(
+async def test_a_signed_document_with_too_many_entries_is_rejected(
     signing: SigningCaller, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
     monkeypatch.setattr(document, "_MAX_ENTRIES", 1000)

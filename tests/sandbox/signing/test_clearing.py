@@ -1,4 +1,4 @@
-"""ClearUnsignedFields: empty signature fields go, signatures stay valid, and nothing more is forgiven."""
+"""ClearUnsignedFields removes empty signature fields. Signatures stay valid."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ async def test_signatures_stay_valid_when_unsigned_fields_go(signing: SigningCal
     body = {"Signatures": [{"name": "PatientSig"}, {"name": "WitnessSig"}]}
     await signing.call_ok("PATCH", f"/{identifier}/multiSign", json=body)
     assert count_pdfsig_valid(await signing.get_doc(identifier), tmp_path) == 2
-    answer = await signing.call_ok("PATCH", f"/{identifier}/clearUnsignedFields")
-    assert set(answer) == {"documentDigest", "description"}
+    response = await signing.call_ok("PATCH", f"/{identifier}/clearUnsignedFields")
+    assert set(response) == {"documentDigest", "description"}
     assert await signing.get_signature_states(identifier) == {"PatientSig": True, "WitnessSig": True}
     assert count_pdfsig_valid(await signing.get_doc(identifier), tmp_path) == 2
     [effect] = await signing.list_effects("ClearUnsignedFields")
@@ -56,7 +56,7 @@ async def test_nested_fields_go_and_signatures_stay_valid(
     assert count_pdfsig_valid(await signing.get_doc(identifier), tmp_path) == len(signed)
 
 
-async def test_fields_apart_from_their_widgets_go_with_them(signing: SigningCaller, tmp_path: Path) -> None:
+async def test_separate_widgets_are_removed_with_their_fields(signing: SigningCaller, tmp_path: Path) -> None:
     identifier = await signing.save(documents.make_separate_widgets("A", "B"))
     await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "A"})
     content = await signing.call_ok("PATCH", f"/{identifier}/clearUnsignedFields/pull")
@@ -66,7 +66,7 @@ async def test_fields_apart_from_their_widgets_go_with_them(signing: SigningCall
         assert len(pdf.pages[0].obj["/Annots"]) == 1
 
 
-async def test_a_document_without_empty_fields_stays_as_it_is(signing: SigningCaller) -> None:
+async def test_a_document_without_empty_fields_is_unchanged(signing: SigningCaller) -> None:
     content = documents.make_plain_pages()
     identifier = await signing.save(content)
     digest = (await signing.get_doc_info(identifier))["documentDigest"]

@@ -1,4 +1,4 @@
-"""Flatten: what the form shows goes into the pages, and nothing else is lost."""
+"""Flatten draws the fields of a form on the pages, and preserves everything else."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ pytestmark = pytest.mark.wide
 
 async def test_fields_become_part_of_the_page(signing: SigningCaller, tmp_path: Path) -> None:
     identifier = await signing.save(documents.make_consent_form())
-    answer = await signing.call_ok("PATCH", f"/{identifier}/flatten")
-    assert set(answer) == {"documentDigest", "description"}
+    response = await signing.call_ok("PATCH", f"/{identifier}/flatten")
+    assert set(response) == {"documentDigest", "description"}
     info = await signing.get_doc_info(identifier)
     assert info["formFields"] == []
-    assert info["documentDigest"] == answer["documentDigest"]
+    assert info["documentDigest"] == response["documentDigest"]
     text = extract_poppler_text(await signing.get_doc(identifier), tmp_path)
     assert "alice" in text
     assert "Ohio" in text
@@ -42,9 +42,7 @@ async def test_links_and_empty_signature_fields_stay(signing: SigningCaller) -> 
         assert sorted(str(annotation["/Subtype"]) for annotation in annotations) == ["/Link", "/Widget"]
 
 
-async def test_a_flattened_document_can_be_signed_but_a_signed_one_not_flattened(
-    signing: SigningCaller, tmp_path: Path
-) -> None:
+async def test_a_signed_document_cannot_be_flattened(signing: SigningCaller, tmp_path: Path) -> None:
     identifier = await signing.save(documents.make_consent_form())
     await signing.call_ok("PATCH", f"/{identifier}/flatten")
     await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
@@ -55,7 +53,7 @@ async def test_a_flattened_document_can_be_signed_but_a_signed_one_not_flattened
     assert (await signing.get_signature_states(identifier))["PatientSig"] is True
 
 
-async def test_nested_signature_fields_stay_when_their_neighbours_go(signing: SigningCaller) -> None:
+async def test_nested_signature_fields_are_preserved(signing: SigningCaller) -> None:
     identifier = await signing.save(documents.make_nested_fields())
     await signing.call_ok("PATCH", f"/{identifier}/flatten")
     assert await signing.get_signature_states(identifier) == dict.fromkeys(["group.first", "pair.one", "pair.two"])
@@ -63,7 +61,7 @@ async def test_nested_signature_fields_stay_when_their_neighbours_go(signing: Si
     await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "group.first"})
 
 
-async def test_a_document_without_form_stays_as_it_is(signing: SigningCaller) -> None:
+async def test_a_document_without_a_form_is_unchanged(signing: SigningCaller) -> None:
     content = documents.make_plain_pages()
     identifier = await signing.save(content)
     digest = (await signing.get_doc_info(identifier))["documentDigest"]
@@ -80,13 +78,13 @@ async def test_values_keep_their_characters(signing: SigningCaller, tmp_path: Pa
     assert value in extract_poppler_text(content, tmp_path)
 
 
-async def test_a_value_that_no_font_has_is_refused(signing: SigningCaller, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_value_that_no_font_has_is_rejected(signing: SigningCaller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signing_text, "FONT_PATHS", ())
     identifier = await signing.save(documents.make_unrendered_field("Żółć"))
     assert "no font" in await signing.call_rejected("PATCH", f"/{identifier}/flatten")
 
 
-async def test_an_outdated_appearance_is_drawn_anew(signing: SigningCaller, tmp_path: Path) -> None:
+async def test_an_outdated_appearance_is_drawn_again(signing: SigningCaller, tmp_path: Path) -> None:
     identifier = await signing.save(documents.make_stale_field(old="before", new="after"))
     text = extract_poppler_text(await signing.call_ok("PATCH", f"/{identifier}/flatten/pull"), tmp_path)
     assert "after" in text
@@ -164,7 +162,7 @@ async def test_a_radio_group_without_appearances_shows_its_choice(signing: Signi
         assert sorted(b"Tj" in form for form in drawn) == [False, True]
 
 
-async def test_widgets_that_belong_to_no_field_are_flattened_too(signing: SigningCaller, tmp_path: Path) -> None:
+async def test_widgets_without_a_field_are_flattened(signing: SigningCaller, tmp_path: Path) -> None:
     stray = documents.make_form_with_stray_widget("stray text")
     identifier = await signing.save(stray)
     await signing.call_ok("PATCH", f"/{identifier}/clearUnsignedFields")

@@ -66,7 +66,7 @@ def _members(folder: Path) -> Iterator[tuple[str, bytes]]:
                     yield member.name, file.read()
 
 
-async def test_what_is_accepted_is_signed_and_what_is_refused_has_a_reason(
+async def test_foreign_documents_are_signed_or_rejected_with_a_reason(
     signing: SigningCaller, keys: FileKeyStore, foreign_documents: dict[str, bytes], tmp_path: Path
 ) -> None:
     assert shutil.which("pdfsig") is not None
@@ -74,19 +74,19 @@ async def test_what_is_accepted_is_signed_and_what_is_refused_has_a_reason(
     refused: collections.Counter[tuple[str, str]] = collections.Counter()
     accepted = signatures = 0
     for name, content in foreign_documents.items():
-        status, answer = await signing.call("POST", body=base64.b64encode(content))
+        status, response = await signing.call("POST", body=base64.b64encode(content))
         if status != 200:
-            refused["Save", _reason("Save", name, status, answer)] += 1
+            refused["Save", _reason("Save", name, status, response)] += 1
             continue
         accepted += 1
-        stored = await signing.get_doc(answer["identifier"])
-        page = (await signing.get_doc_info(answer["identifier"]))["pages"][0]
+        stored = await signing.get_doc(response["identifier"])
+        page = (await signing.get_doc_info(response["identifier"]))["pages"][0]
         widget = {"x": 0, "y": 0, "width": page["width"] / 2, "height": page["height"] / 2, "page": 1}
         for operation, path in (("Flatten", "flatten"), ("ClearUnsignedFields", "clearUnsignedFields")):
             copy = await signing.save(stored)
-            status, answer = await signing.call("PATCH", f"/{copy}/{path}")
+            status, response = await signing.call("PATCH", f"/{copy}/{path}")
             if status != 200:
-                refused[operation, _reason(operation, name, status, answer)] += 1
+                refused[operation, _reason(operation, name, status, response)] += 1
             signatures += await _signed(signing, name, copy, [{"name": "Own1", "widget": widget}], tmp_path, refused)
         variants: list[list[Mapping[str, object]]] = [
             [{}],
@@ -103,10 +103,10 @@ async def test_what_is_accepted_is_signed_and_what_is_refused_has_a_reason(
     assert accepted > len(foreign_documents) * 3 / 4
 
 
-def _reason(operation: str, name: str, status: int, answer: dict[str, str]) -> str:
-    assert status == 400, (name, operation, status, answer)
-    reasons = [reason for reason in _REFUSALS[operation] if reason in answer["description"]]
-    assert reasons, (name, operation, answer)
+def _reason(operation: str, name: str, status: int, response: dict[str, str]) -> str:
+    assert status == 400, (name, operation, status, response)
+    reasons = [reason for reason in _REFUSALS[operation] if reason in response["description"]]
+    assert reasons, (name, operation, response)
     return reasons[0]
 
 
@@ -118,12 +118,12 @@ async def _signed(
     folder: Path,
     refused: collections.Counter[tuple[str, str]],
 ) -> int:
-    """How many signatures were made, all of which the service, Poppler and OpenSSL call valid."""
+    """Return the number of signatures. The service, Poppler and OpenSSL consider all valid."""
     before = await signing.get_signature_states(identifier)
     path, body = ("multiSign", {"Signatures": requests}) if len(requests) > 1 else ("sign", requests[0])
-    status, answer = await signing.call("PATCH", f"/{identifier}/{path}", json=body)
+    status, response = await signing.call("PATCH", f"/{identifier}/{path}", json=body)
     if status != 200:
-        refused["Sign", _reason("Sign", name, status, answer)] += 1
+        refused["Sign", _reason("Sign", name, status, response)] += 1
         return 0
     after = await signing.get_signature_states(identifier)
     own = {field: valid for field, valid in after.items() if before.get(field) is None and valid is not None}

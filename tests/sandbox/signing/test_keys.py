@@ -1,4 +1,4 @@
-"""The key store: made once, kept privately, and nothing heavy imported before it is needed."""
+"""The key store: keys are created once and are private; the PDF libraries are imported when needed."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_the_service_is_imported_without_the_pdf_libraries() -> None:
     assert result.stdout.strip() == "[]"
 
 
-def test_each_caller_has_certificates_of_its_own() -> None:
-    """asn1crypto parses them further while they are read, and two threads that do so break each other's."""
+def test_each_caller_has_certificates_unique() -> None:
+    """asn1crypto parses certificates lazily, which is not thread-safe."""
     keys = FileKeyStore(None)
     pairs: list[tuple[Any, Any]] = [
         (keys.signer().signing_cert, keys.signer().signing_cert),

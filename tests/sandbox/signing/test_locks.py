@@ -50,7 +50,7 @@ LOCKS: dict[str, tuple[Any, list[Json]]] = {
 
 @pytest.mark.parametrize("name", LOCKS)
 @pytest.mark.parametrize("body", [EXISTING, OTHER, INVISIBLE, VISIBLE])
-async def test_a_signature_that_would_break_an_earlier_one_is_refused(
+async def test_a_signature_that_would_break_an_earlier_one_is_rejected(
     signing: SigningCaller, name: str, body: Json
 ) -> None:
     lock, allowed = LOCKS[name]
@@ -91,12 +91,12 @@ async def test_empty_fields_stay_in_a_document_that_a_signature_locks(signing: S
 async def test_a_time_stamp_server_in_a_document_is_never_contacted(signing: SigningCaller) -> None:
     requests: list[str] = []
 
-    async def answer(request: web.Request) -> web.Response:
+    async def response(request: web.Request) -> web.Response:
         requests.append(request.path)
         return web.Response(status=500)
 
     application = web.Application()
-    application.router.add_route("*", "/{path:.*}", answer)
+    application.router.add_route("*", "/{path:.*}", response)
     async with TestServer(application, host="127.0.0.1") as server:
         with pikepdf.open(io.BytesIO(documents.make_single_field_form(FT=Name.Sig, T=pikepdf.String("A")))) as pdf:
             form: Any = pdf.Root["/AcroForm"]

@@ -1,4 +1,4 @@
-"""GetDocInfo judges each signature by itself, and spends limited time on what was changed after it."""
+"""GetDocInfo verifies each signature separately, with a time limit for the changes after it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def verdicts(signing: SigningCaller, identifier: str) -> dict[str, tuple[b
 
 @pytest.fixture
 def judged_fields(monkeypatch: pytest.MonkeyPatch) -> list[ObjectNumber]:
-    """The fields that a separate process is asked to judge; it reaches its limit at once."""
+    """The fields that a separate process must judge. It reaches its limit immediately."""
     asked: list[ObjectNumber] = []
 
     async def judge(_: object, __: Path, fields: Sequence[ObjectNumber]) -> dict[ObjectNumber, Modification]:
@@ -84,7 +84,7 @@ async def test_an_ordinary_document_needs_no_process(signing: SigningCaller, jud
     assert judged_fields == []
 
 
-async def test_a_changed_byte_is_found_among_too_many_paths(
+async def test_a_changed_byte_is_found_despite_too_many_paths(
     signing: SigningCaller, judged_fields: list[ObjectNumber]
 ) -> None:
     identifier = await sign_twice(signing, with_many_paths())
@@ -152,9 +152,7 @@ async def test_documents_are_saved_while_changes_are_judged(
         Dictionary(Type=1, SubFilter=Array([]), ByteRange=7, Contents=Array([])),
     ],
 )
-async def test_a_malformed_signature_changes_its_own_verdict_only(
-    signing: SigningCaller, malformed: Dictionary
-) -> None:
+async def test_a_malformed_signature_does_not_affect_others(signing: SigningCaller, malformed: Dictionary) -> None:
     with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         field = pdf.make_indirect(Dictionary(FT=Name.Sig, T=String("Bad"), V=pdf.make_indirect(malformed)))
         pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array([field])))
@@ -174,7 +172,7 @@ async def test_a_malformed_signature_changes_its_own_verdict_only(
         {"V": Array([Array([])])},
     ],
 )
-async def test_a_malformed_field_hides_nothing_else(signing: SigningCaller, widget: Json) -> None:
+async def test_a_malformed_field_does_not_hide_others(signing: SigningCaller, widget: Json) -> None:
     content = documents.make_single_field_form(**{"FT": Name.Tx, "T": String("bad"), **widget})
     identifier = await signing.save(content)
     await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "A"})
@@ -183,7 +181,7 @@ async def test_a_malformed_field_hides_nothing_else(signing: SigningCaller, widg
     assert len(info["formFields"]) == 1
 
 
-async def test_a_turned_page_makes_the_signature_before_it_invalid(signing: SigningCaller) -> None:
+async def test_a_page_rotated_after_a_signature_makes_it_invalid(signing: SigningCaller) -> None:
     identifier = await signing.save(documents.make_plain_pages())
     signed = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json={"name": "A"})
     writer: Any = open_incremental_writer(io.BytesIO(signed))
@@ -196,7 +194,7 @@ async def test_a_turned_page_makes_the_signature_before_it_invalid(signing: Sign
     assert await verdicts(signing, await signing.save(output.getvalue())) == {"A": (False, "OTHER")}
 
 
-async def test_a_signature_of_many_byte_ranges_is_invalid_and_not_read(
+async def test_a_signature_with_many_byte_ranges_is_invalid(
     signing: SigningCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     identifier = await signing.save(documents.make_plain_pages())

@@ -1,4 +1,4 @@
-"""Sign and MultiSign: signatures that pyHanko and poppler call valid, where they were asked for."""
+"""Sign and MultiSign: the validity and the places of signatures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 async def test_three_signatures_at_once_are_valid(signing: SigningCaller, tmp_path: Path, picture: str) -> None:
     identifier = await signing.save(documents.make_consent_form())
-    answer = await signing.call_ok(
+    response = await signing.call_ok(
         "PATCH",
         f"/{identifier}/multiSign",
         json={
@@ -39,20 +39,20 @@ async def test_three_signatures_at_once_are_valid(signing: SigningCaller, tmp_pa
             ]
         },
     )
-    assert set(answer) == {"documentDigest", "description"}
+    assert set(response) == {"documentDigest", "description"}
     info = await signing.get_doc_info(identifier)
-    assert info["documentDigest"] == answer["documentDigest"]
+    assert info["documentDigest"] == response["documentDigest"]
     assert await signing.get_signature_states(identifier) == {
         "PatientSig": True, "WitnessSig": True, "UnusedSig": None, "Turned": True,
     }  # fmt: skip
     assert count_pdfsig_valid(await signing.get_doc(identifier), tmp_path) == 3
     [effect] = await signing.list_effects("MultiSign")
     assert effect["subject"] == identifier
-    assert effect["detail"]["digest"] == answer["documentDigest"]
+    assert effect["detail"]["digest"] == response["documentDigest"]
     assert effect["detail"]["names"] == ["PatientSig", "WitnessSig", "Turned"]
 
 
-async def test_a_signature_tells_signer_reason_and_time_in_the_signers_zone(signing: SigningCaller) -> None:
+async def test_a_signature_has_signer_reason_and_local_time(signing: SigningCaller) -> None:
     identifier = await signing.save(documents.make_plain_pages())
     body = {"name": "A", "gsName": "Żółć alice", "reason": "because", "timezone": "America/New_York", "GMTOffset": 3}
     await signing.call_ok("PATCH", f"/{identifier}/sign", json=body)
@@ -76,7 +76,7 @@ async def test_a_widget_is_placed_from_the_top_left_of_the_crop_box(
 
 
 @pytest.mark.parametrize("degrees", [0, 90, 180, 270])
-async def test_a_signature_reads_upright_on_a_turned_page(signing: SigningCaller, tmp_path: Path, degrees: int) -> None:
+async def test_a_signature_is_upright_on_a_rotated_page(signing: SigningCaller, tmp_path: Path, degrees: int) -> None:
     identifier = await signing.save(documents.make_rotated_page(degrees))
     body = {"gsName": "Alexandra", "widget": {"x": 200, "y": 300, "width": 120, "height": 120, "page": 1}}
     content = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json=body)
@@ -96,7 +96,7 @@ async def test_an_existing_empty_field_keeps_its_place(signing: SigningCaller) -
     assert [entry[key] for key in ("left", "top", "width", "height", "pageIndex")] == [72, 622, 200, 70, 1]
 
 
-async def test_names_that_are_left_out_are_free_ones(signing: SigningCaller) -> None:
+async def test_missing_signature_names_are_generated(signing: SigningCaller) -> None:
     identifier = await signing.save(documents.make_plain_pages())
     await signing.call_ok("PATCH", f"/{identifier}/sign", json={})
     await signing.call_ok("PATCH", f"/{identifier}/multiSign", json={"Signatures": [{}, {}]})
@@ -134,7 +134,7 @@ async def test_names_that_are_left_out_are_free_ones(signing: SigningCaller) -> 
         ([], "must be a JSON object"),
     ],
 )
-async def test_a_wrong_parameter_is_refused_by_name(signing: SigningCaller, body: object, expected: str) -> None:
+async def test_a_wrong_parameter_is_rejected_by_name(signing: SigningCaller, body: object, expected: str) -> None:
     identifier = await signing.save(documents.make_plain_pages())
     assert expected in await signing.call_rejected("PATCH", f"/{identifier}/sign", json=body)
     assert await signing.get_signature_states(identifier) == {}
@@ -150,7 +150,7 @@ async def test_time_zones_are_understood_in_several_forms(signing: SigningCaller
     assert entry["signatureTime"] == "2026-03-01T07:00:00.000-0500"
 
 
-async def test_a_body_that_is_not_json_is_refused(signing: SigningCaller) -> None:
+async def test_a_body_that_is_not_json_is_rejected(signing: SigningCaller) -> None:
     identifier = await signing.save(documents.make_plain_pages())
     assert "JSON" in await signing.call_rejected("PATCH", f"/{identifier}/sign", body=b"{")
 
@@ -178,7 +178,7 @@ async def test_multi_sign_makes_all_signatures_or_none(signing: SigningCaller) -
     assert await signing.list_effects("MultiSign") == []
 
 
-async def test_a_name_that_is_signed_already_is_refused(signing: SigningCaller) -> None:
+async def test_a_name_that_is_signed_already_is_rejected(signing: SigningCaller) -> None:
     identifier = await signing.save(documents.make_consent_form())
     await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
     assert "already signed" in await signing.call_rejected("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
@@ -186,7 +186,7 @@ async def test_a_name_that_is_signed_already_is_refused(signing: SigningCaller) 
 
 
 @pytest.mark.wide
-async def test_a_picture_that_unpacks_to_too_much_is_refused(signing: SigningCaller) -> None:
+async def test_a_picture_that_unpacks_to_too_much_is_rejected(signing: SigningCaller) -> None:
     bomb = io.BytesIO()
     Image.new("1", (20_000, 20_000)).save(bomb, "PNG")
     body = {"graphicalSignature": base64.b64encode(bomb.getvalue()).decode()}
@@ -203,7 +203,7 @@ async def test_simultaneous_signatures_are_both_kept(signing: SigningCaller, tmp
     assert count_pdfsig_valid(await signing.get_doc(identifier), tmp_path) == 4
 
 
-async def test_signing_and_deleting_at_once_leaves_no_half_way(signing: SigningCaller) -> None:
+async def test_simultaneous_signing_and_deleting_is_consistent(signing: SigningCaller) -> None:
     identifier = await signing.save(documents.make_plain_pages())
     (signed, _), (deleted, _) = await asyncio.gather(
         signing.call("PATCH", f"/{identifier}/sign", json={}), signing.call("DELETE", f"/{identifier}")
@@ -214,7 +214,7 @@ async def test_signing_and_deleting_at_once_leaves_no_half_way(signing: SigningC
 
 
 @pytest.mark.parametrize("to", [datetime(1975, 1, 1, tzinfo=UTC), datetime(2190, 1, 1, tzinfo=UTC)])
-async def test_signatures_are_valid_whatever_the_clock_says(signing: SigningCaller, clock: Clock, to: datetime) -> None:
+async def test_signatures_are_valid_at_any_time(signing: SigningCaller, clock: Clock, to: datetime) -> None:
     clock.set(to)
     identifier = await signing.save(documents.make_plain_pages())
     await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "A"})
@@ -245,7 +245,7 @@ async def test_an_encrypted_document_is_signed_without_opening_it_to_all(signing
 
 @pytest.mark.filterwarnings("ignore:Sending a large body")
 @pytest.mark.wide
-async def test_signing_a_large_document_holds_it_in_memory_twice_at_most(signing: SigningCaller) -> None:
+async def test_signing_needs_twice_the_size_of_a_document_at_most(signing: SigningCaller) -> None:
     size = 20 * 2**20
     with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         pdf.Root["/Large"] = documents.make_stream(pdf, os.urandom(size))
@@ -277,7 +277,7 @@ async def test_a_period_in_a_field_name_does_not_stop_validation(signing: Signin
         (MDPPerm.FILL_FORMS, {}, None),
     ],
 )
-async def test_certified_documents_take_what_their_certificate_allows(
+async def test_certified_documents_allow_permitted_changes_only(
     signing: SigningCaller, keys: FileKeyStore, permission: MDPPerm, body: Json, expected: str | None
 ) -> None:
     certified = await asyncio.to_thread(documents.certify, documents.make_consent_form(), keys.signer(), permission)

@@ -1,4 +1,4 @@
-"""What a visible signature shows: the graphical signature, and the lines beside it."""
+"""The appearance of a visible signature: the picture and the lines."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ def images_below(form: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("pictured", [True, False])
-async def test_the_graphical_signature_stands_in_the_appearance(
-    signing: SigningCaller, tmp_path: Path, *, pictured: bool
-) -> None:
+async def test_the_picture_is_in_the_appearance(signing: SigningCaller, tmp_path: Path, *, pictured: bool) -> None:
     identifier = await signing.save(documents.make_plain_pages())
     body: dict[str, Any] = {"gsName": "Alexandra", "widget": WIDGET}
     if pictured:
@@ -60,7 +58,7 @@ async def test_the_graphical_signature_stands_in_the_appearance(
         assert [drawn.getpixel(place) for place in ((105, 140), (155, 105), (180, 175))] == [WHITE] * 3
 
 
-async def test_the_lines_tell_signer_reason_and_time_with_its_zone(signing: SigningCaller, tmp_path: Path) -> None:
+async def test_the_lines_have_signer_reason_and_time_with_its_zone(signing: SigningCaller, tmp_path: Path) -> None:
     identifier = await signing.save(documents.make_plain_pages())
     body = {"gsName": "Alexandra", "reason": "agreed", "timezone": "America/New_York", "widget": WIDGET}
     content = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json=body)
@@ -100,7 +98,7 @@ async def test_a_picture_is_turned_as_its_exif_data_says(signing: SigningCaller,
     assert [blue > red for red, _, blue in colours] == [True, True, False]
 
 
-async def test_a_picture_that_pillow_cannot_open_is_refused_by_name(signing: SigningCaller) -> None:
+async def test_a_picture_that_pillow_cannot_open_is_rejected(signing: SigningCaller) -> None:
     output = io.BytesIO()
     Image.new("RGB", (60, 60)).save(output, "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff")
     body = {"widget": WIDGET, "graphicalSignature": base64.b64encode(output.getvalue()).decode()}

@@ -1,4 +1,4 @@
-"""The signing key in a token: SoftHSM2, a PKCS #11 token in files, with a folder of its own for each test."""
+"""The signing key in SoftHSM2, a PKCS #11 token in files, with a new folder for each test."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_the_key_is_made_once_and_cannot_be_exported(keys: TokenKeyStore) -> Non
     again.close()
 
 
-async def test_a_token_that_goes_away_is_answered_with_500_until_it_is_back(
+async def test_a_missing_hardware_token_is_an_http_500_until_it_returns(
     signing: SigningCaller, keys: TokenKeyStore, tokens: Path, tmp_path: Path
 ) -> None:
     identifier = await signing.save(documents.make_consent_form())
@@ -121,10 +121,10 @@ async def test_a_token_that_goes_away_is_answered_with_500_until_it_is_back(
     before = await signing.get_doc_info(identifier)
     take_away(tokens)
     for _ in range(2):
-        status, answer = await signing.call("PATCH", f"/{identifier}/sign", json={"name": "WitnessSig"})
-        assert (status, answer["error"]) == (500, "Internal Server Error")
-        assert "the token with the signing key cannot be used" in answer["description"]
-        assert PIN not in str(answer)
+        status, response = await signing.call("PATCH", f"/{identifier}/sign", json={"name": "WitnessSig"})
+        assert (status, response["error"]) == (500, "Internal Server Error")
+        assert "the token with the signing key cannot be used" in response["description"]
+        assert PIN not in str(response)
     assert (await signing.get_doc_info(identifier))["documentDigest"] == before["documentDigest"]
     bring_back(tokens)
     await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "WitnessSig"})
@@ -132,7 +132,7 @@ async def test_a_token_that_goes_away_is_answered_with_500_until_it_is_back(
     assert len(await signing.list_effects("Sign")) == 2
 
 
-async def test_a_session_that_has_ended_is_opened_anew_unnoticed(signing: SigningCaller, keys: TokenKeyStore) -> None:
+async def test_an_ended_token_session_is_opened_again(signing: SigningCaller, keys: TokenKeyStore) -> None:
     identifier = await signing.save(documents.make_consent_form())
     keys.open()
     session: Any = keys._open_session().pkcs11_session
@@ -141,7 +141,7 @@ async def test_a_session_that_has_ended_is_opened_anew_unnoticed(signing: Signin
     assert (await signing.get_signature_states(identifier))["PatientSig"] is True
 
 
-def test_a_refused_pin_is_given_once(tokens: Path) -> None:
+def test_a_rejected_pin_is_not_tried_again(tokens: Path) -> None:
     store = a_store(pin="0000")
     with pytest.raises(KeyUnavailableError, match=r"PinIncorrect"):
         store.open()
@@ -157,9 +157,7 @@ def test_a_missing_token_and_a_missing_library_are_named(tokens: Path, tmp_path:
         a_store(module=tmp_path / "absent.so").open()
 
 
-async def test_a_certificate_of_the_tokens_own_is_taken(
-    signing: SigningCaller, keys: TokenKeyStore, tmp_path: Path
-) -> None:
+async def test_a_certificate_in_the_token_is_used(signing: SigningCaller, keys: TokenKeyStore, tmp_path: Path) -> None:
     """The token has the signer's certificate and an intermediate one, but not the root that others trust."""
     own = put_chain(tmp_path, put_key(KeyType.RSA))
     await sign_and_check(signing, tmp_path)
@@ -172,7 +170,7 @@ async def test_a_certificate_of_the_tokens_own_is_taken(
 
 
 @pytest.mark.parametrize("kind", [KeyType.RSA, KeyType.EC], ids=["rsa", "p256"])
-async def test_a_key_that_another_tool_has_made_is_taken_and_certified(
+async def test_a_key_of_another_tool_is_used_and_certified(
     signing: SigningCaller, keys: TokenKeyStore, tmp_path: Path, kind: KeyType
 ) -> None:
     put_key(kind)
@@ -193,7 +191,7 @@ async def test_an_elliptic_curve_key_signs_with_the_tokens_own_certificate(
     await sign_and_check(signing, tmp_path)
 
 
-def test_an_elliptic_curve_key_without_its_public_key_is_refused(keys: TokenKeyStore) -> None:
+def test_an_elliptic_curve_key_without_its_public_key_is_rejected(keys: TokenKeyStore) -> None:
     put_key(KeyType.EC)
     destroy_public_keys()
     with pytest.raises(KeyUnavailableError, match="elliptic curve key with a public key"):
@@ -201,7 +199,7 @@ def test_an_elliptic_curve_key_without_its_public_key_is_refused(keys: TokenKeyS
 
 
 async def sign_and_check(signing: SigningCaller, folder: Path) -> None:
-    """Sign a document, and have the sandbox, pdfsig, and openssl, which trusts ca.pem in the folder, check it."""
+    """Sign a document. Check it with the sandbox, pdfsig, and openssl, which trusts ca.pem in the folder."""
     identifier = await signing.save(documents.make_consent_form())
     await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
     assert (await signing.get_signature_states(identifier))["PatientSig"] is True
@@ -213,7 +211,7 @@ async def sign_and_check(signing: SigningCaller, folder: Path) -> None:
 
 @contextmanager
 def token_session() -> Generator[Any]:
-    """A session of another tool."""
+    """Open a session like another tool."""
     library = pkcs11.lib(str(MODULE))
     library.reinitialize()
     with library.get_token(token_label="clinic").open(rw=True, user_pin=PIN) as session:
@@ -221,7 +219,7 @@ def token_session() -> Generator[Any]:
 
 
 def put_key(kind: KeyType) -> CertificatePublicKeyTypes:
-    """Have the token make a key pair, RSA or of the curve P-256; its public key."""
+    """Create a key pair in the token, RSA or of the curve P-256. Return the public key."""
     with token_session() as session:
         if kind is KeyType.RSA:
             public, _ = session.generate_keypair(kind, 2048, id=b"\x07", label="sandbox", store=True)
@@ -239,7 +237,7 @@ def destroy_public_keys() -> None:
 
 
 def put_chain(folder: Path, key: CertificatePublicKeyTypes) -> x509.Certificate:
-    """Put a certificate of the key and the one above it into the token, and the root into ca.pem; the key's own."""
+    """Put certificates of the key and an intermediate into the token, and the root into ca.pem; return the first."""
     root_key, middle_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     root = certificate("Root", root_key.public_key(), "Root", root_key)
     middle = certificate("Intermediate", middle_key.public_key(), "Root", root_key)
@@ -289,11 +287,11 @@ async def test_the_command_signs_with_the_token(
         environment, urls = await read_startup_output(process)
         headers = {"Authorization": f"Bearer {environment['DIRECTSUITE_TOKEN']}", "Content-Type": "application/json"}
         content = base64.b64encode(documents.make_consent_form())
-        async with http.post(f"{urls['signing']}/pdf", data=content, headers=headers) as answer:
-            identifier = (await answer.json())["identifier"]
+        async with http.post(f"{urls['signing']}/pdf", data=content, headers=headers) as response:
+            identifier = (await response.json())["identifier"]
         path = f"{urls['signing']}/pdf/{identifier}/sign/pull"
-        async with http.patch(path, json={"name": "PatientSig"}, headers=headers) as answer:
-            signed = base64.b64decode(await answer.read())
+        async with http.patch(path, json={"name": "PatientSig"}, headers=headers) as response:
+            signed = base64.b64decode(await response.read())
         process.terminate()
         _, errors = await process.communicate()
         assert (process.returncode, errors) == (0, b"")
