@@ -85,24 +85,19 @@ async def test_idle_connections_beyond_the_limit_make_way_for_new_ones(
 HEALTH = b"GET /_sandbox/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
-async def test_idle_connections_after_a_request_make_way_for_new_ones(
-    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+DOCUMENT = b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+@pytest.mark.parametrize("sent", [HEALTH, 400 * DOCUMENT], ids=["idle", "responses are not read"])
+async def test_connections_without_a_request_in_progress_make_way(
+    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
     monkeypatch.setattr(connections, "find_max_connections", lambda: 3)
     async with Sandbox() as sandbox, AsyncExitStack() as stack:
         for _ in range(3):
-            await (await connect(sandbox, stack, HEALTH)).readuntil(b'"ok"')
-        assert await health(http, sandbox) == 200
-
-
-async def test_connections_whose_responses_are_not_read_make_way_for_new_ones(
-    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connections, "find_max_connections", lambda: 3)
-    async with Sandbox() as sandbox, AsyncExitStack() as stack:
-        document = b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-        for _ in range(3):
-            await connect(sandbox, stack, 400 * document)
+            reader = await connect(sandbox, stack, sent)
+            if sent == HEALTH:
+                await reader.readuntil(b'"ok"')
         async with asyncio.timeout(30):
             while not await can_connect(http, sandbox):  # the responses do not fill the buffers of the system yet
                 pass

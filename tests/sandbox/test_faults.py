@@ -132,28 +132,33 @@ def test_content_of_files_is_damaged_like_content_in_memory(content: bytes) -> N
         base64.b64decode(sent)
 
 
-async def test_a_status_fault_has_its_body_and_retry_after(
-    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
+@pytest.mark.parametrize(
+    ("members", "media_type", "body", "retry_after"),
+    [
+        ({"status": 503, "retry_after": 2, "body": "<html>busy</html>"}, "text/html", b"<html>busy</html>", "2"),
+        ({"status": 429}, "application/octet-stream", b"", None),
+        (
+            {"status": 500, "body": {"a": 1}, "media_type": "text/x+json"},
+            "text/x+json",
+            b'{"a": 1}',
+            None,
+        ),
+    ],
+)
+async def test_a_status_fault_has_its_body_and_headers(
+    sandbox: Sandbox,
+    http: aiohttp.ClientSession,
+    members: dict[str, Any],
+    media_type: str,
+    body: bytes,
+    retry_after: str | None,
 ) -> None:
-    sandbox.inject_fault("getMultipleMessageInfo", "status", status=503, retry_after=2, body="<html>busy</html>")
-    async with http.get(f"{sandbox.fax_url}/{LIST}", headers=bearer) as response:
-        assert (response.status, response.content_type, await response.text()) == (
-            503,
-            "text/html",
-            "<html>busy</html>",
-        )
-        assert response.headers["Retry-After"] == "2"
-    async with http.get(f"{sandbox.fax_url}/{LIST}", headers=bearer) as response:
-        assert response.status == 200
-
-
-async def test_status_fault_with_json_body_and_media_type(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    sandbox.inject_fault("login", "status", status=500, body={"code": "099"}, media_type="application/problem+json")
+    sandbox.inject_fault("login", "status", **members)
     async with http.post(f"{sandbox.registration_url}/login", json={}) as response:
-        assert (response.content_type, json.loads(await response.read())) == (
-            "application/problem+json",
-            {"code": "099"},
-        )
+        assert (response.status, response.content_type) == (members["status"], media_type)
+        assert (await response.read(), response.headers.get("Retry-After")) == (body, retry_after)
+    async with http.post(f"{sandbox.registration_url}/login", json={}) as response:
+        assert response.status == 200
 
 
 @pytest.mark.parametrize("processed", [False, True])

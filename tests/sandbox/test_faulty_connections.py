@@ -58,22 +58,16 @@ async def provisioned(sandbox: Sandbox) -> int:
     return len(await sandbox.ledger("ProvisionIDProofedPatient"))
 
 
-async def test_reset_before_resets_without_processing(sandbox: Sandbox, provisioning: bytes) -> None:
-    sandbox.inject_fault("ProvisionIDProofedPatient", "reset_before")
-    with pytest.raises(ConnectionResetError):
-        await exchange(sandbox, provisioning)
-    assert await provisioned(sandbox) == 0
-
-
-async def test_reset_after_resets_after_processing(sandbox: Sandbox, provisioning: bytes) -> None:
-    sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
+@pytest.mark.parametrize(("kind", "effects"), [("reset_before", 0), ("reset_after", 1)])
+async def test_a_reset_sends_no_byte(sandbox: Sandbox, provisioning: bytes, kind: str, effects: int) -> None:
+    sandbox.inject_fault("ProvisionIDProofedPatient", kind)
     address = urlsplit(sandbox.fax_url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     writer.write(provisioning)
     with pytest.raises(ConnectionResetError):
         await reader.readexactly(1)
     writer.close()
-    assert await provisioned(sandbox) == 1
+    assert await provisioned(sandbox) == effects
 
 
 async def test_a_truncated_response_has_half_of_the_body(sandbox: Sandbox, provisioning: bytes) -> None:

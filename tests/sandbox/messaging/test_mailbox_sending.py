@@ -77,17 +77,14 @@ async def test_custom_headers_are_sent_and_show_in_metadata(mail: MessagingServe
 @pytest.mark.parametrize(
     "header",
     [
-        {"name": "X-A", "value": "1\r\nBcc: eve@elsewhere.test"},
-        {"name": "X-A", "value": "1\nX-B: 2"},
-        {"name": "X-A", "value": "1\rX-B: 2"},
-        {"name": "X-A", "value": "1\0"},
-        {"name": "X-A: 1\r\nBcc", "value": "eve@elsewhere.test"},
-        {"name": "X A", "value": "1"},
-        {"name": "", "value": "1"},
-        {"name": "Bcc", "value": "eve@elsewhere.test"},
-        {"name": "from", "value": "eve@elsewhere.test"},
-        {"name": "Message-ID", "value": "<mine@x>"},
-        {"name": "Content-Type", "value": "text/html"},
+        *(
+            {"name": "X-A", "value": value}
+            for value in ("1\r\nBcc: eve@elsewhere.test", "1\nX-B: 2", "1\rX-B: 2", "1\0")
+        ),
+        *(
+            {"name": name, "value": "1"}
+            for name in ("X-A: 1\r\nBcc", "X A", "", "Bcc", "from", "Message-ID", "Content-Type")
+        ),
     ],
 )
 async def test_headers_that_would_change_the_message_are_rejected(
@@ -104,11 +101,11 @@ async def test_headers_that_would_change_the_message_are_rejected(
         ({"sender": BOB}, 2),
         ({"sender": f"Alice <{ALICE}>"}, 2),
         ({"recipients": []}, 2),
-        ({"recipients": recipients(to="no-at-sign")}, 2),
-        ({"recipients": recipients(to="Bob <bob@direct.clinic.test>")}, 2),
-        ({"recipients": recipients(to="bob@direct.clinic.test\r\nBcc: eve@elsewhere.test")}, 2),
+        *(
+            ({"recipients": recipients(to=address)}, 2)
+            for address in ("no-at-sign", f"Bob <{BOB}>", f"{BOB}\r\nBcc: eve@elsewhere.test", "ü@direct.clinic.test")
+        ),
         ({"recipients": recipients(to=BOB, cc="a@b@c.test")}, 2),
-        ({"recipients": recipients(to="ü@direct.clinic.test")}, 2),
         ({"recipients": [{"email": BOB, "type": "to"}]}, 4),
         ({"recipients": [{"email": BOB}]}, 4),
         ({"recipients": None}, 4),
@@ -116,12 +113,13 @@ async def test_headers_that_would_change_the_message_are_rejected(
         ({"htmlBody": "true"}, 4),
         ({"subject": "x\r\nBcc: eve@elsewhere.test"}, 4),
         ({"body": 5}, 4),
-        ({"attachmentList": [{"filename": "a", "contentType": "text/plain", "content": "%%%"}]}, 4),
-        ({"attachmentList": [{"filename": "a", "contentType": "text/plain", "content": "ü"}]}, 4),
-        ({"attachmentList": [{"filename": "a", "contentType": "plain", "content": ""}]}, 4),
-        ({"attachmentList": [{"filename": "a", "contentType": "text/plain\r\nX: y", "content": ""}]}, 4),
-        ({"attachmentList": [{"filename": "a", "contentType": "multipart/mixed; boundary=x", "content": ""}]}, 4),
-        ({"attachmentList": [{"filename": "a\nb", "contentType": "text/plain", "content": ""}]}, 4),
+        *(
+            ({"attachmentList": [{"filename": filename, "contentType": kind, "content": content}]}, 4)
+            for filename, kind, content in (
+                *(("a", "text/plain", "%%%"), ("a", "text/plain", "ü"), ("a", "plain", ""), ("a\nb", "text/plain", "")),
+                *(("a", "text/plain\r\nX: y", ""), ("a", "multipart/mixed; boundary=x", "")),
+            )
+        ),
         ({"attachmentList": [{"filename": "a", "contentType": "text/plain"}]}, 4),
     ],
 )
