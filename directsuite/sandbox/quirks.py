@@ -123,13 +123,11 @@ def read_report(report: Path) -> Dialect:
     with report.open("rb") as file:
         content = file.read(_MAX_REPORT_BYTES + 1)
     if len(content) > _MAX_REPORT_BYTES:
-        raise ValueError(
-            f"{report} is not a report of `directsuite doctor --deep`: it has more than {_MAX_REPORT_BYTES:,} bytes"
-        )
+        raise ValueError(f"{report} {_NOT_A_REPORT}: it has more than {_MAX_REPORT_BYTES:,} bytes")
     try:
         operations = msgspec.json.decode(content, type=Report).operations
     except msgspec.DecodeError as error:
-        raise ValueError(f"{report} is not a report of `directsuite doctor --deep`: {error}") from None
+        raise ValueError(f"{report} {_NOT_A_REPORT}: {error}") from None
     # Members are changed before the objects that contain them, because those may then have another type.
     return {
         each.operation: sorted([*each.differences, *each.forms], key=lambda each: -len(_STEPS.findall(each.path)))

@@ -14,7 +14,7 @@ from aiohttp import ClientError
 
 from directsuite.cli import sandbox_server
 from directsuite.sandbox import connections
-from directsuite.sandbox.page import notifier
+from directsuite.sandbox.page import site
 from directsuite.sandbox.server import Sandbox
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def test_the_limit_of_connections_leaves_descriptors_for_files() -> None:
 async def test_event_streams_beyond_the_limit_are_rejected(
     sandbox: Sandbox, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notifier, "MAX_BROWSERS", 2)
+    monkeypatch.setattr(site, "MAX_BROWSERS", 2)
     async with AsyncExitStack() as stack:
         url = f"{sandbox.root_url}/page/events"
         statuses = [(await stack.enter_async_context(http.get(url))).status for _ in range(3)]

@@ -24,17 +24,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import msgspec
 from aiohttp import web
 
 from directsuite.sandbox.access import COOKIE, Access, RouteHandler, is_same_secret
 from directsuite.sandbox.client import TOKEN_VARIABLE
 from directsuite.sandbox.clock import EPOCH
-from directsuite.sandbox.control import CONTROLS, REJECTION_ERRORS, build_control_document, choose_error_status
+from directsuite.sandbox.control import (
+    CONTROLS,
+    REJECTION_ERRORS,
+    ControlOperation,
+    build_control_document,
+    choose_error_status,
+)
 from directsuite.sandbox.faults import describe_kind, describe_remaining
 from directsuite.sandbox.page import content
 from directsuite.sandbox.page.drawing import draw_page
-from directsuite.sandbox.page.forms import FormAction, make_form_action
-from directsuite.sandbox.page.notifier import ChangeNotifier
 from directsuite.sandbox.page.reference import OpenApiOperation, build_example, list_operations
 from directsuite.sandbox.page.views import FILE_ROUTES, VIEWS, PageNotFoundError, View, require_found
 from directsuite.sandbox.rejections import describe_body_limit
@@ -71,8 +76,52 @@ _UNREADABLE_FORM_TEXT = "The form could not be read. Reload the page and try aga
 _EXPIRED_FORM_TEXT = (
     "The form is out of date, perhaps because the sandbox was restarted. Reload the page and try again."
 )
+MAX_BROWSERS = 32
+"""The maximum number of event streams, because each needs a connection."""
 _HEARTBEAT_INTERVAL = 15.0  # seconds until a disconnected browser is noticed
 _EVENT_BATCH_DELAY = 0.25  # seconds for a batch of events
+
+
+class ChangeNotifier:
+    """The subscribed browsers."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        """Increases with each notification."""
+        self._waiting = dict[asyncio.Event, set[str]]()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """True if no other browser can subscribe."""
+        return len(self._waiting) >= MAX_BROWSERS
+
+    def subscribe(self) -> tuple[asyncio.Event, set[str]]:
+        """Return an event for a browser, and the set of kinds to report when it is set."""
+        self._loop = asyncio.get_running_loop()
+        event, kinds = asyncio.Event(), set[str]()
+        self._waiting[event] = kinds
+        return event, kinds
+
+    def unsubscribe(self, event: asyncio.Event) -> None:
+        """End the subscription with this event."""
+        self._waiting.pop(event, None)
+
+    def notify(self, kind: str) -> None:
+        """Notify all browsers. Thread-safe."""
+        self.version += 1
+        if self._waiting and self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has closed
+                self._loop.call_soon_threadsafe(self._set_events, kind)
+
+    def close(self) -> None:
+        """End all streams."""
+        self._set_events("end")
+
+    def _set_events(self, kind: str) -> None:
+        for event, kinds in self._waiting.items():
+            kinds.add(kind)
+            event.set()
 
 
 class UnreadableFormError(Exception):
@@ -106,7 +155,7 @@ class SandboxPage:
             *(
                 web.post(
                     f"/page/do/{entry.method}/{entry.path}",
-                    self._guard_handler(self._make_form_handler(make_form_action(entry))),
+                    self._guard_handler(self._make_form_handler(entry)),
                 )
                 for entry in CONTROLS
                 if entry.method != "GET"
@@ -177,13 +226,16 @@ class SandboxPage:
 
         return show
 
-    def _make_form_handler(self, act: FormAction) -> RouteHandler:
+    def _make_form_handler(self, entry: ControlOperation) -> RouteHandler:
         async def run_action(request: web.Request) -> web.StreamResponse:
             form = await _read_form(request)
             if not is_same_secret(str(form.get("form_token", "")), self._access.form_token):
                 return self._render_error(HTTPStatus.FORBIDDEN, _EXPIRED_FORM_TEXT)
             try:
-                await act(self.sandbox, request, form)
+                if entry.documented_body_type is bytes:
+                    await _deliver(self.sandbox, request, form)
+                else:
+                    await entry.handler(self.sandbox, request, _build_body(entry, _read_members(form)))
             except REJECTION_ERRORS as error:
                 return self._render_error(choose_error_status(error), f"The change was rejected: {error}.")
             back = str(form.get("back", "/"))
@@ -284,6 +336,45 @@ async def _serve_static(request: web.Request) -> web.StreamResponse:
     body = await asyncio.to_thread(file.read_bytes)
     headers = {"Cache-Control": "max-age=3600" if file.name[-6:-4].isdigit() else "no-cache"}
     return web.Response(body=body, content_type=_MEDIA_TYPES[file.suffix], charset="utf-8", headers=headers)
+
+
+async def _deliver(sandbox: SandboxState, request: web.Request, form: MultiDictProxy[Any]) -> None:
+    """Deliver the message in the form, pasted or uploaded, as if it came from outside.
+
+    Raises ValueError if the form contains no message or two, and the errors of `SandboxState.deliver`.
+    """
+    file, text = form.get("file"), str(form.get("raw", ""))
+    uploaded = await asyncio.to_thread(file.file.read) if isinstance(file, web.FileField) else b""
+    pasted = text.encode("utf-8", "surrogateescape") if text.strip() else b""
+    if bool(uploaded.strip()) == bool(pasted):
+        raise ValueError(
+            "the form has a pasted message and a file: use only one"
+            if pasted
+            else "the form contains no message: paste one, or select a file"
+        )
+    folder = str(form.get("folder", "")).strip() or "INBOX"
+    await sandbox.deliver(request.match_info["address"], pasted or uploaded, folder)
+
+
+def _read_members(form: MultiDictProxy[Any]) -> dict[str, Any]:
+    """Return the fields of a form that are not empty. The text of a field `name[]` becomes the list of words `name`."""
+    members = dict[str, Any]()
+    for name in form.keys() - {"form_token", "back"}:
+        texts = [text for text in map(str, form.getall(name)) if text.strip()]
+        if name.endswith("[]"):
+            members[name[:-2]] = " ".join(texts).replace(",", " ").split()
+        elif texts:
+            members[name] = texts[0]
+    if isinstance(members.get("at"), str) and len(members["at"]) < len("2026-05-01T12:00:00+00:00"):
+        members["at"] = members["at"].removesuffix("Z") + "+00:00"  # date fields have no offset
+    return members
+
+
+def _build_body(entry: ControlOperation, members: dict[str, Any]) -> Any:
+    if entry.body_type is None:
+        return None
+    body = msgspec.convert(members, entry.documented_body_type or entry.body_type, strict=False)
+    return body if entry.documented_body_type is None else msgspec.to_builtins(body)
 
 
 async def _read_form(request: web.Request, *, may_have_file: bool = True) -> MultiDictProxy[Any]:
