@@ -150,3 +150,158 @@ def install_completion(
     needed = (_COMPLETION_REQUIREMENTS if output is None else _CUSTOM_FILE_COMPLETION_REQUIREMENTS).get(shell, "")
     echo_err(f"Completion is installed for {shell}. It works in each new shell{needed}.")
     return ExitStatus.DONE
+
+
+@sandbox.default
+def serve(*, options: SandboxOptions = SandboxOptions()) -> int:
+    """Run the four services on this machine, with sample content.
+
+    The sandbox prints each call, and runs until Ctrl-C. The commands below control a running sandbox.
+    """
+    from directsuite.cli import sandbox
+
+    return sandbox.serve(options)
+
+
+@sandbox.command(name="env", sort_key=1, help_epilogue=build_epilogue("sandbox env"))
+def sandbox_env(*, options: ControlOptions = ControlOptions()) -> int:
+    """Print the variables that a client needs, for a shell: eval "$(directsuite sandbox env)"."""
+    from directsuite.cli import sandbox
+
+    return sandbox.show_environment(options)
+
+
+@sandbox.command(name="account", sort_key=2, help_epilogue=build_epilogue("sandbox account"))
+def sandbox_account(
+    address: str,
+    password: Annotated[str | None, Parameter(show=False)] = None,
+    /,
+    *,
+    options: SandboxAccountOptions = SandboxAccountOptions(),
+) -> int:
+    """Add a mailbox.
+
+    Parameters
+    ----------
+    address: str
+        The Direct address, in any domain.
+    """
+    from directsuite.cli import sandbox
+
+    return sandbox.add_account(options, address, password)
+
+
+@sandbox.command(name="individual", sort_key=3, help_epilogue=build_epilogue("sandbox individual"))
+def sandbox_individual(
+    first_name: str, last_name: str, ssn4: str, dob: str, /, *, options: ControlOptions = ControlOptions()
+) -> int:
+    """Add an identity-proofed individual, whom `directsuite patient add` can provision.
+
+    Parameters
+    ----------
+    first_name: str
+        The first name.
+    last_name: str
+        The last name.
+    ssn4: str
+        The last four digits of the social security number.
+    dob: str
+        The date of birth, as 1980-02-29.
+    """
+    from directsuite.cli import sandbox
+
+    return sandbox.add_individual(options, first_name, last_name, ssn4, dob)
+
+
+@sandbox.command(name="fax", sort_key=4, help_epilogue=build_epilogue("sandbox fax"))
+def sandbox_fax(number: str, /, *, options: SandboxFaxOptions = SandboxFaxOptions()) -> int:
+    """Add a fax, or change the status of one.
+
+    Parameters
+    ----------
+    number: str
+        The fax number.
+    """
+    from directsuite.cli import sandbox
+
+    return sandbox.add_or_update_fax(options, number)
+
+
+@sandbox.command(name="clock", sort_key=5, help_epilogue=build_epilogue("sandbox clock"))
+def sandbox_clock(*, options: SandboxClockOptions = SandboxClockOptions()) -> int:
+    """Show or change the sandbox's time, which sessions, tokens and deliveries follow."""
+    from directsuite.cli import sandbox
+
+    return sandbox.show_or_set_clock(options)
+
+
+@sandbox.command(name="fault", sort_key=6, help_epilogue=build_epilogue("sandbox fault"))
+def sandbox_fault(
+    operation: str | None = None,
+    kind: str | None = None,
+    /,
+    *,
+    options: SandboxFaultOptions = SandboxFaultOptions(),
+) -> int:
+    """Make an operation fail, or list the faults.
+
+    Parameters
+    ----------
+    operation: str
+        An operation's name in the specification, such as Send, or '*' for all. Without it, faults are listed.
+    kind: str
+        The kind of fault: status, latency, hang, reset_before, reset_after, truncate, malformed, expire_token or
+        expire_session.
+    """
+    from directsuite.cli import sandbox
+
+    return sandbox.manage_faults(options, operation, kind)
+
+
+@sandbox.command(name="ledger", sort_key=7, help_epilogue=build_epilogue("sandbox ledger"))
+def sandbox_ledger(operation: str | None = None, /, *, options: ControlListOptions = ControlListOptions()) -> int:
+    """List the effects of calls: messages sent, documents signed, patients provisioned.
+
+    Parameters
+    ----------
+    operation: str
+        An operation's name in the specification; without it, the effects of all operations are listed.
+    """
+    from directsuite.cli import sandbox
+
+    return sandbox.show_ledger(options, operation)
+
+
+@sandbox.command(name="reset", sort_key=8, help_epilogue=build_epilogue("sandbox reset"))
+def sandbox_reset(*, options: ControlOptions = ControlOptions()) -> int:
+    """Restore the initial content."""
+    from directsuite.cli import sandbox
+
+    return sandbox.reset_sandbox(options)
+
+
+@app.command(group=TOOLS, sort_key=2, help_epilogue=build_epilogue("demo"))
+def demo(*, options: DemoOptions = DemoOptions()) -> int:
+    """Use all four services of a sandbox, and check their effects.
+
+    The demo starts its own sandbox; with --keep, its page stays available afterwards. Exit status 0 means that every
+    check passed.
+    """
+    require_extra("sandbox")
+    from directsuite.cli.demo.command import run_demo
+
+    return run_demo(options)
+
+
+@app.command(group=TOOLS, sort_key=4, help_epilogue=build_epilogue("guide"))
+def guide(topic: str | None = None, /) -> int:
+    """Show a guide, or list the guides.
+
+    Parameters
+    ----------
+    topic: str
+        The name of a guide; without it, all guides are listed.
+    """
+    from directsuite.cli.guide import show_guide
+
+    return show_guide(topic)

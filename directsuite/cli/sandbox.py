@@ -125,7 +125,7 @@ def _read_password(file: Path) -> str:
 
 
 @_run_with_control
-async def add_patient(
+async def add_individual(
     control: Control, options: ControlOptions, first_name: str, last_name: str, ssn4: str, dob: str
 ) -> ExitStatus:
     """Add an individual."""

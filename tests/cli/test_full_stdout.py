@@ -85,7 +85,7 @@ async def test_a_listing_that_stdout_does_not_take_has_the_documented_status(
     ("arguments", "done"),
     [
         (("fax", "15550100100"), "The fax was added with the handle "),
-        (("patient", "Ada", "Byron", "4321", "1980-12-10"), "The individual was added with the id "),
+        (("individual", "Ada", "Byron", "4321", "1980-12-10"), "The individual was added with the id "),
         (("clock", "--advance", "10m"), "The time of the sandbox is "),
     ],
 )

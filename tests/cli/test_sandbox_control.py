@@ -105,10 +105,10 @@ async def test_a_body_that_is_nested_too_deeply_is_refused(operator: Operator) -
 
 
 async def test_a_patient_can_be_provisioned(operator: Operator) -> None:
-    ended = await operator.run("patient", "Ada", "Example", "1234", "1980-02-29")
+    ended = await operator.run("individual", "Ada", "Example", "1234", "1980-02-29")
     assert ended.status == 0
     assert int(ended.out) > 0
-    wrong = await operator.run("patient", "Ada", "Example", "12", "1980-02-29")
+    wrong = await operator.run("individual", "Ada", "Example", "12", "1980-02-29")
     assert (wrong.status, wrong.out) == (2, "")
 
 

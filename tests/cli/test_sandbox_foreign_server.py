@@ -105,7 +105,7 @@ NOW = "2026-05-01T12:00:00+00:00"
 COMMANDS: dict[tuple[str, ...], dict[str, Any]] = {
     ("env",): {"environment": {"DIRECTSUITE_TOKEN": ESCAPES}},
     ("account", "carol@direct.example.test"): {"created": ESCAPES},
-    ("patient", "Ada", "Example", "1234", "1980-02-29"): {"created": ESCAPES},
+    ("individual", "Ada", "Example", "1234", "1980-02-29"): {"created": ESCAPES},
     ("fax", "15550100100"): {"created": ESCAPES},
     ("fax", "15550100100", "--handle", "x"): {"status": ESCAPES},
     ("clock",): {"now": ESCAPES},
