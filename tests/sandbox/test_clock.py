@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from directsuite.sandbox.clock import MAX_TIME, MIN_TIME, Clock
 from directsuite.sandbox.server import Sandbox
+
+from .conftest import Api
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,17 +63,10 @@ async def test_an_advance_past_the_last_year_is_rejected(
         assert response.status == 200
 
 
-async def control(http: aiohttp.ClientSession, sandbox: Sandbox, path: str, body: object) -> dict[str, Any]:
-    async with http.post(f"{sandbox.root_url}/_sandbox/{path}", json=body) as response:
-        assert response.status == 200
-        body_of_answer: dict[str, Any] = await response.json()
-        return body_of_answer
-
-
 async def test_a_frozen_clock_is_stored_with_the_state(tmp_path: Path, http: aiohttp.ClientSession) -> None:
     async with Sandbox(tmp_path) as first:
-        await control(http, first, "clock/freeze", {"at": NOON.isoformat()})
-        await control(http, first, "reset", {})
+        await Api(first, http).control("POST", "clock/freeze", {"at": NOON.isoformat()})
+        await Api(first, http).control("POST", "reset", {})
     async with Sandbox(tmp_path) as second:
         assert (second.clock.frozen, second.clock.now()) == (True, NOON)
         second.clock.advance(CENTURY)
@@ -86,7 +81,7 @@ async def test_a_frozen_clock_is_stored_with_the_state(tmp_path: Path, http: aio
 async def test_a_changed_clock_is_committed_before_the_response(tmp_path: Path, http: aiohttp.ClientSession) -> None:
     async with Sandbox(tmp_path) as sandbox:
         for path, body in (("freeze", {"at": NOON.isoformat()}), ("advance", {"seconds": 1}), ("resume", {})):
-            await control(http, sandbox, f"clock/{path}", body)
+            assert (await Api(sandbox, http).control("POST", f"clock/{path}", body))[0] == 200
             kept = await sandbox._database.read(lambda connection: tuple(connection.execute("SELECT * FROM clock")))
             assert [row["frozen_at_us"] is not None for row in kept] == [sandbox.clock.frozen]
 
@@ -95,14 +90,11 @@ async def test_an_expired_session_stays_expired_after_a_restart(tmp_path: Path, 
     async with Sandbox(tmp_path) as first:
         await first.add_reseller("seller", "secret", ["direct.example.test"])
         first.clock.advance(timedelta(days=10))
-        login = {"username": "seller", "password": "secret"}
-        async with http.post(f"{first.registration_url}/login", json=login) as response:
-            session = (await response.json())["sessionId"]
+        session = (await Api(first, http).login("seller", "secret"))[1]["sessionId"]
     async with Sandbox(tmp_path) as second:
         second.clock.advance(timedelta(hours=5))
         url = f"{second.registration_url}/GetPatientAddressByUsername/{session}/direct.example.test/ada"
-        async with http.get(url) as response:
-            assert (await response.json())["code"] == "011"
+        assert (await Api(second, http).request("GET", url))[1]["code"] == "011"
 
 
 async def test_a_clock_of_the_caller_is_used_unchanged(tmp_path: Path) -> None:

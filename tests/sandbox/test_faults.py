@@ -23,7 +23,7 @@ from tests.sandbox.signing import documents
 if TYPE_CHECKING:
     from pathlib import Path
 
-LIST = "api/fax/getMessageList/15550100100/0"
+    from .conftest import Api
 
 
 def rules(**members: Any) -> Faults:
@@ -162,50 +162,40 @@ async def test_a_status_fault_has_its_body_and_headers(
 
 
 @pytest.mark.parametrize("processed", [False, True])
-async def test_a_status_fault_runs_the_operation_if_processed(
-    sandbox: Sandbox, http: aiohttp.ClientSession, *, processed: bool
-) -> None:
-    await sandbox.add_account("alice@direct.example.test", "secret")
-    sandbox.inject_fault("CreateFolder", "status", status=500, processed=processed)
-    credentials = {"username": "alice@direct.example.test", "password": "secret"}
-    async with http.post(f"{sandbox.message_url}/CreateFolder/INBOX.New", json=credentials) as response:
-        assert response.status == 500
-    assert len(await sandbox.ledger("CreateFolder")) == int(processed)
+async def test_a_status_fault_runs_the_operation_if_processed(api: Api, *, processed: bool) -> None:
+    await api.sandbox.add_account("alice@direct.example.test", "secret")
+    api.sandbox.inject_fault("CreateFolder", "status", status=500, body={}, processed=processed)
+    assert (await api.message("CreateFolder/INBOX.New"))[0] == 500
+    assert len(await api.sandbox.ledger("CreateFolder")) == int(processed)
 
 
-async def test_expired_token_is_rejected_for_good(
-    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
-) -> None:
-    sandbox.inject_fault("getMultipleMessageInfo", "expire_token", skip=1)
-    statuses: list[int] = []
-    for _ in range(3):
-        async with http.get(f"{sandbox.fax_url}/{LIST}", headers=bearer) as response:
-            statuses.append(response.status)
-    assert statuses == [200, 401, 401]
+async def test_an_expired_token_stays_expired(api: Api) -> None:
+    api.sandbox.inject_fault("getMultipleMessageInfo", "expire_token", skip=1)
+    assert [await api.list_faxes() for _ in range(3)] == [200, 401, 401]
 
 
-async def test_expired_session_is_rejected_for_good(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    username, password = DEMO_LOGIN
-    login = {"username": username, "password": password}
-    async with http.post(f"{sandbox.registration_url}/login", json=login) as response:
-        session = (await response.json())["sessionId"]
-    sandbox.inject_fault("GetPatientAddressByUsername", "expire_session", skip=1)
-    codes: list[str] = []
-    for _ in range(3):
-        url = f"{sandbox.registration_url}/GetPatientAddressByUsername/{session}/nowhere.example.test/ada"
-        async with http.get(url) as response:
-            codes.append((await response.json())["code"])
-    assert codes == ["208", "011", "011"]
+async def test_an_expired_session_stays_expired(api: Api) -> None:
+    session = (await api.login(*DEMO_LOGIN))[1]["sessionId"]
+    api.sandbox.inject_fault("GetPatientAddressByUsername", "expire_session", skip=1)
+    url = f"{api.sandbox.registration_url}/GetPatientAddressByUsername/{session}/nowhere.example.test/ada"
+    assert [(await api.request("GET", url))[1]["code"] for _ in range(3)] == ["208", "011", "011"]
 
 
-@pytest.mark.parametrize("body", [b"{", b'{"username": "nobody", "password": "x"}'])
-async def test_error_response_is_damaged_like_a_success(
-    sandbox: Sandbox, http: aiohttp.ClientSession, body: bytes
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 400),
+        (b'{"username": "nobody", "password": "x"}', 200),
+        (b'{"username": "%b", "password": "%b"}' % tuple(text.encode() for text in DEMO_LOGIN), 200),
+    ],
+)
+async def test_a_malformed_response_has_its_status_and_media_type(
+    sandbox: Sandbox, http: aiohttp.ClientSession, body: bytes, status: int
 ) -> None:
     sandbox.inject_fault("login", "malformed")
     headers = {"Content-Type": "application/json"}
     async with http.post(f"{sandbox.registration_url}/login", data=body, headers=headers) as response:
-        assert (response.status, response.content_type) == (400 if body == b"{" else 200, "application/json")
+        assert (response.status, response.content_type) == (status, "application/json")
         with pytest.raises(ValueError):
             json.loads(await response.read())
 

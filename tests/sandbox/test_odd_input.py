@@ -22,27 +22,22 @@ from directsuite.sandbox.server import Sandbox
 if TYPE_CHECKING:
     import aiohttp
 
+    from .conftest import Api
+
 
 @pytest.mark.parametrize("address", ["a{b}@x.test", "{@x.test", "a}@x.test", "a%b@x.test", "a/b@x.test"])
-async def test_a_mailbox_address_may_contain_reserved_characters(
-    address: str, sandbox: Sandbox, http: aiohttp.ClientSession
-) -> None:
-    await sandbox.add_account(address, "x")
-    segment = quote(address, safe="")
-    async with http.post(f"{sandbox.root_url}/_sandbox/inbound/{segment}", data=b"From: x\n\nhi") as response:
-        assert response.status == 201
-    async with http.get(f"{sandbox.root_url}/page/mail/{segment}") as response:
+async def test_a_mailbox_address_may_contain_reserved_characters(address: str, api: Api) -> None:
+    await api.sandbox.add_account(address, "x")
+    root, segment = api.sandbox.root_url, quote(address, safe="")
+    assert (await api.request("POST", f"{root}/_sandbox/inbound/{segment}", data=b"From: x\n\nhi"))[0] == 201
+    async with api.http.get(f"{root}/page/mail/{segment}") as response:
         assert response.status == 200
 
 
 @pytest.mark.parametrize("address", ["a\nb@x.test", "\x00@x.test", "a\x1b[2J@x.test", "a@x.test\r", "a\u202e@x.test"])
-async def test_an_address_with_control_characters_is_rejected(
-    address: str, sandbox: Sandbox, http: aiohttp.ClientSession
-) -> None:
-    account = {"kind": "mailbox", "address": address, "password": "x"}
-    async with http.post(f"{sandbox.root_url}/_sandbox/accounts", json=account) as response:
-        assert response.status == 400
-        assert "without control characters" in (await response.json())["description"]
+async def test_an_address_with_control_characters_is_rejected(address: str, api: Api) -> None:
+    status, body = await api.control("POST", "accounts", {"kind": "mailbox", "address": address, "password": "x"})
+    assert (status, "without control characters" in body["description"]) == (400, True)
 
 
 CHARSETS = ["klingon", "rot13", "base64", "zip", "undefined", "unicode_escape", "idna", "utf-16"]

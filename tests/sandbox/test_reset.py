@@ -12,22 +12,20 @@ from directsuite.sandbox.server import Sandbox
 if TYPE_CHECKING:
     import aiohttp
 
+    from .conftest import Api
+
 ALICE = "alice@direct.example.test"
 
 
-async def test_a_reset_preserves_the_demo_account(
-    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
-) -> None:
-    await sandbox.add_account(ALICE, "secret")
-    await sandbox.deliver(ALICE, b"Subject: hello\r\n\r\nhello\r\n")
-    await sandbox.add_fax("15550100100")
-    sandbox.inject_fault("login", "status", status=500)
-    await sandbox.reset()
-    assert sandbox.faults() == []
-    assert await sandbox.ledger() == []
-    async with http.get(f"{sandbox.fax_url}/api/fax/getMessageList/15550100100/0", headers=bearer) as response:
-        assert (await response.json())["MessageDetail"] == []
-    await sandbox.add_account(ALICE, "secret")
+async def test_a_reset_preserves_the_demo_account(api: Api) -> None:
+    await api.sandbox.add_account(ALICE, "secret")
+    await api.sandbox.deliver(ALICE, b"Subject: hello\r\n\r\nhello\r\n")
+    await api.sandbox.add_fax("15550100100", account="other")
+    api.sandbox.inject_fault("login", "status", status=500)
+    await api.sandbox.reset()
+    assert (api.sandbox.faults(), await api.sandbox.ledger()) == ([], [])
+    assert await api.list_faxes("15550100100") == 200
+    await api.sandbox.add_account(ALICE, "secret")
 
 
 async def test_reset_that_fails_changes_nothing(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,16 +69,12 @@ async def test_tokens_are_checked_without_touching_the_filters_of_warnings(
         assert (response.status, (await response.json())["Username"]) == (200, "demo")
 
 
-async def test_reset_of_one_account_leaves_the_others(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_reset_of_one_account_leaves_the_others(api: Api) -> None:
     bob = "bob@direct.example.test"
     for address in (ALICE, bob):
-        await sandbox.add_account(address, "secret")
-        await sandbox.deliver(address, b"Subject: hello\r\n\r\nhello\r\n")
-    assert await sandbox.reset(ALICE)
-    counts: list[int] = []
-    for address in (ALICE, bob):
-        credentials = {"username": address, "password": "secret"}
-        async with http.post(f"{sandbox.message_url}/GetMessageCount/INBOX", json=credentials) as response:
-            counts.append((await response.json())["count"])
-    assert counts == [0, 1]
-    assert not await sandbox.reset("nobody@direct.example.test")
+        await api.sandbox.add_account(address, "secret")
+        await api.sandbox.deliver(address, b"Subject: hello\r\n\r\nhello\r\n")
+    assert await api.sandbox.reset(ALICE)
+    bobs = await api.message("GetMessageCount/INBOX", username=bob, password="secret")
+    assert ((await api.message("GetMessageCount/INBOX"))[1]["count"], bobs[1]["count"]) == (0, 1)
+    assert not await api.sandbox.reset("nobody@direct.example.test")

@@ -231,23 +231,6 @@ async def test_messages_are_found_and_read_by_keys(populated_sandbox: Sandbox, t
     assert tab.complaints == []
 
 
-async def test_operations_are_found_and_read_by_keys(tab: Watched) -> None:
-    await tab.open("/docs")
-    keys, page = tab.page.keyboard, tab.page
-    await keys.press("/")
-    await keys.type("with tuser status")
-    await page.wait_for_url("**q=with**status")
-    await page.locator("#live tbody tr:only-child").wait_for()
-    await keys.press("Escape")
-    await keys.press("j")
-    await keys.press("Enter")
-    await page.get_by_role("heading", name="GetMessageStatusWithTuser", exact=True).wait_for()
-    await page.get_by_text("curl -sS -X POST").wait_for()
-    await keys.press("u")
-    await page.get_by_role("link", name="SignAndPull", exact=True).wait_for()
-    assert tab.complaints == []
-
-
 async def test_changes_appear_without_a_reload(
     populated_sandbox: Sandbox, tab: Watched, http: aiohttp.ClientSession
 ) -> None:
@@ -260,17 +243,6 @@ async def test_changes_appear_without_a_reload(
     await tab.open(f"/page/mail/{ALICE}")
     await populated_sandbox.deliver(ALICE, b"From: a@b.test\r\nSubject: just now\r\n\r\n")
     await page.get_by_role("link", name="just now").wait_for()
-    assert tab.complaints == []
-
-
-async def test_a_message_is_confirmed_and_fails(populated_sandbox: Sandbox, sent_message_id: str, tab: Watched) -> None:
-    populated_sandbox.clock.freeze()
-    await tab.open("/page/sent")
-    page = tab.page
-    await page.get_by_role("button", name="Confirm the delivery: slow").click()
-    await page.get_by_text("Set by the control API").wait_for()
-    await page.get_by_role("button", name="Fail the delivery: slow").click()
-    await page.get_by_text("Remotely Failed").wait_for()
     assert tab.complaints == []
 
 
@@ -318,35 +290,6 @@ async def test_a_message_is_delivered(populated_sandbox: Sandbox, tab: Watched, 
         await page.get_by_role("button", name="Deliver").click()
         await page.get_by_role("link", name=subject).click()
         await page.get_by_text("fine", exact=True).wait_for()
-    assert tab.complaints == []
-
-
-async def test_faxes_and_patients_are_added_and_changed(
-    populated_sandbox: Sandbox, patient_address: str, tab: Watched
-) -> None:
-    page = tab.page
-    await tab.open("/page/faxes")
-    await page.get_by_text("Add a fax").click()
-    await page.get_by_label("Number", exact=True).fill("15550100177")
-    await page.get_by_role("button", name="Add the fax", exact=True).click()
-    await page.get_by_role("cell", name="15550100177").first.wait_for()
-    await page.get_by_role("row", name="15550100177").get_by_role("button").click()
-    await page.get_by_role("row", name="15550100177").locator(".state", has_text="waiting").wait_for()
-    await tab.open("/page/patients")
-    await page.get_by_role("combobox", name=f"State of {patient_address}").select_option("disabled")
-    await page.get_by_role("button", name=f"Set the state of {patient_address}").click()
-    await page.locator(".state", has_text="disabled").wait_for()
-    await page.get_by_role("button", name="End all sessions").click()
-    await page.get_by_text("No session is open.").wait_for()
-    assert tab.complaints == []
-
-
-async def test_documents_are_drawn(populated_sandbox: Sandbox, signed_document_id: str, tab: Watched) -> None:
-    await tab.open(f"/page/documents/{signed_document_id}")
-    picture = tab.page.get_by_alt_text("Page 1")
-    await picture.scroll_into_view_if_needed()
-    assert await picture.evaluate("picture => picture.decode().then(() => picture.naturalWidth)") == 1000
-    await tab.page.get_by_role("cell", name="valid").first.wait_for()
     assert tab.complaints == []
 
 

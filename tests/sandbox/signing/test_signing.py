@@ -150,15 +150,17 @@ async def test_time_zones_are_understood_in_several_forms(signing: SigningCaller
     assert entry["signatureTime"] == "2026-03-01T07:00:00.000-0500"
 
 
-async def test_a_body_that_is_not_json_is_rejected(signing: SigningCaller) -> None:
+@pytest.mark.parametrize(
+    ("operation", "body", "reason"),
+    [
+        ("sign", b"{", "JSON"),
+        *(("multiSign", body, "Signatures") for body in (b"{}", b'{"Signatures": []}', b'{"Signatures": {}}')),
+        ("multiSign", b'{"Signatures": [5]}', "Signatures"),
+    ],
+)
+async def test_an_invalid_body_is_rejected(signing: SigningCaller, operation: str, body: bytes, reason: str) -> None:
     identifier = await signing.save(documents.make_plain_pages())
-    assert "JSON" in await signing.call_rejected("PATCH", f"/{identifier}/sign", body=b"{")
-
-
-@pytest.mark.parametrize("body", [{}, {"Signatures": []}, {"Signatures": {}}, {"Signatures": [5]}])
-async def test_multi_sign_needs_a_list_of_signatures(signing: SigningCaller, body: Json) -> None:
-    identifier = await signing.save(documents.make_plain_pages())
-    assert "Signatures" in await signing.call_rejected("PATCH", f"/{identifier}/multiSign", json=body)
+    assert reason in await signing.call_rejected("PATCH", f"/{identifier}/{operation}", body=body)
 
 
 async def test_multi_sign_makes_all_signatures_or_none(signing: SigningCaller) -> None:
