@@ -65,12 +65,8 @@ async def test_renaming_moves_subfolders_and_messages(mail: MessagingServer) -> 
 @pytest.mark.parametrize(
     ("name", "new_name", "code"),
     [
-        ("INBOX.Sent", "INBOX.B", 4),
-        ("INBOX.A", "INBOX.Spam", 4),
-        ("INBOX.A", "INBOX.A.B", 4),
-        ("INBOX.A", "INBOX.A", 4),
-        ("INBOX.A", "INBOX.Trash", 4),
-        ("INBOX.A", "B", 4),
+        *(("INBOX.Sent", "INBOX.B", 4), ("INBOX.A", "INBOX.Spam", 4), ("INBOX.A", "INBOX.A.B", 4)),
+        *(("INBOX.A", "INBOX.A", 4), ("INBOX.A", "INBOX.Trash", 4), ("INBOX.A", "B", 4)),
         ("INBOX.Missing", "INBOX.B", 3),
     ],
 )

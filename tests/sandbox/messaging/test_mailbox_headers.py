@@ -179,12 +179,8 @@ def test_text_without_a_blank_line_before_it_is_the_body() -> None:
 @pytest.mark.parametrize(
     ("charset", "meant", "text"),
     [
-        ("gb2312", "gb18030", "镕"),
-        ("gbk", "gb18030", "㐀"),
-        ("ks_c_5601-1987", "cp949", "똠"),
-        ("shift_jis", "cp932", "①"),
-        ("iso-8859-1", "cp1252", "“€”"),
-        ("us-ascii", "utf-8", "ü"),
+        *(("gb2312", "gb18030", "镕"), ("gbk", "gb18030", "㐀"), ("ks_c_5601-1987", "cp949", "똠")),
+        *(("shift_jis", "cp932", "①"), ("iso-8859-1", "cp1252", "“€”"), ("us-ascii", "utf-8", "ü")),
     ],
 )
 def test_a_charset_is_decoded_as_its_superset(charset: str, meant: str, text: str) -> None:

@@ -153,12 +153,9 @@ async def test_invalid_times_are_rejected(mail: MessagingServer, suffix: str, va
 @pytest.mark.parametrize(
     ("operation", "text", "found"),
     [
-        ("GetMessagesBySender", "CAROL@", True),
-        ("GetMessagesBySender", "Dr. Müller", True),
-        ("GetMessagesBySender", "dave", False),
-        ("GetMessagesBySubject", "100% a/b", True),
-        ("GetMessagesBySubject", "ÜBER", True),
-        ("GetMessagesBySubject", "a%2Fb", False),
+        *(("GetMessagesBySender", "CAROL@", True), ("GetMessagesBySender", "Dr. Müller", True)),
+        *(("GetMessagesBySender", "dave", False), ("GetMessagesBySubject", "100% a/b", True)),
+        *(("GetMessagesBySubject", "ÜBER", True), ("GetMessagesBySubject", "a%2Fb", False)),
         ("GetMessagesBySubject", "", True),
     ],
 )

@@ -249,15 +249,7 @@ def test_a_short_token_is_rejected(token: str) -> None:
 )
 async def test_no_path_causes_a_server_error(path: str, page: PageClient) -> None:
     for text in (
-        "%00",
-        "%FF",
-        "%ED%A0%80",
-        "..%2F..%2Fsite.py",
-        "-1",
-        "9" * 15,
-        "9" * 30,
-        "%D9%A1",
-        "a" * 3000,
+        *("%00", "%FF", "%ED%A0%80", "..%2F..%2Fsite.py", "-1", "9" * 15, "9" * 30, "%D9%A1", "a" * 3000),
         "%27%22%3C",
     ):
         async with page.http.get(URL(f"{page.root}{path.format(text)}", encoded=True)) as response:
