@@ -156,42 +156,42 @@ INSTANCES: dict[type[Any], Callable[[PublicInstances], object]] = {
     ),
     ds.DirectSuite: lambda _: ds.DirectSuite(ds.Settings()),
     ds.DirectUserDetail: lambda _: ds.DirectUserDetail(),
-    ds.Fax: lambda world: world.suite.fax,
+    ds.Fax: lambda scenario: scenario.suite.fax,
     ds.FreshConnector: lambda _: ds.FreshConnector(),
     ds.Listing: lambda _: ds.Listing(no_items()),
-    ds.Mailbox: lambda world: world.mailbox,
+    ds.Mailbox: lambda scenario: scenario.mailbox,
     ds.Message: lambda _: ds.Message(subject=MARKER),
     ds.MessageWithHeader: lambda _: ds.MessageWithHeader(subject=MARKER),
     ds.OpenTelemetry: lambda _: ds.OpenTelemetry(),
     ds.RawMessage: lambda _: ds.RawMessage(data=MARKER.encode()),
-    ds.Registration: lambda world: world.suite.registration,
+    ds.Registration: lambda scenario: scenario.suite.registration,
     ds.RetryPolicy: lambda _: ds.RetryPolicy(),
     ds.Secret: lambda _: ds.Secret(MARKER),
     ds.Settings: lambda _: ds.Settings(),
-    ds.Signing: lambda world: world.suite.signing,
-    ds.TUser: lambda world: world.suite.tuser("tuser", "password", "clinic@direct.example.test"),
+    ds.Signing: lambda scenario: scenario.suite.signing,
+    ds.TUser: lambda scenario: scenario.suite.tuser("tuser", "password", "clinic@direct.example.test"),
     ds.DefaultWait: lambda _: ds.DefaultWait(),
     Changes: lambda _: Changes(),
     ChangeStream: make_change_stream,
     MailboxProgress: lambda _: MailboxProgress(name=MARKER),
-    MaildirSink: lambda world: MaildirSink(world.make_path()),
+    MaildirSink: lambda scenario: MaildirSink(scenario.make_path()),
     SqliteSink: lambda _: SqliteSink(),
-    SqliteStore: lambda world: SqliteStore(world.make_path(), sink=SqliteSink()),
+    SqliteStore: lambda scenario: SqliteStore(scenario.make_path(), sink=SqliteSink()),
     PostgresStore: lambda _: PostgresStore(NO_POSTGRES),
     Synchronizer: PublicInstances.synchronizer,
-    Fleet: lambda world: Fleet(world.suite, PostgresStore(NO_POSTGRES), password),
+    Fleet: lambda scenario: Fleet(scenario.suite, PostgresStore(NO_POSTGRES), password),
     SharedLimits: lambda _: SharedLimits(NO_POSTGRES, processes=1),
     signing.SigningEntry: lambda _: signing.SigningEntry(number=1, name=MARKER),
-    signing.Folder: lambda world: signing.Folder(world.folder),
-    signing.SigningJournal: lambda world: signing.SigningJournal(world.make_path()),
+    signing.Folder: lambda scenario: signing.Folder(scenario.folder),
+    signing.SigningJournal: lambda scenario: signing.SigningJournal(scenario.make_path()),
     signing.Pdf: lambda _: signing.Pdf(MARKER, no_content),
     signing.SigningFleet: PublicInstances.fleet,
     signing.SigningJob: PublicInstances.job,
-    signing.StorageFolder: lambda world: signing.StorageFolder(f"file://{world.make_path()}"),
-    signing.StorageTarget: lambda world: signing.StorageTarget(f"file://{world.make_path()}"),
-    signing.TargetFolder: lambda world: signing.TargetFolder(world.make_path()),
+    signing.StorageFolder: lambda scenario: signing.StorageFolder(f"file://{scenario.make_path()}"),
+    signing.StorageTarget: lambda scenario: signing.StorageTarget(f"file://{scenario.make_path()}"),
+    signing.TargetFolder: lambda scenario: signing.TargetFolder(scenario.make_path()),
     delivery.DeliveryTracker: PublicInstances.tracker,
-    delivery.DeliveryJournal: lambda world: delivery.DeliveryJournal(world.make_path()),
+    delivery.DeliveryJournal: lambda scenario: delivery.DeliveryJournal(scenario.make_path()),
     LeapingClock: lambda _: LeapingClock(),
 }
 
@@ -292,9 +292,9 @@ def _raised_by(function: Callable[[str], None]) -> BaseException:
     return caught.value
 
 
-async def failure_of(public: PublicCallable, kind: str, world: PublicInstances) -> BaseException | None:
+async def failure_of(public: PublicCallable, kind: str, scenario: PublicInstances) -> BaseException | None:
     """Return what a public callable raised. Endless calls are cancelled."""
-    task = asyncio.create_task(call(public, kind, world))
+    task = asyncio.create_task(call(public, kind, scenario))
     if str(public) in ENDLESS:
         await asyncio.wait([task], timeout=0.1)
         task.cancel()
@@ -303,7 +303,7 @@ async def failure_of(public: PublicCallable, kind: str, world: PublicInstances) 
     return asyncio.CancelledError() if task.cancelled() else task.exception()
 
 
-async def call(public: PublicCallable, kind: str, world: PublicInstances) -> None:
+async def call(public: PublicCallable, kind: str, scenario: PublicInstances) -> None:
     """Call a public callable with planted values, and use what it returns."""
     bound = make_arguments(public.function, KINDS[kind])
     if public.owner is None:
@@ -313,11 +313,11 @@ async def call(public: PublicCallable, kind: str, world: PublicInstances) -> Non
     elif public.is_bound_to_class:
         await finish(getattr(public.owner, public.name)(*bound.args, **bound.kwargs))
     elif public.name in LIFE_CYCLE:
-        instance: Any = INSTANCES[public.owner](world)
+        instance: Any = INSTANCES[public.owner](scenario)
         try:
             await getattr(instance, public.name)(*bound.args, **bound.kwargs)
         finally:
             await instance.__aexit__(None, None, None)
     else:
-        instance = await world.get_instance(public.owner)
+        instance = await scenario.get_instance(public.owner)
         await finish(getattr(instance, public.name)(*bound.args, **bound.kwargs))

@@ -143,8 +143,8 @@ FAILED: dict[str, tuple[str, int | None, str]] = {
 }
 
 
-@pytest.mark.parametrize(("error", "status", "told"), FAILED.values(), ids=FAILED)
-def test_error_type_is_the_status_or_the_class(telemetry: Kept, error: str, status: int | None, told: str) -> None:
+@pytest.mark.parametrize(("error", "status", "reported"), FAILED.values(), ids=FAILED)
+def test_error_type_is_the_status_or_the_class(telemetry: Kept, error: str, status: int | None, reported: str) -> None:
     failed = ds.AttemptFailed(attempt=1, error=error, status=status, outcome=ds.Outcome.UNKNOWN, elapsed=0.5, **CALL)
     left = ds.OutcomeLeftUnknown(cancelled=False, how_to_find_out="look", **CALL)
     telemetry.tell(
@@ -155,7 +155,7 @@ def test_error_type_is_the_status_or_the_class(telemetry: Kept, error: str, stat
         ds.CallFinished(attempts=1, elapsed=1.0, error="OutcomeUnknownError", outcome=ds.Outcome.UNKNOWN, **CALL),
     )
     attempt, call = telemetry.spans
-    assert (attributes(attempt)["error.type"], attempt.status.status_code) == (told, ERROR)
+    assert (attributes(attempt)["error.type"], attempt.status.status_code) == (reported, ERROR)
     assert attributes(attempt).get("http.response.status_code") == status
     assert attributes(call) == {
         **OPERATION,
@@ -258,10 +258,10 @@ COUNTED: list[tuple[ds.Event, str, dict[str, object]]] = [
 ]
 
 
-@pytest.mark.parametrize(("event", "counter", "told"), COUNTED, ids=lambda value: type(value).__name__)
-def test_event_is_counted(telemetry: Kept, event: ds.Event, counter: str, told: dict[str, object]) -> None:
+@pytest.mark.parametrize(("event", "counter", "reported"), COUNTED, ids=lambda value: type(value).__name__)
+def test_event_is_counted(telemetry: Kept, event: ds.Event, counter: str, reported: dict[str, object]) -> None:
     telemetry.tell(event, ds.CircuitClosed(service="fax"))
-    assert telemetry.values(counter) == [(told, 1)]
+    assert telemetry.values(counter) == [(reported, 1)]
     assert telemetry.spans == ()
 
 
@@ -368,9 +368,11 @@ async def test_no_span_or_metric_contains_session_or_path_argument(scenario: Sce
     with contextlib.suppress(ds.NotFoundError):
         await scenario.suite.registration.get_patient_address_by_username(DOMAIN, "somebody")
     assert session is not None
-    told = "".join(span.to_json() for span in telemetry.spans) + str(telemetry.points("http.client.request.duration"))
-    assert "{session_id}" in told
-    assert not [text for text in (session.reveal(), "somebody", DOMAIN, "demo-login") if text in told]
+    reported = "".join(span.to_json() for span in telemetry.spans) + str(
+        telemetry.points("http.client.request.duration")
+    )
+    assert "{session_id}" in reported
+    assert not [text for text in (session.reveal(), "somebody", DOMAIN, "demo-login") if text in reported]
 
 
 @pytest.mark.process

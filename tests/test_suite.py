@@ -151,5 +151,5 @@ def test_facades_cost_no_connection_and_no_loop() -> None:
 def test_suite_that_is_never_opened_leaves_no_complaint(tmp_path: Path) -> None:
     script = "import directsuite as ds; ds.DirectSuite(token='t', login=ds.Login('u', 'p')).mailbox('a@b.test', 'p')"
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", script]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True, cwd=tmp_path)
-    assert told.stderr == ""
+    reported = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True, cwd=tmp_path)
+    assert reported.stderr == ""

@@ -112,11 +112,11 @@ partial_response: Responder = responses.respond_in_chunks(
 """A successful response that stops in the middle."""
 
 
-def respond_after_login(play: Responder) -> Responder:
+def respond_after_login(responder: Responder) -> Responder:
     """Logins go well, and everything else ends like this."""
 
     async def chosen(exchange: Exchange) -> None:
-        await (respond_success if exchange.request.target.endswith("/login") else play)(exchange)
+        await (respond_success if exchange.request.target.endswith("/login") else responder)(exchange)
 
     return chosen
 
@@ -125,11 +125,11 @@ def is_verification_request(target: str) -> bool:
     return target.endswith("/info") or "/GetPatientAddressByMeta/" in target
 
 
-def respond_to_verification(verification: Responder, play: Responder) -> Responder:
+def respond_to_verification(verification: Responder, responder: Responder) -> Responder:
     """Logins go well, looks for what became of a call end like the one, and everything else like the other."""
 
     async def chosen(exchange: Exchange) -> None:
-        await (verification if is_verification_request(exchange.request.target) else respond_after_login(play))(
+        await (verification if is_verification_request(exchange.request.target) else respond_after_login(responder))(
             exchange
         )
 
@@ -137,12 +137,12 @@ def respond_to_verification(verification: Responder, play: Responder) -> Respond
 
 
 def _respond_raw(answer: str) -> Responder:
-    async def play(exchange: Exchange) -> None:
+    async def responder(exchange: Exchange) -> None:
         await exchange.read()
         await exchange.write(answer.replace("\n", "\r\n").replace("@", _ALL_SENTINELS).encode())
         exchange.close()
 
-    return play
+    return responder
 
 
 def _make_rejection(status: int, **members: Any) -> Responder:

@@ -48,13 +48,13 @@ class FakeServices:
     def apply_effect(self, then: Responder) -> Responder:
         """A request that is acted upon, whatever becomes of its answer."""
 
-        async def play(exchange: Exchange) -> None:
+        async def responder(exchange: Exchange) -> None:
             await then(exchange)
             if exchange.request.path == "SendWithHeader":
                 [header] = exchange.request.document["message"]["headers"]
                 self._mark, self._looks = header["value"], 0
 
-        return play
+        return responder
 
     def _document(self, path: str) -> dict[str, Any]:
         messages: list[dict[str, Any]] = [{"uid": uid} for uid in UIDS]
@@ -77,14 +77,14 @@ class FakeServices:
 
 
 def _respond_in_chunks(content: bytes) -> Responder:
-    async def play(exchange: Exchange) -> None:
+    async def responder(exchange: Exchange) -> None:
         await exchange.read()
         middle = len(content) // 8 * 4
         for piece in (responses.make_head(200, len(content)), content[:middle], content[middle:]):
             await exchange.write(piece)
             await yield_to_loop(4)
 
-    return play
+    return responder
 
 
 @attrs.define(kw_only=True)
@@ -180,60 +180,60 @@ async def _list_uids(messages: ds.Listing[ds.MessageDetail]) -> list[int | None]
         return [message.uid async for message in messages]
 
 
-async def _send_with_attachment(stage: CallContext) -> object:
-    file = stage.folder / "report.pdf"
+async def _send_with_attachment(context: CallContext) -> object:
+    file = context.folder / "report.pdf"
     file.write_bytes(PDF * 100)
     message = attrs.evolve(MESSAGE, attachment_list=[ds.Attachment.from_path(file)])
-    return await stage.box.send(message)
+    return await context.box.send(message)
 
 
-async def _get_patient_address(stage: CallContext) -> object:
-    return await stage.suite.registration.get_patient_address_by_username("direct.example.test", "ada")
+async def _get_patient_address(context: CallContext) -> object:
+    return await context.suite.registration.get_patient_address_by_username("direct.example.test", "ada")
 
 
-async def _open_connection(stage: CallContext) -> None:
+async def _open_connection(context: CallContext) -> None:
     """Leave a kept-alive connection behind."""
-    await stage.box.get_message_count()
+    await context.box.get_message_count()
 
 
-async def _fetch_token_first(stage: CallContext) -> None:
-    await stage.suite.signing.get_doc_info("doc")
+async def _fetch_token_first(context: CallContext) -> None:
+    await context.suite.signing.get_doc_info("doc")
 
 
-async def _start_other_token_user(stage: CallContext) -> None:
-    stage.start_other_call(stage.suite.signing.get_doc_info("other"))
+async def _start_other_token_user(context: CallContext) -> None:
+    context.start_other_call(context.suite.signing.get_doc_info("other"))
 
 
-async def _start_other_session_user(stage: CallContext) -> None:
-    stage.start_other_call(_get_patient_address(stage))
+async def _start_other_session_user(context: CallContext) -> None:
+    context.start_other_call(_get_patient_address(context))
 
 
-async def _occupy_connection(stage: CallContext) -> None:
-    stage.server.enqueue(responses.delay(1, stage.server.default_responder))
-    stage.start_other_call(stage.box.get_message_count())
+async def _occupy_connection(context: CallContext) -> None:
+    context.server.enqueue(responses.delay(1, context.server.default_responder))
+    context.start_other_call(context.box.get_message_count())
     await asyncio.sleep(0.1)
-    asyncio.get_running_loop().call_later(0.5, lambda: stage.start_other_call(stage.box.get_message_count()))
+    asyncio.get_running_loop().call_later(0.5, lambda: context.start_other_call(context.box.get_message_count()))
 
 
-async def _use_rate_slot(stage: CallContext) -> None:
-    await stage.box.get_message_count()
+async def _use_rate_slot(context: CallContext) -> None:
+    await context.box.get_message_count()
 
 
-def _flatten(stage: CallContext) -> Coroutine[Any, Any, object]:
-    return stage.suite.signing.flatten("doc")
+def _flatten(context: CallContext) -> Coroutine[Any, Any, object]:
+    return context.suite.signing.flatten("doc")
 
 
 _SEND_ONCE_EFFECT = "SendWithHeader", "/SendWithHeader"
 
 INTERRUPT_CASES = [
-    InterruptCase(name="safe", call=lambda stage: stage.box.get_message_count()),
+    InterruptCase(name="safe", call=lambda context: context.box.get_message_count()),
     InterruptCase(
-        name="safe on a used connection", call=lambda stage: stage.box.get_message_count(), before=_open_connection
+        name="safe on a used connection", call=lambda context: context.box.get_message_count(), before=_open_connection
     ),
-    InterruptCase(name="send", call=lambda stage: stage.box.send(MESSAGE), effect=("Send", "/Send")),
+    InterruptCase(name="send", call=lambda context: context.box.send(MESSAGE), effect=("Send", "/Send")),
     InterruptCase(
         name="send on a used connection",
-        call=lambda stage: stage.box.send(MESSAGE),
+        call=lambda context: context.box.send(MESSAGE),
         before=_open_connection,
         effect=("Send", "/Send"),
     ),
@@ -247,23 +247,23 @@ INTERRUPT_CASES = [
         pause=1,
     ),
     InterruptCase(name="registration that logs in", call=_get_patient_address, before=_start_other_session_user),
-    InterruptCase(name="login", call=lambda stage: stage.suite.registration.login()),
+    InterruptCase(name="login", call=lambda context: context.suite.registration.login()),
     InterruptCase(
         name="tried again",
-        call=lambda stage: stage.box.get_message_count(),
+        call=lambda context: context.box.get_message_count(),
         script=lambda _: [responses.reset, responses.truncate({"success": True, "count": 1})],
         settings={"retry": ds.RetryPolicy(attempts=4, wait=wait_fixed(1))},
     ),
     InterruptCase(
         name="waits for a connection",
-        call=lambda stage: stage.box.send(MESSAGE),
+        call=lambda context: context.box.send(MESSAGE),
         before=_occupy_connection,
         settings={"max_connections": 1},
         effect=("Send", "/Send"),
     ),
     InterruptCase(
         name="waits for its place in the rate",
-        call=lambda stage: stage.box.send(MESSAGE),
+        call=lambda context: context.box.send(MESSAGE),
         before=_use_rate_slot,
         settings={"requests_per_second": 1, "burst": 1},
         effect=("Send", "/Send"),
@@ -280,19 +280,19 @@ INTERRUPT_CASES = [
     ),
     InterruptCase(
         name="looks for proof",
-        call=lambda stage: stage.box.send_once(MESSAGE, key="result-17"),
+        call=lambda context: context.box.send_once(MESSAGE, key="result-17"),
         script=lambda services: [services.apply_effect(responses.reset)],
         effect=_SEND_ONCE_EFFECT,
     ),
-    InterruptCase(name="messages in batches", call=lambda stage: _list_uids(stage.box.iter_messages(batch_size=2))),
-    InterruptCase(name="messages as a stream", call=lambda stage: _list_uids(stage.box.stream_messages())),
+    InterruptCase(name="messages in batches", call=lambda context: _list_uids(context.box.iter_messages(batch_size=2))),
+    InterruptCase(name="messages as a stream", call=lambda context: _list_uids(context.box.stream_messages())),
     InterruptCase(
-        name="download", call=lambda stage: stage.suite.signing.download("doc", stage.folder / "download.pdf")
+        name="download", call=lambda context: context.suite.signing.download("doc", context.folder / "download.pdf")
     ),
     InterruptCase(
         name="flatten to a file",
-        call=lambda stage: stage.suite.signing.flatten_and_pull("doc", destination=stage.folder / "flat.pdf"),
+        call=lambda context: context.suite.signing.flatten_and_pull("doc", destination=context.folder / "flat.pdf"),
         effect=("FlattenAndPull", "/flatten/pull"),
     ),
-    InterruptCase(name="upload", call=lambda stage: stage.suite.signing.save(stage.pdf()), pause=0.5),
+    InterruptCase(name="upload", call=lambda context: context.suite.signing.save(context.pdf()), pause=0.5),
 ]

@@ -54,8 +54,8 @@ class InterruptMode(Enum):
 class InterruptResult:
     """The result of an interrupted run.
 
-    reached: True if there was an n-th await. struck: True if the task could still be interrupted. expired: True if the
-    caller's timeout reports that it expired. asked: the number of pending cancellation requests.
+    has_reached_wait: True if there was an n-th await. was_interrupted: True if the task was still running.
+    has_expired: True if the caller's timeout expired. cancel_requests: the number of pending cancellation requests.
     """
 
     has_reached_wait: bool
@@ -67,7 +67,7 @@ class InterruptResult:
 
 
 class Interrupter:
-    """Runs a coroutine, and strikes at its n-th wait."""
+    """Runs a coroutine, and interrupts it at its n-th await."""
 
     def __init__(self, at: int, way: InterruptMode) -> None:
         self._at = at

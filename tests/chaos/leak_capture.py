@@ -131,8 +131,8 @@ def collect_error_texts(error: BaseException) -> Iterator[CapturedText]:
 def collect_frame_locals(error: BaseException) -> Iterator[CapturedText]:
     """The locals of all frames through the whole chain, as tools show them that print them; tests' frames left out."""
     for link in iterate_error_chain(error):
-        told = traceback.TracebackException.from_exception(link, capture_locals=True)
-        for frame in told.stack:
+        reported = traceback.TracebackException.from_exception(link, capture_locals=True)
+        for frame in reported.stack:
             if frame.filename.startswith(_TESTS):
                 continue
             for name, text in (frame.locals or {}).items():

@@ -25,9 +25,9 @@ def _make_message_with_header(number: int) -> ds.MessageWithHeader:
 async def _prepare_nothing(_: MatrixContext) -> None: ...
 
 
-async def _expose_request_id(stage: MatrixContext) -> None:
+async def _expose_request_id(context: MatrixContext) -> None:
     """The server has been seen to show custom headers, once a marked message is in the folder."""
-    await stage.box.send_once(_make_message(stage.number))
+    await context.box.send_once(_make_message(context.number))
 
 
 def _has_smtp_id(response: Any, effect: Effect) -> bool:
@@ -41,21 +41,21 @@ def _make_sending_row(
     *,
     prepare: Callable[[MatrixContext], Awaitable[None]] = _prepare_nothing,
 ) -> MatrixRow:
-    async def plain(stage: MatrixContext, _: None) -> PlainRequest:
+    async def plain(context: MatrixContext, _: None) -> PlainRequest:
         of_tuser = {"username": TUSER, "password": PASSWORD, "directAddr": ALICE}
         message: dict[str, Any] = {
             "sender": ALICE,
-            "subject": f"number {stage.number}",
+            "subject": f"number {context.number}",
             "body": "once",
             "htmlBody": False,
             "recipients": [{"email": BOB, "type": "TO"}],
             "attachmentList": [],
         }
         if "Header" in operation:
-            message["headers"] = [{"name": "X-Case", "value": str(stage.number)}]
+            message["headers"] = [{"name": "X-Case", "value": str(context.number)}]
         authentication = of_tuser if "Tuser" in operation else _CREDENTIALS
         body = {"authentication": authentication, "message": message}
-        return PlainRequest(method="PUT", url=f"{stage.sandbox.message_url}/{operation}", json=body)
+        return PlainRequest(method="PUT", url=f"{context.sandbox.message_url}/{operation}", json=body)
 
     return MatrixRow(
         operation=operation,
@@ -73,38 +73,38 @@ def _make_raw(number: int) -> bytes:
     ).encode()
 
 
-async def _deliver(stage: MatrixContext) -> list[int]:
-    return [await stage.sandbox.deliver(ALICE, _make_raw(stage.number))]
+async def _deliver(context: MatrixContext) -> list[int]:
+    return [await context.sandbox.deliver(ALICE, _make_raw(context.number))]
 
 
-async def _forward(stage: MatrixContext, uids: list[int]) -> PlainRequest:
+async def _forward(context: MatrixContext, uids: list[int]) -> PlainRequest:
     body = {"auth": _CREDENTIALS, "uids": uids, "recipients": [{"email": BOB, "type": "TO"}]}
-    return PlainRequest(method="PUT", url=f"{stage.sandbox.message_url}/Forward/INBOX", json=body)
+    return PlainRequest(method="PUT", url=f"{context.sandbox.message_url}/Forward/INBOX", json=body)
 
 
-async def _copy(stage: MatrixContext, uids: list[int]) -> PlainRequest:
-    url = f"{stage.sandbox.message_url}/CopyMessagesByUIDs/INBOX/{DRAFTS}"
+async def _copy(context: MatrixContext, uids: list[int]) -> PlainRequest:
+    url = f"{context.sandbox.message_url}/CopyMessagesByUIDs/INBOX/{DRAFTS}"
     return PlainRequest(method="POST", url=url, json={"auth": _CREDENTIALS, "uids": uids})
 
 
-async def _save_raw(stage: MatrixContext, message: ds.RawMessage) -> PlainRequest:
+async def _save_raw(context: MatrixContext, message: ds.RawMessage) -> PlainRequest:
     content = base64.b64encode(message.data or b"").decode()
     body = {"auth": _CREDENTIALS, "messages": [{"data": content}]}
-    return PlainRequest(method="POST", url=f"{stage.sandbox.message_url}/SaveRawMessages/{DRAFTS}", json=body)
+    return PlainRequest(method="POST", url=f"{context.sandbox.message_url}/SaveRawMessages/{DRAFTS}", json=body)
 
 
-async def _make_raw_message(stage: MatrixContext) -> ds.RawMessage:
-    return ds.RawMessage(data=_make_raw(stage.number))
+async def _make_raw_message(context: MatrixContext) -> ds.RawMessage:
+    return ds.RawMessage(data=_make_raw(context.number))
 
 
-async def _create_folder(stage: MatrixContext) -> str:
-    folder = f"INBOX.Case{stage.number}"
-    await stage.box.create_folder(folder)
+async def _create_folder(context: MatrixContext) -> str:
+    folder = f"INBOX.Case{context.number}"
+    await context.box.create_folder(folder)
     return folder
 
 
-async def _delete_folder(stage: MatrixContext, folder: str) -> PlainRequest:
-    return PlainRequest(method="POST", url=f"{stage.sandbox.message_url}/DeleteFolder/{folder}", json=_CREDENTIALS)
+async def _delete_folder(context: MatrixContext, folder: str) -> PlainRequest:
+    return PlainRequest(method="POST", url=f"{context.sandbox.message_url}/DeleteFolder/{folder}", json=_CREDENTIALS)
 
 
 def _returns_none(answer: Any, _: Effect) -> bool:
@@ -117,7 +117,7 @@ def _make_mailbox_rows() -> list[MatrixRow]:
             operation="Forward",
             variant="",
             prepare=_deliver,
-            call=lambda stage, uids: stage.box.forward("INBOX", uids, [BOB]),
+            call=lambda context, uids: context.box.forward("INBOX", uids, [BOB]),
             plain_request=_forward,
             is_consistent=_has_smtp_id,
         ),
@@ -125,7 +125,7 @@ def _make_mailbox_rows() -> list[MatrixRow]:
             operation="DeleteFolder",
             variant="",
             prepare=_create_folder,
-            call=lambda stage, folder: stage.box.delete_folder(folder),
+            call=lambda context, folder: context.box.delete_folder(folder),
             plain_request=_delete_folder,
             is_consistent=_returns_none,
         ),
@@ -133,11 +133,11 @@ def _make_mailbox_rows() -> list[MatrixRow]:
     for verify in (False, True):
         variant = "verify=True" if verify else ""
 
-        async def copy(stage: MatrixContext, uids: list[int], verify: bool = verify) -> None:
-            await stage.box.copy_messages_by_uids("INBOX", DRAFTS, uids, verify=verify)
+        async def copy(context: MatrixContext, uids: list[int], verify: bool = verify) -> None:
+            await context.box.copy_messages_by_uids("INBOX", DRAFTS, uids, verify=verify)
 
-        async def save(stage: MatrixContext, message: ds.RawMessage, verify: bool = verify) -> None:
-            await stage.box.save_raw_messages(DRAFTS, [message], verify=verify)
+        async def save(context: MatrixContext, message: ds.RawMessage, verify: bool = verify) -> None:
+            await context.box.save_raw_messages(DRAFTS, [message], verify=verify)
 
         rows.append(
             MatrixRow(
@@ -163,22 +163,24 @@ def _make_mailbox_rows() -> list[MatrixRow]:
 
 
 MESSAGING_ROWS: list[MatrixRow] = [
-    _make_sending_row("Send", "", lambda stage, _: stage.box.send(_make_message(stage.number))),
+    _make_sending_row("Send", "", lambda context, _: context.box.send(_make_message(context.number))),
     _make_sending_row(
-        "SendWithHeader", "", lambda stage, _: stage.box.send_with_header(_make_message_with_header(stage.number))
+        "SendWithHeader", "", lambda context, _: context.box.send_with_header(_make_message_with_header(context.number))
     ),
-    _make_sending_row("SendWithHeader", "send_once", lambda stage, _: stage.box.send_once(_make_message(stage.number))),
+    _make_sending_row(
+        "SendWithHeader", "send_once", lambda context, _: context.box.send_once(_make_message(context.number))
+    ),
     _make_sending_row(
         "SendWithHeader",
         "send_once, resend=True",
-        lambda stage, _: stage.box.send_once(_make_message(stage.number), settle=20, resend=True),
+        lambda context, _: context.box.send_once(_make_message(context.number), settle=20, resend=True),
         prepare=_expose_request_id,
     ),
-    _make_sending_row("SendWithTuser", "", lambda stage, _: stage.tuser.send(_make_message(stage.number))),
+    _make_sending_row("SendWithTuser", "", lambda context, _: context.tuser.send(_make_message(context.number))),
     _make_sending_row(
         "SendWithHeaderWithTuser",
         "",
-        lambda stage, _: stage.tuser.send_with_header(_make_message_with_header(stage.number)),
+        lambda context, _: context.tuser.send_with_header(_make_message_with_header(context.number)),
     ),
     *_make_mailbox_rows(),
 ]

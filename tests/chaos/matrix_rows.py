@@ -14,8 +14,8 @@ from .matrix_row import DOMAIN, Effect, MatrixContext, MatrixRow, PlainRequest
 from .matrix_signing_rows import SIGNING_ROWS
 
 
-async def _log_in(stage: MatrixContext) -> str:
-    return (await stage.suite.registration.login()).session_id.reveal()
+async def _log_in(context: MatrixContext) -> str:
+    return (await context.suite.registration.login()).session_id.reveal()
 
 
 def _has_address(answer: Any, effect: Effect) -> bool:
@@ -23,14 +23,14 @@ def _has_address(answer: Any, effect: Effect) -> bool:
 
 
 def _make_provisioning_row(*, with_names: bool) -> MatrixRow:
-    async def call(stage: MatrixContext, _: str) -> Any:
-        names: dict[str, Any] = {"first_name": "Ada", "last_name": "Example", "direct_username": f"ada{stage.number}"}
+    async def call(context: MatrixContext, _: str) -> Any:
+        names: dict[str, Any] = {"first_name": "Ada", "last_name": "Example", "direct_username": f"ada{context.number}"}
         individual = ds.IDProofedIndividualRESTful(id=7, **(names if with_names else {}))
-        return await stage.suite.registration.provision_id_proofed_patient(DOMAIN, individual)
+        return await context.suite.registration.provision_id_proofed_patient(DOMAIN, individual)
 
-    async def plain(stage: MatrixContext, session: str) -> PlainRequest:
-        url = f"{stage.sandbox.registration_url}/ProvisionIDProofedPatient/{session}/{DOMAIN}"
-        return PlainRequest(method="POST", url=url, json={"id": 7, "directUsername": f"ada{stage.number}"})
+    async def plain(context: MatrixContext, session: str) -> PlainRequest:
+        url = f"{context.sandbox.registration_url}/ProvisionIDProofedPatient/{session}/{DOMAIN}"
+        return PlainRequest(method="POST", url=url, json={"id": 7, "directUsername": f"ada{context.number}"})
 
     return MatrixRow(
         operation="ProvisionIDProofedPatient",

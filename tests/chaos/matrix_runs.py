@@ -78,17 +78,17 @@ class MatrixRunner:
 
     async def call(self, row: MatrixRow, fault: Fault, times: int | None = 1, *, everywhere: bool = False) -> Cell:
         attempting = AttemptListener(row.operation)
-        async with self._open_context(attempting, fault) as stage:
-            thing = await row.prepare(stage)
+        async with self._open_context(attempting, fault) as context:
+            thing = await row.prepare(context)
             return await self._run(
-                row, fault, times, "*" if everywhere else row.operation, row.call(stage, thing), attempting
+                row, fault, times, "*" if everywhere else row.operation, row.call(context, thing), attempting
             )
 
     async def plain(self, row: MatrixRow, fault: Fault, times: int | None = 1) -> Cell:
         """The same request by bare aiohttp, as one writes it: raise_for_status, and read the answer."""
         attempting = AttemptListener(row.operation, in_progress=True)
-        async with self._open_context(attempting, fault) as stage, aiohttp.ClientSession() as session:
-            request = await row.plain_request(stage, await row.prepare(stage))
+        async with self._open_context(attempting, fault) as context, aiohttp.ClientSession() as session:
+            request = await row.plain_request(context, await row.prepare(context))
             attempting.in_progress = True
             cell = await self._run(row, fault, times, row.operation, _fetch_plain(session, request), attempting)
             return attrs.evolve(cell, is_consistent_response=True)

@@ -14,8 +14,8 @@ from .matrix_row import Effect, MatrixContext, MatrixRow, PlainRequest
 SIGNATURES = [ds.Signature(name="PatientSig", reason="I agree"), ds.Signature(name="WitnessSig", reason="Seen")]
 
 
-async def _save_document(stage: MatrixContext) -> ds.StoredDocument:
-    return await stage.suite.signing.save(make_consent_form())
+async def _save_document(context: MatrixContext) -> ds.StoredDocument:
+    return await context.suite.signing.save(make_consent_form())
 
 
 def _has_new_digest(update: Any, effect: Effect) -> bool:
@@ -68,12 +68,12 @@ _CHANGES: list[tuple[str, str, Any, Change]] = [
 def _make_signing_row(operation: str, path: str, body: Any, change: Change, *, bare: bool) -> MatrixRow:
     pull = path.endswith("pull")
 
-    async def call(stage: MatrixContext, document: ds.StoredDocument) -> Any:
-        return await change(stage.suite.signing, document.identifier if bare else document)
+    async def call(context: MatrixContext, document: ds.StoredDocument) -> Any:
+        return await change(context.suite.signing, document.identifier if bare else document)
 
-    async def plain(stage: MatrixContext, document: ds.StoredDocument) -> PlainRequest:
-        url = f"{stage.sandbox.signing_url}/pdf/{document.identifier}/{path}"
-        return PlainRequest(method="PATCH", url=url, json=body, token=stage.token, base64=pull)
+    async def plain(context: MatrixContext, document: ds.StoredDocument) -> PlainRequest:
+        url = f"{context.sandbox.signing_url}/pdf/{document.identifier}/{path}"
+        return PlainRequest(method="PATCH", url=url, json=body, token=context.token, base64=pull)
 
     variant = "bare identifier" if bare else "StoredDocument"
     agrees = _has_pdf_digest if pull else _has_new_digest

@@ -35,8 +35,8 @@ class CallReport:
 class Storm:
     """The actions in progress, and their results."""
 
-    def __init__(self, stage: StormContext, seed: int) -> None:
-        self.stage = stage
+    def __init__(self, context: StormContext, seed: int) -> None:
+        self.context = context
         self.dice = random.Random(seed)
         self.claims: list[CallReport] = []
         self.wrong: list[str] = []
@@ -89,38 +89,38 @@ _SHELF_SUBJECTS = [f"shelved {number}" for number in range(SHELF_MESSAGES)]
 
 
 def _make_listing_action(listing: Callable[[ds.Mailbox], Awaitable[list[str | None]]]) -> StormAction:
-    return lambda storm, _: storm.expect_result("listing", listing(storm.stage.box), [*_SHELF_SUBJECTS])
+    return lambda storm, _: storm.expect_result("listing", listing(storm.context.box), [*_SHELF_SUBJECTS])
 
 
 async def _list_usernames(storm: Storm) -> list[str | None]:
-    users = await storm.stage.suite.registration.get_patient_address_by_username(DOMAIN, PATIENT)
+    users = await storm.context.suite.registration.get_patient_address_by_username(DOMAIN, PATIENT)
     return [user.username for user in users]
 
 
 async def _count_fax_records(storm: Storm) -> int:
-    return len((await storm.stage.suite.fax.get_multiple_message_info(FAX_NUMBER)).message_detail)
+    return len((await storm.context.suite.fax.get_multiple_message_info(FAX_NUMBER)).message_detail)
 
 
 async def _get_status(storm: Storm, number: int) -> None:
-    sent = await storm.record_call("SendWithTuser", str(number), storm.stage.tuser.send(_make_message(number)))
+    sent = await storm.record_call("SendWithTuser", str(number), storm.context.tuser.send(_make_message(number)))
     if sent is not None and sent.smtp_id:
-        report = await storm.record_call("GetMessageStatus", "", storm.stage.box.get_message_status(sent.smtp_id))
+        report = await storm.record_call("GetMessageStatus", "", storm.context.box.get_message_status(sent.smtp_id))
         if report is not None and [record.to for record in report.records] != [BOB]:
             storm.wrong.append("GetMessageStatus: not of this message")
 
 
 async def _save_document(storm: Storm) -> ds.StoredDocument | None:
-    return await storm.record_call("Save", "", storm.stage.suite.signing.save(make_consent_form()))
+    return await storm.record_call("Save", "", storm.context.suite.signing.save(make_consent_form()))
 
 
 async def _save_and_get(storm: Storm, _: int) -> None:
     if (document := await _save_document(storm)) is not None:
-        await storm.expect_result("GetDoc", storm.stage.suite.signing.get_doc(document), make_consent_form())
+        await storm.expect_result("GetDoc", storm.context.suite.signing.get_doc(document), make_consent_form())
 
 
 async def _save_and_get_info(storm: Storm, _: int) -> None:
     if (document := await _save_document(storm)) is not None:
-        info = await storm.record_call("GetDocInfo", "", storm.stage.suite.signing.get_doc_info(document))
+        info = await storm.record_call("GetDocInfo", "", storm.context.suite.signing.get_doc_info(document))
         if info is not None and info.document_digest != document.document_digest:
             storm.wrong.append("GetDocInfo: another document's")
 
@@ -132,33 +132,33 @@ def _make_document_action(
         document = await _save_document(storm)
         if document is not None:
             thing = document if number % 2 else document.identifier
-            await storm.record_call(operation, document.identifier, change(storm.stage.suite.signing, thing))
+            await storm.record_call(operation, document.identifier, change(storm.context.suite.signing, thing))
 
     return act
 
 
 async def _forward(storm: Storm, number: int) -> None:
-    uid = await storm.stage.sandbox.deliver(ALICE, make_raw_message(f"storm {number}"))
-    await storm.record_call("Forward", str(number), storm.stage.box.forward("INBOX", [uid], [BOB]))
+    uid = await storm.context.sandbox.deliver(ALICE, make_raw_message(f"storm {number}"))
+    await storm.record_call("Forward", str(number), storm.context.box.forward("INBOX", [uid], [BOB]))
 
 
 async def _copy(storm: Storm, number: int) -> None:
-    uid = await storm.stage.sandbox.deliver(ALICE, make_raw_message(f"copied {number}"))
+    uid = await storm.context.sandbox.deliver(ALICE, make_raw_message(f"copied {number}"))
     verify = number % 2 == 0
     await storm.record_call(
-        "CopyMessagesByUIDs", str(uid), storm.stage.box.copy_messages_by_uids("INBOX", DRAFTS, [uid], verify=verify)
+        "CopyMessagesByUIDs", str(uid), storm.context.box.copy_messages_by_uids("INBOX", DRAFTS, [uid], verify=verify)
     )
 
 
 async def _save_raw(storm: Storm, number: int) -> None:
     message, verify = ds.RawMessage(data=make_raw_message(f"saved {number}")), number % 2 == 0
     await storm.record_call(
-        "SaveRawMessages", f"saved {number}", storm.stage.box.save_raw_messages(DRAFTS, [message], verify=verify)
+        "SaveRawMessages", f"saved {number}", storm.context.box.save_raw_messages(DRAFTS, [message], verify=verify)
     )
 
 
 async def _change_folders(storm: Storm, number: int) -> None:
-    box, name = storm.stage.box, f"INBOX.Case{number}"
+    box, name = storm.context.box, f"INBOX.Case{number}"
     await storm.record_call("CreateFolder", name, box.create_folder(name))
     if number % 3 == 0:
         await storm.record_call("MoveFolder", name, box.move_folder(name, f"{name}b"))
@@ -167,14 +167,14 @@ async def _change_folders(storm: Storm, number: int) -> None:
 
 
 async def _move_message(storm: Storm, number: int) -> None:
-    uid = await storm.stage.sandbox.deliver(ALICE, make_raw_message(f"moved {number}"))
-    move = storm.stage.box.move_messages_by_uids("INBOX", "INBOX.Trash", [uid])
+    uid = await storm.context.sandbox.deliver(ALICE, make_raw_message(f"moved {number}"))
+    move = storm.context.box.move_messages_by_uids("INBOX", "INBOX.Trash", [uid])
     await storm.record_call("MoveMessagesByUIDs", str(uid), move)
 
 
 async def _mark_as_read(storm: Storm, number: int) -> None:
-    uid = await storm.stage.sandbox.deliver(ALICE, make_raw_message(f"marked {number}"))
-    mark = storm.stage.box.mark_messages_as_read_by_uids("INBOX", [uid])
+    uid = await storm.context.sandbox.deliver(ALICE, make_raw_message(f"marked {number}"))
+    mark = storm.context.box.mark_messages_as_read_by_uids("INBOX", [uid])
     await storm.record_call("MarkMessagesAsReadByUIDs", str(uid), mark)
 
 
@@ -182,14 +182,14 @@ async def _provision(storm: Storm, number: int) -> None:
     name = f"patient{number}"
     names: dict[str, Any] = {"first_name": "Ada", "last_name": "Example"} if number % 2 else {}
     individual = ds.IDProofedIndividualRESTful(id=7, direct_username=name, **names)
-    call = storm.stage.suite.registration.provision_id_proofed_patient(DOMAIN, individual)
+    call = storm.context.suite.registration.provision_id_proofed_patient(DOMAIN, individual)
     await storm.record_call("ProvisionIDProofedPatient", f"{name}@{DOMAIN}", call)
 
 
 async def _set_passwords(storm: Storm, number: int) -> None:
     passwords = [ds.UserPassword(PATIENT, f"password {number}")]
     await storm.record_call(
-        "SetPatientsPasswords", "", storm.stage.suite.registration.set_patients_passwords(DOMAIN, passwords)
+        "SetPatientsPasswords", "", storm.context.suite.registration.set_patients_passwords(DOMAIN, passwords)
     )
 
 
@@ -197,10 +197,10 @@ ACTIONS: tuple[tuple[int, StormAction], ...] = (
     (
         9,
         lambda storm, _: storm.expect_result(
-            "GetMessageCount", storm.stage.box.get_message_count(SHELF_FOLDER), SHELF_MESSAGES
+            "GetMessageCount", storm.context.box.get_message_count(SHELF_FOLDER), SHELF_MESSAGES
         ),
     ),
-    (8, lambda storm, _: storm.record_call("GetFolders", "", storm.stage.box.get_folders())),
+    (8, lambda storm, _: storm.record_call("GetFolders", "", storm.context.box.get_folders())),
     (5, _make_listing_action(lambda box: _list_subjects(box.iter_messages(SHELF_FOLDER, batch_size=7)))),
     (3, _make_listing_action(lambda box: _list_subjects(box.iter_metadata(SHELF_FOLDER)))),
     (3, _make_listing_action(lambda box: _list_subjects(box.stream_messages(SHELF_FOLDER)))),
@@ -209,23 +209,23 @@ ACTIONS: tuple[tuple[int, StormAction], ...] = (
     (
         4,
         lambda storm, _: storm.expect_result(
-            "faxes", _count_faxes(storm.stage.suite.fax.iter_messages(FAX_NUMBER)), FAX_COUNT
+            "faxes", _count_faxes(storm.context.suite.fax.iter_messages(FAX_NUMBER)), FAX_COUNT
         ),
     ),
     (9, lambda storm, _: storm.expect_result("GetPatientAddressByUsername", _list_usernames(storm), [PATIENT])),
     (2, _set_passwords),
     (5, _provision),
-    (9, lambda storm, number: storm.record_call("Send", str(number), storm.stage.box.send(_make_message(number)))),
+    (9, lambda storm, number: storm.record_call("Send", str(number), storm.context.box.send(_make_message(number)))),
     (
         5,
         lambda storm, number: storm.record_call(
-            "SendWithHeader", str(number), storm.stage.box.send_with_header(_make_message_with_header(number))
+            "SendWithHeader", str(number), storm.context.box.send_with_header(_make_message_with_header(number))
         ),
     ),
     (
         5,
         lambda storm, number: storm.record_call(
-            "SendWithHeader", str(number), storm.stage.box.send_once(_make_message(number))
+            "SendWithHeader", str(number), storm.context.box.send_once(_make_message(number))
         ),
     ),
     (
@@ -233,7 +233,7 @@ ACTIONS: tuple[tuple[int, StormAction], ...] = (
         lambda storm, number: storm.record_call(
             "SendWithHeaderWithTuser",
             str(number),
-            storm.stage.tuser.send_with_header(_make_message_with_header(number)),
+            storm.context.tuser.send_with_header(_make_message_with_header(number)),
         ),
     ),
     (4, _get_status),

@@ -31,12 +31,12 @@ _REPEATABLE_OPERATIONS = frozenset(
 Effects = dict[tuple[str, str], list[Mapping[str, Any]]]
 
 
-async def group_effects(stage: StormContext) -> Effects:
+async def group_effects(context: StormContext) -> Effects:
     """The ledger, by operation and by the key that the claims use."""
-    subjects = {message.msg_id: message.subject for message in await stage.box.get_message_metadata("INBOX.Sent")}
-    drafts = {message.uid: message.subject for message in await stage.box.get_message_metadata(DRAFTS)}
+    subjects = {message.msg_id: message.subject for message in await context.box.get_message_metadata("INBOX.Sent")}
+    drafts = {message.uid: message.subject for message in await context.box.get_message_metadata(DRAFTS)}
     effects: Effects = defaultdict(list)
-    for effect in await stage.sandbox.ledger():
+    for effect in await context.sandbox.ledger():
         operation, key, detail = effect["operation"], str(effect["subject"]), effect["detail"]
         if operation in SENDS:
             key = (subjects[key] or "").rpartition(" ")[2]
@@ -83,22 +83,22 @@ def find_mixed_up_responses(claims: Iterable[CallReport], effects: Effects) -> l
     return false
 
 
-async def find_lost_or_duplicate_messages(stage: StormContext, claims: Iterable[CallReport]) -> list[str]:
+async def find_lost_or_duplicate_messages(context: StormContext, claims: Iterable[CallReport]) -> list[str]:
     """Messages that Bob has twice, and acknowledged ones that he has not."""
     there = Counter(
         (message.subject or "").rpartition(" ")[2]
-        for message in await stage.suite.mailbox(BOB, PASSWORD).get_message_metadata()
+        for message in await context.suite.mailbox(BOB, PASSWORD).get_message_metadata()
     )
     doubled = [f"twice: {number}" for number, times in there.items() if times > 1]
     sent = [claim.key for claim in claims if claim.operation in SENDS and claim.error is None]
     return doubled + [f"lost: {number}" for number in sent if number not in there]
 
 
-async def find_lost_changes(stage: StormContext, claims: Iterable[CallReport]) -> list[str]:
+async def find_lost_changes(context: StormContext, claims: Iterable[CallReport]) -> list[str]:
     lost: list[str] = []
     for claim in claims:
         if claim.error is None and claim.operation in ("Flatten", "Sign"):
-            info = await stage.suite.signing.get_doc_info(claim.key)
+            info = await context.suite.signing.get_doc_info(claim.key)
             signed = [signature.is_signed for signature in info.signatures if signature.name == "PatientSig"]
             seen = signed == [True] if claim.operation == "Sign" else not info.form_fields
             if info.document_digest != claim.response.document_digest or not seen:

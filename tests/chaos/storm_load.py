@@ -14,8 +14,8 @@ CALLERS = 64
 
 
 async def run_calls(storm: Storm, calls: int, seed: int) -> None:
-    scene = storm.stage
-    scene.inject_faults(seed)
+    context = storm.context
+    context.inject_faults(seed)
     actions = [action for _, action in ACTIONS]
     weights = [weight for weight, _ in ACTIONS]
     number = 0
@@ -23,21 +23,21 @@ async def run_calls(storm: Storm, calls: int, seed: int) -> None:
 
     async def caller() -> None:
         nonlocal number
-        while scene.events.count(CallStarted) < calls:
+        while context.events.count(CallStarted) < calls:
             number += 1
             [action] = storm.dice.choices(actions, weights)
             await action(storm, number)
-            scene.note_action_ended()
-            if shocks and scene.events.count(CallStarted) > shocks[0]:
+            context.note_action_ended()
+            if shocks and context.events.count(CallStarted) > shocks[0]:
                 shocks.pop(0)
-                await scene.credentials.judge()
+                await context.credentials.judge()
                 if len(shocks) == 1:
-                    scene.sandbox.clock.advance(timedelta(seconds=CREDENTIAL_SECONDS + 1))
+                    context.sandbox.clock.advance(timedelta(seconds=CREDENTIAL_SECONDS + 1))
                 else:
-                    await scene.sandbox.expire_sessions()
-                    await scene.sandbox.expire_tokens()
+                    await context.sandbox.expire_sessions()
+                    await context.sandbox.expire_tokens()
 
-    time = asyncio.create_task(scene.run_clock())
+    time = asyncio.create_task(context.run_clock())
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(CALLERS):

@@ -30,20 +30,20 @@ RESULTS = Path("benchmarks/results/storm.md")
 
 async def _run_storm(calls: int, seed: int) -> tuple[str, int]:
     """The page, and how much is wrong."""
-    async with open_context() as scene:
-        storm = Storm(scene, seed)
+    async with open_context() as context:
+        storm = Storm(context, seed)
         await run_calls(storm, calls, seed)
-        rules = scene.sandbox.faults()
-        scene.sandbox.clear_faults()
-        effects = await group_effects(scene)
+        rules = context.sandbox.faults()
+        context.sandbox.clear_faults()
+        effects = await group_effects(context)
         wrong = [*find_untyped_errors(storm.claims), *storm.wrong, *find_false_reports(storm.claims, effects)]
-        wrong += await find_lost_or_duplicate_messages(scene, storm.claims)
+        wrong += await find_lost_or_duplicate_messages(context, storm.claims)
     return _format_page(storm, effects, sum(int(rule["applied"]) for rule in rules), wrong), len(wrong)
 
 
 def _format_page(storm: Storm, effects: Effects, faults: int, wrong: list[str]) -> str:
-    heard = storm.stage.events
-    told = Counter(
+    heard = storm.context.events
+    reported = Counter(
         (claim.operation, RETURNED if claim.error is None else type(claim.error).__name__) for claim in storm.claims
     )
     doubled = Counter(
@@ -51,10 +51,14 @@ def _format_page(storm: Storm, effects: Effects, faults: int, wrong: list[str]) 
         for (operation, _), found in effects.items()
         if operation in NON_IDEMPOTENT_OPERATIONS and len(found) > 1
     )
-    columns = [RETURNED, "OutcomeUnknownError", *sorted({name for _, name in told} - {RETURNED, "OutcomeUnknownError"})]
+    columns = [
+        RETURNED,
+        "OutcomeUnknownError",
+        *sorted({name for _, name in reported} - {RETURNED, "OutcomeUnknownError"}),
+    ]
     lines = [f"| operation | {' | '.join(columns)} | doubled |", "|---" + "|---:" * (len(columns) + 1) + "|"]
-    for operation in sorted({operation for operation, _ in told}):
-        figures = [*(told[operation, name] for name in columns), doubled[operation]]
+    for operation in sorted({operation for operation, _ in reported}):
+        figures = [*(reported[operation, name] for name in columns), doubled[operation]]
         lines.append(f"| {operation} | {' | '.join(map(str, figures))} |")
     return f"""# A storm
 

@@ -24,61 +24,61 @@ from tests.core.virtual_time import VirtualTimeLoop, measure_elapsed, yield_to_l
 from .interrupt_cases import INTERRUPT_CASES, CallContext, FakeServices, InterruptCase
 from .interrupter import InterruptMode, InterruptResult, run_interrupted
 
-MOST_WAITS = 200
+MAX_AWAITS = 200
 
 
 @pytest.mark.exhaustive(limit=8)
 @pytest.mark.parametrize("way", InterruptMode, ids=str)
-@pytest.mark.parametrize("scene", INTERRUPT_CASES, ids=str)
-def test_call_may_be_ended_at_every_wait(scene: InterruptCase, way: InterruptMode, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", INTERRUPT_CASES, ids=str)
+def test_call_may_be_ended_at_every_wait(case: InterruptCase, way: InterruptMode, tmp_path: Path) -> None:
     complaints: list[str] = []
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.get_loop().set_exception_handler(
             lambda _, context: complaints.append(f"{context['message']}: {context.get('exception')!r}")
         )
-        struck = runner.run(_at_every_wait(scene, way, tmp_path))
+        interruptions = runner.run(_at_every_wait(case, way, tmp_path))
         gc.collect()  # unretrieved exceptions are logged by finalizers
     assert complaints == []
-    assert struck > 1
+    assert interruptions > 1
 
 
-async def _at_every_wait(scene: InterruptCase, way: InterruptMode, folder: Path) -> int:
-    struck = 0
+async def _at_every_wait(case: InterruptCase, way: InterruptMode, folder: Path) -> int:
+    interruptions = 0
     for at in itertools.count(1):
-        assert at < MOST_WAITS
+        assert at < MAX_AWAITS
         async with ScriptedServer(never_respond) as server:
             server.default_responder = services = FakeServices(server)
-            ending = await _on_stage(scene, CallContext(server=server, folder=folder), services, at, way)
+            ending = await _run_interrupted_at(case, CallContext(server=server, folder=folder), services, at, way)
         if not ending.has_reached_wait:
-            return struck
-        struck += ending.was_interrupted
+            return interruptions
+        interruptions += ending.was_interrupted
     raise AssertionError
 
 
-async def _on_stage(
-    scene: InterruptCase, stage: CallContext, services: FakeServices, at: int, way: InterruptMode
+async def _run_interrupted_at(
+    case: InterruptCase, call: CallContext, services: FakeServices, at: int, way: InterruptMode
 ) -> InterruptResult:
-    token = stage.token if scene.renewable else "token"
-    async with open_suite(stage.server, token=token, listeners=[stage.events.append], **scene.settings) as stage.suite:
-        await scene.before(stage)
-        stage.server.enqueue(*scene.script(services))
-        stage.events.clear()
-        requests = len(stage.server.requests)
-        ending = await run_interrupted(scene.call(stage), at=at, way=way)
+    token = call.token if case.renewable else "token"
+    async with open_suite(call.server, token=token, listeners=[call.events.append], **case.settings) as call.suite:
+        await case.before(call)
+        call.server.enqueue(*case.script(services))
+        call.events.clear()
+        requests = len(call.server.requests)
+        ending = await run_interrupted(case.call(call), at=at, way=way)
         _assert_ended(ending, way)
-        if not (stage.other_tasks or "login" in stage.server.paths):
-            _assert_nothing_held(scene, stage)
+        if not (call.other_tasks or "login" in call.server.paths):
+            _assert_nothing_held(case, call)
         await yield_to_loop()
         if ending.was_interrupted:
-            _assert_unknown_is_told(scene, stage, requests)
-        await _assert_others_go_on(scene, stage, way)
-        _assert_nothing_held(scene, stage)
+            _assert_unknown_is_reported(case, call, requests)
+        await _assert_others_go_on(case, call, way)
+        _assert_nothing_held(case, call)
         await yield_until(
-            lambda: not [entry for entry in stage.folder.iterdir() if entry.suffix == ".part"]
+            lambda: not [entry for entry in call.folder.iterdir() if entry.suffix == ".part"]
         )  # in a thread
-        assert "open" not in stage.upload_states
-        await _assert_next_goes_through(scene, stage, way)
-        assert await measure_elapsed(stage.suite.aclose()) == 0
+        assert "open" not in call.upload_states
+        await _assert_next_goes_through(case, call, way)
+        assert await measure_elapsed(call.suite.aclose()) == 0
     return ending
 
 
@@ -95,40 +95,40 @@ def _assert_ended(ending: InterruptResult, way: InterruptMode) -> None:
         assert ending.cancel_requests == 0
 
 
-def _assert_unknown_is_told(scene: InterruptCase, stage: CallContext, requests: int) -> None:
-    told = [event for event in stage.events if isinstance(event, OutcomeLeftUnknown)]
-    assert all(event.cancelled for event in told)
-    if scene.effect is None:
-        assert told == []
+def _assert_unknown_is_reported(case: InterruptCase, call: CallContext, requests: int) -> None:
+    reported = [event for event in call.events if isinstance(event, OutcomeLeftUnknown)]
+    assert all(event.cancelled for event in reported)
+    if case.effect is None:
+        assert reported == []
         return
-    operation, target = scene.effect
-    arrived = [request for request in stage.server.requests[requests:] if request.target.endswith(target)]
+    operation, target = case.effect
+    arrived = [request for request in call.server.requests[requests:] if request.target.endswith(target)]
     refused = [
         event
-        for event in stage.events
+        for event in call.events
         if isinstance(event, AttemptFailed) and (event.operation, event.outcome) == (operation, ds.Outcome.REJECTED)
     ]
-    assert len(told) == (len(arrived) > len(refused))
+    assert len(reported) == (len(arrived) > len(refused))
 
 
-async def _assert_others_go_on(scene: InterruptCase, stage: CallContext, way: InterruptMode) -> None:
-    stage.server.script.clear()
-    if stage.other_tasks:
+async def _assert_others_go_on(case: InterruptCase, call: CallContext, way: InterruptMode) -> None:
+    call.server.script.clear()
+    if call.other_tasks:
         await asyncio.sleep(100 if way.passes_deadline else 2)  # a token's source that took too long backs off
-    for end in await asyncio.gather(*stage.other_tasks, return_exceptions=True):
-        if not way.passes_deadline:  # theirs is up then, too
+    for end in await asyncio.gather(*call.other_tasks, return_exceptions=True):
+        if not way.passes_deadline:  # their deadlines have also passed
             assert not isinstance(end, BaseException)
-    await yield_until(lambda: not stage.suite._session.calls)
+    await yield_until(lambda: not call.suite._session.calls)
 
 
-def _assert_nothing_held(scene: InterruptCase, stage: CallContext) -> None:
-    assert_no_leaks(stage.suite, scene.settings.get("max_connections", CONNECTIONS))
-    assert stage.suite._session.calls == 0
+def _assert_nothing_held(case: InterruptCase, call: CallContext) -> None:
+    assert_no_leaks(call.suite, case.settings.get("max_connections", CONNECTIONS))
+    assert call.suite._session.calls == 0
 
 
-async def _assert_next_goes_through(scene: InterruptCase, stage: CallContext, way: InterruptMode) -> None:
-    """On the same suite, at once, and with the answer that is meant for it."""
-    assert await measure_elapsed(scene.call(stage)) <= scene.pause
-    raw: ds.RawResponse[Any] = await stage.box.with_raw_response.get_message_count()
-    assert raw.value == len(stage.server.requests)
+async def _assert_next_goes_through(case: InterruptCase, call: CallContext, way: InterruptMode) -> None:
+    """Check that the next call of the same suite starts immediately and gets its own response."""
+    assert await measure_elapsed(case.call(call)) <= case.pause
+    raw: ds.RawResponse[Any] = await call.box.with_raw_response.get_message_count()
+    assert raw.value == len(call.server.requests)
     assert raw.attempts == 1

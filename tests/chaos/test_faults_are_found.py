@@ -73,9 +73,9 @@ async def test_faulty_services_show_nothing(kind: str, sandbox: Sandbox) -> None
     token = sandbox.environment["DIRECTSUITE_TOKEN"]
     settings = make_settings(sandbox, circuit_failures=0, requests_per_second=10_000.0, **HANGS.get(kind, {}))
     calls = sentinels.CALLS | sentinels.MULTI_REQUEST_CALLS
-    with OutputCapture() as overheard:
+    with OutputCapture() as captured:
         async with ds.DirectSuite(settings, token, ds.Login(*DEMO_LOGIN), clock=SleepDrivenClock()) as suite:
-            overheard.listen(suite)
+            captured.listen(suite)
             errors = await asyncio.gather(*(outcome(call, suite) for call in calls.values()))
             secrets = sentinels.encode_variants([*sentinels.SECRETS, token, DEMO_LOGIN[1], *sessions_of(suite)])
             everything = secrets | sentinels.encode_variants(sentinels.ALL_SENTINELS)
@@ -85,6 +85,6 @@ async def test_faulty_services_show_nothing(kind: str, sandbox: Sandbox) -> None
             assert (name, find_leaks(collect_error_texts(error), everything)) == (name, [])
             assert (name, find_leaks(collect_pickles(error), everything)) == (name, [])
             assert (name, find_leaks(collect_frame_locals(error), secrets | ALL_BUT_IDENTIFIERS)) == (name, [])
-    own = [shown for shown in overheard.collect_texts() if not shown[0].startswith(SERVERS)]
+    own = [shown for shown in captured.collect_texts() if not shown[0].startswith(SERVERS)]
     assert find_leaks(own, everything) == []
-    assert overheard.operations >= set(sentinels.CALLS)
+    assert captured.operations >= set(sentinels.CALLS)

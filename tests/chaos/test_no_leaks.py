@@ -40,11 +40,11 @@ VERIFICATION_OPERATIONS = {"GetDocInfo", "GetDoc", "GetPatientAddressByMeta"}
 DEBUG = pytest.mark.parametrize("debug", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "debug"])
 
 
-def run_in_virtual_time(scene: Callable[[], Awaitable[None]], *, debug: bool = False) -> None:
+def run_in_virtual_time(main: Callable[[], Awaitable[None]], *, debug: bool = False) -> None:
     """Run it to its end in no time. debug: in asyncio's debug mode, which logs more."""
 
     async def run() -> None:
-        await scene()
+        await main()
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop, debug=debug) as runner:
         runner.run(run())
@@ -94,11 +94,11 @@ async def find_leaks_on_cancel(call: asyncio.Future[object]) -> list[CapturedTex
 
 
 async def find_leaks_by_call(
-    calls: Mapping[str, sentinels.SuiteCall], play: Responder, overheard: OutputCapture, **others: Any
+    calls: Mapping[str, sentinels.SuiteCall], responder: Responder, captured: OutputCapture, **others: Any
 ) -> dict[str, list[CapturedText]]:
     found: dict[str, list[CapturedText]] = {}
-    async with ScriptedServer(play) as server, make_suite(server, **others) as suite:
-        overheard.listen(suite)
+    async with ScriptedServer(responder) as server, make_suite(server, **others) as suite:
+        captured.listen(suite)
         for name, call in calls.items():
             found[name] = find_leaks_in(await await_outcome(call, suite))
         found["suite"] = find_leaks(
@@ -111,43 +111,43 @@ async def find_leaks_by_call(
 @DEBUG
 @pytest.mark.parametrize("failure", echo_service.FAILURE_RESPONSES)
 def test_failed_calls_show_nothing(failure: str, *, debug: bool) -> None:
-    async def scene() -> None:
-        play = echo_service.respond_after_login(echo_service.FAILURE_RESPONSES[failure])
+    async def main() -> None:
+        responder = echo_service.respond_after_login(echo_service.FAILURE_RESPONSES[failure])
         retry = TWO_ATTEMPTS_POLICY if debug else ds.RetryPolicy.none()
         assert (
-            await find_leaks_by_call(sentinels.CALLS | sentinels.MULTI_REQUEST_CALLS, play, overheard, retry=retry)
+            await find_leaks_by_call(sentinels.CALLS | sentinels.MULTI_REQUEST_CALLS, responder, captured, retry=retry)
             == {}
         )
 
-    with OutputCapture(thorough=debug) as overheard:
-        run_in_virtual_time(scene, debug=debug)
-    assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
-    assert overheard.operations >= set(METHODS)
+    with OutputCapture(thorough=debug) as captured:
+        run_in_virtual_time(main, debug=debug)
+    assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
+    assert captured.operations >= set(METHODS)
 
 
 def test_failed_login_shows_nothing() -> None:
     calls = {name: sentinels.CALLS[name] for name in ("login", "GetPatientAddressByMeta", "ProvisionIDProofedPatient")}
 
-    async def scene() -> None:
+    async def main() -> None:
         found = {
-            name: await find_leaks_by_call(calls, play, overheard)
-            for name, play in echo_service.FAILURE_RESPONSES.items()
+            name: await find_leaks_by_call(calls, responder, captured)
+            for name, responder in echo_service.FAILURE_RESPONSES.items()
         }
         assert {name: places for name, places in found.items() if places} == {}
 
-    with OutputCapture() as overheard:
-        run_in_virtual_time(scene)
-    assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
-    assert overheard.operations == {*calls}
+    with OutputCapture() as captured:
+        run_in_virtual_time(main)
+    assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
+    assert captured.operations == {*calls}
 
 
 @pytest.mark.parametrize("debug", [False, True], ids=["", "debug"])
 def test_calls_that_go_well_show_nothing(*, debug: bool) -> None:
     results: list[object] = []
 
-    async def scene() -> None:
+    async def main() -> None:
         async with ScriptedServer(echo_service.respond_success) as server, make_suite(server) as suite:
-            overheard.listen(suite)
+            captured.listen(suite)
             results.extend([await await_outcome(call, suite) for call in sentinels.CALLS.values()])
             assert (
                 find_leaks(
@@ -156,16 +156,16 @@ def test_calls_that_go_well_show_nothing(*, debug: bool) -> None:
                 == []
             )
 
-    with OutputCapture() as overheard:
-        run_in_virtual_time(scene, debug=debug)
+    with OutputCapture() as captured:
+        run_in_virtual_time(main, debug=debug)
     assert [result for result in results if isinstance(result, Exception)] == []
     assert [find_leaks_in(result) for result in results if find_leaks_in(result)] == []
-    assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
-    assert overheard.operations == set(METHODS)
+    assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
+    assert captured.operations == set(METHODS)
 
 
 def test_refused_arguments_show_nothing() -> None:
-    async def scene() -> None:
+    async def main() -> None:
         async with ScriptedServer(echo_service.respond_success) as server, make_suite(server) as suite:
             for name, call in sentinels.INVALID_CALLS.items():
                 with pytest.raises(ds.DirectSuiteError) as caught:
@@ -173,19 +173,19 @@ def test_refused_arguments_show_nothing() -> None:
                 assert (name, find_leaks_in(caught.value)) == (name, [])
             assert server.requests == []
 
-    with OutputCapture() as overheard:
-        run_in_virtual_time(scene)
-    assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
+    with OutputCapture() as captured:
+        run_in_virtual_time(main)
+    assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
 
 
 @pytest.mark.parametrize("failures", [0, 3], ids=["tried", "left alone"])
 def test_service_that_is_down_shows_nothing(failures: int) -> None:
-    async def scene() -> None:
+    async def main() -> None:
         async with (
             ScriptedServer(echo_service.respond_success) as server,
             make_suite(server, circuit_failures=failures) as suite,
         ):
-            overheard.listen(suite)
+            captured.listen(suite)
             await suite.registration.login()
             await server.stop()
             for name, call in sentinels.CALLS.items():
@@ -193,9 +193,9 @@ def test_service_that_is_down_shows_nothing(failures: int) -> None:
                 assert isinstance(error, ds.ConnectFailedError)
                 assert (name, find_leaks_in(error)) == (name, [])
 
-    with OutputCapture() as overheard:
-        run_in_virtual_time(scene)
-    assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
+    with OutputCapture() as captured:
+        run_in_virtual_time(main)
+    assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
 
 
 def _is_in_flight(server: ScriptedServer, operation: str) -> bool:
@@ -203,55 +203,57 @@ def _is_in_flight(server: ScriptedServer, operation: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "play",
+    "responder",
     [
         responses.never_respond,
         echo_service.partial_response,
     ],
     ids=["silence", "half an answer"],
 )
-def test_cancelled_calls_show_nothing(play: Responder) -> None:
-    async def scene() -> None:
-        async with ScriptedServer(play) as server, make_suite(server) as suite:
-            overheard.listen(suite)
+def test_cancelled_calls_show_nothing(responder: Responder) -> None:
+    async def main() -> None:
+        async with ScriptedServer(responder) as server, make_suite(server) as suite:
+            captured.listen(suite)
             for name, call in sentinels.CALLS.items():
-                server.default_responder = play if name == "login" else echo_service.respond_after_login(play)
+                server.default_responder = responder if name == "login" else echo_service.respond_after_login(responder)
                 task = asyncio.ensure_future(await_outcome(call, suite))
                 await yield_until(functools.partial(_is_in_flight, server, name))
                 await yield_to_loop()
                 assert (name, await find_leaks_on_cancel(task)) == (name, [])
 
-    with OutputCapture() as overheard:
-        run_in_virtual_time(scene)
-    assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
-    assert overheard.operations == set(METHODS)
+    with OutputCapture() as captured:
+        run_in_virtual_time(main)
+    assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
+    assert captured.operations == set(METHODS)
 
 
 @pytest.mark.exhaustive(limit=8)
 @pytest.mark.parametrize("failure", echo_service.FAILURE_RESPONSES)
 def test_calls_that_turn_out_to_have_happened_show_nothing(failure: str) -> None:
-    async def scene() -> None:
-        play = echo_service.respond_to_verification(
+    async def main() -> None:
+        responder = echo_service.respond_to_verification(
             echo_service.respond_success, echo_service.FAILURE_RESPONSES[failure]
         )
-        assert await find_leaks_by_call(sentinels.VERIFIED_CALLS, play, overheard, retry=ds.RetryPolicy.none()) == {}
+        assert (
+            await find_leaks_by_call(sentinels.VERIFIED_CALLS, responder, captured, retry=ds.RetryPolicy.none()) == {}
+        )
 
-    with OutputCapture(thorough=False) as overheard:
-        run_in_virtual_time(scene)
-    assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
+    with OutputCapture(thorough=False) as captured:
+        run_in_virtual_time(main)
+    assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
     # A provisioned patient needs no field of the response, so this call accepts a misfit response.
     looks = VERIFICATION_OPERATIONS - {"GetPatientAddressByMeta"} if failure == "misfit" else VERIFICATION_OPERATIONS
-    assert overheard.operations >= looks or failure not in ("500", "truncated", "misfit", "reset", "silence")
+    assert captured.operations >= looks or failure not in ("500", "truncated", "misfit", "reset", "silence")
 
 
 @pytest.mark.parametrize(("name", "call"), sentinels.VERIFIED_CALLS.items(), ids=sentinels.VERIFIED_CALLS)
 def test_cancelled_looks_show_nothing(name: str, call: sentinels.SuiteCall) -> None:
-    async def scene() -> None:
+    async def main() -> None:
         async with (
             ScriptedServer(echo_service.respond_to_verification(responses.never_respond, responses.hang_up)) as server,
             make_suite(server) as suite,
         ):
-            overheard.listen(suite)
+            captured.listen(suite)
             task = asyncio.ensure_future(await_outcome(call, suite))
             await yield_until(
                 lambda: any(echo_service.is_verification_request(request.target) for request in server.requests)
@@ -259,21 +261,21 @@ def test_cancelled_looks_show_nothing(name: str, call: sentinels.SuiteCall) -> N
             await yield_to_loop()
             assert (name, await find_leaks_on_cancel(task)) == (name, [])
 
-    with OutputCapture() as overheard:
-        run_in_virtual_time(scene)
-    assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
+    with OutputCapture() as captured:
+        run_in_virtual_time(main)
+    assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
 
 
 def test_stream_that_is_left_early_shows_nothing() -> None:
-    async def scene() -> None:
+    async def main() -> None:
         async with ScriptedServer(echo_service.respond_success) as server, make_suite(server) as suite:
-            overheard.listen(suite)
+            captured.listen(suite)
             async with contextlib.aclosing(sentinels.get_mailbox(suite).stream_messages(sentinels.FOLDER)) as messages:
                 assert (await anext(messages)).subject == sentinels.SUBJECT
 
-    with OutputCapture() as overheard:
-        run_in_virtual_time(scene)
-    assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
+    with OutputCapture() as captured:
+        run_in_virtual_time(main)
+    assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
 
 
 GRANTS: dict[str, Callable[[str], Token]] = {
@@ -291,19 +293,19 @@ GRANTS: dict[str, Callable[[str], Token]] = {
 @pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("grant", GRANTS)
 def test_token_requests_show_nothing(grant: str) -> None:
-    async def scene() -> None:
-        for name, play in (echo_service.FAILURE_RESPONSES | {"good": echo_service.respond_success}).items():
-            async with ScriptedServer(play) as server:
+    async def main() -> None:
+        for name, responder in (echo_service.FAILURE_RESPONSES | {"good": echo_service.respond_success}).items():
+            async with ScriptedServer(responder) as server:
                 token = GRANTS[grant](server.url("token"))
                 async with make_suite(server, token) as suite:
-                    overheard.listen(suite)
+                    captured.listen(suite)
                     assert (name, find_leaks_in(await await_outcome(sentinels.CALLS["GetDocInfo"], suite))) == (
                         name,
                         [],
                     )
                     assert (name, find_leaks(collect_reprs(suite, token), SECRET_VARIANTS)) == (name, [])
 
-    with OutputCapture() as overheard:
-        run_in_virtual_time(scene)
-    assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
-    assert len(overheard.operations) == 2
+    with OutputCapture() as captured:
+        run_in_virtual_time(main)
+    assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
+    assert len(captured.operations) == 2

@@ -34,15 +34,15 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize(("status", "code", "told"), REFUSALS.values(), ids=REFUSALS)
+@pytest.mark.parametrize(("status", "code", "reported"), REFUSALS.values(), ids=REFUSALS)
 async def test_only_rejection_of_message_resolves_first_send(
-    scenario: VerificationScenario, status: int, code: int | None, told: type[ds.ServiceError] | None
+    scenario: VerificationScenario, status: int, code: int | None, reported: type[ds.ServiceError] | None
 ) -> None:
     body = None if code is None else {"success": False, "code": code}
     scenario.sandbox.inject_fault("SendWithHeader", "status", status=status, body=body)
-    with pytest.raises(told or ds.OutcomeUnknownError) as caught:
+    with pytest.raises(reported or ds.OutcomeUnknownError) as caught:
         await scenario.box.send_once(MESSAGE, key="this", resend=True)
-    if told is None:
+    if reported is None:
         assert isinstance(caught.value.__cause__, ds.ServiceError)
         assert isinstance(caught.value.__cause__.__cause__, ds.ConnectionLostError)
 

@@ -41,14 +41,14 @@ def test_storm_leaves_no_doubt(calls: int, seed: int) -> None:
 
 
 async def _storm(calls: int, seed: int) -> None:
-    async with open_context() as scene:
-        storm = Storm(scene, seed)
+    async with open_context() as context:
+        storm = Storm(context, seed)
         before = asyncio.all_tasks()
         await run_calls(storm, calls, seed)
         await yield_until(lambda: not _own_tasks() - before)
-        assert_no_leaks(scene.suite, CONNECTIONS)
-        assert await _applied_all(scene)
-        scene.sandbox.clear_faults()
+        assert_no_leaks(context.suite, CONNECTIONS)
+        assert await _applied_all(context)
+        context.sandbox.clear_faults()
         await _held(storm, calls)
 
 
@@ -57,22 +57,22 @@ def _own_tasks() -> set[asyncio.Task[object]]:
     return {task for task in asyncio.all_tasks() if "RequestHandler" not in repr(task.get_coro())}
 
 
-async def _applied_all(scene: StormContext) -> bool:
-    rules = scene.sandbox.faults()
+async def _applied_all(context: StormContext) -> bool:
+    rules = context.sandbox.faults()
     return len(rules) == len(FAULTS) and all(rule["applied"] for rule in rules)
 
 
 async def _held(storm: Storm, calls: int) -> None:
-    scene, claims = storm.stage, storm.claims
-    effects = await group_effects(scene)
+    context, claims = storm.context, storm.claims
+    effects = await group_effects(context)
     assert find_untyped_errors(claims) == []
     assert storm.wrong == []
     assert find_false_reports(claims, effects) == []
     assert [key for key, found in effects.items() if key[0] in NON_IDEMPOTENT_OPERATIONS and len(found) > 1] == []
     assert find_mixed_up_responses(claims, effects) == []
-    assert await find_lost_or_duplicate_messages(scene, claims) == []
-    assert await find_lost_changes(scene, claims) == []
-    heard, credentials = scene.events, scene.credentials
+    assert await find_lost_or_duplicate_messages(context, claims) == []
+    assert await find_lost_changes(context, claims) == []
+    heard, credentials = context.events, context.credentials
     assert heard.count(CallStarted) == heard.count(CallFinished) >= calls
     # One login at a time, however many wait for it; and none without need.
     assert heard.count(CallStarted, "login") == heard.count(SessionRenewed) + heard.count(RenewalFailed)

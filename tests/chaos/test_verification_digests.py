@@ -70,6 +70,6 @@ async def test_digest_of_save_verifies_without_an_earlier_get_doc_info(
     scenario: VerificationScenario, operation: str
 ) -> None:
     scenario.sandbox.inject_fault(operation, "reset_after")
-    told = await await_outcome(UPDATES[operation](scenario.signing, await scenario.save()))
-    assert isinstance(told, ds.DocumentUpdate)
+    reported = await await_outcome(UPDATES[operation](scenario.signing, await scenario.save()))
+    assert isinstance(reported, ds.DocumentUpdate)
     assert await scenario.count_effects(operation) == 1

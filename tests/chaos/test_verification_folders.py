@@ -25,11 +25,11 @@ async def scenario() -> AsyncIterator[VerificationScenario]:
 @pytest.mark.parametrize("fault", ["reset_after", "truncate", "malformed", "reset_before", "status"])
 async def test_a_deletion_is_told_as_the_ledger_has_it(scenario: VerificationScenario, fault: str, folder: str) -> None:
     scenario.sandbox.inject_fault("DeleteFolder", fault)
-    told = await await_outcome(scenario.box.delete_folder(folder))
-    assert isinstance(told, ds.OutcomeUnknownError) == (await scenario.count_effects("DeleteFolder") == 0)
-    if isinstance(told, ds.OutcomeUnknownError):
-        assert told.looked
-        assert "get_folders()" in told.how_to_find_out
+    reported = await await_outcome(scenario.box.delete_folder(folder))
+    assert isinstance(reported, ds.OutcomeUnknownError) == (await scenario.count_effects("DeleteFolder") == 0)
+    if isinstance(reported, ds.OutcomeUnknownError):
+        assert reported.looked
+        assert "get_folders()" in reported.how_to_find_out
     assert "INBOX.Other.Cases" in await scenario.box.get_folders()
 
 
@@ -71,8 +71,8 @@ async def test_any_sign_of_the_folder_speaks_against_its_deletion(
     listed = {"success": True, "code": 0, "folders": folders}
     scenario.sandbox.inject_fault("GetFolders", "status", status=200, body=listed, times=None)
     scenario.sandbox.inject_fault("DeleteFolder", "reset_after")
-    told = await await_outcome(scenario.box.delete_folder(folder))
-    assert (told is None) == gone
+    reported = await await_outcome(scenario.box.delete_folder(folder))
+    assert (reported is None) == gone
 
 
 @pytest.mark.parametrize("folder", ["INBOX.Prüfung", "INBOX.R&D", "INBOX.Prüfung.Open"])

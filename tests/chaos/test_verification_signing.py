@@ -95,15 +95,15 @@ async def test_an_update_is_told_as_the_ledger_has_it(
 ) -> None:
     document = await save_and_get_info(scenario)
     scenario.sandbox.inject_fault(operation, **FAULTS[fault])
-    told = await await_outcome(UPDATES[operation](scenario.signing, document))
+    reported = await await_outcome(UPDATES[operation](scenario.signing, document))
     happened = [(effect["subject"], effect["detail"]["digest"]) for effect in await scenario.sandbox.ledger(operation)]
-    if isinstance(told, ds.OutcomeUnknownError):
+    if isinstance(reported, ds.OutcomeUnknownError):
         assert happened == []
-        assert (told.looked, told.attempts) == (True, 1)
-        assert "get_doc_info" in told.how_to_find_out
+        assert (reported.looked, reported.attempts) == (True, 1)
+        assert "get_doc_info" in reported.how_to_find_out
     else:
-        assert happened == [(told.identifier, told.document_digest)]
-        assert told.document_digest != document.document_digest
+        assert happened == [(reported.identifier, reported.document_digest)]
+        assert reported.document_digest != document.document_digest
 
 
 @pytest.mark.exhaustive(limit=5)
@@ -115,15 +115,15 @@ async def test_a_pull_gives_the_changed_pdf_or_nothing(
     document = await save_and_get_info(scenario)
     destination = tmp_path / "pulled.pdf" if to_file else None
     scenario.sandbox.inject_fault(operation, **FAULTS[fault])
-    told = await await_outcome(PULLS[operation](scenario.signing, document, destination))
-    if isinstance(told, ds.OutcomeUnknownError):
+    reported = await await_outcome(PULLS[operation](scenario.signing, document, destination))
+    if isinstance(reported, ds.OutcomeUnknownError):
         assert await scenario.count_effects(operation) == 0
-        assert str(told).startswith(f"{operation}: it may or may not")
+        assert str(reported).startswith(f"{operation}: it may or may not")
         assert list_file_names(tmp_path) == []
     else:
         assert await scenario.count_effects(operation) == 1
-        assert (told == destination) == to_file
-        pdf = told if destination is None else destination.read_bytes()
+        assert (reported == destination) == to_file
+        pdf = reported if destination is None else destination.read_bytes()
         assert pdf == await scenario.signing.get_doc(document)
         assert list_file_names(tmp_path) == (["pulled.pdf"] if to_file else [])
 
@@ -329,8 +329,8 @@ async def test_unstorable_response_leaves_known_state_of_document(
         assert "get_doc(identifier)" in caught.value.how_to_find_out
         assert "start again" not in caught.value.how_to_find_out
         assert isinstance(caught.value.__cause__, OSError)
-    told = [(event.how_to_find_out, event.happened) for event in events if isinstance(event, ds.OutcomeLeftUnknown)]
-    assert told == [(caught.value.how_to_find_out, True)] * 2
+    reported = [(event.how_to_find_out, event.happened) for event in events if isinstance(event, ds.OutcomeLeftUnknown)]
+    assert reported == [(caught.value.how_to_find_out, True)] * 2
     info = await scenario.signing.get_doc_info(document)
     scenario.sandbox.inject_fault("Sign", "reset_after")
     assert (await scenario.signing.sign(info, PATIENT)).document_digest != info.document_digest

@@ -20,12 +20,12 @@ async def opened_clinic() -> AsyncIterator[Clinic]:
         yield opened
 
 
-async def add(stage: Clinic, count: int = 1, status: str = "complete") -> list[str]:
+async def add(context: Clinic, count: int = 1, status: str = "complete") -> list[str]:
     """Faxes, a minute after one another; their handles."""
     handles = list[str]()
     for _ in range(count):
-        stage.sandbox.clock.advance(timedelta(minutes=1))
-        handles.append(await stage.sandbox.add_fax(FAX_NUMBER, status=status))
+        context.sandbox.clock.advance(timedelta(minutes=1))
+        handles.append(await context.sandbox.add_fax(FAX_NUMBER, status=status))
     return handles
 
 
@@ -34,21 +34,21 @@ async def some(watched: ds.Listing[ds.FaxMessage], count: int) -> list[str]:
     return [(await anext(watched)).message_handle or "" for _ in range(count)]
 
 
-def asked(stage: Clinic) -> tuple[int, int]:
+def asked(context: Clinic) -> tuple[int, int]:
     """Requests since the last time: for pages, and for single faxes."""
-    counts = stage.request_counts["getMultipleMessageInfo"], stage.request_counts["getSingleMessageInfo"]
-    stage.request_counts.clear()
+    counts = context.request_counts["getMultipleMessageInfo"], context.request_counts["getSingleMessageInfo"]
+    context.request_counts.clear()
     return counts
 
 
-def every_minute(stage: Clinic, works: list[Callable[[], Any]]) -> None:
-    sleep = stage.time.sleep
+def every_minute(context: Clinic, works: list[Callable[[], Any]]) -> None:
+    sleep = context.time.sleep
 
     async def sleep_and_work(seconds: float) -> None:
         await sleep(seconds)
-        await (works.pop(0)() if works else stage.suite.aclose())
+        await (works.pop(0)() if works else context.suite.aclose())
 
-    stage.time.sleep = sleep_and_work  # type: ignore[method-assign]
+    context.time.sleep = sleep_and_work  # type: ignore[method-assign]
 
 
 async def nothing() -> None:
@@ -173,19 +173,19 @@ async def test_failures_are_waited_out_and_lose_nothing(opened_clinic: Clinic) -
 
 async def test_each_poll_is_reported_with_its_error_once_its_records_were_taken(opened_clinic: Clinic) -> None:
     [handle] = await add(opened_clinic)
-    happenings = list[object]()
+    entries = list[object]()
 
     def polled(error: ds.DirectSuiteError | None, wait: float) -> None:
         """Note the error's class, and the seconds until the next poll."""
-        happenings.append((error and type(error), wait))
+        entries.append((error and type(error), wait))
 
     async with opened_clinic.suite.fax.watch(FAX_NUMBER, on_poll=polled) as watched:
-        happenings.append(await some(watched, 1))
+        entries.append(await some(watched, 1))
         opened_clinic.sandbox.inject_fault("getMultipleMessageInfo", "status", status=503, times=2)
         every_minute(opened_clinic, [nothing] * 4)
         assert [message async for message in watched] == []
     broken = ds.ServerError
-    assert happenings == [[handle], (None, 60), (broken, 60), (broken, 120), (None, 60)]
+    assert entries == [[handle], (None, 60), (broken, 60), (broken, 120), (None, 60)]
 
 
 async def test_one_fax_is_watched_until_it_is_complete_however_old_it_is(opened_clinic: Clinic) -> None:

@@ -57,14 +57,16 @@ def faxes(last: int, first: int = 0, status: str = "complete") -> list[ds.FaxMes
 
 async def looked(watch: FaxPoller) -> list[str]:
     """The handles of all that is told until a look succeeds, the oldest first."""
-    told = list[ds.FaxMessage]()
+    reported = list[ds.FaxMessage]()
     while True:
         try:
-            told += await watch.poll()
+            reported += await watch.poll()
         except ds.ServerError:
-            told += watch.take_fresh()
+            reported += watch.take_fresh()
         else:
-            return [each.message_handle or "" for each in sorted(told, key=lambda each: int(each.message_handle or 0))]
+            return [
+                each.message_handle or "" for each in sorted(reported, key=lambda each: int(each.message_handle or 0))
+            ]
 
 
 def handles(last: int, first: int = 0) -> list[str]:
@@ -117,13 +119,13 @@ async def test_new_faxes_are_yielded_while_a_page_always_fails() -> None:
         return await broken(offset)
 
     listed.get_page = page  # type: ignore[method-assign]
-    told = list[str]()
+    reported = list[str]()
     for new in range(50, 55):
         with pytest.raises(ds.ServerError):
             await watch.poll()
-        told += [message.message_handle or "" for message in watch.take_fresh()]
+        reported += [message.message_handle or "" for message in watch.take_fresh()]
         listed.faxes.insert(0, make_fax(new, "complete"))
-    assert told == handles(50, 30) + handles(54, 50)
+    assert reported == handles(50, 30) + handles(54, 50)
 
 
 async def test_unreadable_fax_does_not_block_new_faxes() -> None:
@@ -209,11 +211,11 @@ async def test_faxes_before_second_failure_are_not_yielded_again() -> None:
     listed = Failing(faxes(40), fails=lambda calls: calls in (4, 6))
     listed.meanwhile = lambda: listed.faxes.__setitem__(slice(0), faxes(75, 40) if len(listed.faxes) == 40 else [])
     watch = watch_faxes(listed)
-    told = list[ds.FaxMessage]()
+    reported = list[ds.FaxMessage]()
     for _ in range(3):
         try:
-            told += await watch.poll()
+            reported += await watch.poll()
         except ds.ServerError:
-            told += watch.take_fresh()
-    assert sorted(int(each.message_handle or 0) for each in told) == list(range(75))
+            reported += watch.take_fresh()
+    assert sorted(int(each.message_handle or 0) for each in reported) == list(range(75))
     assert await watch.poll() == []

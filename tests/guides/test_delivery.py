@@ -26,13 +26,13 @@ async def test_a_batch_is_sent_and_who_has_not_got_it_is_told(
         f"referral {number}": ds.Message(subject="Referral", recipients=[ds.Recipient(f"{name}@hospital.example.test")])
         for number, name in enumerate(("deliver", "bounce", "deliver"))
     }
-    async with open_clinic() as stage:
-        await send_all(stage.box, messages)
-        assert stage.request_counts["GetMessageStatusMany"] == 1
+    async with open_clinic() as context:
+        await send_all(context.box, messages)
+        assert context.request_counts["GetMessageStatusMany"] == 1
         assert capsys.readouterr().out == "call them: bounce@hospital.example.test Remotely Failed\n"
-        await send_all(stage.box, messages)  # the program runs again
+        await send_all(context.box, messages)  # the program runs again
         assert capsys.readouterr().out == ""
-        assert len(await stage.sandbox.ledger("SendWithHeader")) == 3
+        assert len(await context.sandbox.ledger("SendWithHeader")) == 3
 
 
 async def test_a_recipient_who_is_named_twice_is_not_called(
@@ -43,23 +43,23 @@ async def test_a_recipient_who_is_named_twice_is_not_called(
         ds.Recipient("deliver@hospital.example.test"),
         ds.Recipient("Deliver@hospital.example.test", ds.RecipientType.CC),
     ]
-    async with open_clinic() as stage:
-        await programs()["send_all"](stage.box, {"referral": ds.Message(subject="Referral", recipients=named)})
-        assert sum(stage.time.sleeps) < 60
+    async with open_clinic() as context:
+        await programs()["send_all"](context.box, {"referral": ds.Message(subject="Referral", recipients=named)})
+        assert sum(context.time.sleeps) < 60
     assert capsys.readouterr().out == ""
 
 
 async def test_faxes_are_watched(capsys: pytest.CaptureFixture[str]) -> None:
     watch = programs()["watch"]
-    async with open_clinic() as stage:
-        handle = await stage.sandbox.add_fax(FAX_NUMBER)
-        sleep = stage.time.sleep
+    async with open_clinic() as context:
+        handle = await context.sandbox.add_fax(FAX_NUMBER)
+        sleep = context.time.sleep
 
         async def sleep_and_close(seconds: float) -> None:
             """The program ends in the first pause."""
             await sleep(seconds)
-            await stage.suite.aclose()
+            await context.suite.aclose()
 
-        stage.time.sleep = sleep_and_close  # type: ignore[method-assign]
-        await watch(stage.suite, FAX_NUMBER, None)
+        context.time.sleep = sleep_and_close  # type: ignore[method-assign]
+        await watch(context.suite, FAX_NUMBER, None)
     assert capsys.readouterr().out == f"{handle} complete\n"

@@ -45,8 +45,8 @@ class ScriptedFolder:
         self.in_progress += 1
         try:
             other = next((responses for uid, responses in self._instead.items() if uid in uids and responses), None)
-            play = responses.respond(self._make_document(uids)) if other is None else other.pop(0)
-            await responses.delay(self._latency(uids), play)(exchange)
+            responder = responses.respond(self._make_document(uids)) if other is None else other.pop(0)
+            await responses.delay(self._latency(uids), responder)(exchange)
         finally:
             self.in_progress -= 1
 

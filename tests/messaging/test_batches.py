@@ -30,18 +30,18 @@ def lengths(batches: Batches, sizes: list[int]) -> list[int]:
 
 @given(
     count=st.integers(0, 300),
-    most=st.integers(1, 80),
+    max_size=st.integers(1, 80),
     window=st.integers(1, 40),
     batch_bytes=st.none() | st.integers(1, 100 * KB),
     sizes=st.lists(st.integers(1, 2 * KB), min_size=1),
 )
 def test_every_uid_is_asked_for_once_in_order(
-    count: int, most: int, window: int, batch_bytes: int | None, sizes: list[int]
+    count: int, max_size: int, window: int, batch_bytes: int | None, sizes: list[int]
 ) -> None:
-    batches = Batches(list(range(count)), batch_size=most, window=window, batch_bytes=batch_bytes)
+    batches = Batches(list(range(count)), batch_size=max_size, window=window, batch_bytes=batch_bytes)
     asked: list[int] = []
     for number, batch in enumerate(batches):
-        assert 1 <= len(batch.uids) <= most
+        assert 1 <= len(batch.uids) <= max_size
         asked += batch.uids
         bring(batches, batch, sizes[number % len(sizes)])
         if number % 3 == 0:
@@ -112,11 +112,11 @@ def test_batch_whose_messages_vanished_tells_nothing() -> None:
     assert len(next(batches).uids) == 8
 
 
-@given(count=st.integers(1, 100), most=st.integers(1, 80), window=st.integers(1, 40), came=st.integers(1, 2 * MB))
+@given(count=st.integers(1, 100), max_size=st.integers(1, 80), window=st.integers(1, 40), came=st.integers(1, 2 * MB))
 def test_too_large_batch_is_cut_again_in_halves_from_its_first_uid(
-    count: int, most: int, window: int, came: int
+    count: int, max_size: int, window: int, came: int
 ) -> None:
-    batches = Batches(list(range(count)), batch_size=most, window=window)
+    batches = Batches(list(range(count)), batch_size=max_size, window=window)
     bring(batches, next(batches), came)
     batches.remove_oldest()
     oldest = next(batches, None)

@@ -28,26 +28,26 @@ STREAMED = {"iter_metadata": "GetMessageMetaData", "stream_messages": "GetMessag
 class Folder:
     """The INBOX as it answers a listing: GetUIDs, and batches by uid in an order of the server's own."""
 
-    def __init__(self, stage: FakeServices, uids: list[int], vanished: frozenset[int] = frozenset()) -> None:
+    def __init__(self, context: FakeServices, uids: list[int], vanished: frozenset[int] = frozenset()) -> None:
         self.batches: list[list[int]] = []
-        self.under_way = 0
-        self.most_under_way = 0
+        self.in_progress = 0
+        self.max_in_progress = 0
         self.gate: asyncio.Event | None = None
         self._vanished = vanished
-        stage.add_response("POST", f"{MESSAGE}/GetUIDs/INBOX", SUCCESS | {"uids": uids})
+        context.add_response("POST", f"{MESSAGE}/GetUIDs/INBOX", SUCCESS | {"uids": uids})
         for operation in BATCHED.values():
-            stage.add_response("POST", f"{MESSAGE}/{operation}/INBOX", callback=self._answer, repeat=True)
+            context.add_response("POST", f"{MESSAGE}/{operation}/INBOX", callback=self._answer, repeat=True)
 
     async def _answer(self, _url: URL, **request: Any) -> CallbackResult:
         uids: list[int] = json.loads(request["data"])["uids"]
         self.batches.append(uids)
-        self.under_way += 1
-        self.most_under_way = max(self.most_under_way, self.under_way)
+        self.in_progress += 1
+        self.max_in_progress = max(self.max_in_progress, self.in_progress)
         try:
             if self.gate is not None:
                 await self.gate.wait()
         finally:
-            self.under_way -= 1
+            self.in_progress -= 1
         messages = [{"uid": uid, "msgID": f"<{uid}>"} for uid in reversed(uids) if uid not in self._vanished]
         return CallbackResult(payload=SUCCESS | {"messages": messages})
 
@@ -110,11 +110,11 @@ async def test_batches_are_under_way_together_within_the_connections(
     first = asyncio.ensure_future(anext(listing))
     for _ in range(200):
         await asyncio.sleep(0)
-    assert folder.under_way == SETTINGS.max_connections
+    assert folder.in_progress == SETTINGS.max_connections
     folder.gate.set()
     assert (await first).uid == 1
     assert [1, *await uids_of(listing)] == list(range(1, 101))
-    assert folder.most_under_way == SETTINGS.max_connections
+    assert folder.max_in_progress == SETTINGS.max_connections
 
 
 @pytest.mark.parametrize("name", BATCHED)
@@ -126,9 +126,9 @@ async def test_leaving_early_ends_the_requests_under_way(name: str, services: Fa
             folder.gate = asyncio.Event()  # from here on no batch is answered
             for _ in range(50):
                 await asyncio.sleep(0)
-            assert folder.under_way > 0
+            assert folder.in_progress > 0
             break
-    assert folder.under_way == 0
+    assert folder.in_progress == 0
     assert await uids_of(messages) == []
 
 

@@ -42,26 +42,26 @@ async def looks_answer(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize("since", [None, datetime.now(UTC)], ids=["first attempt", "after a crash"])
 async def test_it_rises_to_the_total(server: ScriptedServer, since: datetime | None) -> None:
-    told = ProgressRecorder()
+    reported = ProgressRecorder()
     server.default_responder = looks_answer
     async with open_suite(server) as suite:
         box = suite.mailbox(ALICE, PASSWORD)
-        await box.send_once(make_message(), key="k", since=since, progress=told)
-    done = [done for done, _ in told]
+        await box.send_once(make_message(), key="k", since=since, progress=reported)
+    done = [done for done, _ in reported]
     assert done == sorted(set(done))
     assert (done[0], done[-1]) == (0, len(CONTENT))
-    assert {total for _, total in told} == {len(CONTENT)}
+    assert {total for _, total in reported} == {len(CONTENT)}
 
 
 async def test_it_begins_again_with_a_second_send(server: ScriptedServer) -> None:
-    told = ProgressRecorder()
+    reported = ProgressRecorder()
     server.enqueue(responses.reset)
     server.default_responder = looks_answer
     async with open_suite(server) as suite:
-        await suite.mailbox(ALICE, PASSWORD).send_once(make_message(), resend=True, settle=3.0, progress=told)
+        await suite.mailbox(ALICE, PASSWORD).send_once(make_message(), resend=True, settle=3.0, progress=reported)
     assert len(server.find_requests("SendWithHeader")) == 2
-    assert [done for done, _ in told].count(0) == 2
-    assert told[-1] == (len(CONTENT), len(CONTENT))
+    assert [done for done, _ in reported].count(0) == 2
+    assert reported[-1] == (len(CONTENT), len(CONTENT))
 
 
 async def test_async_progress_callback_is_rejected_before_any_request(server: ScriptedServer) -> None:

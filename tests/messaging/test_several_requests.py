@@ -145,10 +145,10 @@ async def test_a_resend_that_was_not_taken_leaves_the_first_send_open(
 ) -> None:
     sends = iter([responses.reset, resent])
 
-    async def play(exchange: Exchange) -> None:
+    async def responder(exchange: Exchange) -> None:
         await (next(sends) if exchange.request.method == "PUT" else responses.respond(ANOTHERS_MARK))(exchange)
 
-    server.default_responder = play
+    server.default_responder = responder
     async with open_suite(server, retry=ds.RetryPolicy.none()) as suite:
         with pytest.raises(ds.OutcomeUnknownError):
             await _box(suite).send_once(MESSAGE, key="k", since=NOW, resend=True, settle=3.0)
@@ -225,11 +225,11 @@ async def test_a_malformed_message_id_is_no_obstacle_to_saving(server: ScriptedS
 async def test_verified_copy_time_does_not_grow_with_folder_size(server: ScriptedServer) -> None:
     metadata = {"success": True, "messages": [{"uid": uid, "msgID": f"<{uid}@x>"} for uid in range(20_000)]}
 
-    async def play(exchange: Exchange) -> None:
+    async def responder(exchange: Exchange) -> None:
         is_look = "MetaData" in exchange.request.target
         await responses.respond(metadata if is_look else {"success": True, "uids": []})(exchange)
 
-    server.default_responder = play
+    server.default_responder = responder
     async with open_suite(server) as suite:
         seconds = list[float]()
         for count in (1, 5_000):
@@ -271,11 +271,11 @@ async def test_a_look_reads_dates_leniently(server: ScriptedServer) -> None:
     server.enqueue(responses.reset)
     messages = [message | {"sentDate": "", "size": "x"} for message in ANOTHERS_MARK["messages"]]
 
-    async def play(exchange: Exchange) -> None:
+    async def responder(exchange: Exchange) -> None:
         look = ANOTHERS_MARK | {"messages": messages}
         await responses.respond(SENT if exchange.request.method == "PUT" else look)(exchange)
 
-    server.default_responder = play
+    server.default_responder = responder
     async with open_suite(server) as suite:
         await _box(suite).send_once(MESSAGE, key="k", resend=True, settle=3.0)
     assert _sends(server) == 2

@@ -123,9 +123,9 @@ async def test_whole_authorization_code_grant(sandbox: Sandbox) -> None:
         await sandbox.expire_tokens()
         await look(suite)
         assert len(saved) == 2
-    for again, told in ((grant, "already exchanged"), (attrs.evolve(grant), "it was already used")):
+    for again, reported in ((grant, "already exchanged"), (attrs.evolve(grant), "it was already used")):
         async with suite_of(sandbox, again) as suite:
-            with pytest.raises(ds.AuthenticationError, match=told):
+            with pytest.raises(ds.AuthenticationError, match=reported):
                 await look(suite)
 
 

@@ -34,7 +34,7 @@ class Server:
     def __init__(self) -> None:
         self.current = "refresh-0"
         self.issued = 0
-        self.fate = "answered"
+        self.behaviour = "answered"
         self.refused: list[str] = []
         self.taken = asyncio.Event()
         self.answers = asyncio.Event()
@@ -43,23 +43,23 @@ class Server:
         self, _operation: object, body: Any, *, explain_invalid_grant: Any, **_: Any
     ) -> TokenResponse:
         token = body.content.decode().partition("refresh_token=")[2].rpartition("refresh_token=")[2]
-        if self.fate == "busy":
+        if self.behaviour == "busy":
             raise BUSY.copy()
-        if self.fate == "lost on the way":
+        if self.behaviour == "lost on the way":
             raise LOST.copy()
-        if self.fate == "cancelled on the way":
+        if self.behaviour == "cancelled on the way":
             raise asyncio.CancelledError
         if token != self.current:
             self.refused.append(explain_invalid_grant())
             raise REFUSED.copy()
         self.issued += 1
-        if self.fate != "kept":
+        if self.behaviour != "kept":
             self.current = f"refresh-{self.issued}"
-        if self.fate == "answer lost":
+        if self.behaviour == "answer lost":
             raise LOST.copy()
-        if self.fate == "answer cancelled":
+        if self.behaviour == "answer cancelled":
             raise asyncio.CancelledError
-        if self.fate == "slow":
+        if self.behaviour == "slow":
             self.taken.set()
             await self.answers.wait()
         return TokenResponse(access_token=ds.Secret(f"access-{self.issued}"), refresh_token=ds.Secret(self.current))
@@ -91,10 +91,10 @@ class RotationMachine(RuleBasedStateMachine):
             raise OSError
         self.disk = token.reveal()
 
-    @rule(fate=st.sampled_from(FATES), disk_works=st.booleans())
-    def renew(self, fate: str, disk_works: bool) -> None:
+    @rule(behaviour=st.sampled_from(FATES), disk_works=st.booleans())
+    def renew(self, behaviour: str, disk_works: bool) -> None:
         """One fetch, on a good day or a bad one."""
-        self.server.fate, self.disk_works = fate, disk_works
+        self.server.behaviour, self.disk_works = behaviour, disk_works
         before = self.server.issued
         try:
             token = asyncio.run(self.source.fetch())
@@ -102,20 +102,20 @@ class RotationMachine(RuleBasedStateMachine):
             assert self.answer_lost, "refused, though no answer was ever lost"
             assert "may have replaced it" in self.server.refused[-1]
         except asyncio.CancelledError:
-            assert fate in ("cancelled on the way", "answer cancelled")
+            assert behaviour in ("cancelled on the way", "answer cancelled")
         except ds.DirectSuiteError:
             pass
         else:
             assert token.token.reveal() == f"access-{self.server.issued}"
             assert self.disk == self.server.current, "an access token was handed out before its refresh token was saved"
-        lost = fate in ("answer lost", "answer cancelled") and self.server.issued > before
+        lost = behaviour in ("answer lost", "answer cancelled") and self.server.issued > before
         self.answer_lost = self.answer_lost or lost
         self.unsaved = self.disk != self.server.current
 
     @precondition(lambda self: not self.answer_lost)
     @rule(answers=st.booleans(), disk_works=st.booleans())
     def close_within_a_renewal(self, answers: bool, disk_works: bool) -> None:
-        self.server.fate, self.disk_works = "slow", True if self.unsaved else disk_works
+        self.server.behaviour, self.disk_works = "slow", True if self.unsaved else disk_works
         before = self.server.issued
         asyncio.run(self._close(answers=answers))
         assert self.server.issued == before + 1
@@ -133,8 +133,8 @@ class RotationMachine(RuleBasedStateMachine):
             asyncio.get_running_loop().call_soon(self.server.answers.set)
         await cache.wait_for_single_use_fetch(5 if answers else 0)
         await cache.aclose()
-        [told] = await caller
-        assert isinstance(told, ds.DirectSuiteError) == (not answers or not self.disk_works)
+        [reported] = await caller
+        assert isinstance(reported, ds.DirectSuiteError) == (not answers or not self.disk_works)
 
     @rule()
     def restart(self) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 DOMAIN = "direct.example.test"
 _NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
-_ADA = ds.IDProofedIndividualRESTful(
+ADA = ds.IDProofedIndividualRESTful(
     first_name="Ada",
     last_name="Example",
     ssn4="1234",
@@ -32,7 +32,7 @@ async def _login(scenario: Scenario) -> None:
 
 
 async def _provision(scenario: Scenario) -> None:
-    response = await scenario.suite.registration.provision_id_proofed_patient(DOMAIN, _ADA)
+    response = await scenario.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
     (user,) = response.users
     assert (user.username, user.first_name, user.user_type, user.user_state) == ("ada", "Ada", "SMTP", "activated")
     payment = response.payment_confirmation
@@ -44,7 +44,7 @@ async def _provision(scenario: Scenario) -> None:
 
 
 async def _get_patient_address_by_meta(scenario: Scenario) -> None:
-    await scenario.suite.registration.provision_id_proofed_patient(DOMAIN, _ADA)
+    await scenario.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
     by_id = await scenario.suite.registration.get_patient_address_by_meta(DOMAIN, ds.IDProofedIndividual(id=7))
     by_name = await scenario.suite.registration.get_patient_address_by_meta(
         DOMAIN, ds.IDProofedIndividual(first_name="Ada", last_name="Example", ssn4="1234", dob="1980-02-29")
@@ -54,12 +54,12 @@ async def _get_patient_address_by_meta(scenario: Scenario) -> None:
 
 
 async def _get_patient_address_by_username(scenario: Scenario) -> None:
-    provisioned = await scenario.suite.registration.provision_id_proofed_patient(DOMAIN, _ADA)
+    provisioned = await scenario.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
     assert await scenario.suite.registration.get_patient_address_by_username(DOMAIN, "ada") == provisioned.users
 
 
 async def _set_patients_passwords(scenario: Scenario) -> None:
-    await scenario.suite.registration.provision_id_proofed_patient(DOMAIN, _ADA)
+    await scenario.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
     await scenario.suite.registration.set_patients_passwords(DOMAIN, [ds.UserPassword("ada", "second")])
     assert await scenario.suite.mailbox(f"ada@{DOMAIN}", "second").get_message_count() == 0
 

@@ -274,12 +274,12 @@ REFUSED_BY_OTHERS: dict[str, tuple[str, OnSuite]] = {
 }
 
 
-async def assert_refused(call: Callable[[], Any], parameter: str, stage: FakeServices) -> None:
+async def assert_refused(call: Callable[[], Any], parameter: str, context: FakeServices) -> None:
     with pytest.raises(ds.InvalidArgumentError, match=f"^{re.escape(parameter)}: ") as caught:
         await call()
     assert isinstance(caught.value, ValueError)
     assert caught.value.parameter == parameter
-    assert stage.requests_by_url == []
+    assert context.requests_by_url == []
 
 
 @pytest.mark.exhaustive

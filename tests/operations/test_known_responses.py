@@ -217,7 +217,8 @@ async def test_known_response_is_read(
 ) -> None:
     if not isinstance(response, bytes):
         facade = OPERATIONS[operation].facade
-        response = SUCCESS.get(facade, {"identifier": "d1"} if facade == "signing" else {}) | response
+        required: dict[str, Any] = {"identifier": "d1"} if facade == "signing" else {}
+        response = {**SUCCESS.get(facade, required), **response}
     case = dataclasses.replace(OPERATIONS[operation], response=response)
     async with open_suite(case) as (suite, _):
         result = await case.call(suite)

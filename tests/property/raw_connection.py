@@ -54,7 +54,7 @@ CALLS: list[ReadingCall] = [_get_message_count, _send, _get_doc, _login, _stream
 def respond_raw(content: bytes, *, closes: bool) -> Responder:
     """Writes these bytes in the place of an answer, then closes the connection or keeps silent."""
 
-    async def play(exchange: Exchange) -> None:
+    async def responder(exchange: Exchange) -> None:
         await exchange.read()
         await exchange.write(content)
         if closes:
@@ -62,7 +62,7 @@ def respond_raw(content: bytes, *, closes: bool) -> Responder:
         else:
             await exchange.wait_for_disconnect()
 
-    return play
+    return responder
 
 
 def check_call_survives(call: ReadingCall, content: bytes, *, closes: bool) -> None:

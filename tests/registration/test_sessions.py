@@ -42,9 +42,9 @@ CODES: dict[str, type[ds.ServiceError]] = {
 }
 
 
-def add_login_responses(stage: FakeServices, *session_ids: str) -> None:
+def add_login_responses(context: FakeServices, *session_ids: str) -> None:
     for session_id in session_ids:
-        stage.add_response("POST", LOGIN, _SUCCESS | {"sessionId": session_id})
+        context.add_response("POST", LOGIN, _SUCCESS | {"sessionId": session_id})
 
 
 @pytest.mark.exhaustive

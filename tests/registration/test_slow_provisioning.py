@@ -19,14 +19,14 @@ FOUND = {"success": True, "code": "000", "patient": [PERSON]}
 
 
 def provisioning(server: ScriptedServer, seconds: float) -> None:
-    async def play(exchange: Exchange) -> None:
+    async def responder(exchange: Exchange) -> None:
         target = exchange.request.target
         if "ProvisionIDProofedPatient" in target:
             await responses.delay(seconds, responses.respond(PROVISIONED))(exchange)
         else:
             await responses.respond(LOGIN_RESPONSE if target.endswith("/login") else FOUND)(exchange)
 
-    server.default_responder = play
+    server.default_responder = responder
 
 
 @pytest.mark.parametrize("seconds", [29.5, 45, 57])

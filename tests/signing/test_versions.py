@@ -104,12 +104,12 @@ class OneProgramAndItsDocument(RuleBasedStateMachine):
     @rule(late=st.booleans(), draw=st.data())
     def read(self, draw: st.DataObject, *, late: bool) -> None:
         """GetDocInfo, whose answer may be overtaken by another request."""
-        with self.versions.track_info_request(NAME) as told:
+        with self.versions.track_info_request(NAME) as reported:
             digest = self.server[-1]
             if late:
                 self.begin(draw)
                 self.land(draw)
-            told.append(digest)
+            reported.append(digest)
         self.known.append(digest)
 
     @invariant()
@@ -231,8 +231,8 @@ SPELLINGS: dict[str, tuple[Before, bool]] = {
 def test_digest_of_another_response_is_comparable_until_disproved(before: Before, *, alike: bool) -> None:
     versions = DigestHistory()
     before(versions)
-    with versions.track_info_request("another") as told:
-        told.append("e1")
+    with versions.track_info_request("another") as reported:
+        reported.append("e1")
     with versions.track_change(NAME, "d0") as change:
         assert change.has_comparable_digest == alike
 
@@ -251,10 +251,10 @@ def test_a_digest_that_was_looked_up_is_comparable() -> None:
 
 def test_get_doc_info_with_same_digest_makes_digests_comparable() -> None:
     versions = DigestHistory()
-    for name, told, alike in (("first", "another", False), ("second", "d0", True)):
+    for name, reported, alike in (("first", "another", False), ("second", "d0", True)):
         versions.record_saved(name, "d0")
         with versions.track_info_request(name) as looks:
-            looks.append(told)
+            looks.append(reported)
         with versions.track_change(NAME, "d0") as change:
             assert change.has_comparable_digest == alike
             change.record_success(None)
@@ -294,8 +294,8 @@ def test_a_reading_counts_where_no_change_overtook_it(overtaken: str) -> None:
     with versions.track_change(NAME, None) as first:
         first.record_success(None)
     changing = versions.track_change(NAME, None)
-    with versions.track_info_request(NAME) as told:
-        told.append("d0")
+    with versions.track_info_request(NAME) as reported:
+        reported.append("d0")
         if overtaken != "by none":
             changing.__enter__().record_success(None)
         if overtaken == "by a change that ended":
@@ -309,6 +309,6 @@ def test_a_reading_counts_where_no_change_overtook_it(overtaken: str) -> None:
 def test_a_reading_does_not_spoil_the_proof_of_a_change_under_way() -> None:
     versions = DigestHistory()
     with versions.track_change(NAME, "d0") as change:
-        with versions.track_info_request(NAME) as told:
-            told.append("d1")
+        with versions.track_info_request(NAME) as reported:
+            reported.append("d1")
         assert change.is_proven_by("d1")

@@ -66,10 +66,10 @@ async def test_confirmed_pull_that_cannot_be_stored_is_reported_as_happened(
 class Takes:
     """Writes the first bytes of each piece, and says what it likes."""
 
-    def __init__(self, most: int, told: Callable[[int], Any]) -> None:
+    def __init__(self, max_size: int, reported: Callable[[int], Any]) -> None:
         self.content = b""
-        self._most = most
-        self._told = told
+        self._most = max_size
+        self._told = reported
 
     def write(self, piece: bytes, /) -> Any:
         taken = piece[: self._most]
@@ -80,8 +80,8 @@ class Takes:
 class RawTakes(io.RawIOBase):
     """The same, but `write` returns None if it would block."""
 
-    def __init__(self, most: int, told: Callable[[int], Any]) -> None:
-        self._takes = Takes(most, told)
+    def __init__(self, max_size: int, reported: Callable[[int], Any]) -> None:
+        self._takes = Takes(max_size, reported)
 
     @property
     def content(self) -> bytes:
@@ -184,10 +184,10 @@ async def test_wrong_digest_is_not_asked_for_again(server: ScriptedServer, tmp_p
 
 async def test_progress_of_a_stream_that_fails_at_0_comes_out_as_it_is(server: ScriptedServer) -> None:
     server.default_responder = responses.respond(CODED)
-    own, told = ConnectionResetError("own"), list[int]()
+    own, reported = ConnectionResetError("own"), list[int]()
 
     def fails(done: int, _total: int | None) -> None:
-        told.append(done)
+        reported.append(done)
         raise own
 
     async with open_suite(server) as suite:
@@ -196,7 +196,7 @@ async def test_progress_of_a_stream_that_fails_at_0_comes_out_as_it_is(server: S
                 pass
         assert_no_leaks(suite)
     assert caught.value is own
-    assert told == [0]
+    assert reported == [0]
     assert len(server.requests) == 1
 
 

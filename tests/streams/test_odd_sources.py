@@ -66,16 +66,16 @@ async def test_pieces_of_any_size_are_the_whole(sizes: list[int]) -> None:
 @pytest.mark.parametrize("size", [3, 64, 997, 10_000, 40_000])
 async def test_source_of_small_pieces_lets_the_event_loop_turn(server: ScriptedServer, size: int) -> None:
     server.default_responder = SAVED
-    async with open_suite(server) as suite, measure_loop_bytes() as turns:
+    async with open_suite(server) as suite, measure_loop_bytes() as cycles:
 
         async def counted() -> AsyncGenerator[bytes]:
             yield PDF[:2000]
             for piece in cut(PDF[2000:], size):
-                turns.add_bytes(max(len(piece), 4096))
+                cycles.add_bytes(max(len(piece), 4096))
                 yield piece
 
         await suite.signing.save(counted())
-    assert turns.max_bytes <= MAX_BYTES_PER_PASS
+    assert cycles.max_bytes <= MAX_BYTES_PER_PASS
     assert pybase64.b64decode(server.requests[0].body) == PDF
 
 
@@ -119,15 +119,15 @@ async def test_large_contents_in_memory_are_coded_a_little_at_a_time(kind: str) 
 async def test_large_contents_in_memory_arrive_whole(server: ScriptedServer, kind: str) -> None:
     contents = [bytes([number]) * size for number, size in enumerate(IN_MEMORY[kind])]
     attachments = [ds.Attachment(content=content, content_type="a/b", filename="a") for content in contents]
-    told: list[int] = []
+    reported: list[int] = []
     server.enqueue(responses.respond(b"", 429))
     server.default_responder = SAVED
     async with open_suite(server) as suite:
-        await suite.mailbox(ALICE, PASSWORD).send(letter(*attachments), progress=lambda done, _: told.append(done))
+        await suite.mailbox(ALICE, PASSWORD).send(letter(*attachments), progress=lambda done, _: reported.append(done))
     entries = server.requests[-1].document["message"]["attachmentList"]
     assert [pybase64.b64decode(entry["content"]) for entry in entries] == contents
     assert server.requests[0].body == server.requests[-1].body
-    assert told == []
+    assert reported == []
 
 
 SENDS: dict[str, Callable[[ds.DirectSuite, AsyncGenerator[bytes]], Awaitable[object]]] = {

@@ -58,22 +58,22 @@ async def _ignore_piece(_: bytes) -> None:
 Do = Callable[[ds.DirectSuite, ds.Progress], Awaitable[object]]
 
 UPLOADS: dict[str, tuple[Do, int | None, int]] = {
-    "bytes": (lambda suite, told: suite.signing.save(PDF, progress=told), len(PDF), len(PDF)),
-    "small": (lambda suite, told: suite.signing.save(PDF[:99], progress=told), 99, 99),
-    "file": (lambda suite, told: suite.signing.save(io.BytesIO(PDF), progress=told), len(PDF), len(PDF)),
-    "stream": (lambda suite, told: suite.signing.save(yield_pieces(), progress=told), None, len(PDF)),
+    "bytes": (lambda suite, reported: suite.signing.save(PDF, progress=reported), len(PDF), len(PDF)),
+    "small": (lambda suite, reported: suite.signing.save(PDF[:99], progress=reported), 99, 99),
+    "file": (lambda suite, reported: suite.signing.save(io.BytesIO(PDF), progress=reported), len(PDF), len(PDF)),
+    "stream": (lambda suite, reported: suite.signing.save(yield_pieces(), progress=reported), None, len(PDF)),
     "stream of known size": (
-        lambda suite, told: suite.signing.save(yield_pieces(), size=len(PDF), progress=told),
+        lambda suite, reported: suite.signing.save(yield_pieces(), size=len(PDF), progress=reported),
         len(PDF),
         len(PDF),
     ),
     "two attachments": (
-        lambda suite, told: suite.mailbox(ALICE, PASSWORD).send(
+        lambda suite, reported: suite.mailbox(ALICE, PASSWORD).send(
             make_message(
                 ds.Attachment.from_file(io.BytesIO(PDF), filename="a"),
                 ds.Attachment.from_file(io.BytesIO(PDF), filename="a"),
             ),
-            progress=told,
+            progress=reported,
         ),
         2 * len(PDF),
         2 * len(PDF),
@@ -84,22 +84,22 @@ UPLOADS: dict[str, tuple[Do, int | None, int]] = {
 @pytest.mark.parametrize("kind", UPLOADS)
 async def test_progress_of_what_is_sent_rises_to_its_total(server: ScriptedServer, kind: str) -> None:
     do, total, size = UPLOADS[kind]
-    told = ProgressRecorder()
+    reported = ProgressRecorder()
     server.default_responder = responses.respond(SAVE_BODY)
     async with open_suite(server) as suite:
-        await do(suite, told)
-    done = [done for done, _ in told.calls]
+        await do(suite, reported)
+    done = [done for done, _ in reported.calls]
     assert done == sorted(set(done))
     assert (done[0], done[-1]) == (0, size)
-    assert {each for _, each in told.calls} == {total}
+    assert {each for _, each in reported.calls} == {total}
     assert all(later - earlier <= MAX_BYTES_PER_PASS for earlier, later in itertools.pairwise(done))
 
 
 DOWNLOADS: dict[str, Do] = {
-    "path": lambda suite, told: suite.signing.download("doc", "a.pdf", progress=told),
-    "callable": lambda suite, told: suite.signing.download("doc", _ignore_piece, progress=told),
-    "pull": lambda suite, told: suite.signing.flatten_and_pull("doc", destination=io.BytesIO(), progress=told),
-    "stream": lambda suite, told: _exhaust(suite.signing.stream_doc("doc", progress=told)),
+    "path": lambda suite, reported: suite.signing.download("doc", "a.pdf", progress=reported),
+    "callable": lambda suite, reported: suite.signing.download("doc", _ignore_piece, progress=reported),
+    "pull": lambda suite, reported: suite.signing.flatten_and_pull("doc", destination=io.BytesIO(), progress=reported),
+    "stream": lambda suite, reported: _exhaust(suite.signing.stream_doc("doc", progress=reported)),
 }
 
 
@@ -110,25 +110,25 @@ async def test_progress_of_what_is_received_rises_to_its_total(
     server: ScriptedServer, kind: str, chunked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    told = ProgressRecorder()
+    reported = ProgressRecorder()
     server.default_responder = responses.respond_in_chunks(PDF_BASE64) if chunked else responses.respond(PDF_BASE64)
     async with open_suite(server) as suite:
-        await DOWNLOADS[kind](suite, told)
-    done = [done for done, _ in told.calls]
+        await DOWNLOADS[kind](suite, reported)
+    done = [done for done, _ in reported.calls]
     assert done == sorted(done)
-    assert told.calls[0][0] == 0
-    assert told.calls[-1] == (len(PDF), None if chunked else len(PDF))
-    assert all(total is None or done <= total <= len(PDF) + 2 for done, total in told.calls)
+    assert reported.calls[0][0] == 0
+    assert reported.calls[-1] == (len(PDF), None if chunked else len(PDF))
+    assert all(total is None or done <= total <= len(PDF) + 2 for done, total in reported.calls)
     assert all(later - earlier <= MAX_BYTES_PER_PASS for earlier, later in itertools.pairwise(done))
 
 
 async def test_progress_begins_again_with_an_attempt(server: ScriptedServer) -> None:
-    told = ProgressRecorder()
+    reported = ProgressRecorder()
     server.enqueue(responses.reset, responses.respond(SAVE_BODY))
     async with open_suite(server) as suite:
-        await suite.signing.save(PDF, progress=told)
-    assert [done for done, _ in told.calls].count(0) == 2
-    assert told.calls[-1] == (len(PDF), len(PDF))
+        await suite.signing.save(PDF, progress=reported)
+    assert [done for done, _ in reported.calls].count(0) == 2
+    assert reported.calls[-1] == (len(PDF), len(PDF))
 
 
 async def test_pull_into_memory_has_no_progress(server: ScriptedServer) -> None:
@@ -229,9 +229,9 @@ class LoopByteMeter:
 
 @contextlib.asynccontextmanager
 async def measure_loop_bytes() -> AsyncGenerator[LoopByteMeter]:
-    turns = LoopByteMeter()
-    task = asyncio.create_task(turns.reset_every_pass())
-    yield turns
+    cycles = LoopByteMeter()
+    task = asyncio.create_task(cycles.reset_every_pass())
+    yield cycles
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -239,23 +239,23 @@ async def measure_loop_bytes() -> AsyncGenerator[LoopByteMeter]:
 @pytest.mark.parametrize("size", [1000, 50_000, 100_000, 196_608, 262_144])
 async def test_source_is_not_asked_for_more_than_256_kb_in_one_turn(server: ScriptedServer, size: int) -> None:
     server.default_responder = responses.respond(SAVE_BODY)
-    async with open_suite(server) as suite, measure_loop_bytes() as turns:
+    async with open_suite(server) as suite, measure_loop_bytes() as cycles:
 
         async def counted() -> AsyncGenerator[bytes]:
             async for piece in yield_pieces(PDF * 3, size):
-                turns.add_bytes(len(piece))
+                cycles.add_bytes(len(piece))
                 yield piece
 
         await suite.signing.save(counted())
-    assert turns.max_bytes <= MAX_BYTES_PER_PASS
+    assert cycles.max_bytes <= MAX_BYTES_PER_PASS
 
 
 async def test_destination_gets_no_more_than_256_kb_in_one_turn(server: ScriptedServer) -> None:
     server.default_responder = responses.respond(PDF_BASE64[:-4] * 3)
-    async with open_suite(server) as suite, measure_loop_bytes() as turns:
+    async with open_suite(server) as suite, measure_loop_bytes() as cycles:
 
         async def counted(piece: bytes) -> None:
-            turns.add_bytes(len(piece))
+            cycles.add_bytes(len(piece))
 
         await suite.signing.download("doc", counted)
-    assert 0 < turns.max_bytes <= MAX_BYTES_PER_PASS
+    assert 0 < cycles.max_bytes <= MAX_BYTES_PER_PASS

@@ -186,11 +186,11 @@ async def test_source_that_fails_before_its_first_byte_has_sent_nothing(server: 
                 raise ValueError("of the user's")
             yield piece
 
-    told: list[ds.Event] = []
-    async with open_suite(server, listeners=[told.append]) as suite:
+    reported: list[ds.Event] = []
+    async with open_suite(server, listeners=[reported.append]) as suite:
         with pytest.raises(ValueError, match="of the user's"):
             await suite.signing.save(broken())
-    assert [event.outcome for event in told if isinstance(event, ds.AttemptFailed)] == [ds.Outcome.NOT_SENT]
+    assert [event.outcome for event in reported if isinstance(event, ds.AttemptFailed)] == [ds.Outcome.NOT_SENT]
     assert server.requests == []
 
 

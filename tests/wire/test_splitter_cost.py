@@ -151,8 +151,10 @@ SMALL = b'{"uid":1,"subject":"a text"}'
 
 @pytest.mark.parametrize("size", [10_000, 2**16, 2**19])
 def test_large_elements_take_a_few_copies_of_one(size: int) -> None:
-    most = 4.5 * len(LARGE) + size  # in the buffer, perhaps while that is moved; as a value, and as the value before
-    assert _peak(200, LARGE, size) < most
+    max_size = (
+        4.5 * len(LARGE) + size
+    )  # in the buffer, perhaps while that is moved; as a value, and as the value before
+    assert _peak(200, LARGE, size) < max_size
 
 
 def test_small_elements_take_no_more_memory_the_more_there_are() -> None:

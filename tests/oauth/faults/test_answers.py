@@ -110,7 +110,7 @@ async def test_token_type_that_the_grant_does_not_name_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("play", "path"),
+    ("responder", "path"),
     [
         (responses.respond({}), "$.access_token"),
         (responses.respond(GOOD | {"access_token": None}), "$.access_token"),
@@ -127,9 +127,9 @@ async def test_token_type_that_the_grant_does_not_name_is_refused(
     ],
 )
 async def test_unreadable_answer_names_the_place(
-    server: ScriptedServer, service: TokenService, play: Responder, path: str
+    server: ScriptedServer, service: TokenService, responder: Responder, path: str
 ) -> None:
-    service.script = [play] * 9
+    service.script = [responder] * 9
     async with open_suite(server, token=service.make_client_credentials(), leaky=True) as suite:
         error = await catch_error(suite.signing.get_doc_info("doc"))
     assert isinstance(error, ds.ResponseDecodeError)

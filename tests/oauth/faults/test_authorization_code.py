@@ -89,14 +89,14 @@ async def test_closing_in_the_middle_of_the_exchange_leaves_it_unknown(
 
 
 @pytest.mark.parametrize(
-    "play",
+    "responder",
     [responses.respond(b"", 429), responses.respond(b"", 503, Retry_After="1"), make_rejection("invalid_client", 401)],
     ids=["429", "503 with Retry-After", "invalid_client"],
 )
 async def test_code_that_nobody_took_is_sent_again(
-    server: ScriptedServer, service: TokenService, play: Responder
+    server: ScriptedServer, service: TokenService, responder: Responder
 ) -> None:
-    service.script = [play]
+    service.script = [responder]
     async with open_suite(server, token=service.make_authorization_code(), leaky=True) as suite:
         try:
             await suite.signing.get_doc_info("doc")

@@ -163,7 +163,7 @@ async def test_error_description_is_revealed_only_on_request(server: ScriptedSer
 
 
 @pytest.mark.parametrize(
-    ("play", "error", "text"),
+    ("responder", "error", "text"),
     [
         (make_rejection("sentinel-of-a-client-secret"), ds.BadRequestError, "HTTP 400"),
         (make_rejection("sentinel-of-a-client-secret", 200), ds.ServiceError, "responded with an unknown error"),
@@ -174,9 +174,9 @@ async def test_error_description_is_revealed_only_on_request(server: ScriptedSer
     ids=["code of its own", "code of its own, 200", "bare 401", "404", "redirect"],
 )
 async def test_refusal_without_a_code_of_the_rfc_is_told_by_its_status(
-    server: ScriptedServer, service: TokenService, play: Responder, error: type[ds.ServiceError], text: str
+    server: ScriptedServer, service: TokenService, responder: Responder, error: type[ds.ServiceError], text: str
 ) -> None:
-    service.script = [play]
+    service.script = [responder]
     async with open_suite(server, token=service.make_client_credentials()) as suite:
         failure = await catch_error(suite.signing.get_doc_info("doc"))
     assert type(failure) is error

@@ -20,13 +20,13 @@ from .token_service import TokenService
 def _answering_after(service: TokenService, seconds: float) -> Responder:
     """Spends the grant at once, and answers later."""
 
-    async def play(exchange: Exchange) -> None:
+    async def responder(exchange: Exchange) -> None:
         await exchange.read()
         answer = responses.encode_body(service.make_tokens(exchange) or {"error": "invalid_grant"})
         await asyncio.sleep(seconds)
         await exchange.write(responses.make_head(200, len(answer)) + answer)
 
-    return play
+    return responder
 
 
 def _grant(service: TokenService, kind: str, saved: RotationRecorder) -> Grant:
