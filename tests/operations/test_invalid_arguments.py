@@ -132,6 +132,12 @@ REFUSED_BY_MAILBOX: dict[str, tuple[str, OnBox]] = {
                 ("send", "attachment_list", [None], (ds.Message(recipients=TO_BOB, attachment_list=[UNTYPED]),)),
                 ("send_with_header", "headers", [None], (ds.MessageWithHeader(recipients=TO_BOB, headers=[UNTYPED]),)),
                 ("forward", "recipients", [None], ("INBOX", [1], [None])),
+                *(("forward", "recipients", each, ("INBOX", [1], each)) for each in (5, [5], BOB)),
+                *(
+                    ("get_messages_by_uids", "uids", each, ("INBOX", each))
+                    for each in (None, 5, [5.0], ["5"], [True], [-1])
+                ),
+                ("create_folder", "folder", "INBOXReferrals", ("INBOXReferrals",)),
                 ("create_folder", "folder", None, (None,)),
                 ("delete_folder", "folder", None, (None,)),
                 ("move_folder", "new_folder", None, ("INBOX.a", None)),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,70 +12,23 @@ import pytest
 
 import directsuite as ds
 from tests.fake_services import SIGNING, FakeServices
+from tests.operations import OPERATIONS
 
 PDF = b"%PDF-1.7\n" + bytes(range(256)) * 3
 TEXT = base64.b64encode(PDF)
 DOCUMENT = f"{SIGNING}/pdf/d1"
 SIGNATURE = ds.Signature(name="PatientSig", graphical_signature=b"png")
 
-_STORED_BODY = {
-    "documentType": "PDF",
-    "createdTime": "2026-05-01T12:00:00.000+0000",
-    "identifier": "d1",
-    "documentDigest": "abc",
-    "description": "stored",
-}
-_DOCUMENT = ds.StoredDocument(
-    document_type="PDF",
-    created_time=datetime(2026, 5, 1, 12, tzinfo=UTC),
-    identifier="d1",
-    document_digest="abc",
-    description="stored",
-)
+_STORED_BODY = OPERATIONS["Save"].response
+_DOCUMENT = OPERATIONS["Save"].result
 _UPDATE = {"documentDigest": "def", "description": "changed"}
-_INFO = {
-    **_STORED_BODY,
-    "signatures": [{"name": "PatientSig", "isSigned": True, "pageIndex": 1, "left": 72.5, "isValid": True}],
-    "formFields": [{"name": "patient", "value": "Ada", "tabIndex": 1}],
-    "pages": [{"index": 1, "width": 612, "height": 792, "rotate": 90}],
-    "metaData": [{"key": "Title", "value": "Consent"}],
-}
-_INFORMATION = ds.DocumentInfo(
-    document_type="PDF",
-    created_time=datetime(2026, 5, 1, 12, tzinfo=UTC),
-    identifier="d1",
-    document_digest="abc",
-    description="stored",
-    signatures=[ds.DocumentSignature(name="PatientSig", is_signed=True, page_index=1, left=72.5, is_valid=True)],
-    form_fields=[ds.FormField(name="patient", value="Ada", tab_index=1)],
-    pages=[ds.Page(index=1, width=612.0, height=792.0, rotate=90)],
-    meta_data={"Title": "Consent"},
-)
 
-Pull = Callable[[ds.Signing, Path], Awaitable[Path]]
-
-PULLS: dict[str, tuple[str, str, Pull]] = {
-    "download": ("GET", DOCUMENT, lambda signing, path: signing.download("d1", path)),
-    "flatten": (
-        "PATCH",
-        f"{DOCUMENT}/flatten/pull",
-        lambda signing, path: signing.flatten_and_pull("d1", destination=path),
-    ),
-    "clear": (
-        "PATCH",
-        f"{DOCUMENT}/clearUnsignedFields/pull",
-        lambda signing, path: signing.clear_unsigned_fields_and_pull("d1", destination=path),
-    ),
-    "sign": (
-        "PATCH",
-        f"{DOCUMENT}/sign/pull",
-        lambda signing, path: signing.sign_and_pull("d1", SIGNATURE, destination=path),
-    ),
-    "multi_sign": (
-        "PATCH",
-        f"{DOCUMENT}/multiSign/pull",
-        lambda signing, path: signing.multi_sign_and_pull("d1", [SIGNATURE], destination=path),
-    ),
+PULLS: dict[str, tuple[str, str, tuple[object, ...]]] = {
+    "download": ("GET", "", ()),
+    "flatten_and_pull": ("PATCH", "/flatten/pull", ()),
+    "clear_unsigned_fields_and_pull": ("PATCH", "/clearUnsignedFields/pull", ()),
+    "sign_and_pull": ("PATCH", "/sign/pull", (SIGNATURE,)),
+    "multi_sign_and_pull": ("PATCH", "/multiSign/pull", ([SIGNATURE],)),
 }
 
 
@@ -108,15 +60,15 @@ async def test_update_leads_on_to_the_next_call(services: FakeServices, suite: d
     assert await suite.signing.delete(update) == ds.DocumentUpdate(identifier="d1", document_digest="")
 
 
-@pytest.mark.parametrize("pull", PULLS.values(), ids=PULLS)
+@pytest.mark.parametrize("function", PULLS)
 async def test_destination_gets_the_pdf(
-    pull: tuple[str, str, Pull], services: FakeServices, suite: ds.DirectSuite, tmp_path: Path
+    function: str, services: FakeServices, suite: ds.DirectSuite, tmp_path: Path
 ) -> None:
-    method, url, call = pull
+    method, path, arguments = PULLS[function]
     destination = tmp_path / "signed.pdf"
     destination.write_bytes(b"the file before")
-    services.add_response(method, url, body=base64.encodebytes(PDF), content_type="text/plain")
-    assert await call(suite.signing, destination) == destination
+    services.add_response(method, DOCUMENT + path, body=base64.encodebytes(PDF), content_type="text/plain")
+    assert await getattr(suite.signing, function)("d1", *arguments, destination=destination) == destination
     assert destination.read_bytes() == PDF
     assert list_files(tmp_path) == [destination]
 
@@ -225,8 +177,8 @@ async def test_graphical_signature_goes_as_base64_and_defaults_stay_out(
 
 
 async def test_raw_view_gives_the_answer_around_the_value(services: FakeServices, suite: ds.DirectSuite) -> None:
-    services.add_response("GET", f"{DOCUMENT}/info", _INFO, headers={"X-Trace": "t1"})
+    services.add_response("GET", f"{DOCUMENT}/info", OPERATIONS["GetDocInfo"].response, headers={"X-Trace": "t1"})
     raw = await suite.signing.with_raw_response.get_doc_info("d1")
-    assert raw.value == _INFORMATION
+    assert raw.value == OPERATIONS["GetDocInfo"].result
     assert (raw.status, raw.headers["X-Trace"], raw.attempts) == (200, "t1", 1)
     assert raw.elapsed >= 0

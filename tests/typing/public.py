@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import email.message
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from io import BytesIO
 from pathlib import Path
 from typing import assert_type
@@ -174,10 +174,7 @@ async def sending(box: ds.Mailbox, tuser: ds.TUser) -> None:
 
 
 async def reading(box: ds.Mailbox) -> None:
-    noon = datetime(2016, 7, 5, 12, tzinfo=UTC)
     assert_type(await box.get_message_count(), int)
-    assert_type(await box.get_unread_message_count("INBOX"), int)
-    assert_type(await box.get_deleted_message_count("INBOX"), int)
     (detail,) = await box.get_messages_by_uids("INBOX", [1])
     assert_type(detail, ds.MessageDetail)
     assert_type(detail.uid, int | None)
@@ -185,17 +182,6 @@ async def reading(box: ds.Mailbox) -> None:
     assert_type(detail.attachments, list[ds.Attachment])
     assert_type(detail.attachments[0].content, bytes)
     assert_type(detail.attachments[0].media_type, str)
-    assert_type(await box.get_unread_messages(), list[ds.MessageDetail])
-    assert_type(await box.get_messages_by_received_date(), list[ds.MessageDetail])
-    assert_type(await box.get_messages_by_received_date("INBOX", noon, None), list[ds.MessageDetail])
-    assert_type(await box.get_messages_by_received_date_utc("INBOX", None, noon), list[ds.MessageDetail])
-    assert_type(await box.get_messages_by_sender("INBOX", "bob"), list[ds.MessageDetail])
-    assert_type(await box.get_messages_by_subject("INBOX", "s"), list[ds.MessageDetail])
-    assert_type(await box.get_messages(), list[ds.MessageDetail])
-    assert_type(await box.get_message_metadata(), list[ds.MessageDetail])
-    assert_type(await box.search_messages_metadata_by_received_date("INBOX", None, None), list[ds.MessageDetail])
-    assert_type(await box.search_messages_metadata_by_received_date_utc("INBOX", noon, noon), list[ds.MessageDetail])
-    assert_type(await box.get_uids(), list[int])
     (raw,) = await box.get_raw_messages_by_uids("INBOX", [1])
     assert_type(raw.data, bytes | None)
     assert_type(raw.to_email(), email.message.EmailMessage)
@@ -210,20 +196,6 @@ async def reading(box: ds.Mailbox) -> None:
             assert_type(raw_message, ds.RawMessage)
 
 
-async def changing(box: ds.Mailbox) -> None:
-    assert_type(await box.get_folders("INBOX", subscribed_only=True), list[str])
-    assert_type(await box.set_folders_subscribed(["INBOX.A"], True), list[str])
-    await box.create_folder("INBOX.A")
-    await box.move_folder("INBOX.A", "INBOX.B")
-    await box.delete_folder("INBOX.B")
-    await box.copy_messages_by_uids("INBOX", "INBOX.A", [1])
-    await box.move_messages_by_uids("INBOX", "INBOX.A", [1])
-    await box.delete_messages_by_uids("INBOX", [1], forever=True)
-    await box.mark_messages_as_read_by_uids("INBOX", [1])
-    await box.mark_messages_as_unread_by_uids("INBOX", [1])
-    await box.save_raw_messages("INBOX", [ds.RawMessage(data=b"Subject: s\r\n\r\n")])
-
-
 async def registration(registration: ds.Registration) -> None:
     session = await registration.login()
     assert_type(session, ds.LoginResponse)
@@ -235,14 +207,6 @@ async def registration(registration: ds.Registration) -> None:
     assert_type(added, ds.AddUsersResponseV2)
     assert_type(added.users, list[ds.DirectUserDetail])
     assert_type(added.payment_confirmation, ds.PaymentConfirmation | None)
-    individual = ds.IDProofedIndividual(id=1, dob="1970-01-31")
-    found = await registration.get_patient_address_by_meta("direct.example.test", individual)
-    assert_type(found, list[ds.DirectUserDetail])
-    assert_type(found[0].user_state, ds.UserStateType | None)
-    assert_type(
-        await registration.get_patient_address_by_username("direct.example.test", "a"), list[ds.DirectUserDetail]
-    )
-    await registration.set_patients_passwords("direct.example.test", [ds.UserPassword("a", "p")])
 
 
 def failures(error: ds.DirectSuiteError) -> None:
