@@ -43,12 +43,7 @@ DEFAULT_OPERATIONS = frozenset(
 )
 """The operations that the default run tries in tests with a parameter `operation`."""
 
-REQUIRED_MARKS = {
-    "postgres": "postgres",
-    "shaky_postgres": "postgres",
-    "conninfo": "postgres",
-    "project": "process",
-}
+REQUIRED_MARKS = {"postgres": "postgres", "shaky_postgres": "postgres", "conninfo": "postgres", "project": "process"}
 """The mark that a test must have if it uses a fixture: a PostgreSQL server, or a project whose tests a process runs."""
 
 PDF_TOOLS = frozenset({"pdfsig", "pdftoppm", "pdftotext"})

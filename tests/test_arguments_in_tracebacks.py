@@ -17,15 +17,7 @@ from directsuite import types
 from directsuite.core.privacy import is_scrubbed
 from directsuite.jobs import delivery, signing
 from directsuite.secret import as_optional_secret, as_secret
-from directsuite.sync import (
-    Changes,
-    ChangeStream,
-    MailboxProgress,
-    MaildirSink,
-    SqliteSink,
-    SqliteStore,
-    Synchronizer,
-)
+from directsuite.sync import Changes, ChangeStream, MailboxProgress, MaildirSink, SqliteSink, SqliteStore, Synchronizer
 from directsuite.sync.fleet import Fleet
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.shared_limits import SharedLimits

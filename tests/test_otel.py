@@ -234,16 +234,8 @@ COUNTED: list[tuple[ds.Event, str, dict[str, object]]] = [
         "directsuite.unknown_outcomes",
         {**OPERATION},
     ),
-    (
-        ds.TokenRefreshed(generation=1, expires_in=None),
-        "directsuite.renewals",
-        {"directsuite.credential": "token"},
-    ),
-    (
-        ds.SessionRenewed(generation=1, expires_in=600.0),
-        "directsuite.renewals",
-        {"directsuite.credential": "session"},
-    ),
+    (ds.TokenRefreshed(generation=1, expires_in=None), "directsuite.renewals", {"directsuite.credential": "token"}),
+    (ds.SessionRenewed(generation=1, expires_in=600.0), "directsuite.renewals", {"directsuite.credential": "session"}),
     (
         ds.RenewalFailed(error="AuthenticationError", back_off=1.0),
         "directsuite.renewals",

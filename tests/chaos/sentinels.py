@@ -77,12 +77,7 @@ MESSAGE_WITH_HEADER = ds.MessageWithHeader(
 )
 SIGNATURE = ds.Signature(name=SIGNER, reason=REASON, gs_name=NAME, graphical_signature=PICTURE)
 PROOFED_INDIVIDUAL = ds.IDProofedIndividualRESTful(
-    first_name=NAME,
-    last_name=SURNAME,
-    ssn4=SSN4,
-    dob=BIRTH,
-    direct_username=USERNAME,
-    direct_password=PATIENT_PASSWORD,
+    first_name=NAME, last_name=SURNAME, ssn4=SSN4, dob=BIRTH, direct_username=USERNAME, direct_password=PATIENT_PASSWORD
 )
 INDIVIDUAL = ds.IDProofedIndividual(first_name=NAME, last_name=SURNAME, ssn4=SSN4, dob=BIRTH)
 RAW_MESSAGES = [ds.RawMessage(data=RAW)]

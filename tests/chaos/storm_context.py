@@ -150,11 +150,7 @@ async def open_context() -> AsyncGenerator[StormContext]:
             burst=_REQUESTS_PER_SECOND,
         )
         suite = ds.DirectSuite(
-            settings,
-            credentials.fetch,
-            ds.Login(*DEMO_LOGIN),
-            listeners=[heard, credentials],
-            clock=LoopClock(),
+            settings, credentials.fetch, ds.Login(*DEMO_LOGIN), listeners=[heard, credentials], clock=LoopClock()
         )
         credentials.watch(suite)
         async with suite:

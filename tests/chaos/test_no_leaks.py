@@ -203,12 +203,7 @@ def _is_in_flight(server: ScriptedServer, operation: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "responder",
-    [
-        responses.never_respond,
-        echo_service.partial_response,
-    ],
-    ids=["silence", "half an answer"],
+    "responder", [responses.never_respond, echo_service.partial_response], ids=["silence", "half an answer"]
 )
 def test_cancelled_calls_show_nothing(responder: Responder) -> None:
     async def main() -> None:

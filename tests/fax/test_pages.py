@@ -109,11 +109,7 @@ async def test_faxes_that_arrive_between_pages_hide_none_from_a_listing(
     assert len(read) == len(set(read))
 
 
-@given(
-    total=st.integers(0, 60),
-    page_size=st.integers(1, 12),
-    arrivals=st.lists(st.integers(0, 25), max_size=8),
-)
+@given(total=st.integers(0, 60), page_size=st.integers(1, 12), arrivals=st.lists(st.integers(0, 25), max_size=8))
 async def test_every_fax_is_listed_once_newest_first_whatever_arrives(
     total: int, page_size: int, arrivals: list[int]
 ) -> None:

@@ -184,10 +184,7 @@ async def test_bursts_during_polls_that_fail_hide_no_fax() -> None:
         listed = list(reversed(range(30)))
 
         async def page(
-            offset: int,
-            listed: list[int] = listed,
-            chance: random.Random = chance,
-            calls: Iterator[int] = calls,
+            offset: int, listed: list[int] = listed, chance: random.Random = chance, calls: Iterator[int] = calls
         ) -> ds.FaxMessageInformation:
             """Before some requests faxes arrive, and some requests fail."""
             if len(listed) < 90 and chance.random() < 0.3:

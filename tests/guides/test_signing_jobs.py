@@ -55,11 +55,7 @@ async def test_a_storage_is_signed_into_another(
 
 @pytest.mark.postgres
 async def test_a_fleet_signs_the_names_that_it_was_given(
-    conninfo: str,
-    examples: dict[str, Any],
-    suite: ds.DirectSuite,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    conninfo: str, examples: dict[str, Any], suite: ds.DirectSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await examples["sign_in_many_processes"](suite, conninfo, ["one.pdf", "two.pdf", "three.pdf"])
     assert outputs(tmp_path / "out") == ["one.pdf", "two.pdf"]

@@ -16,10 +16,7 @@ from tests.guides.documents import DOCUMENTS, ROOT, find_code_blocks
 
 pytestmark = pytest.mark.process
 
-LEFT_TO_THE_READER = {
-    "fetch_token": "async def fetch_token() -> str: return ''",
-    "password": "password = ''",
-}
+LEFT_TO_THE_READER = {"fetch_token": "async def fetch_token() -> str: return ''", "password": "password = ''"}
 """Names that a block uses without defining them, with the types that the text gives."""
 
 WAITING = "async def example() -> None:\n"

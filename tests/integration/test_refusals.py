@@ -47,18 +47,8 @@ REFUSED: dict[str, tuple[Call, type[ds.ServiceError], str, int | str | None]] = 
         2,
     ),
     "unknown folder": (lambda world: world.box.get_uids("INBOX.nowhere"), ds.ServiceError, "GetUIDs", 3),
-    "folder that exists": (
-        lambda world: world.box.create_folder("INBOX.Trash"),
-        ds.ServiceError,
-        "CreateFolder",
-        4,
-    ),
-    "no message of this uid": (
-        lambda world: world.box.forward("INBOX", [999], [BOB]),
-        ds.ServiceError,
-        "Forward",
-        4,
-    ),
+    "folder that exists": (lambda world: world.box.create_folder("INBOX.Trash"), ds.ServiceError, "CreateFolder", 4),
+    "no message of this uid": (lambda world: world.box.forward("INBOX", [999], [BOB]), ds.ServiceError, "Forward", 4),
     "nobody to forward to": (_forward_to_nobody, ds.AddressError, "Forward", 2),
     "missing document": (
         lambda world: world.suite.signing.get_doc("00000000-0000-0000-0000-000000000000"),

@@ -74,8 +74,7 @@ def paused(seconds: float) -> Responder:
 
 
 @pytest.mark.parametrize(
-    ("pause", "reader", "uids"),
-    [(8, 6, [1, 2]), (8, 100, [1, 2]), (4, 0, [1, 2]), (8, 0, [1]), (8, 2, [1])],
+    ("pause", "reader", "uids"), [(8, 6, [1, 2]), (8, 100, [1, 2]), (4, 0, [1, 2]), (8, 0, [1]), (8, 2, [1])]
 )
 @pytest.mark.parametrize("method", METHODS)
 async def test_pause_of_the_server_counts_from_where_the_reader_waits(

@@ -95,10 +95,7 @@ def test_redirect_becomes_a_grant_with_all_that_the_exchange_needs(request_: ds.
 
 def test_redirect_may_be_a_path_and_the_request_built_anew(request_: ds.AuthorizationRequest) -> None:
     rebuilt = ds.AuthorizationRequest(
-        client_id="the client",
-        redirect_uri=BACK,
-        state=request_.state,
-        code_verifier=request_.code_verifier.reveal(),
+        client_id="the client", redirect_uri=BACK, state=request_.state, code_verifier=request_.code_verifier.reveal()
     )
     path = "/back?" + urlencode({"code": "c", "state": request_.state})
     assert rebuilt.redeem(path, token_url=TOKEN) == request_.redeem(ds.Secret(path), token_url=TOKEN)

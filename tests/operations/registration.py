@@ -183,10 +183,7 @@ REGISTRATION = [
         method="POST",
         facade="registration",
         function="set_patients_passwords",
-        arguments={
-            "direct_domain": DOMAIN,
-            "passwords": [ds.UserPassword("zoe", 'z"é'), ds.UserPassword("yan", "y")],
-        },
+        arguments={"direct_domain": DOMAIN, "passwords": [ds.UserPassword("zoe", 'z"é'), ds.UserPassword("yan", "y")]},
         path_texts=("direct_domain",),
         target=f"{_BASE}/SetPatientsPasswords/{_SESSION}/direct.example.test",
         headers=JSON,

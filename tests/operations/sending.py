@@ -138,9 +138,7 @@ _MESSAGE_JSON = {
         {"email": "carol@direct.example.test", "type": "CC"},
         {"email": "dave@direct.example.test", "type": "BCC"},
     ],
-    "attachmentList": [
-        {"content": "AP9kYXRh", "contentType": 'text/xml; name="a b.xml"', "filename": "a b/é.xml"},
-    ],
+    "attachmentList": [{"content": "AP9kYXRh", "contentType": 'text/xml; name="a b.xml"', "filename": "a b/é.xml"}],
 }
 _MESSAGE_WITH_HEADERS = ds.MessageWithHeader(
     sender=USERNAME,

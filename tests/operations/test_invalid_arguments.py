@@ -208,20 +208,11 @@ REFUSED_BY_TUSER: dict[str, tuple[str, OnTUser]] = {
 
 # Not awaited: refused at the call itself.
 REFUSED_AT_THE_CALL: dict[str, tuple[str, OnSuite]] = {
-    "limit that is no number": (
-        "limit",
-        lambda suite: suite.fax.iter_messages("15550100100", limit=cast("Any", "5")),
-    ),
+    "limit that is no number": ("limit", lambda suite: suite.fax.iter_messages("15550100100", limit=cast("Any", "5"))),
     "limit": ("limit", lambda suite: suite.fax.iter_messages("15550100100", limit=0)),
     "negative limit": ("limit", lambda suite: suite.fax.iter_messages("15550100100", limit=-1)),
     "fax number of a listing": ("fax_number", lambda suite: suite.fax.iter_messages("")),
-    **{
-        f"batch_size of {name}": (
-            "batch_size",
-            listing(name, batch_size=0),
-        )
-        for name in ("iter_messages", "iter_raw")
-    },
+    **{f"batch_size of {name}": ("batch_size", listing(name, batch_size=0)) for name in ("iter_messages", "iter_raw")},
     **{
         f"folder of {name}": ("folder", listing(name, folder=""))
         for name in ("iter_messages", "iter_raw", "iter_metadata", "stream_messages")

@@ -123,12 +123,7 @@ ROWS: dict[str, Row] = {
         (None, None),
     ),
     '"null" in a list': ("ProvisionIDProofedPatient", {"users": "null"}, "users", []),
-    '"null" in an object': (
-        "ProvisionIDProofedPatient",
-        {"paymentConfirmation": "null"},
-        "payment_confirmation",
-        None,
-    ),
+    '"null" in an object': ("ProvisionIDProofedPatient", {"paymentConfirmation": "null"}, "payment_confirmation", None),
     '"null" in dates and numbers': payment(
         "payment_confirmation.order_id payment_confirmation.amount payment_confirmation.order_time",
         (None, None, None),

@@ -78,17 +78,7 @@ VALUES: list[bytes] = [
 ]
 """JSON values, and texts that are not JSON, as replacements of any value."""
 
-CODES: list[bytes] = [
-    '"\u0967"'.encode(),
-    b'"011"',
-    b'"11"',
-    b'"000"',
-    b"11",
-    b"000",
-    b"1.0",
-    b"[]",
-    b"9" * 4300,
-]
+CODES: list[bytes] = ['"\u0967"'.encode(), b'"011"', b'"11"', b'"000"', b"11", b"000", b"1.0", b"[]", b"9" * 4300]
 """Values of a service's code."""
 
 NON_INTEGER_DIGITS: list[bytes] = ['"\u00b2"'.encode(), b'"%s"' % (b"1" * 5000)]

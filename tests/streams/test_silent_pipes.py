@@ -211,9 +211,7 @@ async def test_failed_stream_leaves_no_thread(server: ScriptedServer) -> None:
         await yield_until(lambda: not own_threads())
 
 
-async def test_document_lost_before_first_byte_is_retried(
-    server: ScriptedServer,
-) -> None:
+async def test_document_lost_before_first_byte_is_retried(server: ScriptedServer) -> None:
     server.enqueue(responses.respond_in_chunks(length=10_000))
     server.default_responder = responses.respond(pybase64.b64encode(PDF))
     pipe = Pipe()

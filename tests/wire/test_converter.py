@@ -88,9 +88,7 @@ def test_every_type_comes_back_from_every_converter(name: str, cls: type[ds.Mode
 
 
 @every_converter
-def test_preconfigured_converter_writes_values_as_services_do(
-    make: Callable[[], cattrs.Converter],
-) -> None:
+def test_preconfigured_converter_writes_values_as_services_do(make: Callable[[], cattrs.Converter]) -> None:
     converter = make()
     message = ds.MessageDetail(
         received_date=MOMENT,
