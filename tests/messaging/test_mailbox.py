@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 import directsuite as ds
-from tests.fake_services import ALICE, BOB, MESSAGE, SUCCESS, FakeServices
-
-_NOON, _ONE = datetime(2026, 5, 1, 12, tzinfo=UTC), datetime(2026, 5, 1, 13, tzinfo=UTC)
-
+from tests.fake_services import MESSAGE, SUCCESS, FakeServices
 
 NOTHING_TO_DO: dict[str, tuple[Callable[[ds.Mailbox], Awaitable[Any]], Any]] = {
     "get_messages_by_uids": (lambda box: box.get_messages_by_uids("INBOX", []), []),
@@ -29,13 +24,6 @@ NOTHING_TO_DO: dict[str, tuple[Callable[[ds.Mailbox], Awaitable[Any]], Any]] = {
         lambda box: box.get_message_statuses(()),
         ds.DirectMessageStatusReportResponse(success=True),
     ),
-}
-
-ABSENT_LISTS: dict[str, tuple[str, str, Callable[[ds.Mailbox], Awaitable[Any]]]] = {
-    "messages": ("GetMessages/INBOX", "messages", lambda box: box.get_messages()),
-    "uids": ("GetUIDs/INBOX", "uids", lambda box: box.get_uids()),
-    "folders": ("GetFolders/INBOX/false", "folders", lambda box: box.get_folders()),
-    "raw messages": ("GetRawMessagesByUIDs/INBOX", "messages", lambda box: box.get_raw_messages_by_uids("INBOX", [1])),
 }
 
 
@@ -55,40 +43,6 @@ async def test_nothing_to_do_sends_nothing(
 ) -> None:
     assert await call(box) == gives
     assert services.requests_by_url == []
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("form", ["missing", "null"])
-@pytest.mark.parametrize(("path", "name", "call"), ABSENT_LISTS.values(), ids=ABSENT_LISTS)
-async def test_absent_list_is_an_empty_list(
-    path: str,
-    name: str,
-    call: Callable[[ds.Mailbox], Awaitable[Any]],
-    form: str,
-    services: FakeServices,
-    box: ds.Mailbox,
-) -> None:
-    services.add_response("POST", f"{MESSAGE}/{path}", SUCCESS | ({} if form == "missing" else {name: None}))
-    assert await call(box) == []
-
-
-async def test_report_as_csv_has_the_same_records(services: FakeServices, box: ds.Mailbox) -> None:
-    csv = (
-        "From,To,Message ID,Message Size,Status,Sent Time,XDR Message ID,XDR Source ID,XDR Unique ID,XDR Patient ID\r\n"
-        f'{ALICE},{BOB},<m@x>,99,NO MDN Received,2026-05-01T12:00:00Z,,,,"p1"\r\n'
-    )
-    answer = SUCCESS | {"hasCvData": True, "csvData": b64encode(csv.encode()).decode(), "messageLogs": None}
-    services.add_response("POST", f"{MESSAGE}/GetMessageStatus/", answer)
-    (record,) = (await box.get_message_statuses(["<m@x>"])).records
-    assert (record.from_, record.to, record.message_size, record.status) == (ALICE, BOB, 99, "NO MDN Received")
-    assert (record.ts, record.patient_id, record.xdr_id) == (_NOON, "p1", None)
-
-
-async def test_count_without_a_number_is_no_answer(services: FakeServices, box: ds.Mailbox) -> None:
-    services.add_response("POST", f"{MESSAGE}/GetMessageCount/INBOX", SUCCESS)
-    with pytest.raises(ds.ResponseDecodeError) as caught:
-        await box.get_message_count()
-    assert caught.value.path == "$.count"
 
 
 @pytest.mark.parametrize(

@@ -174,14 +174,6 @@ async def test_file_that_can_t_go_back_gets_no_second_attempt(server: ScriptedSe
     assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == PDF
 
 
-async def test_wrong_digest_is_not_asked_for_again(server: ScriptedServer, tmp_path: Path) -> None:
-    server.default_responder = responses.respond(CODED)
-    async with open_suite(server) as suite:
-        error = await catch_error(suite.signing.download("doc", tmp_path / "a.pdf", sha256="0" * 64))
-    assert type(error) is ds.ResponseDecodeError
-    assert len(server.requests) == 1
-
-
 async def test_progress_of_a_stream_that_fails_at_0_comes_out_as_it_is(server: ScriptedServer) -> None:
     server.default_responder = responses.respond(CODED)
     own, reported = ConnectionResetError("own"), list[int]()
