@@ -23,8 +23,6 @@ from .matrix_rows import ROWS
 from .matrix_runs import RETURNED, Cell, open_matrix
 from .matrix_time import LeapingLoop
 
-pytestmark = pytest.mark.wide
-
 _ON_PDFS = {record.name for record in vars(signing).values() if isinstance(record, Operation)}
 _PROVABLE = [row for row in ROWS if row.variant in ("send_once", "verify=True", "StoredDocument")]
 _PROVEN = ("reset after it", "silence after it", "late")
@@ -47,6 +45,7 @@ async def _cells(row: MatrixRow, faults: list[Fault], ways: list[tuple[int | Non
         ]
 
 
+@pytest.mark.wide
 def test_every_operation_that_must_not_be_repeated_has_a_row() -> None:
     records = [record for module in (signing, messaging, registration) for record in vars(module).values()]
     once = {
@@ -80,6 +79,7 @@ def test_reported_outcome_is_true_for_every_fault(row: MatrixRow) -> None:
     assert [str(cell) for cell in cells if not cell.is_report_correct] == []
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "row", [pytest.param(row, marks=[pytest.mark.slow] * (row.operation in _ON_PDFS)) for row in _PROVABLE], ids=str
 )
@@ -88,9 +88,10 @@ def test_confirmed_effect_is_returned(row: MatrixRow) -> None:
     assert [(cell.reported, cell.effects) for cell in cells] == [(RETURNED, 1)] * len(_PROVEN)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("row", [SEND, COPY], ids=str)
-def test_a_service_that_asks_to_come_back_later_is_taken_at_its_word(row: MatrixRow, status: int) -> None:
+def test_retry_after_is_trusted_even_after_the_effect(row: MatrixRow, status: int) -> None:
     false = Fault("a falsehood", "status", {"status": status, "retry_after": 1, "processed": True})
     [cell] = _run(_cells(row, [false], [(1, False)]))
     assert (cell.reported, cell.effects) == (RETURNED, 2)
@@ -105,6 +106,7 @@ def test_bare_aiohttp_makes_the_same_requests() -> None:
     assert [str(cell) for cell in _run(cells()) if cell.reported != RETURNED or cell.effects != 1] == []
 
 
+@pytest.mark.wide
 def test_bare_aiohttp_doubles_what_it_puts() -> None:
     async def cells() -> list[Cell]:
         async with open_matrix() as running:

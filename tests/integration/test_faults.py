@@ -14,7 +14,7 @@ import pytest
 import directsuite as ds
 
 from .documents import make_consent_form
-from .scenario import ALICE, BOB, Scenario, make_message, make_raw_message, open_scenario
+from .scenario import ALICE, Scenario, make_message, open_scenario
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,55 +184,7 @@ async def test_send_refused_with_500_has_not_happened(scenario: Scenario) -> Non
     assert (type(caught.value), caught.value.outcome) == (ds.ServiceError, ds.Outcome.FAILED)
 
 
-HEADED = ds.MessageWithHeader(recipients=[ds.Recipient(BOB)], headers=[ds.MessageHeader("X-Case", "7")])
-
-ONCE: dict[str, Call] = {
-    "SendWithHeader": lambda world: world.box.send_with_header(HEADED),
-    "Forward": lambda world: world.box.forward("INBOX", [1], [BOB]),
-    "SendWithTuser": lambda world: world.tuser.send(make_message()),
-    "SendWithHeaderWithTuser": lambda world: world.tuser.send_with_header(HEADED),
-    "CopyMessagesByUIDs": lambda world: world.box.copy_messages_by_uids("INBOX", "INBOX.a", [1]),
-    "SaveRawMessages": lambda world: world.box.save_raw_messages("INBOX", [ds.RawMessage(data=make_raw_message("x"))]),
-}
-ONCE_ON_A_DOCUMENT: dict[str, Callable[[ds.Signing, str], Awaitable[Any]]] = {
-    "Flatten": lambda signing, identifier: signing.flatten(identifier),
-    "FlattenAndPull": lambda signing, identifier: signing.flatten_and_pull(identifier),
-    "ClearUnsignedFields": lambda signing, identifier: signing.clear_unsigned_fields(identifier),
-    "ClearUnsignedFieldsAndPull": lambda signing, identifier: signing.clear_unsigned_fields_and_pull(identifier),
-    "Sign": lambda signing, identifier: signing.sign(identifier, ds.Signature()),
-    "SignAndPull": lambda signing, identifier: signing.sign_and_pull(identifier, ds.Signature()),
-    "MultiSign": lambda signing, identifier: signing.multi_sign(identifier, [ds.Signature()]),
-    "MultiSignAndPull": lambda signing, identifier: signing.multi_sign_and_pull(identifier, [ds.Signature()]),
-}
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("kind", ["reset_after", "malformed"])
-@pytest.mark.parametrize(("operation", "call"), ONCE.items(), ids=ONCE)
-async def test_other_side_effects_of_mail_happen_once(
-    operation: str, call: Call, kind: str, scenario: Scenario
-) -> None:
-    await scenario.deliver("a")
-    await scenario.box.create_folder("INBOX.a")
-    scenario.sandbox.inject_fault(operation, kind, times=None)
-    with pytest.raises(ds.OutcomeUnknownError):
-        await call(scenario)
-    assert len(await scenario.list_effects(operation)) == 1
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(("operation", "call"), ONCE_ON_A_DOCUMENT.items(), ids=ONCE_ON_A_DOCUMENT)
-async def test_change_of_a_document_happens_once(
-    operation: str, call: Callable[[ds.Signing, str], Awaitable[Any]], scenario: Scenario
-) -> None:
-    identifier = (await scenario.save()).identifier or ""
-    scenario.sandbox.inject_fault(operation, "reset_after", times=None)
-    with pytest.raises(ds.OutcomeUnknownError):
-        await call(scenario.suite.signing, identifier)
-    assert len(await scenario.list_effects(operation)) == 1
-
-
-# Operations whose repeat changes nothing more: made again, and right in the end, whatever the repeat is told.
+# Idempotent operations, which are repeated whatever the repeat's response is.
 REPEATED: dict[str, Call] = {
     "CreateFolder": lambda world: world.box.create_folder("INBOX.new"),
     "MoveFolder": lambda world: world.box.move_folder("INBOX.a", "INBOX.b"),

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite import types
 from directsuite.core.upload import RequestBody
-from directsuite.messaging import arguments
 from directsuite.messaging.arguments import make_send_body
 from directsuite.wire.codec import Codec
-from tests.core.scripted_server import ScriptedServer
-from tests.core.scripted_suite import ALICE, MESSAGE, PASSWORD, open_suite
 from tests.examples import scale_examples
 
 CODEC = Codec()
@@ -82,38 +75,7 @@ async def test_a_body_with_files_can_be_sent_again(tmp_path: Path) -> None:
     assert await _sent(body) == await _sent(body)
 
 
-async def test_a_file_that_is_not_there_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
-    with pytest.raises(ds.InvalidArgumentError, match="attachment_list\\[0\\]: the file does not exist"):
-        await make_send_body(CODEC, _request(ds.Attachment.from_path(tmp_path / "none.pdf")))
-
-
 async def test_no_body_shows_what_it_holds() -> None:
     shown = repr(await make_send_body(CODEC, _request(subject="Zaphod")))
     assert "Zaphod" not in shown
     assert 'p"ä' not in shown
-
-
-SENDS: dict[str, Callable[[ds.DirectSuite, ds.Message], Awaitable[Any]]] = {
-    "send": lambda suite, message: suite.mailbox(ALICE, PASSWORD).send(message, timeout=5),
-    "send_once": lambda suite, message: suite.mailbox(ALICE, PASSWORD).send_once(message, timeout=5),
-    "T-User": lambda suite, message: suite.tuser("desk", PASSWORD, ALICE).send(message, timeout=5),
-}
-
-
-@pytest.mark.parametrize("send", SENDS.values(), ids=SENDS)
-async def test_the_timeout_covers_opening_attachments(
-    server: ScriptedServer,
-    send: Callable[[ds.DirectSuite, ds.Message], Awaitable[Any]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def hang(*_: object, **__: object) -> None:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(arguments, "inspect_source", hang)  # as on a file server that does not respond
-    message = ds.Message(recipients=MESSAGE.recipients, attachment_list=[ds.Attachment.from_path(tmp_path / "a.txt")])
-    async with open_suite(server) as suite:
-        with pytest.raises(ds.DeadlineExceededError) as caught:
-            await send(suite, message)
-    assert caught.value.outcome is ds.Outcome.NOT_SENT
-    assert server.requests == []
