@@ -64,38 +64,6 @@ def watch_faxes(
     return FaxPoller(page, single, lambda: 0.0, since, handle, unix_time=now.timestamp)
 
 
-async def test_a_server_that_repeats_its_last_page_comes_to_an_end() -> None:
-    listed = FakeFaxList([make_fax(number) for number in reversed(range(30))], repeats_from=20)
-    assert len(await watch_faxes(listed).poll()) == 30
-    assert listed.page_requests == 6
-
-
-async def test_completely_shifted_page_does_not_end_first_poll() -> None:
-    listed = FakeFaxList([make_fax(number) for number in reversed(range(30))])
-    watch = watch_faxes(listed)
-    page = listed.get_page
-
-    async def shifting(offset: int) -> ds.FaxMessageInformation:
-        answer = await page(offset)
-        if offset == 0 and len(listed.faxes) == 30:
-            listed.faxes[:0] = [make_fax(number) for number in reversed(range(30, 40))]
-        return answer
-
-    listed.get_page = shifting  # type: ignore[method-assign]
-    assert [message.message_handle for message in await watch.poll()] == [str(number) for number in range(30)]
-    assert [message.message_handle for message in await watch.poll()] == [str(number) for number in range(30, 40)]
-
-
-async def test_404_past_the_end_is_the_end() -> None:
-    listed = FakeFaxList([make_fax(number) for number in reversed(range(10))], ends_with_404=True)
-    watch = watch_faxes(listed)
-    assert [message.message_handle for message in await watch.poll()] == [str(number) for number in range(10)]
-    assert await watch.poll() == []
-    assert listed.page_requests == 4
-    listed.faxes[:0] = [make_fax(number) for number in reversed(range(10, 30))]
-    assert [message.message_handle for message in await watch.poll()] == [str(number) for number in range(10, 30)]
-
-
 async def test_404_of_the_moment_hides_nothing() -> None:
     listed = FakeFaxList([make_fax(number) for number in reversed(range(25))])
     watch, page = watch_faxes(listed), listed.get_page

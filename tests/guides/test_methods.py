@@ -54,13 +54,3 @@ def test_row_names_the_http_method_and_an_awaitable_method(operation: str, table
 def test_every_method_of_the_table_is_there_once(table: dict[str, list[str]]) -> None:
     named = [cells[1] for cells in table.values()]
     assert sorted(named) == sorted(set(named))
-
-
-@pytest.mark.parametrize("text", ["", "| GetMessages |", "GetMessages, POST", "| Operation | Method |"])
-def test_what_is_no_row_is_not_read(text: str) -> None:
-    assert rows(text) == []
-
-
-def test_row_is_read_with_and_without_backquotes() -> None:
-    expected = [["GetUIDs", "POST", "mailbox.get_uids"]]
-    assert rows("| GetUIDs | POST | `mailbox.get_uids` |\n|`GetUIDs`|POST|mailbox.get_uids|") == expected * 2
