@@ -25,7 +25,6 @@ SIZE = 65_536
 """Characters of an input."""
 LIMIT = 10
 """Seconds of processor time for all inputs of a pattern: a linear pattern takes one, a quadratic one minutes."""
-_MODULE_PREFIX = "directsuite"
 _METHODS = frozenset({"match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"})
 _UNBOUNDED_REPEATS = 1_000
 """Repeats with a lower maximum are bounded."""

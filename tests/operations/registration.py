@@ -6,22 +6,14 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 import directsuite as ds
+from tests.integration.scenario import ADA, DOMAIN
 
 from .case import JSON, SESSION, OperationCase
 
 if TYPE_CHECKING:
     from tests.integration.scenario import Scenario
 
-DOMAIN = "direct.example.test"
 _NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
-ADA = ds.IDProofedIndividualRESTful(
-    first_name="Ada",
-    last_name="Example",
-    ssn4="1234",
-    dob=date(1980, 2, 29),
-    direct_username="ada",
-    direct_password="first",
-)
 
 
 async def _login(scenario: Scenario) -> None:

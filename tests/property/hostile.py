@@ -1,4 +1,4 @@
-"""Responses of a broken or malicious server, as data for tests and the fuzzer's corpus."""
+"""Responses of a broken or malicious server, as data for tests."""
 
 from __future__ import annotations
 

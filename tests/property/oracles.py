@@ -1,4 +1,4 @@
-"""Properties of code that reads responses, shared with the fuzzer.
+"""Properties of code that reads responses.
 
 Each function receives a response, and raises AssertionError if a property does not hold.
 """
