@@ -47,7 +47,7 @@ REQUIRED_MARKS = {"postgres": "postgres", "shaky_postgres": "postgres", "conninf
 """The mark that a test must have if it uses a fixture: a PostgreSQL server, or a project whose tests a process runs."""
 
 PDF_TOOLS = frozenset({"pdfsig", "pdftoppm", "pdftotext"})
-"""Small programs, which a test may start without the mark `process`."""
+"""Programs that a test may start without the mark `process`."""
 
 # A shell ignores SIGINT for background processes, and the tests' processes would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

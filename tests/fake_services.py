@@ -27,12 +27,12 @@ SETTINGS = ds.Settings(
 )
 
 SUCCESS: dict[str, Any] = {"success": True, "code": 0, "message": None}
-"""The members of every good answer of the messaging service."""
+"""The members of every successful response of the messaging service."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentRequest:
-    """A request that was made; url: quoted as the mock keeps it."""
+    """A request. url: quoted as in the mock."""
 
     method: str
     url: str
@@ -40,7 +40,6 @@ class SentRequest:
 
     @property
     def members(self) -> Any:
-        """The body as JSON."""
         return json.loads(self.body)
 
 
@@ -51,7 +50,7 @@ class FakeServices:
         self._mocked = mocked
 
     def add_response(self, method: str, url: str, payload: object = None, **options: Any) -> None:
-        """The answer to the next request of this method and URL; payload: JSON. options: those of aioresponses."""
+        """Set the response to the next request. payload: JSON. options: those of aioresponses."""
         self._mocked.add(url, method, payload=payload, **options)
 
     @property

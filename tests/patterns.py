@@ -22,14 +22,14 @@ import attrs
 import directsuite
 
 SIZE = 65_536
-"""Characters of an input."""
+"""The length of an input in characters."""
 LIMIT = 10
-"""Seconds of processor time for all inputs of a pattern: a linear pattern takes one, a quadratic one minutes."""
+"""The seconds of processor time for all inputs of a pattern. A linear pattern needs one, a quadratic one minutes."""
 _METHODS = frozenset({"match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"})
 _UNBOUNDED_REPEATS = 1_000
 """Repeats with a lower maximum are bounded."""
 _PUMPS = 14
-"""Characters that are tried in pairs."""
+"""The number of characters that are tried in pairs."""
 _COMMON_CHARS = "a0 \n\t\"'<>=:;,.-_\\/(){}[]@?*!&\x00é"
 
 
@@ -47,7 +47,6 @@ class AppliedPattern:
         return f"{self.place} {self.method} {self.pattern!r}"
 
     def apply(self, text: str) -> None:
-        """Apply the pattern with its method, to the end of the text."""
         compiled: Any = re.compile(self.pattern, self.flags)
         subject: Any = text if isinstance(self.pattern, str) else text.encode("utf-8")
         if self.method in ("match", "fullmatch", "search"):

@@ -41,7 +41,7 @@ EVERY = {str(each): each for each in list_public_callables()}
 
 
 class Shown:
-    """An object of a wrong type, whose text is the marker."""
+    """An object of a wrong type whose text is the marker."""
 
     def __repr__(self) -> str:
         return MARKER
@@ -56,7 +56,7 @@ KINDS: dict[str, Callable[[inspect.Parameter], object]] = {
 }
 LIFE_CYCLE = {"__aenter__", "__aexit__", "aclose", "open"}
 ENDLESS = {"Changes.__aiter__", "Changes.__init__", "Changes.deliver", "DeliveryTracker.changes", "Synchronizer.run"}
-"""What waits until it is cancelled, or until something happens that does not happen here."""
+"""Calls that wait for something that does not happen here."""
 
 
 @attrs.define
@@ -82,13 +82,11 @@ class PublicInstances:
         return self.cached[cls]
 
     async def close(self) -> None:
-        """Close what is open."""
         for cls in CONTEXTS & self.cached.keys():
             await self.cached[cls].__aexit__(None, None, None)
 
     @property
     def mailbox(self) -> ds.Mailbox:
-        """A mailbox of the suite."""
         return self.suite.mailbox("clinic@direct.example.test", "password")
 
     def job(self) -> signing.SigningJob:
@@ -188,7 +186,7 @@ INSTANCES: dict[type[Any], Callable[[PublicInstances], object]] = {
 }
 
 CONTEXTS = {ds.DirectSuite, SqliteStore, delivery.DeliveryJournal, signing.SigningJournal}
-"""What is open while its methods are called."""
+"""Classes that are open while their methods are called."""
 HARMLESS = {
     "FreshConnector.connect": "aiohttp calls it, within a call that is scrubbed",
     "Secret.__init__": "it only assigns",
@@ -198,7 +196,7 @@ HARMLESS = {
     "register_hooks": "it takes a converter",
     "reveal": "it shows what its caller asks it to show",
 }
-"""Public callables that are not scrubbed, and why."""
+"""Public callables that are not scrubbed, with the reason."""
 NAMED_IN_TEXTS = {
     "Settings.from_toml": "the name of the settings file",
     "SqliteStore.bind": "the name of the sink",

@@ -96,7 +96,6 @@ async def fleet_journal(conninfo: str) -> AsyncGenerator[SigningJournal]:
 
 
 async def shift(journal: SigningJournal, column: str, seconds: float) -> None:
-    """Let PostgreSQL's clock jump: what was stored now was stored that long ago."""
     statement = "UPDATE directsuite.signing_chunk SET column = column - make_interval(secs => :seconds)"
     await journal._database.execute(sql(statement.replace("column", column)), {"seconds": seconds})
 

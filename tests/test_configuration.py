@@ -28,7 +28,6 @@ login_username = "reseller"
 
 
 def written(folder: Path, text: str = FILE) -> dict[str, str]:
-    """An environment that names a file with this text."""
     (folder / "config.toml").write_text(text)
     return {"DIRECTSUITE_CONFIG": str(folder / "config.toml")}
 

@@ -57,7 +57,6 @@ PRIVATE = "Zaphod's letter"
 
 
 def made(name: str) -> errors.DirectSuiteError:
-    """An error as a call would raise it, with all that the service wrote."""
     cls: type[errors.DirectSuiteError] = getattr(errors, name)
     error: errors.DirectSuiteError
     if issubclass(cls, errors.ServiceError):

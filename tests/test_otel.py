@@ -72,11 +72,9 @@ class Kept:
 
     @property
     def spans(self) -> tuple[ReadableSpan, ...]:
-        """The spans that have ended, in that order."""
         return self._exporter.get_finished_spans()
 
     def points(self, name: str) -> list[tuple[dict[str, object], HistogramDataPoint | NumberDataPoint]]:
-        """A metric's data: attributes and points."""
         data = self._reader.get_metrics_data()
         return [
             (dict(point.attributes or {}), point)
@@ -89,7 +87,7 @@ class Kept:
         ]
 
     def values(self, name: str) -> list[tuple[dict[str, object], float]]:
-        """A metric's data: attributes, and the value of a counter or the sum of a histogram."""
+        """Return a metric's attributes, each with the value of a counter or the sum of a histogram."""
         return [
             (attributes, point.value if isinstance(point, NumberDataPoint) else point.sum)
             for attributes, point in self.points(name)
@@ -105,12 +103,10 @@ def telemetry() -> Iterator[Kept]:
 
 
 def parent(span: ReadableSpan) -> int | None:
-    """The number of the span above."""
     return span.parent.span_id if span.parent is not None else None
 
 
 def number(span: ReadableSpan) -> int:
-    """The span's own number."""
     assert span.context is not None
     return int(span.context.span_id)
 

@@ -167,7 +167,7 @@ NOT_FOR_USERS = {
     "SharedRate",  # what a suite asks of SharedLimits
     *("ClockState", "SupportsAdvance"),  # how clocks of tests are kept and followed
 }
-"""Types of the package in signatures that no program writes down: it gives to one object what it got from another."""
+"""Types in signatures that programs do not write: they pass them from one object to another."""
 
 
 def _public_names(module: ModuleType) -> list[str]:
@@ -176,7 +176,7 @@ def _public_names(module: ModuleType) -> list[str]:
 
 
 def _annotations_of(cls: type) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The annotations of a class's fields and methods, overloads too, each with the module that they are written in."""
+    """Yield the annotations of a class's fields, methods and overloads, each with its module."""
     for base in cls.__mro__:
         fields = {name: kind for name, kind in vars(base).get("__annotations__", {}).items() if name[0] != "_"}
         yield base.__module__, fields

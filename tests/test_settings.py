@@ -351,7 +351,7 @@ def test_file_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
 
 
 class Odd:
-    """Compares as nothing does."""
+    """An object whose comparison fails."""
 
     def __eq__(self, other: object) -> bool:
         raise RuntimeError

@@ -9,7 +9,7 @@ _WAITING = set[asyncio.Event]()
 
 
 def notify_waiters() -> None:
-    """Something has changed in the event loop that others may wait for: they look once this task waits itself."""
+    """Wake the waiters: each checks its condition when the current task waits."""
     for event in _WAITING:
         event.set()
 

@@ -113,8 +113,6 @@ partial_response: Responder = responses.respond_in_chunks(
 
 
 def respond_after_login(responder: Responder) -> Responder:
-    """Logins go well, and everything else ends like this."""
-
     async def chosen(exchange: Exchange) -> None:
         await (respond_success if exchange.request.target.endswith("/login") else responder)(exchange)
 
@@ -126,7 +124,7 @@ def is_verification_request(target: str) -> bool:
 
 
 def respond_to_verification(verification: Responder, responder: Responder) -> Responder:
-    """Logins go well, looks for what became of a call end like the one, and everything else like the other."""
+    """Return a responder that accepts logins, and has separate responders for verifications and other requests."""
 
     async def chosen(exchange: Exchange) -> None:
         await (verification if is_verification_request(exchange.request.target) else respond_after_login(responder))(
@@ -157,7 +155,6 @@ def _make_rejection(status: int, **members: Any) -> Responder:
 
 
 async def _echo_request(exchange: Exchange) -> None:
-    """Refuse with all that the request was, its path and credentials too."""
     await exchange.read()
     request = exchange.request
     said = json.dumps({"success": False, "message": f"{request.target} {request.headers} {request.body!r}"}).encode()
@@ -208,4 +205,4 @@ FAILURE_RESPONSES: dict[str, Responder] = {
     "half a head": responses.send_partial_head,
     "silence": responses.never_respond,
 }
-"""What else a service may do, by name."""
+"""The failing responses, by name."""

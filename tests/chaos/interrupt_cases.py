@@ -23,14 +23,15 @@ from tests.core.virtual_time import yield_to_loop
 
 UIDS = list(range(1, 8))
 CHUNK_BYTES = 300_000
-"""Bytes that are not written without giving way."""
+"""The maximum number of bytes written without yielding to the event loop."""
 _PDF = ("pdf/doc", "pdf/doc/flatten/pull")
 
 
 class FakeServices:
-    """Answers like all four services. A message that was sent is seen from the second look on.
+    """Responds like all four services.
 
-    Counts carry the number of their request: an answer meant for another call would show.
+    A sent message is listed from the second search on. Counts are the number of their request, so that responses to
+    other calls are noticed.
     """
 
     def __init__(self, server: ScriptedServer) -> None:
@@ -39,15 +40,12 @@ class FakeServices:
         self._looks = 0
 
     async def __call__(self, exchange: Exchange) -> None:
-        """Answer one request."""
         path = exchange.request.path
         content = base64.b64encode(PDF) if path in _PDF else json.dumps(self._document(path)).encode()
         with contextlib.suppress(ValueError):  # the caller left in the middle of a chunked body
             await self.apply_effect(_respond_in_chunks(content))(exchange)
 
     def apply_effect(self, then: Responder) -> Responder:
-        """A request that is acted upon, whatever becomes of its answer."""
-
         async def responder(exchange: Exchange) -> None:
             await then(exchange)
             if exchange.request.path == "SendWithHeader":
@@ -106,7 +104,6 @@ class CallContext:
 
     @property
     def suite(self) -> ds.DirectSuite:
-        """The open suite."""
         assert self._suite is not None
         return self._suite
 
@@ -116,11 +113,9 @@ class CallContext:
 
     @property
     def box(self) -> ds.Mailbox:
-        """Alice's mailbox."""
         return self.suite.mailbox(ALICE, PASSWORD)
 
     async def token(self) -> str:
-        """A token, a second after it was asked for."""
         self.fetches += 1
         number = self.fetches
         await asyncio.sleep(1)
@@ -143,7 +138,6 @@ class CallContext:
             self.upload_states[place] = "closed"
 
     def start_other_call(self, caller: Coroutine[Any, Any, Any]) -> None:
-        """Let another caller begin."""
         self.other_tasks.append(asyncio.create_task(caller))
 
 
@@ -192,7 +186,6 @@ async def _get_patient_address(context: CallContext) -> object:
 
 
 async def _open_connection(context: CallContext) -> None:
-    """Leave a kept-alive connection behind."""
     await context.box.get_message_count()
 
 

@@ -19,12 +19,12 @@ import attrs
 from tests.core.virtual_time import VirtualTimeLoop
 
 STUCK_SECONDS = 100_000.0
-"""Virtual seconds after which a call that hasn't ended never will."""
+"""The virtual seconds after which a call counts as hanging."""
 _LATE_SECONDS = 5000.0  # virtual seconds, more than any deadline in these tests
 
 
 class InterruptMode(Enum):
-    """A way of ending a call from outside, and when."""
+    """A way of interrupting a call, and the time."""
 
     CANCELLED = "cancelled while it waits"
     CANCELLED_LATE = "cancelled when what it waits for has just come"

@@ -30,7 +30,7 @@ CapturedText = tuple[str, str]
 
 _TESTS = str(Path(__file__).parents[1])
 _SECRET_HOLDERS = (ds.Secret, RequestBody, _Hidden)
-"""What has to hold it, and shows nothing of it."""
+"""The objects that contain a secret and do not show it."""
 _FORMATTER = logging.Formatter("%(levelname)s %(name)s %(message)s")
 
 
@@ -54,11 +54,9 @@ class OutputCapture(logging.Handler):
         self._levels: dict[logging.Logger, int] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a record of any logger."""
         self.records.append(record)
 
     def listen(self, suite: ds.DirectSuite) -> None:
-        """Keep what this suite tells."""
         suite.add_listener(self.events.append)
         suite.add_listener(self._telemetry)
 
@@ -83,7 +81,6 @@ class OutputCapture(logging.Handler):
 
     @property
     def operations(self) -> set[str]:
-        """The operations of which a call has ended."""
         return {event.operation for event in self.events if isinstance(event, ds.CallFinished)}
 
     def collect_texts(self) -> Iterator[CapturedText]:
@@ -102,7 +99,6 @@ class OutputCapture(logging.Handler):
 
 
 def iterate_error_chain(error: BaseException) -> Iterator[BaseException]:
-    """The error with its causes, contexts and groups, each once."""
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
     while waiting:
@@ -129,7 +125,7 @@ def collect_error_texts(error: BaseException) -> Iterator[CapturedText]:
 
 
 def collect_frame_locals(error: BaseException) -> Iterator[CapturedText]:
-    """The locals of all frames through the whole chain, as tools show them that print them; tests' frames left out."""
+    """Return the locals of all frames of the error chain, without those of tests."""
     for link in iterate_error_chain(error):
         reported = traceback.TracebackException.from_exception(link, capture_locals=True)
         for frame in reported.stack:
@@ -140,7 +136,7 @@ def collect_frame_locals(error: BaseException) -> Iterator[CapturedText]:
 
 
 def collect_pickles(error: BaseException) -> Iterator[CapturedText]:
-    """The pickles of our errors, byte for byte, without what the service wrote: who asked for that shall have it."""
+    """Return the pickles of our errors, without the service's own text, which is pickled on purpose."""
     for link in iterate_error_chain(error):
         if isinstance(link, ds.DirectSuiteError):
             bare = link.copy()
@@ -151,7 +147,7 @@ def collect_pickles(error: BaseException) -> Iterator[CapturedText]:
 
 
 def collect_reprs(*roots: object) -> Iterator[CapturedText]:
-    """The reprs of every object of the package that can be reached, and those of their attributes."""
+    """Return the reprs of every reachable object of the package, and of their attributes."""
     waiting = list(roots)
     seen: dict[int, object] = {}  # keeps them alive, so that no number comes twice
     while waiting:

@@ -17,8 +17,8 @@ _HTML, _JSON = "<h1>Bad Gateway</h1>", {"error": "server_error", "description": 
 class Fault:
     """A fault.
 
-    members: the members of the sandbox's rule. slow: the seconds that must pass until the response arrives, infinity if
-    it never does.
+    members: the members of the sandbox's rule. delay: the seconds that must pass until the response arrives, infinity
+    if it never does.
     """
 
     name: str
@@ -39,7 +39,6 @@ class Fault:
 
 
 def _make_status_faults() -> list[Fault]:
-    """Each status instead of the effect, and after it."""
     bodies: list[tuple[str, dict[str, Any]]] = [
         ("500", {"status": 500}),
         ("500 with an error in JSON", {"status": 500, "body": _JSON}),
@@ -84,4 +83,4 @@ REPRESENTATIVE_FAULTS = (
 )
 """The faults that a short run tries."""
 PDF_FAULTS = ("none", "reset after it", "silence after it")
-"""The same for PDFs, whose signing takes a tenth of a second."""
+"""The faults of signing operations, which take a tenth of a second each."""

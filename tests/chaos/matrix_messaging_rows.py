@@ -26,7 +26,7 @@ async def _prepare_nothing(_: MatrixContext) -> None: ...
 
 
 async def _expose_request_id(context: MatrixContext) -> None:
-    """The server has been seen to show custom headers, once a marked message is in the folder."""
+    """Add a marked message to the folder, so that the server shows custom headers."""
     await context.box.send_once(_make_message(context.number))
 
 

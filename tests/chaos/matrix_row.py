@@ -36,18 +36,16 @@ class MatrixContext:
 
     @property
     def box(self) -> ds.Mailbox:
-        """Alice's mailbox."""
         return self.suite.mailbox(ALICE, PASSWORD)
 
     @property
     def tuser(self) -> ds.TUser:
-        """A T-User who acts for Alice."""
         return self.suite.tuser(TUSER, PASSWORD, ALICE)
 
 
 @attrs.frozen(kw_only=True)
 class PlainRequest:
-    """A request for bare aiohttp. base64: the good answer is base64 text, not JSON."""
+    """A request for bare aiohttp. base64: True if the response is base64 text instead of JSON."""
 
     method: str
     url: str
@@ -60,7 +58,7 @@ class PlainRequest:
 class MatrixRow:
     """One operation in one variant.
 
-    prepare: create the object that the call changes, and return it. agrees: compare the caller's result with the
+    prepare: create the object that the call changes, and return it. is_consistent: compare the caller's result with the
     ledger.
     """
 
@@ -76,7 +74,6 @@ class MatrixRow:
 
 
 async def populate(sandbox: Sandbox) -> None:
-    """Two mailboxes, a T-User, and an individual who may become a patient."""
     for address in (ALICE, BOB):
         await sandbox.add_account(address, PASSWORD)
     await sandbox.add_tuser(TUSER, PASSWORD, [ALICE])

@@ -35,7 +35,7 @@ _MAX_CALL_SECONDS = 400.0  # seconds: longer than bare aiohttp waits by itself
 
 @attrs.frozen
 class Cell:
-    """The result of a cell. told: RETURNED, or the error's class. agrees: True if the result is that of the effect."""
+    """The result of a cell. reported: RETURNED, or the error's class."""
 
     row: MatrixRow
     fault: Fault
@@ -85,7 +85,7 @@ class MatrixRunner:
             )
 
     async def plain(self, row: MatrixRow, fault: Fault, times: int | None = 1) -> Cell:
-        """The same request by bare aiohttp, as one writes it: raise_for_status, and read the answer."""
+        """Make the same request with bare aiohttp, with raise_for_status."""
         attempting = AttemptListener(row.operation, in_progress=True)
         async with self._open_context(attempting, fault) as context, aiohttp.ClientSession() as session:
             request = await row.plain_request(context, await row.prepare(context))
@@ -164,7 +164,7 @@ class MatrixRunner:
         attempting: AttemptListener,
         landed: Callable[[], Awaitable[int]],
     ) -> None:
-        """Let time pass for the attempt that waits, and only for it: what else the call does takes what it takes."""
+        """Advance the time only while an attempt of the operation waits."""
 
         async def silent() -> bool:
             if calling.done():
@@ -191,7 +191,7 @@ def _is_consistent(row: MatrixRow, answer: Any, effect: Effect) -> bool:
 
 
 _PLAIN_RESULT = object()
-"""What bare aiohttp gives is not looked into."""
+"""The result of bare aiohttp, which is not compared."""
 
 
 async def _fetch_plain(session: aiohttp.ClientSession, request: PlainRequest) -> object:

@@ -37,7 +37,6 @@ class MatrixCount:
     false_reports: int = 0
 
     def add(self, cell: Cell) -> None:
-        """Count one more."""
         self.cells += 1
         if cell.effects > 1:
             self.duplicated += 1
@@ -53,7 +52,6 @@ class MatrixCount:
 
     @classmethod
     def sum_up(cls, cells: Iterable[Cell]) -> MatrixCount:
-        """The sum of these."""
         count = cls()
         for cell in cells:
             count.add(cell)
@@ -61,7 +59,6 @@ class MatrixCount:
 
 
 async def _run_all() -> tuple[list[Cell], list[Cell]]:
-    """The client's cells, and bare aiohttp's."""
     ours: list[Cell] = []
     plain: list[Cell] = []
     for row in ROWS:
@@ -97,7 +94,6 @@ def _format_table(
 
 
 def format_page(ours: list[Cell], plain: list[Cell]) -> str:
-    """The table as Markdown."""
     by_row = _format_table("operation", [str(row) for row in ROWS], lambda cell: str(cell.row), ours, plain)
     by_fault = _format_table("fault", [str(fault) for fault in FAULTS], lambda cell: str(cell.fault), ours, plain)
     return f"""# What must not happen twice, and everything that can go wrong

@@ -18,7 +18,7 @@ _MAX_LOOP_PASSES = 1000  # in which a job in a thread ends
 
 
 class LeapingLoop(asyncio.SelectorEventLoop):
-    """A selector event loop with a time that can be put forward. threads: how many jobs of its are in threads."""
+    """A selector event loop with a clock that can be advanced. threads: the number of jobs in threads."""
 
     _ahead = 0.0
     threads = 0
@@ -40,7 +40,6 @@ class LeapingLoop(asyncio.SelectorEventLoop):
 
 
 def get_leaping_loop() -> LeapingLoop:
-    """The running loop."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, LeapingLoop)
     return loop
@@ -51,16 +50,15 @@ def leap(seconds: float) -> None:
 
 
 class LeapingClock:
-    """A client's clock on the loop's time, for one call at a time: while the client pauses, time leaps.
+    """A client's clock on the loop's time, for one call at a time.
 
-    due: real seconds in which the sandbox does what has become due by a leap.
+    Time leaps when the client pauses. due: the real seconds that the sandbox needs for delayed requests after a leap.
     """
 
     def __init__(self, due: float = 0.0) -> None:
         self._due = due
 
     def monotonic(self) -> float:
-        """The loop's seconds."""
         return asyncio.get_running_loop().time()
 
     async def sleep(self, seconds: float) -> None:

@@ -51,7 +51,7 @@ ALL_SENTINELS = (*SECRETS, *PATIENT_DATA)
 
 
 def encode_variants(texts: Iterable[str]) -> frozenset[str]:
-    """The texts as they might turn up: plain, escaped for a URL or JSON, and inside base64 wherever it begins."""
+    """Return the texts in the forms in which they may leak: plain, escaped, and within base64 at each offset."""
     found: set[str] = set()
     for text in texts:
         found |= {text, quote(text, safe=""), json.dumps(text)[1:-1], repr(text)[1:-1]}
@@ -156,7 +156,7 @@ async def _iterate_faxes(suite: ds.DirectSuite) -> None:
 
 
 def _make_stored_document(number: int) -> ds.StoredDocument:
-    """One of several documents: of the same one, a second change would not be looked for."""
+    """Return a separate document, because only the first unknown change of a document is verified."""
     return ds.StoredDocument(identifier=f"{DOCUMENT}-{number}", document_digest=DOCUMENT)
 
 
@@ -178,7 +178,7 @@ VERIFIED_CALLS: dict[str, SuiteCall] = {
     "pull to a file and settle": _pull_to_file,
     "provision and settle": CALLS["ProvisionIDProofedPatient"],
 }
-"""Calls that look for what became of them, should their answer get lost."""
+"""Calls that verify their effect if the response is lost."""
 
 MULTI_REQUEST_CALLS: dict[str, SuiteCall] = {
     "send_once": lambda suite: get_mailbox(suite).send_once(MESSAGE, key="planted-key", since=DAY),
@@ -219,4 +219,4 @@ INVALID_CALLS: dict[str, SuiteCall] = {
         "..", [ds.UserPassword(USERNAME, PATIENT_PASSWORD)]
     ),
 }
-"""Calls that are refused before anything is sent."""
+"""Calls that are rejected before a request."""

@@ -52,7 +52,6 @@ class Storm:
         return answer
 
     async def expect_result(self, operation: str, call: Awaitable[T], expected: T) -> None:
-        """A call that reads what never changes."""
         answer = await self.record_call(operation, "", call)
         if answer is not None and answer != expected:
             self.wrong.append(f"{operation}: {answer!r}")

@@ -27,13 +27,13 @@ from .matrix_time import get_leaping_loop
 from .storm_credentials import CredentialMonitor
 
 CONNECTIONS = 16
-"""To each service, for 64 callers: some have to queue."""
+"""The connections to each service for 64 callers, some of which must wait."""
 FAX_NUMBER = "15550100100"
 FAX_COUNT = 23
 SHELF_FOLDER = "INBOX.Shelf"
 SHELF_MESSAGES = 30
 CREDENTIAL_SECONDS = 600.0
-"""Seconds of a token, as of a session."""
+"""The lifetime of tokens and sessions in seconds."""
 PATIENT = "ada"
 _RENEWAL_MARGIN = 60.0  # seconds before its end at which a credential is renewed
 _CALL_TIMEOUT = 60.0  # seconds that getting it may have taken, which count
@@ -96,23 +96,19 @@ class StormContext:
 
     @property
     def box(self) -> ds.Mailbox:
-        """Alice's mailbox."""
         return self.suite.mailbox(ALICE, PASSWORD)
 
     @property
     def tuser(self) -> ds.TUser:
-        """A T-User who acts for Alice."""
         return self.suite.tuser(TUSER, PASSWORD, ALICE)
 
     def note_action_ended(self) -> None:
-        """An action has ended."""
         self._ended_actions += 1
         self._last = time.monotonic()
         if self._ended_actions % _ACTIONS_PER_TICK == 0:
             self._advance(_SECONDS_PER_TICK)
 
     async def run_clock(self) -> None:
-        """Whenever nothing ends, because all wait; for ever."""
         loop = get_leaping_loop()
         while True:
             await asyncio.sleep(_IDLE_SECONDS / 2)
@@ -121,7 +117,6 @@ class StormContext:
                 self._advance(_LEAP_SECONDS)
 
     def inject_faults(self, seed: int) -> None:
-        """The faults, from a seed."""
         for number, (probability, kind, more) in enumerate(FAULTS):
             self.sandbox.inject_fault("*", kind, probability=probability, seed=seed + number, times=None, **more)
 
@@ -132,7 +127,7 @@ class StormContext:
 
 @contextlib.asynccontextmanager
 async def open_context() -> AsyncGenerator[StormContext]:
-    """The sandbox with its people, messages, faxes and a patient, and the open suite; no faults yet."""
+    """Open a populated sandbox and a suite, without faults."""
     clock = Clock()
     clock.freeze(_NOON)
     async with Sandbox(clock=clock) as sandbox:

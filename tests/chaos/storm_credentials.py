@@ -31,10 +31,10 @@ class CredentialGeneration:
 
 @attrs.define(eq=False)
 class CredentialMonitor:
-    """A source of tokens, and a listener who notes each token and session that the suite begins to use.
+    """A source of tokens, and a listener that records each token and session of the suite.
 
-    lifetime: seconds of a token; aged: seconds after which it is renewed, as a session is. in_vain: what was renewed
-    without need.
+    lifetime: seconds of a token. aged: the age in seconds at which a token or session is renewed. in_vain: the needless
+    renewals.
     """
 
     sandbox: Sandbox
@@ -49,13 +49,11 @@ class CredentialMonitor:
     _caches: dict[RenewalEventType, TokenCache] = attrs.Factory(dict[RenewalEventType, TokenCache])
 
     async def fetch(self) -> ds.AccessToken:
-        """A new token."""
         self.fetches += 1
         token = await self.sandbox.issue_token(lifetime=timedelta(seconds=self.lifetime))
         return ds.AccessToken(token, self.lifetime)
 
     def watch(self, suite: ds.DirectSuite) -> None:
-        """Look into this suite's caches."""
         self._caches[TokenRefreshed], self._caches[SessionRenewed] = suite._caches
 
     def __call__(self, event: Event) -> None:

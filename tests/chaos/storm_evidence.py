@@ -26,13 +26,12 @@ NON_IDEMPOTENT_OPERATIONS = SENDS | {
 _REPEATABLE_OPERATIONS = frozenset(
     {"Delete", "CreateFolder", "MoveFolder", "MoveMessagesByUIDs", "MarkMessagesAsReadByUIDs"}
 )
-"""Operations that may, and whose effect is found by its key."""
+"""Repeatable operations, whose effect is identified by its key."""
 
 Effects = dict[tuple[str, str], list[Mapping[str, Any]]]
 
 
 async def group_effects(context: StormContext) -> Effects:
-    """The ledger, by operation and by the key that the claims use."""
     subjects = {message.msg_id: message.subject for message in await context.box.get_message_metadata("INBOX.Sent")}
     drafts = {message.uid: message.subject for message in await context.box.get_message_metadata(DRAFTS)}
     effects: Effects = defaultdict(list)
@@ -70,7 +69,6 @@ def find_false_reports(claims: Iterable[CallReport], effects: Effects) -> list[s
 
 
 def find_mixed_up_responses(claims: Iterable[CallReport], effects: Effects) -> list[str]:
-    """Acknowledged sends and changes whose answer belongs to another effect."""
     false: list[str] = []
     for claim in claims:
         if claim.error is not None or claim.operation not in SENDS | {"Flatten", "Sign"}:
@@ -84,7 +82,6 @@ def find_mixed_up_responses(claims: Iterable[CallReport], effects: Effects) -> l
 
 
 async def find_lost_or_duplicate_messages(context: StormContext, claims: Iterable[CallReport]) -> list[str]:
-    """Messages that Bob has twice, and acknowledged ones that he has not."""
     there = Counter(
         (message.subject or "").rpartition(" ")[2]
         for message in await context.suite.mailbox(BOB, PASSWORD).get_message_metadata()

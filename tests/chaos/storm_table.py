@@ -29,7 +29,6 @@ RESULTS = Path("benchmarks/results/storm.md")
 
 
 async def _run_storm(calls: int, seed: int) -> tuple[str, int]:
-    """The page, and how much is wrong."""
     async with open_context() as context:
         storm = Storm(context, seed)
         await run_calls(storm, calls, seed)

@@ -30,9 +30,9 @@ pytestmark = pytest.mark.wide
 
 SLOW = pytest.mark.slow
 SIMILAR = ("latency", "reset_before", "truncate", "expire_token")
-"""Kinds that end much like another one."""
+"""Kinds that end like another one."""
 HANGS: dict[str, dict[str, Any]] = {"hang": {"timeout": 0.2, "attempt_timeout": 0.1}}
-"""Settings under which a fault of real time takes little of it."""
+"""Settings with which faults in real time are short."""
 
 SERVERS = ("log of directsuite.sandbox", "log of aiohttp.server", "log of aiohttp.web", "log of aiohttp.access")
 """Loggers of the sandbox, which does not belong to the client."""
@@ -50,7 +50,6 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 
 
 async def outcome(call: sentinels.SuiteCall, suite: ds.DirectSuite) -> ds.DirectSuiteError | None:
-    """The error that a call raises."""
     try:
         await call(suite)
     except ds.DirectSuiteError as error:
@@ -59,7 +58,6 @@ async def outcome(call: sentinels.SuiteCall, suite: ds.DirectSuite) -> ds.Direct
 
 
 def sessions_of(suite: ds.DirectSuite) -> list[str]:
-    """The credentials in use."""
     return [cache._credential.token.reveal() for cache in suite._caches if cache._credential is not None]
 
 

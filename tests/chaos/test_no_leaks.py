@@ -35,7 +35,7 @@ from .leak_capture import (
 SECRET_VARIANTS = sentinels.encode_variants(sentinels.SECRETS)
 ALL_VARIANTS = sentinels.encode_variants(sentinels.ALL_SENTINELS)
 ALL_BUT_IDENTIFIERS = sentinels.encode_variants({*sentinels.ALL_SENTINELS} - {sentinels.DOCUMENT, str(sentinels.UID)})
-"""What reprs of responses and frames may not show; by which number or identifier a thing is asked for, they may."""
+"""The sentinels that reprs of responses and frames must not contain. They may contain identifiers."""
 VERIFICATION_OPERATIONS = {"GetDocInfo", "GetDoc", "GetPatientAddressByMeta"}
 DEBUG = pytest.mark.parametrize("debug", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "debug"])
 
@@ -51,7 +51,6 @@ def run_in_virtual_time(main: Callable[[], Awaitable[None]], *, debug: bool = Fa
 
 
 def make_suite(server: ScriptedServer, token: Token = sentinels.TOKEN, **others: Any) -> ds.DirectSuite:
-    """A suite of the scripted server; its circuits stay closed."""
     values: dict[str, Any] = {
         "signing_url": server.url("signing"),
         "fax_url": server.url("fax"),

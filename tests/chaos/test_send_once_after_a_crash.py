@@ -26,13 +26,11 @@ async def scenario() -> AsyncIterator[VerificationScenario]:
 
 @pytest.fixture
 def began() -> datetime:
-    """When the first attempt was made."""
     return datetime.now(UTC)
 
 
 @pytest.fixture
 def _hidden_request_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server whose metadata leaves out header lines of the sender's own."""
     search = ds.Mailbox.search_messages_metadata_by_received_date
 
     async def hiding(self: ds.Mailbox, *args: Any, **options: Any) -> list[ds.MessageDetail]:
@@ -43,7 +41,6 @@ def _hidden_request_ids(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def _lands(world: VerificationScenario) -> None:
-    """The request of an earlier attempt arrives."""
     await world.box.send_with_header(send_once.add_request_id(MESSAGE, send_once.make_request_id(ALICE, KEY)))
 
 
@@ -127,7 +124,6 @@ async def test_a_resend_finds_what_somebody_has_moved(scenario: VerificationScen
     scenario.sandbox.inject_fault("SendWithHeader", "reset_after")
 
     async def moves() -> None:
-        """A rule of the mailbox, say."""
         _, uid = await scenario.box.get_uids("INBOX.Sent")
         await scenario.box.move_messages_by_uids("INBOX.Sent", "INBOX.Trash", [uid])
 

@@ -17,7 +17,6 @@ MESSAGE = ds.Message(subject="Result", body="See attachment.", recipients=[ds.Re
 
 @pytest.fixture
 async def scenario() -> AsyncIterator[VerificationScenario]:
-    """The server has been seen to show marks; the next send is lost."""
     async with open_scenario() as running:
         await running.box.send_once(MESSAGE, key="another")
         running.sandbox.inject_fault("SendWithHeader", "reset_before")

@@ -53,7 +53,7 @@ async def _storm(calls: int, seed: int) -> None:
 
 
 def _own_tasks() -> set[asyncio.Task[object]]:
-    """The client's and the storm's tasks, without those in which the sandbox serves connections."""
+    """Return the tasks of the client and the storm, without those of the sandbox's connections."""
     return {task for task in asyncio.all_tasks() if "RequestHandler" not in repr(task.get_coro())}
 
 

@@ -18,7 +18,6 @@ BOB = "bob@direct.example.test"
 
 @pytest.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
-    """Two mailboxes."""
     async with Sandbox() as sandbox:
         await sandbox.add_account(ALICE, "secret")
         await sandbox.add_account(BOB, "secret")
@@ -27,7 +26,6 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 
 @pytest.fixture
 async def box(sandbox: Sandbox) -> AsyncIterator[ds.Mailbox]:
-    """Alice's mailbox."""
     settings = ds.Settings.from_env(sandbox.environment)
     async with ds.DirectSuite(settings, clock=ScriptedWaitClock()) as suite:
         yield suite.mailbox(ALICE, "secret")

@@ -32,13 +32,11 @@ async def scenario() -> AsyncIterator[VerificationScenario]:
 
 
 def ada(username: str | None = USERNAME, **others: Any) -> ds.IDProofedIndividualRESTful:
-    """The patient to be, and the user name wanted."""
     members: dict[str, Any] = {"first_name": "Ada", "last_name": "Example", "ssn4": "1234", "dob": "1980-02-29"}
     return ds.IDProofedIndividualRESTful(direct_username=username, **(members | others))
 
 
 async def unknown(world: VerificationScenario, individual: ds.IDProofedIndividualRESTful) -> ds.OutcomeUnknownError:
-    """Why the provisioning is not known to have happened."""
     with pytest.raises(ds.OutcomeUnknownError) as caught:
         await world.suite.registration.provision_id_proofed_patient(DOMAIN, individual)
     return caught.value

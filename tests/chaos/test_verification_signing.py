@@ -298,7 +298,6 @@ async def test_unstorable_response_leaves_known_state_of_document(
 
 
 def _fill_disk(folder: Path) -> Callable[[Path, Path], Path]:
-    """A disk that has no room for the files of this folder; the sandbox has others."""
     replace = Path.replace
 
     def replaced(file: Path, target: Path) -> Path:

@@ -101,7 +101,6 @@ async def test_rejected_retry_is_verified_while_suite_closes(
     closing: list[asyncio.Task[None]] = []
 
     async def close() -> None:
-        """Close in the pause before the repeat."""
         closing.append(asyncio.create_task(scenario.suite.aclose(grace=60)))
 
     scenario.clock.actions_during_waits.append(close)

@@ -22,18 +22,16 @@ ALICE = f"alice@{DOMAIN}"
 
 
 class ScriptedWaitClock:
-    """A clock that only advances in waits. meanwhile: functions that are called in the next waits, one in each."""
+    """A clock that only advances in waits. actions_during_waits: called in the next waits, one in each."""
 
     def __init__(self) -> None:
         self.time = 0.0
         self.actions_during_waits: list[Callable[[], Awaitable[object]]] = []
 
     def monotonic(self) -> float:
-        """Seconds since the beginning."""
         return self.time
 
     async def sleep(self, seconds: float) -> None:
-        """Let them pass at once."""
         self.time += seconds
         if self.actions_during_waits:
             await self.actions_during_waits.pop(0)()
@@ -50,23 +48,20 @@ class VerificationScenario:
 
     @property
     def signing(self) -> ds.Signing:
-        """The suite's signing service."""
         return self.suite.signing
 
     @property
     def box(self) -> ds.Mailbox:
-        """Alice's mailbox."""
         return self.suite.mailbox(ALICE, "secret")
 
     async def save(self) -> ds.StoredDocument:
-        """A stored document with a text field and two empty signature fields."""
         return await self.signing.save(make_consent_form())
 
     async def count_effects(self, operation: str) -> int:
         return len(await self.sandbox.ledger(operation))
 
     def count_requests(self, operation: str) -> int:
-        """The number of a rule that does the requests of an operation no harm, and counts them."""
+        """Return the number of a rule that counts the requests of an operation."""
         return self.sandbox.inject_fault(operation, "latency", seconds=0.0, times=None)
 
     def get_applied_count(self, number: int) -> int:
@@ -76,7 +71,6 @@ class VerificationScenario:
 
 @asynccontextmanager
 async def open_scenario() -> AsyncGenerator[VerificationScenario]:
-    """A running sandbox and an open suite."""
     async with Sandbox() as sandbox:
         await sandbox.add_account(ALICE, "secret")
         await sandbox.add_reseller(*DEMO_LOGIN, [DOMAIN])
@@ -96,7 +90,6 @@ async def await_outcome(call: Awaitable[T]) -> T | ds.OutcomeUnknownError:
 
 
 def list_file_names(folder: Path) -> list[str]:
-    """The names of the files in a folder, temporary ones included."""
     return [entry.name for entry in folder.iterdir()]
 
 

@@ -23,7 +23,7 @@ class ExplainedError(Exception):
 
 
 class Held:
-    """A work that keeps the thread busy until it is let go, so that others queue up."""
+    """Work that blocks the thread until it is released, so that others wait in the queue."""
 
     def __init__(self) -> None:
         self.begun = threading.Event()
@@ -92,7 +92,6 @@ def kept(path: Path) -> list[int]:
 async def queued(
     writer: GroupCommitter, *works: Callable[[sqlite3.Connection], Any]
 ) -> AsyncGenerator[list[asyncio.Task[Any]]]:
-    """Tasks whose works wait until the block is left."""
     held = Held()
     holding = asyncio.create_task(writer.run(held))
     await asyncio.to_thread(held.begun.wait, 10)
@@ -386,7 +385,7 @@ class Unexplained(BaseException):
 
 
 class Failing(sqlite3.Connection):
-    """Fails at some of its calls, counted from the next one on."""
+    """Fails at some of its next calls."""
 
     failing = frozenset[int]()
     error: BaseException = MemoryError()

@@ -75,8 +75,6 @@ class FaxList:
 
 @contextlib.asynccontextmanager
 async def listing(listed: FaxList, *, limit: int | None = None) -> AsyncGenerator[ds.Listing[ds.FaxMessage]]:
-    """Opens `iter_messages` of a suite whose pages are those of the list."""
-
     async def page(_: ds.Fax, __: str, offset: int, **___: object) -> ds.FaxMessageInformation:
         return await listed.page(offset)
 
@@ -87,7 +85,6 @@ async def listing(listed: FaxList, *, limit: int | None = None) -> AsyncGenerato
 
 
 async def read_all(listed: FaxList, *, limit: int | None = None) -> list[str]:
-    """Reads `iter_messages` to its end, and returns the descriptions."""
     async with listing(listed, limit=limit) as messages:
         return [message.description or "" async for message in messages]
 

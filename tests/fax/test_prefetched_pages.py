@@ -16,7 +16,6 @@ NUMBER = "15550100100"
 
 
 def page(*numbers: int) -> bytes:
-    """A page with these faxes."""
     return responses.encode_body({"MessageDetail": [{"MessageHandle": f"h{number}"} for number in numbers]})
 
 
@@ -30,7 +29,6 @@ def answer_pages(server: ScriptedServer, count: int, *, latency: float = 0.0) ->
 
 
 async def read(listing: ds.Listing[ds.FaxMessage], *, pause: float, seen: list[str | None] | None = None) -> None:
-    """Take the faxes, at this pace."""
     async with listing as messages:
         async for message in messages:
             if seen is not None:

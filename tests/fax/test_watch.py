@@ -21,7 +21,6 @@ async def opened_clinic() -> AsyncIterator[Clinic]:
 
 
 async def add(context: Clinic, count: int = 1, status: str = "complete") -> list[str]:
-    """Faxes, a minute after one another; their handles."""
     handles = list[str]()
     for _ in range(count):
         context.sandbox.clock.advance(timedelta(minutes=1))
@@ -30,12 +29,10 @@ async def add(context: Clinic, count: int = 1, status: str = "complete") -> list
 
 
 async def some(watched: ds.Listing[ds.FaxMessage], count: int) -> list[str]:
-    """The handles of the next records."""
     return [(await anext(watched)).message_handle or "" for _ in range(count)]
 
 
 def asked(context: Clinic) -> tuple[int, int]:
-    """Requests since the last time: for pages, and for single faxes."""
     counts = context.request_counts["getMultipleMessageInfo"], context.request_counts["getSingleMessageInfo"]
     context.request_counts.clear()
     return counts
@@ -51,8 +48,7 @@ def every_minute(context: Clinic, works: list[Callable[[], Any]]) -> None:
     context.time.sleep = sleep_and_work  # type: ignore[method-assign]
 
 
-async def nothing() -> None:
-    """Nothing happens."""
+async def nothing() -> None: ...
 
 
 async def test_existing_faxes_are_yielded_first_oldest_first(opened_clinic: Clinic) -> None:
@@ -70,7 +66,6 @@ async def test_new_faxes_follow_and_poll_without_news_takes_one_request(opened_c
         new = list[str]()
 
         async def arrive() -> None:
-            """Two more."""
             new.extend(await add(opened_clinic, 2))
 
         every_minute(opened_clinic, [nothing, nothing, nothing, arrive])
@@ -87,7 +82,6 @@ async def test_fax_in_progress_is_yielded_again_when_complete(opened_clinic: Cli
         asked(opened_clinic)
 
         async def complete() -> None:
-            """It has arrived."""
             await opened_clinic.sandbox.set_fax_status(waiting, "complete")
 
         every_minute(opened_clinic, [nothing, complete, nothing, lambda: add(opened_clinic)])
@@ -107,7 +101,6 @@ async def test_several_faxes_in_progress_are_read_by_page(opened_clinic: Clinic)
         asked(opened_clinic)
 
         async def complete() -> None:
-            """Two have arrived."""
             for handle in waiting[:2]:
                 await opened_clinic.sandbox.set_fax_status(handle, "complete")
 
@@ -141,7 +134,6 @@ async def test_since_leaves_out_what_the_caller_has(opened_clinic: Clinic) -> No
         assert asked(opened_clinic) == (2, 0)  # the second page lies days before it
 
         async def complete() -> None:
-            """One that the caller has, and that has changed since."""
             await opened_clinic.sandbox.set_fax_status(waiting, "complete")
 
         every_minute(opened_clinic, [complete])
@@ -155,7 +147,6 @@ async def test_faxes_before_since_stay_excluded_when_pages_shift(opened_clinic: 
         new = list[str]()
 
         async def arrive() -> None:
-            """Five more, which bring five to the second page that were never seen."""
             new.extend(await add(opened_clinic, 5))
 
         every_minute(opened_clinic, [arrive, arrive])
@@ -176,7 +167,6 @@ async def test_each_poll_is_reported_with_its_error_once_its_records_were_taken(
     entries = list[object]()
 
     def polled(error: ds.DirectSuiteError | None, wait: float) -> None:
-        """Note the error's class, and the seconds until the next poll."""
         entries.append((error and type(error), wait))
 
     async with opened_clinic.suite.fax.watch(FAX_NUMBER, on_poll=polled) as watched:
@@ -244,7 +234,6 @@ async def test_of_a_longer_pause_than_an_hour_an_hour_is_kept(
     look = ds.Fax.get_multiple_message_info
 
     async def page(fax: ds.Fax, number: str, offset: int = 0, **timeout: Any) -> ds.FaxMessageInformation:
-        """Too much, the first time."""
         looks.append(None)
         if len(looks) == 1:
             raise ds.RateLimitedError("it is too much", status=429, retry_after=86_400)

@@ -33,13 +33,11 @@ class Failing(FakeFaxList):
     is_single: bool = False
 
     async def get_page(self, offset: int) -> ds.FaxMessageInformation:
-        """Ten of them, unless it fails."""
         self.is_single = False
         self._count()
         return await super().get_page(offset)
 
     async def get_single(self, message_handle: str) -> ds.FaxMessageInformation:
-        """One of them, unless it fails."""
         self.is_single = True
         self._count()
         return await super().get_single(message_handle)
@@ -56,7 +54,6 @@ def faxes(last: int, first: int = 0, status: str = "complete") -> list[ds.FaxMes
 
 
 async def looked(watch: FaxPoller) -> list[str]:
-    """The handles of all that is told until a look succeeds, the oldest first."""
     reported = list[ds.FaxMessage]()
     while True:
         try:
@@ -113,7 +110,6 @@ async def test_new_faxes_are_yielded_while_a_page_always_fails() -> None:
     broken = listed.get_page
 
     async def page(offset: int) -> ds.FaxMessageInformation:
-        """Nothing of the oldest thirty."""
         if offset + 10 > len(listed.faxes) - 30:
             raise ds.ServerError("it is broken", status=500)
         return await broken(offset)
@@ -186,7 +182,6 @@ async def test_bursts_during_polls_that_fail_hide_no_fax() -> None:
         async def page(
             offset: int, listed: list[int] = listed, chance: random.Random = chance, calls: Iterator[int] = calls
         ) -> ds.FaxMessageInformation:
-            """Before some requests faxes arrive, and some requests fail."""
             if len(listed) < 90 and chance.random() < 0.3:
                 listed[:0] = reversed(range(len(listed), len(listed) + chance.choice([1, 2, 12])))
             if next(calls) < 120 and chance.random() < 0.3:

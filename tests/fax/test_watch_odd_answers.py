@@ -36,7 +36,6 @@ class FakeFaxList:
     ends_with_404: bool = False
 
     async def get_page(self, offset: int) -> ds.FaxMessageInformation:
-        """Ten of them."""
         self.page_requests += 1
         start = min(offset, self.repeats_from)
         if self.ends_with_404 and start >= len(self.faxes):
@@ -126,7 +125,6 @@ async def test_deleted_fax_in_progress_is_polled_no_more() -> None:
     single, asked = listed.get_single, list[str]()
 
     async def counting(message_handle: str) -> ds.FaxMessageInformation:
-        """Remember which."""
         asked.append(message_handle)
         return await single(message_handle)
 

@@ -14,12 +14,10 @@ DOCUMENTS = {"README": ROOT / "README.md"} | {guide.stem: guide for guide in sor
 
 
 def read_document(document: str) -> str:
-    """The text of README, or of a guide by its name."""
     return DOCUMENTS[document].read_text("utf-8")
 
 
 def find_code_blocks(document: str, language: str = "python") -> list[str]:
-    """The blocks of a language in a document."""
     return re.findall(rf"^```{language}\n(.*?)^```", read_document(document), re.DOTALL | re.MULTILINE)
 
 

@@ -56,7 +56,6 @@ async def test_faxes_are_watched(capsys: pytest.CaptureFixture[str]) -> None:
         sleep = context.time.sleep
 
         async def sleep_and_close(seconds: float) -> None:
-            """The program ends in the first pause."""
             await sleep(seconds)
             await context.suite.aclose()
 

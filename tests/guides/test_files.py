@@ -13,7 +13,7 @@ PLACEHOLDERS = ("SERVICE", "COMMAND")
 
 
 def named_files(text: str) -> list[str]:
-    """Files and folders of the project that a text names: whatever has a slash, or the ending of a file."""
+    """Return the files and folders of the project that a text names."""
     words = [word for quoted in re.findall(r"`([^`\n]+)`", text) for word in quoted.split()]
     words += [word for line in text.splitlines() if line.startswith("$ ") for word in line.split("#")[0].split()]
     words = [word.rstrip(":,") for word in words]

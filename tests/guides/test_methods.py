@@ -21,7 +21,7 @@ FACADES: dict[str, type] = {
 
 
 def rows(text: str) -> list[list[str]]:
-    """The cells, without backquotes, of each row of a table that begins with the name of an operation."""
+    """Return the cells of each table row that begins with the name of an operation."""
     lines = [[cell.strip().strip("`") for cell in line.strip().strip("|").split("|")] for line in text.splitlines()]
     return [cells for cells in lines if len(cells) > 1 and cells[0] in METHODS]
 

@@ -24,7 +24,6 @@ GUIDE = read_document("operations")
 
 
 def commands() -> list[list[str]]:
-    """Every command line of the guide."""
     lines = [
         match
         for block in find_code_blocks("operations", "sh")
@@ -80,13 +79,11 @@ def letter(subject: str) -> bytes:
 
 
 def kept(path: str) -> list[tuple[str, str, int]]:
-    """Messages in the sink: subject, folder, uid."""
     with closing(sqlite3.connect(path)) as database:
         return sorted(database.execute("SELECT subject, folder, uid FROM message").fetchall())
 
 
 async def there(box: ds.Mailbox) -> list[tuple[str | None, str, int | None]]:
-    """Messages on the server."""
     folders = ["INBOX", *await box.get_folders()]
     found = [(each.subject, name, each.uid) for name in folders async for each in box.iter_metadata(name)]
     return sorted(found, key=str)

@@ -23,7 +23,6 @@ PROGRAMS = {program.partition("\n")[0].removeprefix("# "): program for program i
 
 @pytest.fixture
 async def sandbox(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Sandbox]:
-    """A sandbox, in the environment of the programs, which don't wait for time."""
     async with Sandbox() as sandbox:
         for name, value in sandbox.environment.items():
             monkeypatch.setenv(name, value)
@@ -33,7 +32,6 @@ async def sandbox(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Sandbox]:
 
 
 def main_of(name: str) -> Any:
-    """The coroutine function `main` of a program."""
     program, runs, _ = PROGRAMS[name].partition("\n\nasyncio.run(main(*sys.argv[1:]))\n")
     assert runs
     defined = dict[str, Any]()

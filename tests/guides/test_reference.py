@@ -23,7 +23,7 @@ pytestmark = pytest.mark.process
 
 
 class Page(HTMLParser):
-    """A page of the site: its anchors, those with a docstring, and its links."""
+    """A page of the site: its anchors, its documented anchors, and its links."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -51,7 +51,6 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
-    """The pages that README's command has written, each under its path."""
     pytest.importorskip("pdoc", reason="pdoc isn't installed")
     folder = tmp_path_factory.mktemp("reference")
     command = re.search(r"```sh\n\.venv/bin/python (\.pdoc.* )reference\n```", read_document("README"))

@@ -46,13 +46,13 @@ VARYING = (
     (r"\b\d+ ms\b", "2 ms"),
     (r"\b\d+(\.\d)? s (ago|at)", r"1 s \2"),
 )
-"""What no two runs have alike."""
+"""Patterns that vary between runs."""
 ID = re.compile(r"(?<=<)[0-9a-f.-]{20,}(?=@)|\b[0-9a-f]{32}\b")
-"""Of a message or a fax: no two runs have the same."""
+"""The id of a message or a fax."""
 FIRST_ID = 0x4B1F0C2E9A7D4C58B6E3A1D20F97C845
-"""In the place of the first one; the others follow it."""
+"""The replacement of the first id. The next ids follow it."""
 UNTIL_CTRL_C = ("directsuite fax watch",)
-"""Commands at which Ctrl-C is typed after the first line."""
+"""Commands that end with Ctrl-C after the first line."""
 PICTURE = ROOT / "directsuite" / "guides" / "terminal.svg"
 PICTURED = (
     "directsuite inbox list --from hospital",
@@ -116,14 +116,13 @@ class Ids:
         return ID.sub(lambda match: self.shown.setdefault(match[0], f"{FIRST_ID + len(self.shown):032x}"), text)
 
     def unmask(self, command: str) -> str:
-        """A command of the guide with the ids of this run."""
         for actual, shown in self.shown.items():
             command = command.replace(shown, actual)
         return command
 
 
 class Terminal(io.StringIO):
-    """A terminal, as far as programs can tell. interrupted: Ctrl-C is typed after the first line."""
+    """A terminal for programs. interrupted: True if Ctrl-C follows the first line."""
 
     def __init__(self, *, interrupted: bool = False) -> None:
         super().__init__()
@@ -139,20 +138,18 @@ class Terminal(io.StringIO):
             raise KeyboardInterrupt
 
 
-def _show_nothing(_: Progress) -> None:
-    """Take the place of a bar's beginning."""
+def _show_nothing(_: Progress) -> None: ...
 
 
 @pytest.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
-    """A sandbox with its sample content."""
     async with Sandbox(seed=add_sample_content) as sandbox:
         yield sandbox
 
 
 @pytest.fixture
 def terminal_folder(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with files, at a terminal of 80 columns, with the sandbox's sample content in the environment."""
+    """Return a folder with files, for a terminal of 80 columns and the sandbox's sample content."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Progress, "start", _show_nothing)  # a bar is there or not, as fast as the machine is
     seconds = itertools.count(0.0, 0.2)

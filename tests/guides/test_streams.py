@@ -25,7 +25,6 @@ async def test_backend_hands_a_pdf_on_and_back_signed() -> None:
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
 
         async def sign(request: web.Request) -> web.StreamResponse:
-            """The guide's handler, with this suite."""
             return await example()["sign"](request, suite)  # type: ignore[no-any-return]  # it is known by its text
 
         app = web.Application()

@@ -65,7 +65,7 @@ async def _fail(_: Synchronizer) -> None:
 
 
 def _stop_after_a_round(event: ds.Event) -> None:
-    """Before the program's own listener is called: the signal comes when that has been."""
+    """Send the signal before the program's own listener is called."""
     if isinstance(event, RoundFinished):
         asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
 

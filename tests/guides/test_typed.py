@@ -42,7 +42,7 @@ def program_of(block: str) -> str:
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with every Python block: under the name that its first line gives, or by its document and number."""
+    """Return a folder with every Python block, named by its first line, or by document and number."""
     folder = tmp_path_factory.mktemp("guides")
     for document in DOCUMENTS:
         for number, block in enumerate(find_code_blocks(document)):

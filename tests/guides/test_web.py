@@ -31,11 +31,11 @@ FORM = documents.build_consent_form(documents.Form.from_number(1))
 PER_BROWSER = 400_000
 """The bytes that a framework and a connection buffer for a slow browser."""
 PER_CONNECTION = 800_000
-"""Bytes for each of the suite's connections: pieces on their way, plain and as base64."""
+"""Bytes for each connection of the suite: pieces in transit, plain and in base64."""
 
 
 class LogRecorder(logging.Handler):
-    """Waits for what the suite tells its logger."""
+    """Waits for log entries of the suite."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -43,7 +43,6 @@ class LogRecorder(logging.Handler):
         self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Note it."""
         self.messages.append(record.getMessage())
         self.changed.set()
 
@@ -95,7 +94,6 @@ async def url(
 
 @asynccontextmanager
 async def served(module: Any) -> AsyncGenerator[int]:
-    """The port that a module's application is served on."""
     if hasattr(module, "application"):
         runner = web.AppRunner(module.application(), access_log=None, shutdown_timeout=1.0)
         await runner.setup()
@@ -321,7 +319,6 @@ async def test_browser_that_disconnects_while_stalled_is_no_error(
     takes_nothing, pause = asyncio.Event(), RequestHandler.pause_writing
 
     def noticed(handler: RequestHandler) -> None:
-        """It does so before the writer waits, in one go."""
         pause(handler)
         if handler.transport is not None and handler.transport.get_extra_info("sockname")[1] == port:
             takes_nothing.set()

@@ -59,7 +59,6 @@ class UploadLoad:
 
     @property
     def growth(self) -> int:
-        """The bytes that the backend needed."""
         return self.peak - self.before
 
 

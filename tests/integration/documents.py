@@ -15,7 +15,7 @@ canvas: Any = import_module("reportlab.pdfgen.canvas")  # which has no types
 
 @functools.cache
 def make_consent_form() -> bytes:
-    """A page with the text field `patient` and the empty signature fields `PatientSig` and `WitnessSig`."""
+    """Return a page with the text field `patient` and the empty signature fields `PatientSig` and `WitnessSig`."""
     output = io.BytesIO()
     drawing: Any = canvas.Canvas(output, pagesize=(612, 792))
     drawing.setTitle("Consent")

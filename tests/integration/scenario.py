@@ -46,7 +46,6 @@ class SleepDrivenClock:
         return self.now
 
     async def sleep(self, seconds: float) -> None:
-        """Let the seconds pass."""
         self.slept.append(seconds)
         self.now += seconds
         notify_waiters()
@@ -64,25 +63,20 @@ class Scenario:
 
     @property
     def box(self) -> ds.Mailbox:
-        """Alice's mailbox."""
         return self.suite.mailbox(ALICE, PASSWORD)
 
     @property
     def bob(self) -> ds.Mailbox:
-        """Bob's mailbox."""
         return self.suite.mailbox(BOB, PASSWORD)
 
     @property
     def tuser(self) -> ds.TUser:
-        """A T-User who acts for Alice."""
         return self.suite.tuser("front-desk", PASSWORD, ALICE)
 
     async def save(self) -> ds.StoredDocument:
-        """A stored document with a text field and two empty signature fields."""
         return await self.suite.signing.save(make_consent_form())
 
     async def deliver(self, *subjects: str, sender: str = "carol@elsewhere.test", folder: str = "INBOX") -> list[int]:
-        """Messages to Alice from outside, by subject; their uids."""
         return [await self.sandbox.deliver(ALICE, make_raw_message(subject, sender), folder) for subject in subjects]
 
     async def list_effects(self, operation: str) -> list[dict[str, Any]]:
@@ -97,14 +91,13 @@ def make_raw_message(subject: str, sender: str = "carol@elsewhere.test") -> byte
 
 
 def make_message(subject: str = "Referral", *recipients: str) -> ds.Message:
-    """A message to Bob, or to these recipients."""
     return ds.Message(
         subject=subject, body="Please see her.", recipients=[ds.Recipient(address) for address in recipients or (BOB,)]
     )
 
 
 def make_settings(sandbox: Sandbox, **limits: Any) -> ds.Settings:
-    """Settings with the sandbox's URLs; time enough for every wait of the default policy."""
+    """Return settings with the sandbox's URLs, and a timeout for every wait of the default policy."""
     members: dict[str, Any] = {"timeout": 600.0, **limits}
     return ds.Settings(
         signing_url=sandbox.signing_url,
@@ -130,7 +123,7 @@ async def open_scenario(sandbox: Sandbox, folder: Path, **limits: Any) -> AsyncG
 
 @asynccontextmanager
 async def open_populated_sandbox(**options: Any) -> AsyncGenerator[Sandbox]:
-    """A sandbox at noon, with two mailboxes, a T-User, and an individual who may become a patient."""
+    """Open a sandbox at noon, with two mailboxes, a T-User and an identity-proofed individual."""
     clock = SandboxClock()
     clock.freeze(NOON)
     async with Sandbox(clock=clock, **options) as sandbox:

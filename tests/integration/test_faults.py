@@ -61,12 +61,10 @@ async def test_download_gets_over_a_fault(kind: str, scenario: Scenario) -> None
 
 
 def read(path: Path) -> bytes:
-    """A file's bytes."""
     return path.read_bytes()
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The folder's files, temporary ones included."""
     return list(folder.iterdir())
 
 

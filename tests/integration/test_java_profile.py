@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Read = Callable[[ds.Mailbox], Awaitable[Any]]
 
 JAVAMAIL = {"modified": False, "saved": True, "strict": True}
-"""Members of a message that the specification doesn't name, which this profile adds."""
+"""Members that the profile adds to a message."""
 
 
 async def listed(listing: Any) -> list[Any]:
@@ -27,14 +27,12 @@ async def listed(listing: Any) -> list[Any]:
 
 
 def of_folder(method: str, folder: str) -> Read:
-    """A call of the method on the folder, awaited or listed."""
     if method.startswith(("iter_", "stream_")):
         return lambda box: listed(getattr(box, method)(folder))
     return lambda box: getattr(box, method)(folder)
 
 
 def status_of(smtp_id: str) -> Read:
-    """A call of get_message_status."""
     return lambda box: box.get_message_status(smtp_id)
 
 
@@ -67,7 +65,7 @@ READS: dict[str, Read] = {
 
 
 def plain(answer: Any) -> Any:
-    """The answer without what the profile adds to it: members of JavaMail's, and no text for people."""
+    """Return the result without the members that the profile adds, and without messages."""
     if isinstance(answer, list):
         return list(map(plain, answer))  # pyright: ignore[reportUnknownArgumentType]  a list of anything
     if isinstance(answer, ds.MessageDetail):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Tokens:
-    """An async callable that gives a fresh token of the sandbox, and counts."""
+    """An async callable that returns a new token of the sandbox, and counts its calls."""
 
     def __init__(self, sandbox: Sandbox, expires_in: float | None = None) -> None:
         self.given = 0
@@ -36,7 +36,6 @@ def logins(world: Scenario) -> int:
 
 
 def count_logins(world: Scenario) -> None:
-    """Count logins from here on."""
     world.sandbox.inject_fault("login", "latency", seconds=0, times=None)
 
 

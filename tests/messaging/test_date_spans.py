@@ -113,16 +113,13 @@ def test_ends_of_time_are_ends_of_a_span(moment: datetime) -> None:
 
 
 class NoOffset(tzinfo):
-    """A zone that doesn't know its offset, which leaves a datetime naive (as Python defines it)."""
+    """A zone without an offset, which leaves a datetime naive."""
 
-    def utcoffset(self, dt: datetime | None) -> None:
-        """Unknown."""
+    def utcoffset(self, dt: datetime | None) -> None: ...
 
-    def dst(self, dt: datetime | None) -> None:
-        """Unknown."""
+    def dst(self, dt: datetime | None) -> None: ...
 
-    def tzname(self, dt: datetime | None) -> None:
-        """Unknown."""
+    def tzname(self, dt: datetime | None) -> None: ...
 
 
 @pytest.mark.exhaustive
@@ -138,7 +135,7 @@ def test_naive_datetime_is_refused(span: object, parameter: str, zone: tzinfo | 
 
 
 def test_the_hour_that_a_zone_has_twice_counts_as_it_passes() -> None:
-    """Datetimes of one zone compare by their clocks' faces, on which 1:10 comes again after 1:30."""
+    """Datetimes of one zone are compared by wall-clock time, at which 1:10 occurs again after 1:30."""
     zone = ZoneInfo("America/New_York")
     before = datetime(2026, 11, 1, 1, 30, tzinfo=zone)
     after = datetime(2026, 11, 1, 1, 10, fold=1, tzinfo=zone)

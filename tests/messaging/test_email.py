@@ -232,7 +232,6 @@ def _part(content_type: str, content: bytes, *headers: str) -> bytes:
 
 
 def _multipart(*parts: bytes, content_type: str = "multipart/mixed") -> bytes:
-    """The bytes of an email with a text and these parts."""
     header = b"From: a@x.test\r\nTo: b@x.test\r\nMIME-Version: 1.0\r\n"
     header += f'Content-Type: {content_type}; boundary="=_1"\r\n\r\n'.encode()
     text = _part("text/plain", b"Hello\r\n")

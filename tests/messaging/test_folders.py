@@ -26,7 +26,6 @@ REFUSAL = responses.respond({"success": False, "code": 3, "message": "no"})
 
 
 async def listed(suite: ds.DirectSuite, *, batch_size: int = 50, batch_bytes: int | None = None) -> list[int | None]:
-    """The uids of all messages of the INBOX."""
     box = suite.mailbox(ALICE, PASSWORD)
     async with box.iter_messages(batch_size=batch_size, batch_bytes=batch_bytes) as messages:
         return [message.uid async for message in messages]

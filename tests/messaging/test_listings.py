@@ -26,7 +26,7 @@ STREAMED = {"iter_metadata": "GetMessageMetaData", "stream_messages": "GetMessag
 
 
 class Folder:
-    """The INBOX as it answers a listing: GetUIDs, and batches by uid in an order of the server's own."""
+    """Responds to GetUIDs for INBOX, and to batches by uid in descending order."""
 
     def __init__(self, context: FakeServices, uids: list[int], vanished: frozenset[int] = frozenset()) -> None:
         self.batches: list[list[int]] = []
@@ -53,7 +53,6 @@ class Folder:
 
 
 async def uids_of(listing: AsyncGenerator[Numbered, None]) -> list[int | None]:
-    """The uids in the order in which the messages come."""
     return [message.uid async for message in listing]
 
 

@@ -36,7 +36,6 @@ def make_message() -> ds.Message:
 
 
 async def looks_answer(exchange: Exchange) -> None:
-    """A send is answered, a look sees another's mark."""
     await responses.respond(SENT if exchange.request.method == "PUT" else ANOTHERS_MARK)(exchange)
 
 
@@ -65,8 +64,7 @@ async def test_it_begins_again_with_a_second_send(server: ScriptedServer) -> Non
 
 
 async def test_async_progress_callback_is_rejected_before_any_request(server: ScriptedServer) -> None:
-    async def never(_done: int, _total: int | None) -> None:
-        """Not a plain function."""
+    async def never(_done: int, _total: int | None) -> None: ...
 
     async with open_suite(server) as suite:
         with pytest.raises(ds.InvalidArgumentError, match="plain function"):

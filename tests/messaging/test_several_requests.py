@@ -37,7 +37,6 @@ def _sends(server: ScriptedServer) -> int:
 
 
 async def _looks_answer(exchange: Exchange) -> None:
-    """A send is answered, a look sees another's mark."""
     is_send = exchange.request.method == "PUT"
     await responses.respond(SENT if is_send else ANOTHERS_MARK)(exchange)
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.wide
 MB = 1024 * 1024
 COUNT = 64
 ROOM = 16 * MB
-"""More than the buffers of both ends hold, and of the kernel between them; a quarter of the answer."""
+"""More bytes than the buffers of client, server and kernel hold; a quarter of the response."""
 METHODS = ["iter_metadata", "stream_messages"]
 
 
@@ -28,7 +28,6 @@ class LargeAnswer:
         self.written = 0
 
     async def __call__(self, exchange: Exchange) -> None:
-        """Write the answer as fast as the client takes it."""
         await exchange.read()
         parts = [b"," * (uid > 0) + json.dumps({"uid": uid, "body": "x" * MB}).encode() for uid in range(COUNT)]
         parts = [b'{"success": true, "messages": [', *parts, b"]}"]
@@ -67,7 +66,6 @@ async def test_reader_slower_than_the_time_of_an_attempt_gets_all(server: Script
 
 
 def paused(seconds: float) -> Responder:
-    """Two messages, with a pause of the server between them."""
     return responses.respond_in_chunks(
         b'{"success": true, "messages": [{"uid": 1}, ', responses.Pause(seconds), b'{"uid": 2}], "code": 0}'
     )

@@ -29,7 +29,6 @@ FRAME = 1 * KB
 async def read(
     suite: ds.DirectSuite, *, method: str = "iter_messages", batch_size: int = 50, batch_bytes: int | None = None
 ) -> tuple[list[int | None], ds.DirectSuiteError | None]:
-    """The uids that a listing gives, up to its end or its failure."""
     seen: list[int | None] = []
     try:
         listing = getattr(suite.mailbox(ALICE, PASSWORD), method)

@@ -28,7 +28,7 @@ def milliseconds(moment: datetime) -> int:
 
 @attrs.define(eq=False)
 class MailServer:
-    """A mailbox on the scripted server, by a clock that may differ from ours."""
+    """A mailbox on the scripted server, with a clock that may be wrong."""
 
     offset: timedelta = timedelta()
     """How far its clock is ahead."""

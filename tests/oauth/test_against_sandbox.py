@@ -36,7 +36,6 @@ async def look(suite: ds.DirectSuite) -> None:
 
 
 async def refresh_token(sandbox: Sandbox) -> str:
-    """A refresh token, as the password grant gives one."""
     form = {"grant_type": "password", "username": DEMO_LOGIN[0], "password": DEMO_LOGIN[1]}
     form |= {"client_id": DEMO_CLIENT[0], "client_secret": DEMO_CLIENT[1]}
     async with aiohttp.ClientSession() as http, http.post(sandbox.token_url, data=form) as answer:

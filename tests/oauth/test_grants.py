@@ -32,8 +32,6 @@ GOOD: dict[type[Grant], dict[str, Any]] = {
 
 @pytest.fixture(params=GOOD, ids=lambda cls: cls.__name__)
 def make_grant(request: pytest.FixtureRequest) -> Callable[..., Grant]:
-    """Makes a grant of each kind, good but for the arguments given."""
-
     def make(**changes: Any) -> Grant:
         grant: Grant = request.param(**(GOOD[request.param] | changes))
         return grant

@@ -27,8 +27,8 @@ BUSY = ds.RateLimitedError("busy", status=429, outcome=ds.Outcome.REJECTED)
 class Server:
     """A token endpoint whose refresh tokens work once.
 
-    fate: the handling of the next request. taken, answers: for a slow request, True if it has arrived, and if it may
-    get a response.
+    behaviour: the handling of the next request. taken, answers: for a slow request, True if it has arrived, and if it
+    may get a response.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ FATES = ["answered", "kept", "busy", "lost on the way", "answer lost", "cancelle
 
 
 class RotationMachine(RuleBasedStateMachine):
-    """One suite's source after another, over one server and one disk."""
+    """Successive sources of one suite, with one server and one disk."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,6 @@ class RotationMachine(RuleBasedStateMachine):
         self.source = ConsentSource(cast("TokenEndpoint", self.server), grant)
 
     async def save(self, token: ds.Secret) -> None:
-        """The user's hook."""
         await asyncio.sleep(0)
         if not self.disk_works:
             raise OSError
@@ -93,7 +92,6 @@ class RotationMachine(RuleBasedStateMachine):
 
     @rule(behaviour=st.sampled_from(FATES), disk_works=st.booleans())
     def renew(self, behaviour: str, disk_works: bool) -> None:
-        """One fetch, on a good day or a bad one."""
         self.server.behaviour, self.disk_works = behaviour, disk_works
         before = self.server.issued
         try:
@@ -138,13 +136,12 @@ class RotationMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """The program ends in order and starts from what it saved; what was only in memory is gone."""
+        """Restart the program with the saved refresh token, and without the state in memory."""
         if not self.unsaved:
             self.start()
 
     @invariant()
     def memory_or_disk_has_the_way_on(self) -> None:
-        """While no answer was lost, the next renewal works."""
         token = self.source._rotation.token
         if not self.answer_lost:
             assert token is not None

@@ -21,7 +21,7 @@ Facade = Literal["signing", "fax", "mailbox", "tuser", "registration"]
 Accounts = Mapping[Facade, tuple[str, ...]]
 
 ACCOUNTS: Final[Accounts] = {"mailbox": (USERNAME, PASSWORD), "tuser": ("t-user/1", 't"ü', USERNAME)}
-"""The credentials of the facades that need some, as `DirectSuite.mailbox` and `DirectSuite.tuser` take them."""
+"""The credentials for `DirectSuite.mailbox` and `DirectSuite.tuser`."""
 
 NO_BODY: Final = b""
 BEARER_JSON: Final = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}

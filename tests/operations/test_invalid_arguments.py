@@ -26,7 +26,6 @@ OnSuite = Callable[[ds.DirectSuite], Any]
 
 
 def message(recipient: str = BOB, sender: str | None = None) -> ds.Message:
-    """A message to send."""
     return ds.Message(sender=sender, recipients=[ds.Recipient(recipient)])
 
 
@@ -35,27 +34,22 @@ def with_headers(recipient: str = BOB, sender: str | None = None, *headers: ds.M
 
 
 def creating(folder: str) -> OnBox:
-    """A call of create_folder."""
     return lambda box: box.create_folder(folder)
 
 
 def renaming(folder: str, new_folder: str) -> OnBox:
-    """A call of move_folder."""
     return lambda box: box.move_folder(folder, new_folder)
 
 
 def deleting(folder: str) -> OnBox:
-    """A call of delete_folder."""
     return lambda box: box.delete_folder(folder)
 
 
 def calling(name: str, *arguments: Any) -> OnBox:
-    """A call of the mailbox's method, with arguments that its types do not allow."""
     return lambda box: getattr(box, name)(*arguments)
 
 
 def listing(name: str, **arguments: Any) -> OnSuite:
-    """A call of a mailbox's iterator."""
     return lambda suite: getattr(suite.mailbox(ALICE, "secret"), name)(**arguments)
 
 

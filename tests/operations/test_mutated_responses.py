@@ -49,7 +49,7 @@ CALLS.update((name, (name, case.call)) for name, case in OPERATIONS.items())
 """The operation and the call of each case."""
 
 OTHERS = {"success": True, "code": "000", "sessionId": "s1", "folders": ["INBOX.other"], "uids": [], "patient": []}
-"""The response to each other request of a call, such as its login or the search for its effect."""
+"""The response to other requests of a call, such as its login or the search for its effect."""
 
 
 class Script:
@@ -60,7 +60,6 @@ class Script:
         self._body: bytes | None = None
 
     def begin(self, body: bytes) -> None:
-        """Take the body of the next response."""
         self._body = body
 
     def __call__(self, url: URL, **_: object) -> CallbackResult:

@@ -82,7 +82,7 @@ CODES: list[bytes] = ['"\u0967"'.encode(), b'"011"', b'"11"', b'"000"', b"11", b
 """Values of a service's code."""
 
 NON_INTEGER_DIGITS: list[bytes] = ['"\u00b2"'.encode(), b'"%s"' % (b"1" * 5000)]
-"""Codes that are digits to str.isdigit, and no number to int."""
+"""Codes that are digits for str.isdigit, but not for int."""
 
 BODIES: list[bytes] = [
     b"",
@@ -115,7 +115,7 @@ BODIES: list[bytes] = [
     *(b"[" * depth for depth in DEPTHS),
     *(b'{"extra":' * depth for depth in DEPTHS),
 ]
-"""Whole bodies."""
+"""Complete bodies."""
 
 STATUSES = (0, 100, 101, 199, 200, 201, 204, 206, 299, 300, 304, 399, 400, 401, 403, 404, 408, 421, 425, 429, 500, 503)
 

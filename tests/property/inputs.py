@@ -30,7 +30,6 @@ _DOCUMENT: st.SearchStrategy[Any] = st.recursive(
 
 @st.composite
 def _spoil_response(draw: st.DrawFn) -> bytes:
-    """A good answer with one or two places changed."""
     document = draw(st.sampled_from(list(SAMPLE_RESPONSES.values())))
     for _ in range(draw(st.integers(1, 2))):
         spots = list[Place](list_places(document))
@@ -57,10 +56,10 @@ BODY = st.one_of(
     _damage_body(),
     _DEEP,
 )
-"""Any bytes, most of them nearly an answer."""
+"""Any bytes, most of them similar to a response."""
 
 STREAM = BODY | st.text('{}[]",:\\ messages01é', max_size=80).map(str.encode) | st.text("YQ= \r\n/+").map(str.encode)
-"""Any bytes, most of them nearly what a stream holds."""
+"""Any bytes, most of them similar to a stream."""
 
 DATE = _DOCUMENT.filter(lambda value: not isinstance(value, msgspec.Raw)) | st.text(max_size=40)
 

@@ -33,11 +33,10 @@ MAX_RESPONSE_BYTES = 10**9
 CODEC = Codec()
 
 StreamOutcome = tuple[list[Any], object]
-"""What a stream gave, and how it ended: with a rest, or with the words of its refusal."""
+"""The elements of a stream, and the rest or the error at its end."""
 
 
 def check_response_is_typed(operation: Operation[Any], status: int, headers: dict[str, str], body: bytes) -> object:
-    """An answer is a response or a typed error, which shows nothing of the body."""
     result = interpret(operation, BufferedResponse(status, headers, body), MAX_RESPONSE_BYTES, CODEC)
     if isinstance(result, DirectSuiteError):
         check_error_is_printable(result)
@@ -55,7 +54,7 @@ def check_response_is_typed(operation: Operation[Any], status: int, headers: dic
 
 
 def check_error_is_printable(error: DirectSuiteError) -> None:
-    """Its texts can be printed on a line of any log, and hold no part of what was answered."""
+    """Check that the texts of an error are printable and contain nothing of the response."""
     attributes = {name: value for name, value in vars(error).items() if name != "code"}  # the service's own, kept apart
     for text in (str(error), repr(error), repr(error.args), repr(attributes)):
         assert MARKER not in text
@@ -73,13 +72,12 @@ def _check_records_are_typed(response: DirectMessageStatusReportResponse) -> Non
 
 
 def split_at(content: bytes, cuts: Iterable[int]) -> list[bytes]:
-    """The content in pieces."""
     edges = [0, *sorted(position % (len(content) + 1) for position in cuts), len(content)]
     return [content[start:end] for start, end in pairwise(edges)]
 
 
 def check_split_equals_unsplit(content: bytes, cuts: Iterable[int]) -> None:
-    """However a stream is cut, its readers see the same, and refuse the same for the same reason."""
+    """Check that a stream has the same result, or the same error, however it is divided."""
     pieces = split_at(content, cuts)
     assert _split_json(pieces) == _split_json([content])
     assert _decode_messages(pieces) == _decode_messages([content])
@@ -129,7 +127,7 @@ def _decode_base64_at_once(content: bytes) -> bytes | None:
 
 
 def check_date_is_typed(value: object) -> None:
-    """Anything in a date's place is an aware moment in UTC, or a mismatch; in a day's, a day or text."""
+    """Check that a date is read as an aware moment in UTC or rejected, and a day as a day or text."""
     with contextlib.suppress(MismatchError):
         assert read_datetime(value).tzinfo is UTC
     with contextlib.suppress(MismatchError):
@@ -137,13 +135,11 @@ def check_date_is_typed(value: object) -> None:
 
 
 def check_retry_after_is_seconds(header: str, now: float) -> None:
-    """A Retry-After is a finite number of seconds, not below zero, or nothing."""
     seconds = parse_retry_after(header, now=lambda: now)
     assert seconds is None or 0 <= seconds <= timedelta.max.total_seconds()
 
 
 def check_report_is_typed(document: bytes) -> None:
-    """A report's rows have the columns' names; what is no CSV is a typed error."""
     try:
         for row in read_rows(document, MessageStatus):
             assert row.keys() <= {*COLUMNS, "extra"}

@@ -48,11 +48,11 @@ async def _download(suite: ds.DirectSuite) -> object:
 
 
 CALLS: list[ReadingCall] = [_get_message_count, _send, _get_doc, _login, _stream_messages, _download]
-"""Each way in which an answer is read."""
+"""The ways of reading a response."""
 
 
 def respond_raw(content: bytes, *, closes: bool) -> Responder:
-    """Writes these bytes in the place of an answer, then closes the connection or keeps silent."""
+    """Return a responder that writes these bytes, then closes the connection or waits."""
 
     async def responder(exchange: Exchange) -> None:
         await exchange.read()
@@ -66,7 +66,7 @@ def respond_raw(content: bytes, *, closes: bool) -> Responder:
 
 
 def check_call_survives(call: ReadingCall, content: bytes, *, closes: bool) -> None:
-    """A call ends in its time, with a value or a typed error, and leaves nothing behind."""
+    """Check that a call ends in time with a value or a typed error, and releases everything."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.run(_check_call(call, content, closes=closes))
 

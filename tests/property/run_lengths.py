@@ -14,7 +14,7 @@ from tests.examples import scale_examples
 parametrize_examples = pytest.mark.parametrize(
     "examples", [pytest.param(scale_examples(200), id="quick"), pytest.param(20_000, id="long", marks=pytest.mark.slow)]
 )
-"""Gives a test the number of its examples."""
+"""Parametrizes a test with the number of its examples."""
 
 
 def check_property(examples: int, check: Callable[..., object], *inputs: SearchStrategy[Any]) -> None:

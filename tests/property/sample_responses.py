@@ -25,10 +25,10 @@ OPERATIONS: list[Operation[Any]] = [
     for value in vars(module).values()
     if isinstance(value, Operation)
 ]
-"""All of the client's tables."""
+"""All operations of the client."""
 
 MARKER = "sentinel-of-a-patient"
-"""Stands in every text of the answers; no error may show it."""
+"""The content of every text of the responses, which no error may show."""
 
 Place = tuple[str | int, ...]
 
@@ -45,7 +45,6 @@ _LEAVES: dict[Any, Any] = {
 
 
 def make_full_document(cls: type[Any]) -> dict[str, Any]:
-    """A document with every member that the model knows."""
     document = {field.key: _make_sample(field.annotation) for field in get_model_fields(cls)}
     return document | ({"code": "000"} if "sessionId" in document else {})
 
@@ -66,18 +65,16 @@ def _make_sample(annotation: Any) -> Any:
 
 
 def make_sample_response(operation: Operation[Any]) -> Any:
-    """The JSON document of a good answer, or a text of base64."""
     if operation.response is bytes:
         return _LEAVES[bytes]
     return make_full_document(cast("type[Model]", operation.response))
 
 
 SAMPLE_RESPONSES = {operation.name: make_sample_response(operation) for operation in OPERATIONS}
-"""The good answers, by operation."""
+"""The complete responses, by operation."""
 
 
 def list_member_names(document: Any) -> set[str]:
-    """Every name of a member in a document."""
     return {step for place in list_places(document) for step in place if isinstance(step, str)}
 
 
@@ -92,7 +89,6 @@ def list_places(document: Any, at: Place = ()) -> Iterator[Place]:
 
 
 def replace_value(document: Any, place: Place, value: Any) -> Any:
-    """The document with another value at a place."""
     if not place:
         return value
     changed: Any = document.copy()

@@ -33,7 +33,10 @@ MB = 2**20
 CODEC = Codec()
 SIZE = MB // 16
 MOST = 200
-"""Bytes of memory for a byte of an answer: the worst is a list of empty objects, each of which is a whole message."""
+"""The maximum bytes of memory per byte of a response.
+
+The worst case is a list of empty objects, each of which is a message.
+"""
 
 
 def _peak(work: Callable[[], object]) -> int:
@@ -159,7 +162,6 @@ def test_compression_bomb_is_held_in_pieces(coding: str, call: Any, content: byt
     assert len(coded) < len(content) // 100
 
     async def met() -> int:
-        """The peak of memory of a call that is answered with a bomb."""
         async with (
             ScriptedServer(responses.respond(coded, Content_Encoding=coding)) as server,
             open_suite(server, max_response_bytes=MB) as suite,
@@ -173,7 +175,6 @@ def test_compression_bomb_is_held_in_pieces(coding: str, call: Any, content: byt
                 tracemalloc.stop()
 
     async def _count(suite: ds.DirectSuite, server: ScriptedServer) -> None:
-        """Make what is made on first use."""
         server.enqueue(responses.respond({"success": True, "count": 1}))
         await suite.mailbox(ALICE, PASSWORD).get_message_count()
 

@@ -29,7 +29,6 @@ PULLS: dict[str, tuple[str, str, tuple[object, ...]]] = {
 
 
 def list_files(folder: Path) -> list[Path]:
-    """The folder's files, temporary ones included."""
     return list(folder.iterdir())
 
 

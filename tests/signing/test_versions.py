@@ -21,17 +21,14 @@ NAME = "d"
 
 
 def refused() -> NoReturn:
-    """The service said no."""
     raise ServiceError("no", status=400, outcome=Outcome.FAILED)
 
 
 def lost() -> NoReturn:
-    """No answer came."""
     raise ConnectionLostError("lost", outcome=Outcome.UNKNOWN)
 
 
 def cancelled() -> NoReturn:
-    """The caller did not wait."""
     raise asyncio.CancelledError
 
 
@@ -40,7 +37,7 @@ ENDS: dict[str, Callable[[], NoReturn]] = {"refused": refused, "lost": lost, "ca
 
 @attrs.define(eq=False)
 class Request:
-    """A change as the model sees it. landed: the digest that it made on the server."""
+    """A change in the model. landed: the digest that it created on the server."""
 
     change: DocumentChange
     leaving: contextlib.ExitStack
@@ -50,7 +47,7 @@ class Request:
 
 
 class OneProgramAndItsDocument(RuleBasedStateMachine):
-    """A server that numbers its versions, and one program with requests that land early, late or never."""
+    """A server with numbered versions, and a program whose requests arrive early, late or never."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,12 +57,10 @@ class OneProgramAndItsDocument(RuleBasedStateMachine):
         self.requests: list[Request] = []
 
     def open(self) -> list[Request]:
-        """The requests that the program still waits for."""
         return [request for request in self.requests if not request.left]
 
     @rule(draw=st.data())
     def begin(self, draw: st.DataObject) -> None:
-        """Send a change, with any digest that was ever told."""
         leaving = contextlib.ExitStack()
         given = draw.draw(st.sampled_from(self.known))
         self.requests.append(Request(leaving.enter_context(self.versions.track_change(NAME, given)), leaving))
@@ -73,7 +68,6 @@ class OneProgramAndItsDocument(RuleBasedStateMachine):
     @precondition(lambda self: any(not each.landed and not each.refused for each in self.requests))
     @rule(draw=st.data())
     def land(self, draw: st.DataObject) -> None:
-        """A change arrives, though its caller may have given up."""
         waiting = [each for each in self.requests if not each.landed and not each.refused]
         request = draw.draw(st.sampled_from(waiting))
         self.server.append(f"d{len(self.server)}")
@@ -82,7 +76,6 @@ class OneProgramAndItsDocument(RuleBasedStateMachine):
     @precondition(lambda self: self.open())
     @rule(draw=st.data(), kind=st.sampled_from(["answered", "pulled", "refused", "lost", "cancelled"]))
     def end(self, draw: st.DataObject, kind: str) -> None:
-        """A request ends for its caller."""
         request = draw.draw(st.sampled_from(self.open()))
         if kind in ("answered", "pulled") and not request.landed:
             return
@@ -103,7 +96,6 @@ class OneProgramAndItsDocument(RuleBasedStateMachine):
 
     @rule(late=st.booleans(), draw=st.data())
     def read(self, draw: st.DataObject, *, late: bool) -> None:
-        """GetDocInfo, whose answer may be overtaken by another request."""
         with self.versions.track_info_request(NAME) as reported:
             digest = self.server[-1]
             if late:
@@ -154,7 +146,6 @@ def test_a_refused_change_leaves_the_document_traceable() -> None:
 
 
 def _others(versions: DigestHistory) -> None:
-    """More changes of other documents than are remembered."""
     for number in range(5000):
         with versions.track_change(str(number), "d0"):
             pass
@@ -201,7 +192,6 @@ Before = Callable[[DigestHistory], None]
 
 def _updated(digest: str | None, *, from_info: bool = False) -> Before:
     def before(versions: DigestHistory) -> None:
-        """An update of another document was answered, or settled by a look."""
         with versions.track_change("another", "e0") as change:
             assert change.is_proven_by(digest) if from_info else change.is_traceable
             change.record_success(digest, from_info=from_info)

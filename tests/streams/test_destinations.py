@@ -28,7 +28,7 @@ SIGNATURE = ds.Signature(name="alice", widget=ds.Widget(x=1, y=2, width=3, heigh
 
 
 class Pipe(io.RawIOBase):
-    """A file that can't seek and takes little at a time."""
+    """A file that cannot seek and takes few bytes per write."""
 
     def __init__(self) -> None:
         self.content = b""
@@ -191,8 +191,7 @@ async def test_digest_decides_whether_the_file_takes_its_name(server: ScriptedSe
 class AsyncFile:
     """An object with an async `write`."""
 
-    async def write(self, piece: bytes) -> None:
-        """Take it."""
+    async def write(self, piece: bytes) -> None: ...
 
 
 REFUSED: list[tuple[Any, dict[str, Any], str]] = [

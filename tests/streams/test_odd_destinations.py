@@ -64,7 +64,7 @@ async def test_confirmed_pull_that_cannot_be_stored_is_reported_as_happened(
 
 
 class Takes:
-    """Writes the first bytes of each piece, and says what it likes."""
+    """Writes the first bytes of each piece, and returns any value."""
 
     def __init__(self, max_size: int, reported: Callable[[int], Any]) -> None:
         self.content = b""
@@ -238,15 +238,13 @@ async def test_cancelled_download_is_cancelled_though_its_file_can_t_be_closed(
 class Drained:
     """A writer with `drain`."""
 
-    def write(self, piece: bytes, /) -> None:
-        """Take it."""
+    def write(self, piece: bytes, /) -> None: ...
 
     async def drain(self) -> None:
         """Wait."""
 
 
-def plain(_: bytes) -> None:
-    """Nothing to await."""
+def plain(_: bytes) -> None: ...
 
 
 UNAWAITABLE: dict[str, Any] = {

@@ -140,7 +140,7 @@ async def test_pull_into_memory_has_no_progress(server: ScriptedServer) -> None:
 
 
 class OwnError(ConnectionResetError):
-    """The caller's, and of a kind that the network raises too."""
+    """An error of the caller, of a class that network errors also have."""
 
 
 def raise_own_error(done: int, _total: int | None) -> None:
@@ -167,7 +167,6 @@ async def test_error_of_a_progress_callback_ends_the_call(
 
 
 async def yield_slowly() -> AsyncGenerator[bytes]:
-    """A piece every 15 seconds, for 5 minutes."""
     async for piece in yield_pieces(PDF, len(PDF) // 19):
         await asyncio.sleep(15)
         yield piece
@@ -211,7 +210,7 @@ async def test_upload_that_stands_still_is_cut_off(server: ScriptedServer, kind:
 
 
 class LoopByteMeter:
-    """Counts bytes between two turns of the event loop."""
+    """Counts bytes between two iterations of the event loop."""
 
     def __init__(self) -> None:
         self.bytes_since_pass = 0

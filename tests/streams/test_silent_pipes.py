@@ -32,7 +32,7 @@ WORKERS = 2
 
 
 class Silent(io.RawIOBase):
-    """One end of a pipe whose other end does nothing until `let_go`, which closes it."""
+    """A pipe whose other end is idle until it is closed."""
 
     def __init__(self) -> None:
         self.reading, self.writing = os.pipe()
@@ -222,7 +222,7 @@ async def test_document_lost_before_first_byte_is_retried(server: ScriptedServer
 
 
 class Slow(Pipe):
-    """Lets go of its first write when it is told to."""
+    """A pipe whose first write waits until the test releases it."""
 
     def __init__(self) -> None:
         super().__init__()

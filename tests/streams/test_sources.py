@@ -28,7 +28,7 @@ async def stream(content: bytes, size: int = 100_000) -> AsyncGenerator[bytes]:
 
 
 class Pipe(io.RawIOBase):
-    """A file that can't seek and gives little at a time."""
+    """A file that cannot seek and returns few bytes per read."""
 
     def __init__(self, content: bytes) -> None:
         self._content = io.BytesIO(content)
@@ -43,7 +43,7 @@ class Pipe(io.RawIOBase):
 
 
 class OnlyRead:
-    """The least that reads like a file."""
+    """An object that only has `read`."""
 
     def __init__(self, content: bytes) -> None:
         self._content = io.BytesIO(content)

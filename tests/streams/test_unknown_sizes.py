@@ -21,7 +21,6 @@ SIZES = [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 5 * PIECE_BYTES + 
 
 @pytest.fixture
 def hide_sizes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Returns a function that makes the system report this size for every file."""
     stat = Path.stat
 
     def hide(size: int) -> None:

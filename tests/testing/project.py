@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @attrs.frozen
 class Project:
-    """A folder with tests. python: whose pytest runs them."""
+    """A folder with tests. python: the interpreter that runs them."""
 
     folder: Path
     python: str = sys.executable

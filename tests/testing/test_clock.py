@@ -89,15 +89,14 @@ async def test_unix_time_is_the_same_for_all_who_have_the_clock() -> None:
 
 @attrs.define
 class Stuck:
-    """A clock that has no hash, and always shows the same."""
+    """A clock without a hash that always shows the same time."""
 
     shows: float
 
     def monotonic(self) -> float:
         return self.shows
 
-    async def sleep(self, seconds: float) -> None:
-        """Not at all."""
+    async def sleep(self, seconds: float) -> None: ...
 
 
 def test_unix_time_of_equal_clocks_is_not_mixed_up(monkeypatch: pytest.MonkeyPatch) -> None:

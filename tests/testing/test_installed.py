@@ -17,7 +17,6 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The interpreter of a fresh environment."""
     folder = tmp_path_factory.mktemp("installed")
     environment = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)

@@ -86,7 +86,6 @@ async def test_mine(directsuite_suite, directsuite_sandbox):
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """An empty project."""
     return Project(tmp_path)
 
 

@@ -232,7 +232,7 @@ def failures(error: ds.DirectSuiteError) -> None:
 
 
 class CallerFunctions:
-    """A program's own functions, which take what they hand on to the SDK."""
+    """Functions of a program that pass their arguments to the SDK."""
 
     def suite(
         self, token: dt.Token, session: dt.SessionFactory, wait: dt.Wait, stop: dt.Stop | None, clock: dt.Clock

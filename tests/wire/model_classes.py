@@ -22,7 +22,7 @@ MODEL_CLASSES: list[type[Model]] = [
 ]
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-"""Texts that have UTF-8."""
+"""Texts that can be encoded in UTF-8."""
 
 JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
@@ -58,7 +58,6 @@ def _is_no_day(text: str) -> bool:
 
 
 def build_values(annotation: Any) -> st.SearchStrategy[Any]:
-    """Values of a field annotated so."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (types.UnionType, Union):
         kinds = set(arguments) - {type(None)}
@@ -76,13 +75,11 @@ def build_values(annotation: Any) -> st.SearchStrategy[Any]:
 
 
 def list_field_types(cls: type[Model]) -> dict[str, Any]:
-    """The fields of a model class, `extra` apart, with their types."""
     hints = get_type_hints(cls)
     return {field.name: hints[field.name] for field in attrs.fields(cls) if field.name != "extra"}
 
 
 def build_instances(cls: type[Model]) -> st.SearchStrategy[Model]:
-    """Instances of a model class, with members that it doesn't know."""
     fields = {name: build_values(annotation) for name, annotation in list_field_types(cls).items()}
     for field in attrs.fields(cls):
         if field.validator is validate_text:

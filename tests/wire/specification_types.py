@@ -131,13 +131,11 @@ _VALUES: dict[str, object] = {
 
 
 def list_fields(name: str) -> dict[str, str]:
-    """A type's fields by their wire names, each with its kind."""
     entries = [entry.split() for entry in TYPES[name].split(";") if entry.strip()]
     return {field: kind for field, kind in entries}  # noqa: C416  pairs of exactly two
 
 
 def make_document(name: str) -> dict[str, Any]:
-    """A JSON object of this type with every field that the specification lists."""
     return {field: _make_value(kind) for field, kind in list_fields(name).items()}
 
 

@@ -14,9 +14,9 @@ from directsuite.wire.parsing import ArraySplitter, MismatchError
 KEY = "messages"
 
 Member = tuple[str, str]
-"""A name and a value, both as they are written."""
+"""A name and a value in JSON."""
 Split = tuple[list[Any], dict[str, Any]]
-"""The elements, and the document without them."""
+"""The elements, and the rest of the document."""
 
 _SPACES = st.sampled_from(["", "", "", " ", "\r\n\t", "  "])
 _UNITS = st.sampled_from(
@@ -62,7 +62,7 @@ VALUES = st.recursive(_SCALARS, lambda inner: _build_arrays(inner) | _build_obje
 
 @st.composite
 def _build_records(draw: st.DrawFn) -> str:
-    """An array of objects that begin alike, as one program writes them; some hold what looks like the next one."""
+    """Draw an array of similar objects, some of which contain a text like the next one."""
     inner = st.sampled_from(['[{"uid":1},{"uid":2}]', '{"uid":{"uid":3}}', '"},{\\"uid\\":4"']) | VALUES
     before, after = draw(_SPACES), draw(_SPACES)
     values = draw(st.lists(inner, max_size=6))
@@ -79,7 +79,6 @@ MEMBERS = st.lists(
 
 
 def format_document(members: Iterable[Member], space: str = "") -> bytes:
-    """The document with these members, in this order."""
     content = f"{space},{space}".join(_format_member(member, space) for member in members)
     return f"{space}{{{space}{content}}}{space}".encode()
 
@@ -101,13 +100,11 @@ def compute_expected(members: Iterable[Member]) -> Split:
 
 
 def split_at(text: bytes, cuts: Iterable[int]) -> list[bytes]:
-    """The text in pieces."""
     edges = [0, *sorted(position % (len(text) + 1) for position in cuts), len(text)]
     return [text[start:end] for start, end in pairwise(edges)]
 
 
 def split_into_bytes(text: bytes) -> list[bytes]:
-    """The text byte by byte."""
     return [bytes([byte]) for byte in text]
 
 

@@ -55,14 +55,12 @@ MESSAGES = st.fixed_dictionaries(
 
 @pytest.fixture(autouse=True, scope="module")
 def short_strings_are_long() -> Any:
-    """Strings of a few characters count as long, and elements of them as large."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(parsing, "_MIN_LONG_STRING_BYTES", LONG)
         yield
 
 
 def read(document: bytes, cuts: list[int], *, shape: bool) -> list[MessageDetail] | str:
-    """The messages of a document that comes in pieces, or what was wanted where."""
     splitter = ArraySplitter("messages", shape=SHAPE if shape else None)
     edges = [0, *sorted(cut % (len(document) + 1) for cut in cuts), len(document)]
     messages: list[MessageDetail] = []
@@ -113,7 +111,6 @@ def test_content_is_decoded_without_the_parser(monkeypatch: pytest.MonkeyPatch) 
     parsed: list[int] = []
 
     def counted(text: bytes | bytearray | memoryview) -> Any:
-        """Parse, and note how much."""
         parsed.append(len(text))
         return parse(text)
 

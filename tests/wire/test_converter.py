@@ -47,7 +47,6 @@ every_converter = pytest.mark.parametrize("make", CONVERTERS.values(), ids=CONVE
 
 
 def _text_of(converter: Any, model: ds.Model) -> bytes:
-    """The JSON that this converter's own library makes of a model."""
     text = converter.dumps(model) if hasattr(converter, "dumps") else json.dumps(converter.unstructure(model))
     return text.encode() if isinstance(text, str) else text
 
@@ -113,7 +112,7 @@ def test_preconfigured_converter_writes_values_as_services_do(make: Callable[[],
 
 @attrs.frozen
 class Filed:
-    """A class of the program's own, with one of the package's in it."""
+    """A class of a program with a field of the package's type."""
 
     checksum: bytes
     at: datetime
@@ -268,7 +267,6 @@ def test_a_value_that_a_hook_does_not_read_is_skipped_and_counted(kind: Any, pat
     converter = ds.make_converter()
 
     def fail(value: Any, _: Any) -> Any:
-        """Refuse everything."""
         raise error(f"{value} Smith")
 
     if get_origin(kind) is list:
@@ -298,7 +296,6 @@ def test_hook_error_for_required_value_is_mismatch_without_value(
     converter = ds.make_converter()
 
     def fail(value: Any, _: Any) -> Any:
-        """Refuse everything."""
         raise error(f"{value} Smith")
 
     converter.register_structure_hook(kind, fail)
@@ -319,7 +316,6 @@ def test_a_request_that_a_hook_cannot_write_is_refused_without_the_value() -> No
     converter = ds.make_converter()
 
     def fail(text: str) -> str:
-        """Refuse everything."""
         raise ValueError(text)
 
     converter.register_unstructure_hook(str, fail)

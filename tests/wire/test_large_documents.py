@@ -21,7 +21,7 @@ from .model_classes import MODEL_CLASSES, build_instances
 CODEC = Codec()
 
 LISTING = [cls for cls in MODEL_CLASSES if ModelReader(cls, CODEC.converter).lists]
-"""Models that list others; all the rest are parsed as a whole anyway."""
+"""Models with lists of models. Others are always parsed completely."""
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(0, 9) | st.sampled_from(["null", "", "x", "QUJD"]),
@@ -34,7 +34,7 @@ DOCUMENTS = st.lists(
 
 
 def read(cls: type[Model], document: bytes, *, large: int) -> Model | str:
-    """The model, or what was wanted where. large: from how many bytes on a document counts as large."""
+    """Return the model or the mismatch. large: the minimum size in bytes of a large document."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(parsing, "MIN_LAZY_BYTES", large)
         try:
@@ -44,7 +44,6 @@ def read(cls: type[Model], document: bytes, *, large: int) -> Model | str:
 
 
 def alike(cls: type[Model], document: bytes) -> None:
-    """Both ways give the same."""
     assert read(cls, document, large=0) == read(cls, document, large=1_000_000)
 
 

@@ -136,7 +136,7 @@ HARMLESS = {
     *("width", "height", "x", "y", "widget", "gmt_offset", "document_type", "user_type", "user_state", "status"),
     *("created_time", "updated_ts", "ts", "received_date", "order_time"),
 }
-"""What a repr may show: numbers, states, dates of transport and ids that name no person."""
+"""The fields that a repr may show: numbers, states, transport dates and ids without a name."""
 
 
 @pytest.mark.exhaustive

@@ -18,11 +18,10 @@ pytestmark = pytest.mark.wide
 SIZE = 32 * 1024
 HEAD, TAIL = b'{"success":true,"messages":[', b'],"code":0}'
 MOST = 6
-"""Looks at one byte: it is copied in, searched for quotes and marks, guessed about, walked over, and copied out."""
+"""The maximum number of times that a byte is read: copied in, searched twice, matched twice, copied out."""
 
 
 def _filled(*elements: bytes) -> bytes:
-    """The elements again and again, up to the size."""
     row = b",".join(elements)
     return HEAD + b",".join([row] * (SIZE // len(row))) + TAIL
 
@@ -60,21 +59,18 @@ class _Work:
 def _counting_buffer(work: _Work) -> type[bytearray]:
     class Buffer(bytearray):
         def find(self, sub: Any, start: SupportsIndex | None = 0, end: SupportsIndex | None = None) -> int:
-            """Count up to the finding, or to the end."""
             first, last = int(start or 0), len(self) if end is None else int(end)
             found = super().find(sub, first, last)
             work.bytes += (last if found < 0 else found) - first
             return found
 
         def rfind(self, sub: Any, start: SupportsIndex | None = 0, end: SupportsIndex | None = None) -> int:
-            """Count from the end."""
             first, last = int(start or 0), len(self) if end is None else int(end)
             found = super().rfind(sub, first, last)
             work.bytes += last - max(found, first)
             return found
 
         def __getitem__(self, place: Any) -> Any:
-            """Count a byte, or the copy of a slice."""
             taken = bytearray.__getitem__(self, cast("slice[int, int, int]", place))
             work.bytes += len(taken) if isinstance(place, slice) else 1
             return taken
@@ -90,11 +86,9 @@ class _CountingPattern:
         self._work = work
 
     def match(self, text: bytearray, position: int = 0) -> re.Match[bytes] | None:
-        """Count what matched."""
         return self._counted(self._pattern.match(text, position), position)
 
     def fullmatch(self, text: bytearray, position: int, end: int) -> re.Match[bytes] | None:
-        """Count what matched."""
         return self._counted(self._pattern.fullmatch(text, position, end), position)
 
     def _counted(self, match: re.Match[bytes] | None, position: int) -> re.Match[bytes] | None:
@@ -126,10 +120,7 @@ def test_every_byte_is_looked_at_a_few_times_at_most(shape: str, size: int, monk
 
 
 def _peak(count: int, element: bytes, size: int) -> int:
-    """Bytes that are kept at the most while the elements come and go."""
-
     def read() -> None:
-        """Go over all elements, and keep none."""
         splitter = ArraySplitter(KEY)
         for number in range(count):
             for piece in _pieces(element if number else first, size):

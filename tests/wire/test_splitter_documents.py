@@ -37,7 +37,6 @@ AROUND = st.lists(st.sampled_from([('"code"', "0"), ('"success"', "true"), ('"x"
 
 
 def _spoilt(text: bytes, edit: Edit, start: int = 0) -> bytes:
-    """The text with one byte deleted, inserted or replaced, at `start` or later."""
     kind, place, byte = edit
     position = start + place % (len(text) - start)
     changed = b"" if kind == "delete" else bytes([byte])
@@ -65,7 +64,6 @@ def _is_seen_wherever_it_is_cut(text: bytes, cuts: list[int], expected: str) -> 
 @parametrize_examples
 def test_elements_and_rest_are_those_of_the_whole_wherever_it_is_cut(examples: int) -> None:
     def check(members: list[Member], space: str, cuts: list[int]) -> None:
-        """Elements and rest as they were written; the names in the parser's order."""
         text, (elements, rest) = format_document(members, space), compute_expected(members)
         assert [*_reading(text)] == [*rest]
         _is_seen_wherever_it_is_cut(text, cuts, repr((elements, rest)))

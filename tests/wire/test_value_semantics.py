@@ -24,7 +24,7 @@ class Generated:
 
 @attrs.frozen(eq=False, repr=False)
 class Written(ValueSemantics):
-    """The same, with those of ValueSemantics."""
+    """The same class with the methods of ValueSemantics."""
 
     number: int
     text: str = ""

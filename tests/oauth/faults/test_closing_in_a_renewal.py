@@ -18,8 +18,6 @@ from .token_service import TokenService
 
 
 def _answering_after(service: TokenService, seconds: float) -> Responder:
-    """Spends the grant at once, and answers later."""
-
     async def responder(exchange: Exchange) -> None:
         await exchange.read()
         answer = responses.encode_body(service.make_tokens(exchange) or {"error": "invalid_grant"})

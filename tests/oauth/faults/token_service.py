@@ -23,7 +23,7 @@ SENTINELS = (CLIENT_SECRET, CODE, VERIFIER, "sentinel-of-a-refresh-token", "sent
 
 
 class TokenService:
-    """Issues numbered tokens. Only the newest refresh token is good, and the code once."""
+    """Issues numbered tokens. It accepts the newest refresh token, and the code once."""
 
     def __init__(self, server: ScriptedServer) -> None:
         self.server = server
@@ -39,7 +39,6 @@ class TokenService:
 
     @property
     def forms(self) -> list[dict[str, str]]:
-        """The token requests, in order."""
         return [dict(parse_qsl(request.body.decode())) for request in self.server.find_requests("/oauth/token")]
 
     async def __call__(self, exchange: Exchange) -> None:
@@ -52,7 +51,6 @@ class TokenService:
             await self.issue(exchange)
 
     async def issue(self, exchange: Exchange) -> None:
-        """Answer as a token endpoint does."""
         await exchange.read()
         await self._respond(exchange, self.make_tokens(exchange))
 
@@ -62,7 +60,6 @@ class TokenService:
         exchange.reset()
 
     def make_tokens(self, exchange: Exchange) -> dict[str, Any] | None:
-        """New tokens, or None for a grant that isn't good."""
         form = dict(parse_qsl(exchange.request.body.decode()))
         if form["grant_type"] == "refresh_token" and form["refresh_token"] != self.refresh_token:
             return None
@@ -104,5 +101,4 @@ class TokenService:
 
 
 def make_rejection(error: str, status: int = 400) -> Responder:
-    """An answer of section 5.2, with a description that no error may show."""
     return responses.respond({"error": error, "error_description": f"{CLIENT_SECRET} is not known"}, status)
