@@ -89,7 +89,7 @@ def _respond_in_chunks(content: bytes) -> Responder:
 class CallContext:
     """The objects of one call.
 
-    others: calls in parallel. uploads: the sources that were read, and whether each was closed. fetches: the number of
+    other_tasks: parallel calls. upload_states: for each source, if it was read and closed. fetches: the number of
     token requests.
     """
 

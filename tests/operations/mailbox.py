@@ -270,8 +270,9 @@ def _make_case(
     exercise: Any,
     **members: object,
 ) -> OperationCase:
-    """Return the row of a POST whose body is the Authentication, or `auth` and `members` if there are any."""
+    """Return the row of a POST whose body is the Authentication, or `auth` and other members if there are any."""
     name, _, _ = path.partition("/")
+    members |= {each: arguments[each] for each in ("uids", "folders", "subscribed") if each in arguments}
     return OperationCase(
         name=name,
         method="POST",
@@ -314,7 +315,6 @@ MAILBOX = [
         _MESSAGES,
         _DETAILS,
         _get_messages_by_uids,
-        uids=[9, 9007199254740993],
     ),
     _make_case(
         "GetUnreadMessages/INBOX.a%2Bb",
@@ -404,8 +404,6 @@ MAILBOX = [
         _FOLDERS,
         ["INBOX.a", "INBOX.a.b"],
         _set_folders_subscribed,
-        folders=["INBOX.a/b", "INBOX.é"],
-        subscribed=False,
     ),
     _make_case(
         "CreateFolder/INBOX.a%2F..%2Fb", "create_folder", {"folder": "INBOX.a/../b"}, SUCCESS, None, _create_folder
@@ -428,7 +426,6 @@ MAILBOX = [
         SUCCESS,
         None,
         _copy_messages,
-        uids=[1, 2],
     ),
     _make_case(
         "MoveMessagesByUIDs/INBOX.a%2Fb/INBOX.%25",
@@ -437,7 +434,6 @@ MAILBOX = [
         SUCCESS,
         None,
         _move_messages,
-        uids=[1],
     ),
     _make_case(
         "DeleteMessagesByUIDs/INBOX.a%3Cb%3E/true",
@@ -446,7 +442,6 @@ MAILBOX = [
         SUCCESS,
         None,
         _delete_messages,
-        uids=[1],
     ),
     _make_case(
         "MarkMessagesAsReadByUIDs/INBOX.a%7Cb",
@@ -455,7 +450,6 @@ MAILBOX = [
         SUCCESS,
         None,
         _mark_as_read,
-        uids=[1],
     ),
     _make_case(
         "MarkMessagesAsUnreadByUIDs/INBOX.a%5Bb%5D",
@@ -464,7 +458,6 @@ MAILBOX = [
         SUCCESS,
         None,
         _mark_as_unread,
-        uids=[1],
     ),
     _make_case(
         "GetRawMessagesByUIDs/INBOX.a%7Bb%7D",
@@ -473,7 +466,6 @@ MAILBOX = [
         SUCCESS | {"messages": [{"uid": 7, "msgID": None, "folder": "INBOX", "data": "U3ViamVjdDogSGkN\r\nCg0KSGk="}]},
         [ds.RawMessage(uid=7, folder="INBOX", data=b"Subject: Hi\r\n\r\nHi")],
         _get_raw_messages,
-        uids=[1],
     ),
     _make_case(
         "SaveRawMessages/INBOX.a-b_c~d",
@@ -536,6 +528,5 @@ MAILBOX_VARIANTS = [
         SUCCESS,
         None,
         _delete_messages,
-        uids=[1],
     ),
 ]
