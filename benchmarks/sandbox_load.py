@@ -23,7 +23,7 @@ import attrs
 from benchmarks.gauges import read_peak_bytes, read_resident_bytes
 from benchmarks.processes import RESULTS, format_machine
 from benchmarks.soak.sandbox_process import run_sandbox
-from directsuite.cli.demo import documents
+from directsuite.cli.demo_steps import build_consent_form
 from directsuite.sandbox.samples import ALICE, BOB, FAX_NUMBER, MAILBOX_LOGIN, TUSER
 
 CLIENTS = 200
@@ -57,7 +57,7 @@ class Load:
 async def make_requests(http: aiohttp.ClientSession, urls: Mapping[str, str], count: int) -> dict[str, list[Request]]:
     """Return requests by operation. Each Sign has a separate document, because a field can be signed only once."""
     message, pdf = urls["message"], f"{urls['signing']}/pdf"
-    form = base64.b64encode(documents.build_consent_form(documents.Form.from_number(1)))
+    form = base64.b64encode(build_consent_form(1))
     stored = [json.loads((await send(http, ("POST", pdf, form)))[1])["identifier"] for _ in range(count)]
     user = {"username": TUSER[0], "password": TUSER[1]}
     return {
@@ -67,7 +67,7 @@ async def make_requests(http: aiohttp.ClientSession, urls: Mapping[str, str], co
         "Send": [("PUT", f"{message}/Send", {"authentication": _LOGIN, "message": _MESSAGE})],
         "Save": [("POST", pdf, form)],
         "GetDoc": [("GET", f"{pdf}/{stored[0]}", None)],
-        "Sign": [("PATCH", f"{pdf}/{each}/sign", {"name": documents.PATIENT_FIELD}) for each in stored],
+        "Sign": [("PATCH", f"{pdf}/{each}/sign", {"name": "PatientSignature"}) for each in stored],
         "getMultipleMessageInfo": [("GET", f"{urls['fax']}/api/fax/getMessageList/{FAX_NUMBER}/0", None)],
         "login": [("POST", f"{urls['registration']}/login", user)],
     }

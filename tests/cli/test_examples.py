@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from directsuite.cli.demo import documents
+from directsuite.cli.demo_steps import build_consent_form
 from directsuite.sandbox import Sandbox
 from directsuite.sandbox.samples import FAX_NUMBER, MAILBOX_LOGIN, MAILBOXES, add_sample_content
 from tests.cli.conftest import EXAMPLES, CliRunner, start_process
@@ -46,7 +46,7 @@ async def reader(
     """Somebody who has the files that the examples name."""
     (tmp_path / "consents").mkdir()
     for name in PDFS:
-        (tmp_path / name).write_bytes(documents.build_consent_form(documents.Form.from_number(1)))
+        (tmp_path / name).write_bytes(build_consent_form(1))
     async with Sandbox(seed=add_sample_content) as sandbox:
         typist = CliRunner(sandbox, tmp_path, monkeypatch, capsys)
         typist.set_environment(MAILBOXES[0], MAILBOX_LOGIN)

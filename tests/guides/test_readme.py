@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import directsuite as ds
-from directsuite.cli.demo import documents
+from directsuite.cli.demo_steps import build_consent_form
 from directsuite.sandbox import Sandbox
 from directsuite.testing import LeapingClock
 from tests.guides.documents import find_code_blocks, read_document
@@ -67,7 +67,7 @@ async def test_documents_are_sent_followed_and_read(
 
 
 async def test_a_pdf_is_signed_visibly(sandbox: Sandbox, tmp_path: Path) -> None:
-    (tmp_path / "consent.pdf").write_bytes(documents.build_consent_form(documents.Form.from_number(1)))
+    (tmp_path / "consent.pdf").write_bytes(build_consent_form(1))
     Image.new("L", (20, 10)).save(tmp_path / "ink.png")
     await main_of("sign.py")(*(str(tmp_path / name) for name in ("consent.pdf", "signed.pdf", "ink.png")))
     async with ds.DirectSuite.from_env(sandbox.environment) as suite:

@@ -24,7 +24,7 @@ from rich.text import Text
 
 from directsuite.cli import main
 from directsuite.cli.app import build_app
-from directsuite.cli.demo import documents
+from directsuite.cli.demo_steps import build_consent_form
 from directsuite.sandbox import Sandbox
 from directsuite.sandbox.samples import MAILBOX_LOGIN, MAILBOXES, add_sample_content
 from tests.guides.documents import DOCUMENTS, read_document
@@ -153,13 +153,13 @@ def terminal_folder(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Progress, "start", _show_nothing)  # a bar is there or not, as fast as the machine is
     seconds = itertools.count(0.0, 0.2)
-    monkeypatch.setattr("directsuite.cli.demo.command.time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    monkeypatch.setattr("directsuite.cli.demo.time", SimpleNamespace(monotonic=lambda: next(seconds)))
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o600)
     (tmp_path / "consents").mkdir()
     for name in ("consent.pdf", "consents/first.pdf", "consents/second.pdf"):
-        (tmp_path / name).write_bytes(documents.build_consent_form(documents.Form.from_number(1)))
+        (tmp_path / name).write_bytes(build_consent_form(1))
     for name, value in {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1", "DIRECTSUITE_STATE": "state"}.items():
         monkeypatch.setenv(name, value)
     for name, value in sandbox.environment.items():

@@ -9,7 +9,7 @@ from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
 import directsuite as ds
-from directsuite.cli.demo import documents
+from directsuite.cli.demo_steps import build_consent_form
 from directsuite.sandbox import Sandbox
 from tests.guides.documents import execute_programs, find_code_blocks
 
@@ -21,7 +21,7 @@ def example() -> dict[str, Any]:
 
 
 async def test_backend_hands_a_pdf_on_and_back_signed() -> None:
-    form = documents.build_consent_form(documents.Form.from_number(1))
+    form = build_consent_form(1)
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
 
         async def sign(request: web.Request) -> web.StreamResponse:

@@ -19,7 +19,7 @@ from aiohttp import ClientPayloadError, ClientSession, web
 from aiohttp.web_protocol import RequestHandler
 
 import directsuite as ds
-from directsuite.cli.demo import documents
+from directsuite.cli.demo_steps import build_consent_form
 from directsuite.sandbox import Sandbox
 from directsuite.testing import LeapingClock
 from tests.guides.documents import execute_programs, find_code_blocks
@@ -27,7 +27,7 @@ from tests.guides.web_uploads import FRAMEWORKS, MEGABYTE, make_large_pdf, measu
 
 pytestmark = pytest.mark.exhaustive(limit=1)  # of the frameworks
 
-FORM = documents.build_consent_form(documents.Form.from_number(1))
+FORM = build_consent_form(1)
 PER_BROWSER = 400_000
 """The bytes that a framework and a connection buffer for a slow browser."""
 PER_CONNECTION = 800_000

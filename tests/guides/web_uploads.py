@@ -24,7 +24,7 @@ import attrs
 import pikepdf
 
 from benchmarks.gauges import read_peak_bytes, reset_peak_bytes
-from directsuite.cli.demo import documents
+from directsuite.cli.demo_steps import build_consent_form
 from directsuite.sandbox import Sandbox
 from directsuite.testing.loop_thread import LoopThread
 from tests.guides.documents import ROOT
@@ -71,7 +71,7 @@ def write_example(folder: Path) -> None:
 def make_large_pdf(size: int) -> bytes:
     """Return a form to sign with an incompressible stream of the given size."""
     output = io.BytesIO()
-    with pikepdf.open(io.BytesIO(documents.build_consent_form(documents.Form.from_number(1)))) as opened:
+    with pikepdf.open(io.BytesIO(build_consent_form(1))) as opened:
         document: Any = opened  # pikepdf has types for a part of these methods
         document.Root.Attached = document.make_stream(random.Random(1).randbytes(size))
         document.save(output, compress_streams=False)
