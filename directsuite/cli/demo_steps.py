@@ -163,8 +163,10 @@ async def read_mailbox(context: DemoContext) -> dict[str, Any]:
     count = context.options.messages
     await context.sandbox.add_account(_RESULTS, _PASSWORD)
     values = [bytes(range(number % 256)) * (number % 150 + 1) for number in range(1, count + 1)]
-    raw = [_build_result(number, each) for number, each in enumerate(values, start=1)]
-    uids = [await context.sandbox.deliver(_RESULTS, each) for each in raw]
+    raw, uids = list[bytes](), list[int]()
+    for number, each in enumerate(values, start=1):
+        raw.append(await asyncio.to_thread(_build_result, number, each))
+        uids.append(await context.sandbox.deliver(_RESULTS, raw[-1]))
     box = context.suite.mailbox(_RESULTS, _PASSWORD)
     check(await box.get_message_count() == count, f"the service does not count {count} messages")
     check(await box.get_uids() == uids, "the uids are not those of the delivery, ascending")

@@ -19,7 +19,10 @@ _BLOCK_ELEMENTS = frozenset(
 )
 _BREAK_ELEMENTS = frozenset(("br", "hr"))
 _SPACED_ELEMENTS = frozenset(
-    ("audio", "button", "canvas", "iframe", "img", "object", "option", "select", "td", "th", "video")
+    (
+        *("audio", "button", "canvas", "iframe", "img", "object", "option", "select", "td", "th", "video"),
+        *("mi", "mn", "mo"),  # of MathML: without spaces, a fraction 1/2 would become 12
+    )
 )
 _PREFORMATTED_ELEMENTS = frozenset(("pre", "textarea"))
 _STRIKETHROUGH_ELEMENTS = frozenset(("del", "s", "strike"))
@@ -60,15 +63,6 @@ def html_to_text(html: str) -> str:
 
 
 @attrs.define
-class _OpenFraction:
-    """A MathML fraction whose end tag has not been read."""
-
-    parts: int = 0
-    """The number of parts begun (numerator, denominator)."""
-    depth: int = 0
-
-
-@attrs.define
 class _TextReader:
     """Collects the text of tags, which need not be balanced."""
 
@@ -80,7 +74,6 @@ class _TextReader:
     _foreign_depth: int = attrs.field(default=0, init=False)
     _preformatted_depth: int = attrs.field(default=0, init=False)
     _strikethrough_depth: int = attrs.field(default=0, init=False)
-    _open_fractions: list[_OpenFraction] = attrs.field(factory=list[_OpenFraction], init=False)
 
     def begin_element(self, name: str, attributes: dict[str, str | None]) -> None:
         self._show_pending()
@@ -89,7 +82,6 @@ class _TextReader:
             self._hidden_element = name
         self._foreign_depth += name in _FOREIGN_ELEMENTS
         self._preformatted_depth += name in _PREFORMATTED_ELEMENTS
-        self._begin_fraction_part(name)
         if name in _BLOCK_ELEMENTS or name in _BREAK_ELEMENTS:
             self._pieces.append(_LINE_END)
         elif name in _SPACED_ELEMENTS:
@@ -111,7 +103,6 @@ class _TextReader:
         self._show_pending()
         self._foreign_depth -= name in _FOREIGN_ELEMENTS and self._foreign_depth > 0
         self._preformatted_depth -= name in _PREFORMATTED_ELEMENTS and self._preformatted_depth > 0
-        self._end_fraction_part(name)
         if name in _BLOCK_ELEMENTS or name == "br":
             self._pieces.append(_LINE_END)
         elif name in _SPACED_ELEMENTS:
@@ -142,25 +133,6 @@ class _TextReader:
         if self._link_url:
             self._pieces.append(f" <{_collapse_control_chars(self._link_url)}>")
         self._link_url = None
-
-    def _begin_fraction_part(self, name: str) -> None:
-        if self._open_fractions:
-            fraction = self._open_fractions[-1]
-            if not fraction.depth:
-                fraction.parts += 1
-                self._pieces.append("/" if fraction.parts == 2 else "")  # otherwise 1/2 would become 12
-            fraction.depth += 1
-            self._pieces.append("(" if name in ("mrow", "mfrac") else "")
-        if name == "mfrac":
-            self._open_fractions.append(_OpenFraction())
-
-    def _end_fraction_part(self, name: str) -> None:
-        if name == "mfrac" and self._open_fractions:
-            self._open_fractions.pop()
-        if self._open_fractions:
-            fraction = self._open_fractions[-1]
-            self._pieces.append(")" if name in ("mrow", "mfrac") and fraction.depth else "")
-            fraction.depth = max(0, fraction.depth - 1)
 
 
 def _get_input_text(attributes: dict[str, str | None]) -> str:
