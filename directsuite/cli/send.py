@@ -1,28 +1,23 @@
 """`directsuite send`: send one message; with --key exactly once, even if the command is interrupted and repeated.
 
-For each --key there is a record, a file with JSON lines:
-
-    {"message": digest of the message, "at": time of the first attempt}   on disk before anything is sent
-    {"smtp_id": …}                                                        once the message has been sent
-
-Records are in DIRECTSUITE_STATE or the user's state folder, named by a hash of the key, and locked while a command
-sends.
+Each --key has a delivery journal in DIRECTSUITE_STATE or the user's state folder, named by a hash of the key. It has a
+digest of the message before anything is sent, and the SMTP id afterwards. Only one command can open it at a time.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import stat
 import sys
-from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
+import time
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 from cyclopts.validators import mutually_exclusive
@@ -35,12 +30,14 @@ from directsuite.cli.output import Bar, format_size, show_effect, show_json, sho
 from directsuite.cli.process import ExitStatus, echo_err, is_verbose, show_line
 from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.core.files import explain_os_error
-from directsuite.durable import files
 from directsuite.errors import BadRequestError, DirectSuiteError, OutcomeUnknownError, ServiceError
 from directsuite.messaging import arguments
 from directsuite.messaging.models import Attachment, Message, Recipient, RecipientType
 from directsuite.messaging.send_once import make_request_id
 from directsuite.messaging.service import Mailbox
+
+if TYPE_CHECKING:
+    from directsuite.jobs.delivery.journal import DeliveryJournal, SendRecord
 
 app = make_app(
     "send",
@@ -162,15 +159,14 @@ def send(*, options: SendOptions = SendOptions()) -> int:
 
 
 async def _show_dry_run(message: Message, sender: str, options: SendOptions) -> int:
-    record = None if options.key is None else _read_record(make_request_id(sender, options.key))
-    if record is not None:
-        record.validate_same_message(await arguments.compute_message_digest(message))
+    record = None if options.key is None else await _find_record(make_request_id(sender, options.key), message)
+    is_sent_before = record is not None and record.smtp_id is not None
     files = [(each.filename, each.media_type, _get_attachment_bytes(each)) for each in message.attachment_list]
     if options.json:
         show_json(
             {
                 "sent": False,
-                "sent_before": record is not None and record.is_sent,
+                "sent_before": is_sent_before,
                 "from": message.sender,
                 "recipients": [{"email": each.email, "type": each.type} for each in message.recipients],
                 "subject": message.subject,
@@ -186,9 +182,9 @@ async def _show_dry_run(message: Message, sender: str, options: SendOptions) -> 
         rows += [("Subject", message.subject), ("Body", f"{kind}, {len(message.body or '')} characters")]
         rows += [("File", f"{name}, {kind}, {format_size(size)}") for name, kind, size in files]
         show_table(("", "would be sent"), rows)
-    if record is not None and record.is_sent:
+    if is_sent_before:
         echo_err("The message was sent before with this --key. It would not be sent again.")
-    elif record is not None and record.first_attempt is not None:
+    elif record is not None:
         echo_err(
             "An earlier command may have sent the message. It would be sent only if a search proves that it was not."
         )
@@ -243,13 +239,14 @@ async def _send_once(
 
     Return True if an earlier command sent it, and the SMTP id, empty if there is none.
     """
-    with _lock_record(make_request_id(access.address, key)) as record:
-        record.record_attempt(await arguments.compute_message_digest(message))
-        if record.is_sent:
-            return True, record.smtp_id
+    request_id = make_request_id(access.address, key)
+    async with _open_journal(request_id) as journal:
+        began = await _begin_send(journal, request_id, message)
+        if began.smtp_id is not None:
+            return True, began.smtp_id
         size = _sum_attachment_bytes(message)
         timeout = access.settings.timeout + SETTLE_TIMEOUT + size * _BASE64_RATIO / _MIN_UPLOAD_BYTES_PER_SECOND
-        if record.first_attempt is not None:
+        if not began.is_new:
             echo_err(
                 f"An earlier command may have sent the message. Searching INBOX.Sent for up to {SETTLE_TIMEOUT:g} s."
             )
@@ -258,19 +255,20 @@ async def _send_once(
                 response = await box.send_once(
                     message,
                     key=key,
-                    since=record.first_attempt,
+                    since=None if began.is_new else datetime.fromtimestamp(began.began_at, UTC),
                     settle=SETTLE_TIMEOUT,
                     progress=bar.update,
                     timeout=timeout,
                 )
         except OutcomeUnknownError as error:
-            if record.first_attempt is not None and error.looked:  # another search would not find more
+            if not began.is_new and error.looked:  # another search would not find more
                 command.recovery_hint = _HINT_USE_NEW_KEY
             raise
         except DirectSuiteError:  # nothing was sent
-            record.clear_attempt()
+            if began.is_new:
+                await journal.withdraw_send("", request_id)
             raise
-        record.record_sent(response.smtp_id)
+        await journal.end_send("", request_id, response.smtp_id)
         return False, response.smtp_id
 
 
@@ -389,91 +387,51 @@ def _make_attachment(path: Path, number: int) -> Attachment:
     return Attachment.from_path(path)
 
 
-class _SendRecord:
-    """The record of one key. first_attempt: time of the first attempt that may have sent the message, if any."""
+@contextlib.asynccontextmanager
+async def _open_journal(request_id: str) -> AsyncGenerator[DeliveryJournal]:
+    """Open the journal of a key. Raises UsageError if another command has opened it, or if it can't be written."""
+    from directsuite.jobs.delivery.journal import DeliveryJournal, DeliveryJournalError  # slow to import
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        lines = [sent for line in file.read().splitlines() if (sent := _parse_line(line)) is not None]
-        first = next((line for line in lines if "at" in line), None)
-        self._digest = None if first is None else str(first["message"])
-        self.first_attempt = None if first is None else datetime.fromisoformat(str(first["at"]))
-        done = next((line for line in lines if "smtp_id" in line), None)
-        self.is_sent = done is not None
-        self.smtp_id = "" if done is None else str(done["smtp_id"] or "")
-
-    def record_attempt(self, digest: str) -> None:
-        """Record that the message may have been sent. Raises UsageError if the key is that of a different message."""
-        self.validate_same_message(digest)
-        if self.first_attempt is None:
-            self._write({"message": digest, "at": datetime.now(UTC).isoformat()})
-
-    def validate_same_message(self, digest: str) -> None:
-        """Raise UsageError if the key was used for a different message."""
-        if self._digest not in (None, digest):
-            raise UsageError(
-                "This --key was used for a different message, which may have been sent. Use a new --key for each "
-                "message."
-            )
-
-    def record_sent(self, smtp_id: str) -> None:
-        self._write({"smtp_id": smtp_id})
-
-    def clear_attempt(self) -> None:
-        """Remove this attempt, which sent nothing, unless an earlier one is recorded."""
-        if self.first_attempt is None:
-            self._file.truncate(0)
-
-    def _write(self, line: dict[str, Any]) -> None:
-        self._file.seek(0, os.SEEK_END)
-        self._file.write(b"\n" + json.dumps(line).encode() + b"\n")  # a line may be incomplete before this one
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-
-@contextlib.contextmanager
-def _lock_record(request_id: str) -> Generator[_SendRecord]:
-    """Lock and yield the record of a key. Raises UsageError if another command has locked it, or if it can't be
-    written.
-    """
-    folder = _get_records_folder()
-    with contextlib.ExitStack() as stack:
+    async with contextlib.AsyncExitStack() as stack:
         try:
+            folder = _get_journal_folder()
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lock = files.lock_file(folder / request_id)
-            stack.callback(lock.release)
-            (folder / request_id).chmod(0o600)  # a restored backup may have other permissions
-            files.sync_folder(folder)
-        except BlockingIOError:
-            raise UsageError("Another command is sending with this --key. Wait until it has ended.") from None
-        except OSError as error:
+            journal = await stack.enter_async_context(DeliveryJournal(folder / request_id))
+        except (OSError, DeliveryJournalError) as error:
+            reason = explain_os_error(error) if isinstance(error, OSError) else error.explanation.rstrip(".")
             raise UsageError(
-                f"The record of --key can't be written ({explain_os_error(error)}). "
-                f"Name a different folder with {_STATE_VAR}."
+                f"The journal of --key can't be used ({reason}). If another command is sending with this --key, wait "
+                f"until it has ended. Otherwise name a different folder with {_STATE_VAR}."
             ) from None
-        yield _SendRecord(stack.enter_context(os.fdopen(lock.descriptor, "r+b", closefd=False)))
+        yield journal
 
 
-def _read_record(request_id: str) -> _SendRecord | None:
-    """Return the record of a key without locking it, or None if it can't be read."""
-    try:
-        with (_get_records_folder() / request_id).open("rb") as file:
-            return _SendRecord(file)
-    except OSError:
+async def _begin_send(journal: DeliveryJournal, request_id: str, message: Message) -> SendRecord:
+    """Return the record of a key, inserted if it is new. Raises UsageError if it is that of a different message."""
+    digest = await arguments.compute_message_digest(message)
+    began = await journal.begin_send("", request_id, at=time.time(), content=digest)
+    if began.content_digest != digest:
+        raise UsageError(
+            "This --key was used for a different message, which may have been sent. Use a new --key for each message."
+        )
+    return began
+
+
+async def _find_record(request_id: str, message: Message) -> SendRecord | None:
+    """Return the record of a key, None if there is none or another command uses it. Raises UsageError."""
+    if not (_get_journal_folder() / request_id).exists():
+        return None
+    async with _open_journal(request_id) as journal:
+        began = await _begin_send(journal, request_id, message)
+        if not began.is_new:
+            return began
+        await journal.withdraw_send("", request_id)
         return None
 
 
-def _get_records_folder() -> Path:
+def _get_journal_folder() -> Path:
     if named := os.environ.get(_STATE_VAR):
         return Path(named) / "sends"
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "directsuite" / "sends"
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "directsuite" / "sends"
-
-
-def _parse_line(line: bytes) -> dict[str, Any] | None:
-    try:
-        document: object = json.loads(line)
-    except ValueError:  # an empty line, or one left incomplete by a crash
-        return None
-    return cast("dict[str, Any]", document) if isinstance(document, dict) else None
