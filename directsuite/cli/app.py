@@ -35,7 +35,7 @@ _COMMANDS = {
     "patient": ("patient", _SERVICES, "Find and add patients, and set their passwords."),
     "doctor": ("doctor", _TOOLS, "Find problems, and explain how to fix them."),
     "demo": ("demo", _TOOLS, "Use all four services of a sandbox, and check their effects."),
-    "sandbox": ("sandbox_options", _TOOLS, "Run the four services on this machine, with sample content."),
+    "sandbox": ("sandbox", _TOOLS, "Run the four services on this machine, with sample content."),
     "guide": ("guide", _TOOLS, "Show a guide, or list the guides."),
     "config": ("config", _TOOLS, "Show the configuration."),
 }

@@ -38,7 +38,7 @@ from directsuite.sandbox.server import DEMO_CLIENT, Sandbox, has_pdf_libraries
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from directsuite.cli.sandbox_options import SandboxOptions
+    from directsuite.cli.sandbox import SandboxOptions
     from directsuite.sandbox.signing.token import TokenKeyStore
 
 MAX_DECODED_BYTES = 64 * 2**20
