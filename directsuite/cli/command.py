@@ -17,23 +17,11 @@ from typing import Any
 
 import attrs
 
+import directsuite as ds
 from directsuite.cli import process
 from directsuite.cli.credentials import is_interactive
 from directsuite.cli.errors import Advice, ItemNotFoundError, UsageError, exit_for_error
 from directsuite.cli.process import ExitStatus, echo_err
-from directsuite.core.events import (
-    AttemptFailed,
-    AttemptSucceeded,
-    Event,
-    Listener,
-    OutcomeLeftUnknown,
-    RetryScheduled,
-)
-from directsuite.errors import DirectSuiteError
-from directsuite.registration.models import Login
-from directsuite.secret import Secret
-from directsuite.settings import Settings
-from directsuite.suite import DirectSuite
 
 _SILENT_FAILURE_SECONDS = 5.0  # seconds of failures and waits after which a delay is reported
 
@@ -79,7 +67,7 @@ class Command:
             return ExitStatus.TERMINATED if isinstance(signalled, TerminatedError) else ExitStatus.INTERRUPTED
         except BrokenPipeError:
             raise
-        except (UsageError, ItemNotFoundError, DirectSuiteError, OSError) as error:
+        except (UsageError, ItemNotFoundError, ds.DirectSuiteError, OSError) as error:
             status, sentence = exit_for_error(
                 error, option_names=self.option_names, recovery_hint=self.recovery_hint, advice=self.advice
             )
@@ -88,37 +76,37 @@ class Command:
 
     def make_suite(
         self,
-        settings: Settings,
+        settings: ds.Settings,
         *,
-        token: Secret | None = None,
-        login: Login | None = None,
-        listeners: Sequence[Listener] = (),
-    ) -> DirectSuite:
+        token: ds.Secret | None = None,
+        login: ds.Login | None = None,
+        listeners: Sequence[ds.Listener] = (),
+    ) -> ds.DirectSuite:
         """Create the command's suite. listeners: additional listeners."""
         listeners = [self._handle_event, *make_request_listeners(), *listeners]
-        return DirectSuite(settings, token=token, login=login, listeners=listeners)
+        return ds.DirectSuite(settings, token=token, login=login, listeners=listeners)
 
-    def _handle_event(self, event: Event) -> None:
-        self._is_outcome_unknown = self._is_outcome_unknown or isinstance(event, OutcomeLeftUnknown)
-        if isinstance(event, AttemptFailed | RetryScheduled):
-            seconds = event.elapsed if isinstance(event, AttemptFailed) else event.wait
+    def _handle_event(self, event: ds.Event) -> None:
+        self._is_outcome_unknown = self._is_outcome_unknown or isinstance(event, ds.OutcomeLeftUnknown)
+        if isinstance(event, ds.AttemptFailed | ds.RetryScheduled):
+            seconds = event.elapsed if isinstance(event, ds.AttemptFailed) else event.wait
             self._failing_seconds[event.call] = seconds = self._failing_seconds.get(event.call, 0.0) + seconds
-            if isinstance(event, RetryScheduled) and seconds >= _SILENT_FAILURE_SECONDS:
+            if isinstance(event, ds.RetryScheduled) and seconds >= _SILENT_FAILURE_SECONDS:
                 self._report_delay(event)
 
-    def _report_delay(self, event: RetryScheduled) -> None:
+    def _report_delay(self, event: ds.RetryScheduled) -> None:
         if not self._is_delay_reported and process.is_verbose():
             self._is_delay_reported = True
             echo_err(f"{event.operation}: the service sent no usable response; next attempt in {event.wait:.0f} s")
 
 
-def make_request_listeners() -> list[Listener]:
+def make_request_listeners() -> list[ds.Listener]:
     """Return a listener that reports each request on stderr, or none unless --verbose was given twice."""
     return [_report_request] if process.get_verbosity() > 1 else []
 
 
-def _report_request(event: Event) -> None:
-    if isinstance(event, AttemptSucceeded | AttemptFailed):
+def _report_request(event: ds.Event) -> None:
+    if isinstance(event, ds.AttemptSucceeded | ds.AttemptFailed):
         result = _NO_RESPONSE_TEXTS.get(event.error, "failed") if event.status is None else f"HTTP {event.status}"
         echo_err(f"{event.operation}: {result}, {event.elapsed * 1000:.0f} ms")
 

@@ -6,14 +6,14 @@ import json
 
 import attrs
 
+import directsuite as ds
 from directsuite.cli.command import Command
 from directsuite.cli.errors import exit_for_error
 from directsuite.cli.options import CommonOptions, Json, make_app, record, register
 from directsuite.cli.output import show_json, show_text
 from directsuite.cli.process import ExitStatus, echo_err
 from directsuite.configuration import CERTIFICATES, DEFAULT_FILE, IDENTITY, PREFIX, SECRETS, Configuration
-from directsuite.errors import ConfigurationError
-from directsuite.settings import PLAIN_SETTINGS, Settings, make_settings
+from directsuite.settings import PLAIN_SETTINGS, make_settings
 
 app = make_app("config", "show", "show --json")
 
@@ -36,10 +36,10 @@ def show_config(*, options: ConfigOptions = ConfigOptions()) -> int:
     async def show_settings() -> int:
         """Print the configuration."""
         configuration = Configuration.read()
-        problem: ConfigurationError | None = None
+        problem: ds.ConfigurationError | None = None
         try:
-            make_settings(Settings, configuration)
-        except ConfigurationError as error:
+            make_settings(ds.Settings, configuration)
+        except ds.ConfigurationError as error:
             problem = error
         rows = _build_rows(configuration)
         if options.json:
@@ -70,8 +70,8 @@ def show_config(*, options: ConfigOptions = ConfigOptions()) -> int:
 
 def _build_rows(configuration: Configuration) -> list[tuple[str, object, str]]:
     """Return the name, value and origin of each setting, and of secrets that a variable sets."""
-    defaults = {field.name: field.default for field in attrs.fields(Settings)}
-    defaults["retry_attempts"] = Settings().retry.attempts
+    defaults = {field.name: field.default for field in attrs.fields(ds.Settings)}
+    defaults["retry_attempts"] = ds.Settings().retry.attempts
     rows = list[tuple[str, object, str]]()
     for name in (*PLAIN_SETTINGS, *CERTIFICATES, *IDENTITY):
         if name in configuration:

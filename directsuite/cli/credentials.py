@@ -26,6 +26,7 @@ from typing import Any, Literal, cast
 
 import attrs
 
+import directsuite as ds
 from directsuite.cli.errors import NOT_TEXT_PROBLEM, UsageError, validate_text, with_value
 from directsuite.configuration import (
     DEFAULT_FILE,
@@ -35,11 +36,7 @@ from directsuite.configuration import (
     read_private_file,
     read_secret_file,
 )
-from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import arguments
-from directsuite.registration.models import Login
-from directsuite.secret import Secret
-from directsuite.settings import Settings
 
 MAILBOX_VAR = "DIRECTSUITE_MAILBOX"
 MAILBOX_PASSWORD_VAR = "DIRECTSUITE_MAILBOX_PASSWORD"  # noqa: S105  a variable's name
@@ -54,9 +51,9 @@ Service = Literal["signing", "fax", "message", "registration"]
 class MailboxAccess:
     """A mailbox, its password and the settings to connect."""
 
-    settings: Settings
+    settings: ds.Settings
     address: str = attrs.field(repr=False)
-    password: Secret
+    password: ds.Secret
 
 
 @attrs.frozen(kw_only=True)
@@ -81,7 +78,7 @@ class SecretLookup:
         file: Path | None,
         environment: Mapping[str, str] = os.environ,
         ask: Callable[[str], str] = getpass.getpass,
-    ) -> Secret:
+    ) -> ds.Secret:
         """Return the secret. Raises UsageError or ConfigurationError if it is missing or invalid.
 
         file: the value of `option`; None if it was not given.
@@ -104,7 +101,7 @@ class SecretLookup:
     def _variable(self) -> str:
         return f"{PREFIX}{self.setting.upper()}"
 
-    def ask_for_secret(self, ask: Callable[[str], str] = getpass.getpass) -> Secret:
+    def ask_for_secret(self, ask: Callable[[str], str] = getpass.getpass) -> ds.Secret:
         """Ask for the secret on the terminal. Raises UsageError if the text is empty or can't be decoded."""
         text = ""
         with contextlib.suppress(EOFError):
@@ -115,12 +112,12 @@ class SecretLookup:
         if not text:
             raise UsageError(f"No {self.description} was typed.")
         validate_text(text, f"The {self.description}")
-        return Secret(text)
+        return ds.Secret(text)
 
 
-def load_settings(service: Service) -> Settings:
+def load_settings(service: Service) -> ds.Settings:
     """Return the configured settings. Raises ConfigurationError, or UsageError if this service has no URL."""
-    settings = Settings.from_env()
+    settings = ds.Settings.from_env()
     if getattr(settings, f"{service}_url") is None:
         name = "messaging" if service == "message" else service
         raise UsageError(
@@ -137,7 +134,7 @@ def read_setting(name: str) -> str | None:
 
 
 def get_mailbox_access(
-    address: str | None, password_file: Path | None, *, option: str = "--mailbox", settings: Settings | None = None
+    address: str | None, password_file: Path | None, *, option: str = "--mailbox", settings: ds.Settings | None = None
 ) -> MailboxAccess:
     """Return a mailbox with its password. Raises UsageError or ConfigurationError.
 
@@ -162,7 +159,7 @@ def is_address(text: str) -> bool:
     """Return True if the services accept the address and it contains no whitespace."""
     try:
         arguments.validate_address(text, "address")
-    except InvalidArgumentError:
+    except ds.InvalidArgumentError:
         return False
     return not any(character.isspace() for character in text)
 
@@ -179,7 +176,7 @@ def make_password_lookup(address: str, option: str) -> SecretLookup:
     )
 
 
-def read_token(file: Path | None) -> Secret:
+def read_token(file: Path | None) -> ds.Secret:
     """Return the access token for signing and fax. file: the value of --token-file."""
     places = SecretLookup(
         description="access token",
@@ -192,7 +189,7 @@ def read_token(file: Path | None) -> Secret:
     return places.find_secret(file)
 
 
-def read_login(username: str | None, password_file: Path | None) -> Login:
+def read_login(username: str | None, password_file: Path | None) -> ds.Login:
     """Return the login for registration. Raises UsageError or ConfigurationError.
 
     username: the value of --login; None for the configured user name. password_file: the value of --password-file.
@@ -211,7 +208,7 @@ def read_login(username: str | None, password_file: Path | None) -> Login:
         keyring_name=username,
         keyring_placeholder="USERNAME",
     )
-    return Login(username, places.find_secret(password_file))
+    return ds.Login(username, places.find_secret(password_file))
 
 
 def is_interactive() -> bool:
@@ -229,14 +226,14 @@ def has_keyring() -> bool:
     return False
 
 
-def find_in_keyring(name: str) -> Secret | None:
+def find_in_keyring(name: str) -> ds.Secret | None:
     """Return a secret from the keyring; None if the secret is missing, or the keyring is locked or missing."""
     if not has_keyring():
         return None
     with contextlib.suppress(Exception):  # as above
         keyring: Any = importlib.import_module("keyring")
         text = keyring.get_password(KEYRING_SERVICE, name)
-        return Secret(text) if text else None
+        return ds.Secret(text) if text else None
     return None
 
 
@@ -267,7 +264,7 @@ def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def read_private_passwords(
     path: Path, name: str = "the passwords file", *, keys: Literal["addresses", "usernames"] = "addresses"
-) -> dict[str, Secret]:
+) -> dict[str, ds.Secret]:
     """Read names and their passwords from a private TOML or JSON file, like `read_private_document`. keys: the kind of
     names in messages.
     """
@@ -277,4 +274,4 @@ def read_private_passwords(
             f"Not all {keys} and passwords in {name} are strings. "
             f'In TOML, both must be in quotes, such as "{"a@b" if keys == "addresses" else "ada"}" = "c".'
         )
-    return {address: Secret(password) for address, password in document.items()}
+    return {address: ds.Secret(password) for address, password in document.items()}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
+import directsuite as ds
 from directsuite.cli.command import make_request_listeners
 from directsuite.cli.conformance import Specification
 from directsuite.cli.credentials import MailboxAccess
@@ -24,24 +25,15 @@ if TYPE_CHECKING:
     from directsuite.cli.doctor import DoctorOptions
 from directsuite.core.facade import Facade
 from directsuite.core.operation import Operation
-from directsuite.core.retry import RetryPolicy
 from directsuite.core.session import BufferedResponse
-from directsuite.errors import AuthenticationError, DirectSuiteError, ServiceError
 from directsuite.fax import operations as fax
 from directsuite.messaging import operations as mail
 from directsuite.messaging.arguments import INBOX
-from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.send_once import SENT_FOLDER
-from directsuite.messaging.service import Mailbox
 from directsuite.registration import operations as patients
-from directsuite.registration.models import IDProofedIndividual, Login
 from directsuite.sandbox.dialect import Difference, OperationReport
-from directsuite.secret import Secret
-from directsuite.settings import Settings
 from directsuite.signing import operations as signing
-from directsuite.suite import DirectSuite
 from directsuite.wire.codec import Codec
-from directsuite.wire.models import Model
 from directsuite.wire.parsing import MismatchError
 
 F = TypeVar("F", bound=Facade)
@@ -134,20 +126,20 @@ _REQUESTS_TO_REJECT: Mapping[str, _Request] = {
 class DeepExamination:
     """Calls the operations with the available credentials. tuser: a T-User who acts for the mailbox."""
 
-    settings: Settings
+    settings: ds.Settings
     specification: Specification
     options: DoctorOptions
-    token: Secret | None = None
-    login: Login | None = None
+    token: ds.Secret | None = None
+    login: ds.Login | None = None
     mailbox: MailboxAccess | None = None
-    tuser: Login | None = None
+    tuser: ds.Login | None = None
     _known: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
     _answers: list[BufferedResponse] = attrs.field(factory=list[BufferedResponse], init=False)
 
     async def run(self) -> list[OperationReport]:
         """Return a report of each operation that only reads."""
         reports, codec = dict[str, OperationReport](), Codec(self.settings.converter)
-        async with DirectSuite(
+        async with ds.DirectSuite(
             self.settings, token=self.token, login=self.login, listeners=make_request_listeners()
         ) as suite:
             await self._learn_options(suite)
@@ -164,11 +156,11 @@ class DeepExamination:
                     report.differences.append(Difference("refusal status", f"is {status}, not {expected}"))
         return [*reports.values()]
 
-    async def _learn_options(self, suite: DirectSuite) -> None:
+    async def _learn_options(self, suite: ds.DirectSuite) -> None:
         """Store the values of settings, credentials and options, and the Message-IDs of sent messages."""
         settings, options = self.settings, self.options
         username, _, domain = (options.patient or "").partition("@")
-        person = None if options.proofing_id is None else IDProofedIndividual(id=options.proofing_id)
+        person = None if options.proofing_id is None else ds.IDProofedIndividual(id=options.proofing_id)
         self._learn(inbox=INBOX, nowhere=_MISSING_NAME, document=options.document, fax_number=options.fax_number)
         self._learn(username=username, domain=domain, person=person)
         if settings.signing_url and self.token:
@@ -196,7 +188,7 @@ class DeepExamination:
         elif operation is mail.GET_UIDS:
             self._learn(uids=sorted(result)[-_MAX_IDS:])
         elif operation is mail.GET_MESSAGE_METADATA and result:
-            message: MessageDetail = result[-1]
+            message: ds.MessageDetail = result[-1]
             self._learn(sender=message.sender, subject=message.subject)
             if message.received_date is not None:
                 with contextlib.suppress(OverflowError):  # some servers write a missing date as that of the year 1
@@ -204,7 +196,7 @@ class DeepExamination:
 
     def _view(self, facade: F) -> F:
         """Return a view that sends each request once, and stores the responses."""
-        once = facade.with_options(timeout=self.options.timeout, retry=RetryPolicy.none())
+        once = facade.with_options(timeout=self.options.timeout, retry=ds.RetryPolicy.none())
         return once.with_observer(lambda exchanged: self._answers.append(exchanged.response))
 
     async def _call(self, facade: str, request: _Request) -> str | None:
@@ -215,23 +207,23 @@ class DeepExamination:
             return f"It needs {' and '.join(dict.fromkeys(missing))}."
         try:
             result = await getattr(self._known[facade], method)(*(self._known[name] for name in arguments))
-        except ServiceError as error:
-            if isinstance(error, AuthenticationError):
+        except ds.ServiceError as error:
+            if isinstance(error, ds.AuthenticationError):
                 del self._known[facade]  # because some services lock an account after several wrong passwords
             return "The service rejected the request."
-        except DirectSuiteError:
+        except ds.DirectSuiteError:
             return None
         self._learn_result(operation, result)
         return None
 
 
-async def _list_sent(mailbox: Mailbox) -> list[str]:
+async def _list_sent(mailbox: ds.Mailbox) -> list[str]:
     """Return Message-IDs of the newest sent messages."""
     try:
         if await mailbox.get_message_count(SENT_FOLDER) > _MAX_LISTED:
             return []
         sent = await mailbox.get_message_metadata(SENT_FOLDER)
-    except DirectSuiteError:
+    except ds.DirectSuiteError:
         return []
     return [each.msg_id for each in sent if each.msg_id][-_MAX_IDS:]
 
@@ -267,7 +259,7 @@ def _list_unreadable(
 ) -> set[Difference]:
     """Return a difference for each part of a response that the SDK cannot read."""
     kind: Any = operation.response
-    if not (isinstance(kind, type) and issubclass(kind, Model)):
+    if not (isinstance(kind, type) and issubclass(kind, ds.Model)):
         return set()
     unreadable = Counter[str]()
     try:

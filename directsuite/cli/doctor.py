@@ -20,7 +20,7 @@ import attrs
 import msgspec
 from cyclopts import Group, Parameter
 
-from directsuite._version import __version__
+import directsuite as ds
 from directsuite.cli import credentials
 from directsuite.cli.command import Command
 from directsuite.cli.conformance import Specification
@@ -57,10 +57,8 @@ from directsuite.cli.output import show_json, show_progress, show_table
 from directsuite.cli.process import INSTALL_COMMAND, ExitStatus, echo_err
 from directsuite.configuration import Configuration, read_secret_file
 from directsuite.durable.files import create_file
-from directsuite.errors import ConfigurationError
-from directsuite.registration.models import Login
 from directsuite.sandbox.dialect import OperationReport, Report
-from directsuite.settings import SERVICES, Settings
+from directsuite.settings import SERVICES
 
 app = make_app("doctor", "", "--timeout 5 --json", "--deep --report differences.json")
 
@@ -132,12 +130,12 @@ def doctor(*, options: DoctorOptions = DoctorOptions()) -> int:
     return Command().run(begin)
 
 
-def _read_settings() -> tuple[Settings, Finding]:
+def _read_settings() -> tuple[ds.Settings, Finding]:
     """Return the settings, empty if they are invalid, and the finding about them."""
     try:
-        settings = Settings.from_env()
-    except ConfigurationError as error:
-        return Settings(), failed(rewrite_explanation(error.explanation))
+        settings = ds.Settings.from_env()
+    except ds.ConfigurationError as error:
+        return ds.Settings(), failed(rewrite_explanation(error.explanation))
     if not any(getattr(settings, f"{service}_url") for service in SERVICES):
         text = "Set DIRECTSUITE_MESSAGE_URL, or the same with SIGNING, FAX or REGISTRATION, or use the settings file."
         return settings, failed(f"No service has a URL. {text}")
@@ -150,14 +148,14 @@ def _find(is_given: Callable[[], object], read: Callable[[], T], advice: str) ->
         return read() if is_given() else not_checked(advice)
     except UsageError as error:
         return failed(str(error))
-    except ConfigurationError as error:
+    except ds.ConfigurationError as error:
         return failed(rewrite_explanation(error.explanation))
 
 
 class _Examination:
     """The services with their credentials. A password is requested only for a named mailbox or login with a URL."""
 
-    def __init__(self, options: DoctorOptions, settings: Settings) -> None:
+    def __init__(self, options: DoctorOptions, settings: ds.Settings) -> None:
         self._options, self._settings = options, settings
         self._token = _find(
             lambda: options.token_file or Configuration.read().read_secret("token") or find_in_keyring("token"),
@@ -221,7 +219,7 @@ class _Examination:
         options, tuser = self._options, None
         if options.tuser is not None and options.tuser_password_file is not None:
             password = read_secret_file(options.tuser_password_file, "the file of --tuser-password-file")
-            tuser = Login(options.tuser, password)
+            tuser = ds.Login(options.tuser, password)
         try:
             specification = Specification(load_openapi_document())
         except ImportError:
@@ -235,7 +233,7 @@ class _Examination:
             mailbox=None if isinstance(self._mailbox, Finding) else self._mailbox,
             tuser=tuser,
         )
-        report = Report(directsuite=__version__, operations=await deep.run())
+        report = Report(directsuite=ds.__version__, operations=await deep.run())
         if options.report is not None:
             with create_file(options.report) as file:
                 file.write(msgspec.json.format(msgspec.json.encode(report)))

@@ -26,8 +26,8 @@ import attrs
 import msgspec
 from yarl import URL
 
+import directsuite as ds
 from directsuite import errors
-from directsuite._version import __version__
 from directsuite.cli.command import make_request_listeners
 from directsuite.cli.credentials import MailboxAccess
 from directsuite.cli.errors import HINT_RENEW_CREDENTIAL, Advice, exit_for_error
@@ -35,11 +35,7 @@ from directsuite.cli.process import EXTRAS, find_missing
 from directsuite.core.checks import find_url_problem
 from directsuite.core.facade import Facade
 from directsuite.core.files import explain_os_error, run_in_thread
-from directsuite.core.retry import RetryPolicy
-from directsuite.registration.models import Login
-from directsuite.secret import Secret
-from directsuite.settings import SERVICES, Settings
-from directsuite.suite import DirectSuite
+from directsuite.settings import SERVICES
 from directsuite.wire.dates import read_http_date
 
 _LIBRARIES = ("aiohttp", "attrs", "cattrs", "msgspec", "oauthlib", "pybase64", "tenacity", "yarl")
@@ -117,11 +113,11 @@ async def run_checks(subject: str, checks: Sequence[Check], timeout: float) -> l
     return findings
 
 
-def check_machine(settings: Settings, environment: Mapping[str, str]) -> Iterator[tuple[str, Finding]]:
+def check_machine(settings: ds.Settings, environment: Mapping[str, str]) -> Iterator[tuple[str, Finding]]:
     """Yield a finding of each check that sends nothing, with the check's name."""
     libraries = ", ".join(f"{library} {version(library)}" for library in _LIBRARIES)
     python = f"Python {platform.python_version()}, {ssl.OPENSSL_VERSION}"
-    yield "versions", ok(f"directsuite {__version__}, {python}, {libraries}")
+    yield "versions", ok(f"directsuite {ds.__version__}, {python}, {libraries}")
     lacks = {extra: find_missing(libraries) for extra, libraries in EXTRAS.items()}
     installed = f"Installed: {', '.join(extra for extra in lacks if not lacks[extra]) or 'none'}."
     if incomplete := ",".join(extra for extra in lacks if 0 < len(lacks[extra]) < len(EXTRAS[extra])):
@@ -156,7 +152,7 @@ def _check_certificates(environment: Mapping[str, str]) -> Finding:
 class Server:
     """The checks of one server. url: the URL of a service."""
 
-    def __init__(self, url: str, settings: Settings) -> None:
+    def __init__(self, url: str, settings: ds.Settings) -> None:
         self._url = URL(url)
         self._host, self._port = self._url.raw_host or "", self._url.port or 443
         self._settings = settings
@@ -232,7 +228,7 @@ class Server:
                 aiohttp.ClientSession(
                     connector=aiohttp.TCPConnector(ssl=await self._make_context()),
                     cookie_jar=aiohttp.DummyCookieJar(),
-                    headers={"User-Agent": f"directsuite/{__version__}", "Cache-Control": "no-cache"},
+                    headers={"User-Agent": f"directsuite/{ds.__version__}", "Cache-Control": "no-cache"},
                 ) as session,
                 session.head(self._url, allow_redirects=False, proxy=self._settings.proxy) as response,
             ):
@@ -274,26 +270,26 @@ class Server:
 
 
 async def check_credential(
-    service: str, settings: Settings, timeout: float, credential: Secret | Login | MailboxAccess | Finding
+    service: str, settings: ds.Settings, timeout: float, credential: ds.Secret | ds.Login | MailboxAccess | Finding
 ) -> Finding:
     """Check that a service accepts a token, login or mailbox password. A Finding, the reason why there is none, is
     returned.
     """
     if isinstance(credential, Finding):
         return credential
-    token = credential if isinstance(credential, Secret) else None
-    login = credential if isinstance(credential, Login) else None
+    token = credential if isinstance(credential, ds.Secret) else None
+    login = credential if isinstance(credential, ds.Login) else None
 
-    async def call(settings: Settings) -> errors.DirectSuiteError | None:
+    async def call(settings: ds.Settings) -> errors.DirectSuiteError | None:
         """Return the request's error, or None."""
         try:
-            async with DirectSuite(settings, token=token, login=login, listeners=make_request_listeners()) as suite:
+            async with ds.DirectSuite(settings, token=token, login=login, listeners=make_request_listeners()) as suite:
                 facade: Facade = (
                     suite.mailbox(credential.address, credential.password)
                     if isinstance(credential, MailboxAccess)
                     else getattr(suite, service)
                 )
-                await _CALLS[service](facade.with_options(timeout=timeout, retry=RetryPolicy.none()))
+                await _CALLS[service](facade.with_options(timeout=timeout, retry=ds.RetryPolicy.none()))
         except errors.DirectSuiteError as error:
             return error
         return None

@@ -21,6 +21,7 @@ from typing import Annotated, Any
 import attrs
 from cyclopts import Parameter
 
+import directsuite as ds
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import load_settings, read_token
 from directsuite.cli.errors import UsageError, quote_message, quote_service_message, rewrite_explanation, with_value
@@ -38,18 +39,7 @@ from directsuite.cli.sign_sources import (
 )
 from directsuite.core.outcome import ErrorScope, find_error_scope
 from directsuite.durable.files import move_new
-from directsuite.errors import (
-    BadRequestError,
-    DirectSuiteError,
-    InvalidArgumentError,
-    NotFoundError,
-    ServerError,
-    ServiceError,
-)
 from directsuite.jobs.signing.problems import DocumentProblem, find_field_problem
-from directsuite.signing.models import DocumentInfo, DocumentSignature, Page, Signature, StoredDocument
-from directsuite.signing.service import Signing
-from directsuite.suite import DirectSuite
 
 
 @record
@@ -80,7 +70,7 @@ _HINT_NOT_VALID = (
     "Possible reasons: the PDF was changed after it was signed, or the service does not trust the certificate."
 )
 
-_ChangeFunction = Callable[[Signing, StoredDocument, Path], Awaitable[object]]
+_ChangeFunction = Callable[[ds.Signing, ds.StoredDocument, Path], Awaitable[object]]
 
 
 @app.default
@@ -104,7 +94,7 @@ def _sign_file(source: Path, options: SignOptions) -> int:
         signatures = make_signatures(options)
         _validate_single_file_options(options)
 
-        async def sign_stored(signing: Signing, stored: StoredDocument, output: Path) -> None:
+        async def sign_stored(signing: ds.Signing, stored: ds.StoredDocument, output: Path) -> None:
             """Write the signed PDF to `output`."""
             if options.name:
                 _validate_fields(signatures, (await signing.get_doc_info(stored)).signatures)
@@ -189,7 +179,7 @@ def _validate_single_file_options(options: SignOptions) -> None:
         raise UsageError(f"{names} {verb} only for folders. Give --output FOLDER, or omit {them}.")
 
 
-def _validate_fields(signatures: Sequence[Signature], fields: Sequence[DocumentSignature]) -> None:
+def _validate_fields(signatures: Sequence[ds.Signature], fields: Sequence[ds.DocumentSignature]) -> None:
     for signature in signatures:
         problem = find_field_problem(signature, fields)
         if problem is not None:
@@ -197,7 +187,7 @@ def _validate_fields(signatures: Sequence[Signature], fields: Sequence[DocumentS
             raise UsageError(f"{name}: the PDF {problem.predicate}{_get_field_advice(problem, fields)}.")
 
 
-def _get_field_advice(problem: DocumentProblem, fields: Sequence[DocumentSignature]) -> str:
+def _get_field_advice(problem: DocumentProblem, fields: Sequence[ds.DocumentSignature]) -> str:
     """Return what to do. It contains the names of the empty fields if stderr may show them."""
     if problem is DocumentProblem.FIELD_PLACED:
         return ", or give a new name"
@@ -209,11 +199,11 @@ def _get_field_advice(problem: DocumentProblem, fields: Sequence[DocumentSignatu
     return f"; {with_value('`directsuite sign info` lists the empty fields', ', '.join(empty))}. --widget creates one"
 
 
-async def _flatten(signing: Signing, stored: StoredDocument, output: Path) -> None:
+async def _flatten(signing: ds.Signing, stored: ds.StoredDocument, output: Path) -> None:
     await signing.flatten_and_pull(stored, destination=output)
 
 
-async def _clear(signing: Signing, stored: StoredDocument, output: Path) -> None:
+async def _clear(signing: ds.Signing, stored: ds.StoredDocument, output: Path) -> None:
     await signing.clear_unsigned_fields_and_pull(stored, destination=output)
 
 
@@ -231,7 +221,7 @@ def _begin_change(
 
 
 async def _write_changed_pdf(
-    suite: DirectSuite, source: Path, options: DocumentOutputOptions | SignOptions, change: _ChangeFunction
+    suite: ds.DirectSuite, source: Path, options: DocumentOutputOptions | SignOptions, change: _ChangeFunction
 ) -> int:
     output = options.output
     temporary = output.with_name(f".{secrets.token_hex(8)}.pdf")  # the same folder, for renaming
@@ -262,7 +252,7 @@ class _VerificationResult:
     file: Path
     problem: str | None = None
     """The reason why the PDF could not be verified; None if it was."""
-    signatures: Sequence[DocumentSignature] = ()
+    signatures: Sequence[ds.DocumentSignature] = ()
 
     @property
     def rows(self) -> list[Sequence[object]]:
@@ -322,14 +312,14 @@ async def _verify_files(
                     if is_one:
                         raise
                     found.append(_VerificationResult(file, str(error)))
-                except DirectSuiteError as error:
+                except ds.DirectSuiteError as error:
                     if is_one or not _is_file_error(error):
                         raise
-                    message = error.message if isinstance(error, ServiceError) else None
+                    message = error.message if isinstance(error, ds.ServiceError) else None
                     found.append(
                         _VerificationResult(file, f"{rewrite_explanation(error.explanation)}{quote_message(message)}")
                     )
-                    failures_in_a_row = failures_in_a_row + 1 if isinstance(error, ServerError) else 0
+                    failures_in_a_row = failures_in_a_row + 1 if isinstance(error, ds.ServerError) else 0
                     if failures_in_a_row == _MAX_SERVER_ERRORS_IN_A_ROW:
                         raise
                 bar.advance()
@@ -361,18 +351,18 @@ def _report_problems(found: Sequence[_VerificationResult], left: int) -> bool:
     return not (unsigned or invalid or unknown or left)
 
 
-async def _verify_file(suite: DirectSuite, file: Path) -> _VerificationResult:
+async def _verify_file(suite: ds.DirectSuite, file: Path) -> _VerificationResult:
     signatures = (await _read_info(suite, file)).signatures
     return _VerificationResult(file, signatures=[each for each in signatures if each.is_signed])
 
 
-def _is_file_error(error: DirectSuiteError) -> bool:
+def _is_file_error(error: ds.DirectSuiteError) -> bool:
     """Return True if the error concerns only this file. A wrong URL returns 404 for every file."""
-    if isinstance(error, ServerError):
+    if isinstance(error, ds.ServerError):
         return error.status == HTTPStatus.INTERNAL_SERVER_ERROR
-    if isinstance(error, NotFoundError):
+    if isinstance(error, ds.NotFoundError):
         return False
-    return isinstance(error, InvalidArgumentError) or find_error_scope(error) is ErrorScope.ITEM
+    return isinstance(error, ds.InvalidArgumentError) or find_error_scope(error) is ErrorScope.ITEM
 
 
 def _show_results(found: Sequence[_VerificationResult], options: VerifyOptions) -> None:
@@ -429,7 +419,7 @@ async def _show_info(command: Command, source: Path, options: TokenOptions) -> i
     return ExitStatus.DONE
 
 
-def _build_page_size_rows(pages: Sequence[Page]) -> list[Sequence[object]]:
+def _build_page_size_rows(pages: Sequence[ds.Page]) -> list[Sequence[object]]:
     pages_by_size = dict[str, list[int]]()
     for number, page in enumerate(pages, 1):
         if page.width and page.height:
@@ -446,7 +436,7 @@ def _format_ranges(numbers: Iterable[int]) -> str:
     return ", ".join(f"{run[0][1]}-{run[-1][1]}" if len(run) > 1 else str(run[0][1]) for run in runs)
 
 
-def _format_position(field: DocumentSignature) -> str:
+def _format_position(field: ds.DocumentSignature) -> str:
     """Return the position of a field in the form of --widget; empty if it is invisible."""
     if not field.width or not field.height or field.left is None or field.top is None:
         return ""
@@ -454,20 +444,20 @@ def _format_position(field: DocumentSignature) -> str:
     return f", at {field.left:g},{field.top:g},{field.width:g},{field.height:g}{page}"
 
 
-async def _read_info(suite: DirectSuite, source: Path) -> DocumentInfo:
+async def _read_info(suite: ds.DirectSuite, source: Path) -> ds.DocumentInfo:
     async with _store_temporarily(suite.signing, source) as stored:
         return await suite.signing.get_doc_info(stored)
 
 
 @asynccontextmanager
-async def _store_temporarily(signing: Signing, source: Path) -> AsyncGenerator[StoredDocument]:
+async def _store_temporarily(signing: ds.Signing, source: Path) -> AsyncGenerator[ds.StoredDocument]:
     """Save the PDF at the service, yield the stored document, and delete it."""
     problem = await asyncio.to_thread(_find_problem, source)
     if problem is not None:
         raise UsageError(f"{with_value('The file', source)} {problem}.")
     try:
         stored = await signing.save(source)
-    except BadRequestError as error:
+    except ds.BadRequestError as error:
         if await asyncio.to_thread(_is_encrypted, source):
             pdf = with_value("The PDF", source)
             words = quote_service_message(error)
@@ -478,9 +468,9 @@ async def _store_temporarily(signing: Signing, source: Path) -> AsyncGenerator[S
     finally:
         try:
             await signing.delete(stored.identifier, timeout=_DELETE_TIMEOUT)
-        except NotFoundError:
+        except ds.NotFoundError:
             pass
-        except DirectSuiteError:
+        except ds.DirectSuiteError:
             copy = with_value("The service's copy of the PDF", stored.identifier)
             echo_err(f"{copy} could not be deleted. It expires 4 hours after its last use.")
 
@@ -499,5 +489,5 @@ def _is_encrypted(pdf: Path) -> bool:
     return False
 
 
-def _make_suite(command: Command, options: TokenOptions | SignOptions | DocumentOutputOptions) -> DirectSuite:
+def _make_suite(command: Command, options: TokenOptions | SignOptions | DocumentOutputOptions) -> ds.DirectSuite:
     return command.make_suite(load_settings("signing"), token=read_token(options.token_file))

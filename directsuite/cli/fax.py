@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import attrs
 from cyclopts import Parameter
 
+import directsuite as ds
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import load_settings, read_token
 from directsuite.cli.errors import ItemNotFoundError, UsageError, explain_error, quote_service_message, with_value
@@ -19,9 +20,6 @@ from directsuite.cli.inbox import add_local_zone
 from directsuite.cli.options import Flag, TokenOptions, integer_parameter, make_app, record, register, seconds_parameter
 from directsuite.cli.output import format_cell, model_to_dict, show_json, show_progress, show_table
 from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, echo_err, show_line
-from directsuite.errors import BadRequestError, DirectSuiteError, NotFoundError
-from directsuite.fax.models import FaxMessage, FaxRecipient, FaxStatus
-from directsuite.suite import DirectSuite
 
 app = make_app("fax", "list 15550100100", "show 15550100100 HANDLE")
 
@@ -90,7 +88,7 @@ def show_fax(number: FaxNumber, handle: str, /, *, options: TokenOptions = Token
             "fax_number": with_value("the fax number", number),
             "message_handle": with_value("the handle", handle),
         },
-        advice={NotFoundError: _NO_SUCH_FAX},
+        advice={ds.NotFoundError: _NO_SUCH_FAX},
     )
     return command.run(lambda: _show_fax(_make_suite(command, number, options), number, handle, options))
 
@@ -101,11 +99,11 @@ def _make_command(number: str, resume: str = NOTHING_CHANGED) -> Command:
     return Command(
         resume_hint=resume,
         option_names={"fax_number": what},
-        advice={BadRequestError: advice, NotFoundError: advice},
+        advice={ds.BadRequestError: advice, ds.NotFoundError: advice},
     )
 
 
-def _make_suite(command: Command, number: str, options: TokenOptions) -> DirectSuite:
+def _make_suite(command: Command, number: str, options: TokenOptions) -> ds.DirectSuite:
     if not number.strip():
         raise UsageError("The fax number is empty. Give your own, such as 15550100100.")
     return command.make_suite(load_settings("fax"), token=read_token(options.token_file))
@@ -117,7 +115,7 @@ def watch_faxes(number: FaxNumber, /, *, options: FaxWatchOptions = FaxWatchOpti
     command = _make_command(number, resume="the same command starts again from the beginning")
     if options.handle is not None:
         command.option_names = {**command.option_names, "message_handle": with_value("--handle", options.handle)}
-        command.advice = {NotFoundError: _NO_SUCH_FAX}
+        command.advice = {ds.NotFoundError: _NO_SUCH_FAX}
 
     def begin() -> Coroutine[Any, Any, int]:
         since = None if options.since is None else add_local_zone(options.since)
@@ -141,17 +139,17 @@ def watch_faxes(number: FaxNumber, /, *, options: FaxWatchOptions = FaxWatchOpti
 class _FaxWatch:
     command: Command
     is_single_fax: bool
-    last_record: FaxMessage | None = None
+    last_record: ds.FaxMessage | None = None
     latest_update: datetime | None = None
     """The latest update time of the received records."""
     is_failing: bool = False
     """True if the last poll failed."""
 
-    def add_record(self, fax: FaxMessage) -> None:
+    def add_record(self, fax: ds.FaxMessage) -> None:
         self.last_record = fax
         self.latest_update = max(filter(None, (self.latest_update, fax.updated_ts)), default=None)
 
-    def handle_poll(self, error: DirectSuiteError | None, _: float) -> None:
+    def handle_poll(self, error: ds.DirectSuiteError | None, _: float) -> None:
         """Report the first failed poll, and the success after it. Set `resume_hint` to continue after the last change
         received.
         """
@@ -170,7 +168,7 @@ class _FaxWatch:
 
 
 async def _watch_faxes(
-    suite: DirectSuite, number: str, since: datetime | None, watch: _FaxWatch, options: FaxWatchOptions
+    suite: ds.DirectSuite, number: str, since: datetime | None, watch: _FaxWatch, options: FaxWatchOptions
 ) -> int:
     faxes = suite.fax.watch(
         number, interval=options.interval, since=since, message_handle=options.handle, on_poll=watch.handle_poll
@@ -183,7 +181,7 @@ async def _watch_faxes(
                     _show_line(fax, options)
     if watch.last_record is None:
         raise ItemNotFoundError(f"There is no such fax: {_NO_SUCH_FAX}.")
-    if (watch.last_record.status or "").strip().casefold() != FaxStatus.COMPLETE:
+    if (watch.last_record.status or "").strip().casefold() != ds.FaxStatus.COMPLETE:
         echo_err("The fax has a final status other than complete.")
         return ExitStatus.FAILED
     return ExitStatus.DONE
@@ -194,13 +192,13 @@ def _explain_missing_fax() -> Generator[None]:
     """Convert HTTP 400 to ItemNotFoundError, because the service has no error code for an unknown handle."""
     try:
         yield
-    except BadRequestError as error:
+    except ds.BadRequestError as error:
         if error.status != HTTPStatus.BAD_REQUEST:
             raise
         raise ItemNotFoundError(f"There is no such fax{quote_service_message(error)}: {_NO_SUCH_FAX}.") from None
 
 
-def _show_line(fax: FaxMessage, options: FaxWatchOptions) -> None:
+def _show_line(fax: ds.FaxMessage, options: FaxWatchOptions) -> None:
     if options.json:
         show_json(model_to_dict(fax), indent=None)
     else:
@@ -212,18 +210,18 @@ def _show_line(fax: FaxMessage, options: FaxWatchOptions) -> None:
 
 
 def _warn_of_unknown_status(status: str | None) -> None:
-    if status is not None and status.strip().casefold() not in list(FaxStatus):
+    if status is not None and status.strip().casefold() not in list(ds.FaxStatus):
         echo_err("--status is neither waiting nor complete, the known states. The command searches for it anyway.")
 
 
-def _is_wanted(fax: FaxMessage, since: datetime | None, status: str | None) -> bool:
+def _is_wanted(fax: ds.FaxMessage, since: datetime | None, status: str | None) -> bool:
     is_late = since is None or (fax.updated_ts is not None and fax.updated_ts >= since)
     return is_late and (status is None or status.casefold() == (fax.status or "").strip().casefold())
 
 
-async def _list_faxes(suite: DirectSuite, number: str, since: datetime | None, options: FaxListOptions) -> int:
+async def _list_faxes(suite: ds.DirectSuite, number: str, since: datetime | None, options: FaxListOptions) -> int:
     limit = None if options.all else options.limit
-    faxes, has_more = list[FaxMessage](), False
+    faxes, has_more = list[ds.FaxMessage](), False
     async with suite, show_progress("listing", unit="pieces") as bar, suite.fax.iter_messages(number) as messages:
         async for message in messages:
             if _is_wanted(message, since, options.status):
@@ -258,7 +256,7 @@ async def _list_faxes(suite: DirectSuite, number: str, since: datetime | None, o
     return ExitStatus.DONE
 
 
-async def _show_fax(suite: DirectSuite, number: str, handle: str, options: TokenOptions) -> int:
+async def _show_fax(suite: ds.DirectSuite, number: str, handle: str, options: TokenOptions) -> int:
     with _explain_missing_fax():
         async with suite, show_progress("requesting the fax"):
             response = await suite.fax.get_single_message_info(number, handle)
@@ -280,12 +278,12 @@ async def _show_fax(suite: DirectSuite, number: str, handle: str, options: Token
     return ExitStatus.DONE
 
 
-def _count_pages(fax: FaxMessage) -> int | None:
+def _count_pages(fax: ds.FaxMessage) -> int | None:
     counts = [recipient.page_count for recipient in fax.recipients if recipient.page_count is not None]
     return sum(counts) if counts else None
 
 
-def _format_recipient(recipient: FaxRecipient) -> str:
+def _format_recipient(recipient: ds.FaxRecipient) -> str:
     count = recipient.page_count
     pages = None if count is None else f"{count} page{'s' * (count != 1)}"
     return ", ".join(part for part in (recipient.address, recipient.name, pages, recipient.description) if part)

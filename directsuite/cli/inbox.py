@@ -21,6 +21,7 @@ import attrs
 from cyclopts import Group, Parameter
 from cyclopts.validators import mutually_exclusive
 
+import directsuite as ds
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import MailboxAccess, get_mailbox_access
 from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
@@ -53,12 +54,9 @@ from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, echo_err, is_ve
 from directsuite.core.files import explain_os_error
 from directsuite.core.outcome import ErrorScope, find_error_scope
 from directsuite.durable.files import DEVICE, create_file
-from directsuite.errors import BadRequestError, DirectSuiteError, ServiceError
 from directsuite.messaging.arguments import INBOX
-from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.operations import CONTENT_PATHS
 from directsuite.messaging.send_once import SENT_FOLDER
-from directsuite.messaging.service import Mailbox
 
 app = make_app(
     "inbox",
@@ -248,7 +246,7 @@ def _make_command(uids_label: str, options: InboxOptions, resume: str = NOTHING_
     return Command(
         resume_hint=resume,
         option_names={"folder": with_value("--folder", options.folder), "username": "--mailbox", "uids": uids_label},
-        advice={BadRequestError: CHECK_THE_MESSAGES},
+        advice={ds.BadRequestError: CHECK_THE_MESSAGES},
     )
 
 
@@ -295,7 +293,7 @@ async def _list_messages(command: Command, access: MailboxAccess, period: Period
     return ExitStatus.DONE
 
 
-def _show_list(messages: Sequence[MessageDetail], options: InboxListOptions) -> None:
+def _show_list(messages: Sequence[ds.MessageDetail], options: InboxListOptions) -> None:
     rows = [_build_row(message) for message in messages]
     titles = ["folder", "uid", "received", "sent", "from", "to", "subject", "files", "size"]
     if options.all_folders:
@@ -319,10 +317,10 @@ def _has_conditions(options: InboxListOptions) -> bool:
 
 
 async def _find_newest(
-    box: Mailbox, folders: Sequence[str], period: Period, options: InboxListOptions
-) -> tuple[Sequence[MessageDetail], int]:
+    box: ds.Mailbox, folders: Sequence[str], period: Period, options: InboxListOptions
+) -> tuple[Sequence[ds.MessageDetail], int]:
     """Return the newest messages that match, and the number of others."""
-    newest, count = list[MessageDetail](), 0
+    newest, count = list[ds.MessageDetail](), 0
     limit = None if options.all else options.limit
     age = _get_received_time if options.all_folders else _get_number
     for folder in folders:
@@ -336,18 +334,18 @@ async def _find_newest(
     return newest, count - len(newest)
 
 
-def _get_number(message: MessageDetail) -> int:
+def _get_number(message: ds.MessageDetail) -> int:
     return -1 if message.uid is None else message.uid
 
 
-def _get_received_time(message: MessageDetail) -> float:
+def _get_received_time(message: ds.MessageDetail) -> float:
     received = message.received_date or message.sent_date
     return 0.0 if received is None else received.timestamp()
 
 
 async def _iter_messages(
-    box: Mailbox, folder: str, period: Period, options: InboxListOptions
-) -> AsyncGenerator[MessageDetail]:
+    box: ds.Mailbox, folder: str, period: Period, options: InboxListOptions
+) -> AsyncGenerator[ds.MessageDetail]:
     if options.unread:
         for message in await box.get_unread_messages(folder):
             yield message
@@ -360,7 +358,7 @@ async def _iter_messages(
                 yield message
 
 
-def _is_wanted(message: MessageDetail, period: Period, options: InboxListOptions) -> bool:
+def _is_wanted(message: ds.MessageDetail, period: Period, options: InboxListOptions) -> bool:
     _, until = period
     received = message.received_date
     return (
@@ -377,13 +375,13 @@ def _has_text(wanted: str | None, *texts: str | None) -> bool:
     return wanted is None or any(wanted.casefold() in (text or "").casefold() for text in texts)
 
 
-def _message_to_dict(message: MessageDetail) -> dict[str, Any]:
+def _message_to_dict(message: ds.MessageDetail) -> dict[str, Any]:
     members = model_to_dict(message)
     del members["body"], members["headers"]
     return members
 
 
-def _build_row(message: MessageDetail) -> dict[str, object]:
+def _build_row(message: ds.MessageDetail) -> dict[str, object]:
     return {
         "folder": message.folder,
         "uid": message.uid,
@@ -426,7 +424,7 @@ async def _read_message(command: Command, access: MailboxAccess, uid: int, optio
     return ExitStatus.DONE
 
 
-def _show_message(message: MessageDetail, own: str) -> None:
+def _show_message(message: ds.MessageDetail, own: str) -> None:
     received = message.received_date or message.sent_date
     is_own = parseaddr(message.sender or "")[1].casefold() == own.casefold()
     lines = {
@@ -502,7 +500,7 @@ def _show_saved(saved: Sequence[tuple[int, Path, int]], options: InboxSaveOption
         show_table(("uid", "file", "bytes"), saved, right=("uid", "bytes"), no_wrap=("file",))
 
 
-async def _fetch_files(box: Mailbox, uid: int, options: InboxSaveOptions) -> list[tuple[str, bytes]] | None:
+async def _fetch_files(box: ds.Mailbox, uid: int, options: InboxSaveOptions) -> list[tuple[str, bytes]] | None:
     """Return the names and contents of the files to save; None if the message does not exist."""
     box = box.with_strict_paths(CONTENT_PATHS)
     if options.eml:
@@ -518,14 +516,14 @@ async def _fetch_files(box: Mailbox, uid: int, options: InboxSaveOptions) -> lis
 
 
 @contextlib.asynccontextmanager
-async def explain_missing_folder(box: Mailbox, folder: str, *, option: str = "--folder") -> AsyncGenerator[None]:
+async def explain_missing_folder(box: ds.Mailbox, folder: str, *, option: str = "--folder") -> AsyncGenerator[None]:
     """Convert a ServiceError to ItemNotFoundError if the mailbox has no such folder.
 
     The service has no error code for this, so the folders are listed.
     """
     try:
         yield
-    except ServiceError as error:
+    except ds.ServiceError as error:
         folders = await _list_folders(box) if find_error_scope(error) is ErrorScope.ITEM else []
         if not folders or folder.casefold() in (name.casefold() for name in folders):
             raise
@@ -546,10 +544,10 @@ def describe_missing(missing: Sequence[int], uids: Sequence[int]) -> str:
     )
 
 
-async def _list_folders(box: Mailbox) -> list[str]:
+async def _list_folders(box: ds.Mailbox) -> list[str]:
     try:
         return [INBOX, *await box.get_folders()]
-    except DirectSuiteError:
+    except ds.DirectSuiteError:
         return []
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+import directsuite as ds
 from directsuite.cli.command import Command, confirm_in_coroutine
 from directsuite.cli.credentials import MailboxAccess, get_mailbox_access, is_interactive
 from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
@@ -24,18 +25,7 @@ from directsuite.cli.options import Addresses, Flag, MailboxOptions, Uid, Uids, 
 from directsuite.cli.output import format_time_to_minute, show_effect, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, echo_err_line, is_verbose, show_line
 from directsuite.cli.send import HINT_CHECK_SENT_FOLDER, TextOptions, make_attachments, parse_addresses, read_body
-from directsuite.errors import BadRequestError
 from directsuite.messaging.arguments import INBOX
-from directsuite.messaging.models import (
-    Attachment,
-    MessageDetail,
-    MessageHeader,
-    MessageWithHeader,
-    Recipient,
-    RecipientType,
-    SendMessageResponse,
-)
-from directsuite.messaging.service import Mailbox
 
 
 @record
@@ -86,7 +76,7 @@ class InboxReplyOptions(InboxOptions, TextOptions):
     """Don't ask for confirmation."""
 
 
-_MailboxFunction = Callable[[Mailbox, Sequence[int]], Awaitable[object]]
+_MailboxFunction = Callable[[ds.Mailbox, Sequence[int]], Awaitable[object]]
 
 _THREAD_HEADERS = ("In-Reply-To", "References")
 _TRASH = "INBOX.Trash"
@@ -110,7 +100,7 @@ def list_folders(*, options: MailboxOptions = MailboxOptions()) -> int:
 def move(uid: Uids, /, *, options: InboxMoveOptions) -> int:
     """Move messages to another folder, in which they get new numbers."""
 
-    def move_messages(box: Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
+    def move_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
         return box.move_messages_by_uids(options.folder, options.to, existing_uids)
 
     return _change_messages(uid, options, "moved", _explain_missing_destination(options.to, move_messages))
@@ -120,7 +110,7 @@ def move(uid: Uids, /, *, options: InboxMoveOptions) -> int:
 def copy(uid: Uids, /, *, options: InboxMoveOptions) -> int:
     """Copy messages to another folder."""
 
-    def copy_messages(box: Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
+    def copy_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
         return box.copy_messages_by_uids(options.folder, options.to, existing_uids, verify=True)
 
     return _change_messages(uid, options, "copied", _explain_missing_destination(options.to, copy_messages))
@@ -131,7 +121,7 @@ def delete(uid: Uids, /, *, options: InboxDeleteOptions = InboxDeleteOptions()) 
     """Delete messages after confirmation."""
     done = "deleted forever" if options.forever else "moved to INBOX.Trash"
 
-    def delete_messages(box: Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
+    def delete_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
         return box.delete_messages_by_uids(options.folder, existing_uids, forever=options.forever)
 
     def validate_options() -> None:
@@ -140,7 +130,7 @@ def delete(uid: Uids, /, *, options: InboxDeleteOptions = InboxDeleteOptions()) 
         if not options.yes and not is_interactive():
             raise UsageError(_NO_TERMINAL_MESSAGE)
 
-    async def ask_user(box: Mailbox, existing_uids: Sequence[int]) -> None:
+    async def ask_user(box: ds.Mailbox, existing_uids: Sequence[int]) -> None:
         """Ask for confirmation."""
         if options.yes:
             return
@@ -164,7 +154,7 @@ def delete(uid: Uids, /, *, options: InboxDeleteOptions = InboxDeleteOptions()) 
 def mark(uid: Uids, /, *, options: InboxMarkOptions = InboxMarkOptions()) -> int:
     """Mark messages as read or unread."""
 
-    def mark_messages(box: Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
+    def mark_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
         if options.unread:
             return box.mark_messages_as_unread_by_uids(options.folder, existing_uids)
         return box.mark_messages_as_read_by_uids(options.folder, existing_uids)
@@ -185,7 +175,7 @@ def forward(uid: Uids, /, *, options: InboxForwardOptions) -> int:
         if not parse_addresses("--to", options.to):
             raise UsageError("There is no recipient. Give --to ADDRESS once for each recipient.")
 
-    async def validate_no_bcc(box: Mailbox, existing_uids: Sequence[int]) -> None:
+    async def validate_no_bcc(box: ds.Mailbox, existing_uids: Sequence[int]) -> None:
         """Raise UsageError if a message has a Bcc header."""
         if options.with_bcc:
             return
@@ -198,7 +188,7 @@ def forward(uid: Uids, /, *, options: InboxForwardOptions) -> int:
                 "forward anyway."
             )
 
-    def forward_messages(box: Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
+    def forward_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
         return box.forward(options.folder, existing_uids, parse_addresses("--to", options.to))
 
     return _change_messages(
@@ -245,7 +235,7 @@ def reply(uid: Uid, /, *, options: InboxReplyOptions = InboxReplyOptions()) -> i
 
 def _explain_missing_destination(destination: str, work: _MailboxFunction) -> _MailboxFunction:
 
-    async def run_explained(box: Mailbox, existing_uids: Sequence[int]) -> object:
+    async def run_explained(box: ds.Mailbox, existing_uids: Sequence[int]) -> object:
         async with explain_missing_folder(box, destination, option="--to"):
             return await work(box, existing_uids)
 
@@ -273,7 +263,7 @@ def _change_messages(
         resume_hint=recovery_hint,
         recovery_hint=recovery_hint,
         option_names=named,
-        advice={BadRequestError: CHECK_THE_MESSAGES},
+        advice={ds.BadRequestError: CHECK_THE_MESSAGES},
     )
 
     def begin() -> Coroutine[Any, Any, int]:
@@ -303,12 +293,12 @@ async def _run_change(
             await ask(box, existing_uids)
         async with show_progress("working"):
             result = await work(box, existing_uids)
-    smtp_id = result.smtp_id if isinstance(result, SendMessageResponse) else ""
+    smtp_id = result.smtp_id if isinstance(result, ds.SendMessageResponse) else ""
     missing = [uid for uid in uids if uid not in listed]
 
     def show() -> None:
         if options.json:
-            sent = {"smtp_id": result.smtp_id or None} if isinstance(result, SendMessageResponse) else {}
+            sent = {"smtp_id": result.smtp_id or None} if isinstance(result, ds.SendMessageResponse) else {}
             show_json({"uids": existing_uids, "missing": missing, **sent})
         elif smtp_id:
             show_line(smtp_id)
@@ -321,8 +311,8 @@ async def _run_change(
     return ExitStatus.NOT_FOUND if missing else ExitStatus.DONE
 
 
-async def _fetch_metadata(box: Mailbox, folder: str, uids: Sequence[int]) -> list[MessageDetail]:
-    wanted, found = set(uids), list[MessageDetail]()
+async def _fetch_metadata(box: ds.Mailbox, folder: str, uids: Sequence[int]) -> list[ds.MessageDetail]:
+    wanted, found = set(uids), list[ds.MessageDetail]()
     async with box.iter_metadata(folder, timeout=box.resolve_timeout()) as messages:
         async for message in messages:
             if message.uid in wanted:
@@ -332,9 +322,9 @@ async def _fetch_metadata(box: Mailbox, folder: str, uids: Sequence[int]) -> lis
     return found
 
 
-def _has_bcc(message: MessageDetail) -> bool:
+def _has_bcc(message: ds.MessageDetail) -> bool:
     headers = {(header.name or "").strip().lower() for header in message.headers}
-    return "bcc" in headers or bool(_get_addresses(message, RecipientType.BCC))
+    return "bcc" in headers or bool(_get_addresses(message, ds.RecipientType.BCC))
 
 
 async def _send_reply(
@@ -342,7 +332,7 @@ async def _send_reply(
     access: MailboxAccess,
     uid: int,
     body: str | None,
-    attachments: list[Attachment],
+    attachments: list[ds.Attachment],
     options: InboxReplyOptions,
 ) -> int:
     async with command.make_suite(access.settings) as suite:
@@ -360,14 +350,14 @@ async def _send_reply(
                 no_terminal_message=f"{hidden}The reply would be sent to {description}. Give --yes to confirm.",
                 declined_message="Not confirmed. Nothing was sent.",
             )
-        reply_message = MessageWithHeader(
+        reply_message = ds.MessageWithHeader(
             sender=access.address,
             subject=_make_reply_subject(messages[0].subject),
             body=body,
             html_body=options.html,
             recipients=recipients,
             attachment_list=attachments,
-            headers=[MessageHeader(name, messages[0].msg_id) for name in _THREAD_HEADERS if messages[0].msg_id],
+            headers=[ds.MessageHeader(name, messages[0].msg_id) for name in _THREAD_HEADERS if messages[0].msg_id],
         )
         async with show_progress("sending"):
             smtp_id = (await box.send(reply_message)).smtp_id
@@ -389,7 +379,7 @@ def _make_reply_subject(subject: str | None) -> str:
     return subject if subject and subject.lower().startswith("re:") else f"Re: {subject or ''}".rstrip()
 
 
-def _select_recipients(message: MessageDetail, own: str, *, to_all: bool) -> list[Recipient]:
+def _select_recipients(message: ds.MessageDetail, own: str, *, to_all: bool) -> list[ds.Recipient]:
     """Return the recipients of a reply, without duplicates, the mailbox itself and Bcc recipients.
 
     A reply to a message sent from this mailbox goes to that message's recipients. Raises UsageError if there are none.
@@ -397,13 +387,13 @@ def _select_recipients(message: MessageDetail, own: str, *, to_all: bool) -> lis
     sender = message.reply_to or message.sender
     if not sender:
         raise UsageError("The message has no sender. Reply with `directsuite send`.")
-    to, cc = _get_addresses(message, RecipientType.TO), _get_addresses(message, RecipientType.CC)
+    to, cc = _get_addresses(message, ds.RecipientType.TO), _get_addresses(message, ds.RecipientType.CC)
     if not _is_own_message(message, own):
         to, cc = parse_addresses("the senders", [sender]), [*to, *cc]
-    recipients = dict[str, Recipient]()
-    for addresses, kind in ((to, RecipientType.TO), (cc if to_all else [], RecipientType.CC)):
+    recipients = dict[str, ds.Recipient]()
+    for addresses, kind in ((to, ds.RecipientType.TO), (cc if to_all else [], ds.RecipientType.CC)):
         for address in addresses:
-            recipients.setdefault(address.casefold(), Recipient(address, kind))
+            recipients.setdefault(address.casefold(), ds.Recipient(address, kind))
     recipients.pop(own.casefold(), None)
     if not recipients:
         raise UsageError(
@@ -412,20 +402,20 @@ def _select_recipients(message: MessageDetail, own: str, *, to_all: bool) -> lis
     return [*recipients.values()]
 
 
-def _is_hidden_recipient(message: MessageDetail, own: str) -> bool:
-    seen = {*_get_addresses(message, RecipientType.TO), *_get_addresses(message, RecipientType.CC)}
+def _is_hidden_recipient(message: ds.MessageDetail, own: str) -> bool:
+    seen = {*_get_addresses(message, ds.RecipientType.TO), *_get_addresses(message, ds.RecipientType.CC)}
     return not _is_own_message(message, own) and own.casefold() not in {each.casefold() for each in seen}
 
 
-def _is_own_message(message: MessageDetail, own: str) -> bool:
+def _is_own_message(message: ds.MessageDetail, own: str) -> bool:
     return parseaddr(message.sender or "")[1].casefold() == own.casefold()
 
 
-def _get_addresses(message: MessageDetail, kind: RecipientType) -> list[str]:
+def _get_addresses(message: ds.MessageDetail, kind: ds.RecipientType) -> list[str]:
     return [parseaddr(each.email)[1] or each.email for each in message.recipients if each.type.upper() == kind]
 
 
-def _describe_recipients(recipients: Sequence[Recipient]) -> str:
+def _describe_recipients(recipients: Sequence[ds.Recipient]) -> str:
     count = f"{len(recipients)} recipient{'s' * (len(recipients) != 1)}"
     if not recipients[1:]:
         return count

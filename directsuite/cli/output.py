@@ -34,9 +34,9 @@ from rich.progress import (
 )
 from rich.text import Text
 
+import directsuite as ds
 from directsuite.cli.process import discard_stdout, echo_err, make_printable, show_line
 from directsuite.core.files import explain_os_error
-from directsuite.secret import Secret
 
 Unit = Literal["bytes", "pieces", "waiting"]
 
@@ -75,7 +75,7 @@ def model_to_dict(model: object) -> dict[str, Any]:
     names = [field.name for field in attrs.fields(kind) if field.name not in _EXCLUDED_FIELDS]
     names += ["extra"] if getattr(model, "extra", None) else []
     values = {name.rstrip("_"): getattr(model, name) for name in names}
-    return {name: _value_to_json(value) for name, value in values.items() if not isinstance(value, Secret | bytes)}
+    return {name: _value_to_json(value) for name, value in values.items() if not isinstance(value, ds.Secret | bytes)}
 
 
 def show_table(titles: Sequence[str], rows: Iterable[Sequence[object]], **options: Unpack[TableOptions]) -> None:

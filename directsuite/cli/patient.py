@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+import directsuite as ds
 from directsuite.cli.command import Command, confirm
 from directsuite.cli.credentials import load_settings, read_login, read_private_document, read_private_passwords
 from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
@@ -30,29 +31,7 @@ from directsuite.cli.options import (
 from directsuite.cli.output import model_to_dict, show_effect, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, show_line
 from directsuite.core.call import SETTLE_TIMEOUT
-from directsuite.core.events import AttemptFailed, Event, Listener
-from directsuite.errors import (
-    BadRequestError,
-    ConnectionLostError,
-    DeadlineExceededError,
-    NotFoundError,
-    Outcome,
-    OutcomeUnknownError,
-    ResponseDecodeError,
-    ServerError,
-    TransportError,
-)
 from directsuite.registration import operations
-from directsuite.registration.models import (
-    AddUsersResponseV2,
-    DirectUserDetail,
-    IDProofedIndividual,
-    IDProofedIndividualRESTful,
-    PaymentConfirmation,
-    UserPassword,
-)
-from directsuite.registration.service import Registration
-from directsuite.suite import DirectSuite
 
 app = make_app(
     "patient",
@@ -125,7 +104,7 @@ def find_patient(individual: PrivateFile, /, *, options: PatientFindOptions) -> 
         security number) and dob (the date of birth), or the id of the identity-proofing record. It must be readable
         only by you and your group; - is stdin.
     """
-    command = Command(option_names=_OPTION_NAMES, advice={BadRequestError: f"check --domain and {_INDIVIDUAL_FILE}"})
+    command = Command(option_names=_OPTION_NAMES, advice={ds.BadRequestError: f"check --domain and {_INDIVIDUAL_FILE}"})
 
     def begin() -> Coroutine[Any, Any, int]:
         return _find_patient(_make_suite(command, options), read_individual(individual), options)
@@ -145,7 +124,7 @@ def find_by_username(
         The part of the address before the @. With -, it is read from stdin, which other users of this machine can't
         see.
     """
-    command = Command(option_names=_OPTION_NAMES, advice={BadRequestError: "check --domain and the username"})
+    command = Command(option_names=_OPTION_NAMES, advice={ds.BadRequestError: "check --domain and the username"})
 
     def begin() -> Coroutine[Any, Any, int]:
         typed = (sys.stdin.readline() if username == "-" else username).strip()
@@ -179,7 +158,7 @@ def add_patient(individual: PrivateFile, /, *, options: PatientAddOptions) -> in
             "002": "check direct_username: it must be the part before the @, such as ada of ada@direct.example.org",
             "014": "the direct_username may be in use; choose another",
             "205": "the service does not know this person as identity-proofed; check the individual's file",
-            BadRequestError: "check the individual's file",
+            ds.BadRequestError: "check the individual's file",
         },
     )
 
@@ -221,7 +200,13 @@ def set_passwords(file: PrivateFile, /, *, options: PatientOptions) -> int:
         advice={
             "210": "check the usernames; the other passwords may or may not have been set, and can safely be set again",
             **dict.fromkeys(
-                (ConnectionLostError, DeadlineExceededError, ResponseDecodeError, ServerError, TransportError),
+                (
+                    ds.ConnectionLostError,
+                    ds.DeadlineExceededError,
+                    ds.ResponseDecodeError,
+                    ds.ServerError,
+                    ds.TransportError,
+                ),
                 _HINT_REPEAT_PASSWORDS,
             ),
         },
@@ -232,13 +217,13 @@ def set_passwords(file: PrivateFile, /, *, options: PatientOptions) -> int:
         if not passwords or not all(name and password for name, password in passwords.items()):
             raise UsageError('The passwords file lacks a username or a password. Expected lines such as "ada" = "…".')
         return _set_passwords(
-            _make_suite(command, options), [UserPassword(*each) for each in passwords.items()], options
+            _make_suite(command, options), [ds.UserPassword(*each) for each in passwords.items()], options
         )
 
     return command.run(begin)
 
 
-def read_individual(path: Path) -> IDProofedIndividualRESTful:
+def read_individual(path: Path) -> ds.IDProofedIndividualRESTful:
     """Read the person described in a file. Raises UsageError or ConfigurationError, without values of the file."""
     members = read_private_document(path, with_value(_INDIVIDUAL_FILE, path), _EXPECTED_MEMBERS)
     if members.keys() - _KNOWN_MEMBERS:  # not named, because in a wrong file the key may be confidential
@@ -248,7 +233,7 @@ def read_individual(path: Path) -> IDProofedIndividualRESTful:
     for name, value in members.items():
         if not _is_valid_member(name, value):
             raise UsageError(f"{name} in {_INDIVIDUAL_FILE} {_MEMBER_RULES.get(name, 'must be a text, in quotes')}.")
-    return IDProofedIndividualRESTful(**members)
+    return ds.IDProofedIndividualRESTful(**members)
 
 
 def _is_valid_member(name: str, value: Any) -> bool:
@@ -269,7 +254,7 @@ def _is_date(text: str) -> bool:
     return True
 
 
-def _make_suite(command: Command, options: PatientOptions, listeners: Sequence[Listener] = ()) -> DirectSuite:
+def _make_suite(command: Command, options: PatientOptions, listeners: Sequence[ds.Listener] = ()) -> ds.DirectSuite:
     if not options.domain.strip() or "@" in options.domain:
         raise UsageError(
             f"{with_value('--domain', options.domain)} must be the part behind the @, such as direct.example.org."
@@ -279,25 +264,25 @@ def _make_suite(command: Command, options: PatientOptions, listeners: Sequence[L
 
 
 @asynccontextmanager
-async def _open_registration(suite: DirectSuite) -> AsyncGenerator[Registration]:
+async def _open_registration(suite: ds.DirectSuite) -> AsyncGenerator[ds.Registration]:
     """Yield the registration service. Raises UsageError if the service doesn't know the domain."""
     async with suite:
         try:
             yield suite.registration
-        except NotFoundError as error:
+        except ds.NotFoundError as error:
             if error.code != "208":
                 raise
             raise UsageError("The service has no organization for the Direct domain of --domain.") from None
 
 
 async def _find_users(
-    service: Registration, person_or_username: IDProofedIndividual | str, domain: str
-) -> list[DirectUserDetail]:
+    service: ds.Registration, person_or_username: ds.IDProofedIndividual | str, domain: str
+) -> list[ds.DirectUserDetail]:
     """Return the users of a person or with a username in a domain."""
     try:
         if isinstance(person_or_username, str):
             return await service.get_patient_address_by_username(domain, person_or_username)
-        individual = IDProofedIndividual(
+        individual = ds.IDProofedIndividual(
             id=person_or_username.id,
             first_name=person_or_username.first_name,
             last_name=person_or_username.last_name,
@@ -305,14 +290,14 @@ async def _find_users(
             dob=person_or_username.dob,
         )
         return await service.get_patient_address_by_meta(domain, individual)
-    except NotFoundError as error:
+    except ds.NotFoundError as error:
         if error.code != "210":
             raise
         return []
 
 
 async def _find_patient(
-    suite: DirectSuite, person_or_username: IDProofedIndividual | str, options: PatientFindOptions
+    suite: ds.DirectSuite, person_or_username: ds.IDProofedIndividual | str, options: PatientFindOptions
 ) -> int:
     async with _open_registration(suite) as service, show_progress("searching"):
         users = await _find_users(service, person_or_username, options.domain)
@@ -325,7 +310,9 @@ async def _find_patient(
     return ExitStatus.DONE
 
 
-async def _add_patient(suite: DirectSuite, individual: IDProofedIndividualRESTful, options: PatientAddOptions) -> int:
+async def _add_patient(
+    suite: ds.DirectSuite, individual: ds.IDProofedIndividualRESTful, options: PatientAddOptions
+) -> int:
     async with _open_registration(suite) as service:
         if not options.another:
             async with show_progress("searching"):
@@ -340,7 +327,7 @@ async def _add_patient(suite: DirectSuite, individual: IDProofedIndividualRESTfu
         try:
             async with show_progress("provisioning"):
                 response = await service.provision_id_proofed_patient(options.domain, individual)
-        except OutcomeUnknownError as error:
+        except ds.OutcomeUnknownError as error:
             if error.found is not None:
                 echo_err("A user with this username and these names exists:")
                 _show_users([error.found], options)
@@ -351,23 +338,23 @@ async def _add_patient(suite: DirectSuite, individual: IDProofedIndividualRESTfu
     return ExitStatus.DONE if is_shown else ExitStatus.FAILED
 
 
-def _report_search(event: Event) -> None:
+def _report_search(event: ds.Event) -> None:
     if (
-        isinstance(event, AttemptFailed)
+        isinstance(event, ds.AttemptFailed)
         and event.operation == operations.PROVISION_ID_PROOFED_PATIENT.name
-        and event.outcome is Outcome.UNKNOWN
+        and event.outcome is ds.Outcome.UNKNOWN
     ):
         echo_err(f"There was no usable response. Searching for the patient for up to {SETTLE_TIMEOUT:.0f} s.")
 
 
-async def _set_passwords(suite: DirectSuite, passwords: Sequence[UserPassword], options: PatientOptions) -> int:
+async def _set_passwords(suite: ds.DirectSuite, passwords: Sequence[ds.UserPassword], options: PatientOptions) -> int:
     async with _open_registration(suite) as service, show_progress("setting passwords"):
         await service.set_patients_passwords(options.domain, passwords)
     echo_err(f"Passwords were set for {len(passwords)} patient{'' if len(passwords) == 1 else 's'}.")
     return ExitStatus.DONE
 
 
-def _show_provisioned(response: AddUsersResponseV2, options: PatientAddOptions) -> None:
+def _show_provisioned(response: ds.AddUsersResponseV2, options: PatientAddOptions) -> None:
     payment = response.payment_confirmation
     if options.json:
         show_json(_users_to_dict(response.users, payment, options.domain))
@@ -380,7 +367,7 @@ def _show_provisioned(response: AddUsersResponseV2, options: PatientAddOptions) 
     show_table(("", "payment"), _build_payment_rows(payment))
 
 
-def _show_users(users: Sequence[DirectUserDetail], options: PatientAddOptions) -> None:
+def _show_users(users: Sequence[ds.DirectUserDetail], options: PatientAddOptions) -> None:
     if options.json:
         show_json(_users_to_dict(users, None, options.domain))
     else:
@@ -388,7 +375,7 @@ def _show_users(users: Sequence[DirectUserDetail], options: PatientAddOptions) -
 
 
 def _users_to_dict(
-    users: Sequence[DirectUserDetail], payment: PaymentConfirmation | None, domain: str
+    users: Sequence[ds.DirectUserDetail], payment: ds.PaymentConfirmation | None, domain: str
 ) -> Mapping[str, object]:
     return {
         "users": [_user_to_dict(user, domain) for user in users],
@@ -396,11 +383,11 @@ def _users_to_dict(
     }
 
 
-def _user_to_dict(user: DirectUserDetail, domain: str) -> Mapping[str, object]:
+def _user_to_dict(user: ds.DirectUserDetail, domain: str) -> Mapping[str, object]:
     return {"direct_address": _get_direct_address(user, domain), **model_to_dict(user)}
 
 
-def _show_user_table(users: Sequence[DirectUserDetail], domain: str) -> None:
+def _show_user_table(users: Sequence[ds.DirectUserDetail], domain: str) -> None:
     show_table(
         ("Direct address", "first name", "last name", "state", "type", "regular e-mail"),
         [
@@ -418,11 +405,11 @@ def _show_user_table(users: Sequence[DirectUserDetail], domain: str) -> None:
     )
 
 
-def _get_direct_address(user: DirectUserDetail, domain: str) -> str | None:
+def _get_direct_address(user: ds.DirectUserDetail, domain: str) -> str | None:
     return user.direct_address(domain) if user.username else None
 
 
-def _build_payment_rows(payment: PaymentConfirmation) -> list[Sequence[object]]:
+def _build_payment_rows(payment: ds.PaymentConfirmation) -> list[Sequence[object]]:
     rows: list[Sequence[object]] = [
         ("Order", payment.order_id),
         ("Time", payment.order_time),

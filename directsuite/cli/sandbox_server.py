@@ -24,10 +24,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import directsuite as ds
 from directsuite.cli.process import show_line
 from directsuite.configuration import read_secret_file
 from directsuite.core.files import explain_os_error
-from directsuite.errors import ConfigurationError
 from directsuite.sandbox.calls import CallRecord
 from directsuite.sandbox.client import TOKEN_VARIABLE
 from directsuite.sandbox.database import FolderInUseError
@@ -229,7 +229,7 @@ def _open_token_keys(options: SandboxOptions) -> TokenKeyStore | None:
             pin = read_secret_file(options.pkcs11_pin_file, f"the PIN file {options.pkcs11_pin_file}").reveal()
         keys = TokenKeyStore(options.pkcs11_module, options.pkcs11_token, key=options.pkcs11_key, pin=pin)
         keys.open()
-    except ConfigurationError as error:
+    except ds.ConfigurationError as error:
         raise CannotStartError(str(error)) from None
     except KeyUnavailableError as error:
         raise CannotStartError(

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Group, Parameter
 from cyclopts.validators import mutually_exclusive
 
+import directsuite as ds
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import MAILBOX_VAR, MailboxAccess, get_mailbox_access, is_address, read_setting
 from directsuite.cli.errors import UsageError, validate_text, with_value
@@ -30,11 +31,8 @@ from directsuite.cli.output import Bar, format_size, show_effect, show_json, sho
 from directsuite.cli.process import ExitStatus, echo_err, is_verbose, show_line
 from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.core.files import explain_os_error
-from directsuite.errors import BadRequestError, DirectSuiteError, OutcomeUnknownError, ServiceError
 from directsuite.messaging import arguments
-from directsuite.messaging.models import Attachment, Message, Recipient, RecipientType
 from directsuite.messaging.send_once import make_request_id
-from directsuite.messaging.service import Mailbox
 
 if TYPE_CHECKING:
     from directsuite.jobs.delivery.journal import DeliveryJournal, SendRecord
@@ -132,7 +130,7 @@ def send(*, options: SendOptions = SendOptions()) -> int:
         resume_hint=_HINT_REPEAT_WITH_KEY if with_key else "nothing was sent: run the same command again",
         recovery_hint=_HINT_REPEAT_WITH_KEY if with_key else HINT_CHECK_SENT_FOLDER,
         option_names=_OPTION_NAMES,
-        advice={BadRequestError: "check the addresses, the text and the files"},
+        advice={ds.BadRequestError: "check the addresses, the text and the files"},
     )
 
     def begin() -> Coroutine[Any, Any, int]:
@@ -158,7 +156,7 @@ def send(*, options: SendOptions = SendOptions()) -> int:
     return command.run(begin)
 
 
-async def _show_dry_run(message: Message, sender: str, options: SendOptions) -> int:
+async def _show_dry_run(message: ds.Message, sender: str, options: SendOptions) -> int:
     record = None if options.key is None else await _find_record(make_request_id(sender, options.key), message)
     is_sent_before = record is not None and record.smtp_id is not None
     files = [(each.filename, each.media_type, _get_attachment_bytes(each)) for each in message.attachment_list]
@@ -192,7 +190,7 @@ async def _show_dry_run(message: Message, sender: str, options: SendOptions) -> 
     return ExitStatus.DONE
 
 
-async def _send_message(command: Command, access: MailboxAccess, message: Message, options: SendOptions) -> int:
+async def _send_message(command: Command, access: MailboxAccess, message: ds.Message, options: SendOptions) -> int:
     async with command.make_suite(access.settings) as suite, _explain_413(command, message):
         box = suite.mailbox(access.address, access.password)
         is_sent_before = False
@@ -220,20 +218,20 @@ async def _send_message(command: Command, access: MailboxAccess, message: Messag
 
 
 @contextlib.asynccontextmanager
-async def _explain_413(command: Command, message: Message) -> AsyncGenerator[None]:
+async def _explain_413(command: Command, message: ds.Message) -> AsyncGenerator[None]:
     """Add the size of the files to the advice if the service rejects the message as too large."""
     try:
         yield
-    except ServiceError as error:
+    except ds.ServiceError as error:
         if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             size = format_size(round(_sum_attachment_bytes(message) * _BASE64_RATIO))
             advice = f"its files take {size} in the request; send less, or ask the service's provider for the limit"
-            command.advice = {ServiceError: advice}
+            command.advice = {ds.ServiceError: advice}
         raise
 
 
 async def _send_once(
-    command: Command, box: Mailbox, access: MailboxAccess, message: Message, key: str
+    command: Command, box: ds.Mailbox, access: MailboxAccess, message: ds.Message, key: str
 ) -> tuple[bool, str]:
     """Send the message unless an earlier command did.
 
@@ -260,11 +258,11 @@ async def _send_once(
                     progress=bar.update,
                     timeout=timeout,
                 )
-        except OutcomeUnknownError as error:
+        except ds.OutcomeUnknownError as error:
             if not began.is_new and error.looked:  # another search would not find more
                 command.recovery_hint = _HINT_USE_NEW_KEY
             raise
-        except DirectSuiteError:  # nothing was sent
+        except ds.DirectSuiteError:  # nothing was sent
             if began.is_new:
                 await journal.withdraw_send("", request_id)
             raise
@@ -272,7 +270,7 @@ async def _send_once(
         return False, response.smtp_id
 
 
-def _sum_attachment_bytes(message: Message) -> int:
+def _sum_attachment_bytes(message: ds.Message) -> int:
     return sum(_get_attachment_bytes(each) for each in message.attachment_list)
 
 
@@ -280,17 +278,17 @@ def _show_send_progress(size: int) -> AbstractAsyncContextManager[Bar]:
     return show_progress("sending", unit="bytes" if size else "waiting", total=size or None)
 
 
-def _build_message(options: SendOptions, sender: str) -> Message:
-    kinds = ((RecipientType.TO, options.to), (RecipientType.CC, options.cc), (RecipientType.BCC, options.bcc))
+def _build_message(options: SendOptions, sender: str) -> ds.Message:
+    kinds = ((ds.RecipientType.TO, options.to), (ds.RecipientType.CC, options.cc), (ds.RecipientType.BCC, options.bcc))
     recipients = [
-        Recipient(each, kind) for kind, values in kinds for each in parse_addresses(f"--{kind.lower()}", values)
+        ds.Recipient(each, kind) for kind, values in kinds for each in parse_addresses(f"--{kind.lower()}", values)
     ]
     if not recipients:
         raise UsageError("There is no recipient. Give --to ADDRESS once for each recipient.")
     validate_text(options.subject, "--subject")
     if _CONTROL_CHARACTER.search(options.subject or ""):
         raise UsageError("--subject contains a line break or another control character. Give one line of text.")
-    message = Message(
+    message = ds.Message(
         sender=sender,
         subject=options.subject,
         body=read_body(options),
@@ -301,7 +299,7 @@ def _build_message(options: SendOptions, sender: str) -> Message:
     return arguments.validate_message(message, sender)
 
 
-def _get_attachment_bytes(attachment: Attachment) -> int:
+def _get_attachment_bytes(attachment: ds.Attachment) -> int:
     return attachment.source.stat().st_size if isinstance(attachment.source, Path) else len(attachment.content)
 
 
@@ -335,7 +333,7 @@ def _split_at_commas(value: str) -> list[str]:
     return parts
 
 
-def make_attachments(options: TextOptions) -> list[Attachment]:
+def make_attachments(options: TextOptions) -> list[ds.Attachment]:
     """Return the attachments. Raises UsageError if a file can't be read."""
     return [_make_attachment(path, number) for number, path in enumerate(options.attach, start=1)]
 
@@ -372,7 +370,7 @@ def _read_text(options: TextOptions) -> str | None:
         raise UsageError(f"{what} is not UTF-8 text. Send it with --attach.") from None
 
 
-def _make_attachment(path: Path, number: int) -> Attachment:
+def _make_attachment(path: Path, number: int) -> ds.Attachment:
     try:
         is_file = stat.S_ISREG(path.stat().st_mode)
         if is_file:  # opening a pipe would block until there is a writer
@@ -384,7 +382,7 @@ def _make_attachment(path: Path, number: int) -> Attachment:
     if not is_file:
         raise UsageError(f"{with_value(f'--attach number {number}', path)} is not a file. Save it as a file first.")
     validate_text(path.name, f"The name of --attach number {number}")
-    return Attachment.from_path(path)
+    return ds.Attachment.from_path(path)
 
 
 @contextlib.asynccontextmanager
@@ -406,7 +404,7 @@ async def _open_journal(request_id: str) -> AsyncGenerator[DeliveryJournal]:
         yield journal
 
 
-async def _begin_send(journal: DeliveryJournal, request_id: str, message: Message) -> SendRecord:
+async def _begin_send(journal: DeliveryJournal, request_id: str, message: ds.Message) -> SendRecord:
     """Return the record of a key, inserted if it is new. Raises UsageError if it is that of a different message."""
     digest = await arguments.compute_message_digest(message)
     began = await journal.begin_send("", request_id, at=time.time(), content=digest)
@@ -417,7 +415,7 @@ async def _begin_send(journal: DeliveryJournal, request_id: str, message: Messag
     return began
 
 
-async def _find_record(request_id: str, message: Message) -> SendRecord | None:
+async def _find_record(request_id: str, message: ds.Message) -> SendRecord | None:
     """Return the record of a key, None if there is none or another command uses it. Raises UsageError."""
     if not (_get_journal_folder() / request_id).exists():
         return None

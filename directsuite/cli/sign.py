@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import attrs
 from cyclopts import Group, Parameter
 
+import directsuite as ds
 from directsuite.cli.command import Command, make_request_listeners
 from directsuite.cli.credentials import load_settings, read_token
 from directsuite.cli.errors import UsageError, exit_for_error, rewrite_explanation, validate_text, with_value
@@ -48,7 +49,6 @@ from directsuite.cli.sign_sources import (
     report_skipped,
 )
 from directsuite.core.files import explain_os_error
-from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
 from directsuite.jobs.signing import (
     DocumentState,
     JobStoppedError,
@@ -59,10 +59,6 @@ from directsuite.jobs.signing import (
     TargetFolder,
 )
 from directsuite.jobs.signing.journal import compute_signatures_digest
-from directsuite.secret import Secret
-from directsuite.settings import Settings
-from directsuite.signing.models import Signature, Widget
-from directsuite.suite import DirectSuite
 
 app = make_app(
     "sign",
@@ -180,7 +176,7 @@ def _prepare_run(paths: Sequence[Path], options: SignOptions) -> Coroutine[Any, 
     return _sign_sources(load_settings("signing"), read_token(options.token_file), signatures, sources, options)
 
 
-async def _show_plan(signatures: Sequence[Signature], sources: PdfSources, options: SignOptions) -> int:
+async def _show_plan(signatures: Sequence[ds.Signature], sources: PdfSources, options: SignOptions) -> int:
     async with AsyncExitStack() as stack:
         journal, path = None, _get_journal_path(options.output)
         if await _is_journal_obsolete(path, signatures):
@@ -212,14 +208,18 @@ async def _show_plan(signatures: Sequence[Signature], sources: PdfSources, optio
 
 
 async def _sign_sources(
-    settings: Settings, access_token: Secret, signatures: Sequence[Signature], sources: PdfSources, options: SignOptions
+    settings: ds.Settings,
+    access_token: ds.Secret,
+    signatures: Sequence[ds.Signature],
+    sources: PdfSources,
+    options: SignOptions,
 ) -> int:
     """Sign and report. Raises DirectSuiteError if the job could not start."""
     from tenacity import stop_before_delay  # slow to import
 
     target, path = _make_target(options.output, overwrite=options.overwrite), _get_journal_path(options.output)
     # Not Command.make_suite: the journal resolves unknown outcomes.
-    async with DirectSuite(settings, token=access_token, listeners=make_request_listeners()) as suite:
+    async with ds.DirectSuite(settings, token=access_token, listeners=make_request_listeners()) as suite:
         if await _is_journal_obsolete(path, signatures):
             await asyncio.to_thread(_remove_journal, path)
             options = dataclasses.replace(options, again=False)
@@ -317,13 +317,13 @@ def _get_exit_status(sources: PdfSources, admission: Admission, options: SignOpt
 
 def _exit_for_stopped_job(stopped: JobStoppedError) -> tuple[ExitStatus, str]:
     cause = stopped.__cause__
-    if not isinstance(cause, DirectSuiteError):
+    if not isinstance(cause, ds.DirectSuiteError):
         why = rewrite_explanation(stopped.why).replace("the target", "--output")
         return ExitStatus.FAILED, f"{why}: {_HINT_FIX_CAUSE}"
     # The explanation of a redirect already advises to check the URL.
-    has_advice = isinstance(cause, ServiceError) and 300 <= cause.status < 400
+    has_advice = isinstance(cause, ds.ServiceError) and 300 <= cause.status < 400
     return exit_for_error(
-        cause, recovery_hint=_HINT_REPEAT_COMMAND, advice={ServiceError: "" if has_advice else _HINT_CHECK_URL}
+        cause, recovery_hint=_HINT_REPEAT_COMMAND, advice={ds.ServiceError: "" if has_advice else _HINT_CHECK_URL}
     )
 
 
@@ -403,7 +403,7 @@ def _make_target(output: Path, *, overwrite: bool) -> TargetFolder:
     try:
         output.mkdir(mode=0o700, parents=True, exist_ok=True)
         return TargetFolder(output, overwrite=overwrite)
-    except (OSError, ConfigurationError) as error:
+    except (OSError, ds.ConfigurationError) as error:
         why = explain_os_error(error) if isinstance(error, OSError) else "it is not a folder"
         raise UsageError(_OUTPUT_NOT_CREATABLE.format(why=why)) from None
 
@@ -447,7 +447,7 @@ async def _open_journal(path: Path) -> AsyncGenerator[SigningJournal]:
         yield journal
 
 
-async def _is_journal_obsolete(path: Path, signatures: Sequence[Signature]) -> bool:
+async def _is_journal_obsolete(path: Path, signatures: Sequence[ds.Signature]) -> bool:
     """Return True if the journal belongs to other signatures, with which no PDF was signed.
 
     This is so if a user corrects, for example, a wrong --widget. Raises UsageError if a PDF was signed or is in
@@ -480,7 +480,7 @@ def is_invisible(options: SignOptions) -> bool:
     return not options.name and not options.widget
 
 
-def make_signatures(options: SignOptions) -> list[Signature]:
+def make_signatures(options: SignOptions) -> list[ds.Signature]:
     """Make a signature for each --name and --widget, paired in their order, or one without either.
 
     Raises UsageError, which names the option.
@@ -514,7 +514,7 @@ def make_signatures(options: SignOptions) -> list[Signature]:
     if image is not None and is_invisible(options):
         raise UsageError("--image needs a visible signature. Give its position with --widget, or omit --image.")
     return [
-        Signature(
+        ds.Signature(
             name=names[number] if names else None,
             widget=widgets[number] if widgets else None,
             reason=options.reason,
@@ -526,7 +526,7 @@ def make_signatures(options: SignOptions) -> list[Signature]:
     ]
 
 
-def _parse_widget(text: str, option: str) -> Widget:
+def _parse_widget(text: str, option: str) -> ds.Widget:
     parts = [part.strip() for part in text.split(",")]
     error = UsageError(
         f"{with_value(option, text)} is not a position. Expected X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, "
@@ -547,7 +547,7 @@ def _parse_widget(text: str, option: str) -> Widget:
     page = parts[4] if len(parts) == 5 else "1"
     if _PAGE_NUMBER_PATTERN.fullmatch(page) is None or int(page) < 1:
         raise UsageError(f"PAGE of {option}, the fifth number, must be an integer of at least 1.")
-    return Widget(x=x, y=y, width=width, height=height, page=int(page))
+    return ds.Widget(x=x, y=y, width=width, height=height, page=int(page))
 
 
 def _read_image(file: Path | None) -> bytes | None:

@@ -16,6 +16,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.text import Text
 
+import directsuite as ds
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import MailboxAccess, get_mailbox_access
 from directsuite.cli.errors import UsageError, exit_for_error
@@ -24,12 +25,8 @@ from directsuite.cli.output import build_table, model_to_dict, show_json, show_l
 from directsuite.cli.process import ExitStatus, echo_err, end_line
 from directsuite.core.clock import WAIT_TOLERANCE, Clock, SystemClock
 from directsuite.core.outcome import NOT_RETRYABLE, ErrorScope, find_error_scope
-from directsuite.errors import BadRequestError, DirectSuiteError, PermissionDeniedError, ServiceError
-from directsuite.messaging.models import DirectMessageLog
-from directsuite.messaging.service import Mailbox
 from directsuite.messaging.tracking import (
     DEFAULT_GIVE_UP_AFTER,
-    Delivery,
     is_delivered,
     is_final,
     is_unconfirmed,
@@ -77,7 +74,7 @@ def show_status(
     """
     command = Command(
         option_names={"smtp_id": "the SMTP id", "smtp_ids": "the SMTP ids", "username": "--mailbox"},
-        advice={BadRequestError: "check the SMTP ids and --mailbox"},
+        advice={ds.BadRequestError: "check the SMTP ids and --mailbox"},
     )
 
     def begin() -> Coroutine[Any, Any, int]:
@@ -95,12 +92,12 @@ def show_status(
 class DeliveryWatch:
     """The concurrent polling of several messages."""
 
-    box: Mailbox
-    records: dict[str, Sequence[DirectMessageLog]]
+    box: ds.Mailbox
+    records: dict[str, Sequence[ds.DirectMessageLog]]
     """The records of each message by its SMTP id; empty if the service doesn't know the message."""
     given_up: set[str] = attrs.field(factory=set[str], init=False)
     """The SMTP ids of messages that had no final status in time."""
-    failure: DirectSuiteError | None = attrs.field(default=None, init=False)
+    failure: ds.DirectSuiteError | None = attrs.field(default=None, init=False)
     """The error of a poll, because of which the records may be out of date."""
     give_up_after: float = DEFAULT_GIVE_UP_AFTER
     """The maximum time for all messages, in seconds."""
@@ -109,7 +106,7 @@ class DeliveryWatch:
     """The clock's time of the next poll, by SMTP id."""
 
     @property
-    def known_records(self) -> list[DirectMessageLog]:
+    def known_records(self) -> list[ds.DirectMessageLog]:
         """The records of all messages."""
         return [record for records in self.records.values() for record in records]
 
@@ -150,16 +147,16 @@ class DeliveryWatch:
             async with asyncio.TaskGroup() as group:
                 for smtp_id, count in counts.items():
                     group.create_task(follow_one(smtp_id, count))
-        except* DirectSuiteError:  # stored in `failure`
+        except* ds.DirectSuiteError:  # stored in `failure`
             pass
 
-    async def _follow_message(self, smtp_id: str, count: int, ends_at: float) -> Delivery | None:
+    async def _follow_message(self, smtp_id: str, count: int, ends_at: float) -> ds.Delivery | None:
         """Follow a message until its status is final or the clock reaches `ends_at`. Return None if polling failed.
 
         count: its known recipients, 0 if the service doesn't know the message.
         """
 
-        def handle_poll(records: Sequence[DirectMessageLog], wait: float) -> None:
+        def handle_poll(records: Sequence[ds.DirectMessageLog], wait: float) -> None:
             self.records[smtp_id] = records or self.records[smtp_id]
             self._next_polls[smtp_id] = self.clock.monotonic() + wait
 
@@ -168,7 +165,7 @@ class DeliveryWatch:
             if not count:
                 try:
                     delivery = await follow(give_up_after=min(MAX_UNKNOWN_SECONDS, self.give_up_after))
-                except DirectSuiteError as error:
+                except ds.DirectSuiteError as error:
                     if find_error_scope(error) not in (ErrorScope.SERVICE, ErrorScope.UNCERTAIN):
                         raise
                 else:
@@ -176,7 +173,7 @@ class DeliveryWatch:
                         return delivery
             remaining = max(WAIT_TOLERANCE, ends_at - self.clock.monotonic())  # if no time is left, poll once
             return await follow(recipients=max(1, count), give_up_after=remaining)
-        except DirectSuiteError as error:
+        except ds.DirectSuiteError as error:
             if not _is_rejection(error):
                 self.failure = error
             if find_error_scope(error) in NOT_RETRYABLE:
@@ -188,7 +185,7 @@ class DeliveryWatch:
         recorded = [smtp_id for smtp_id, records in self.records.items() if records]
         try:
             latest = (await self.box.get_message_statuses(recorded)).records
-        except DirectSuiteError as error:
+        except ds.DirectSuiteError as error:
             self.failure = error
             return {}
         late = dict[str, int]()
@@ -201,11 +198,11 @@ class DeliveryWatch:
         return late
 
 
-def _is_rejection(error: DirectSuiteError) -> bool:
+def _is_rejection(error: ds.DirectSuiteError) -> bool:
     return find_error_scope(error) is ErrorScope.ITEM
 
 
-def select_records(smtp_id: str, records: Iterable[DirectMessageLog]) -> list[DirectMessageLog]:
+def select_records(smtp_id: str, records: Iterable[ds.DirectMessageLog]) -> list[ds.DirectMessageLog]:
     """Return the records of one message. Angle brackets around ids are ignored, because some services omit them."""
     return [
         each
@@ -219,12 +216,12 @@ async def _report_statuses(
 ) -> int:
     async with command.make_suite(access.settings) as suite:
         box = suite.mailbox(access.address, access.password)
-        rejection: ServiceError | None = None
-        denied: Mapping[str, PermissionDeniedError] = {}
+        rejection: ds.ServiceError | None = None
+        denied: Mapping[str, ds.PermissionDeniedError] = {}
         async with show_progress("requesting statuses"):
             try:
                 records = (await box.get_message_statuses(smtp_ids)).records
-            except ServiceError as error:
+            except ds.ServiceError as error:
                 if options.watch and _is_rejection(error):
                     records, rejection = [], error
                 elif smtp_ids[1:] and _may_concern_one_message(error):
@@ -247,14 +244,14 @@ async def _report_statuses(
     return _get_exit_status(command, watch, records, denied)
 
 
-def _show_records(records: Sequence[DirectMessageLog], options: StatusOptions) -> None:
+def _show_records(records: Sequence[ds.DirectMessageLog], options: StatusOptions) -> None:
     if options.json:
         show_json([model_to_dict(record) for record in records])
     elif records:
         show_table(("to", "status", "details", "sent", "SMTP id"), _build_rows(records), no_wrap=("to", "SMTP id"))
 
 
-def _build_rows(records: Sequence[DirectMessageLog]) -> list[Sequence[object]]:
+def _build_rows(records: Sequence[ds.DirectMessageLog]) -> list[Sequence[object]]:
     before = [None, *(each.message_id for each in records)]
     return [
         (each.to, each.status, each.status_details, each.ts, None if each.message_id == smtp_id else each.message_id)
@@ -262,32 +259,32 @@ def _build_rows(records: Sequence[DirectMessageLog]) -> list[Sequence[object]]:
     ]
 
 
-def _may_concern_one_message(error: ServiceError) -> bool:
-    return _is_rejection(error) or isinstance(error, PermissionDeniedError)
+def _may_concern_one_message(error: ds.ServiceError) -> bool:
+    return _is_rejection(error) or isinstance(error, ds.PermissionDeniedError)
 
 
 async def _fetch_each(
-    box: Mailbox, smtp_ids: Sequence[str], rejection: ServiceError
-) -> tuple[list[DirectMessageLog], dict[str, PermissionDeniedError]]:
+    box: ds.Mailbox, smtp_ids: Sequence[str], rejection: ds.ServiceError
+) -> tuple[list[ds.DirectMessageLog], dict[str, ds.PermissionDeniedError]]:
     """Return the records, and the errors of messages that the mailbox may not see. Raise `rejection` if all are
     rejected.
     """
-    records, rejected_count, denied = list[DirectMessageLog](), 0, dict[str, PermissionDeniedError]()
+    records, rejected_count, denied = list[ds.DirectMessageLog](), 0, dict[str, ds.PermissionDeniedError]()
     for smtp_id in smtp_ids:
         try:
             records += (await box.get_message_status(smtp_id)).records
-        except ServiceError as error:
+        except ds.ServiceError as error:
             if not _may_concern_one_message(error):
                 raise
             rejected_count += 1
-            if isinstance(error, PermissionDeniedError):
+            if isinstance(error, ds.PermissionDeniedError):
                 denied[smtp_id] = error
     if rejected_count == len(smtp_ids):
         raise rejection
     return records, denied
 
 
-def _report_unknown(watch: DeliveryWatch, rejection: ServiceError | None) -> None:
+def _report_unknown(watch: DeliveryWatch, rejection: ds.ServiceError | None) -> None:
     minutes = f"{MAX_UNKNOWN_SECONDS / 60:.0f} minutes"
     hint = f"Waiting for up to {minutes}. If they were sent earlier, check --mailbox and the ids"
     unknown = sum(not records for records in watch.records.values())
@@ -306,8 +303,8 @@ def _report_unknown(watch: DeliveryWatch, rejection: ServiceError | None) -> Non
 def _get_exit_status(
     command: Command,
     watch: DeliveryWatch,
-    records: Sequence[DirectMessageLog],
-    denied: Mapping[str, PermissionDeniedError],
+    records: Sequence[ds.DirectMessageLog],
+    denied: Mapping[str, ds.PermissionDeniedError],
 ) -> int:
     """Report all problems, and return the exit status of the last one."""
     status = ExitStatus.DONE

@@ -31,6 +31,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.live import Live
 
+import directsuite as ds
 from directsuite.cli.command import Command, handle_signals, make_request_listeners
 from directsuite.cli.credentials import (
     MAILBOX_PASSWORD_VAR,
@@ -72,11 +73,7 @@ from directsuite.cli.sync_status import (
     sort_by_urgency,
 )
 from directsuite.configuration import MAX_SECRETS_BYTES, Configuration
-from directsuite.core.events import Event, Listener
 from directsuite.core.files import explain_os_error
-from directsuite.errors import ConfigurationError
-from directsuite.secret import Secret
-from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
 from directsuite.sync.sinks import MaildirSink, TableSink
 from directsuite.sync.status import (
@@ -206,21 +203,23 @@ def _prepare_run(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
     if options.maildir is not None:
         sink, arguments["deliver"] = None, MaildirSink(options.maildir, keep_gone=options.keep_gone)
 
-    async def open_synchronizer(stack: AsyncExitStack, listener: Listener) -> _SyncWorker:
-        suite = await stack.enter_async_context(DirectSuite(settings, listeners=[listener, *make_request_listeners()]))
+    async def open_synchronizer(stack: AsyncExitStack, listener: ds.Listener) -> _SyncWorker:
+        suite = await stack.enter_async_context(
+            ds.DirectSuite(settings, listeners=[listener, *make_request_listeners()])
+        )
         store = await stack.enter_async_context(SqliteStore(options.store or DEFAULT_STORE, sink=sink))
         sync = Synchronizer(suite, store, addresses, passwords, **arguments)
         await sync.bind()
         return _SyncWorker(sync.once if options.once else sync.run, sync.stop, lambda: sync.status, store)
 
-    async def open_fleet(database: Secret, stack: AsyncExitStack, listener: Listener) -> _SyncWorker:
+    async def open_fleet(database: ds.Secret, stack: AsyncExitStack, listener: ds.Listener) -> _SyncWorker:
         from directsuite.sync.fleet import Fleet
         from directsuite.sync.postgres import PostgresStore
         from directsuite.sync.shared_limits import SharedLimits
 
         shared_limits = await stack.enter_async_context(SharedLimits(database, processes=options.workers))
         suite = await stack.enter_async_context(
-            DirectSuite(settings, listeners=[listener, *make_request_listeners()], shared_limits=shared_limits)
+            ds.DirectSuite(settings, listeners=[listener, *make_request_listeners()], shared_limits=shared_limits)
         )
         store = await stack.enter_async_context(PostgresStore(database, sink=sink))
         worker = Fleet(suite, store, passwords, grace=options.grace, **arguments)
@@ -232,7 +231,7 @@ def _prepare_run(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
 
 
 async def _run_worker(
-    options: SyncRunOptions, open_worker: Callable[[AsyncExitStack, Listener], Awaitable[_SyncWorker]]
+    options: SyncRunOptions, open_worker: Callable[[AsyncExitStack, ds.Listener], Awaitable[_SyncWorker]]
 ) -> int:
     display = make_display(
         as_json=options.json, get_mailboxes=(lambda: worker.get_mailboxes()) if options.log_names else None
@@ -431,7 +430,7 @@ def make_password_source(
                 f"{MAILBOX_PASSWORD_VAR} is only for a single mailbox. Give --passwords FILE for several mailboxes."
             )
         return _make_keyring_source({addresses[0]: secret})
-    typed = dict[str, Secret]()
+    typed = dict[str, ds.Secret]()
     if is_interactive():
         missing = [address for address in addresses if find_in_keyring(address) is None]
         typed = {address: make_password_lookup(address, "--passwords").ask_for_secret(ask) for address in missing}
@@ -446,15 +445,15 @@ class _PasswordsFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._version: tuple[int, ...] = ()
-        self._passwords: dict[str, Secret] = {}
+        self._passwords: dict[str, ds.Secret] = {}
 
-    async def __call__(self, address: str) -> Secret:
+    async def __call__(self, address: str) -> ds.Secret:
         try:
             self.load()
         except UsageError as error:
-            raise ConfigurationError(f"No password is available. {error}") from None
+            raise ds.ConfigurationError(f"No password is available. {error}") from None
         if address not in self._passwords:
-            raise ConfigurationError(
+            raise ds.ConfigurationError(
                 "The passwords file has no password for this mailbox. Add it; the worker reads the file again."
             )
         return self._passwords[address]
@@ -472,11 +471,11 @@ class _PasswordsFile:
             self._version = version
 
 
-def _make_keyring_source(passwords: Mapping[str, Secret]) -> Passwords:
-    async def get_password(address: str) -> Secret:
+def _make_keyring_source(passwords: Mapping[str, ds.Secret]) -> Passwords:
+    async def get_password(address: str) -> ds.Secret:
         password = passwords.get(address) or await asyncio.to_thread(find_in_keyring, address)
         if password is None:
-            raise ConfigurationError(f"The keyring has no password for this mailbox. {_HINT_PASSWORD_SOURCES}.")
+            raise ds.ConfigurationError(f"The keyring has no password for this mailbox. {_HINT_PASSWORD_SOURCES}.")
         return password
 
     return get_password
@@ -496,7 +495,7 @@ class LiveTable:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def handle_event(self, event: Event) -> None:
+    def handle_event(self, event: ds.Event) -> None:
         """Ignore the event."""
 
     def show_progress(self, mailboxes: Mapping[str, MailboxProgress], now: float) -> None:
@@ -528,7 +527,7 @@ class LineDisplay:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def handle_event(self, event: Event) -> None:
+    def handle_event(self, event: ds.Event) -> None:
         """Print a line about a round with changes or a problem."""
         if not isinstance(event, RoundFinished):
             return

@@ -23,6 +23,7 @@ from cyclopts.validators import mutually_exclusive
 from rich.console import Console
 from rich.text import Text
 
+import directsuite as ds
 from directsuite.cli.command import Command
 from directsuite.cli.errors import UsageError, exit_for_error, with_value
 from directsuite.cli.options import (
@@ -40,8 +41,6 @@ from directsuite.cli.options import (
 from directsuite.cli.output import build_table, make_table_console, show_json
 from directsuite.cli.process import ExitStatus, echo_err, is_verbose, make_printable, show_line
 from directsuite.durable.postgres import Connections
-from directsuite.errors import ConfigurationError
-from directsuite.secret import Secret
 from directsuite.sync.model import (
     QUARANTINED_STATES,
     FolderStatus,
@@ -371,16 +370,16 @@ def validate_mailboxes(addresses: Sequence[str], existing: Collection[str]) -> N
             )
 
 
-def read_conninfo() -> Secret:
+def read_conninfo() -> ds.Secret:
     """Read PostgreSQL's connection string from the environment. Raises UsageError if it is missing or invalid."""
     text = os.environ.get(CONNINFO_VAR)
     if not text:
         raise UsageError(f"{CONNINFO_VAR} is not set. Set it to a URL such as postgresql://user@host/database.")
-    secret = Secret(text)
+    secret = ds.Secret(text)
     del text  # because this frame can be part of a traceback
     try:
         Connections(secret, error=StoreError)
-    except ConfigurationError as error:
+    except ds.ConfigurationError as error:
         raise UsageError(error.explanation.rstrip(".").replace("conninfo", CONNINFO_VAR)) from None
     return secret
 
@@ -438,7 +437,7 @@ async def build_worker_report(store: Path, status: WorkerStatus | None, now: flo
     )
 
 
-async def build_fleet_report(conninfo: Secret, now: float) -> StatusReport:
+async def build_fleet_report(conninfo: ds.Secret, now: float) -> StatusReport:
     """Build the report from the tables of a fleet and its store. Raises StoreError. now: Unix time in seconds."""
     from directsuite.sync.fleet import FleetMailbox, FleetTable
     from directsuite.sync.postgres import PostgresStore
