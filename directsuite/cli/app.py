@@ -15,7 +15,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from directsuite._version import __version__
 from directsuite.cli.options import EPILOGUE, CommonOptions, convert_path
 from directsuite.cli.process import ExitStatus, echo_err
-from directsuite.cli.usage import explain_usage_error, find_secret_argument
+from directsuite.cli.usage import explain_usage_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,8 +90,6 @@ Exit status:
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit status."""
     app = build_app(arguments[0] if arguments else "")
-    if (sentence := find_secret_argument(app, arguments)) is not None:
-        return _report_usage_error(sentence)
     try:
         command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
     except CycloptsError as error:

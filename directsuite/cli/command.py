@@ -23,8 +23,6 @@ from directsuite.cli.credentials import is_interactive
 from directsuite.cli.errors import Advice, ItemNotFoundError, UsageError, exit_for_error
 from directsuite.cli.process import ExitStatus, echo_err
 
-_SILENT_FAILURE_SECONDS = 5.0  # seconds of failures and waits after which a delay is reported
-
 
 class TerminatedError(KeyboardInterrupt):
     """SIGTERM was received. It ends a command like Ctrl-C."""
@@ -45,9 +43,6 @@ class Command:
     advice: Advice = attrs.field(factory=dict[type[BaseException] | int | str, str])
     """What to do about an error, instead of the text in `errors`."""
     _is_outcome_unknown: bool = attrs.field(default=False, init=False)
-    _failing_seconds: dict[int, float] = attrs.field(factory=dict[int, float], init=False)
-    """The seconds of failed attempts and the waits after them, by call number."""
-    _is_delay_reported: bool = attrs.field(default=False, init=False)
 
     def run(self, begin: Callable[[], Coroutine[Any, Any, int]]) -> int:
         """Run the coroutine that `begin` returns. Report an error on stderr. Return the exit status."""
@@ -88,16 +83,6 @@ class Command:
 
     def _handle_event(self, event: ds.Event) -> None:
         self._is_outcome_unknown = self._is_outcome_unknown or isinstance(event, ds.OutcomeLeftUnknown)
-        if isinstance(event, ds.AttemptFailed | ds.RetryScheduled):
-            seconds = event.elapsed if isinstance(event, ds.AttemptFailed) else event.wait
-            self._failing_seconds[event.call] = seconds = self._failing_seconds.get(event.call, 0.0) + seconds
-            if isinstance(event, ds.RetryScheduled) and seconds >= _SILENT_FAILURE_SECONDS:
-                self._report_delay(event)
-
-    def _report_delay(self, event: ds.RetryScheduled) -> None:
-        if not self._is_delay_reported and process.is_verbose():
-            self._is_delay_reported = True
-            echo_err(f"{event.operation}: the service sent no usable response; next attempt in {event.wait:.0f} s")
 
 
 def make_request_listeners() -> list[ds.Listener]:
@@ -122,18 +107,15 @@ _NO_RESPONSE_TEXTS = {
 """The text of -vv for an attempt without an HTTP status, by the error's class."""
 
 
-def confirm(question: str, *, no_terminal_message: str, declined_message: str) -> None:
+async def confirm(question: str, *, no_terminal_message: str, declined_message: str) -> None:
     """Ask a yes-or-no question on the terminal. Raise UsageError unless the answer is yes.
 
     no_terminal_message: the error's text if stdin is not a terminal. declined_message: its text for another answer.
     """
-    _ask_question(question, no_terminal_message)
-    _require_yes(declined_message)
-
-
-async def confirm_in_coroutine(question: str, *, no_terminal_message: str, declined_message: str) -> None:
-    """Ask like `confirm`, in a coroutine that can be cancelled while it waits for the answer."""
-    _ask_question(question, no_terminal_message)
+    if not is_interactive():
+        raise UsageError(no_terminal_message)
+    sys.stderr.write(f"{process.make_printable(question)} [y/N] ")
+    sys.stderr.flush()
     loop, is_typed = asyncio.get_running_loop(), asyncio.Event()
     try:
         loop.add_reader(sys.stdin.fileno(), is_typed.set)
@@ -144,17 +126,6 @@ async def confirm_in_coroutine(question: str, *, no_terminal_message: str, decli
             await is_typed.wait()
         finally:
             loop.remove_reader(sys.stdin.fileno())
-    _require_yes(declined_message)
-
-
-def _ask_question(question: str, no_terminal_message: str) -> None:
-    if not is_interactive():
-        raise UsageError(no_terminal_message)
-    sys.stderr.write(f"{process.make_printable(question)} [y/N] ")
-    sys.stderr.flush()
-
-
-def _require_yes(declined_message: str) -> None:
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UsageError(declined_message)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 import directsuite as ds
-from directsuite.cli.command import Command, confirm_in_coroutine
+from directsuite.cli.command import Command, confirm
 from directsuite.cli.credentials import MailboxAccess, get_mailbox_access, is_interactive
 from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
 from directsuite.cli.inbox import (
@@ -141,7 +141,7 @@ def delete(uid: Uids, /, *, options: InboxDeleteOptions = InboxDeleteOptions()) 
                 echo_err_line(f"{message.uid}  {message.sender}  {message.subject}")
             if messages[_MAX_LISTED_MESSAGES:]:
                 echo_err_line("…")
-        await confirm_in_coroutine(
+        await confirm(
             f"{_format_count(existing_uids)} of {options.folder} will be {done}. Continue?",
             no_terminal_message=_NO_TERMINAL_MESSAGE,
             declined_message="Not confirmed. Nothing was deleted.",
@@ -345,7 +345,7 @@ async def _send_reply(
         description = _describe_recipients(recipients)
         if recipients[1:] and not options.yes:
             hidden = _HIDDEN_RECIPIENT_WARNING if _is_hidden_recipient(messages[0], access.address) else ""
-            await confirm_in_coroutine(
+            await confirm(
                 f"{hidden}The reply will be sent to {description}. Continue?",
                 no_terminal_message=f"{hidden}The reply would be sent to {description}. Give --yes to confirm.",
                 declined_message="Not confirmed. Nothing was sent.",

@@ -165,16 +165,6 @@ def add_patient(individual: PrivateFile, /, *, options: PatientAddOptions) -> in
     def begin() -> Coroutine[Any, Any, int]:
         person = read_individual(individual)
         suite = _make_suite(command, options, listeners=[_report_search] if person.direct_username else [])
-        if not options.yes:
-            condition = "" if options.another else ", unless the person already has an address there"
-            confirm(
-                f"This provisions a Direct address in {options.domain} and debits the login's account{condition}. "
-                "Continue?",
-                no_terminal_message=(
-                    "This debits the account, and there is no terminal to ask for confirmation. Give --yes to confirm."
-                ),
-                declined_message="Not confirmed. Nothing was provisioned or debited.",
-            )
         return _add_patient(suite, person, options)
 
     return command.run(begin)
@@ -313,6 +303,16 @@ async def _find_patient(
 async def _add_patient(
     suite: ds.DirectSuite, individual: ds.IDProofedIndividualRESTful, options: PatientAddOptions
 ) -> int:
+    if not options.yes:
+        condition = "" if options.another else ", unless the person already has an address there"
+        await confirm(
+            f"This provisions a Direct address in {options.domain} and debits the login's account{condition}. "
+            "Continue?",
+            no_terminal_message=(
+                "This debits the account, and there is no terminal to ask for confirmation. Give --yes to confirm."
+            ),
+            declined_message="Not confirmed. Nothing was provisioned or debited.",
+        )
     async with _open_registration(suite) as service:
         if not options.another:
             async with show_progress("searching"):

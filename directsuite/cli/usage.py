@@ -13,7 +13,6 @@ from itertools import pairwise
 from typing import Literal, get_args, get_origin
 
 from cyclopts import (
-    App,
     CoercionError,
     CycloptsError,
     MissingArgumentError,
@@ -26,8 +25,6 @@ from cyclopts import (
 
 from directsuite.cli import process
 
-_SECRET_OPTIONS = ("--password", "--token", "--secret")
-_SECRET_FILE_OPTIONS = ("--password-file", "--token-file", "--passwords")
 _MAX_QUOTED_CHARS = 100
 _MIN_SIMILARITY = 0.75  # of 1: about one letter added, missing or replaced
 _OPTION_PATTERN = re.compile(r"--?[a-z]+(?:-[a-z]+)*")
@@ -38,33 +35,6 @@ _EXPECTED_FORMATS: Mapping[object, str] = {
     datetime: "give a date such as 2026-05-01, or a date and time such as 2026-05-01T08:00",
 }
 _COMPARISON_TEXTS = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
-
-
-def find_secret_argument(app: App, arguments: Sequence[str]) -> str | None:
-    """Return the error message if an argument is an option that would contain a secret, else None."""
-    for argument in arguments:
-        if argument == "--":
-            break
-        name, _, _ = argument.partition("=")
-        if name in _SECRET_OPTIONS:
-            chain, _, _ = app.parse_commands(arguments)
-            available_options = (
-                _list_options(app[chain[0]] if len(chain) == 1 else app[chain[0]][chain[1]]) if chain else ()
-            )
-            files = "".join(
-                f"give {option} FILE, or " for option in _SECRET_FILE_OPTIONS if option in available_options
-            )
-            return (
-                f"There is no {name}, because other users can read the arguments of a command. Instead, {files}set the "
-                f"variable that the command's --help names. See `{' '.join(('directsuite', *chain, '--help'))}`."
-            )
-    return None
-
-
-def _list_options(command: App) -> Sequence[str]:
-    if command.default_command is None:
-        return ()
-    return [name for argument in command.assemble_argument_collection() for name in argument.names]
 
 
 def explain_usage_error(error: CycloptsError) -> str:

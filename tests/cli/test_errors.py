@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,10 +13,7 @@ from directsuite import errors
 from directsuite.cli import main
 from directsuite.cli.errors import ItemNotFoundError, UsageError, exit_for_error
 from directsuite.cli.process import ExitStatus
-from directsuite.core.clock import SystemClock
 from directsuite.core.outcome import classify_status
-from directsuite.testing import LeapingClock
-from tests.cli.conftest import CliRunner
 
 
 def kinds(of: type[errors.DirectSuiteError]) -> list[type[errors.DirectSuiteError]]:
@@ -198,22 +194,3 @@ def test_service_text_is_printed_without_control_characters_and_cut(monkeypatch:
     sentence = exit_for_error(refusal("\x1b[2Jgone " + "x" * 1000))[1]
     assert "\x1b" not in sentence
     assert len(sentence) < 500
-
-
-@pytest.mark.parametrize(
-    ("status", "more", "is_told"),
-    [(503, ("-v",), True), (503, (), False), (500, ("-v",), False)],
-    ids=["at a terminal", "into a log", "for a moment"],
-)
-async def test_a_service_that_is_waited_for_is_told_once(
-    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch, status: int, more: tuple[str, ...], is_told: bool
-) -> None:
-    clock = LeapingClock(cli_runner.sandbox.clock)
-    for method in ("monotonic", "sleep"):
-        monkeypatch.setattr(SystemClock, method, staticmethod(getattr(clock, method)))
-    monkeypatch.setenv("DIRECTSUITE_TIMEOUT", "300")
-    cli_runner.sandbox.inject_fault("GetMessageMetaData", "status", status=status, times=2 if status == 503 else 1)
-    ended = await cli_runner.run("inbox", "list", *more)
-    assert ended.status == 0
-    told = r"directsuite: GetMessageMetaData: the service sent no usable response; next attempt in \d\d s\n"
-    assert len(re.findall(told, ended.err)) == is_told
