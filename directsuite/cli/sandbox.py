@@ -301,9 +301,9 @@ def _read_password(file: Path) -> str:
     return text
 
 
-@register(app, "patient", "Ada Byron 4321 1980-12-10", "Alan Sample 8642 1970-01-31")
+@register(app, "individual", "Ada Byron 4321 1980-12-10", "Alan Sample 8642 1970-01-31")
 @_run_with_control
-async def add_patient(
+async def add_individual(
     first_name: str,
     last_name: str,
     ssn4: str,
