@@ -154,7 +154,7 @@ async def test_the_status_of_a_message_is_set(api: Api) -> None:
 
 
 async def test_faults_are_listed_added_and_removed(api: Api) -> None:
-    fault = {"operation": "login", "kind": "status", "status": 503, "body": {}, "times": 2}
+    fault: dict[str, Any] = {"operation": "login", "kind": "status", "status": 503, "body": {}, "times": 2}
     status, body = await api.control("POST", "faults", fault)
     assert status == 201
     assert (await api.login("x", "x"))[0] == 503
