@@ -359,9 +359,9 @@ async def _iter_names(names: Iterable[str] | AsyncIterable[str]) -> AsyncGenerat
 
 
 def _make_entry(values: Sequence[Any]) -> SigningEntry:
-    entry = dict(zip(sql.COLUMNS, values, strict=True))
-    name, state, reason = _decode_name(entry.pop("name")), DocumentState(entry.pop("state")), entry.pop("problem")
-    return SigningEntry(name=name, state=state, reason=parse_reason(reason), **entry)
+    number, name, state, *others, problem, service_message = values  # in the order of the fields
+    row: list[Any] = [number, _decode_name(name), DocumentState(state), *others, parse_reason(problem), service_message]
+    return SigningEntry(*row)
 
 
 def _encode_name(name: str) -> bytes:

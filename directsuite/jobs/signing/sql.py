@@ -110,11 +110,10 @@ RELEASE = sql(f"""
 """)  # noqa: S608  of constants
 COUNT_OPEN_BATCHES = sql("SELECT count(*) FROM directsuite.signing_chunk WHERE job = :job AND NOT done")
 
-COLUMNS = (
-    *("number", "name", "state", "identifier", "saved_at", "source_sha", "source_stamp", "output_sha", "tries"),
-    *("problem", "service_message"),
+# In the order of the fields of SigningEntry.
+_COLUMNS = (
+    "number, name, state, identifier, saved_at, source_sha, source_stamp, output_sha, tries, problem, service_message"
 )
-_COLUMNS = ", ".join(COLUMNS)
 NAMES = sql(f"""
     SELECT name FROM directsuite.signing_document WHERE chunk = :chunk AND state NOT IN ({_FINAL_STATES}) \
 ORDER BY number

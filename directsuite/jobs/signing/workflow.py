@@ -94,7 +94,7 @@ class DocumentState(enum.IntEnum):
 
 
 @scrub_class
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(repr=False)
 class SigningEntry:
     """A document in the journal."""
 
