@@ -19,7 +19,6 @@ from directsuite.jobs.signing.steps import StagingError
 from directsuite.jobs.signing.storage import StorageError
 from directsuite.sandbox.client import ControlError
 from directsuite.sync.model import SinkError
-from directsuite.sync.sinks.iterator import UnacknowledgedError
 from directsuite.sync.sinks.maildir import MaildirError
 from directsuite.wire.parsing import MismatchError
 
@@ -140,7 +139,6 @@ OTHERS: list[Exception] = [
     JobStoppedError("the journal is full"),
     SinkError("the sink failed", is_general=True),
     MaildirError("the disk is full", errno=28),
-    UnacknowledgedError("the loop was left"),
     ControlError("no sandbox", 503),
 ]
 

@@ -149,7 +149,6 @@ NOT_FOR_USERS = {
         "MessageRow",
         "Row",
         "OperatorRequest",
-        "ChangeLoop",
     ),  # what a synchronisation and its store say to each other
     *("Facade", "Piece"),  # the class behind a raw view, and encoded content
     *("Runtime", "ExchangeInfo", "LimitsProvider"),  # what the package itself uses of a suite beside its

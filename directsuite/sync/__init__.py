@@ -20,7 +20,7 @@ from directsuite.sync.model import (
     StaleLeaseError,
     StoreError,
 )
-from directsuite.sync.sinks import Changes, ChangeStream, MaildirError, MaildirSink, SqliteSink, UnacknowledgedError
+from directsuite.sync.sinks import ChangeStream, MaildirError, MaildirSink, SqliteSink
 from directsuite.sync.status import MailboxProgress, RoundFinished, SyncStatus
 from directsuite.sync.store import SqliteStore, Store, StoreSink
 from directsuite.sync.synchronizer import Passwords, Synchronizer
@@ -28,7 +28,6 @@ from directsuite.sync.synchronizer import Passwords, Synchronizer
 __all__ = [
     "Change",
     "ChangeStream",
-    "Changes",
     "Deliver",
     "FolderStatus",
     "Key",
@@ -51,5 +50,4 @@ __all__ = [
     "SyncStatus",
     "Synchronizer",
     "Transaction",
-    "UnacknowledgedError",
 ]

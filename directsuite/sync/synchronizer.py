@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 import random
 import time
@@ -32,7 +31,7 @@ from directsuite.sync.model import Kind, RoundReport, SinkError, StaleLeaseError
 from directsuite.sync.remote import ContradictionError, Remote
 from directsuite.sync.round import MailboxRounds
 from directsuite.sync.schedule import PollSchedule, Schedule
-from directsuite.sync.sinks.iterator import Changes, ChangeStream
+from directsuite.sync.sinks.iterator import ChangeStream
 from directsuite.sync.status import NO_SUCH_FOLDER, MailboxProgress, RoundFinished, SyncStatus, describe_problem
 from directsuite.sync.store import Store
 
@@ -187,16 +186,14 @@ class Synchronizer:
             raise ConfigurationError(
                 "The changes already go to deliver=. To use changes(), create the Synchronizer without deliver=."
             )
-        changes = Changes()
-        return ChangeStream(changes, functools.partial(self._run_into, changes))
+        return ChangeStream(self._run_into)
 
-    async def _run_into(self, changes: Changes) -> None:
-        async with changes:
-            self._worker.deliver = changes.deliver
-            try:
-                await self.run()
-            finally:
-                self._worker.deliver = None
+    async def _run_into(self, deliver: Deliver) -> None:
+        self._worker.deliver = deliver
+        try:
+            await self.run()
+        finally:
+            self._worker.deliver = None
 
     async def _wait_until_due(self, schedule: Schedule) -> None:
         due = schedule.find_next_due()
@@ -309,9 +306,9 @@ class MailboxWorker:
             self._poll_schedule.learn(name, report)
             await self._record(mailbox, report)
         except (Exception, asyncio.CancelledError) as error:  # an unexpected error must not stop the other mailboxes
+            mailbox.rounds = None  # the password or the sink may have changed, or the lease may be lost
             if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
                 raise
-            mailbox.rounds = None  # the password may have changed, or the lease may be lost
             self._fail(
                 status, describe_problem(error) if isinstance(error, DirectSuiteError) else _report_fault(error), {}
             )

@@ -13,14 +13,12 @@ import pytest
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync import (
     Change,
-    Changes,
     Kind,
     MaildirSink,
     SinkError,
     SqliteStore,
     Synchronizer,
     SyncStatus,
-    UnacknowledgedError,
 )
 from directsuite.sync.commits import Rejection, SinkHealth
 from directsuite.sync.model import Key, MessageState, OperatorRequest
@@ -411,55 +409,6 @@ async def test_a_file_that_cant_be_written_holds_up_no_other(
     scene.now_ms += HOUR
     await scene.rounds.run_round()
     assert picky.found(tmp_path) == [f"letter {number}" for number in range(1, 6)]
-
-
-class Reader:
-    """A program's loop, which refuses some changes, or is left while it has one in its hands."""
-
-    def __init__(self) -> None:
-        self.changes = Changes()
-        self.taken = list[int]()
-
-    async def read(self, *refused: int, leaves: bool = False) -> None:
-        """Changes one after the other."""
-        async for change in self.changes:
-            if change.key.uid in refused:
-                if leaves:
-                    break
-                self.changes.refuse()
-            else:
-                self.taken.append(change.key.uid)
-
-
-async def test_a_loop_refuses_a_change_and_goes_on(store: SqliteStore) -> None:
-    scene, _ = scene_of(store, 5)
-    reader = Reader()
-    scene.changes = reader.changes.deliver  # type: ignore[assignment]
-    scene.__attrs_post_init__()
-    reading = asyncio.create_task(reader.read(3))
-    report = await scene.rounds.run_round()
-    assert (report.quarantined, report.failed_folders) == (1, {})
-    assert set(reader.taken) == {1, 2, 4, 5}
-    await reader.changes.aclose()
-    await reading
-
-
-async def test_leaving_the_loop_rejects_no_change(store: SqliteStore) -> None:
-    scene, _ = scene_of(store, 5)
-    reader = Reader()
-    scene.changes = reader.changes.deliver  # type: ignore[assignment]
-    scene.__attrs_post_init__()
-    for _ in range(5):
-        reading = asyncio.create_task(reader.read(3, leaves=True))
-        with pytest.raises(UnacknowledgedError):
-            await scene.rounds.run_round()
-        await reading
-    reading = asyncio.create_task(reader.read())
-    report = await scene.rounds.run_round()
-    assert report.quarantined == 0
-    assert reader.taken[-5:] == [1, 2, 3, 4, 5]
-    await reader.changes.aclose()
-    await reading
 
 
 async def test_retry_tells_it_again_at_once_and_status_counts_it(scenario: Scenario, tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 
 MaildirSink   files for mail programs          at least once
 TableSink     tables in the store's database   exactly once
-Changes       an `async for` loop              at least once
+ChangeStream  an `async for` loop              at least once
 """
 
-from directsuite.sync.sinks.iterator import Changes, ChangeStream, UnacknowledgedError
+from directsuite.sync.sinks.iterator import ChangeStream
 from directsuite.sync.sinks.maildir import MaildirError, MaildirSink
 from directsuite.sync.sinks.table import TableSink
 
@@ -14,11 +14,9 @@ PostgresSink = TableSink
 
 __all__ = [
     "ChangeStream",
-    "Changes",
     "MaildirError",
     "MaildirSink",
     "PostgresSink",
     "SqliteSink",
     "TableSink",
-    "UnacknowledgedError",
 ]

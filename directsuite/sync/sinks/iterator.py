@@ -2,32 +2,23 @@
 
 deliver(batch) ──► waiting, one batch per mailbox ──► the loop's body ──► requests the next ──┐
        └──────────────── returns when the batch is acknowledged ◄─────────────────────────────┘
-                         raises if the loop is left before
+                         is cancelled if the loop is left before
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import threading
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import attrs
 
 from directsuite.core.privacy import scrub_class
-from directsuite.errors import ClosedError, DirectSuiteError
+from directsuite.sync.commits import Deliver
 from directsuite.sync.model import Change, SinkError
-
-
-class UnacknowledgedError(SinkError):
-    """The loop was left before it acknowledged a change. The complete batch will be delivered again."""
-
-    def __init__(self, explanation: str) -> None:
-        super().__init__(explanation, is_general=True)
 
 
 @attrs.define(eq=False, repr=False)
@@ -36,156 +27,89 @@ class _Batch:
     done: asyncio.Future[None]
     reported_count: int = 0
 
-    def fail(self, error: DirectSuiteError) -> None:
-        if not self.done.done():
-            self.done.set_exception(error)
 
-
-@scrub_class
-class Changes:
-    """Changes for one `async for` loop at a time. Pass `deliver` to a synchronisation.
-
-        async with Changes() as changes:
-            ...  # a synchronisation that delivers to changes.deliver
-            async for change in changes:
-                await keep(change)
-
-    If the loop is left by `break` or an exception before it requests the next change, and without `acknowledge`, the
-    complete batch is delivered again, for example to another loop. Call `refuse` for a change that cannot be stored,
-    and continue with the next. The loop ends when this object is closed.
-    """
+class _WaitingChanges:
+    # Separate from the stream: the synchronisation refers to it, and must not keep a stream alive that was left.
 
     def __init__(self) -> None:
-        self._waiting: deque[_Batch] = deque()
-        self._current: _Batch | None = None
-        self._arrived = asyncio.Event()
-        self._loop: object | None = None
-        self._closed = False
+        self.batches = deque[_Batch]()
+        """The first one is current once a change of it was returned."""
+        self.arrived = asyncio.Event()
 
     async def deliver(self, changes: Sequence[Change]) -> None:
-        """Wait until all changes are done.
-
-        Raises UnacknowledgedError if the loop is left first, SinkError if it refuses a change, ClosedError if this
-        object is closed.
-        """
-        if self._closed:
-            raise ClosedError("The Changes object is closed, so no loop can receive its changes. Create another.")
         if not changes:
             return
         batch = _Batch(changes, asyncio.get_running_loop().create_future())
-        self._waiting.append(batch)
-        self._arrived.set()
+        self.batches.append(batch)
+        self.arrived.set()
         try:
             await batch.done
         finally:
-            self._forget(batch)
+            with contextlib.suppress(ValueError):
+                self.batches.remove(batch)
 
     def acknowledge(self) -> None:
-        """Mark the current change as done, before the loop requests the next one."""
-        batch = self._current
-        if batch is not None and batch.reported_count == len(batch.changes):
-            self._current = None
-            if not batch.done.done():
-                batch.done.set_result(None)
+        if self.batches and self.batches[0].reported_count == len(self.batches[0].changes):
+            self._end_current(None)
 
     def refuse(self) -> None:
-        """Reject the current change. It is quarantined when the loop has accepted others, and delivered again later."""
-        self._fail_current(SinkError("The loop over the changes has refused this change."))
+        if self.batches and self.batches[0].reported_count:
+            self._end_current(SinkError("The loop over the changes has refused this change."))
 
-    async def aclose(self) -> None:
-        """End the loop and all deliveries. The remaining changes will be delivered again."""
-        self._closed = True
-        self._arrived.set()
-        self._fail_current(ClosedError("The Changes object was closed before this change was done."))
-        for batch in self._waiting:
-            batch.fail(ClosedError("The Changes object was closed before this change was done."))
-        self._waiting.clear()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def __aiter__(self) -> ChangeLoop:
-        if self._loop is not None:
-            raise RuntimeError(
-                "Another loop reads these changes. End it first, because only one can read them at a time."
-            )
-        self._loop = token = object()
-        return ChangeLoop(functools.partial(self._next, token), functools.partial(self._leave, token))
-
-    async def _next(self, token: object) -> Change:
-        if self._loop is not token:
-            raise StopAsyncIteration
-        self.acknowledge()
-        while not self._closed:
-            if self._current is None and self._waiting:
-                self._current = self._waiting.popleft()
-            if self._current is not None:
-                self._current.reported_count += 1
-                return self._current.changes[self._current.reported_count - 1]
-            self._arrived.clear()
-            await self._arrived.wait()
-        raise StopAsyncIteration
-
-    def _leave(self, token: object) -> None:
-        if self._loop is token:
-            self._loop = None
-            self._fail_current(
-                UnacknowledgedError(
-                    "The loop over the changes was left before this change was done. It will be delivered again."
-                )
-            )
-
-    def _fail_current(self, error: DirectSuiteError) -> None:
-        if self._current is not None:
-            self._current.fail(error)
-            self._current = None
-
-    def _forget(self, batch: _Batch) -> None:
-        if self._current is batch:
-            self._current = None
-        with contextlib.suppress(ValueError):
-            self._waiting.remove(batch)
+    def _end_current(self, error: SinkError | None) -> None:
+        done = self.batches.popleft().done
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
 
 
 @scrub_class
 class ChangeStream(AsyncIterator[Change]):
     """The changes of a synchronisation that runs while they are read: see `Synchronizer.changes`."""
 
-    def __init__(self, changes: Changes, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """run: synchronises until cancelled, then closes `changes`. Its errors end the stream."""
-        self._changes = changes
+    def __init__(self, run: Callable[[Deliver], Coroutine[Any, Any, None]]) -> None:
+        """run: synchronises until cancelled, and delivers the changes. Its errors end the stream."""
         self._run = run
-        self._loop: ChangeLoop | None = None
+        self._waiting = _WaitingChanges()
         self._running: asyncio.Task[None] | None = None
+        self._is_requested = False
         self._closed = False
 
     async def __anext__(self) -> Change:
+        if self._is_requested:
+            raise RuntimeError("This loop already waits for the next change. Await one change at a time.")
         if self._closed:
             raise StopAsyncIteration
-        if self._loop is None or self._running is None:
-            self._loop = aiter(self._changes)
-            self._running = asyncio.create_task(self._run())
-        with contextlib.suppress(StopAsyncIteration):
-            return await anext(self._loop)
-        running = self._running
-        await self.aclose()
-        if not running.cancelled():
-            running.result()  # raises the error that ended the synchronisation
-        raise StopAsyncIteration
+        self._waiting.acknowledge()
+        if self._running is None:
+            arrived = self._waiting.arrived
+            self._running = asyncio.create_task(self._run(self._waiting.deliver))
+            self._running.add_done_callback(lambda _: arrived.set())
+        self._is_requested = True
+        try:
+            while not self._waiting.batches and not self._running.done():
+                self._waiting.arrived.clear()
+                await self._waiting.arrived.wait()
+        finally:
+            self._is_requested = False
+        if self._running.done():
+            self._closed = True
+            if not self._running.cancelled():
+                self._running.result()  # raises the error that ended the synchronisation
+            raise StopAsyncIteration
+        batch = self._waiting.batches[0]
+        batch.reported_count += 1
+        return batch.changes[batch.reported_count - 1]
 
     async def aclose(self) -> None:
         """End the stream and the synchronisation. The last change is not done."""
         self._closed = True
-        if self._loop is not None and self._running is not None:
-            await self._loop.aclose()
-            if not self._running.done():  # otherwise cancelling would hide its error
-                self._running.cancel()
-                await asyncio.wait([self._running])
+        if self._running is not None and not self._running.done():  # otherwise cancelling would hide its error
+            self._running.cancel()
+            await asyncio.wait([self._running])
 
     async def __aenter__(self) -> Self:
         return self
@@ -197,43 +121,9 @@ class ChangeStream(AsyncIterator[Change]):
 
     def refuse(self) -> None:
         """Reject the last change. It is quarantined when the loop has accepted others, and delivered again later."""
-        self._changes.refuse()
+        self._waiting.refuse()
 
     def __del__(self) -> None:
         if self._running is not None and not self._running.done():
             with contextlib.suppress(RuntimeError):  # the event loop is closed
                 self._running.get_loop().call_soon_threadsafe(self._running.cancel)
-
-
-class ChangeLoop:
-    """One loop over `Changes`. It is left by `aclose`, or when the object is deleted, as after `break`."""
-
-    def __init__(self, ask: Callable[[], Awaitable[Change]], leave: Callable[[], None]) -> None:
-        self._ask = ask
-        self._leave = leave
-        self._thread = threading.get_ident()
-        self._events = asyncio.get_running_loop()
-        self._is_waiting = False
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Change:
-        if self._is_waiting:
-            raise RuntimeError("This loop already waits for the next change. Await one change at a time.")
-        self._is_waiting = True
-        try:
-            return await self._ask()
-        finally:
-            self._is_waiting = False
-
-    async def aclose(self) -> None:
-        """Leave the loop."""
-        self._leave()
-
-    def __del__(self) -> None:
-        if threading.get_ident() == self._thread:
-            self._leave()
-            return
-        with contextlib.suppress(RuntimeError):  # the event loop is closed
-            self._events.call_soon_threadsafe(self._leave)

@@ -5,17 +5,16 @@ event ──► told of, in part or whole ──► the process ends ──► a
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import email
 import email.policy
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from pathlib import Path
 
 import pytest
 
 from directsuite.sync.model import Change
-from directsuite.sync.sinks.iterator import Changes
+from directsuite.sync.sinks.iterator import ChangeStream
 from directsuite.sync.sinks.maildir import MaildirSink, build_folder_dir, build_mailbox_dir
 
 from .fake_remote import DiedError
@@ -40,6 +39,10 @@ AFTERWARDS: dict[str, Callable[[str, int], Act]] = {
 }
 
 
+async def _await(work: Awaitable[object]) -> None:
+    await work
+
+
 class Callback:
     """A callable that the mirror stands behind."""
 
@@ -60,14 +63,9 @@ class Loop(Callback):
 
     async def deliver(self, changes: Sequence[Change]) -> None:
         """Have the loop take them."""
-        async with Changes() as told:
-            reading = asyncio.create_task(self._read(told))
-            await told.deliver(changes)
-        await reading
-
-    async def _read(self, changes: Changes) -> None:
-        async for change in changes:
-            self._mirror.write([change])
+        async with ChangeStream(lambda deliver: _await(deliver(changes))) as stream:
+            async for change in stream:
+                self._mirror.write([change])
 
 
 class Maildir:
