@@ -255,10 +255,10 @@ class MailboxWorker:
     _store: Store
     _password: Passwords
     deliver: Deliver | None = attrs.field(kw_only=True)
-    _folders: Sequence[str] | None = attrs.field(kw_only=True)
-    _poll_schedule: PollSchedule = attrs.field(kw_only=True)
-    _clock: Clock = attrs.field(kw_only=True)
-    _now: Callable[[], float] = attrs.field(kw_only=True)
+    _folders: Sequence[str] | None = attrs.field(alias="folders", kw_only=True)
+    _poll_schedule: PollSchedule = attrs.field(alias="poll_schedule", kw_only=True)
+    _clock: Clock = attrs.field(alias="clock", kw_only=True)
+    _now: Callable[[], float] = attrs.field(alias="now", kw_only=True)
     requested_mailboxes: Collection[str] | None = attrs.field(default=None, init=False)
     """Mailboxes with operator requests, if the caller looks for them; None: each round looks for its own."""
     _mailboxes: dict[str, _MailboxMemory] = attrs.field(factory=dict[str, "_MailboxMemory"], init=False)
