@@ -1,7 +1,7 @@
 """`directsuite sync run`: a worker that synchronises mailboxes.
 
     run ──► addresses, folders, passwords ──► suite and store ──► Synchronizer, or with --postgres a Fleet's worker
-                                                                    └─► a display, and the status file for `sync status`
+                                                         └─► lines on stdout; the status file for `sync status`
 
 The worker continues if stdout fails, because synchronising matters more than output.
 """
@@ -24,12 +24,10 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Self, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import attrs
 from cyclopts import Parameter
-from rich.console import Console
-from rich.live import Live
 
 import directsuite as ds
 from directsuite.cli.command import Command, handle_signals, make_request_listeners
@@ -57,20 +55,17 @@ from directsuite.cli.options import (
     register,
     seconds_parameter,
 )
-from directsuite.cli.process import ExitStatus, ignore_stdout_errors, make_printable, show_line
+from directsuite.cli.process import ExitStatus, ignore_stdout_errors, show_line
 from directsuite.cli.sync_status import (
     CONNINFO_VAR,
     DEFAULT_STORE,
     FileOption,
-    MailboxRow,
     PostgresOption,
     StoreOption,
     app,
-    build_mailbox_table,
     convert_store_errors,
     number_addresses,
     read_conninfo,
-    sort_by_urgency,
 )
 from directsuite.configuration import MAX_SECRETS_BYTES, Configuration
 from directsuite.core.files import explain_os_error
@@ -233,7 +228,7 @@ def _prepare_run(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
 async def _run_worker(
     options: SyncRunOptions, open_worker: Callable[[AsyncExitStack, ds.Listener], Awaitable[_SyncWorker]]
 ) -> int:
-    display = make_display(
+    display = LineDisplay(
         as_json=options.json, get_mailboxes=(lambda: worker.get_mailboxes()) if options.log_names else None
     )
     store = None if options.postgres else options.store or DEFAULT_STORE
@@ -241,7 +236,7 @@ async def _run_worker(
     if status_file is None and store is not None:
         status_file = build_status_path(store)
     async with AsyncExitStack() as stack:
-        stack.enter_context(_log_to_stderr(display))
+        stack.enter_context(_log_to_stderr())
         stack.enter_context(ignore_stdout_errors(_warn_of_stdout_error))
         with convert_store_errors(store):
             worker = await open_worker(stack, display.handle_event)
@@ -260,7 +255,7 @@ async def _run_worker(
                 )
                 asyncio.get_running_loop().call_later(options.grace, work.cancel)
 
-        with display, handle_signals(handle_signal, (signal.SIGINT, signal.SIGTERM)):
+        with handle_signals(handle_signal, (signal.SIGINT, signal.SIGTERM)):
             display.show_event("started", f"messages are written into {_describe_destination(options)}")
             work: asyncio.Future[Any] = asyncio.ensure_future(worker.run())
             async with _report_progress(worker, status_file, display):
@@ -303,9 +298,7 @@ async def _wait_for_end(work: asyncio.Future[Any]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _report_progress(
-    worker: _SyncWorker, status_file: Path | None, display: LiveTable | LineDisplay
-) -> AsyncGenerator[None]:
+async def _report_progress(worker: _SyncWorker, status_file: Path | None, display: LineDisplay) -> AsyncGenerator[None]:
     """Show the progress and write it to the status file, during the context and at its end."""
     started = time.time()
 
@@ -481,36 +474,8 @@ def _make_keyring_source(passwords: Mapping[str, ds.Secret]) -> Passwords:
     return get_password
 
 
-class LiveTable:
-    """The display for a terminal: a table that is updated in place."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._live = Live(console=console, auto_refresh=False, transient=False)
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
-
-    def handle_event(self, event: ds.Event) -> None:
-        """Ignore the event."""
-
-    def show_progress(self, mailboxes: Mapping[str, MailboxProgress], now: float) -> None:
-        """Show as many mailboxes as fit on the screen, failing ones first. now: Unix time in seconds."""
-        rows = [MailboxRow(progress=each, now=now) for each in mailboxes.values()]
-        room = max(3, self._console.height - 6)
-        self._live.update(build_mailbox_table(self._console, sort_by_urgency(rows), max_rows=room), refresh=True)
-
-    def show_event(self, event: str, words: str) -> None:
-        """Print an event of the worker above the table."""
-        self._console.print(make_printable(words), highlight=False, markup=False, soft_wrap=True)
-
-
 class LineDisplay:
-    """The display elsewhere: a line for each round with changes or a failure, and a summary each minute.
+    """Prints a line for each round with changes or a failure, and a summary each minute.
 
     as_json: True to print JSON lines. get_mailboxes: the source of addresses to show; None to show only numbers.
     """
@@ -520,12 +485,6 @@ class LineDisplay:
         self._get_mailboxes = get_mailboxes
         self._names: Mapping[int | None, str] = {}
         self._summarized_at: float | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def handle_event(self, event: ds.Event) -> None:
         """Print a line about a round with changes or a problem."""
@@ -575,19 +534,9 @@ class LineDisplay:
 
     def _write_line(self, event: str, words: str, members: Mapping[str, Any]) -> None:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        line = json.dumps({"at": at, "event": event, **members}) if self._as_json else f"{at} {words}"
-        show_line(line)
+        text = words if sys.stdout.isatty() else f"{at} {words}"
+        show_line(json.dumps({"at": at, "event": event, **members}) if self._as_json else text)
         sys.stdout.flush()
-
-
-def make_display(*, as_json: bool, get_mailboxes: _MailboxesFunction | None = None) -> LiveTable | LineDisplay:
-    """Return a LiveTable if stdout is a terminal and `as_json` is false, else a LineDisplay."""
-    console = Console(highlight=False)
-    return (
-        LiveTable(console)
-        if console.is_terminal and not as_json
-        else LineDisplay(as_json=as_json, get_mailboxes=get_mailboxes)
-    )
 
 
 def format_status_counts(mailboxes: Mapping[str, MailboxProgress]) -> str:
@@ -601,11 +550,8 @@ def _warn_of_stdout_error(error: OSError) -> None:
 
 
 @contextlib.contextmanager
-def _log_to_stderr(display: LiveTable | LineDisplay) -> Generator[None]:
-    """Write the package's log records to stderr, except with a LiveTable, whose layout they would break."""
-    if not isinstance(display, LineDisplay):
-        yield
-        return
+def _log_to_stderr() -> Generator[None]:
+    """Write the package's log records to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     _LOGGER.addHandler(handler)

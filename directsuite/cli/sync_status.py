@@ -12,7 +12,7 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -475,12 +475,12 @@ async def build_fleet_report(conninfo: ds.Secret, now: float) -> StatusReport:
     )
 
 
-def build_mailbox_table(console: Console, rows: Sequence[MailboxRow], *, max_rows: int | None = None) -> Text:
-    """Return a table of at most `max_rows` mailboxes (None: all), and the number of the others."""
+def build_mailbox_table(console: Console, rows: Sequence[MailboxRow]) -> Text:
+    """Return a table of mailboxes."""
     with_messages = any(each.messages is not None for each in rows)
     numbers = ("lag", *(["messages"] if with_messages else []), "new", "moved", "gone", "quarantined")
     cells = list[Sequence[object]]()
-    for row in rows[:max_rows]:
+    for row in rows:
         progress = row.progress
         counts = [progress.changes[Kind.NEW], row.moved, progress.changes[Kind.GONE], row.quarantined]
         if with_messages:
@@ -491,10 +491,7 @@ def build_mailbox_table(console: Console, rows: Sequence[MailboxRow], *, max_row
         cells.append((progress.number, progress.name, row.status, format_duration(row.lag), *shown, problem))
     styles = {str(status): style for status, style in _STYLES.items()}
     titles = ("no.", "mailbox", "status", *numbers, "problem")
-    text = build_table(console, titles, cells, right=("no.", *numbers), no_wrap=("mailbox",), styles=styles)
-    if max_rows is not None and max_rows < len(rows):
-        text.append(f"\nand {len(rows) - max_rows} more", "dim")
-    return text
+    return build_table(console, titles, cells, right=("no.", *numbers), no_wrap=("mailbox",), styles=styles)
 
 
 def format_duration(seconds: float | None) -> str:
@@ -505,11 +502,6 @@ def format_duration(seconds: float | None) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.0f} s"
-
-
-def sort_by_urgency(rows: Iterable[MailboxRow]) -> list[MailboxRow]:
-    """Sort rows in the order of --sort status."""
-    return sorted(rows, key=_SORT_KEYS["status"])
 
 
 def _make_row(reported: MailboxProgress | None, name: str, stored: MailboxStatus | None, now: float) -> MailboxRow:

@@ -1,15 +1,13 @@
-"""What is seen of a worker: a table on a terminal, lines elsewhere."""
+"""The lines that a worker prints."""
 
 from __future__ import annotations
 
-import io
 import json
 from collections import Counter
 
 import pytest
-from rich.console import Console
 
-from directsuite.cli.sync import LineDisplay, LiveTable, format_status_counts, make_display
+from directsuite.cli.sync import LineDisplay, format_status_counts
 from directsuite.cli.sync_status import format_duration
 from directsuite.core.events import Event
 from directsuite.sync import Kind, MailboxProgress, RoundFinished, SyncStatus
@@ -30,33 +28,17 @@ FAILING = mailbox(9, SyncStatus.FAILING, problem="The password is [b]refused[/b]
 FETCHED = mailbox(1, up_to_date_at=90.0, changes=Counter({Kind.NEW: 7, Kind.MOVED: 2, Kind.RESTORED: 1}), quarantined=4)
 
 
-def test_on_a_terminal_it_is_a_table_with_who_needs_somebody_first() -> None:
-    screen = io.StringIO()
-    console = Console(file=screen, force_terminal=True, width=120, height=9, color_system=None)
-    with LiveTable(console) as table:
-        table.handle_event(RoundFinished(new=3))
-        table.show_event("stopping", "stopping [now]")
-        table.show_progress(named(FETCHED, FAILING, *(mailbox(number) for number in range(2, 9))), 100.0)
-    told = screen.getvalue()
-    assert "stopping [now]" in told
-    assert told.index("nurse9") < told.index("nurse1@")
-    assert "[b]refused[/b]. (for 60 s)" in told
-    row = next(line for line in told.splitlines() if "nurse1@" in line)
-    assert row.split() == ["nurse1@direct.example", "up", "to", "date", "10", "s", "7", "3", "4"]
-    assert "and 6 more" in told
-
-
 def test_as_lines_it_names_nobody(capsys: pytest.CaptureFixture[str]) -> None:
-    with LineDisplay(as_json=False) as lines:
-        for event in (
-            RoundFinished(new=3, quarantined=1),
-            RoundFinished(problem="The password is refused."),
-            RoundFinished(idle_folders=2),
-            Event(),
-        ):
-            lines.handle_event(event)
-        for now in (100.0, 130.0, 160.0, 161.0):
-            lines.show_progress(named(FAILING, FETCHED), now)
+    lines = LineDisplay(as_json=False)
+    for event in (
+        RoundFinished(new=3, quarantined=1),
+        RoundFinished(problem="The password is refused."),
+        RoundFinished(idle_folders=2),
+        Event(),
+    ):
+        lines.handle_event(event)
+    for now in (100.0, 130.0, 160.0, 161.0):
+        lines.show_progress(named(FAILING, FETCHED), now)
     told = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
     assert told == [
         "a mailbox: 3 new, 1 quarantined",
@@ -79,11 +61,6 @@ def test_as_json_a_summary_counts(capsys: pytest.CaptureFixture[str]) -> None:
         "failing": 1,
         "longest_lag": 70.0,
     }
-
-
-def test_what_is_no_terminal_gets_lines() -> None:
-    assert isinstance(make_display(as_json=False), LineDisplay)
-    assert isinstance(make_display(as_json=True), LineDisplay)
 
 
 @pytest.mark.parametrize(

@@ -57,10 +57,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
         ([*HERS, "--folder", ".."], "--folder number 1 is not a folder name"),
         ([*HERS, "--folder", "INBOX.J\udce9"], "--folder number 1 is not text"),
         (["--postgres", "--once", *HERS], "--once"),
-        (
-            ["--password", "secret"],
-            "There is no --password, because other users can read the arguments of a command. Instead, give --passw",
-        ),
+        (["--password", "secret"], "There is no option --password (did you mean --passwords?)"),
     ],
 )
 async def test_invalid_argument_is_named(sync_runner: SyncRunner, options: list[str], named: str) -> None:
@@ -88,12 +85,6 @@ async def test_the_mailbox_of_the_environment_is_checked_too(
     monkeypatch.setenv("DIRECTSUITE_MAILBOX", BOB)
     ended = await sync_runner.run("run", "--postgres")  # a fleet may have none of its own to add
     assert "DIRECTSUITE_POSTGRES is not set" in ended.err
-
-
-async def test_a_password_as_an_argument_is_told_of_the_options_that_there_are(sync_runner: SyncRunner) -> None:
-    ended = await sync_runner.run("run", "--password", "hunter2")
-    assert "give --passwords FILE" in ended.err
-    assert "hunter2" not in ended.err
 
 
 async def test_no_url_is_refused(sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch) -> None:
