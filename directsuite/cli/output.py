@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import date, datetime
 from itertools import zip_longest
@@ -18,7 +18,6 @@ from typing import Any, Literal, TypedDict, Unpack, cast
 import attrs
 from rich.cells import cell_len
 from rich.console import Console
-from rich.live import Live
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -79,10 +78,13 @@ def model_to_dict(model: object) -> dict[str, Any]:
 
 
 def show_table(titles: Sequence[str], rows: Iterable[Sequence[object]], **options: Unpack[TableOptions]) -> None:
-    """Print a table to stdout. The parameters are those of `build_table`."""
+    """Print a table without borders to stdout.
+
+    If the first title is empty, the table shows one object, a property per line; then times have seconds.
+    """
     console = make_table_console()
     with console.capture() as captured:
-        console.print(build_table(console, titles, rows, **options), soft_wrap=True)
+        console.print(_build_table(console, titles, rows, **options), soft_wrap=True)
     sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
@@ -95,7 +97,7 @@ def make_table_console() -> Console:
 
 
 class TableOptions(TypedDict, total=False):
-    """The options of `build_table`."""
+    """The options of `show_table`."""
 
     right: Sequence[str]
     """The titles of right-aligned columns."""
@@ -107,13 +109,9 @@ class TableOptions(TypedDict, total=False):
     """The rich style of cells, by their text."""
 
 
-def build_table(
+def _build_table(
     console: Console, titles: Sequence[str], rows: Iterable[Sequence[object]], **options: Unpack[TableOptions]
 ) -> Text:
-    """Return a table without borders.
-
-    If the first title is empty, the table shows one object, a property per line; then times have seconds.
-    """
     right, no_wrap, styles = options.get("right", ()), options.get("no_wrap", ()), options.get("styles", {})
     rows = [tuple(row) for row in rows]
     is_list = bool(titles[0])
@@ -271,20 +269,6 @@ async def show_progress(
     finally:
         start_timer.cancel()
         bars.stop()
-
-
-@contextlib.contextmanager
-def show_live(render: Callable[[Console], Text], *, console: Console | None = None) -> Generator[None]:
-    """Show the result of `render` on a terminal during the context, updated each second.
-
-    render: called in another thread. console: None for stderr.
-    """
-    console = Console(stderr=True, highlight=False) if console is None else console
-    if not console.is_terminal:
-        yield
-        return
-    with Live(console=console, transient=True, refresh_per_second=1, get_renderable=lambda: render(console)):
-        yield
 
 
 class _RateColumn(ProgressColumn):

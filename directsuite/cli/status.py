@@ -13,15 +13,13 @@ from typing import Annotated, Any
 
 import attrs
 from cyclopts import Parameter
-from rich.console import Console
-from rich.text import Text
 
 import directsuite as ds
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import MailboxAccess, get_mailbox_access
 from directsuite.cli.errors import UsageError, exit_for_error
 from directsuite.cli.options import Flag, MailboxOptions, make_app, record
-from directsuite.cli.output import build_table, model_to_dict, show_json, show_live, show_progress, show_table
+from directsuite.cli.output import model_to_dict, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, end_line
 from directsuite.core.clock import WAIT_TOLERANCE, Clock, SystemClock
 from directsuite.core.outcome import NOT_RETRYABLE, ErrorScope, find_error_scope
@@ -102,24 +100,11 @@ class DeliveryWatch:
     give_up_after: float = DEFAULT_GIVE_UP_AFTER
     """The maximum time for all messages, in seconds."""
     clock: Clock = attrs.field(factory=SystemClock)
-    _next_polls: dict[str, float] = attrs.field(factory=dict[str, float], init=False)
-    """The clock's time of the next poll, by SMTP id."""
 
     @property
     def known_records(self) -> list[ds.DirectMessageLog]:
         """The records of all messages."""
         return [record for records in self.records.values() for record in records]
-
-    def render(self, console: Console) -> Text:
-        """Return a table of the recipients' statuses with the seconds until the next poll."""
-        rows, now = list[tuple[str | None, ...]](), self.clock.monotonic()
-        for smtp_id, records in self.records.items():
-            due = self._next_polls.get(smtp_id)
-            next_poll_text = None if due is None else f"{max(0.0, due - now):.0f} s"
-            rows += [(record.to, record.status, record.status_details, next_poll_text) for record in records]
-            if not records:
-                rows.append((smtp_id, "not known yet", None, next_poll_text))
-        return build_table(console, ("to", "status", "details", "next poll in"), rows, no_wrap=("to",))
 
     async def run(self) -> None:
         """Wait until each message is final or given up, or until polling fails for good (see `failure`).
@@ -128,7 +113,7 @@ class DeliveryWatch:
         """
         ends_at = self.clock.monotonic() + self.give_up_after
         counts = {smtp_id: len(select_latest_by_recipient(records)) for smtp_id, records in self.records.items()}
-        with show_live(self.render):
+        async with show_progress("waiting for final statuses"):
             while counts:
                 await self._follow_messages(counts, ends_at)
                 counts = await self._find_late_recipients() if self.failure is None else {}
@@ -141,7 +126,6 @@ class DeliveryWatch:
                 self.given_up.add(smtp_id)
             if delivery is not None:
                 self.records[smtp_id] = delivery.records
-            self._next_polls.pop(smtp_id, None)
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -156,9 +140,8 @@ class DeliveryWatch:
         count: its known recipients, 0 if the service doesn't know the message.
         """
 
-        def handle_poll(records: Sequence[ds.DirectMessageLog], wait: float) -> None:
+        def handle_poll(records: Sequence[ds.DirectMessageLog], _: float) -> None:
             self.records[smtp_id] = records or self.records[smtp_id]
-            self._next_polls[smtp_id] = self.clock.monotonic() + wait
 
         follow = functools.partial(self.box.track, smtp_id, on_poll=handle_poll)
         try:

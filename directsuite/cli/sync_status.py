@@ -20,8 +20,6 @@ from typing import Annotated, Any, Literal
 import attrs
 from cyclopts import Group, Parameter
 from cyclopts.validators import mutually_exclusive
-from rich.console import Console
-from rich.text import Text
 
 import directsuite as ds
 from directsuite.cli.command import Command
@@ -38,8 +36,8 @@ from directsuite.cli.options import (
     register,
     seconds_parameter,
 )
-from directsuite.cli.output import build_table, make_table_console, show_json
-from directsuite.cli.process import ExitStatus, echo_err, is_verbose, make_printable, show_line
+from directsuite.cli.output import show_json, show_table
+from directsuite.cli.process import ExitStatus, echo_err, is_verbose, show_line
 from directsuite.durable.postgres import Connections
 from directsuite.sync.model import (
     QUARANTINED_STATES,
@@ -269,7 +267,6 @@ async def _show_quarantined(options: SyncStatusOptions, path: Path) -> int:
     elif not shown:
         show_line("No message is quarantined.")
     else:
-        console = make_table_console()
         cells = [
             (
                 each.number,
@@ -283,10 +280,7 @@ async def _show_quarantined(options: SyncStatusOptions, path: Path) -> int:
             for each in shown
         ]
         titles = ("no.", "mailbox", "folder", "uid", "problem", "attempts", "next try")
-        text = build_table(
-            console, titles, cells, right=("no.", "uid", "attempts"), no_wrap=("mailbox", "uid"), styles={}
-        )
-        console.print(text, soft_wrap=True)
+        show_table(titles, cells, right=("no.", "uid", "attempts"), no_wrap=("mailbox", "uid"))
     return ExitStatus.FAILED if messages else ExitStatus.DONE
 
 
@@ -475,8 +469,7 @@ async def build_fleet_report(conninfo: ds.Secret, now: float) -> StatusReport:
     )
 
 
-def build_mailbox_table(console: Console, rows: Sequence[MailboxRow]) -> Text:
-    """Return a table of mailboxes."""
+def _show_mailboxes(rows: Sequence[MailboxRow]) -> None:
     with_messages = any(each.messages is not None for each in rows)
     numbers = ("lag", *(["messages"] if with_messages else []), "new", "moved", "gone", "quarantined")
     cells = list[Sequence[object]]()
@@ -491,7 +484,7 @@ def build_mailbox_table(console: Console, rows: Sequence[MailboxRow]) -> Text:
         cells.append((progress.number, progress.name, row.status, format_duration(row.lag), *shown, problem))
     styles = {str(status): style for status, style in _STYLES.items()}
     titles = ("no.", "mailbox", "status", *numbers, "problem")
-    return build_table(console, titles, cells, right=("no.", *numbers), no_wrap=("mailbox",), styles=styles)
+    show_table(titles, cells, right=("no.", *numbers), no_wrap=("mailbox",), styles=styles)
 
 
 def format_duration(seconds: float | None) -> str:
@@ -521,13 +514,12 @@ def _format_mailbox_count(count: int) -> str:
 
 
 def _show_report(report: StatusReport) -> None:
-    console = make_table_console()
-    console.print(Text(make_printable(report.worker_summary)))
+    show_line(report.worker_summary)
     if report.mailboxes:
-        console.print(build_mailbox_table(console, report.mailboxes), soft_wrap=True)
+        _show_mailboxes(report.mailboxes)
     for each in report.mailboxes:
         for folder, problem in each.progress.folders.items():
-            console.print(Text(make_printable(f"{each.progress.name}, {folder}: {problem}")))
+            show_line(f"{each.progress.name}, {folder}: {problem}")
 
 
 def _show_report_json(report: StatusReport) -> None:

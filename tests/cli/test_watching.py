@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 import directsuite as ds
 from directsuite.cli.status import DeliveryWatch, select_records
@@ -157,28 +156,6 @@ async def test_rejected_password_keeps_known_statuses(opened_clinic: Clinic) -> 
     assert isinstance(watch.failure, ds.AuthenticationError)
     assert sum(opened_clinic.time.sleeps) <= 5
     assert opened_clinic.request_counts["GetMessageStatusMany"] == 1  # asked again and again, it might lock the mailbox
-
-
-async def test_the_states_and_the_next_poll_are_shown_while_it_waits(opened_clinic: Clinic) -> None:
-    slow, screens = await opened_clinic.send(SLOW), list[str]()
-    console = Console(width=80)
-
-    class Shown(ds.Mailbox):
-        """Notes what is shown before each look."""
-
-        async def get_message_status(self, smtp_id: str, **timeout: Any) -> ds.DirectMessageStatusReportResponse:
-            screens.append("\n".join(line.rstrip() for line in watch.render(console).plain.splitlines()))
-            return await super().get_message_status(smtp_id, **timeout)
-
-    watch = DeliveryWatch(
-        box=Shown(opened_clinic.box._transport, ALICE, PASSWORD), records={slow: []}, clock=opened_clinic.time
-    )
-    await watch.run()
-    assert "not known yet" in screens[0]
-    assert screens[1].splitlines()[0].split() == ["to", "status", "details", "next", "poll", "in"]
-    assert screens[1].splitlines()[1].split()[:2] == [SLOW, "Waiting"]
-    assert screens[1].splitlines()[1].endswith(" 0 s")
-    assert not watch.render(console).plain.splitlines()[1].endswith(" s")
 
 
 def waiting(smtp_id: str, recipient: str) -> ds.DirectMessageLog:
