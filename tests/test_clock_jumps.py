@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from directsuite.core.clock import SystemClock
 from directsuite.durable.database import sql
-from directsuite.durable.fleet import _HAS_RECENT_WORKERS, _STALE_SECONDS, FleetQueue
-from directsuite.durable.postgres import Connection, Connections
-from directsuite.jobs.signing import DocumentState, SigningJob, SigningJournal, TargetFolder
+from directsuite.durable.fleet import _HAS_RECENT_WORKERS, _STALE_SECONDS, FleetEngine
+from directsuite.durable.postgres import Connections
+from directsuite.jobs.signing import DocumentState, PostgresJournal, SigningJob, SigningJournal, TargetFolder
 from directsuite.jobs.signing.documents import PdfInfo
 from directsuite.jobs.signing.journal import SigningJournalError
 from directsuite.jobs.signing.workflow import RunContext, SigningEntry, SigningStep, next_step
@@ -135,54 +136,49 @@ async def test_worker_is_woken_again_for_a_chunk(jump: float, fleet_journal: Sig
 
 
 @pytest.fixture
-async def queue(conninfo: str) -> AsyncGenerator[FleetQueue]:
+async def engine(conninfo: str) -> AsyncGenerator[FleetEngine]:
     connections = Connections(conninfo, error=SigningJournalError)
 
-    async def take(_: int) -> None:
+    async def nothing(*_: object) -> Any:
         raise AssertionError
 
-    made = FleetQueue(connections, "jumps", "one", take, concurrency=1, grace=1.0, worker_timeout=PATIENCE)
+    made = FleetEngine(
+        connections,
+        "jumps",
+        "one",
+        list_due=nothing,
+        run_keys=nothing,
+        heartbeat=nothing,
+        concurrency=1,
+        grace=1.0,
+        worker_timeout=PATIENCE,
+        tick=1.0,
+        clock=SystemClock(),
+    )
     await made.open()
     yield made
     await made.aclose()
     await connections.aclose()
 
 
-ADD_WORKER = """
-    WITH worker AS (
-        INSERT INTO directsuite.procrastinate_workers (last_heartbeat) VALUES (now() - make_interval(secs => %s))
-        RETURNING id
-    )
-    UPDATE directsuite.procrastinate_jobs SET status = 'doing', worker_id = (SELECT id FROM worker)
-"""
-SHIFT_WORKERS = "UPDATE directsuite.procrastinate_workers SET last_heartbeat = last_heartbeat - interval '31 s'"
+SHIFT_EVENTS = "UPDATE directsuite.procrastinate_events SET at = at - make_interval(secs => %s) RETURNING 1"
 JOBS = "SELECT count(*) FROM directsuite.procrastinate_jobs"
 
 
-async def add_worker(queue: FleetQueue, silent: float) -> None:
-    """Add a worker that was heard of that long ago, and has the jobs in hand."""
-
-    async def add(connection: Connection) -> None:
-        await connection.execute("SET LOCAL search_path TO directsuite")
-        await connection.execute(ADD_WORKER, (silent,))
-
-    await queue._connections.run(add)
+@pytest.mark.postgres
+@every_jump
+async def test_old_jobs_are_deleted(jump: float, engine: FleetEngine) -> None:
+    await engine.wake({1: None})
+    await engine._connections.fetch(SHIFT_EVENTS, (jump,))
+    await engine.delete_old_jobs()
+    assert await engine._connections.fetch(JOBS) == [(0,)]
 
 
 @pytest.mark.postgres
 @every_jump
-async def test_jobs_of_a_dead_worker_are_freed(jump: float, queue: FleetQueue) -> None:
-    await queue.wake(1, None)
-    await add_worker(queue, jump)
-    await queue.reap()
-    assert await queue._connections.fetch(JOBS) == [(0 if jump > 0 else 1,)]
-    await queue._connections.fetch(SHIFT_WORKERS)
-    await queue.reap()
-    assert await queue._connections.fetch(JOBS) == [(0,)]
-
-
-@pytest.mark.postgres
-@every_jump
-async def test_dead_worker_does_not_hold_back_migrations_for_ever(jump: float, queue: FleetQueue) -> None:
-    await add_worker(queue, jump)
-    assert await queue._connections.fetch(_HAS_RECENT_WORKERS, {"stale": _STALE_SECONDS}) == [(abs(jump) == HOUR,)]
+async def test_dead_worker_does_not_hold_back_migrations_for_ever(jump: float, engine: FleetEngine) -> None:
+    add_worker = (
+        "INSERT INTO directsuite.procrastinate_workers VALUES (DEFAULT, now() - make_interval(secs => %s)) RETURNING 1"
+    )
+    await engine._connections.fetch(add_worker, (jump,))
+    assert await engine._connections.fetch(_HAS_RECENT_WORKERS, {"stale": _STALE_SECONDS}) == [(abs(jump) == HOUR,)]

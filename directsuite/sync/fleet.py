@@ -1,14 +1,16 @@
 """A fleet: workers in several processes that share the synchronisation of many mailboxes.
 
-    due ──► woken ──► a round by the worker of the last round if it is alive and not busy, else by any worker
-     ▲                 └─ next_due_at and the problem ──► table `schedule`
-     └────────────────────────────────────────────────────┘
+    due ──► woken ──► claimed in a batch ──► rounds ──► recorded in a batch: the problem, and when it is due again
+     ▲                 └─ by the worker of the last round if it is alive and not busy, else by any worker  │
+     └─────────────────────────────────────────────────────────────────────────────────────────────────────┘
 
-A worker that dies or hangs loses its mailboxes after `worker_timeout`.
+A claim is valid for `worker_timeout`, and each heartbeat extends it. So a worker that dies or hangs loses its
+mailboxes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import secrets
@@ -37,6 +39,7 @@ __all__ = ["Fleet", "FleetStatus"]
 _LOGGER = logging.getLogger("directsuite")
 
 _WAKE_NOW_SECONDS = 1.0  # a round due sooner does not wait for the next tick
+_BATCH = 50  # the maximum number of mailboxes claimed in one statement
 _MAX_DUE_MAILBOXES = 500  # mailboxes woken per tick
 _MAX_PAUSE = 86_400.0  # seconds between two rounds of a mailbox, unless the interval is longer
 
@@ -101,15 +104,18 @@ class Fleet:
         DURATION.require("grace", grace)
         self._clock = clock or SystemClock()
         self._id = secrets.token_hex(8)
-        self._table = FleetTable(store.connections, self._id, worker_timeout, max(_MAX_PAUSE, 2 * (interval or 0.0)))
+        max_pause = max(_MAX_PAUSE, 2 * (interval or 0.0), 2 * worker_timeout)
+        self._table = FleetTable(store.connections, self._id, worker_timeout, max_pause)
         self._engine = FleetEngine(
             store.connections,
             "sync",
             self._id,
-            list_due=self._table.list_due,
-            run_key=self._run_round,
+            list_due=self._list_due,
+            run_keys=self._run_mailboxes,
             heartbeat=self._heartbeat,
-            concurrency=concurrency,
+            on_stop=self._stop_starting,
+            concurrency=1,
+            batch=_BATCH,
             grace=grace,
             worker_timeout=worker_timeout,
             tick=tick,
@@ -129,8 +135,14 @@ class Fleet:
             now=now,
         )
         self._connections = store.connections
+        self._free = asyncio.Semaphore(concurrency)
         self._last_rounds: dict[int, LeasedRound] = {}
-        self._in_progress = set[int]()
+        self._claimed: dict[int, LeasedRound] = {}
+        """The rounds that have begun here or will begin, and those whose end is not recorded."""
+        self._ended: list[EndedRound] = []
+        """The rounds whose end is not recorded."""
+        self._requested_mailboxes = self._worker.requested_mailboxes = set[str]()
+        self._is_stopping = False
 
     async def add(self, names: Iterable[str]) -> int:
         """Add mailboxes by address. Return the number of new ones. Raises StoreError."""
@@ -173,43 +185,94 @@ class Fleet:
             await self._engine.run()
         finally:
             with contextlib.suppress(StoreError):
+                await self._record_ended()
                 await self._table.leave()
 
+    def _stop_starting(self) -> None:
+        self._is_stopping = True
+
+    async def _list_due(self) -> Iterable[tuple[int, str | None]]:
+        await self._record_ended()
+        return await self._table.list_due()
+
     async def _heartbeat(self) -> None:
-        await self._table.heartbeat()
-        await self._table.reassign()
-        self._poll_schedule.mailboxes = (await self._table.read_status()).mailboxes
-        for mailbox in self._last_rounds.keys() - await self._table.list_own() - self._in_progress:
+        self._poll_schedule.mailboxes, own = await self._table.heartbeat(self._claimed.values())
+        for mailbox in self._last_rounds.keys() - own - self._claimed.keys():
             self._worker.forget(self._last_rounds.pop(mailbox).name)
 
-    async def _run_round(self, mailbox: int) -> None:
+    async def _run_mailboxes(self, mailboxes: Sequence[int]) -> None:
+        """Claim the due mailboxes. Return when all their rounds have begun."""
         try:
-            leased = await self._table.claim(mailbox)
-            if leased is not None:
-                self._in_progress.add(mailbox)
-                await self._run_leased_round(leased)
+            batch = await self._table.claim([each for each in mailboxes if each not in self._claimed])
         except StoreError as error:
-            self._engine.wake_later(mailbox, self._id)
+            self._engine.wake_later(mailboxes, self._id)
             _LOGGER.warning("fleet: %s", error)
-        finally:
-            self._in_progress.discard(mailbox)
+            return
+        if batch:
+            self._claimed.update((leased.mailbox, leased) for leased in batch)
+            all_begun = asyncio.Event()
+            self._engine.start(self._run_batch(batch, all_begun))
+            await all_begun.wait()
 
-    async def _run_leased_round(self, leased: LeasedRound) -> None:
+    async def _run_batch(self, batch: Sequence[LeasedRound], all_begun: asyncio.Event) -> None:
+        async def run(leased: LeasedRound) -> None:
+            """Run a round when one of the concurrent rounds has ended."""
+            async with self._free:
+                if leased is batch[-1]:
+                    all_begun.set()
+                ended = await self._run_round(leased)
+            self._ended.append(ended)
+            if ended.next_in < _WAKE_NOW_SECONDS:
+                await self._record_or_retry()
+
+        try:
+            await asyncio.gather(*map(run, batch))
+            await self._record_or_retry()
+        finally:
+            all_begun.set()
+
+    async def _run_round(self, leased: LeasedRound) -> EndedRound:
+        if self._is_stopping:
+            return EndedRound(leased, 0.0, leased.problem, leased.failures)
         last = self._last_rounds.get(leased.mailbox)
         if last is None or last.round_number != leased.round_number - 1:
             # Another worker had the last round.
             self._worker.reset(leased.name, leased.failures)
         self._last_rounds[leased.mailbox] = leased
+        self._requested_mailboxes.discard(leased.name)
+        if leased.is_requested:
+            self._requested_mailboxes.add(leased.name)
         breaks = self._connections.breaks
         result = await self._worker.run_round(leased.name)
         if result.report is None and self._connections.breaks != breaks:
-            self._worker.reset(leased.name, leased.failures)  # PostgreSQL failed, not the mailbox
-            self._engine.wake_later(leased.mailbox, self._id)
-            return
+            # PostgreSQL failed, not the mailbox.
+            self._worker.reset(leased.name, leased.failures)
+            return EndedRound(leased, 0.0, leased.problem, leased.failures)
         status = self._worker.status[leased.name]
-        is_last = await self._table.finish(leased, result.next_in, status.problem, status.failures)
-        if is_last and result.next_in < _WAKE_NOW_SECONDS:
-            await self._engine.wake(leased.mailbox, self._id)
+        return EndedRound(leased, result.next_in, status.problem, status.failures)
+
+    async def _record_or_retry(self) -> None:
+        try:
+            await self._record_ended()
+        except StoreError as error:  # the next tick tries again
+            _LOGGER.warning("fleet: %s", error)
+
+    async def _record_ended(self) -> None:
+        """Record the ended rounds, and wake this worker for those to continue immediately. Raises StoreError."""
+        ended, self._ended = self._ended, []
+        if not ended:
+            return
+        soon = 0.0 if self._is_stopping else _WAKE_NOW_SECONDS
+        try:
+            recorded = await self._table.finish(ended, soon)
+        except BaseException:
+            self._ended += ended
+            raise
+        for each in ended:
+            if self._claimed.get(each.leased.mailbox) is each.leased:
+                del self._claimed[each.leased.mailbox]
+        to_continue = {each.leased.mailbox for each in ended if each.next_in < soon} & recorded
+        await self._engine.wake(dict.fromkeys(to_continue, self._id))
 
 
 @attrs.frozen
@@ -221,6 +284,20 @@ class LeasedRound:
     round_number: int
     failures: int
     """Consecutive failed rounds."""
+    problem: str | None
+    """Of the last round, or None."""
+    is_requested: bool
+    """True if the mailbox has requests of an operator."""
+
+
+@attrs.frozen
+class EndedRound:
+    """The end of a claimed round. next_in: seconds until the next one. problem, failures: as for `FleetMailbox`."""
+
+    leased: LeasedRound
+    next_in: float
+    problem: str | None = None
+    failures: int = 0
 
 
 @attrs.frozen
@@ -277,9 +354,18 @@ class FleetTable:
         """Remove mailboxes. Return their number."""
         return len(await self._database.execute(sql.REMOVE_FROM_SCHEDULE, {"names": list(names)}))
 
-    async def heartbeat(self) -> None:
-        """Record that this worker is alive."""
-        await self._database.execute(sql.HEARTBEAT, {"worker": self._worker})
+    async def heartbeat(self, claimed: Iterable[LeasedRound] = ()) -> tuple[int, Collection[int]]:
+        """Record that this worker is alive, and extend its claims.
+
+        Return the number of mailboxes, and those whose last round ran here.
+        """
+        claims = [(leased.mailbox, leased.round_number) for leased in claimed]
+        values = {"worker": self._worker, "patience": self._worker_timeout}
+        mailboxes, fences = [mailbox for mailbox, _ in claims], [fence for _, fence in claims]
+        ((count, own),) = await self._database.execute(
+            sql.HEARTBEAT, values | {"mailboxes": mailboxes, "fences": fences}
+        )
+        return count, set(own or ())
 
     async def leave(self) -> None:
         """Record that this worker has ended."""
@@ -291,21 +377,27 @@ class FleetTable:
         found = await self._database.execute(sql.TAKE_DUE_MAILBOXES, values)
         return [(mailbox, worker) for mailbox, worker in found]
 
-    async def claim(self, mailbox: int) -> LeasedRound | None:
-        """Claim a round. Return None if the mailbox is not due."""
-        values = {"mailbox": mailbox, "worker": self._worker, "longest": self._max_pause}
-        found = await self._database.execute(sql.CLAIM_ROUND, values)
-        return LeasedRound(*found[0]) if found else None
+    async def claim(self, mailboxes: Sequence[int]) -> Sequence[LeasedRound]:
+        """Claim a round of each mailbox that is due and that no worker has."""
+        values = {"mailboxes": list(mailboxes), "worker": self._worker}
+        bounds = {"patience": self._worker_timeout, "longest": self._max_pause}
+        return [LeasedRound(*found) for found in await self._database.execute(sql.CLAIM_ROUNDS, values | bounds)]
 
-    async def finish(self, leased: LeasedRound, next_in: float, problem: str | None, failures: int = 0) -> bool:
-        """Record the end of a round. Return False if a later round has been claimed. next_in: seconds."""
-        values = {"mailbox": leased.mailbox, "fence": leased.round_number}
-        outcome = {"next_in": min(next_in, self._max_pause), "problem": problem, "failures": failures}
-        return bool(await self._database.execute(sql.FINISH_ROUND, values | outcome))
+    async def finish(self, ended: Iterable[EndedRound], soon: float = 0.0) -> set[int]:
+        """Record the ends of rounds. Return their mailboxes, without those that another worker has claimed.
 
-    async def reassign(self) -> None:
-        """Move jobs that wait for a dead or busy worker to the shared queue."""
-        await self._database.execute(sql.REASSIGN, {"patience": self._worker_timeout})
+        soon: the caller wakes a worker for rounds due in fewer seconds.
+        """
+        rows = [(each.leased.mailbox, each.leased.round_number, each) for each in ended]
+        values = {
+            "mailboxes": [mailbox for mailbox, *_ in rows],
+            "fences": [fence for _, fence, _ in rows],
+            "pauses": [min(each.next_in, self._max_pause) for *_, each in rows],
+            "problems": [each.problem for *_, each in rows],
+            "failures": [each.failures for *_, each in rows],
+            "soon": soon,
+        }
+        return {mailbox for (mailbox,) in await self._database.execute(sql.FINISH_ROUNDS, values)}
 
     async def reschedule_now(self, names: Iterable[str]) -> int:
         """Make mailboxes due immediately. Return the number that the fleet has."""
@@ -314,10 +406,6 @@ class FleetTable:
     async def list_mailboxes(self) -> Sequence[FleetMailbox]:
         """Return the scheduled mailboxes, by name."""
         return [FleetMailbox(*values) for values in await self._database.fetch(sql.SCHEDULED_MAILBOXES)]
-
-    async def list_own(self) -> Collection[int]:
-        """Return the mailboxes whose last round ran here."""
-        return {mailbox for (mailbox,) in await self._database.fetch(sql.WORKER_MAILBOXES, {"worker": self._worker})}
 
     async def read_status(self) -> FleetStatus:
         """Return the fleet's status."""

@@ -210,16 +210,30 @@ REMOVE_FROM_SCHEDULE = sql("""
     DELETE FROM directsuite.schedule s USING directsuite.mailbox m WHERE m.id = s.mailbox AND m.name = ANY(:names)
     RETURNING s.mailbox
 """)
-HEARTBEAT = sql("""
-    INSERT INTO directsuite.worker VALUES (:worker, now()) ON CONFLICT (id) DO UPDATE SET seen_at = now()
-""")
-# A time too far ahead was set while a clock was ahead, and counts as past.
+# woken_at: when a worker was woken, or last reported that it has the mailbox; NULL while the mailbox waits.
+# next_due_at of a mailbox that a worker has: when other workers may take it. A time too far ahead was set while a
+# clock was ahead, and counts as past.
 _IS_DUE = "(next_due_at <= now() OR next_due_at > now() + make_interval(secs => :longest))"
 _IS_RECENT = "BETWEEN now() - make_interval(secs => :patience) AND now() + make_interval(secs => :patience)"
+HEARTBEAT = sql("""
+    WITH alive AS (
+        INSERT INTO directsuite.worker VALUES (:worker, now()) ON CONFLICT (id) DO UPDATE SET seen_at = now()
+    ), held AS (
+        SELECT mailbox FROM directsuite.schedule
+        JOIN unnest(:mailboxes::bigint[], :fences::bigint[]) AS l (mailbox, fence) USING (mailbox, fence)
+        FOR UPDATE OF schedule SKIP LOCKED
+    ), extended AS (
+        UPDATE directsuite.schedule s SET woken_at = now(), next_due_at = now() + make_interval(secs => :patience)
+        FROM held WHERE s.mailbox = held.mailbox
+    )
+    SELECT count(*), array_remove(array_agg(CASE WHEN worker = :worker THEN mailbox END), NULL)
+    FROM directsuite.schedule
+""")
 LEAVE = sql("""
     DELETE FROM directsuite.worker
     WHERE id = :worker OR seen_at NOT BETWEEN now() - interval '1 day' AND now() + interval '1 day'
 """)
+# The last worker of a mailbox that is late is busy, so any worker may take it.
 TAKE_DUE_MAILBOXES = sql(f"""
     WITH due AS (
         SELECT mailbox FROM directsuite.schedule
@@ -227,40 +241,49 @@ TAKE_DUE_MAILBOXES = sql(f"""
         ORDER BY next_due_at LIMIT :most FOR UPDATE SKIP LOCKED
     )
     UPDATE directsuite.schedule s SET woken_at = now() FROM due WHERE s.mailbox = due.mailbox
-    RETURNING s.mailbox, (SELECT id FROM directsuite.worker w
-        WHERE w.id = s.worker AND w.seen_at {_IS_RECENT})
+    RETURNING s.mailbox, (SELECT id FROM directsuite.worker w WHERE w.id = s.worker AND w.seen_at {_IS_RECENT}
+        AND s.next_due_at > now() - make_interval(secs => :patience))
 """)  # noqa: S608  of constants
-CLAIM_ROUND = sql(f"""
-    UPDATE directsuite.schedule s SET fence = s.fence + 1, worker = :worker FROM directsuite.mailbox m
-    WHERE s.mailbox = :mailbox AND m.id = s.mailbox AND {_IS_DUE}
-    RETURNING s.mailbox, m.name, s.fence, s.fail_count
+CLAIM_ROUNDS = sql(f"""
+    WITH due AS (
+        SELECT mailbox FROM directsuite.schedule WHERE mailbox = ANY(:mailboxes) AND {_IS_DUE}
+        FOR UPDATE SKIP LOCKED
+    )
+    UPDATE directsuite.schedule s SET fence = s.fence + 1, worker = :worker, woken_at = now(),
+        next_due_at = now() + make_interval(secs => :patience)
+    FROM due JOIN directsuite.mailbox m ON m.id = due.mailbox WHERE s.mailbox = due.mailbox
+    RETURNING s.mailbox, m.name, s.fence, s.fail_count, s.last_error,
+        EXISTS (SELECT FROM directsuite.operator_request r WHERE r.mailbox = s.mailbox)
 """)  # noqa: S608  of constants
-FINISH_ROUND = sql("""
-    UPDATE directsuite.schedule s SET woken_at = NULL, last_error = :problem,
+FINISH_ROUNDS = sql("""
+    WITH ended AS (
+        SELECT s.mailbox, e.* FROM directsuite.schedule s JOIN unnest(:mailboxes::bigint[], :fences::bigint[],
+            :pauses::float8[], :problems::text[], :failures::bigint[]) AS e (id, fence, pause, problem, failures)
+            ON s.mailbox = e.id AND s.fence = e.fence
+        ORDER BY s.mailbox FOR UPDATE OF s
+    )
+    UPDATE directsuite.schedule s SET woken_at = CASE WHEN pause < :soon THEN now() END, last_error = problem,
         next_due_at = CASE WHEN EXISTS (SELECT FROM directsuite.operator_request r WHERE r.mailbox = s.mailbox)
-            THEN now() ELSE now() + make_interval(secs => :next_in) END,
-        up_to_date_at = CASE WHEN :problem::text IS NULL AND :next_in > 0 THEN now() ELSE up_to_date_at END,
-        fail_count = :failures
-    WHERE mailbox = :mailbox AND fence = :fence RETURNING fence
+            THEN now() ELSE now() + make_interval(secs => pause) END,
+        up_to_date_at = CASE WHEN problem IS NULL AND pause > 0 THEN now() ELSE up_to_date_at END,
+        fail_count = failures
+    FROM ended WHERE s.mailbox = ended.mailbox AND s.fence = ended.fence RETURNING s.mailbox
 """)
+# A mailbox that a worker has is due after its round, because of the request.
 RESCHEDULE_NOW = sql("""
-    UPDATE directsuite.schedule s SET next_due_at = least(next_due_at, now()), woken_at = NULL
-    FROM directsuite.mailbox m WHERE m.id = s.mailbox AND m.name = ANY(:names) RETURNING s.mailbox
+    WITH found AS (
+        SELECT s.mailbox FROM directsuite.schedule s JOIN directsuite.mailbox m ON m.id = s.mailbox
+        WHERE m.name = ANY(:names) ORDER BY s.mailbox FOR UPDATE OF s
+    )
+    UPDATE directsuite.schedule s SET
+        next_due_at = CASE WHEN woken_at IS NULL THEN least(next_due_at, now()) ELSE next_due_at END
+    FROM found WHERE s.mailbox = found.mailbox RETURNING s.mailbox
 """)
-REASSIGN = sql(f"""
-    UPDATE directsuite.procrastinate_jobs j SET queue_name = 'directsuite_sync'
-    WHERE j.status = 'todo' AND j.task_name = 'directsuite.sync.turn' AND j.queue_name <> 'directsuite_sync' AND (
-        NOT EXISTS (SELECT FROM directsuite.worker w WHERE j.queue_name = 'directsuite_sync_' || w.id
-            AND w.seen_at {_IS_RECENT})
-        OR EXISTS (SELECT FROM directsuite.schedule s WHERE s.mailbox = (j.args ->> 'key')::bigint
-            AND s.next_due_at < now() - make_interval(secs => :patience)))
-""")  # noqa: S608  of constants; procrastinate has no method to move a waiting job to another queue
 SCHEDULED_MAILBOXES = sql("""
     SELECT m.name, s.fence, extract(epoch FROM s.up_to_date_at)::float8, extract(epoch FROM s.next_due_at)::float8,
         s.fail_count, s.last_error
     FROM directsuite.schedule s JOIN directsuite.mailbox m ON m.id = s.mailbox ORDER BY m.name COLLATE "C"
 """)
-WORKER_MAILBOXES = sql("SELECT mailbox FROM directsuite.schedule WHERE worker = :worker")
 FLEET_STATUS = sql(f"""
     SELECT count(*), count(*) FILTER (WHERE fence = 0),
         greatest(0, coalesce(extract(epoch FROM now() - min(next_due_at)), 0))::float8,

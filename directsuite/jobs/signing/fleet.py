@@ -107,7 +107,7 @@ class SigningFleet:
             f"signing_{self._journal.job}",
             secrets.token_hex(4),
             list_due=self._list_due,
-            run_key=self._run_key,
+            run_keys=self._run_keys,
             heartbeat=self._heartbeat,
             on_stop=self._stop_starting,
             concurrency=1,
@@ -132,7 +132,8 @@ class SigningFleet:
             self._stop()
         return [(batch, None) for batch in batches]
 
-    async def _run_key(self, key: int) -> None:
+    async def _run_keys(self, keys: Sequence[int]) -> None:
+        (key,) = keys
         try:
             lease = await self._journal.lease_batch(key, self._worker_timeout)
             if lease is not None:
@@ -213,3 +214,25 @@ class SigningFleet:
     def _stop(self) -> None:
         if self._engine is not None:
             self._engine.stop()
+
+    def _wake_later(self, key: int) -> None:
+        if self._engine is not None:
+            self._engine.wake_later([key], None)
+
+
+@attrs.frozen
+class _RunningBatch:
+    batch: LeasedBatch
+    job: SigningJob
+    task: asyncio.Task[object]
+
+
+async def _raise_job_error(leased: _RunningBatch) -> None:
+    """Raise the error of an ended job, or SigningJournalError, after which `run` continues."""
+    try:
+        leased.task.result()
+    except JobStoppedError as error:
+        if isinstance(error.__cause__, SigningJournalError):
+            raise error.__cause__ from None
+        await leased.batch.confirm()  # a new lease removes the staging files, a possible cause
+        raise

@@ -8,8 +8,7 @@ from collections.abc import AsyncGenerator
 import psycopg
 import pytest
 
-from directsuite.durable.fleet import FleetQueue
-from directsuite.sync.fleet import FleetTable
+from directsuite.sync.fleet import EndedRound, FleetTable
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.shared_limits import SharedRate
 
@@ -45,9 +44,8 @@ def change(conninfo: str, statement: str, jump: str) -> None:
 async def run_round(table: FleetTable, *, next_in: float) -> int:
     """Run a round; return the mailbox."""
     ((mailbox, _),) = await table.list_due()
-    leased = await table.claim(mailbox)
-    assert leased is not None
-    assert await table.finish(leased, next_in, None)
+    (leased,) = await table.claim([mailbox])
+    assert await table.finish([EndedRound(leased, next_in)])
     return mailbox
 
 
@@ -60,7 +58,7 @@ async def test_round_is_due_after_the_clock_is_set_right(
     mailbox = await run_round(table, next_in=30.0)
     change(conninfo, "UPDATE directsuite.schedule SET next_due_at = next_due_at + %s::interval", jump)
     assert [found for found, _ in await table.list_due()] == ([mailbox] if is_now else [])
-    assert (await table.claim(mailbox) is not None) is is_now
+    assert bool(await table.claim([mailbox])) is is_now
     if not is_now:  # an hour is no longer than a pause can be: it passes
         change(
             conninfo, "UPDATE directsuite.schedule SET next_due_at = next_due_at - %s::interval", "1 hour 30 seconds"
@@ -71,12 +69,12 @@ async def test_round_is_due_after_the_clock_is_set_right(
 async def test_pause_between_rounds_may_be_as_long_as_the_interval(store: PostgresStore, table: FleetTable) -> None:
     patient = FleetTable(store.connections, "me", 30.0, max_pause=10 * 86_400.0)
     mailbox = await run_round(patient, next_in=9 * 86_400.0)
-    assert await patient.claim(mailbox) is None
+    assert await patient.claim([mailbox]) == []
 
 
 async def test_pause_between_rounds_is_a_day_at_most(table: FleetTable) -> None:
     mailbox = await run_round(table, next_in=3 * 86_400.0)
-    assert await table.claim(mailbox) is None
+    assert await table.claim([mailbox]) == []
 
 
 @pytest.mark.parametrize("jump", JUMPS)
@@ -101,27 +99,6 @@ async def test_dead_worker_counts_as_dead_after_the_clock_is_set_right(
     with psycopg.connect(conninfo) as connection:
         (left,) = connection.execute("SELECT count(*) FROM directsuite.worker").fetchone() or (None,)
     assert left == (1 if "hour" in jump else 0)
-
-
-@pytest.mark.parametrize("jump", ["1 hour", "2 years"])
-async def test_job_of_a_dead_worker_is_given_to_all_after_the_clock_is_set_right(
-    jump: str, table: FleetTable, store: PostgresStore, conninfo: str
-) -> None:
-    async def run(_: int) -> None:
-        pass
-
-    dead = FleetTable(store.connections, "dead", 30.0)
-    await dead.heartbeat()
-    queue = FleetQueue(store.connections, "sync", "living", run, concurrency=2, grace=1.0, worker_timeout=60.0)
-    await queue.open()
-    try:
-        await queue.wake(1, "dead")
-        change(conninfo, "UPDATE directsuite.worker SET seen_at = seen_at + %s::interval", jump)
-        await table.reassign()
-        jobs = "SELECT queue_name FROM directsuite.procrastinate_jobs"
-        assert await store.connections.fetch(jobs) == [("directsuite_sync",)]
-    finally:
-        await queue.aclose()
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ async def test_a_failing_mailbox_waits_longer_each_time_and_no_log_names_it(
     fleet.stop()
     await asyncio.wait_for(running, 20)
     shown = "\n".join(f"{record.getMessage()} {record.__dict__}" for record in caplog.records)
-    assert "directsuite.sync.turn" in shown
+    assert "directsuite.sync.run" in shown
     assert "jane" not in shown
     assert "alice" not in shown
 
@@ -245,12 +245,17 @@ async def test_worker_paused_within_a_round_writes_nothing_after(
     ((mailbox,),) = await store.connections.fetch("SELECT mailbox FROM directsuite.schedule")
     async with HeldStore(conninfo, sink=LoggingSink()) as held:
         held.may_commit, held.held = asyncio.Event(), asyncio.Event()
-        paused = asyncio.create_task(make_fleet(suite, held)._run_round(mailbox))
+        hanging = make_fleet(suite, held)
+        await hanging._run_mailboxes([mailbox])
         await asyncio.wait_for(held.held.wait(), 20)
-        await fleet._run_round(mailbox)
+        await fleet._run_mailboxes([mailbox])
+        assert fleet._claimed == {}  # the other worker has it
+        await store.connections.fetch("UPDATE directsuite.schedule SET next_due_at = now() RETURNING 1")
+        await fleet._run_mailboxes([mailbox])
+        await asyncio.wait(fleet._engine._started, timeout=20)
         assert await list_subjects(store) == ["first"]
         held.may_commit.set()
-        await asyncio.wait_for(paused, 20)
+        await asyncio.wait(hanging._engine._started, timeout=20)
     assert await list_subjects(store) == ["first"]
     query = "SELECT fence, fail_count, last_error FROM directsuite.schedule"
     assert await store.connections.fetch(query) == [(2, 0, None)]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 
-from directsuite.durable.fleet import FleetQueue
-from directsuite.sync.fleet import FleetTable
+from directsuite.core.clock import SystemClock
+from directsuite.durable.fleet import FleetEngine
+from directsuite.sync.fleet import EndedRound, FleetTable, LeasedRound
 from directsuite.sync.postgres import PostgresStore
 
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
@@ -33,14 +35,26 @@ async def table(store: PostgresStore) -> FleetTable:
     return table
 
 
+async def finish(table: FleetTable, leased: LeasedRound, next_in: float) -> None:
+    assert await table.finish([EndedRound(leased, next_in)]) == {leased.mailbox}
+
+
+async def let_claims_expire(store: PostgresStore) -> None:
+    await store.connections.fetch(
+        "UPDATE directsuite.schedule SET woken_at = woken_at - interval '3.1 s', "
+        "next_due_at = next_due_at - interval '3.1 s' RETURNING 1"
+    )
+
+
 async def test_a_round_begins_only_when_it_is_due(table: FleetTable) -> None:
-    ((mailbox, _), *_) = await table.list_due()
-    begun = await table.claim(mailbox)
-    assert begun is not None
+    mailboxes = [mailbox for mailbox, _ in await table.list_due()]
+    begun, *others = await table.claim(mailboxes)
+    assert {each.mailbox for each in (begun, *others)} == set(mailboxes)
     assert begun.round_number == 1
     assert "@" not in repr(begun)
-    assert await table.finish(begun, 60.0, None)
-    assert await table.claim(mailbox) is None
+    await finish(table, begun, 60.0)
+    await finish(table, others[0], 0.0)
+    assert [each.mailbox for each in await table.claim(mailboxes)] == [others[0].mailbox]
 
 
 async def test_due_mailbox_is_woken_by_one_worker_only(table: FleetTable, store: PostgresStore) -> None:
@@ -50,16 +64,37 @@ async def test_due_mailbox_is_woken_by_one_worker_only(table: FleetTable, store:
     assert await table.list_due() == []
 
 
+async def test_concurrent_claims_have_different_mailboxes(table: FleetTable, store: PostgresStore) -> None:
+    mailboxes = [mailbox for mailbox, _ in await table.list_due()]
+    tables = [FleetTable(store.connections, f"worker {number}", 3.0) for number in range(4)]
+    claimed = await asyncio.gather(*(each.claim(mailboxes) for each in tables))
+    assert sorted(leased.mailbox for batch in claimed for leased in batch) == sorted(mailboxes)
+
+
+async def test_mailbox_of_a_worker_is_free_when_its_heartbeats_end(table: FleetTable, store: PostgresStore) -> None:
+    other = FleetTable(store.connections, "other", 3.0)
+    mailboxes = [mailbox for mailbox, _ in await table.list_due()]
+    held, lost, _ = await table.claim(mailboxes)
+    await let_claims_expire(store)
+    assert await table.heartbeat([held]) == (3, set(mailboxes))
+    assert held.mailbox not in {mailbox for mailbox, _ in await other.list_due()}
+    assert held.mailbox not in {each.mailbox for each in await other.claim(mailboxes)}
+    await table.heartbeat([held, lost])  # which does not extend the claim of the other worker
+    await let_claims_expire(store)
+    assert len(await table.claim(mailboxes)) == 3
+
+
 async def test_end_of_a_restarted_round_is_ignored(table: FleetTable, store: PostgresStore) -> None:
     other = FleetTable(store.connections, "other", 3.0)
     ((mailbox, _), *_) = await table.list_due()
-    zombies, others = await table.claim(mailbox), await other.claim(mailbox)
-    assert zombies is not None
-    assert others is not None
-    assert not await table.finish(zombies, 3600.0, "X")
-    assert await other.finish(others, 0.0, None)
-    assert mailbox in await other.list_own()
-    assert mailbox not in await table.list_own()
+    (zombies,) = await table.claim([mailbox])
+    assert await other.claim([mailbox]) == []
+    await let_claims_expire(store)
+    (others,) = await other.claim([mailbox])
+    assert await table.finish([EndedRound(zombies, 3600.0, "X")]) == set()
+    await finish(other, others, 0.0)
+    assert mailbox in (await other.heartbeat())[1]
+    assert mailbox not in (await table.heartbeat())[1]
 
 
 async def test_a_mailbox_is_woken_at_its_worker_while_that_lives(table: FleetTable, store: PostgresStore) -> None:
@@ -68,63 +103,55 @@ async def test_a_mailbox_is_woken_at_its_worker_while_that_lives(table: FleetTab
     for seen, expected in ((False, None), (True, "me")):
         if seen:
             await table.heartbeat()
-        begun = await table.claim(mailbox)
-        assert begun is not None
-        await table.finish(begun, 0.0, None)
+        (begun,) = await table.claim([mailbox])
+        await finish(table, begun, 0.0)
         assert (mailbox, expected) in await table.list_due()
+    await let_claims_expire(store)  # the worker is busy
+    assert (mailbox, None) in await table.list_due()
     await table.leave()
-    begun = await table.claim(mailbox)
-    assert begun is not None
-    await table.finish(begun, 0.0, None)
+    (begun,) = await table.claim([mailbox])
+    await finish(table, begun, 0.0)
     assert (mailbox, None) in await table.list_due()
 
 
-async def test_jobs_of_the_dead_are_removed_or_given_to_all(table: FleetTable, store: PostgresStore) -> None:
-    ran = list[int]()
+async def test_old_jobs_are_deleted_and_share_batches(store: PostgresStore, table: FleetTable) -> None:
+    async def nothing(*_: object) -> None:
+        raise AssertionError
 
-    async def run(mailbox: int) -> None:
-        ran.append(mailbox)
-
-    queue = FleetQueue(store.connections, "sync", "living", run, concurrency=2, grace=1.0, worker_timeout=0.0)
-    await queue.open()
+    engine: Any = FleetEngine(
+        store.connections,
+        "sync",
+        "living",
+        list_due=table.list_due,
+        run_keys=nothing,
+        heartbeat=nothing,
+        concurrency=1,
+        batch=50,
+        grace=1.0,
+        worker_timeout=30.0,
+        tick=1.0,
+        clock=SystemClock(),
+    )
+    await engine.open()
     try:
-        manager = queue._app.job_manager
+        manager = engine._app.job_manager
         dead = await manager.register_worker()
-        await queue.wake(1, "dead")
+        await engine.wake(dict.fromkeys(range(60), "dead") | dict.fromkeys(range(100, 115)))
+        jobs = "SELECT queue_name, jsonb_array_length(args -> 'keys') FROM directsuite.procrastinate_jobs ORDER BY 1, 2"
+        shared = [("directsuite_sync", 5), ("directsuite_sync", 10)]
+        assert await store.connections.fetch(jobs) == [
+            *shared,
+            ("directsuite_sync_dead", 10),
+            ("directsuite_sync_dead", 50),
+        ]
         assert await manager.fetch_job(queues=["directsuite_sync_dead"], worker_id=dead) is not None
-        await queue.wake(1, "dead")
-        await queue.wake(1, "dead")  # a second one waits no more than once
-        await queue.wake(2, "dead")
-        await queue.reap()
-        await table.reassign()
-        jobs = "SELECT queue_name, status::text FROM directsuite.procrastinate_jobs ORDER BY id"
-        assert await store.connections.fetch(jobs) == [("directsuite_sync", "todo")] * 2
+        await engine.delete_old_jobs()
+        assert len(await store.connections.fetch(jobs)) == 4
+        await store.connections.fetch(
+            "UPDATE directsuite.procrastinate_events SET at = at - interval '61 s' WHERE job_id IN "
+            "(SELECT id FROM directsuite.procrastinate_jobs WHERE right(queue_name, 5) = '_dead') RETURNING 1"
+        )
+        await engine.delete_old_jobs()
+        assert await store.connections.fetch(jobs) == shared
     finally:
-        await queue.aclose()
-
-
-async def test_a_job_whose_end_was_not_noted_holds_its_mailbox_for_two_looks(
-    table: FleetTable, store: PostgresStore
-) -> None:
-    async def run(_: int) -> None:
-        pass
-
-    queue = FleetQueue(store.connections, "sync", "living", run, concurrency=2, grace=1.0, worker_timeout=60.0)
-    await queue.open()
-    try:
-        manager = queue._app.job_manager
-        living = await manager.register_worker()
-        await queue.wake(1, None)
-        job = await manager.fetch_job(queues=["directsuite_sync"], worker_id=living)
-        assert job is not None
-        assert job.id is not None
-        queue._finished_jobs.add(job.id)  # PostgreSQL was away when procrastinate would have noted it
-        await queue.wake(1, None)
-        left = list[bool]()
-        for _ in range(3):
-            await queue.reap()
-            left.append(await manager.fetch_job(queues=["directsuite_sync"], worker_id=living) is None)
-            await queue.release_finished()
-        assert left == [True, True, False]
-    finally:
-        await queue.aclose()
+        await engine.aclose()

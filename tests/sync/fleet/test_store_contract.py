@@ -12,7 +12,7 @@ import pytest
 
 from directsuite.durable.database import Tables, Transaction, sql
 from directsuite.errors import ConfigurationError
-from directsuite.sync.fleet import FleetMailbox, FleetTable
+from directsuite.sync.fleet import EndedRound, FleetMailbox, FleetTable
 from directsuite.sync.model import (
     UNFINISHED_STATES,
     Change,
@@ -452,9 +452,8 @@ async def test_a_fleet_s_turn_for_which_something_is_requested_is_due_at_once(co
 
         async def after_a_round(rest: float, problem: str | None) -> FleetMailbox:
             ((mailbox, _),) = await table.list_due()
-            begun = await table.claim(mailbox)
-            assert begun is not None
-            await table.finish(begun, rest, problem, 0 if problem is None else 1)
+            (begun,) = await table.claim([mailbox])
+            await table.finish([EndedRound(begun, rest, problem, 0 if problem is None else 1)])
             (found,) = await table.list_mailboxes()
             return found
 
