@@ -24,7 +24,6 @@ from directsuite.sync import (
     MaildirSink,
     SqliteSink,
     SqliteStore,
-    Store,
     Synchronizer,
 )
 from directsuite.sync.fleet import Fleet

@@ -17,7 +17,7 @@ from directsuite.core.clock import SystemClock
 from directsuite.durable.database import sql
 from directsuite.durable.fleet import _HAS_RECENT_WORKERS, _STALE_SECONDS, FleetEngine
 from directsuite.durable.postgres import Connections
-from directsuite.jobs.signing import DocumentState, PostgresJournal, SigningJob, SigningJournal, TargetFolder
+from directsuite.jobs.signing import DocumentState, SigningJob, SigningJournal, TargetFolder
 from directsuite.jobs.signing.documents import PdfInfo
 from directsuite.jobs.signing.journal import SigningJournalError
 from directsuite.jobs.signing.workflow import RunContext, SigningEntry, SigningStep, next_step

@@ -141,7 +141,7 @@ class SigningFleet:
         except SigningJournalError as error:
             _LOGGER.warning("signing fleet: %s", error)
             if self._engine is not None:
-                self._engine.wake_later(key, None)
+                self._engine.wake_later([key], None)
         except Exception as error:  # noqa: BLE001  also of `named` and `signatures`: `run` raises it
             self._failure = self._failure or error
             self._is_ending = True
@@ -214,25 +214,3 @@ class SigningFleet:
     def _stop(self) -> None:
         if self._engine is not None:
             self._engine.stop()
-
-    def _wake_later(self, key: int) -> None:
-        if self._engine is not None:
-            self._engine.wake_later([key], None)
-
-
-@attrs.frozen
-class _RunningBatch:
-    batch: LeasedBatch
-    job: SigningJob
-    task: asyncio.Task[object]
-
-
-async def _raise_job_error(leased: _RunningBatch) -> None:
-    """Raise the error of an ended job, or SigningJournalError, after which `run` continues."""
-    try:
-        leased.task.result()
-    except JobStoppedError as error:
-        if isinstance(error.__cause__, SigningJournalError):
-            raise error.__cause__ from None
-        await leased.batch.confirm()  # a new lease removes the staging files, a possible cause
-        raise
