@@ -167,7 +167,7 @@ class Configuration(Mapping[str, SettingEntry]):
     def get_path(self, name: str) -> Path | None:
         """Return a path, or None if it is not set.
 
-        `~` is expanded. Raises ConfigurationError if the path is invalid, or the home folder is unknown.
+        `~` is expanded, and paths in the file are relative to its folder. Raises ConfigurationError if one is invalid.
         """
         text = self.get_text(name)
         if text is None:

@@ -218,7 +218,7 @@ class DeepExamination:
 
 
 async def _list_sent(mailbox: ds.Mailbox) -> list[str]:
-    """Return Message-IDs of the newest sent messages."""
+    """Return Message-IDs of the newest sent messages; none after an error, or if too many exist."""
     try:
         if await mailbox.get_message_count(SENT_FOLDER) > _MAX_LISTED:
             return []

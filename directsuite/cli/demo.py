@@ -74,7 +74,7 @@ class StepResult:
 
 
 def run_demo(options: DemoOptions, steps: dict[str, Step]) -> int:
-    """Run the steps, and print the report: with --json to stdout, and the progress to stderr."""
+    """Run the steps in a temporary sandbox, and print the report. With --json, progress is written to stderr."""
     try:
         options.output.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=options.output):
@@ -85,7 +85,6 @@ def run_demo(options: DemoOptions, steps: dict[str, Step]) -> int:
         return 1
 
     async def run() -> int:
-        """Run the steps in a temporary sandbox."""
         from directsuite.cli.demo_steps import open_context
 
         console, began = Console(stderr=options.json, highlight=False), time.monotonic()

@@ -29,7 +29,7 @@ _INTEGER_PATTERN = re.compile(r"[+-]?[0-9]{1,30}")
 
 
 def make_app(name: str, *examples: str) -> App:
-    """Make a command that `directsuite --help` lists.
+    """Make a top-level command, for `build_app` to add.
 
     examples: arguments, for the end of the help; each fits on one line of 80 columns, and works with what
     `directsuite sandbox` prints.

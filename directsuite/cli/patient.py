@@ -255,7 +255,7 @@ def _make_suite(command: Command, options: PatientOptions, listeners: Sequence[d
 
 @asynccontextmanager
 async def _open_registration(suite: ds.DirectSuite) -> AsyncGenerator[ds.Registration]:
-    """Yield the registration service. Raises UsageError if the service doesn't know the domain."""
+    """Open the suite, and yield its registration service. Raises UsageError if the service doesn't know the domain."""
     async with suite:
         try:
             yield suite.registration

@@ -133,7 +133,7 @@ class Facade:
         return self._with_all_options(attrs.evolve(self._options, observe=observe if earlier is None else observe_both))
 
     def _as_nested(self) -> Self:
-        """Return a view for requests on behalf of a call in progress; see `Options.nested`."""
+        """Return a view for calls on behalf of another call. They are allowed while closing waits for that call."""
         return self._with_all_options(attrs.evolve(self._options, nested=True))
 
     def with_strict_paths(self, paths: frozenset[str]) -> Self:

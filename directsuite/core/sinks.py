@@ -128,7 +128,7 @@ class PathSink(Sink[Path]):
         await self._thread.start(self._sync, self._blocks.drop())
 
     async def abort(self) -> None:
-        """Close the temporary file."""
+        """Close the temporary file without removing it."""
         self._is_aborted = self._target is None
         self._blocks.drop()
         await wait_briefly(self._thread.start(self._close))

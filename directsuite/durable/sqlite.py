@@ -334,7 +334,7 @@ class SqliteTransaction:
         return [row for values in rows for row in self.open_cursor(statement, values).fetchall()]
 
     async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:
-        """Insert rows in batches, because each statement releases and reacquires the GIL."""
+        """Insert rows in batches, because each statement releases and reacquires the GIL. Return the resulting rows."""
         found = list[Row]()
         for some in batched(rows):
             values = list(itertools.chain.from_iterable(some))

@@ -124,7 +124,6 @@ def make_bearer_middleware(database: SandboxDatabase, clock: Clock) -> Middlewar
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Check the token."""
         # Without a route name, the path or method is unknown: 404 or 405, with any token.
         if request.match_info.route.name is None or not request.path.startswith(PROTECTED_PATHS):
             return await handler(request)

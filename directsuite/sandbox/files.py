@@ -131,7 +131,7 @@ class StoredFiles:
         """
 
         def work_and_collect(connection: sqlite3.Connection) -> tuple[T, set[str]]:
-            """Also return the names of the files."""
+            """Run `work`. Also return the names of files that no row names."""
             result = work(connection)
             rows = connection.execute(f"DELETE FROM {self._table}_abandoned RETURNING name").fetchall()  # noqa: S608
             unnamed = {row["name"] for row in rows}.union(created)

@@ -147,7 +147,7 @@ def make_imitation_middleware(dialect: Dialect) -> Middleware:
 
     @web.middleware
     async def change_response(request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Change the response. Of a rejection, change only the status."""
+        """Change the response, or only the status of a rejection."""
         response = await handler(request)
         operation = request.match_info.route.name
         if not (dialect and operation and isinstance(response, web.Response)):

@@ -203,7 +203,6 @@ class SandboxState:
             return emptied
 
         def start_over(connection: sqlite3.Connection) -> None:
-            """Replace the data."""
             _empty_all_tables(connection)
             self._seed_state(connection)
 
@@ -364,7 +363,6 @@ class SandboxState:
         now = self.clock.milliseconds()
 
         def store(connection: sqlite3.Connection, content: StoredContent) -> int:
-            """Store the message."""
             return sending.deliver_inbound(connection, address, folder, content, now=now)
 
         try:
@@ -386,7 +384,6 @@ class SandboxState:
             raise ValueError("the first uid must be 1 or more")
 
         def renumber(connection: sqlite3.Connection) -> int:
-            """Assign the uids."""
             account = mailboxes.get_account_id(connection, address)
             return mailboxes.renumber_messages(connection, mailboxes.get_folder_id(connection, account, folder), first)
 

@@ -108,7 +108,6 @@ class Store:
         """Bind the store to a sink. Raises ConfigurationError if it is bound to another one."""
 
         async def work(transaction: Transaction) -> None:
-            """Bind, or check the binding."""
             await transaction.execute(sql.BIND, {"kind": sink})
             ((bound,),) = await transaction.execute(sql.BOUND_SINK)
             if bound != sink:
@@ -128,7 +127,6 @@ class Store:
         named = {"mailbox": lease.mailbox, "name": name}
 
         async def make(transaction: Transaction) -> None:
-            """Create the folder."""
             await _validate_lease(transaction, lease)
             await transaction.execute(sql.MAKE_FOLDER, named)
 
@@ -178,7 +176,6 @@ class Store:
         rejections = list[DatabaseRejection]()
 
         async def work(transaction: Transaction) -> None:
-            """Write the rows, and call the sink."""
             await _validate_lease(transaction, lease)
             await _apply(transaction, lease, change_set)
             if self._sink is not None and changes:
@@ -202,7 +199,6 @@ class Store:
         wanted = set(names)
 
         async def work(transaction: Transaction) -> list[str]:
-            """Record the requests."""
             known = [name for (name,) in await transaction.execute(sql.MAILBOX_NAMES)]
             left = [name for name in known if not wanted or name in wanted]
             await transaction.execute(sql.ADD_REQUEST, {"kind": kind.value, "names": left})
@@ -215,12 +211,11 @@ class Store:
         return [name for (name,) in await self.database.fetch(sql.PENDING_REQUESTS)]
 
     async def apply_requests(self, mailbox: str) -> bool:
-        """Apply a mailbox's requests. Return True if there were any."""
+        """Apply and delete operators' requests for a mailbox. Return True if there were any."""
         if not await self.database.fetch(sql.HAS_REQUESTS, {"name": mailbox}):
             return False
 
         async def work(transaction: Transaction) -> bool:
-            """Apply and delete the requests."""
             requests = await transaction.execute(sql.TAKE_REQUESTS, {"name": mailbox})
             for identifier, kind in requests:
                 if kind in sql.APPLY_REQUEST:  # a later release may have added other kinds

@@ -85,7 +85,7 @@ def encode_reason(reason: DocumentProblem | str | None) -> str | None:
 
 
 def list_stored_forms(reason: DocumentProblem | str) -> Sequence[str]:
-    """Return every text that journals may have stored for a reason."""
+    """Return the texts that this and earlier releases store for a reason."""
     if isinstance(reason, str):
         return [reason]
     return [reason.value, *(text for text, problem in _OLD_TEXTS.items() if problem is reason)]

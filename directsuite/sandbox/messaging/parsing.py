@@ -148,7 +148,7 @@ class _Multipart(NamedTuple):
     content_type: str
 
     def make_later_part(self) -> _Multipart:
-        """Return this multipart for its second and later parts, which do not inherit `is_alternative`."""
+        """Return this multipart for its second and later parts: `is_alternative` ignores the parts that contain it."""
         return self._replace(is_alternative=self.content_type == "multipart/alternative")
 
 

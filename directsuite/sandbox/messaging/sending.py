@@ -103,7 +103,6 @@ async def send(
         )
 
     def compose_outgoing(new_file: NewFileFn) -> _OutgoingMessage:
-        """Compose the message."""
         return _compose_outgoing(call, _make_draft(call), new_file)
 
     return await prepare_and_store(call.files, database, compose_outgoing, partial(_store_outgoing, call))
@@ -124,7 +123,6 @@ async def forward(call: MessagingCall[UidsRequest], database: SandboxDatabase) -
     originals = [original.raw if original.file is None else call.files[original.file] for original in stored]
 
     def compose_outgoing(new_file: NewFileFn) -> _OutgoingMessage:
-        """Compose the message."""
         return _compose_forward(call, recipients, originals, new_file)
 
     with call.files.hold_files([original.name for original in originals if isinstance(original, Path)]):
@@ -135,7 +133,6 @@ async def save_raw_messages(call: MessagingCall[RawMessagesRequest], database: S
     """Run SaveRawMessages: append all messages to the folder, or none."""
 
     def read_contents(new_file: NewFileFn) -> list[StoredContent]:
-        """Parse the messages."""
         contents = (_read_content(call, message.data, "data") for message in call.request.messages)
         return [
             build_content(write_pieces([content if isinstance(content, bytes) else content.iter_octets()], new_file))
@@ -159,7 +156,6 @@ async def prepare_and_store(
     with ExitStack() as making:
 
         def create_file() -> Path:
-            """Create a file."""
             file = making.enter_context(files.create_file())
             created.append(file.name)
             return file
@@ -397,7 +393,7 @@ def compose_message(
 
 
 def write_pieces(pieces: Iterable[bytes | Iterable[bytes]], new_file: NewFileFn | None) -> bytes | Path:
-    """Join the pieces in memory, or in a new file if they are too large."""
+    """Join the pieces in memory, or with `new_file` in a file if they are too large."""
     octets = chain.from_iterable((piece,) if isinstance(piece, bytes) else piece for piece in pieces)
     beginning, size = list[bytes](), 0
     for piece in octets:

@@ -129,7 +129,7 @@ def find_sent_message(connection: sqlite3.Connection, smtp_id: str, *, now: int)
 
 
 def list_documents(connection: sqlite3.Connection, text: str, before: int, *, now: int) -> list[Row]:
-    """List stored PDFs, newest first, with expired ones until the next Save deletes them."""
+    """List stored PDFs, newest first, including expired ones until the next Save request."""
     return _fetch_rows(
         connection,
         "SELECT d.rowid AS id, identifier, account, created, last_activity, digest, size,"

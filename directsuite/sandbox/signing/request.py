@@ -38,7 +38,7 @@ _ABBREVIATIONS = {  # not in the IANA database
 
 
 def decode_base64(text: bytes | str, what: str) -> bytes:
-    """Decode base64 text. Raises InvalidParameterError if it is invalid or empty.
+    """Decode base64 text or a `data:` URL; ignore white space. Raises InvalidParameterError if it is invalid or empty.
 
     what: the name of the text in the error.
     """
