@@ -24,6 +24,7 @@ from directsuite.sync import (
     MaildirSink,
     SqliteSink,
     SqliteStore,
+    Store,
     Synchronizer,
 )
 from directsuite.sync.fleet import Fleet
@@ -213,7 +214,7 @@ NAMED_IN_TEXTS = {
     "TargetFolder.publish": "its OSError names the file",
 }
 """Public callables whose messages contain an argument by design, with the argument."""
-ABSTRACT = (types.Content, types.RawResponses, signing.RemoteFile)
+ABSTRACT = (types.Content, types.RawResponses, signing.RemoteFile, Store)
 """Classes that users do not create: base classes, and results of facades."""
 
 
