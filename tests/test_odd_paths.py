@@ -85,7 +85,7 @@ async def _call(call: Callable[[Any], object], path: Any) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", NO_PATHS)
 @pytest.mark.parametrize("name", CALLS)
-async def test_path_that_no_file_can_have_is_refused(name: str, kind: str) -> None:
+async def test_path_that_no_file_can_have_is_rejected(name: str, kind: str) -> None:
     if kind in MEANINGFUL.get(name, ()):
         return
     with pytest.raises((ds.InvalidArgumentError, ds.ConfigurationError)) as caught:
@@ -123,7 +123,7 @@ def test_path_of_a_file_is_accepted(path: str | Path) -> None:
         assert os.fsencode(resolve_path(path, "path")).startswith(b"/")
 
 
-def test_refused_path_is_in_no_frame() -> None:
+def test_rejected_path_is_in_no_frame() -> None:
     with pytest.raises(ds.InvalidArgumentError) as caught:
         resolve_path("Zaphod\0", "path")
     frames: list[str] = []

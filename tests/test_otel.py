@@ -197,7 +197,7 @@ def test_nothing_is_measured_of_an_attempt_that_sent_nothing(telemetry: Kept) ->
     assert telemetry.values("directsuite.call.duration") == [({**OPERATION, "error.type": "CircuitOpenError"}, 0.0)]
 
 
-def test_removed_listener_ends_what_is_under_way(telemetry: Kept) -> None:
+def test_removed_listener_ends_what_is_in_progress(telemetry: Kept) -> None:
     telemetry.tell(STARTED, FIRST)
     telemetry.listener.close()
     assert [span.kind for span in telemetry.spans] == [CLIENT, INTERNAL]
@@ -278,7 +278,7 @@ class Starts(SimpleSpanProcessor):
 
 
 @given(st.lists(st.sampled_from([event for call in (1, 2, 3) for event in _of(call)]), max_size=40))
-def test_every_span_ends_once_whatever_was_told_in_whatever_order(events: list[ds.Event]) -> None:
+def test_every_span_ends_once_whatever_was_reported_in_whatever_order(events: list[ds.Event]) -> None:
     kept = Kept()
     starts = Starts(InMemorySpanExporter())
     kept.tracing.add_span_processor(starts)
@@ -339,7 +339,7 @@ async def test_cancelled_send_leaves_no_span_open(scenario: Scenario, telemetry:
     assert [value for _, value in telemetry.values("directsuite.unknown_outcomes")] == [1]
 
 
-async def test_stream_left_early_leaves_no_span_open_and_is_no_error(scenario: Scenario, telemetry: Kept) -> None:
+async def test_stream_left_early_leaves_no_span_open_and_is_not_an_error(scenario: Scenario, telemetry: Kept) -> None:
     await scenario.deliver("a", "b", "c")
     scenario.suite.add_listener(telemetry.listener)
     async with scenario.box.stream_messages() as messages:

@@ -114,14 +114,14 @@ BAD_URLS: list[tuple[str, str]] = [
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("url", "reason"), BAD_URLS)
 @pytest.mark.parametrize("service", ["signing", "fax", "message", "registration"])
-def test_other_urls_are_refused_without_being_shown(service: str, url: str, reason: str) -> None:
+def test_other_urls_are_rejected_without_being_shown(service: str, url: str, reason: str) -> None:
     with pytest.raises(ds.ConfigurationError, match=reason) as caught:
         ds.Settings(**_url(service, url))
     assert str(caught.value).startswith(f"{service}_url ")
     assert "Zaphod" not in str(caught.value)
 
 
-def test_http_elsewhere_is_taken_when_asked_for() -> None:
+def test_http_elsewhere_is_taken_when_requested() -> None:
     settings = ds.Settings(signing_url="http://signing.example.test", allow_insecure_http=True)
     assert settings.signing_url == "http://signing.example.test"
 
@@ -243,7 +243,7 @@ BAD_FILES: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("text", "reason"), BAD_FILES)
-def test_a_file_that_cannot_be_right_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+def test_a_file_that_cannot_be_right_is_rejected(tmp_path: Path, text: str, reason: str) -> None:
     config = _file(tmp_path, text)
     with pytest.raises(ds.ConfigurationError, match=reason) as caught:
         ds.Settings.from_toml(config)
@@ -252,7 +252,7 @@ def test_a_file_that_cannot_be_right_is_refused(tmp_path: Path, text: str, reaso
         ds.Settings.from_env({"DIRECTSUITE_CONFIG": str(config)})
 
 
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_rejected(tmp_path: Path) -> None:
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe")
     for path, reason in (
@@ -302,14 +302,14 @@ ODD_SETTINGS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "value"), ODD_SETTINGS)
-def test_value_that_cannot_be_right_is_refused_and_shown_nowhere(name: str, value: Any) -> None:
+def test_value_that_cannot_be_right_is_rejected_and_shown_nowhere(name: str, value: Any) -> None:
     with pytest.raises(ds.ConfigurationError, match=f"^{name} (must be|must not) ") as caught:
         ds.Settings(**{name: value})
     assert type(caught.value) is ds.ConfigurationError
     assert not _shown(caught.value, "Zaphod")
 
 
-def test_password_of_a_url_is_in_no_frame_of_a_refusal(tmp_path: Path) -> None:
+def test_password_of_a_url_is_in_no_frame_of_a_rejection(tmp_path: Path) -> None:
     urls = {"DIRECTSUITE_SIGNING_URL": "https://alice:Zaphod@signing.example.test"}
     config = _file(tmp_path, 'proxy = "http://alice:Zaphod@proxy.example.test:none"')
     for refused in (
@@ -337,12 +337,12 @@ ODD_ENVIRONMENTS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("environ", "reason"), ODD_ENVIRONMENTS)
-def test_environment_that_cannot_be_one_is_refused(environ: Any, reason: str) -> None:
+def test_environment_that_cannot_be_one_is_rejected(environ: Any, reason: str) -> None:
     with pytest.raises(ds.ConfigurationError, match=reason):
         ds.Settings.from_env(environ)
 
 
-def test_file_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
+def test_file_that_cannot_be_one_is_rejected(tmp_path: Path) -> None:
     path: Any = 5
     with pytest.raises(ds.ConfigurationError, match="the settings file: give a path"):
         ds.Settings.from_toml(path)
@@ -384,7 +384,7 @@ ANYTHING = st.one_of(
 
 
 @given(st.sampled_from([field.name for field in attrs.fields(ds.Settings)]), ANYTHING)
-def test_any_object_is_refused_or_makes_a_suite(name: str, value: Any) -> None:
+def test_any_object_is_rejected_or_makes_a_suite(name: str, value: Any) -> None:
     refusal: ds.ConfigurationError | None = None
     try:
         repr(ds.DirectSuite(ds.Settings(**{name: value})))

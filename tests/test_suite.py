@@ -35,7 +35,7 @@ def test_environment_gives_urls_token_and_login() -> None:
 
 
 @pytest.mark.parametrize("missing", ["DIRECTSUITE_LOGIN_USERNAME", "DIRECTSUITE_LOGIN_PASSWORD"])
-def test_half_a_login_is_refused(missing: str) -> None:
+def test_half_a_login_is_rejected(missing: str) -> None:
     with pytest.raises(ds.ConfigurationError, match="both"):
         ds.DirectSuite.from_env({name: text for name, text in ENVIRON.items() if name != missing})
 
@@ -73,13 +73,13 @@ def test_a_suite_that_has_what_is_required_is_made() -> None:
 
 
 @pytest.mark.parametrize("require", [["sining"], ["messaging"], ["oauth"], [5], [["signing"]], 5, "signing"])
-def test_requiring_a_service_that_there_is_not_is_refused(require: Any) -> None:
+def test_requiring_a_service_that_there_is_not_is_rejected(require: Any) -> None:
     with pytest.raises(ds.ConfigurationError, match=r"^require must be some of signing, fax"):
         ds.DirectSuite.from_env(ENVIRON, require=require)
 
 
 @pytest.mark.parametrize("token", ["", "   "])
-def test_empty_token_is_refused(token: str) -> None:
+def test_empty_token_is_rejected(token: str) -> None:
     with pytest.raises(ds.ConfigurationError, match="token"):
         ds.DirectSuite(token=token)
 
@@ -104,7 +104,7 @@ ODD_ARGUMENTS: list[tuple[str, object]] = [
 
 
 @pytest.mark.parametrize(("name", "value"), ODD_ARGUMENTS)
-def test_argument_that_is_none_is_refused_and_shown_nowhere(name: str, value: object) -> None:
+def test_argument_that_is_none_is_rejected_and_shown_nowhere(name: str, value: object) -> None:
     odd: dict[str, Any] = {name: value}
     with pytest.raises(ds.ConfigurationError, match=f"^({name}|a listener) ") as caught:
         ds.DirectSuite(**odd)
@@ -122,7 +122,7 @@ LOGINS: list[object] = [
 
 
 @pytest.mark.parametrize("login", LOGINS, ids=range(len(LOGINS)))
-def test_login_of_another_form_is_refused_without_being_shown(login: object) -> None:
+def test_login_of_another_form_is_rejected_without_being_shown(login: object) -> None:
     with pytest.raises(ds.ConfigurationError, match=r"Login\(username, password\)") as caught:
         ds.DirectSuite(login=cast("ds.Login", login))
     assert "Zaphod" not in str(caught.value)

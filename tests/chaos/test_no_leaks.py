@@ -163,7 +163,7 @@ def test_calls_that_go_well_show_nothing(*, debug: bool) -> None:
     assert captured.operations == set(METHODS)
 
 
-def test_refused_arguments_show_nothing() -> None:
+def test_rejected_arguments_show_nothing() -> None:
     async def main() -> None:
         async with ScriptedServer(echo_service.respond_success) as server, make_suite(server) as suite:
             for name, call in sentinels.INVALID_CALLS.items():
@@ -241,7 +241,7 @@ def test_calls_that_turn_out_to_have_happened_show_nothing(failure: str) -> None
 
 
 @pytest.mark.parametrize(("name", "call"), sentinels.VERIFIED_CALLS.items(), ids=sentinels.VERIFIED_CALLS)
-def test_cancelled_looks_show_nothing(name: str, call: sentinels.SuiteCall) -> None:
+def test_cancelled_verifications_show_nothing(name: str, call: sentinels.SuiteCall) -> None:
     async def main() -> None:
         async with (
             ScriptedServer(echo_service.respond_to_verification(responses.never_respond, responses.hang_up)) as server,

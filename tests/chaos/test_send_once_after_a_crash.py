@@ -45,7 +45,7 @@ async def _lands(world: VerificationScenario) -> None:
 
 
 @pytest.mark.usefixtures("_hidden_request_ids")
-async def test_a_server_that_shows_no_marks_gets_no_second_message(
+async def test_a_server_that_shows_no_request_ids_gets_no_second_message(
     scenario: VerificationScenario, began: datetime
 ) -> None:
     scenario.sandbox.inject_fault("SendWithHeader", "reset_after")
@@ -173,7 +173,7 @@ async def test_rejected_search_is_reported_and_nothing_is_sent(scenario: Verific
     assert await scenario.count_effects("SendWithHeader") == 0
 
 
-async def test_a_suite_that_closes_while_it_looks_sends_nothing(
+async def test_a_suite_that_closes_while_it_searches_sends_nothing(
     scenario: VerificationScenario, began: datetime
 ) -> None:
     scenario.clock.actions_during_waits = [scenario.suite.aclose]

@@ -23,7 +23,7 @@ async def scenario() -> AsyncIterator[VerificationScenario]:
         yield running
 
 
-REFUSALS = {
+REJECTIONS = {
     "no token": (401, None, None),
     "not allowed": (403, None, None),
     "wrong password": (200, 1, None),
@@ -33,7 +33,7 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize(("status", "code", "reported"), REFUSALS.values(), ids=REFUSALS)
+@pytest.mark.parametrize(("status", "code", "reported"), REJECTIONS.values(), ids=REJECTIONS)
 async def test_only_rejection_of_message_resolves_first_send(
     scenario: VerificationScenario, status: int, code: int | None, reported: type[ds.ServiceError] | None
 ) -> None:
@@ -74,7 +74,7 @@ async def test_an_attachment_that_is_gone_by_then_leaves_the_first_send_open(
     assert isinstance(caught.value.__cause__, ds.InvalidArgumentError | OSError)
 
 
-async def test_the_lost_request_is_told_of_though_the_second_went_through(scenario: VerificationScenario) -> None:
+async def test_lost_request_is_reported_although_the_second_succeeded(scenario: VerificationScenario) -> None:
     left: list[ds.Event] = []
     scenario.suite.add_listener(lambda event: left.append(event) if isinstance(event, ds.OutcomeLeftUnknown) else None)
     assert (await scenario.box.send_once(MESSAGE, key="this", resend=True)).smtp_id

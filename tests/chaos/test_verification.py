@@ -60,7 +60,7 @@ async def test_a_message_that_is_not_there_is_not_sent_again(sandbox: Sandbox, b
     assert "INBOX.Sent" in caught.value.how_to_find_out
 
 
-async def test_resending_needs_a_server_that_was_seen_to_show_marks(sandbox: Sandbox, box: ds.Mailbox) -> None:
+async def test_resending_needs_a_server_that_was_seen_to_show_request_ids(sandbox: Sandbox, box: ds.Mailbox) -> None:
     sandbox.inject_fault("SendWithHeader", "reset_before")
     with pytest.raises(ds.OutcomeUnknownError):
         await box.send_once(_message(), resend=True)
@@ -98,7 +98,7 @@ async def test_a_key_is_not_readable_in_the_message(box: ds.Mailbox) -> None:
         ),
     ],
 )
-async def test_send_once_refuses_what_would_break_its_promise(
+async def test_send_once_rejects_what_would_break_its_promise(
     sandbox: Sandbox, box: ds.Mailbox, message: ds.Message, since: datetime | None, parameter: str
 ) -> None:
     with pytest.raises(ds.InvalidArgumentError) as caught:
@@ -153,7 +153,7 @@ async def test_a_message_without_an_id_proves_nothing(sandbox: Sandbox, box: ds.
         await box.save_raw_messages("INBOX.Drafts", [ds.RawMessage(data=b"Subject: x\r\n\r\n")], verify=True)
 
 
-async def test_a_folder_created_by_a_lost_first_attempt_is_no_error(sandbox: Sandbox, box: ds.Mailbox) -> None:
+async def test_a_folder_created_by_a_lost_first_attempt_is_not_an_error(sandbox: Sandbox, box: ds.Mailbox) -> None:
     sandbox.inject_fault("CreateFolder", "reset_after")
     await box.create_folder("INBOX.Cases")
     sandbox.inject_fault("MoveFolder", "reset_after")

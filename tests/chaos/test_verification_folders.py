@@ -23,7 +23,9 @@ async def scenario() -> AsyncIterator[VerificationScenario]:
 
 @pytest.mark.parametrize("folder", ["INBOX.Cases", "INBOX.Cases.Open", "inbox.Cases"])
 @pytest.mark.parametrize("fault", ["reset_after", "truncate", "malformed", "reset_before", "status"])
-async def test_a_deletion_is_told_as_the_ledger_has_it(scenario: VerificationScenario, fault: str, folder: str) -> None:
+async def test_a_deletion_is_reported_as_the_ledger_has_it(
+    scenario: VerificationScenario, fault: str, folder: str
+) -> None:
     scenario.sandbox.inject_fault("DeleteFolder", fault)
     reported = await await_outcome(scenario.box.delete_folder(folder))
     assert isinstance(reported, ds.OutcomeUnknownError) == (await scenario.count_effects("DeleteFolder") == 0)

@@ -153,7 +153,7 @@ async def test_a_change_of_another_kind_is_not_taken_for_this_one(
     assert (caught.value.looked, await scenario.count_effects(operation)) == (True, 0)
 
 
-async def test_an_old_answer_is_no_base_for_proof(scenario: VerificationScenario) -> None:
+async def test_an_old_response_is_not_a_base_for_proof(scenario: VerificationScenario) -> None:
     document = await scenario.save()
     await scenario.signing.sign(document, PATIENT)
     scenario.sandbox.inject_fault("Sign", "reset_before")

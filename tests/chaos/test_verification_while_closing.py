@@ -66,7 +66,7 @@ async def scenario() -> AsyncIterator[VerificationScenario]:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("operation", "call"), CALLS.items(), ids=CALLS)
-async def test_a_closing_suite_still_looks_for_what_became_of_its_calls(
+async def test_closing_suite_still_verifies_its_calls(
     scenario: VerificationScenario, operation: str, call: Callable[[VerificationScenario], Coroutine[Any, Any, object]]
 ) -> None:
     lost = scenario.sandbox.inject_fault(operation, "hang", processed=True)

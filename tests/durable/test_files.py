@@ -28,7 +28,7 @@ sys.stdin.read()
 """
 
 
-def test_a_locked_file_is_refused_to_others_until_its_release(tmp_path: Path) -> None:
+def test_locked_file_is_not_available_until_its_release(tmp_path: Path) -> None:
     path, link = tmp_path / "lock", tmp_path / "link"
     first = lock_file(path)
     link.hardlink_to(path)

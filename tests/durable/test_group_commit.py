@@ -170,7 +170,7 @@ async def test_a_commit_that_fails_fails_for_all_and_spares_the_next(writer: Gro
     assert 2 not in kept(path)
 
 
-async def test_a_transaction_that_is_lost_is_told_to_those_that_were_in_it(writer: GroupCommitter, path: Path) -> None:
+async def test_lost_transaction_is_reported_to_all_of_its_work(writer: GroupCommitter, path: Path) -> None:
     await writer.run(insert(1))
 
     def lose(connection: sqlite3.Connection) -> None:
@@ -184,7 +184,9 @@ async def test_a_transaction_that_is_lost_is_told_to_those_that_were_in_it(write
     assert kept(path) == [1, 3]
 
 
-async def test_a_lost_transaction_that_a_work_conceals_is_told_all_the_same(writer: GroupCommitter, path: Path) -> None:
+async def test_a_lost_transaction_that_a_work_conceals_is_reported_all_the_same(
+    writer: GroupCommitter, path: Path
+) -> None:
     await writer.run(insert(1))
 
     def lose(connection: sqlite3.Connection) -> None:
@@ -201,7 +203,7 @@ async def test_a_lost_transaction_that_a_work_conceals_is_told_all_the_same(writ
     assert kept(path) == [1, 3, 4]
 
 
-async def test_a_transaction_that_cannot_begin_is_told_to_all(writer: GroupCommitter, path: Path) -> None:
+async def test_a_transaction_that_cannot_begin_is_reported_to_all(writer: GroupCommitter, path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         errors = await asyncio.gather(*(writer.run(insert(number)) for number in (1, 2)), return_exceptions=True)
@@ -434,7 +436,7 @@ async def test_any_failure_is_reported_and_recovered(path: Path, failing: set[in
     await writer.aclose()
 
 
-async def test_a_thread_that_ends_fails_who_waits_and_refuses_who_comes(path: Path) -> None:
+async def test_ended_thread_fails_waiting_work_and_rejects_new_work(path: Path) -> None:
     died = list[BaseException]()
 
     def explain(error: BaseException) -> Exception:

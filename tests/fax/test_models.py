@@ -29,7 +29,7 @@ ANSWER: dict[str, Any] = {
 }
 
 
-def test_an_answer_is_read_and_goes_back_out_as_it_came() -> None:
+def test_a_response_is_read_and_goes_back_out_as_it_came() -> None:
     information = CODEC.decode(ds.FaxMessageInformation, json.dumps(ANSWER).encode())
     assert (information.username, information.message_handle, information.description) == ("alice", "h1", "ok")
     (message,) = information.message_detail

@@ -91,7 +91,7 @@ async def test_faxes_arriving_between_pages_are_yielded_once() -> None:
 
 
 @pytest.mark.parametrize("place", range(1, 6))
-async def test_older_ones_are_not_asked_for_again(place: int) -> None:
+async def test_older_ones_are_not_requested_again(place: int) -> None:
     listed = Failing(
         [make_fax(number, "waiting" if number % 10 == 0 else "complete") for number in reversed(range(60))]
     )

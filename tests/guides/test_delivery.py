@@ -17,7 +17,7 @@ def programs() -> dict[str, Any]:
     return execute_programs(*find_code_blocks("delivery"), *find_code_blocks("faxes"))
 
 
-async def test_a_batch_is_sent_and_who_has_not_got_it_is_told(
+async def test_batch_is_sent_and_missing_deliveries_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

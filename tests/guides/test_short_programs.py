@@ -40,7 +40,7 @@ def letter() -> ds.Message:
         ("secret", {"kind": "status", "status": 200, "body": {"success": False, "code": 3}}, "the service refuses it"),
     ],
 )
-async def test_each_error_is_told_apart(
+async def test_each_error_is_reported_separately(
     sandbox: Sandbox, password: str, fault: dict[str, Any] | None, words: str
 ) -> None:
     [program] = find_code_blocks("errors")

@@ -34,7 +34,7 @@ def outputs(folder: Path) -> list[str]:
     return sorted(file.name for file in folder.iterdir() if file.is_file())
 
 
-async def test_a_folder_is_signed_and_what_failed_is_told(
+async def test_a_folder_is_signed_and_what_failed_is_reported(
     examples: dict[str, Any], suite: ds.DirectSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await examples["sign_all"](suite)

@@ -150,13 +150,13 @@ async def test_one_suite_serves_all_requests(url: str, sandbox: Sandbox, log_rec
     assert len([text for text in log_recorder.messages if "a new token" in text]) == 1
 
 
-async def test_what_is_no_pdf_is_refused(url: str, sandbox: Sandbox) -> None:
+async def test_invalid_pdf_is_rejected(url: str, sandbox: Sandbox) -> None:
     status, _, text = await post(url, b"no PDF at all")
     assert (status, text) == (422, b"This is no PDF.")
     assert await effects(sandbox, "Save") == 0
 
 
-async def test_what_the_service_refuses_is_refused(url: str, sandbox: Sandbox) -> None:
+async def test_what_the_service_rejects_is_rejected(url: str, sandbox: Sandbox) -> None:
     status, _, _ = await post(url, b"%PDF-1.7\nbroken")
     assert status == 422
     assert await effects(sandbox, "Sign") == 0
@@ -177,7 +177,7 @@ async def test_unknown_outcome_is_sent_to_browser_and_logged_with_hint(
     assert await effects(sandbox, "Delete") == 0
 
 
-async def test_signature_whose_answer_is_lost_is_found(url: str, sandbox: Sandbox) -> None:
+async def test_signature_whose_response_is_lost_is_found(url: str, sandbox: Sandbox) -> None:
     sandbox.inject_fault("Sign", "reset_after")
     status, *_ = await post(url)
     assert status == 200
@@ -212,7 +212,7 @@ def test_signature_that_certainly_happened_is_told_from_one_that_may_have(happen
     assert execute_programs(find_code_blocks("web")[0])["answer"](error)[2].startswith(text)
 
 
-async def test_wrong_token_is_told_to_the_log(url: str, sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
+async def test_wrong_token_is_logged(url: str, sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
     sandbox.inject_fault("Save", "status", status=401, times=9)
     assert (await post(url))[0] == 502
     assert [line.partition(" (")[0] for line in logged(caplog)] == [
@@ -220,7 +220,7 @@ async def test_wrong_token_is_told_to_the_log(url: str, sandbox: Sandbox, caplog
     ]
 
 
-async def test_document_that_can_not_be_deleted_spoils_no_answer(
+async def test_document_that_can_not_be_deleted_spoils_no_response(
     url: str, sandbox: Sandbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     sandbox.inject_fault("Delete", "status", status=500, times=None)
@@ -262,14 +262,14 @@ async def test_backend_without_a_token_does_not_start(sandbox: Sandbox, monkeypa
         await runner.setup()
 
 
-async def test_failing_service_is_told_as_such(url: str, sandbox: Sandbox) -> None:
+async def test_failing_service_is_reported_as_such(url: str, sandbox: Sandbox) -> None:
     sandbox.inject_fault("Sign", "status", status=403)
     status, retry_after, text = await post(url)
     assert (status, retry_after, text) == (502, None, b"The signing service failed.")
     assert await effects(sandbox, "Delete") == 1
 
 
-async def test_download_that_breaks_off_is_no_whole_answer(url: str, sandbox: Sandbox) -> None:
+async def test_download_that_breaks_off_is_not_a_whole_response(url: str, sandbox: Sandbox) -> None:
     sandbox.inject_fault("GetDoc", "truncate")
     with pytest.raises(ClientPayloadError):
         await post(url, make_large_pdf(MEGABYTE))
@@ -312,7 +312,7 @@ async def test_aborted_download_releases_connection_and_deletes_document(
 
 
 @pytest.mark.parametrize("url", ["aiohttp"], indirect=True)
-async def test_browser_that_disconnects_while_stalled_is_no_error(
+async def test_browser_that_disconnects_while_stalled_is_not_an_error(
     url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = int(url.split(":")[2].split("/")[0])

@@ -174,7 +174,7 @@ async def test_send_that_was_put_off_is_made_again(status: int, scenario: Scenar
     assert len(await scenario.list_effects("Send")) == 1
 
 
-async def test_send_refused_with_500_has_not_happened(scenario: Scenario) -> None:
+async def test_send_rejected_with_500_has_not_happened(scenario: Scenario) -> None:
     refusal = {"success": False, "code": 4, "message": "no"}
     scenario.sandbox.inject_fault("Send", "status", status=500, body=refusal)
     with pytest.raises(ds.ServiceError) as caught:
@@ -210,7 +210,7 @@ async def test_idempotent_operation_is_made_again(operation: str, call: Call, ki
     assert len(scenario.clock.slept) == slept + 1
 
 
-async def test_deletion_whose_answer_was_lost_is_a_deletion(scenario: Scenario) -> None:
+async def test_deletion_whose_response_was_lost_is_a_deletion(scenario: Scenario) -> None:
     document = await scenario.save()
     scenario.sandbox.inject_fault("Delete", "reset_after")
     update = await scenario.suite.signing.delete(document)

@@ -21,7 +21,7 @@ async def _forward_to_nobody(world: Scenario) -> None:
 
 
 # What is asked, the error, the operation that it names, and the service's code.
-REFUSED: dict[str, tuple[Call, type[ds.ServiceError], str, int | str | None]] = {
+REJECTED: dict[str, tuple[Call, type[ds.ServiceError], str, int | str | None]] = {
     "wrong mailbox password": (
         lambda world: world.suite.mailbox(ALICE, "wrong").get_message_count(),
         ds.AuthenticationError,
@@ -87,8 +87,8 @@ REFUSED: dict[str, tuple[Call, type[ds.ServiceError], str, int | str | None]] = 
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("call", "kind", "operation", "code"), REFUSED.values(), ids=REFUSED)
-async def test_refusal_is_a_typed_error(
+@pytest.mark.parametrize(("call", "kind", "operation", "code"), REJECTED.values(), ids=REJECTED)
+async def test_rejection_is_a_typed_error(
     call: Call, kind: type[ds.ServiceError], operation: str, code: int | str | None, scenario: Scenario
 ) -> None:
     with pytest.raises(ds.ServiceError) as caught:
@@ -110,7 +110,7 @@ async def test_unknown_domain_of_a_recipient_fails_on_delivery(scenario: Scenari
     ]
 
 
-async def test_provisioning_the_same_name_twice_is_refused(scenario: Scenario) -> None:
+async def test_provisioning_the_same_name_twice_is_rejected(scenario: Scenario) -> None:
     await scenario.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
     with pytest.raises(ds.BadRequestError) as caught:
         await scenario.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)

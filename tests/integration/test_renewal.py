@@ -90,7 +90,7 @@ async def test_expired_token_is_renewed_and_the_call_replayed_once(policy: ds.Re
     assert scenario.clock.slept == []
 
 
-async def test_token_that_is_always_refused_is_renewed_once_only(scenario: Scenario) -> None:
+async def test_token_that_is_always_rejected_is_renewed_once_only(scenario: Scenario) -> None:
     tokens = Tokens(scenario.sandbox)
     scenario.sandbox.inject_fault("GetDoc", "expire_token", times=None)
     async with ds.DirectSuite(make_settings(scenario.sandbox), token=tokens, clock=scenario.clock) as suite:

@@ -35,7 +35,7 @@ def lengths(batches: Batches, sizes: list[int]) -> list[int]:
     batch_bytes=st.none() | st.integers(1, 100 * KB),
     sizes=st.lists(st.integers(1, 2 * KB), min_size=1),
 )
-def test_every_uid_is_asked_for_once_in_order(
+def test_every_uid_is_requested_once_in_order(
     count: int, max_size: int, window: int, batch_bytes: int | None, sizes: list[int]
 ) -> None:
     batches = Batches(list(range(count)), batch_size=max_size, window=window, batch_bytes=batch_bytes)

@@ -126,7 +126,7 @@ class NoOffset(tzinfo):
 @pytest.mark.parametrize("span", [format_span_in_milliseconds, format_span_in_utc], ids=lambda span: span.__name__)
 @pytest.mark.parametrize("parameter", ["begin", "end"])
 @pytest.mark.parametrize("zone", [None, NoOffset()], ids=["none", "no offset"])
-def test_naive_datetime_is_refused(span: object, parameter: str, zone: tzinfo | None) -> None:
+def test_naive_datetime_is_rejected(span: object, parameter: str, zone: tzinfo | None) -> None:
     naive = datetime(2026, 5, 1, tzinfo=zone)
     aware = datetime(2026, 5, 1, tzinfo=UTC)
     assert callable(span)

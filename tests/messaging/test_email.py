@@ -65,14 +65,14 @@ def test_value_that_is_not_an_email_is_named_in_the_error(value: Any) -> None:
         ds.Message.from_email(value)
 
 
-def test_html_is_the_body_where_there_is_no_plain_text() -> None:
+def test_html_is_the_body_if_there_is_no_plain_text() -> None:
     source = _email()
     source.set_content("<p>Hello</p>\n", subtype="html")
     message = ds.Message.from_email(source)
     assert (message.body, message.html_body, message.attachment_list) == ("<p>Hello</p>\n", True, [])
 
 
-def test_plain_text_goes_before_html_and_html_is_no_attachment() -> None:
+def test_plain_text_goes_before_html_and_html_is_not_an_attachment() -> None:
     source = _email()
     source.set_content("Hello\n")
     source.add_alternative("<p>Hello</p>", subtype="html")

@@ -22,7 +22,7 @@ from .scripted_folder import ScriptedFolder
 pytestmark = pytest.mark.wide
 
 KB = 1024
-REFUSAL = responses.respond({"success": False, "code": 3, "message": "no"})
+REJECTION = responses.respond({"success": False, "code": 3, "message": "no"})
 
 
 async def listed(suite: ds.DirectSuite, *, batch_size: int = 50, batch_bytes: int | None = None) -> list[int | None]:
@@ -45,7 +45,7 @@ def places_taken(suite: ds.DirectSuite) -> int:
     return CONNECTIONS - suite._transport._endpoints[Service.MESSAGING].limits._free_slots
 
 
-async def test_no_message_is_asked_for_twice_however_the_batches_change(server: ScriptedServer) -> None:
+async def test_no_message_is_requested_twice_however_the_batches_change(server: ScriptedServer) -> None:
     folder = ScriptedFolder(server, 1000, size=lambda uid: 4 * KB if 300 <= uid < 600 else 10)
     async with open_suite(server, max_connections=2) as suite:
         assert await listed(suite, batch_bytes=8 * KB) == list(range(1000))
@@ -92,14 +92,14 @@ async def test_slow_reader_stops_the_fetching(server: ScriptedServer) -> None:
         responses.reset,
     ],
 )
-async def test_spoilt_batch_is_tried_again_inside_its_call(server: ScriptedServer, spoilt: Responder) -> None:
+async def test_malformed_batch_is_tried_again_inside_its_call(server: ScriptedServer, spoilt: Responder) -> None:
     folder = ScriptedFolder(server, 30, instead={12: [spoilt]})
     async with open_suite(server) as suite:
         assert await listed(suite, batch_size=10) == list(range(30))
     assert len([batch for batch in folder.batches if 12 in batch]) == 2
 
 
-async def test_batch_that_stays_spoilt_is_a_typed_error_at_its_place(server: ScriptedServer) -> None:
+async def test_batch_that_stays_malformed_is_a_typed_error_at_its_place(server: ScriptedServer) -> None:
     ScriptedFolder(server, 30, instead={12: [responses.respond(b"{")] * 2})
     async with open_suite(server) as suite:
         seen, failure = await until_failure(suite, 5)
@@ -108,8 +108,8 @@ async def test_batch_that_stays_spoilt_is_a_typed_error_at_its_place(server: Scr
     assert failure.attempts == 2
 
 
-async def test_nothing_is_fetched_after_a_refusal_and_what_is_under_way_ends(server: ScriptedServer) -> None:
-    folder = ScriptedFolder(server, 1000, latency=lambda uids: 1.0 if 3 in uids else 15.0, instead={3: [REFUSAL]})
+async def test_nothing_is_fetched_after_a_rejection_and_what_is_in_progress_ends(server: ScriptedServer) -> None:
+    folder = ScriptedFolder(server, 1000, latency=lambda uids: 1.0 if 3 in uids else 15.0, instead={3: [REJECTION]})
     async with open_suite(server) as suite:
         reading = asyncio.create_task(until_failure(suite, 1))
         await asyncio.sleep(10)
@@ -127,7 +127,7 @@ async def test_nothing_is_fetched_after_a_refusal_and_what_is_under_way_ends(ser
 @pytest.mark.parametrize("name", ["batch_size", "batch_bytes"])
 @pytest.mark.parametrize("method", ["iter_messages", "iter_raw"])
 @pytest.mark.parametrize("number", [0, -1, True, 2.0])
-async def test_number_that_is_no_number_is_refused_at_once(
+async def test_number_that_is_not_a_number_is_rejected_at_once(
     server: ScriptedServer, method: str, name: str, number: object
 ) -> None:
     async with open_suite(server) as suite:
@@ -179,7 +179,7 @@ def test_each_message_is_yielded_once_in_order_until_error_or_break(
                 count,
                 size=lambda _: chance.choice([10, 100, KB]),
                 latency=lambda _: chance.choice([0.0, 1.0, 5.0]),
-                instead={} if refused is None else {refused: [REFUSAL]},
+                instead={} if refused is None else {refused: [REJECTION]},
             )
             async with open_suite(server, max_connections=connections) as suite:
                 await read(suite)

@@ -100,7 +100,7 @@ async def test_one_connection_has_a_window_of_two(name: str, services: FakeServi
 
 @pytest.mark.parametrize("name", BATCHED)
 @pytest.mark.wide
-async def test_batches_are_under_way_together_within_the_connections(
+async def test_batches_are_in_progress_together_within_the_connections(
     name: str, services: FakeServices, box: ds.Mailbox
 ) -> None:
     folder = Folder(services, list(range(1, 101)))
@@ -117,7 +117,7 @@ async def test_batches_are_under_way_together_within_the_connections(
 
 
 @pytest.mark.parametrize("name", BATCHED)
-async def test_leaving_early_ends_the_requests_under_way(name: str, services: FakeServices, box: ds.Mailbox) -> None:
+async def test_leaving_early_ends_the_requests_in_progress(name: str, services: FakeServices, box: ds.Mailbox) -> None:
     folder = Folder(services, list(range(1, 101)))
     # Requests that were only waited for would end by their own time-out, in 20 seconds.
     async with asyncio.timeout(5), getattr(box, name)(batch_size=1) as messages:
@@ -160,7 +160,7 @@ async def test_every_existing_message_is_yielded_once_by_uid(
 
 
 @pytest.mark.parametrize("name", STREAMED)
-async def test_streamed_answer_gives_the_messages_as_they_come(
+async def test_streamed_response_gives_the_messages_as_they_come(
     name: str, services: FakeServices, box: ds.Mailbox
 ) -> None:
     messages = [{"uid": uid, "subject": 'a "]}" \\ b', "headers": [{"name": "n", "value": "[{"}]} for uid in (3, 1, 2)]
@@ -182,14 +182,14 @@ STREAMED_FORMS: dict[str, tuple[str, list[int]]] = {
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", STREAMED)
 @pytest.mark.parametrize(("body", "uids"), STREAMED_FORMS.values(), ids=STREAMED_FORMS)
-async def test_forms_of_a_streamed_answer(
+async def test_forms_of_a_streamed_response(
     body: str, uids: list[int], name: str, services: FakeServices, box: ds.Mailbox
 ) -> None:
     services.add_response("POST", f"{MESSAGE}/{STREAMED[name]}/INBOX", body=body)
     assert await uids_of(getattr(box, name)()) == uids
 
 
-SPOILT_STREAMS: dict[str, tuple[str, type[ds.DirectSuiteError], str | None]] = {
+MALFORMED_STREAMS: dict[str, tuple[str, type[ds.DirectSuiteError], str | None]] = {
     "refused": ('{"success": false, "code": 1, "message": "no"}', ds.AuthenticationError, None),
     "refused with null messages": ('{"success": false, "code": 3, "messages": null}', ds.ServiceError, None),
     "no claim of success": ('{"messages": []}', ds.ResponseDecodeError, "$.success"),
@@ -201,8 +201,8 @@ SPOILT_STREAMS: dict[str, tuple[str, type[ds.DirectSuiteError], str | None]] = {
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", STREAMED)
-@pytest.mark.parametrize(("body", "kind", "path"), SPOILT_STREAMS.values(), ids=SPOILT_STREAMS)
-async def test_spoilt_streamed_answer_is_a_typed_error(
+@pytest.mark.parametrize(("body", "kind", "path"), MALFORMED_STREAMS.values(), ids=MALFORMED_STREAMS)
+async def test_malformed_streamed_response_is_a_typed_error(
     body: str, kind: type[ds.DirectSuiteError], path: str | None, name: str, services: FakeServices, box: ds.Mailbox
 ) -> None:
     services.add_response("POST", f"{MESSAGE}/{STREAMED[name]}/INBOX", body=body)

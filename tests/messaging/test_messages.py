@@ -56,7 +56,7 @@ def test_attachment_from_a_path_reads_nothing_yet(tmp_path: Path) -> None:
     assert ds.Attachment.from_path(path, content_type="text/csv; header=present").media_type == "text/csv"
 
 
-async def test_send_answered_without_a_message_id_is_still_sent(services: FakeServices, box: ds.Mailbox) -> None:
+async def test_response_to_a_send_without_a_message_id_is_a_success(services: FakeServices, box: ds.Mailbox) -> None:
     for members in ({}, {"smtpId": None}):
         services.add_response("PUT", f"{MESSAGE}/Send", SUCCESS | members)
         assert (await box.send(_MESSAGE)).smtp_id == ""
@@ -67,7 +67,7 @@ async def test_send_answered_without_a_message_id_is_still_sent(services: FakeSe
     [{"body": b'{"success": tr'}, {"body": b"<html>"}, {"body": b""}, {"status": 502}, {"status": 500, "body": b"{}"}],
     ids=str,
 )
-async def test_spoilt_answer_to_a_send_leaves_the_outcome_open(
+async def test_malformed_response_to_a_send_leaves_the_outcome_open(
     spoilt: dict[str, Any], services: FakeServices, box: ds.Mailbox
 ) -> None:
     services.add_response("PUT", f"{MESSAGE}/Send", **spoilt)

@@ -100,7 +100,7 @@ def test_a_raw_message_becomes_an_email() -> None:
     assert message.get_content() == "Hello\r\n"
 
 
-def test_a_raw_message_without_data_is_no_email() -> None:
+def test_a_raw_message_without_data_is_not_an_email() -> None:
     with pytest.raises(ValueError, match="no data"):
         ds.RawMessage(uid=1).to_email()
 

@@ -154,7 +154,7 @@ async def test_a_resend_that_was_not_taken_leaves_the_first_send_open(
     assert _sends(server) == 2
 
 
-REFUSAL = {"success": False, "code": 3, "message": "no such messages"}
+REJECTION = {"success": False, "code": 3, "message": "no such messages"}
 TAKES_AWAY: dict[str, OnBox] = {
     "move": lambda box: box.move_messages_by_uids("INBOX", "INBOX.B", iter([1, 2])),
     "delete": lambda box: box.delete_messages_by_uids("INBOX", iter([1, 2])),
@@ -163,16 +163,18 @@ TAKES_AWAY: dict[str, OnBox] = {
 
 
 @pytest.mark.parametrize("call", TAKES_AWAY.values(), ids=TAKES_AWAY)
-async def test_a_repeat_refused_because_the_messages_are_gone_is_no_error(server: ScriptedServer, call: OnBox) -> None:
-    server.enqueue(responses.reset, responses.respond(REFUSAL), responses.respond({"success": True, "uids": [3]}))
+async def test_a_repeat_rejected_because_the_messages_are_gone_is_not_an_error(
+    server: ScriptedServer, call: OnBox
+) -> None:
+    server.enqueue(responses.reset, responses.respond(REJECTION), responses.respond({"success": True, "uids": [3]}))
     async with open_suite(server) as suite:
         await call(_box(suite))
     assert len(server.requests) == 3
 
 
 @pytest.mark.parametrize("call", TAKES_AWAY.values(), ids=TAKES_AWAY)
-async def test_a_repeat_refused_while_a_message_is_there_is_an_error(server: ScriptedServer, call: OnBox) -> None:
-    server.enqueue(responses.reset, responses.respond(REFUSAL), responses.respond({"success": True, "uids": [2, 3]}))
+async def test_a_repeat_rejected_while_a_message_is_there_is_an_error(server: ScriptedServer, call: OnBox) -> None:
+    server.enqueue(responses.reset, responses.respond(REJECTION), responses.respond({"success": True, "uids": [2, 3]}))
     async with open_suite(server) as suite:
         with pytest.raises(ds.ServiceError):
             await call(_box(suite))
@@ -181,7 +183,7 @@ async def test_a_repeat_refused_while_a_message_is_there_is_an_error(server: Scr
 
 @pytest.mark.parametrize("call", TAKES_AWAY.values(), ids=TAKES_AWAY)
 async def test_first_rejection_is_raised(server: ScriptedServer, call: OnBox) -> None:
-    server.enqueue(responses.respond(REFUSAL))
+    server.enqueue(responses.respond(REJECTION))
     async with open_suite(server) as suite:
         with pytest.raises(ds.ServiceError):
             await call(_box(suite))
@@ -201,7 +203,7 @@ TOO_LARGE: dict[str, tuple[OnBox, str | None]] = {
 
 
 @pytest.mark.parametrize(("call", "hint"), TOO_LARGE.values(), ids=TOO_LARGE)
-async def test_a_too_large_answer_names_what_reads_the_same(
+async def test_a_too_large_response_names_what_reads_the_same(
     server: ScriptedServer, call: OnBox, hint: str | None
 ) -> None:
     server.enqueue(responses.respond({"success": True, "messages": [{"uid": 1, "body": "x" * 2000}]}))
@@ -213,7 +215,7 @@ async def test_a_too_large_answer_names_what_reads_the_same(
     assert ("read it with" in str(caught.value)) == (hint is not None)
 
 
-async def test_a_malformed_message_id_is_no_obstacle_to_saving(server: ScriptedServer) -> None:
+async def test_a_malformed_message_id_is_not_an_obstacle_to_saving(server: ScriptedServer) -> None:
     server.enqueue(responses.respond(UIDS))
     async with open_suite(server) as suite:
         await _box(suite).save_raw_messages("INBOX.B", [ds.RawMessage(data=b"Message-ID: <\r\n\r\nHello")], verify=True)

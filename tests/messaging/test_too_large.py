@@ -75,7 +75,7 @@ async def test_message_that_is_too_large_alone_is_an_error_at_its_place(server: 
     assert [17] in folder.batches
 
 
-async def test_batches_asked_for_again_keep_within_memory_and_window(server: ScriptedServer) -> None:
+async def test_batches_requested_again_keep_within_memory_and_window(server: ScriptedServer) -> None:
     folder = ScriptedFolder(server, 200, size=lambda uid: 10 if uid < 8 else 8 * KB)
     async with open_suite(server, max_response_bytes=LIMIT, max_connections=2) as suite:
         box = suite.mailbox(ALICE, PASSWORD)
@@ -90,14 +90,14 @@ async def test_batches_asked_for_again_keep_within_memory_and_window(server: Scr
             assert [message.uid async for message in messages] == list(range(61, 200))
 
 
-async def test_batches_stay_below_what_an_answer_may_hold(server: ScriptedServer) -> None:
+async def test_batches_stay_below_what_a_response_may_hold(server: ScriptedServer) -> None:
     folder = ScriptedFolder(server, 1000, size=lambda _: 4 * KB)
     async with open_suite(server, max_response_bytes=LIMIT, max_connections=2) as suite:
         assert await read(suite) == (list(range(1000)), None)
     assert len([batch for batch in folder.batches if len(batch) * 4 * KB > LIMIT]) <= 4
 
 
-async def test_other_spoilt_answers_are_not_asked_for_in_smaller_batches(server: ScriptedServer) -> None:
+async def test_other_malformed_responses_are_not_requested_in_smaller_batches(server: ScriptedServer) -> None:
     folder = ScriptedFolder(server, 30, instead={12: [responses.respond(b"{")] * 2})
     async with open_suite(server) as suite:
         _, failure = await read(suite, batch_size=10)

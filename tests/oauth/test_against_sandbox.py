@@ -64,7 +64,7 @@ async def test_client_credentials_give_tokens(
 
 
 @pytest.mark.parametrize("scope", ["fax", "pdf fax", None])
-async def test_scope_is_asked_for(sandbox: Sandbox, scope: str | None) -> None:
+async def test_scope_is_requested(sandbox: Sandbox, scope: str | None) -> None:
     async with suite_of(sandbox, ds.ClientCredentials(sandbox.token_url, *DEMO_CLIENT, scope)) as suite:
         await look(suite)
 
@@ -72,7 +72,7 @@ async def test_scope_is_asked_for(sandbox: Sandbox, scope: str | None) -> None:
 @pytest.mark.parametrize(
     "client", [(DEMO_CLIENT[0], "wrong"), ("nobody", DEMO_CLIENT[1])], ids=["wrong secret", "unknown client"]
 )
-async def test_unknown_client_is_told_so(sandbox: Sandbox, client: tuple[str, str]) -> None:
+async def test_unknown_client_is_reported(sandbox: Sandbox, client: tuple[str, str]) -> None:
     async with suite_of(sandbox, ds.ClientCredentials(sandbox.token_url, *client)) as suite:
         with pytest.raises(ds.AuthenticationError, match=r"\(invalid_client\)") as caught:
             await look(suite)
@@ -99,7 +99,7 @@ async def test_used_refresh_token_requires_new_authorization(sandbox: Sandbox) -
             await look(second)
 
 
-async def test_scope_wider_than_the_consent_is_refused_and_spends_nothing(sandbox: Sandbox) -> None:
+async def test_scope_wider_than_the_consent_is_rejected_and_spends_nothing(sandbox: Sandbox) -> None:
     token = await refresh_token(sandbox)
     async with suite_of(sandbox, ds.RefreshToken(sandbox.token_url, *DEMO_CLIENT, token, "everything")) as suite:
         with pytest.raises(ds.BadRequestError, match=r"\(invalid_scope\)"):
@@ -128,7 +128,7 @@ async def test_whole_authorization_code_grant(sandbox: Sandbox) -> None:
                 await look(suite)
 
 
-async def test_code_that_is_too_old_is_refused(sandbox: Sandbox) -> None:
+async def test_code_that_is_too_old_is_rejected(sandbox: Sandbox) -> None:
     request = ds.AuthorizationRequest.to(sandbox.token_url.replace("/token", "/authorize"), DEMO_CLIENT[0], BACK)
     redirected = await consent(request)
     sandbox.clock.advance(timedelta(minutes=11))

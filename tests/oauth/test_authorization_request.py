@@ -61,7 +61,7 @@ def test_query_of_the_authorization_url_stays() -> None:
 @pytest.mark.parametrize(
     "url", ["http://login.example.test/authorize", "login", "https://me:secret@login.example.test/", f"{AUTHORIZE}#x"]
 )
-def test_unsafe_authorization_url_is_refused(url: str) -> None:
+def test_unsafe_authorization_url_is_rejected(url: str) -> None:
     with pytest.raises(ds.ConfigurationError, match="authorize_url"):
         ds.AuthorizationRequest.to(url, "me", BACK)
 
@@ -93,7 +93,7 @@ def test_redirect_becomes_a_grant_with_all_that_the_exchange_needs(request_: ds.
     )
 
 
-def test_redirect_may_be_a_path_and_the_request_built_anew(request_: ds.AuthorizationRequest) -> None:
+def test_redirect_may_be_a_path_and_the_request_built_again(request_: ds.AuthorizationRequest) -> None:
     rebuilt = ds.AuthorizationRequest(
         client_id="the client", redirect_uri=BACK, state=request_.state, code_verifier=request_.code_verifier.reveal()
     )
@@ -116,16 +116,14 @@ def test_redirect_may_be_a_path_and_the_request_built_anew(request_: ds.Authoriz
         ("code=&state={state}", "neither"),
     ],
 )
-def test_redirect_that_answers_another_request_is_refused(
-    request_: ds.AuthorizationRequest, query: str, text: str
-) -> None:
+def test_redirect_of_another_request_is_rejected(request_: ds.AuthorizationRequest, query: str, text: str) -> None:
     with pytest.raises(ds.InvalidArgumentError, match=text) as caught:
         request_.redeem("https://app.example.test/back?" + query.format(state=request_.state), token_url=TOKEN)
     assert caught.value.parameter == "redirected_url"
     assert "sentinel" not in repr(caught.value)
 
 
-def test_what_is_no_url_is_refused(request_: ds.AuthorizationRequest) -> None:
+def test_invalid_url_is_rejected(request_: ds.AuthorizationRequest) -> None:
     with pytest.raises(ds.InvalidArgumentError, match="not a URL"):
         request_.redeem("https://[app/back?code=c", token_url=TOKEN)
 
@@ -164,7 +162,7 @@ def test_no_redirect_without_the_state_is_believed(query: str) -> None:
         ("of_its_own", ds.ServiceError),
     ],
 )
-def test_refusal_in_the_redirect_is_a_typed_error(
+def test_rejection_in_the_redirect_is_a_typed_error(
     request_: ds.AuthorizationRequest, code: str, error: type[ds.ServiceError]
 ) -> None:
     answer = back(request_, error=code, error_description="sentinel of a patient", code="sentinel")
@@ -192,7 +190,7 @@ ODD_ARGUMENTS: list[tuple[str, object]] = [
 
 
 @pytest.mark.parametrize(("name", "value"), ODD_ARGUMENTS)
-def test_argument_of_another_type_is_refused(name: str, value: object) -> None:
+def test_argument_of_another_type_is_rejected(name: str, value: object) -> None:
     arguments: dict[str, Any] = {
         "authorize_url": "https://auth.example.test/authorize",
         "client_id": "a-client",
@@ -204,7 +202,7 @@ def test_argument_of_another_type_is_refused(name: str, value: object) -> None:
     assert "Zaphod" not in str(caught.value)
 
 
-def test_redirect_of_another_type_is_refused(request_: ds.AuthorizationRequest) -> None:
+def test_redirect_of_another_type_is_rejected(request_: ds.AuthorizationRequest) -> None:
     url: Any = 5
     with pytest.raises(ds.InvalidArgumentError, match="redirected_url"):
         request_.redeem(url, token_url="https://auth.example.test/token")

@@ -56,7 +56,7 @@ def make_grant(request: pytest.FixtureRequest) -> Callable[..., Grant]:
         ("https://login.example.test/token?a=b&grant_type=x", "parameters of the grant"),
     ],
 )
-def test_unsafe_url_is_refused_and_not_shown(make_grant: Callable[..., Grant], token_url: str, text: str) -> None:
+def test_unsafe_url_is_rejected_and_not_shown(make_grant: Callable[..., Grant], token_url: str, text: str) -> None:
     grant = make_grant(token_url=token_url)
     with pytest.raises(ds.ConfigurationError, match=text) as caught:
         ds.DirectSuite(token=grant)
@@ -69,7 +69,7 @@ def test_unsafe_url_is_refused_and_not_shown(make_grant: Callable[..., Grant], t
     "token_url",
     [URL, f"{URL}?policy=b2c", "http://127.0.0.1:8080/token", "http://[::1]/token", "http://localhost/token"],
 )
-def test_safe_url_is_taken_as_it_stands(make_grant: Callable[..., Grant], token_url: str) -> None:
+def test_safe_url_is_accepted_unchanged(make_grant: Callable[..., Grant], token_url: str) -> None:
     suite = ds.DirectSuite(token=make_grant(token_url=token_url))
     assert token_url in [endpoint.base_url for endpoint in suite._transport._endpoints.values()]
 
@@ -95,7 +95,7 @@ def test_insecure_url_may_be_allowed(make_grant: Callable[..., Grant]) -> None:
     ],
     ids=ascii,
 )
-def test_incomplete_grant_is_refused(make_grant: Callable[..., Grant], changes: dict[str, Any]) -> None:
+def test_incomplete_grant_is_rejected(make_grant: Callable[..., Grant], changes: dict[str, Any]) -> None:
     grant = make_grant(**changes)
     with pytest.raises(ds.ConfigurationError, match=next(iter(changes))):
         ds.DirectSuite(token=grant)
@@ -115,7 +115,7 @@ def test_incomplete_grant_is_refused(make_grant: Callable[..., Grant], changes: 
         (ds.AuthorizationCode, {"on_rotated": 7}),
     ],
 )
-def test_what_a_kind_of_grant_needs_is_asked_for(cls: type[Grant], changes: dict[str, Any]) -> None:
+def test_what_a_kind_of_grant_needs_is_requested(cls: type[Grant], changes: dict[str, Any]) -> None:
     grant: Grant = cls(**(GOOD[cls] | changes))
     with pytest.raises(ds.ConfigurationError, match=next(iter(changes))):
         ds.DirectSuite(token=grant)
@@ -150,7 +150,7 @@ def test_types_of_the_signatures_are_public() -> None:
     assert (ds.ClientAuth, ds.OnRotated) == (grants.ClientAuth, grants.OnRotated)
 
 
-def test_what_became_of_a_code_is_no_part_of_what_a_grant_says() -> None:
+def test_use_of_a_code_is_not_part_of_a_grant_s_value() -> None:
     grant, other = (ds.AuthorizationCode(**GOOD[ds.AuthorizationCode]) for _ in range(2))
     grant.use.blocking_error = ds.ClosedError("over")
     assert (grant, hash(grant), repr(grant)) == (other, hash(other), repr(other))

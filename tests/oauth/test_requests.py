@@ -30,7 +30,7 @@ def test_basic_credentials_are_form_encoded_first(client_id: str, client_secret:
     assert (unquote_plus(name), unquote_plus(secret)) == (client_id, client_secret)
 
 
-def test_example_of_rfc_6749_is_coded_as_it_stands_there() -> None:
+def test_example_of_rfc_6749_is_encoded_in_the_same_way() -> None:
     headers = make_headers(ds.ClientCredentials(URL, "s6BhdRkqt3", "7Fjfp0ZBr1KtDRbnfVdmIw"))
     assert headers["Authorization"] == "Basic czZCaGRSa3F0Mzo3RmpmcDBaQnIxS3REUmJuZlZkbUl3"
 

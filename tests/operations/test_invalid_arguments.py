@@ -53,7 +53,7 @@ def listing(name: str, **arguments: Any) -> OnSuite:
     return lambda suite: getattr(suite.mailbox(ALICE, "secret"), name)(**arguments)
 
 
-NO_ADDRESSES = {
+INVALID_ADDRESSES = {
     "empty": "",
     "no at": "bob",
     "two ats": f"bob@x@{DOMAIN}",
@@ -88,7 +88,7 @@ ADDRESSED: dict[str, tuple[str, Callable[[ds.DirectSuite, str], Any]]] = {
 }
 
 # Where each call refuses, and why: (parameter, call).
-REFUSED_BY_MAILBOX: dict[str, tuple[str, OnBox]] = {
+INVALID_FOR_MAILBOX: dict[str, tuple[str, OnBox]] = {
     "sender of send": ("sender", lambda box: box.send(message(sender=BOB))),
     "empty sender": ("sender", lambda box: box.send(message(sender=""))),
     "sender of send_with_header": ("sender", lambda box: box.send_with_header(with_headers(sender=BOB))),
@@ -194,14 +194,14 @@ REFUSED_BY_MAILBOX: dict[str, tuple[str, OnBox]] = {
     ),
 }
 
-REFUSED_BY_TUSER: dict[str, tuple[str, OnTUser]] = {
+INVALID_FOR_TUSER: dict[str, tuple[str, OnTUser]] = {
     "sender is the T-User": ("sender", lambda tuser: tuser.send(message(sender="front-desk"))),
     "sender is another": ("sender", lambda tuser: tuser.send_with_header(with_headers(sender=BOB))),
     "empty Message-ID": ("smtp_id", lambda tuser: tuser.get_message_status("")),
 }
 
 # Not awaited: refused at the call itself.
-REFUSED_AT_THE_CALL: dict[str, tuple[str, OnSuite]] = {
+INVALID_AT_THE_CALL: dict[str, tuple[str, OnSuite]] = {
     "limit that is no number": ("limit", lambda suite: suite.fax.iter_messages("15550100100", limit=cast("Any", "5"))),
     "limit": ("limit", lambda suite: suite.fax.iter_messages("15550100100", limit=0)),
     "negative limit": ("limit", lambda suite: suite.fax.iter_messages("15550100100", limit=-1)),
@@ -213,7 +213,7 @@ REFUSED_AT_THE_CALL: dict[str, tuple[str, OnSuite]] = {
     },
 }
 
-REFUSED_BY_OTHERS: dict[str, tuple[str, OnSuite]] = {
+INVALID_FOR_OTHERS: dict[str, tuple[str, OnSuite]] = {
     "bytes that are no PDF": ("pdf", lambda suite: suite.signing.save(b"PK\x03\x04")),
     "no bytes": ("pdf", lambda suite: suite.signing.save(b"")),
     "file that is no PDF": ("pdf", lambda suite: suite.signing.save(Path(__file__))),
@@ -265,7 +265,7 @@ REFUSED_BY_OTHERS: dict[str, tuple[str, OnSuite]] = {
 }
 
 
-async def assert_refused(call: Callable[[], Any], parameter: str, context: FakeServices) -> None:
+async def assert_rejected(call: Callable[[], Any], parameter: str, context: FakeServices) -> None:
     with pytest.raises(ds.InvalidArgumentError, match=f"^{re.escape(parameter)}: ") as caught:
         await call()
     assert isinstance(caught.value, ValueError)
@@ -274,7 +274,7 @@ async def assert_refused(call: Callable[[], Any], parameter: str, context: FakeS
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("address", NO_ADDRESSES.values(), ids=NO_ADDRESSES)
+@pytest.mark.parametrize("address", INVALID_ADDRESSES.values(), ids=INVALID_ADDRESSES)
 @pytest.mark.parametrize(("parameter", "call"), ADDRESSED.values(), ids=ADDRESSED)
 async def test_invalid_address_is_rejected(
     parameter: str,
@@ -283,28 +283,28 @@ async def test_invalid_address_is_rejected(
     services: FakeServices,
     suite: ds.DirectSuite,
 ) -> None:
-    await assert_refused(lambda: call(suite, address), parameter, services)
+    await assert_rejected(lambda: call(suite, address), parameter, services)
 
 
-@pytest.mark.parametrize(("parameter", "call"), REFUSED_BY_MAILBOX.values(), ids=REFUSED_BY_MAILBOX)
-async def test_mailbox_refuses(parameter: str, call: OnBox, services: FakeServices, box: ds.Mailbox) -> None:
-    await assert_refused(lambda: call(box), parameter, services)
+@pytest.mark.parametrize(("parameter", "call"), INVALID_FOR_MAILBOX.values(), ids=INVALID_FOR_MAILBOX)
+async def test_mailbox_rejects(parameter: str, call: OnBox, services: FakeServices, box: ds.Mailbox) -> None:
+    await assert_rejected(lambda: call(box), parameter, services)
 
 
-@pytest.mark.parametrize(("parameter", "call"), REFUSED_BY_TUSER.values(), ids=REFUSED_BY_TUSER)
-async def test_tuser_refuses(parameter: str, call: OnTUser, services: FakeServices, suite: ds.DirectSuite) -> None:
-    await assert_refused(lambda: call(suite.tuser("front-desk", "secret", ALICE)), parameter, services)
+@pytest.mark.parametrize(("parameter", "call"), INVALID_FOR_TUSER.values(), ids=INVALID_FOR_TUSER)
+async def test_tuser_rejects(parameter: str, call: OnTUser, services: FakeServices, suite: ds.DirectSuite) -> None:
+    await assert_rejected(lambda: call(suite.tuser("front-desk", "secret", ALICE)), parameter, services)
 
 
-@pytest.mark.parametrize(("parameter", "call"), REFUSED_BY_OTHERS.values(), ids=REFUSED_BY_OTHERS)
-async def test_signing_fax_and_registration_refuse(
+@pytest.mark.parametrize(("parameter", "call"), INVALID_FOR_OTHERS.values(), ids=INVALID_FOR_OTHERS)
+async def test_signing_fax_and_registration_reject(
     parameter: str, call: OnSuite, services: FakeServices, suite: ds.DirectSuite
 ) -> None:
-    await assert_refused(lambda: call(suite), parameter, services)
+    await assert_rejected(lambda: call(suite), parameter, services)
 
 
-@pytest.mark.parametrize(("parameter", "call"), REFUSED_AT_THE_CALL.values(), ids=REFUSED_AT_THE_CALL)
-async def test_listing_refuses_at_the_call(
+@pytest.mark.parametrize(("parameter", "call"), INVALID_AT_THE_CALL.values(), ids=INVALID_AT_THE_CALL)
+async def test_listing_rejects_at_the_call(
     parameter: str, call: OnSuite, services: FakeServices, suite: ds.DirectSuite
 ) -> None:
     with pytest.raises(ds.InvalidArgumentError) as caught:

@@ -14,7 +14,7 @@ from tests.fake_services import ALICE, SETTINGS
 UNTYPED: Any = None
 
 # (parameter, making it)
-REFUSED_WHEN_MADE: dict[str, tuple[str, Callable[[], object]]] = {
+INVALID_MODELS: dict[str, tuple[str, Callable[[], object]]] = {
     "text as content": ("content", lambda: ds.Attachment(content=cast("Any", "not base64!"))),
     "None as content": ("content", lambda: ds.Attachment(content=UNTYPED)),
     "text as an image": ("graphical_signature", lambda: ds.Signature(graphical_signature=cast("Any", "x"))),
@@ -42,7 +42,7 @@ REFUSED_WHEN_MADE: dict[str, tuple[str, Callable[[], object]]] = {
 }
 
 
-@pytest.mark.parametrize(("parameter", "make"), REFUSED_WHEN_MADE.values(), ids=REFUSED_WHEN_MADE)
+@pytest.mark.parametrize(("parameter", "make"), INVALID_MODELS.values(), ids=INVALID_MODELS)
 def test_incomplete_or_mistyped_model_is_rejected(parameter: str, make: Callable[[], object]) -> None:
     with pytest.raises(ds.InvalidArgumentError, match=f"^{parameter}: ") as caught:
         make()

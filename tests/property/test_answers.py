@@ -34,14 +34,14 @@ def test_every_operation_is_tried() -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_whole_answer_is_a_response(operation: Operation[object]) -> None:
+def test_complete_response_is_read(operation: Operation[object]) -> None:
     result = check_response_is_typed(operation, 200, {}, _encoded(SAMPLE_RESPONSES[operation.name]))
     assert not isinstance(result, DirectSuiteError)
 
 
 @pytest.mark.parametrize("status", [0, 99, 101, 199, 300, 304])
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_whole_answer_under_another_status_is_none(operation: Operation[object], status: int) -> None:
+def test_complete_response_with_another_status_is_an_error(operation: Operation[object], status: int) -> None:
     result = check_response_is_typed(operation, status, {}, _encoded(SAMPLE_RESPONSES[operation.name]))
     assert isinstance(result, DirectSuiteError)
 
@@ -87,7 +87,7 @@ def test_code_of_odd_digits_is_typed(operation: Operation[object], code: bytes) 
 
 
 @parametrize_examples
-def test_any_answer_is_typed(examples: int) -> None:
+def test_any_response_is_typed(examples: int) -> None:
     check_property(examples, check_response_is_typed, OPERATION, STATUS, HEADERS, BODY)
 
 

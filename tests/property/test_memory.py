@@ -74,7 +74,7 @@ SHAPES: list[tuple[Operation[Any], bytes]] = [
 
 
 @pytest.mark.parametrize(("operation", "body"), SHAPES, ids=range(len(SHAPES)))
-def test_answer_takes_no_more_than_a_constant_times_its_size(operation: Operation[Any], body: bytes) -> None:
+def test_memory_of_a_response_is_bounded_by_its_size(operation: Operation[Any], body: bytes) -> None:
     interpret(operation, BufferedResponse(200, {}, b"{}"), SIZE, CODEC)  # its reader is made on first use
     assert _peak(lambda: interpret(operation, BufferedResponse(200, {}, body), SIZE, CODEC)) < MOST * len(body) + MB
 

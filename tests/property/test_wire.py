@@ -134,7 +134,7 @@ def _survived(call: ReadingCall, content: bytes, closes: bool) -> None:
 
 
 @parametrize_examples
-def test_any_bytes_in_an_answer_s_place_are_survived(examples: int) -> None:
+def test_any_bytes_as_a_response_are_survived(examples: int) -> None:
     wire = HEAD_AND_BODY | _damaged() | st.binary(max_size=100)
     check_property(examples // 2, _survived, st.sampled_from(CALLS), wire, st.booleans())
 

@@ -84,7 +84,7 @@ async def test_login_makes_later_calls_use_the_new_session(services: FakeService
 
 
 @pytest.mark.parametrize("session", [{}, {"sessionId": None}, {"sessionId": ""}], ids=str)
-async def test_login_without_a_session_is_no_answer(
+async def test_login_without_a_session_is_not_a_response(
     session: dict[str, Any], services: FakeServices, suite: ds.DirectSuite
 ) -> None:
     services.add_response("POST", LOGIN, _SUCCESS | session)
@@ -94,7 +94,7 @@ async def test_login_without_a_session_is_no_answer(
 
 
 @pytest.mark.parametrize("status", [200, 401])
-async def test_refused_session_is_renewed_once(status: int, services: FakeServices, suite: ds.DirectSuite) -> None:
+async def test_rejected_session_is_renewed_once(status: int, services: FakeServices, suite: ds.DirectSuite) -> None:
     refusal = {"code": "011", "success": False, "errorMessage": "expired"}
     add_login_responses(services, "s1", "s2")
     for session_id in ("s1", "s2"):
@@ -123,7 +123,7 @@ async def test_day_of_birth_may_be_a_date_or_text(services: FakeServices, suite:
     assert [request.members["dob"] for request in services.requests_by_url[1:]] == ["1980-02-29", "02/29/1980"]
 
 
-async def test_a_username_that_is_listed_twice_is_refused(services: FakeServices, suite: ds.DirectSuite) -> None:
+async def test_a_username_that_is_listed_twice_is_rejected(services: FakeServices, suite: ds.DirectSuite) -> None:
     passwords = [ds.UserPassword("ada", "one"), ds.UserPassword("Ada", "two")]
     with pytest.raises(ds.InvalidArgumentError) as refused:
         await suite.registration.set_patients_passwords(DOMAIN, passwords)

@@ -30,14 +30,14 @@ def provisioning(server: ScriptedServer, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("seconds", [29.5, 45, 57])
-async def test_a_good_answer_is_given_however_slow(server: ScriptedServer, seconds: float) -> None:
+async def test_good_response_is_returned_however_slow(server: ScriptedServer, seconds: float) -> None:
     provisioning(server, seconds)
     async with open_suite(server) as suite:
         answer = await suite.registration.provision_id_proofed_patient("direct.example.test", ADA)
     assert answer.payment_confirmation == ds.PaymentConfirmation(order_id=7)
 
 
-async def test_of_no_answer_the_user_is_found_in_time_and_the_event_says_so(server: ScriptedServer) -> None:
+async def test_user_is_found_in_time_without_a_response_and_an_event_reports_it(server: ScriptedServer) -> None:
     provisioning(server, 900)
     events: list[ds.Event] = []
     async with open_suite(server, listeners=[events.append], leaky=True) as suite:

@@ -37,7 +37,7 @@ def list_files(folder: Path) -> list[Path]:
     ["d1", ds.StoredDocument(identifier="d1"), ds.DocumentInfo(identifier="d1"), ds.DocumentUpdate(identifier="d1")],
     ids=lambda document: type(document).__name__,
 )
-async def test_document_stands_for_its_identifier(
+async def test_document_may_replace_its_identifier(
     document: str | ds.StoredDocument | ds.DocumentUpdate, services: FakeServices, suite: ds.DirectSuite, tmp_path: Path
 ) -> None:
     services.add_response("GET", DOCUMENT, body=TEXT)
@@ -56,7 +56,7 @@ async def test_update_leads_on_to_the_next_call(services: FakeServices, suite: d
 
 
 @pytest.mark.parametrize("answer", [TEXT[:-5], b'{"identifier": "d1"}', b"%PDF-1.7"], ids=["cut", "json", "bare"])
-async def test_destination_stays_as_it_was_where_the_answer_is_no_base64(
+async def test_destination_is_unchanged_if_the_response_is_not_base64(
     answer: bytes, services: FakeServices, suite: ds.DirectSuite, tmp_path: Path
 ) -> None:
     destination = tmp_path / "signed.pdf"
@@ -68,7 +68,7 @@ async def test_destination_stays_as_it_was_where_the_answer_is_no_base64(
     assert list_files(tmp_path) == [destination]
 
 
-async def test_refusal_leaves_no_file(services: FakeServices, suite: ds.DirectSuite, tmp_path: Path) -> None:
+async def test_rejection_leaves_no_file(services: FakeServices, suite: ds.DirectSuite, tmp_path: Path) -> None:
     services.add_response("GET", DOCUMENT, {"error": "no_such_document", "description": "gone"}, status=400)
     with pytest.raises(ds.BadRequestError) as caught:
         await suite.signing.download("d1", tmp_path / "d1.pdf")
@@ -76,7 +76,7 @@ async def test_refusal_leaves_no_file(services: FakeServices, suite: ds.DirectSu
     assert list_files(tmp_path) == []
 
 
-async def test_later_answers_have_the_identifier_that_was_asked_for(
+async def test_later_responses_have_the_identifier_that_was_requested(
     services: FakeServices, suite: ds.DirectSuite
 ) -> None:
     services.add_response("GET", f"{DOCUMENT}/info", {"documentDigest": "abc"})
@@ -87,7 +87,7 @@ async def test_later_answers_have_the_identifier_that_was_asked_for(
     assert (await suite.signing.delete("d1")).identifier == "d1"
 
 
-async def test_an_image_without_a_byte_is_refused_before_anything_is_sent(
+async def test_an_image_without_a_byte_is_rejected_before_anything_is_sent(
     services: FakeServices, suite: ds.DirectSuite
 ) -> None:
     empty = attrs.evolve(SIGNATURE, graphical_signature=b"")
@@ -97,7 +97,7 @@ async def test_an_image_without_a_byte_is_refused_before_anything_is_sent(
     assert not services.requests_by_url
 
 
-async def test_raw_view_gives_the_answer_around_the_value(services: FakeServices, suite: ds.DirectSuite) -> None:
+async def test_raw_view_has_the_value_and_its_response(services: FakeServices, suite: ds.DirectSuite) -> None:
     services.add_response("GET", f"{DOCUMENT}/info", OPERATIONS["GetDocInfo"].response, headers={"X-Trace": "t1"})
     raw = await suite.signing.with_raw_response.get_doc_info("d1")
     assert raw.value == OPERATIONS["GetDocInfo"].result

@@ -24,7 +24,7 @@ AT_ONCE = 256 * 1024
 @example(size=CODED_AT_A_TIME)
 @example(size=CODED_AT_A_TIME + 1)
 @example(size=AT_ONCE)
-def test_texts_joined_are_the_base64_of_the_whole(size: int) -> None:
+def test_joined_texts_are_the_base64_of_the_content(size: int) -> None:
     content = (bytes(range(256)) * (size // 256 + 1))[:size]
     body = RequestBody.from_content(MemoryContent(content))
     texts = list(body.iter_memory_chunks())
@@ -39,7 +39,7 @@ def test_body_that_waits_holds_nothing_but_the_content_itself() -> None:
 
 
 @pytest.mark.parametrize("size", [0, CODED_AT_A_TIME, 200_000])
-async def test_document_in_memory_arrives_whole_at_the_second_attempt_too(server: ScriptedServer, size: int) -> None:
+async def test_document_in_memory_arrives_complete_at_the_second_attempt_too(server: ScriptedServer, size: int) -> None:
     pdf = PDF + bytes(size)
     server.enqueue(responses.respond(b"", 429), responses.respond({"identifier": "doc"}))
     async with open_suite(server) as suite:

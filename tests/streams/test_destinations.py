@@ -66,7 +66,7 @@ ANSWERS: dict[str, Responder] = {
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-async def test_document_comes_whole_to_every_destination(server: ScriptedServer, answer: str, tmp_path: Path) -> None:
+async def test_document_is_complete_at_every_destination(server: ScriptedServer, answer: str, tmp_path: Path) -> None:
     server.default_responder = ANSWERS[answer]
     file, pipe, passed = io.BytesIO(), Pipe(), Passed()
     async with open_suite(server) as suite:
@@ -110,7 +110,7 @@ async def test_nothing_of_a_longer_attempt_stays_in_a_file(server: ScriptedServe
 
 
 @pytest.mark.parametrize("make", [Pipe, Passed])
-async def test_what_was_passed_on_is_not_asked_for_again(server: ScriptedServer, make: type[Pipe | Passed]) -> None:
+async def test_what_was_passed_on_is_not_requested_again(server: ScriptedServer, make: type[Pipe | Passed]) -> None:
     server.enqueue(HALF)
     server.default_responder = responses.respond(CODED)
     destination = make()
@@ -194,7 +194,7 @@ class AsyncFile:
     async def write(self, piece: bytes) -> None: ...
 
 
-REFUSED: list[tuple[Any, dict[str, Any], str]] = [
+REJECTED: list[tuple[Any, dict[str, Any], str]] = [
     (io.StringIO(), {}, "destination"),
     (AsyncFile(), {}, "destination"),
     (5, {}, "destination"),
@@ -205,8 +205,8 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("destination", "options", "parameter"), REFUSED)
-async def test_what_is_no_destination_is_refused(
+@pytest.mark.parametrize(("destination", "options", "parameter"), REJECTED)
+async def test_invalid_destination_is_rejected(
     server: ScriptedServer, destination: Any, options: dict[str, Any], parameter: str
 ) -> None:
     async with open_suite(server) as suite:
@@ -217,7 +217,7 @@ async def test_what_is_no_destination_is_refused(
     assert server.requests == []
 
 
-async def test_file_opened_for_reading_is_refused(server: ScriptedServer, tmp_path: Path) -> None:
+async def test_file_opened_for_reading_is_rejected(server: ScriptedServer, tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(PDF)
     async with open_suite(server) as suite:
         with (tmp_path / "a.pdf").open("rb") as file:
@@ -228,7 +228,7 @@ async def test_file_opened_for_reading_is_refused(server: ScriptedServer, tmp_pa
 @pytest.mark.parametrize(
     "spoilt", [HALF, responses.respond(b"<html>"), responses.respond(b""), responses.respond(CODED[:-2])]
 )
-async def test_spoilt_stream_raises_where_it_breaks(server: ScriptedServer, spoilt: Responder) -> None:
+async def test_malformed_stream_raises_at_the_break(server: ScriptedServer, spoilt: Responder) -> None:
     server.enqueue(spoilt)
     seen: list[bytes] = []
     async with open_suite(server) as suite:
@@ -328,7 +328,7 @@ async def test_pull_into_memory_takes_no_max_bytes(server: ScriptedServer) -> No
 
 
 @pytest.mark.parametrize("destination", [io.BytesIO, Passed, lambda: None])
-async def test_proven_pull_that_is_too_large_is_not_asked_for_again(
+async def test_proven_pull_that_is_too_large_is_not_requested_again(
     server: ScriptedServer, destination: Callable[[], Any]
 ) -> None:
     document = ds.DocumentUpdate(identifier="doc", document_digest="old")

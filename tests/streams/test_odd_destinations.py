@@ -266,7 +266,7 @@ async def test_unawaitable_destination_is_rejected_before_signing(server: Script
     assert server.requests == []
 
 
-async def test_stream_writer_is_refused(server: ScriptedServer) -> None:
+async def test_stream_writer_is_rejected(server: ScriptedServer) -> None:
     async with open_suite(server) as suite:
         address = URL(server.url("signing"))
         _, writer = await asyncio.open_connection(address.host, address.port)

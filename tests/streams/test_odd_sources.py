@@ -56,7 +56,7 @@ async def test_small_pieces_are_gathered(size: int) -> None:
 
 
 @given(sizes=st.lists(st.sampled_from([0, 1, 2, 3, 100, 49_151, 49_152, 49_153, 196_608, 200_000]), max_size=9))
-async def test_pieces_of_any_size_are_the_whole(sizes: list[int]) -> None:
+async def test_pieces_of_any_size_are_sent_completely(sizes: list[int]) -> None:
     pieces = [bytes([number]) * size for number, size in enumerate(sizes)]
     chunks = await chunks_of(RequestBody.from_content(make_content(stream(*pieces), parameter="pdf")))
     assert pybase64.b64decode(b"".join(chunks), validate=True) == b"".join(pieces)
@@ -116,7 +116,7 @@ async def test_large_contents_in_memory_are_coded_a_little_at_a_time(kind: str) 
 
 
 @pytest.mark.parametrize("kind", IN_MEMORY)
-async def test_large_contents_in_memory_arrive_whole(server: ScriptedServer, kind: str) -> None:
+async def test_large_contents_in_memory_arrive_complete(server: ScriptedServer, kind: str) -> None:
     contents = [bytes([number]) * size for number, size in enumerate(IN_MEMORY[kind])]
     attachments = [ds.Attachment(content=content, content_type="a/b", filename="a") for content in contents]
     reported: list[int] = []
@@ -149,7 +149,7 @@ async def cancelled(after: int) -> AsyncGenerator[bytes]:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("after", [0, 3])
 @pytest.mark.parametrize("kind", SENDS)
-async def test_source_that_was_cancelled_is_no_lost_answer(server: ScriptedServer, kind: str, after: int) -> None:
+async def test_source_that_was_cancelled_is_not_a_lost_response(server: ScriptedServer, kind: str, after: int) -> None:
     server.default_responder = SAVED
     async with open_suite(server) as suite:
         error = await catch_error(SENDS[kind](suite, cancelled(after)))
@@ -215,7 +215,7 @@ async def test_file_whose_seek_does_not_tell_passes_once(server: ScriptedServer)
     assert "content-length" not in server.requests[0].headers
 
 
-async def test_what_can_t_be_read_is_refused(server: ScriptedServer, tmp_path: Path) -> None:
+async def test_unreadable_source_is_rejected(server: ScriptedServer, tmp_path: Path) -> None:
     async with open_suite(server) as suite:
         with (tmp_path / "a.pdf").open("wb") as written:
             for source in (AsyncReader(), written):

@@ -201,7 +201,7 @@ async def test_time_out_given_bounds_an_upload_that_flows(server: ScriptedServer
 
 
 @pytest.mark.parametrize(("kind", "seconds"), [("save", 20 + 1 + 20), ("send", 60)])
-async def test_upload_that_stands_still_is_cut_off(server: ScriptedServer, kind: str, seconds: float) -> None:
+async def test_stalled_upload_is_cut_off(server: ScriptedServer, kind: str, seconds: float) -> None:
     server.default_responder = responses.read_partial_body
     large = ds.Attachment.from_file(io.BytesIO(LARGE), filename="a")
     async with open_suite(server, attempt_timeout=20, timeout=60) as suite:
@@ -236,7 +236,7 @@ async def measure_loop_bytes() -> AsyncGenerator[LoopByteMeter]:
 
 
 @pytest.mark.parametrize("size", [1000, 50_000, 100_000, 196_608, 262_144])
-async def test_source_is_not_asked_for_more_than_256_kb_in_one_turn(server: ScriptedServer, size: int) -> None:
+async def test_source_is_not_requested_more_than_256_kb_in_one_turn(server: ScriptedServer, size: int) -> None:
     server.default_responder = responses.respond(SAVE_BODY)
     async with open_suite(server) as suite, measure_loop_bytes() as cycles:
 

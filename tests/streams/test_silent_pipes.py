@@ -234,7 +234,7 @@ class Slow(Pipe):
         return super().write(piece)
 
 
-async def test_last_piece_comes_whole_after_a_cancellation_and_is_the_last(server: ScriptedServer) -> None:
+async def test_piece_in_progress_is_completed_after_a_cancellation(server: ScriptedServer) -> None:
     server.default_responder = responses.respond(pybase64.b64encode(PDF))
     pipe = Slow()
     async with open_suite(server) as suite:

@@ -75,7 +75,7 @@ SOURCES: dict[str, tuple[Callable[[Path], Any], bool]] = {
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-async def test_source_arrives_whole(server: ScriptedServer, tmp_path: Path, kind: str) -> None:
+async def test_source_arrives_complete(server: ScriptedServer, tmp_path: Path, kind: str) -> None:
     make, sized = SOURCES[kind]
     server.default_responder = SAVED
     async with open_suite(server) as suite:
@@ -97,7 +97,7 @@ async def test_source_is_sent_again_where_it_can_be(server: ScriptedServer, tmp_
             assert (await catch_error(suite.signing.save(make(tmp_path)))).attempts == 1
 
 
-async def test_file_is_sent_from_where_it_stands_and_stays_open(server: ScriptedServer) -> None:
+async def test_file_is_sent_from_its_position_and_stays_open(server: ScriptedServer) -> None:
     file = io.BytesIO(b"before" + PDF)
     file.seek(6)
     server.enqueue(responses.reset)
@@ -163,7 +163,7 @@ def _standing(content: bytes, position: int) -> io.BytesIO:
 
 
 @pytest.mark.parametrize("kind", NOT_PDF)
-async def test_what_is_no_pdf_is_refused_before_anything_is_sent(server: ScriptedServer, kind: str) -> None:
+async def test_invalid_pdf_is_rejected_before_anything_is_sent(server: ScriptedServer, kind: str) -> None:
     async with open_suite(server) as suite:
         error = await catch_error(suite.signing.save(NOT_PDF[kind]()))
     assert isinstance(error, ds.InvalidArgumentError)
@@ -194,7 +194,7 @@ async def test_source_that_fails_before_its_first_byte_has_sent_nothing(server: 
     assert server.requests == []
 
 
-REFUSED: list[tuple[Any, Any, str]] = [
+REJECTED: list[tuple[Any, Any, str]] = [
     (io.StringIO("%PDF-"), None, "pdf"),
     (5, None, "pdf"),
     (None, None, "pdf"),
@@ -205,8 +205,8 @@ REFUSED: list[tuple[Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("source", "size", "parameter"), REFUSED)
-async def test_what_is_no_source_is_refused(server: ScriptedServer, source: Any, size: Any, parameter: str) -> None:
+@pytest.mark.parametrize(("source", "size", "parameter"), REJECTED)
+async def test_invalid_source_is_rejected(server: ScriptedServer, source: Any, size: Any, parameter: str) -> None:
     async with open_suite(server) as suite:
         error = await catch_error(suite.signing.save(source, size=size))
     assert isinstance(error, ds.InvalidArgumentError)
@@ -214,7 +214,7 @@ async def test_what_is_no_source_is_refused(server: ScriptedServer, source: Any,
     assert server.requests == []
 
 
-async def test_closed_file_is_refused(server: ScriptedServer) -> None:
+async def test_closed_file_is_rejected(server: ScriptedServer) -> None:
     file = io.BytesIO(PDF)
     file.close()
     async with open_suite(server) as suite:
@@ -228,7 +228,7 @@ def message(*attachments: ds.Attachment) -> ds.Message:
 SENT = responses.respond({"success": True, "smtpId": "<1@direct.example.test>"})
 
 
-async def test_attachments_of_files_and_streams_arrive_whole(server: ScriptedServer, tmp_path: Path) -> None:
+async def test_attachments_of_files_and_streams_arrive_complete(server: ScriptedServer, tmp_path: Path) -> None:
     file = on_disk(tmp_path).open("rb")
     attachments = [
         ds.Attachment.from_path(on_disk(tmp_path)),

@@ -63,7 +63,7 @@ async def test_a_failed_download_leaves_the_target_of_a_link_unchanged(server: S
     assert files_in(tmp_path) == [link, target]
 
 
-async def test_a_link_to_itself_is_refused(server: ScriptedServer, tmp_path: Path) -> None:
+async def test_a_link_to_itself_is_rejected(server: ScriptedServer, tmp_path: Path) -> None:
     link = tmp_path / "link.pdf"
     link.symlink_to(link)
     with pytest.raises(ds.InvalidArgumentError, match="destination"):
@@ -103,7 +103,7 @@ async def test_a_pipe_that_got_a_part_is_not_written_again(server: ScriptedServe
     assert len(server.requests) == 1
 
 
-async def test_a_socket_is_refused_before_anything_is_sent(server: ScriptedServer, tmp_path: Path) -> None:
+async def test_a_socket_is_rejected_before_anything_is_sent(server: ScriptedServer, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "socket"))
         with pytest.raises(ds.InvalidArgumentError, match="destination: the path is a socket"):

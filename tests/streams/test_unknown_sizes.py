@@ -132,13 +132,13 @@ async def test_a_large_file_that_became_shorter_is_an_error(tmp_path: Path) -> N
         await read(content)
 
 
-def test_a_size_that_cannot_be_checked_is_refused() -> None:
+def test_a_size_that_cannot_be_checked_is_rejected() -> None:
     with pytest.raises(InvalidArgumentError, match="omit this argument"):
         make_content(ProcFile(b"text"), parameter="file", size=4)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
-def test_a_path_of_a_pipe_is_refused_as_such(tmp_path: Path) -> None:
+def test_a_path_of_a_pipe_is_rejected_as_such(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InvalidArgumentError, match="the path is a pipe or a device: open it"):
         make_content(tmp_path / "pipe", parameter="file")

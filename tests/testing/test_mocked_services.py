@@ -37,14 +37,14 @@ def box(suite: ds.DirectSuite) -> ds.Mailbox:
     return suite.mailbox(ALICE, "secret")
 
 
-async def test_any_aiohttp_request_is_answered_from_memory(mocked: Any) -> None:
+async def test_any_aiohttp_request_is_responded_to_from_memory(mocked: Any) -> None:
     mocked.get("http://other.example.test/", payload={"answer": 42}, headers={"X-Seen": "yes"})
     async with aiohttp.ClientSession() as session, session.get("http://other.example.test/") as response:
         assert (response.status, response.headers["X-Seen"]) == (200, "yes")
         assert await response.json() == {"answer": 42}
 
 
-async def test_request_without_an_answer_fails_the_test_at_once(mocked: Any, box: ds.Mailbox) -> None:
+async def test_request_without_a_response_fails_the_test_at_once(mocked: Any, box: ds.Mailbox) -> None:
     patient = box.with_options(retry=ds.RetryPolicy(attempts=4))
     mocked.post(f"{MESSAGE}/GetMessageCount/INBOX", payload=SUCCESS | {"count": 1})
     assert await patient.get_message_count() == 1

@@ -136,7 +136,7 @@ def test_suite_opens_in_the_loop_of_anyio(project: Project, also: list[str]) -> 
 
 
 @pytest.mark.process
-def test_other_backends_of_anyio_are_refused(project: Project) -> None:
+def test_other_backends_of_anyio_are_rejected(project: Project) -> None:
     project.write("conftest.py", 'import pytest\n@pytest.fixture\ndef anyio_backend():\n    return "trio"\n')
     project.write("test_mine.py", "import pytest\npytestmark = pytest.mark.anyio\n" + THREE_LINES)
     counts, written = project.run("anyio")
@@ -145,7 +145,7 @@ def test_other_backends_of_anyio_are_refused(project: Project) -> None:
 
 
 @pytest.mark.process
-def test_sync_test_has_the_sandbox_and_is_told_that_it_has_no_suite(project: Project) -> None:
+def test_sync_test_has_the_sandbox_and_is_reported_that_it_has_no_suite(project: Project) -> None:
     project.write(
         "test_mine.py",
         """
@@ -171,7 +171,7 @@ def test_suite(directsuite_suite):
 
 
 @pytest.mark.process
-def test_each_test_begins_anew(project: Project) -> None:
+def test_each_test_begins_again(project: Project) -> None:
     project.write("test_mine.py", ISOLATED)
     counts, written = project.run()
     assert counts == {"passed": 2}, written
@@ -260,7 +260,7 @@ async def test_pdf(directsuite_pdf, directsuite_suite):
     assert "The fixture directsuite_pdf needs pikepdf. Run: pip install 'directsuite[sandbox]'" in written
 
 
-def test_loop_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loop_that_cannot_be_made_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> asyncio.AbstractEventLoop:
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -271,7 +271,7 @@ def test_loop_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_loop_that_has_ended_refuses_what_comes_and_is_left() -> None:
+def test_loop_that_has_ended_rejects_what_comes_and_is_left() -> None:
     async def end() -> None:
         raise SystemExit(3)
 

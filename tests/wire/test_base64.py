@@ -50,7 +50,7 @@ def test_whole_texts_are_those_of_the_standard_library(content: bytes) -> None:
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(min_value=0)))
-def test_an_encoded_stream_is_the_encoding_of_the_whole(content: bytes, cuts: list[int]) -> None:
+def test_an_encoded_stream_is_the_encoding_of_the_complete_one(content: bytes, cuts: list[int]) -> None:
     encoder = base64.Encoder()
     pieces = [encoder.feed(piece) for piece in _cut(content, cuts)]
     assert b"".join(pieces) + encoder.finish() == standard.b64encode(content)
@@ -66,13 +66,13 @@ def test_a_byte_order_mark_before_a_stream_is_left_out(content: bytes, cuts: lis
     "text", [b"\xef", b"\xef\xbb", b"\xef\xbbQQ==", b"QUJD\xef\xbb\xbfQUJD", b"\xef\xbb\xbf\xef\xbb\xbfQQ=="]
 )
 @given(st.lists(st.integers(min_value=0)))
-def test_a_byte_order_mark_elsewhere_is_refused(text: bytes, cuts: list[int]) -> None:
+def test_a_byte_order_mark_elsewhere_is_rejected(text: bytes, cuts: list[int]) -> None:
     with pytest.raises(MismatchError):
         _decoded(_cut(text, cuts))
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(min_value=0)), st.sampled_from([b"\r\n", b"\n", b" \t\r\n"]))
-def test_a_decoded_stream_is_the_whole_wherever_it_is_cut(content: bytes, cuts: list[int], end: bytes) -> None:
+def test_a_decoded_stream_is_the_complete_one_wherever_it_is_cut(content: bytes, cuts: list[int], end: bytes) -> None:
     text = standard.b64encode(content)
     lines = end.join(text[start : start + 76] for start in range(0, len(text), 76)) + end
     assert _decoded(_cut(lines, cuts)) == base64.decode(lines) == content
@@ -87,7 +87,7 @@ def test_a_stream_may_be_cut_at_every_position(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", GARBAGE)
-def test_garbage_is_refused_whole_and_cut_anywhere(text: bytes) -> None:
+def test_garbage_is_rejected_whole_and_cut_anywhere(text: bytes) -> None:
     with pytest.raises(MismatchError):
         base64.decode(text)
     for pieces in ([text], [bytes([byte]) for byte in text], [text[:2], text[2:]]):
@@ -96,7 +96,7 @@ def test_garbage_is_refused_whole_and_cut_anywhere(text: bytes) -> None:
 
 
 @given(st.binary(max_size=12), st.lists(st.integers(min_value=0)))
-def test_streams_take_and_refuse_what_the_whole_does(text: bytes, cuts: list[int]) -> None:
+def test_streams_take_and_reject_what_the_complete_one_does(text: bytes, cuts: list[int]) -> None:
     try:
         whole: bytes | None = base64.decode(text)
     except MismatchError:
@@ -109,7 +109,7 @@ def test_streams_take_and_refuse_what_the_whole_does(text: bytes, cuts: list[int
 
 
 @pytest.mark.parametrize("piece", [b" " * 65_536, b"\r\n", b"\n\n\n", b"AAAA" + b"\n" * 1000])
-def test_text_that_is_mostly_blank_is_no_base64(piece: bytes) -> None:
+def test_text_that_is_mostly_blank_is_not_a_base64(piece: bytes) -> None:
     with pytest.raises(MismatchError):
         _decoded([b"JVBERi0x", *[piece] * (2**20 // len(piece)), b"AAAA" * 2])
 
@@ -121,6 +121,6 @@ def test_text_in_short_lines_is_base64_however_long_it_is(end: bytes) -> None:
     decoder.finish()
 
 
-def test_text_that_is_not_ascii_is_refused() -> None:
+def test_text_that_is_not_ascii_is_rejected() -> None:
     with pytest.raises(MismatchError):
         base64.decode("QQ=ä")

@@ -86,7 +86,7 @@ def test_models_are_the_same(messages: list[Any], cuts: list[int], slashes: bool
     inserted=st.binary(max_size=2),
     removed=st.integers(0, 2),
 )
-def test_spoilt_documents_are_refused_alike(messages: list[Any], place: int, inserted: bytes, removed: int) -> None:
+def test_malformed_documents_are_rejected_alike(messages: list[Any], place: int, inserted: bytes, removed: int) -> None:
     document = json.dumps({"success": True, "messages": messages}).encode()
     place %= len(document)
     spoilt = document[:place] + inserted + document[place + removed :]

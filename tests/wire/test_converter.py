@@ -312,7 +312,7 @@ def test_value_rejected_by_hook_stays_in_extra_of_open_type() -> None:
     assert converter.structure({"index": 3}, ds.Page).extra == {"index": 3}
 
 
-def test_a_request_that_a_hook_cannot_write_is_refused_without_the_value() -> None:
+def test_a_request_that_a_hook_cannot_write_is_rejected_without_the_value() -> None:
     converter = ds.make_converter()
 
     def fail(text: str) -> str:

@@ -156,7 +156,7 @@ def test_written_in_utc_with_milliseconds() -> None:
     assert to_milliseconds(moment) == 1_467_740_835_250
 
 
-REFUSED: list[object] = [
+REJECTED: list[object] = [
     "",
     "soon",
     "12:30",
@@ -221,8 +221,8 @@ REFUSED: list[object] = [
 ]
 
 
-@pytest.mark.parametrize("value", REFUSED, ids=lambda value: repr(value)[:24])
-def test_what_is_no_date_is_refused(value: object) -> None:
+@pytest.mark.parametrize("value", REJECTED, ids=lambda value: repr(value)[:24])
+def test_invalid_date_is_rejected(value: object) -> None:
     with pytest.raises(MismatchError):
         read_datetime(value)
 
@@ -233,7 +233,7 @@ def test_what_is_no_date_is_refused(value: object) -> None:
     ["2024-11-06T16:06:15.", "2024-11-06T16:06:15Z[", "Wed, 06 Nov 2024 16:06:15 +0000 (", "Nov 6, 2024 ", "20241106"],
 )
 @pytest.mark.parametrize("filling", ["0", " ", "[a]", "(", "a", ":"])
-def test_long_text_is_refused(text: str, filling: str) -> None:
+def test_long_text_is_rejected(text: str, filling: str) -> None:
     with pytest.raises(MismatchError):
         read_datetime(text + filling * 1_000_000 + "!")
 
@@ -252,12 +252,12 @@ def test_date_of_a_header_is_read_in_each_form(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "Sun, 06 Nov 1994 08:49:37 CET", "Sun, 31 Nov 1994 08:49:37 GMT", "1994"])
-def test_header_in_another_form_is_no_date(text: str) -> None:
+def test_header_in_another_form_is_not_a_date(text: str) -> None:
     assert read_http_date(text) is None
 
 
 @given(st.text() | st.text("0123456789-+:TZ. ,[]NovAPMGT") | st.integers() | st.floats())
-def test_anything_gives_an_aware_moment_or_is_refused(value: object) -> None:
+def test_anything_gives_an_aware_moment_or_is_rejected(value: object) -> None:
     try:
         read = read_datetime(value)
     except MismatchError:

@@ -60,7 +60,7 @@ FIXED = [
     b'{"code":1.5e3,"messages":[-1,0.5,true,false]}',
     b"{}",
 ]
-SPOILT = [
+MALFORMED = [
     b"",
     b"[]",
     b'["messages",[1]]',
@@ -85,15 +85,15 @@ SPOILT = [
 ]
 
 
-@pytest.mark.parametrize("text", [*FIXED, *SPOILT])
-def test_every_cut_gives_the_same_or_is_refused_as_the_whole_is(text: bytes) -> None:
+@pytest.mark.parametrize("text", [*FIXED, *MALFORMED])
+def test_every_cut_gives_the_same_or_is_rejected_as_the_complete_one_is(text: bytes) -> None:
     for position in range(len(text) + 1):
         _assert_equal_or_both_refused([text[:position], text[position:]])
     _assert_equal_or_both_refused(split_into_bytes(text))
 
 
-@pytest.mark.parametrize("text", SPOILT)
-def test_the_spoilt_documents_are_refused_by_both(text: bytes) -> None:
+@pytest.mark.parametrize("text", MALFORMED)
+def test_the_malformed_documents_are_rejected_by_both(text: bytes) -> None:
     assert _whole(text) is None
     with pytest.raises(MismatchError):
         split_document([text])
@@ -113,7 +113,7 @@ def test_nothing_is_given_from_after_the_end() -> None:
 
 
 @given(st.text('{}[]",:\\ me1', max_size=30))
-def test_noise_is_refused_as_the_whole_is(text: str) -> None:
+def test_noise_is_rejected_as_the_complete_one_is(text: str) -> None:
     for document in (text, f'{{"messages":[{text}]}}', f'{{"messages":{text}}}'):
         if document.count("messages") < 2:  # the last of two members of one name counts, which a stream can't know
             _assert_equal_or_both_refused([document.encode()])

@@ -62,7 +62,7 @@ def test_odd_documents_are_read_alike(members: list[tuple[str, Any]]) -> None:
 
 
 @given(members=DOCUMENTS, place=st.integers(0), inserted=st.binary(max_size=2), removed=st.integers(0, 2))
-def test_spoilt_documents_are_refused_alike(
+def test_malformed_documents_are_rejected_alike(
     members: list[tuple[str, Any]], place: int, inserted: bytes, removed: int
 ) -> None:
     document = json.dumps(dict([("messages", [{"uid": 1, "subject": "\u00e9"}]), *members])).encode()

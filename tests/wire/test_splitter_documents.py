@@ -72,7 +72,7 @@ def test_elements_and_rest_are_those_of_the_whole_wherever_it_is_cut(examples: i
 
 
 @parametrize_examples
-def test_what_the_parser_refuses_is_refused_at_the_latest_at_the_end(examples: int) -> None:
+def test_what_the_parser_rejects_is_rejected_at_the_latest_at_the_end(examples: int) -> None:
     def check(members: list[Member], space: str, edit: Edit, cuts: list[int]) -> None:
         text = _spoilt(format_document(members, space), edit)
         whole = _reading(text)

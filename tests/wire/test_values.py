@@ -38,13 +38,13 @@ def test_numbers_are_read_from_numbers_and_digits(number: float) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "1.5", "1_0", "a", True, None, 1.5, math.inf, [1], {}])
-def test_what_is_no_whole_number_is_refused(value: object) -> None:
+def test_invalid_whole_number_is_rejected(value: object) -> None:
     with pytest.raises(MismatchError):
         read_int(value)
 
 
 @pytest.mark.parametrize("value", ["", "NaN", "inf", "-Infinity", "1_0", "a", True, None, [1], 10**400])
-def test_what_is_no_finite_number_is_refused(value: object) -> None:
+def test_invalid_finite_number_is_rejected(value: object) -> None:
     with pytest.raises(MismatchError):
         read_float(value)
 
@@ -55,7 +55,7 @@ def test_flags_are_read_from_text_too(value: object, flag: bool) -> None:
 
 
 @pytest.mark.parametrize("value", [0, 1, "yes", "", None, []])
-def test_what_is_no_flag_is_refused(value: object) -> None:
+def test_invalid_flag_is_rejected(value: object) -> None:
     with pytest.raises(MismatchError):
         read_bool(value)
 
@@ -83,7 +83,7 @@ def test_pairs_are_read_from_objects_and_lists(value: object, pairs: dict[str, s
 
 
 @pytest.mark.parametrize("value", ["text", 1, [1], [{"value": "x"}], [["a", "b"]]])
-def test_what_is_no_pairs_is_refused(value: object) -> None:
+def test_invalid_pairs_is_rejected(value: object) -> None:
     with pytest.raises(MismatchError):
         read_pairs(value)
 
@@ -152,7 +152,7 @@ def test_a_mismatch_names_the_place_and_not_the_value(cls: type[ds.Model], docum
 @pytest.mark.parametrize(
     "text", [b"", b"{", b"{}x", b"[" * 100_000, b"\xff{}", b'{"a":"\xff}', b'"\\ud800', b'"\\ud80"', b"NaN"]
 )
-def test_what_is_not_json_is_refused(text: bytes) -> None:
+def test_what_is_not_json_is_rejected(text: bytes) -> None:
     with pytest.raises(MismatchError) as caught:
         CODEC.decode(ds.Page, text)
     assert (caught.value.path, caught.value.expected) == ("$", "JSON")
@@ -174,7 +174,7 @@ def test_what_is_not_json_is_refused(text: bytes) -> None:
     ],
 )
 @pytest.mark.parametrize("padding", [0, MIN_LAZY_BYTES])
-def test_a_broken_character_reads_as_one_that_stands_for_it(text: bytes, read: str, padding: int) -> None:
+def test_a_broken_character_reads_as_one_that_is_for_it(text: bytes, read: str, padding: int) -> None:
     document = b'{"x\xff":"%s","messages":[{"subject":"%s"},{"subject":"b"}]}' % (b"x" * padding, text)
     response = CODEC.decode(types.GetMessageResponse, document)
     assert [message.subject for message in response.messages] == [read, "b"]
@@ -457,7 +457,7 @@ def test_null_in_any_list_of_objects_is_left_out_and_counted(cls: type[ds.Model]
     assert report == {f"$.{field.key}[]": 2}
 
 
-def test_half_a_surrogate_pair_is_refused_by_its_place_and_not_shown() -> None:
+def test_half_a_surrogate_pair_is_rejected_by_its_place_and_not_shown() -> None:
     message = ds.Message(subject="fine", recipients=[ds.Recipient("a@b"), ds.Recipient("Smith\ud800")])
     with pytest.raises(ds.InvalidArgumentError) as caught:
         CODEC.encode(message)

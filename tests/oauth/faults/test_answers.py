@@ -43,7 +43,7 @@ async def test_lifetime_is_a_number_or_a_text_or_says_nothing(
     assert credential.expires_at - credential.requested_at == pytest.approx(lifetime)
 
 
-async def test_token_without_a_lifetime_is_replaced_when_it_is_refused(
+async def test_token_without_a_lifetime_is_replaced_when_it_is_rejected(
     server: ScriptedServer, service: TokenService
 ) -> None:
     service.expires_in = 0
@@ -61,7 +61,9 @@ async def test_token_without_a_lifetime_is_replaced_when_it_is_refused(
     [{"token_type": "bearer"}, {"token_type": "BEARER"}, {"token_type": None}, {"error": None}, {"scope": 7}],
     ids=str,
 )
-async def test_unusual_answer_is_taken(server: ScriptedServer, service: TokenService, members: dict[str, Any]) -> None:
+async def test_unusual_response_is_taken(
+    server: ScriptedServer, service: TokenService, members: dict[str, Any]
+) -> None:
     service.valid = {GOOD["access_token"]}
     service.script = [responses.respond(GOOD | members)]
     async with open_suite(server, token=service.make_client_credentials()) as suite:
@@ -76,7 +78,7 @@ async def test_a_byte_order_mark_before_the_tokens_is_accepted(server: ScriptedS
 
 
 @pytest.mark.parametrize("token_type", ["mac", "", 7, ["Bearer"]], ids=str)
-async def test_other_token_type_is_refused_at_once(
+async def test_other_token_type_is_rejected_at_once(
     server: ScriptedServer, service: TokenService, token_type: Any
 ) -> None:
     service.script = [responses.respond(GOOD | {"token_type": token_type})]
@@ -100,7 +102,7 @@ async def test_token_type_that_the_grant_names_is_accepted(
     assert server.requests[-1].headers["authorization"] == f"Bearer {GOOD['access_token']}"
 
 
-async def test_token_type_that_the_grant_does_not_name_is_refused(
+async def test_token_type_that_the_grant_does_not_name_is_rejected(
     server: ScriptedServer, service: TokenService
 ) -> None:
     service.script = [responses.respond(GOOD | {"token_type": "mac"})]
@@ -126,7 +128,7 @@ async def test_token_type_that_the_grant_does_not_name_is_refused(
         (responses.respond(b"[" * 9999), "$"),
     ],
 )
-async def test_unreadable_answer_names_the_place(
+async def test_unreadable_response_names_the_place(
     server: ScriptedServer, service: TokenService, responder: Responder, path: str
 ) -> None:
     service.script = [responder] * 9
@@ -136,7 +138,9 @@ async def test_unreadable_answer_names_the_place(
     assert error.path == path
 
 
-async def test_huge_answer_is_broken_off_and_not_asked_for_again(server: ScriptedServer, service: TokenService) -> None:
+async def test_huge_response_is_broken_off_and_not_requested_again(
+    server: ScriptedServer, service: TokenService
+) -> None:
     service.script = [responses.respond(b" " * (endpoint.MAX_RESPONSE_BYTES + 1) + responses.encode_body(GOOD))]
     async with open_suite(server, token=service.make_client_credentials()) as suite:
         error = await catch_error(suite.signing.get_doc_info("doc"))
@@ -145,7 +149,7 @@ async def test_huge_answer_is_broken_off_and_not_asked_for_again(server: Scripte
     assert len(server.requests) == 1
 
 
-async def test_answer_that_drips_ends_with_the_time_of_a_token_request(
+async def test_response_that_drips_ends_with_the_time_of_a_token_request(
     server: ScriptedServer, service: TokenService
 ) -> None:
     drops = [piece for _ in range(100) for piece in (b" ", responses.Pause(1))]
@@ -158,7 +162,7 @@ async def test_answer_that_drips_ends_with_the_time_of_a_token_request(
     assert error.operation == "token"
 
 
-async def test_token_that_no_header_can_carry_is_refused(server: ScriptedServer, service: TokenService) -> None:
+async def test_token_that_no_header_can_carry_is_rejected(server: ScriptedServer, service: TokenService) -> None:
     service.script = [responses.respond(GOOD | {"access_token": "two\r\nlines"})]
     async with open_suite(server, token=service.make_client_credentials()) as suite:
         error = await catch_error(suite.signing.get_doc_info("doc"))

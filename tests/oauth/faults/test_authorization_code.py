@@ -106,7 +106,7 @@ async def test_code_that_nobody_took_is_sent_again(
     assert [form["code"] for form in service.forms] == [CODE, CODE]
 
 
-async def test_refused_code_says_so_and_is_not_sent_again(server: ScriptedServer, service: TokenService) -> None:
+async def test_rejected_code_says_so_and_is_not_sent_again(server: ScriptedServer, service: TokenService) -> None:
     service.code = None
     async with open_suite(server, token=service.make_authorization_code()) as suite:
         errors: list[ds.DirectSuiteError] = []
@@ -186,7 +186,7 @@ async def test_code_that_nobody_took_from_one_suite_may_be_sent_by_the_next(
     assert [form["code"] for form in service.forms] == [CODE, CODE]
 
 
-async def test_refresh_token_is_kept_if_the_token_type_is_refused(
+async def test_refresh_token_is_kept_if_the_token_type_is_rejected(
     server: ScriptedServer, service: TokenService
 ) -> None:
     first = "sentinel-of-a-refresh-token-9"

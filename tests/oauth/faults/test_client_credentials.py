@@ -24,7 +24,7 @@ async def test_hundred_callers_cause_one_token_request(server: ScriptedServer, s
     assert service.forms == [{"grant_type": "client_credentials"}]
 
 
-async def test_scope_is_asked_for(server: ScriptedServer, service: TokenService) -> None:
+async def test_scope_is_requested(server: ScriptedServer, service: TokenService) -> None:
     async with open_suite(server, token=service.make_client_credentials(scope="pdf fax")) as suite:
         await suite.signing.get_doc_info("doc")
     assert service.forms == [{"grant_type": "client_credentials", "scope": "pdf fax"}]
@@ -97,7 +97,7 @@ LOST: dict[str, Responder] = {
 
 
 @pytest.mark.parametrize("lost", LOST)
-async def test_lost_token_is_asked_for_again(server: ScriptedServer, service: TokenService, lost: str) -> None:
+async def test_lost_token_is_requested_again(server: ScriptedServer, service: TokenService, lost: str) -> None:
     service.script = [LOST[lost]]
     async with open_suite(server, token=service.make_client_credentials(), timeout=120) as suite:
         raw = await suite.signing.with_raw_response.get_doc_info("doc")
@@ -173,7 +173,7 @@ async def test_error_description_is_revealed_only_on_request(server: ScriptedSer
     ],
     ids=["code of its own", "code of its own, 200", "bare 401", "404", "redirect"],
 )
-async def test_refusal_without_a_code_of_the_rfc_is_told_by_its_status(
+async def test_rejection_without_a_code_of_the_rfc_is_reported_by_its_status(
     server: ScriptedServer, service: TokenService, responder: Responder, error: type[ds.ServiceError], text: str
 ) -> None:
     service.script = [responder]
@@ -185,7 +185,7 @@ async def test_refusal_without_a_code_of_the_rfc_is_told_by_its_status(
     assert len(server.requests) == 1
 
 
-async def test_token_refused_once_is_not_asked_for_by_each_caller(
+async def test_token_rejected_once_is_not_requested_by_each_caller(
     server: ScriptedServer, service: TokenService
 ) -> None:
     service.script = [make_rejection("invalid_client", 401)]

@@ -96,7 +96,7 @@ async def test_saving_that_begins_late_has_its_own_time(server: ScriptedServer, 
     assert saved.tokens == [service.refresh_token]
 
 
-async def test_closing_does_not_wait_for_an_answer_for_ever(server: ScriptedServer, service: TokenService) -> None:
+async def test_closing_does_not_wait_for_a_response_for_ever(server: ScriptedServer, service: TokenService) -> None:
     service.script = [responses.never_respond]
     async with open_suite(server, token=service.make_refresh_token(), leaky=True) as suite:
         caller = asyncio.create_task(catch_error(suite.signing.get_doc_info("doc")))

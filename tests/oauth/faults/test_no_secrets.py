@@ -74,7 +74,7 @@ async def test_failing_hook_shows_nothing(server: ScriptedServer, service: Token
     assert find_leaks(error, SENTINELS) == []
 
 
-async def test_refused_redirect_shows_nothing() -> None:
+async def test_rejected_redirect_shows_nothing() -> None:
     request = ds.AuthorizationRequest(
         client_id="me", redirect_uri=REDIRECT_URI, state="s", code_verifier=ds.Secret(VERIFIER)
     )
@@ -105,7 +105,7 @@ async def _credentials_in_the_authorize_url(service: TokenService) -> None:
     [_refused_by_the_suite, _credentials_in_the_token_url, _credentials_in_the_authorize_url],
     ids=lambda call: call.__name__,
 )
-async def test_refused_argument_shows_nothing(
+async def test_rejected_argument_shows_nothing(
     service: TokenService, refused: Callable[[TokenService], Awaitable[None]]
 ) -> None:
     assert find_leaks(await catch_error(refused(service)), SENTINELS) == []

@@ -176,7 +176,7 @@ async def test_rejection_after_lost_response_explains_possible_rotation(
     assert "send the user through authorization again" in str(error)
 
 
-async def test_answer_lost_in_an_earlier_call_is_remembered(server: ScriptedServer, service: TokenService) -> None:
+async def test_response_lost_in_an_earlier_call_is_remembered(server: ScriptedServer, service: TokenService) -> None:
     service.script = [service.drop_response, responses.reset]
     async with open_suite(server, token=service.make_refresh_token(), leaky=True) as suite:
         view = suite.signing.with_options(retry=ds.RetryPolicy.none())
@@ -200,7 +200,7 @@ async def test_rejection_without_lost_response_mentions_none(
     assert "send the user through authorization again" in str(error)
 
 
-async def test_lost_answer_that_spent_nothing_does_no_harm(server: ScriptedServer, service: TokenService) -> None:
+async def test_lost_response_that_spent_nothing_does_no_harm(server: ScriptedServer, service: TokenService) -> None:
     service.script = [responses.reset]
     saved = RotationRecorder(server)
     async with open_suite(server, token=service.make_refresh_token(saved)) as suite:
@@ -222,7 +222,7 @@ async def test_cancelled_caller_loses_no_refresh_token(server: ScriptedServer, s
     assert (service.issued, len(saved.tokens)) == (1, 1)
 
 
-async def test_hundred_callers_on_a_refused_token_rotate_once(server: ScriptedServer, service: TokenService) -> None:
+async def test_hundred_callers_on_a_rejected_token_rotate_once(server: ScriptedServer, service: TokenService) -> None:
     saved = RotationRecorder(server)
     async with open_suite(
         server, token=service.make_refresh_token(saved), requests_per_second=10_000, burst=1000
@@ -233,7 +233,7 @@ async def test_hundred_callers_on_a_refused_token_rotate_once(server: ScriptedSe
     assert (service.issued, len(saved.tokens)) == (2, 2)
 
 
-async def test_refresh_token_is_kept_if_the_token_type_is_refused(
+async def test_refresh_token_is_kept_if_the_token_type_is_rejected(
     server: ScriptedServer, service: TokenService
 ) -> None:
     second = "sentinel-of-a-refresh-token-1"
