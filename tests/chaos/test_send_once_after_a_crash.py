@@ -12,7 +12,7 @@ import pytest
 import directsuite as ds
 from directsuite.messaging import send_once
 
-from .verification_scenario import ALICE, VerificationScenario, advance_loop_clock, open_scenario
+from .verification_scenario import ALICE, VerificationScenario, open_scenario
 
 MESSAGE = ds.Message(sender=ALICE, subject="Result", body="See attachment.", recipients=[ds.Recipient(ALICE)])
 KEY = "result-17"
@@ -157,7 +157,7 @@ async def test_settle_time_beyond_timeout_leaves_outcome_unknown(
     scenario: VerificationScenario, began: datetime
 ) -> None:
     async def time_is_up() -> None:
-        advance_loop_clock(100)
+        scenario.loop_time.advance(100)
 
     scenario.clock.actions_during_waits = [time_is_up]
     with pytest.raises(ds.OutcomeUnknownError) as caught:

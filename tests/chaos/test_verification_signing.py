@@ -12,13 +12,7 @@ import pytest
 
 import directsuite as ds
 
-from .verification_scenario import (
-    VerificationScenario,
-    advance_loop_clock,
-    await_outcome,
-    list_file_names,
-    open_scenario,
-)
+from .verification_scenario import VerificationScenario, await_outcome, list_file_names, open_scenario
 
 pytestmark = pytest.mark.wide
 
@@ -219,7 +213,7 @@ async def test_a_hanging_signature_leaves_time_to_settle_it(scenario: Verificati
     signing = asyncio.create_task(scenario.signing.sign(document, PATIENT))
     while not await scenario.count_effects("Sign"):
         assert not signing.done()
-    advance_loop_clock(31)
+    scenario.loop_time.advance(31)
     update = await signing
     assert update.document_digest == (await scenario.signing.get_doc_info(document)).document_digest
 

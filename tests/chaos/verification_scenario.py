@@ -14,6 +14,7 @@ import directsuite as ds
 from directsuite.sandbox import Sandbox
 from directsuite.sandbox.server import DEMO_LOGIN
 from tests.integration.documents import make_consent_form
+from tests.integration.scenario import LoopTime
 
 T = TypeVar("T")
 
@@ -45,6 +46,7 @@ class VerificationScenario:
     sandbox: Sandbox
     suite: ds.DirectSuite
     clock: ScriptedWaitClock
+    loop_time: LoopTime
 
     @property
     def signing(self) -> ds.Signing:
@@ -75,11 +77,11 @@ async def open_scenario() -> AsyncGenerator[VerificationScenario]:
         await sandbox.add_account(ALICE, "secret")
         await sandbox.add_reseller(*DEMO_LOGIN, [DOMAIN])
         await sandbox.add_individual("Ada", "Example", "1234", "1980-02-29", id=7)
-        clock = ScriptedWaitClock()
+        clock, loop_time = ScriptedWaitClock(), LoopTime()
         settings = ds.Settings.from_env(sandbox.environment)
         token, login = sandbox.environment["DIRECTSUITE_TOKEN"], ds.Login(*DEMO_LOGIN)
         async with ds.DirectSuite(settings, token, login, clock=clock) as suite:
-            yield VerificationScenario(sandbox, suite, clock)
+            yield VerificationScenario(sandbox, suite, clock, loop_time)
 
 
 async def await_outcome(call: Awaitable[T]) -> T | ds.OutcomeUnknownError:
@@ -91,10 +93,3 @@ async def await_outcome(call: Awaitable[T]) -> T | ds.OutcomeUnknownError:
 
 def list_file_names(folder: Path) -> list[str]:
     return [entry.name for entry in folder.iterdir()]
-
-
-def advance_loop_clock(seconds: float) -> None:
-    """Move the event loop's clock, by which deadlines are kept, and do not wait."""
-    loop = asyncio.get_running_loop()
-    time = loop.time
-    vars(loop)["time"] = lambda: time() + seconds

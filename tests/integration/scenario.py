@@ -52,6 +52,19 @@ class SleepDrivenClock:
         await asyncio.sleep(0)
 
 
+class LoopTime:
+    """Moves the time of the running event loop, which all deadlines use. Must be created before the suite opens."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        time = loop.time
+        self._advanced = 0.0
+        vars(loop)["time"] = lambda: time() + self._advanced
+
+    def advance(self, seconds: float) -> None:
+        self._advanced += seconds
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """The sandbox, the client's suite and its clock, and a folder for files."""

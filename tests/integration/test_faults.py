@@ -14,7 +14,7 @@ import pytest
 import directsuite as ds
 
 from .documents import make_consent_form
-from .scenario import ALICE, Scenario, make_message, open_scenario
+from .scenario import ALICE, LoopTime, Scenario, make_message, open_scenario
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,27 +68,14 @@ def files_in(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
-class LoopClock:
-    """Moves the clock of the running event loop, which all deadlines use. Must be created before the suite opens."""
-
-    def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        time = loop.time
-        self._advanced = 0.0
-        vars(loop)["time"] = lambda: time() + self._advanced
-
-    def advance(self, seconds: float) -> None:
-        self._advanced += seconds
-
-
 @pytest.fixture
-async def loop_clock() -> LoopClock:
-    return LoopClock()
+async def loop_clock() -> LoopTime:
+    return LoopTime()
 
 
 @pytest.mark.parametrize("kind", ["hang", "latency"])
 async def test_attempt_that_takes_too_long_is_made_again(
-    kind: str, loop_clock: LoopClock, sandbox: Sandbox, tmp_path: Path
+    kind: str, loop_clock: LoopTime, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     async with open_scenario(sandbox, tmp_path, attempt_timeout=20.0) as world:
         sandbox.inject_fault("GetMessageCount", kind, seconds=40)
@@ -153,7 +140,7 @@ async def test_send_is_never_made_again_where_it_may_have_happened(
 
 
 async def test_send_that_hangs_beyond_the_deadline_leaves_the_outcome_open(
-    loop_clock: LoopClock, scenario: Scenario
+    loop_clock: LoopTime, scenario: Scenario
 ) -> None:
     scenario.sandbox.inject_fault("Send", "hang", processed=True)
     sending = asyncio.create_task(scenario.box.send(make_message(), timeout=60))
