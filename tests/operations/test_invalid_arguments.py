@@ -33,18 +33,6 @@ def with_headers(recipient: str = BOB, sender: str | None = None, *headers: ds.M
     return ds.MessageWithHeader(sender=sender, recipients=[ds.Recipient(recipient)], headers=list(headers))
 
 
-def creating(folder: str) -> OnBox:
-    return lambda box: box.create_folder(folder)
-
-
-def renaming(folder: str, new_folder: str) -> OnBox:
-    return lambda box: box.move_folder(folder, new_folder)
-
-
-def deleting(folder: str) -> OnBox:
-    return lambda box: box.delete_folder(folder)
-
-
 def calling(name: str, *arguments: Any) -> OnBox:
     return lambda box: getattr(box, name)(*arguments)
 
@@ -171,15 +159,18 @@ INVALID_FOR_MAILBOX: dict[str, tuple[str, OnBox]] = {
     "empty subject to look for": ("subject", lambda box: box.get_messages_by_subject("INBOX", "")),
     "raw message without data": ("messages", lambda box: box.save_raw_messages("INBOX", [ds.RawMessage(uid=1)])),
     **{
-        f"create {folder}": ("folder", creating(folder))
+        f"create {folder}": ("folder", calling("create_folder", folder))
         for folder in (*RESERVED_FOLDERS, "inbox.sent", "Archive", "INBOX.", "INBOX", "XINBOX.a", "")
     },
-    **{f"rename {folder}": ("folder", renaming(folder, "INBOX.new")) for folder in (*RESERVED_FOLDERS, "Inbox.Spam")},
     **{
-        f"rename to {folder}": ("new_folder", renaming("INBOX.a", folder))
+        f"rename {folder}": ("folder", calling("move_folder", folder, "INBOX.new"))
+        for folder in (*RESERVED_FOLDERS, "Inbox.Spam")
+    },
+    **{
+        f"rename to {folder}": ("new_folder", calling("move_folder", "INBOX.a", folder))
         for folder in (*RESERVED_FOLDERS, "Archive", "INBOX.")
     },
-    **{f"delete {folder}": ("folder", deleting(folder)) for folder in (*RESERVED_FOLDERS, "inbox")},
+    **{f"delete {folder}": ("folder", calling("delete_folder", folder)) for folder in (*RESERVED_FOLDERS, "inbox")},
     "naive begin": ("begin", lambda box: box.get_messages_by_received_date("INBOX", NAIVE, AWARE)),
     "naive end": ("end", lambda box: box.get_messages_by_received_date("INBOX", AWARE, NAIVE)),
     "naive begin in UTC": ("begin", lambda box: box.get_messages_by_received_date_utc("INBOX", NAIVE, None)),

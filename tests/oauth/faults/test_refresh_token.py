@@ -59,11 +59,11 @@ async def test_plain_function_may_save(server: ScriptedServer, service: TokenSer
     assert saved == [ds.Secret("sentinel-of-a-refresh-token-1")]
 
 
-@pytest.mark.parametrize("expected", [True, False])
+@pytest.mark.parametrize("repeats", [True, False])
 async def test_refresh_token_that_stays_is_not_saved_again(
-    server: ScriptedServer, service: TokenService, expected: bool
+    server: ScriptedServer, service: TokenService, repeats: bool
 ) -> None:
-    service.rotates, service.gives_refresh_token = False, expected
+    service.rotates, service.gives_refresh_token = False, repeats
     saved = RotationRecorder(server)
     async with open_suite(server, token=service.make_refresh_token(saved)) as suite:
         for _ in range(2):
