@@ -263,7 +263,11 @@ class SigningJournal(DatabaseContext):
         return self._connections
 
     async def add(self, names: Iterable[str] | AsyncIterable[str]) -> int:
-        """Add documents by name. Return how many are new. Raises ConfigurationError if `names` is a string."""
+        """Add documents by name. Return how many are new.
+
+        Raises ConfigurationError if `names` is a string, or the journal is a file: its SigningJob adds them.
+        """
+        _ = self.connections  # raises for a file
         if isinstance(names, str):
             raise ConfigurationError(
                 "names must be a list or another iterable, not a string: use [name] for a single document"

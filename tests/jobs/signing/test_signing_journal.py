@@ -129,3 +129,22 @@ async def test_a_file_tells_of_what_it_is_without_being_claimed(job_factory: Job
     await job_factory.make_job(yield_pdfs("a.pdf")).run()
     assert await job_factory.journal.read_claim() == compute_signatures_digest(SIGNATURES)
     assert compute_signatures_digest(SIGNATURES) != compute_signatures_digest([ds.Signature(name="T")])
+
+
+@pytest.mark.parametrize("where", [{}, {"conninfo": "host=h"}, {"path": "j.db", "job": "j"}])
+def test_journal_is_either_a_file_or_a_job_in_postgresql(where: dict[str, str]) -> None:
+    with pytest.raises(ds.ConfigurationError, match="either a path, or conninfo and job"):
+        SigningJournal(**where)  # type: ignore[arg-type]  # as a mistaken program
+
+
+async def test_kind_of_journal_must_suit_its_use(tmp_path: Path) -> None:
+    pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
+    with pytest.raises(ds.ConfigurationError, match="a SigningJob needs a file"):
+        _ = SigningJournal(conninfo="host=h", job="j").lease
+    with pytest.raises(ds.ConfigurationError, match="the journal is not open"):
+        _ = SigningJournal(tmp_path / "journal.db").lease
+    async with SigningJournal(tmp_path / "journal.db") as journal:
+        with pytest.raises(ds.ConfigurationError, match="a SigningFleet needs one in PostgreSQL"):
+            await journal.add(["a.pdf"])
+        with pytest.raises(ds.ConfigurationError, match="a SigningFleet needs one in PostgreSQL"):
+            _ = journal.connections
