@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import attrs
 from cyclopts import Parameter
@@ -122,7 +122,7 @@ async def _run_step(name: str, step: Step, context: Any) -> StepResult:
 
 def _explain_error(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):  # of parallel tasks: report the first failure
-        return _explain_error(error.exceptions[0])
+        return _explain_error(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     return str(error) if isinstance(error, AssertionError | ds.DirectSuiteError) else f"{type(error).__name__}: {error}"
 
 

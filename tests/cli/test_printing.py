@@ -17,7 +17,7 @@ WRITERS = {
     "output.show_json",  # ASCII
     "output.show_table",  # of cells made printable
     "guide._show_markdown",  # the package's own text
-    "command._ask_question",  # a question without its line's end, made printable
+    "command.confirm",  # a question without its line's end, made printable
     "process.end_line",
 }
 
