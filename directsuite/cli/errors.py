@@ -146,33 +146,35 @@ def exit_for_error(
         option = option_names.get(error.parameter.partition("[")[0], error.parameter)
         return ExitStatus.USAGE_ERROR, f"{option}: {explanation}"
     kind, (status, what_to_do) = next((kind, _EXIT_TABLE[kind]) for kind in type(error).__mro__ if kind in _EXIT_TABLE)
-    if isinstance(error, errors.DirectSuiteError):
-        if _CHECK_THE_URL in error.explanation:
-            what_to_do = ""  # the explanation contains it
-        elif find_error_scope(error) is ErrorScope.ENDPOINT:
-            url = _get_url_variable(error.service) or "the URL"
-            what_to_do = f"another server responded: check {url} and the proxy with `directsuite doctor`"
-        elif isinstance(error, errors.ResponseDecodeError) and error.service:
-            what_to_do = what_to_do.replace("URL is", f"URL ({_get_url_variable(error.service)}) is")
-    if isinstance(error, errors.AuthenticationError) and error.service in _TOKEN_SERVICES:
-        what_to_do = HINT_RENEW_CREDENTIAL
+    if not isinstance(error, errors.DirectSuiteError):
+        return status, str(error)
+    if isinstance(error, errors.OutcomeUnknownError):
+        unknown = "" if "may or may not have" in error.explanation else f"; {_OUTCOME_UNKNOWN_TEXT}"
+        late = f"; raise {_TIMEOUT_SETTING}" if isinstance(error.__cause__, errors.DeadlineExceededError) else ""
+        return status, f"{explain_error(error)}{unknown}: {recovery_hint or error.how_to_find_out}{late}"
     code = error.code if isinstance(error, errors.ServiceError) else None
     known_better = kind if code is None or code not in advice else code
-    what_to_do = advice.get(known_better, what_to_do)
-    if isinstance(error, errors.OutcomeUnknownError):
-        explanation = explain_error(error)
-        unknown = "" if "may or may not have" in explanation else f"; {_OUTCOME_UNKNOWN_TEXT}"
-        late = f"; raise {_TIMEOUT_SETTING}" if isinstance(error.__cause__, errors.DeadlineExceededError) else ""
-        return status, f"{explanation}{unknown}: {recovery_hint or error.how_to_find_out}{late}"
-    if isinstance(error, errors.DirectSuiteError):
-        if error.retry_after is not None:
-            what_to_do = f"wait {error.retry_after:.0f} s and try again"
-        explanation = f"{explain_error(error)}{quote_service_message(error)}"
-        withheld = isinstance(error, errors.BadRequestError) and error.message and not is_verbose()
-        if withheld and known_better not in advice:
-            what_to_do = f"{what_to_do}; --verbose adds the service's message"
-        return status, f"{explanation}: {what_to_do}" if what_to_do else explanation
-    return status, str(error)
+    what_to_do = advice[known_better] if known_better in advice else _find_advice(error, what_to_do)
+    if error.retry_after is not None:
+        what_to_do = f"wait {error.retry_after:.0f} s and try again"
+    explanation = f"{explain_error(error)}{quote_service_message(error)}"
+    return status, f"{explanation}: {what_to_do}" if what_to_do else explanation
+
+
+def _find_advice(error: errors.DirectSuiteError, default: str) -> str:
+    """Return what to do about an error. default: the text in the table."""
+    if isinstance(error, errors.AuthenticationError) and error.service in _TOKEN_SERVICES:
+        return HINT_RENEW_CREDENTIAL
+    if _CHECK_THE_URL in error.explanation:
+        return ""  # the explanation contains it
+    if find_error_scope(error) is ErrorScope.ENDPOINT:
+        url = _get_url_variable(error.service) or "the URL"
+        return f"another server responded: check {url} and the proxy with `directsuite doctor`"
+    if isinstance(error, errors.ResponseDecodeError) and error.service:
+        return default.replace("URL is", f"URL ({_get_url_variable(error.service)}) is")
+    if isinstance(error, errors.BadRequestError) and error.message and not is_verbose():
+        return f"{default}; --verbose adds the service's message"
+    return default
 
 
 def quote_service_message(error: errors.DirectSuiteError) -> str:
