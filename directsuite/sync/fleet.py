@@ -141,7 +141,7 @@ class Fleet:
         """The rounds that have begun here or will begin, and those whose end is not recorded."""
         self._ended: list[EndedRound] = []
         """The rounds whose end is not recorded."""
-        self._requested_mailboxes = self._worker.requested_mailboxes = set[str]()
+        self._worker.requested_mailboxes = self._requested_mailboxes = set[str]()
         self._is_stopping = False
 
     async def add(self, names: Iterable[str]) -> int:
@@ -324,11 +324,7 @@ class FleetTable:
     """
 
     def __init__(
-        self,
-        connections: Connections,
-        worker: str,
-        worker_timeout: float,
-        max_pause: float = _MAX_PAUSE,
+        self, connections: Connections, worker: str, worker_timeout: float, max_pause: float = _MAX_PAUSE
     ) -> None:
         self._database = PostgresDatabase(connections)
         self._worker = worker
@@ -359,12 +355,8 @@ class FleetTable:
 
         Return the number of mailboxes, and those whose last round ran here.
         """
-        claims = [(leased.mailbox, leased.round_number) for leased in claimed]
         values = {"worker": self._worker, "patience": self._worker_timeout}
-        mailboxes, fences = [mailbox for mailbox, _ in claims], [fence for _, fence in claims]
-        ((count, own),) = await self._database.execute(
-            sql.HEARTBEAT, values | {"mailboxes": mailboxes, "fences": fences}
-        )
+        ((count, own),) = await self._database.execute(sql.HEARTBEAT, values | _make_claim_values(claimed))
         return count, set(own or ())
 
     async def leave(self) -> None:
@@ -383,21 +375,19 @@ class FleetTable:
         bounds = {"patience": self._worker_timeout, "longest": self._max_pause}
         return [LeasedRound(*found) for found in await self._database.execute(sql.CLAIM_ROUNDS, values | bounds)]
 
-    async def finish(self, ended: Iterable[EndedRound], soon: float = 0.0) -> set[int]:
+    async def finish(self, ended: Sequence[EndedRound], soon: float = 0.0) -> set[int]:
         """Record the ends of rounds. Return their mailboxes, without those that another worker has claimed.
 
         soon: the caller wakes a worker for rounds due in fewer seconds.
         """
-        rows = [(each.leased.mailbox, each.leased.round_number, each) for each in ended]
         values = {
-            "mailboxes": [mailbox for mailbox, *_ in rows],
-            "fences": [fence for _, fence, _ in rows],
-            "pauses": [min(each.next_in, self._max_pause) for *_, each in rows],
-            "problems": [each.problem for *_, each in rows],
-            "failures": [each.failures for *_, each in rows],
+            "pauses": [min(each.next_in, self._max_pause) for each in ended],
+            "problems": [each.problem for each in ended],
+            "failures": [each.failures for each in ended],
             "soon": soon,
         }
-        return {mailbox for (mailbox,) in await self._database.execute(sql.FINISH_ROUNDS, values)}
+        claims = _make_claim_values(each.leased for each in ended)
+        return {mailbox for (mailbox,) in await self._database.execute(sql.FINISH_ROUNDS, values | claims)}
 
     async def reschedule_now(self, names: Iterable[str]) -> int:
         """Make mailboxes due immediately. Return the number that the fleet has."""
@@ -413,3 +403,8 @@ class FleetTable:
         ((mailboxes, waiting, late, workers),) = await self._database.fetch(sql.FLEET_STATUS, values)
         failing = {str(problem): count for problem, count in await self._database.fetch(sql.PROBLEMS)}
         return FleetStatus(mailboxes=mailboxes, waiting=waiting, failing=failing, late=late, workers=workers)
+
+
+def _make_claim_values(claimed: Iterable[LeasedRound]) -> dict[str, object]:
+    rows = [(leased.mailbox, leased.round_number) for leased in claimed]
+    return {"mailboxes": [mailbox for mailbox, _ in rows], "fences": [fence for _, fence in rows]}
