@@ -238,18 +238,11 @@ async def _sign_sources(
                 max_outage=options.patience,
                 check_fields=True,
             )
-            stopped: JobStoppedError | None = None
             async with (
                 show_progress("signing", unit="pieces") as bar,
                 _show_job_progress(job, admission, sources, bar, options),
             ):
-                try:
-                    await job.run()
-                except JobStoppedError as error:
-                    stopped = error
-                except asyncio.CancelledError:
-                    echo_err(f"{_format_count(job.progress.done)} signed.")
-                    raise
+                stopped = await _run_job(job)
             failed = await _read_failures(journal, job.failed_names, sources)
             left = len(await journal.lease.list_abandoned())
         if admission.counts.total():
@@ -261,11 +254,27 @@ async def _sign_sources(
             return _get_exit_status(sources, admission, options, failed=len(failed))
         status, sentence = _exit_for_stopped_job(stopped)
         _show_report(job, admission, failed, sentence, options)
-        echo_err(sentence)
-        echo_err(f"Stopped. After the fix, {_HINT_REPEAT_COMMAND}.")
-        if failed and not options.again:
-            echo_err(f"{_format_count(len(failed))} failed and would be skipped. {_HINT_USE_AGAIN_OPTION}")
+        _report_stop(sentence, len(failed), options)
         return status
+
+
+async def _run_job(job: SigningJob) -> JobStoppedError | None:
+    """Run a job. Return the error that stopped it, if any."""
+    try:
+        await job.run()
+    except JobStoppedError as error:
+        return error
+    except asyncio.CancelledError:
+        echo_err(f"{_format_count(job.progress.done)} signed.")
+        raise
+    return None
+
+
+def _report_stop(sentence: str, failed: int, options: SignOptions) -> None:
+    echo_err(sentence)
+    echo_err(f"Stopped. After the fix, {_HINT_REPEAT_COMMAND}.")
+    if failed and not options.again:
+        echo_err(f"{_format_count(failed)} failed and would be skipped. {_HINT_USE_AGAIN_OPTION}")
 
 
 def _show_report(

@@ -95,7 +95,7 @@ async def test_two_sends_with_one_key_do_not_meet(cli_runner: CliRunner) -> None
         await until_faulty(cli_runner)
         second = await cli_runner.run(*SEND, "--key", "k")
     assert (second.status, second.out) == (2, "")
-    assert "Wait until it has ended" in second.err
+    assert "If another command is sending with this --key, wait until it has ended." in second.err
 
 
 async def test_reader_of_output_may_close_pipe(cli_runner: CliRunner) -> None:
