@@ -12,17 +12,30 @@ import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
 import attrs
+from cyclopts import Group, Parameter
 
 import directsuite as ds
 from directsuite.cli.command import make_request_listeners
 from directsuite.cli.conformance import Specification
 from directsuite.cli.credentials import MailboxAccess
-
-if TYPE_CHECKING:
-    from directsuite.cli.doctor import DoctorOptions
+from directsuite.cli.options import (
+    CommonOptions,
+    Flag,
+    Json,
+    LoginOption,
+    LoginPasswordFile,
+    MailboxOption,
+    PasswordFile,
+    TokenFile,
+    convert_path,
+    integer_parameter,
+    record,
+    seconds_parameter,
+)
 from directsuite.core.facade import Facade
 from directsuite.core.operation import Operation
 from directsuite.core.session import BufferedResponse
@@ -35,6 +48,39 @@ from directsuite.sandbox.dialect import Difference, OperationReport
 from directsuite.signing import operations as signing
 from directsuite.wire.codec import Codec
 from directsuite.wire.parsing import MismatchError
+
+_DEEP = Group("Comparison with the OpenAPI document")
+
+
+@record
+class DoctorOptions(CommonOptions):
+    """Options of `doctor`."""
+
+    mailbox: MailboxOption = None
+    password_file: PasswordFile = None
+    token_file: TokenFile = None
+    login: LoginOption = None
+    login_password_file: LoginPasswordFile = None
+    timeout: Annotated[float, seconds_parameter(gt=0, lte=600)] = 10.0
+    """Seconds for each check."""
+    deep: Annotated[bool, Flag, Parameter(group=_DEEP)] = False
+    """Call each read-only operation that the credentials allow, and report how the responses differ."""
+    fax_number: Annotated[str | None, Parameter(group=_DEEP)] = None
+    """Your fax number, for requests to the fax service."""
+    document: Annotated[str | None, Parameter(group=_DEEP)] = None
+    """The identifier of a stored document, for requests to the signing service."""
+    patient: Annotated[str | None, Parameter(group=_DEEP)] = None
+    """A patient's Direct address, for requests to the registration service."""
+    proofing_id: Annotated[int | None, integer_parameter(), Parameter(group=_DEEP)] = None
+    """The id of that patient's identity-proofing record, for GetPatientAddressByMeta."""
+    tuser: Annotated[str | None, Parameter(group=_DEEP)] = None
+    """A T-User who acts for the mailbox, for GetMessageStatusWithTuser."""
+    tuser_password_file: Annotated[Path | None, Parameter(group=_DEEP, converter=convert_path)] = None
+    """A file that contains only the T-User's password and that other users can't read."""
+    report: Annotated[Path | None, Parameter(group=_DEEP, converter=convert_path)] = None
+    """Write the differences to a new file, as paths and types without values."""
+    json: Json = False
+
 
 F = TypeVar("F", bound=Facade)
 

@@ -13,19 +13,17 @@ import os
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import attrs
 import msgspec
-from cyclopts import Group, Parameter
 
 import directsuite as ds
 from directsuite.cli import credentials
 from directsuite.cli.command import Command
 from directsuite.cli.conformance import Specification
 from directsuite.cli.credentials import find_in_keyring
-from directsuite.cli.deep import DeepExamination
+from directsuite.cli.deep import DeepExamination, DoctorOptions
 from directsuite.cli.doctor_checks import (
     Finding,
     Result,
@@ -39,19 +37,7 @@ from directsuite.cli.doctor_checks import (
 )
 from directsuite.cli.errors import UsageError, rewrite_explanation
 from directsuite.cli.options import (
-    CommonOptions,
-    Flag,
-    Json,
-    LoginOption,
-    LoginPasswordFile,
-    MailboxOption,
-    PasswordFile,
-    TokenFile,
-    convert_path,
-    integer_parameter,
     make_app,
-    record,
-    seconds_parameter,
 )
 from directsuite.cli.output import show_json, show_progress, show_table
 from directsuite.cli.process import INSTALL_COMMAND, ExitStatus, echo_err
@@ -61,39 +47,6 @@ from directsuite.sandbox.dialect import OperationReport, Report
 from directsuite.settings import SERVICES
 
 app = make_app("doctor", "", "--timeout 5 --json", "--deep --report differences.json")
-
-_DEEP = Group("Comparison with the OpenAPI document")
-
-
-@record
-class DoctorOptions(CommonOptions):
-    """Options of `doctor`."""
-
-    mailbox: MailboxOption = None
-    password_file: PasswordFile = None
-    token_file: TokenFile = None
-    login: LoginOption = None
-    login_password_file: LoginPasswordFile = None
-    timeout: Annotated[float, seconds_parameter(gt=0, lte=600)] = 10.0
-    """Seconds for each check."""
-    deep: Annotated[bool, Flag, Parameter(group=_DEEP)] = False
-    """Call each read-only operation that the credentials allow, and report how the responses differ."""
-    fax_number: Annotated[str | None, Parameter(group=_DEEP)] = None
-    """Your fax number, for requests to the fax service."""
-    document: Annotated[str | None, Parameter(group=_DEEP)] = None
-    """The identifier of a stored document, for requests to the signing service."""
-    patient: Annotated[str | None, Parameter(group=_DEEP)] = None
-    """A patient's Direct address, for requests to the registration service."""
-    proofing_id: Annotated[int | None, integer_parameter(), Parameter(group=_DEEP)] = None
-    """The id of that patient's identity-proofing record, for GetPatientAddressByMeta."""
-    tuser: Annotated[str | None, Parameter(group=_DEEP)] = None
-    """A T-User who acts for the mailbox, for GetMessageStatusWithTuser."""
-    tuser_password_file: Annotated[Path | None, Parameter(group=_DEEP, converter=convert_path)] = None
-    """A file that contains only the T-User's password and that other users can't read."""
-    report: Annotated[Path | None, Parameter(group=_DEEP, converter=convert_path)] = None
-    """Write the differences to a new file, as paths and types without values."""
-    json: Json = False
-
 
 T = TypeVar("T")
 

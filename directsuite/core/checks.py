@@ -35,7 +35,7 @@ class Check:
 
     def __call__(self, _: object, attribute: attrs.Attribute[Any], value: object) -> None:
         """Raise ConfigurationError, with the name of the attribute, if the value is invalid."""
-        self.require(attribute.name, value)
+        self.require(attribute.alias or attribute.name, value)
 
     def require(self, name: str, value: object) -> None:
         """Raise ConfigurationError if the value is invalid.
