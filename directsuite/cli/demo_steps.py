@@ -342,7 +342,7 @@ class Step:
 
 STEPS = {
     "patient": Step("Provision a patient", provision_patient),
-    "message": Step("Send a message, follow its delivery", send_message),
+    "message": Step("Send a message and track it", send_message),
     "mailbox": Step("Read a mailbox", read_mailbox),
     "signing": Step("Sign PDFs", sign_documents),
     "fax": Step("List faxes", read_faxes),

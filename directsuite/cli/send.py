@@ -103,8 +103,8 @@ _HINT_REPEAT_WITH_KEY = (
     "run the same command again with the same --key; it checks whether the message was sent, and sends it only once"
 )
 _HINT_USE_NEW_KEY = (
-    "this server does not show it. Check whether `directsuite inbox list --folder INBOX.Sent` shows the message, and "
-    "only if it does not, run the command again with a new --key"
+    "check whether `directsuite inbox list --folder INBOX.Sent` shows the message, and only if it does not, run the "
+    "command again with a new --key"
 )
 _MIN_UPLOAD_BYTES_PER_SECOND = 100_000.0  # slower uploads run into the timeout
 _BASE64_RATIO = 4 / 3

@@ -40,7 +40,10 @@ _OTHER_DOCUMENT_SIGNED = (
     "a different document with this name was signed into --output; name a different --output, or give --overwrite to "
     "replace it (unchanged documents are not signed again)"
 )
-_NOT_WRITABLE = "this user can't write to its folder in --output; change the permissions, or name a different --output"
+_NOT_WRITABLE = (
+    "this user can't write to the PDF's folder in --output; change the folder's permissions, or name a different "
+    "--output"
+)
 _HINT_FIELDS = (
     "; `directsuite sign info` lists the fields of the PDF, and --widget creates a new one (then name a different "
     "--output if this one has signed PDFs)"

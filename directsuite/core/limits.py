@@ -197,7 +197,7 @@ class Limits:
             return
         error = CircuitOpenError(
             f"the {self._service} service has not responded to many attempts in a row. "
-            f"Calls to it now fail without being sent. The last failure: {self._last_failure}",
+            f"Calls to it fail without being sent until it responds again. The last failure: {self._last_failure}",
             operation=operation.name,
             service=operation.service,
             outcome=Outcome.NOT_SENT,

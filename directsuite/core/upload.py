@@ -210,7 +210,7 @@ class RequestPayload(Payload):
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """Raise TypeError."""
-        raise TypeError("A request body cannot be decoded. It is only sent.")
+        raise TypeError("A request body can only be sent. decode() is not supported.")
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         """Write the body, as aiohttp requires."""

@@ -53,7 +53,8 @@ _CODE_USED = (
     "open it with a stored RefreshToken, or send the user through authorization again"
 )
 _CODE_MAY_BE_USED = (
-    "the authorization code may have been exchanged: its exchange was interrupted, or is in progress in another suite"
+    "the authorization code may already have been used: an earlier exchange of it was interrupted, or another suite is "
+    "exchanging it now"
 )
 
 

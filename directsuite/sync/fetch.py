@@ -362,7 +362,10 @@ class FolderFetch:
         if is_empty and len(self._uids_to_fetch) > 1 and not await self._can_any_be_fetched():
             raise ResponseDecodeError("The service lists messages, but does not return them. Ask its provider.")
         del self._state.missed_fetches[uid]
-        await self._quarantine(uid, "The folder lists the message, but the service does not return it.")
+        problem = (
+            "The folder lists the message, but the service does not return it. If this persists, ask its provider."
+        )
+        await self._quarantine(uid, problem)
         return True
 
     async def _quarantine(self, uid: int, problem: str) -> None:

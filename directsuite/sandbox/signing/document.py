@@ -140,12 +140,14 @@ def repair(uploaded: Path, target: Path) -> bool:
             _write_repaired(pdf, target)
             return True
     except pikepdf.PasswordError:
-        raise InvalidParameterError("the PDF document needs a password: remove the password before saving") from None
+        raise InvalidParameterError(
+            "the PDF document needs a password: remove the password, then save the document again"
+        ) from None
     except pikepdf.PdfError as error:
         if "encryption dictionary" in str(error):
             raise InvalidParameterError(
                 "the PDF document is encrypted for the holders of certificates, or by an unknown method: remove the"
-                " encryption before saving"
+                " encryption, then save the document again"
             ) from None
         raise InvalidParameterError("the PDF document is damaged beyond repair") from None
 

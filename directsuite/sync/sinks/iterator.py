@@ -54,7 +54,8 @@ class _WaitingChanges:
 
     def refuse(self) -> None:
         if self.batches and self.batches[0].reported_count:
-            self._end_current(SinkError("The loop over the changes has refused this change."))
+            text = "The loop over the changes rejected this change with changes.refuse(). It will be sent again later."
+            self._end_current(SinkError(text))
 
     def _end_current(self, error: SinkError | None) -> None:
         done = self.batches.popleft().done

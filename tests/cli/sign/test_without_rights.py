@@ -81,7 +81,8 @@ async def test_the_report_comes_of_failures_whose_folder_has_lost_its_rights(sig
         (0, "its path in --output can't be checked (Permission denied)"),
         (
             0o500,
-            "this user can't write to its folder in --output; change the permissions, or name a different --output",
+            "this user can't write to the PDF's folder in --output; change the folder's permissions, or name a "
+            "different --output",
         ),
     ],
     ids=["nothing", "reading"],
