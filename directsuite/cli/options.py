@@ -108,6 +108,7 @@ def convert_number(kind: Any, tokens: Sequence[Token]) -> float:
 
 
 def seconds_parameter(**limits: float) -> Parameter:
+    """Return the parameter of an option in seconds. limits: `gt`, `gte`, `lt` or `lte`, as in `Number` of cyclopts."""
     return Parameter(converter=convert_number, validator=Number(**limits))
 
 

@@ -267,6 +267,7 @@ def _build_download(body: bytes | PiecesPayload, name: str) -> web.Response:
 
 
 def require_found(found: T | None) -> T:
+    """Return the value. Raise PageNotFoundError if it is None."""
     if found is None:
         raise PageNotFoundError("There is nothing at this address. It may have been deleted.")
     return found
