@@ -38,7 +38,6 @@ __all__ = ["Fleet", "FleetStatus"]
 
 _LOGGER = logging.getLogger("directsuite")
 
-_WAKE_NOW_SECONDS = 1.0  # a round due sooner does not wait for the next tick
 _BATCH = 50  # the maximum number of mailboxes claimed in one statement
 _MAX_DUE_MAILBOXES = 500  # mailboxes woken per tick
 _MAX_PAUSE = 86_400.0  # seconds between two rounds of a mailbox, unless the interval is longer
@@ -222,7 +221,7 @@ class Fleet:
                     all_begun.set()
                 ended = await self._run_round(leased)
             self._ended.append(ended)
-            if ended.next_in < _WAKE_NOW_SECONDS:
+            if ended.next_in <= 0:  # do not wait for the other rounds of the batch
                 await self._record_or_retry()
 
         try:
@@ -262,17 +261,18 @@ class Fleet:
         ended, self._ended = self._ended, []
         if not ended:
             return
-        soon = 0.0 if self._is_stopping else _WAKE_NOW_SECONDS
+        wakes = not self._is_stopping
         try:
-            recorded = await self._table.finish(ended, soon)
+            recorded = await self._table.finish(ended, wakes=wakes)
         except BaseException:
             self._ended += ended
             raise
         for each in ended:
             if self._claimed.get(each.leased.mailbox) is each.leased:
                 del self._claimed[each.leased.mailbox]
-        to_continue = {each.leased.mailbox for each in ended if each.next_in < soon} & recorded
-        await self._engine.wake(dict.fromkeys(to_continue, self._id))
+        if wakes:
+            to_continue = {each.leased.mailbox for each in ended if each.next_in <= 0} & recorded
+            await self._engine.wake(dict.fromkeys(to_continue, self._id))
 
 
 @attrs.frozen
@@ -375,16 +375,16 @@ class FleetTable:
         bounds = {"patience": self._worker_timeout, "longest": self._max_pause}
         return [LeasedRound(*found) for found in await self._database.execute(sql.CLAIM_ROUNDS, values | bounds)]
 
-    async def finish(self, ended: Sequence[EndedRound], soon: float = 0.0) -> set[int]:
+    async def finish(self, ended: Sequence[EndedRound], *, wakes: bool = False) -> set[int]:
         """Record the ends of rounds. Return their mailboxes, without those that another worker has claimed.
 
-        soon: the caller wakes a worker for rounds due in fewer seconds.
+        wakes: True if the caller wakes a worker for rounds that are due immediately.
         """
         values = {
             "pauses": [min(each.next_in, self._max_pause) for each in ended],
             "problems": [each.problem for each in ended],
             "failures": [each.failures for each in ended],
-            "soon": soon,
+            "wakes": wakes,
         }
         claims = _make_claim_values(each.leased for each in ended)
         return {mailbox for (mailbox,) in await self._database.execute(sql.FINISH_ROUNDS, values | claims)}

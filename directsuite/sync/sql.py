@@ -262,7 +262,7 @@ FINISH_ROUNDS = sql("""
             ON s.mailbox = e.id AND s.fence = e.fence
         ORDER BY s.mailbox FOR UPDATE OF s
     )
-    UPDATE directsuite.schedule s SET woken_at = CASE WHEN pause < :soon THEN now() END, last_error = problem,
+    UPDATE directsuite.schedule s SET woken_at = CASE WHEN :wakes AND pause <= 0 THEN now() END, last_error = problem,
         next_due_at = CASE WHEN EXISTS (SELECT FROM directsuite.operator_request r WHERE r.mailbox = s.mailbox)
             THEN now() ELSE now() + make_interval(secs => pause) END,
         up_to_date_at = CASE WHEN problem IS NULL AND pause > 0 THEN now() ELSE up_to_date_at END,

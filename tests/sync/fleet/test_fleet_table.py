@@ -57,6 +57,16 @@ async def test_a_round_begins_only_when_it_is_due(table: FleetTable) -> None:
     assert [each.mailbox for each in await table.claim(mailboxes)] == [others[0].mailbox]
 
 
+async def test_a_round_due_soon_is_listed_when_it_is_due(table: FleetTable, store: PostgresStore) -> None:
+    mailboxes = [mailbox for mailbox, _ in await table.list_due()]
+    now, soon, later = await table.claim(mailboxes)
+    await table.finish([EndedRound(now, 0.0), EndedRound(soon, 0.5), EndedRound(later, 60.0)], wakes=True)
+    await store.connections.fetch(
+        "UPDATE directsuite.schedule SET next_due_at = next_due_at - interval '0.6 s' RETURNING 1"
+    )
+    assert [mailbox for mailbox, _ in await table.list_due()] == [soon.mailbox]
+
+
 async def test_due_mailbox_is_woken_by_one_worker_only(table: FleetTable, store: PostgresStore) -> None:
     other = FleetTable(store.connections, "other", 3.0)
     found = await asyncio.gather(*(each.list_due() for each in (table, other, table, other)))
