@@ -1,6 +1,7 @@
 """Database queries for the page's views.
 
-Lists have at most PAGE_ROWS rows, and one more if there is a next page. `text` is searched in folded form.
+Lists with `before` or `after`, which are exclusive ids, have at most PAGE_ROWS rows, and one more if there is a next
+page. Rows must contain `text`, which is case-folded.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 PAGE_ROWS = 50
 MAX_CHARS = 1000
-"""The maximum length of a text in a list."""
 MAX_ROW_ID = 2**62
 """Larger than any uid or row id: `before` of a list's first page."""
 
@@ -46,7 +46,6 @@ def list_accounts(connection: sqlite3.Connection, text: str, after: int) -> list
 
 
 def count_totals(connection: sqlite3.Connection) -> Row:
-    """Return the numbers of mailboxes, documents and so on."""
     return _fetch_rows(
         connection,
         "SELECT (SELECT count(*) FROM mailbox_account) AS mailboxes, (SELECT count(*) FROM sent_message) AS sent,"
@@ -57,7 +56,7 @@ def count_totals(connection: sqlite3.Connection) -> Row:
 
 
 def list_folders(connection: sqlite3.Connection, account: int) -> list[Row]:
-    """List a mailbox's folders with their numbers of messages."""
+    """List all folders of a mailbox by name, with their numbers of messages and unread ones."""
     return _fetch_rows(
         connection,
         "SELECT f.id, f.name, f.subscribed, count(m.uid) AS messages, total(m.seen = 0) AS unread"
@@ -84,7 +83,7 @@ def list_messages(connection: sqlite3.Connection, folder: int, text: str, before
 
 
 def find_message(connection: sqlite3.Connection, folder: int, uid: int) -> Row | None:
-    """Return a message with its bytes or file name, and the uids of its neighbors, or None."""
+    """Return a message with its bytes or file name, and the uids of the next `older` and `newer` ones, or None."""
     rows = _fetch_rows(
         connection,
         "SELECT uid, received, seen, deleted, message_id, metadata, raw, name,"
@@ -98,7 +97,7 @@ def find_message(connection: sqlite3.Connection, folder: int, uid: int) -> Row |
 
 
 def find_mailbox(connection: sqlite3.Connection, address: str) -> Row | None:
-    """Return a mailbox's id and address, or None."""
+    """Return a mailbox's id, and the address as passed, or None if there is no mailbox."""
     account = mailboxes.find_account_id(connection, address)
     return None if account is None else {"id": account, "address": address}
 
@@ -142,7 +141,7 @@ def list_documents(connection: sqlite3.Connection, text: str, before: int, *, no
 
 
 def find_document(connection: sqlite3.Connection, identifier: str) -> Row | None:
-    """Return a stored PDF with its file name, or None. Its lifetime is not extended."""
+    """Return a stored PDF, even if expired, with its file name, or None. Its lifetime is not extended."""
     rows = _fetch_rows(
         connection,
         "SELECT identifier, account, created, last_activity, digest, name, size, last_activity + :lifetime AS expires"
@@ -153,7 +152,6 @@ def find_document(connection: sqlite3.Connection, identifier: str) -> Row | None
 
 
 def list_faxes(connection: sqlite3.Connection, text: str, before: int) -> list[Row]:
-    """List faxes, newest first."""
     rows = _fetch_rows(
         connection,
         "SELECT id, handle, fax_number, status, updated_at, description, recipients, account"
@@ -186,7 +184,7 @@ def list_individuals(connection: sqlite3.Connection, text: str, after: int, *, n
 
 
 def list_sessions(connection: sqlite3.Connection, *, now: int) -> list[Row]:
-    """List the registration sessions that have not expired, without their ids."""
+    """List up to PAGE_ROWS registration sessions that have not expired, without their ids."""
     return _fetch_rows(
         connection,
         "SELECT username, expires_at FROM registration_session WHERE expires_at > ? ORDER BY expires_at DESC LIMIT ?",
@@ -195,7 +193,7 @@ def list_sessions(connection: sqlite3.Connection, *, now: int) -> list[Row]:
 
 
 def list_logins(connection: sqlite3.Connection) -> Row:
-    """Return the names of T-Users, resellers and OAuth clients."""
+    """Return up to PAGE_ROWS each of `tusers`, `resellers` and OAuth `clients`."""
     return {
         "tusers": _fetch_rows(connection, "SELECT username FROM tuser ORDER BY username LIMIT ?", (PAGE_ROWS,)),
         "resellers": _fetch_rows(connection, "SELECT username FROM reseller ORDER BY username LIMIT ?", (PAGE_ROWS,)),
@@ -206,7 +204,6 @@ def list_logins(connection: sqlite3.Connection) -> Row:
 
 
 def list_effects(connection: sqlite3.Connection, text: str, before: int) -> list[Row]:
-    """List the ledger's effects, newest first."""
     return _fetch_rows(
         connection,
         "SELECT id, operation, substr(subject, 1, :chars) AS subject, substr(detail, 1, :chars) AS detail, at"

@@ -24,19 +24,19 @@ _pdfium_lock = threading.Lock()  # PDFium is not thread-safe
 
 
 def neutralize_html(html: str) -> str:
-    """Rename elements and attributes that run code, load resources or navigate, so that browsers ignore them.
+    """Return HTML in which browsers ignore elements and attributes that run code, load or navigate: they are renamed.
 
-    The frame's sandbox and Content-Security-Policy prevent most of this, but not DNS prefetching, for example. Renaming
-    start tags suffices: a tag is always `<` directly followed by its name (HTML, 13.2.5.6).
+    The frame's sandbox and Content-Security-Policy do not prevent DNS prefetching, for example. A tag is always `<`
+    directly followed by its name (HTML, 13.2.5.6).
     """
     renamed = _LINK_ATTRIBUTES.sub(r"x-\1", _ACTIVE_ELEMENTS.sub(r"<\1x-", html))
     return _SAFE_SOURCE.sub(r"\1\2", renamed)
 
 
 def draw_page(file: Path, number: int) -> bytes:
-    """Draw a page of a PDF, with forms and signatures, as PNG. number: from 1.
+    """Return a page of a PDF, drawn with forms and signatures, as PNG. number: from 1.
 
-    Raises LookupError for an unknown page, ValueError if PDFium cannot draw it, and ImportError without PDFium.
+    Raises LookupError for an unknown page, ValueError if PDFium cannot read or draw it, and ImportError without PDFium.
     """
     pdfium: Any = import_module("pypdfium2")  # not typed
 

@@ -29,8 +29,6 @@ _URL_VARIABLES = {
 
 @attrs.frozen
 class OpenApiOperation:
-    """An operation of an OpenAPI document."""
-
     name: str
     method: str
     path: str
@@ -39,22 +37,21 @@ class OpenApiOperation:
 
     @property
     def tag(self) -> str:
-        """The group of the operation."""
         return str(self.definition["tags"][0])
 
     @property
     def texts(self) -> list[str]:
-        """The summary, the description if there is one, and that of the tag."""
+        """The summary, the description if there is one, and the description of the tag."""
         [of_tag] = [each["description"] for each in self.document["tags"] if each["name"] == self.tag]
         return [*(self.definition[key] for key in ("summary", "description") if key in self.definition), of_tag]
 
     def matches(self, text: str) -> bool:
-        """Return True if the operation contains each word of this folded text."""
+        """Return True if the operation's name, method, path, tag and texts contain each word of a case-folded text."""
         own = " ".join([self.name, self.method, self.path, self.tag, *self.texts[:-1]]).casefold()
         return all(word in own for word in text.split())
 
     def describe(self) -> Json:
-        """Return the parameters, the responses, and the schemas of the request and the successful response."""
+        """Return `parameters`, `answers` (texts by status), and the schemas `request` and `success` as text or None."""
         responses: dict[str, Json] = resolve_references(self.document, self.definition["responses"])
         return {
             "parameters": resolve_references(self.document, self.definition.get("parameters", [])),
@@ -65,7 +62,6 @@ class OpenApiOperation:
 
 
 def list_operations(document: Json) -> list[OpenApiOperation]:
-    """List the operations of a document in its order."""
     paths: dict[str, dict[str, Json]] = document["paths"]
     return [
         OpenApiOperation(definition["operationId"], method.upper(), path, definition, document)
@@ -88,13 +84,14 @@ class ExampleRequest:
 
     @property
     def variable(self) -> str:
-        """The name of the shell variable for that member."""
+        """The name of the shell variable for the response member, or ""."""
         return (self.result_pointer or "").rpartition("/")[2]
 
     def format_command(self, root: str, token: str | None = None) -> str:
-        """Return the request as a shell command.
+        """Return the request as a curl command, which sets `variable` if a later request needs it.
 
-        token: the variable with the control API's token, if it needs one.
+        root: the root URL, used if the path is not of a service.
+        token: the variable with the control API's token. None: the API needs none.
         """
         service = next((each for each in _URL_VARIABLES if self.path.startswith(f"{each}/")), None)
         url = (
@@ -117,7 +114,10 @@ class ExampleRequest:
 
 
 def build_example(operations: Mapping[str, OpenApiOperation], name: str) -> list[ExampleRequest]:
-    """Return the requests of an operation's example: required other operations, then the operation."""
+    """Return the requests of an operation's example: required other operations, then the operation.
+
+    Raises KeyError for an unknown name, and ValueError if it needs two members of one response.
+    """
     steps = dict[str, ExampleRequest]()
     _add_step(operations, name, None, steps)
     return list(steps.values())
@@ -159,9 +159,9 @@ def _add_step(
 
 
 def find_example(document: Json, part: Json, sources: list[Json]) -> Any:
-    """Return the example of a parameter, media type or schema, or None.
+    """Return the example of a parameter, media type or schema, or None if it has none.
 
-    sources: receives the `x-source` of each value from another operation.
+    sources: receives the `x-source` of each value from another operation, which is `$name` in the example.
     """
     match part:
         case {"example": value} | {"examples": [value, *_]} | {"enum": [value, *_]}:
@@ -204,7 +204,7 @@ def _format_schemas(part: Json) -> str | None:
 
 
 def resolve_references(document: Json, part: Any, depth: int = 0) -> Any:
-    """Return a part of a document with its references replaced by their targets."""
+    """Return a part of a document with its references, down to a depth of six, replaced by their targets."""
     if _is_array(part):
         return [resolve_references(document, each, depth) for each in part]
     if not _is_object(part):

@@ -69,7 +69,6 @@ _SECURITY_HEADERS = {
     "X-DNS-Prefetch-Control": "off",
 }
 _LOCAL_PATH = re.compile(r"/(?![/\\])[!-~]*")
-"""A path on this server, perhaps with a query."""
 _MAX_FORM_BYTES = 2**16  # without a file; in memory it is a hundred times larger
 _FOREIGN_ORIGIN_TEXT = "The request came from another web page. Enter the sandbox's address in the browser instead."
 _UNREADABLE_FORM_TEXT = "The form could not be read. Reload the page and try again."
@@ -93,29 +92,26 @@ class ChangeNotifier:
 
     @property
     def is_full(self) -> bool:
-        """True if no other browser can subscribe."""
         return len(self._waiting) >= MAX_BROWSERS
 
     def subscribe(self) -> tuple[asyncio.Event, set[str]]:
-        """Return an event for a browser, and the set of kinds to report when it is set."""
+        """Return an event for a browser, and the set of kinds (`call`, `change`, `end`) to send when it is set."""
         self._loop = asyncio.get_running_loop()
         event, kinds = asyncio.Event(), set[str]()
         self._waiting[event] = kinds
         return event, kinds
 
     def unsubscribe(self, event: asyncio.Event) -> None:
-        """End the subscription with this event."""
         self._waiting.pop(event, None)
 
     def notify(self, kind: str) -> None:
-        """Notify all browsers. Thread-safe."""
+        """Add `kind` to the kinds of all browsers, and set their events. Thread-safe."""
         self.version += 1
         if self._waiting and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop has closed
                 self._loop.call_soon_threadsafe(self._set_events, kind)
 
     def close(self) -> None:
-        """End all streams."""
         self._set_events("end")
 
     def _set_events(self, kind: str) -> None:
@@ -129,8 +125,6 @@ class UnreadableFormError(Exception):
 
 
 class SandboxPage:
-    """The page of a running sandbox."""
-
     def __init__(
         self, sandbox: SandboxState, calls: Calls, access: Access, services_document: Callable[[], dict[str, Any]]
     ) -> None:
@@ -166,7 +160,6 @@ class SandboxPage:
         ]
 
     def close(self) -> None:
-        """End the event streams and stop listening to the sandbox."""
         self.notifier.close()
         self.calls.listeners.remove(self._notify_call)
         self._stop_listening()
@@ -175,7 +168,7 @@ class SandboxPage:
         self.notifier.notify("call")
 
     def _guard_handler(self, handler: RouteHandler, *, open_to_all: bool = False) -> RouteHandler:
-        """Return the handler with access checks and security headers. open_to_all: require no token."""
+        """Return the handler with access checks (403, 401) and security headers. open_to_all: require no token."""
 
         async def respond(request: web.Request) -> web.StreamResponse:
             if not self._access.has_allowed_origin(request):
@@ -290,16 +283,15 @@ class SandboxPage:
 
     @property
     def now_ms(self) -> int:
-        """The sandbox's time in milliseconds since 1970."""
         return self.sandbox.clock.milliseconds()
 
     async def find_document(self, identifier: str) -> content.Row:
-        """Return a stored PDF's row with its file name. Raises PageNotFoundError."""
+        """Return a stored PDF's row with its file name. Raises PageNotFoundError if there is none."""
         return require_found(await self.sandbox.read(lambda connection: content.find_document(connection, identifier)))
 
     @contextmanager
     def hold_document(self, document: content.Row) -> Generator[Path]:
-        """Yield a PDF's file, and delay its deletion. Raises PageNotFoundError if it is gone."""
+        """Yield a PDF's file, not deleted in the block. Raises PageNotFoundError if it is gone."""
         try:
             with self.sandbox.reading_document(document["name"]) as file:
                 yield file
@@ -308,7 +300,7 @@ class SandboxPage:
 
     @contextmanager
     def hold_message(self, message: content.Row) -> Generator[bytes | Path]:
-        """Yield a message's bytes or file, and delay its deletion. Raises PageNotFoundError if it is gone."""
+        """Yield a message's bytes, or its file, not deleted in the block. Raises PageNotFoundError if it is gone."""
         name: str | None = message["name"]
         if name is None:
             yield message["raw"]
@@ -339,7 +331,7 @@ async def _serve_static(request: web.Request) -> web.StreamResponse:
 
 
 async def _deliver(sandbox: SandboxState, request: web.Request, form: MultiDictProxy[Any]) -> None:
-    """Deliver the message in the form, pasted or uploaded, as if it came from outside.
+    """Deliver the message in the form, pasted or uploaded, into a mailbox.
 
     Raises ValueError if the form contains no message or two, and the errors of `SandboxState.deliver`.
     """
@@ -357,7 +349,10 @@ async def _deliver(sandbox: SandboxState, request: web.Request, form: MultiDictP
 
 
 def _read_members(form: MultiDictProxy[Any]) -> dict[str, Any]:
-    """Return the fields of a form that are not empty. The text of a field `name[]` becomes the list of words `name`."""
+    """Return the non-empty fields of a form, without `form_token` and `back`.
+
+    The text of a field `name[]` becomes the list of words `name`. A time `at` without an offset becomes UTC.
+    """
     members = dict[str, Any]()
     for name in form.keys() - {"form_token", "back"}:
         texts = [text for text in map(str, form.getall(name)) if text.strip()]

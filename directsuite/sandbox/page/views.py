@@ -218,7 +218,6 @@ async def _serve_html(page: SandboxPage, request: web.Request) -> web.StreamResp
 
 
 async def _serve_raw(page: SandboxPage, request: web.Request) -> web.StreamResponse:
-    """Serve a message unmodified: as plain text, or as a download if it is in a file."""
     message = (await _find_message(page, request))["message"]
     with page.hold_message(message) as raw:
         if isinstance(raw, Path):
@@ -259,7 +258,6 @@ FILE_ROUTES: Mapping[str, FileHandler] = {
 
 
 def _build_download(body: bytes | PiecesPayload, name: str) -> web.Response:
-    """Return a response that a browser saves and never displays."""
     plain = "".join(character for character in name if character.isprintable() and character not in '/\\"') or "file"
     disposition = content_disposition_header("attachment", filename=plain[:150])
     headers = {"Content-Disposition": disposition, "Content-Security-Policy": _FILE_POLICY}
@@ -283,7 +281,10 @@ def _read_number(request: web.Request, name: str, default: int) -> int:
 
 
 def _paginate(rows: list[content.Row], request: web.Request, name: str, key: str = "id") -> Mapping[str, Any]:
-    """Return one page of rows, and the link to the next page or None. key: the column that orders the rows."""
+    """Return a page of `rows`, and as `following` the link to the next page or None.
+
+    name, key: the link's query parameter, and the column of the last row with its value.
+    """
     following = _build_link(request, **{name: rows[PAGE_ROWS - 1][key]}) if len(rows) > PAGE_ROWS else None
     return {"rows": rows[:PAGE_ROWS], "following": following}
 
@@ -293,7 +294,7 @@ def _build_link(request: web.Request, **changed: int) -> str:
 
 
 def _find_calls(calls: Calls, text: str, before: int) -> list[CallRecord]:
-    """Return calls below the number `before`, newest first: one page, and one more if there are older calls."""
+    """Return calls below the number `before` that match `text`, newest first: at most a page and one more."""
     records, found = calls.records, list[Any]()
     for place in range(min(len(records), before - 1 - calls.count + len(records)) - 1, -1, -1):
         call = records[place]
