@@ -34,7 +34,7 @@ COOKIE = "directsuite-sandbox"
 
 
 def is_loopback(host: str) -> bool:
-    """Return True for a loopback address and `localhost`."""
+    """Return True for a loopback address and `localhost`, False for any other text."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -56,14 +56,13 @@ class Access:
         return hashlib.sha256(f"page:{self.token}".encode()).hexdigest()
 
     def guard_control_handler(self, handler: RouteHandler, *, without_token: bool = False) -> RouteHandler:
-        """Return the handler with a check that rejects requests of web pages, and requests without the token.
+        """Return a handler that responds 403 to web pages, 401 without the token, and otherwise calls `handler`.
 
         without_token: True to require no token.
         """
         expected = None if without_token else self.token
 
         async def respond(request: web.Request) -> web.StreamResponse:
-            """Reject the request, or call the handler."""
             if "Origin" in request.headers or not self._is_host_known(request):
                 text = "only programs on this machine may use the control API: use http://127.0.0.1, without Origin"
                 return build_error_response(HTTPStatus.FORBIDDEN, "forbidden", text)
@@ -76,11 +75,10 @@ class Access:
 
     @property
     def host_check_middleware(self) -> Middleware:
-        """The middleware that rejects service calls whose Host is not loopback, unless there is a token."""
+        """The middleware that responds 403 to service calls whose Host is not loopback, unless there is a token."""
 
         @web.middleware
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-            """Check the Host header."""
             if request.match_info.route.name is not None and not self._is_host_known(request):
                 raise web.HTTPForbidden
             return await handler(request)
@@ -88,9 +86,9 @@ class Access:
         return check
 
     def has_allowed_origin(self, request: web.Request) -> bool:
-        """Return False if the headers show that a page of another site has made the request.
+        """Return False if a page of another site made the request, except by a link, or if the Host is not loopback.
 
-        Another site may link to the sandbox.
+        With a token, any Host is allowed.
         """
         origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site", "same-origin")
         leads_here = request.method == "GET" and request.headers.get("Sec-Fetch-Mode") == "navigate"
@@ -109,7 +107,7 @@ class Access:
 
 
 def is_same_secret(received: str, expected: str) -> bool:
-    """Compare secrets in constant time."""
+    """Return True if the secrets are equal. Compares them in constant time."""
     return hmac.compare_digest(received.encode("utf-8", "surrogatepass"), expected.encode())
 
 

@@ -57,8 +57,6 @@ class Exchange:
 
 @attrs.frozen
 class CallRecord:
-    """A request and its result."""
-
     number: int
     """From 1."""
     at: datetime
@@ -72,15 +70,14 @@ class CallRecord:
     """True for a rejection with HTTP 200 (messaging and registration)."""
     method: str = ""
     path: str = attrs.field(default="", repr=False)
-    """Without session and query."""
+    """Without query, and with its session id masked."""
     effects: tuple[str, ...] = attrs.field(default=(), repr=False)
     """Operation and subject of each effect in the ledger."""
     fault: str | None = None
-    """The kind of the injected fault."""
 
     @property
     def outcome(self) -> str:
-        """The status or "no response", and the injected fault, as text."""
+        """The status or "no response", then "rejected" if `is_rejected`, and the injected fault, as text."""
         fault = "" if self.fault is None else f" (fault: {self.fault})"
         return f"{self.status or 'no response'}{' rejected' if self.is_rejected else ''}{fault}"
 
@@ -95,11 +92,11 @@ class Calls:
         self._exchanges = deque[tuple[int, Exchange]](maxlen=_MAX_EXCHANGES)
 
     def find_exchange(self, number: int) -> Exchange | None:
-        """Return the bodies of a call, or None if they are no longer stored."""
+        """Return the start of the bodies of a call, or None if they are not stored."""
         return next((exchange for each, exchange in self._exchanges if each == number), None)
 
     def find(self, number: int) -> CallRecord | None:
-        """Return the call with this number, or None if it is no longer stored."""
+        """Return the call with this number, or None if it is not stored."""
         place = number - self.count - 1 + len(self.records)
         return self.records[place] if 0 <= place < len(self.records) else None
 
@@ -108,7 +105,6 @@ class Calls:
 
         @web.middleware
         async def record(request: web.Request, handler: Handler) -> web.StreamResponse:
-            """Record the call of a service."""
             operation, at, began = request.match_info.route.name, datetime.now(UTC), time.perf_counter()
             if operation is None and request.match_info.http_exception is None:  # such as the page or the control API
                 return await handler(request)
@@ -147,7 +143,6 @@ class Calls:
 
 
 async def _read_exchange(request: web.Request, response: web.StreamResponse | None) -> Exchange:
-    """Return the start of both bodies. That of an unread request is empty."""
     beginning, size = b"", None
     if BODY_PREFIX in request:
         beginning, size = request[BODY_PREFIX]
@@ -161,7 +156,6 @@ async def _read_exchange(request: web.Request, response: web.StreamResponse | No
 
 
 def _mask_path(request: web.Request) -> str:
-    """Return the path without its session id. Of an unknown path, return the first segments."""
     if request.match_info.route.name is None:
         segments = request.path[:_MAX_PATH_CHARS].split("/")
         return "/".join(segments[:4]) + ("/…" if len(segments) > 4 else "")
@@ -170,7 +164,7 @@ def _mask_path(request: web.Request) -> str:
 
 
 def mask_secrets(body: bytes) -> str:
-    """Return a body as text, with the values of sensitive names masked. JSON is indented."""
+    """Return a body as text in which passwords, tokens and other secrets are masked. JSON is indented."""
     text = body.decode("utf-8", "replace")
     try:
         document = json.loads(text, object_pairs_hook=_mask_members)

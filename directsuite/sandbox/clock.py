@@ -40,7 +40,7 @@ class ClockState:
 
     @classmethod
     def load(cls, connection: sqlite3.Connection) -> ClockState | None:
-        """Return the stored state, or None in a new database."""
+        """Return the stored state, or None if none is stored."""
         row = connection.execute("SELECT offset_us, frozen_at_us FROM clock").fetchone()
         if row is None:
             return None
@@ -48,7 +48,6 @@ class ClockState:
         return cls(offset=row["offset_us"] * _MICROSECOND, frozen_at=frozen_at)
 
     def store(self, connection: sqlite3.Connection) -> None:
-        """Store the state in the caller's transaction."""
         frozen_at = None if self.frozen_at is None else (self.frozen_at - EPOCH) // _MICROSECOND
         connection.execute(
             "INSERT OR REPLACE INTO clock(id, offset_us, frozen_at_us) VALUES(1, ?, ?)",
@@ -59,7 +58,7 @@ class ClockState:
 class Clock:
     """The clock of a sandbox, equal to the machine's until it is frozen, set or advanced. Thread-safe.
 
-    Methods raise ValueError for a time before MIN_TIME or after MAX_TIME, and then do not change the clock.
+    Methods raise ValueError for a time without a time zone, before MIN_TIME or after MAX_TIME, and then change nothing.
     """
 
     def __init__(self) -> None:
@@ -77,16 +76,16 @@ class Clock:
 
     @property
     def frozen(self) -> bool:
-        """True while the clock is stopped."""
+        """True if the clock is stopped."""
         return self._state.frozen_at is not None
 
     @property
     def state(self) -> ClockState:
-        """The state, for `restore`."""
+        """The state, which `restore` accepts."""
         return self._state
 
     def freeze(self, at: datetime | None = None) -> datetime:
-        """Stop the clock, now or at a time with a time zone, and return its time."""
+        """Stop the clock at its current time or at `at`, and return the time."""
         moment = None if at is None else _validate_time(at)
         return self._change(
             lambda state: attrs.evolve(state, frozen_at=_compute_time(state) if moment is None else moment)
@@ -109,7 +108,7 @@ class Clock:
         return self._change(advance_state)
 
     def set(self, at: datetime) -> datetime:
-        """Set the clock to a time with a time zone, and return its time. A frozen clock remains frozen."""
+        """Set the clock to a time, and return the time in UTC. A frozen clock remains frozen."""
         moment = _validate_time(at)
 
         def move_state(state: ClockState) -> ClockState:
@@ -120,7 +119,7 @@ class Clock:
         return self._change(move_state)
 
     def resume(self) -> datetime:
-        """Restart a frozen clock, and return its time."""
+        """Restart a frozen clock, and return the time. A running clock is not changed."""
 
         def resume_state(state: ClockState) -> ClockState:
             return state if state.frozen_at is None else ClockState(offset=state.frozen_at - datetime.now(UTC))
@@ -128,7 +127,7 @@ class Clock:
         return self._change(resume_state)
 
     def restore(self, state: ClockState) -> datetime:
-        """Set the state of the clock, and return its time."""
+        """Set the clock to a `state`, and return the time."""
         try:
             _validate_time(_compute_time(state))
         except OverflowError:
@@ -141,7 +140,6 @@ class Clock:
         return lambda: self._listeners.remove(listener)
 
     def _change(self, change: Callable[[ClockState], ClockState]) -> datetime:
-        """Change the state, call the listeners, and return the time. An exception changes nothing."""
         with self._lock:
             state = change(self._state)
             moment = _compute_time(state)
@@ -152,7 +150,6 @@ class Clock:
 
 
 def to_milliseconds(moment: datetime) -> int:
-    """Return a time in milliseconds since 1970."""
     return (moment - EPOCH) // timedelta(milliseconds=1)
 
 
@@ -163,7 +160,6 @@ def format_timestamp(milliseconds: int) -> str:
 
 
 def _compute_time(state: ClockState) -> datetime:
-    """Return the time, at most MAX_TIME. Raises OverflowError if the offset is too large."""
     return state.frozen_at if state.frozen_at is not None else min(datetime.now(UTC) + state.offset, MAX_TIME)
 
 

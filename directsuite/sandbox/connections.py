@@ -21,7 +21,7 @@ _MAX_CONNECTIONS = 1_000
 
 
 def find_max_connections() -> int:
-    """Return the maximum number of connections: at most half of the process's file descriptors."""
+    """Return the maximum number of connections: half of the process's file descriptors, from 1 to 1,000."""
     if sys.platform == "win32":
         return _MAX_CONNECTIONS
     import resource
@@ -71,7 +71,7 @@ def limit_connections(server: web.Server, limit: int) -> None:
 
 
 def _reject_slow_body(payload: StreamReader, received: int) -> None:
-    """Fail the body if it is incomplete and less than MIN_BODY_BYTES arrive within BODY_SECONDS. Repeats the check.
+    """Fail reads of an incomplete body of which less than MIN_BODY_BYTES arrive in any BODY_SECONDS.
 
     received: the bytes that have arrived so far.
     """

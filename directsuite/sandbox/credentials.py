@@ -101,7 +101,7 @@ def find_token_account(connection: sqlite3.Connection, token: str, *, now: int) 
 
 
 def expire_tokens(connection: sqlite3.Connection, *, account: str | None = None, token: str | None = None) -> int:
-    """Expire a token, the tokens of an account, or all. Return their number."""
+    """Expire a token, the tokens of an account, or all. Return their number, including those already expired."""
     return connection.execute(
         "UPDATE access_token SET expires_at = 0 "
         "WHERE (:account IS NULL OR account = :account) AND (:digest IS NULL OR digest = :digest)",
@@ -114,13 +114,13 @@ ACCOUNT = web.RequestKey("account", str)
 
 
 def parse_bearer_token(request: web.Request) -> str | None:
-    """Return the token of the Authorization header (RFC 6750 section 2.1), or None."""
+    """Return the token of the Authorization header (RFC 6750 section 2.1), or None if it has none."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
 def make_bearer_middleware(database: SandboxDatabase, clock: Clock) -> Middleware:
-    """Return the middleware that requires a valid token for signing and fax, and stores ACCOUNT."""
+    """Return the middleware that responds 401 to signing and fax requests without a valid token, and stores ACCOUNT."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:

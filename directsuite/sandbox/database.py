@@ -56,7 +56,7 @@ class SandboxDatabase:
     """The database in `folder`, or in memory if it is None, with the tables of `schemas`.
 
     Raises FolderInUseError, sqlite3.Error if the file cannot be read, and OSError if its permissions cannot be
-    restricted to its owner. After close(), methods raise RuntimeError.
+    restricted to its owner. read(), write() and post() raise RuntimeError after close() or a failure of the thread.
     """
 
     def __init__(self, folder: Path | None, schemas: Iterable[str]) -> None:
@@ -88,7 +88,7 @@ class SandboxDatabase:
                 raise
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of `work`, run in a transaction. An exception rolls it back and is raised."""
+        """Return the result of `work`, run in a transaction. Its exception rolls it back and is raised."""
         effects = EFFECTS.get(None)
         if effects is None:
             result: T = await self._writer.submit(work)
@@ -102,12 +102,12 @@ class SandboxDatabase:
         return result
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of `work`, which may only read. It sees all completed writes."""
+        """Return the result of `work`, which may only read and sees all completed writes. Raises its exception."""
         result: T = await self._reader.submit(work)
         return result
 
     def post(self, work: Callable[[sqlite3.Connection], object]) -> None:
-        """Run `work` later, from any thread. If it fails, it is rolled back and the error ignored."""
+        """Submit `work` without waiting; thread-safe. If it fails, it is rolled back and the error ignored."""
         self._writer.put(work, None)
 
     def listen(self, listener: Callable[[], None]) -> None:
@@ -145,7 +145,7 @@ def record_effect(connection: sqlite3.Connection, *, operation: str, subject: st
 
 
 def list_effects(connection: sqlite3.Connection, operation: str | None = None) -> list[Mapping[str, Any]]:
-    """Return all effects, or those of one operation, in order."""
+    """Return all effects, or those of one operation, oldest first."""
     rows = connection.execute(
         "SELECT id, operation, subject, detail, at FROM effect "
         "WHERE :operation IS NULL OR operation = :operation ORDER BY id",
@@ -155,7 +155,7 @@ def list_effects(connection: sqlite3.Connection, operation: str | None = None) -
 
 
 def make_private(*files: Path) -> None:
-    """Restrict the permissions of existing files to their owner. Raises OSError."""
+    """Restrict the permissions of existing files to their owner, except on Windows. Raises OSError."""
     for file in files:
         with contextlib.suppress(FileNotFoundError):
             if file.stat().st_mode & 0o077 and sys.platform != "win32":
@@ -163,7 +163,7 @@ def make_private(*files: Path) -> None:
 
 
 def lock_file(file: Path) -> sqlite3.Connection:
-    """Return a connection that locks the file until it is closed. Raises FolderInUseError."""
+    """Return a connection that locks the file until it is closed. Raises FolderInUseError if the file is locked."""
     file.touch(0o600)
     make_private(file)
     connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=0)
@@ -237,7 +237,7 @@ class _DatabaseThread:
                 group = self._take_group()
 
     def _take_group(self) -> list[_Job]:
-        """Wait for work, and return as much as one transaction may have, or nothing at the end."""
+        """Wait for work, and return the work for one transaction, or an empty list after `close`."""
         group = list[_Job]()
         job = self._jobs.get()
         while job is not None:

@@ -50,7 +50,7 @@ _LINE_BREAKS = b"\r\n"
 
 
 def make_abandoned_schema(table: str) -> str:
-    """Return SQL that makes a connection record the file names removed from the column `name` of a table."""
+    """Return SQL with which {table}_abandoned receives the names removed from the column `name` of a table."""
     return f"""
 CREATE TEMP TABLE {table}_abandoned(name TEXT NOT NULL);
 CREATE TEMP TRIGGER {table}_deleted AFTER DELETE ON {table}
@@ -82,7 +82,6 @@ def _remove_leftover_folders() -> None:  # of sandboxes that were killed
 
 
 def _is_own(path: Path, kind: int) -> bool:
-    """Return True if this file or folder belongs to this user and is not a link. Raises OSError."""
     found = path.lstat()
     return stat.S_IFMT(found.st_mode) == kind and (os.name != "posix" or found.st_uid == os.getuid())
 
@@ -117,7 +116,6 @@ class StoredFiles:
             return self._created_folder
 
     def close(self) -> None:
-        """Remove the folder if it is temporary."""
         if self._lock is not None and self._created_folder is not None:
             shutil.rmtree(self._created_folder, ignore_errors=True)
             self._lock.close()
@@ -125,13 +123,12 @@ class StoredFiles:
     async def write(
         self, database: SandboxDatabase, work: Callable[[sqlite3.Connection], T], created: Iterable[str] = ()
     ) -> T:
-        """Run `work` in a write transaction, then delete the files that no row names any more.
+        """Run `work` in a write transaction, delete the files that no row names any more, and return the result.
 
         created: files that were created for `work`; also deleted if no row names them.
         """
 
         def work_and_collect(connection: sqlite3.Connection) -> tuple[T, set[str]]:
-            """Run `work`. Also return the names of files that no row names."""
             result = work(connection)
             rows = connection.execute(f"DELETE FROM {self._table}_abandoned RETURNING name").fetchall()  # noqa: S608
             unnamed = {row["name"] for row in rows}.union(created)
@@ -154,7 +151,7 @@ class StoredFiles:
         await self.write(database, lambda _: None)
 
     def remove_all_except(self, names: Iterable[str]) -> None:
-        """Delete all other files."""
+        """Delete all files of the folder except these."""
         self._remove(file.name for file in [*self._folder.iterdir()] if file.name not in {*names})
 
     def __getitem__(self, name: str) -> Path:
@@ -162,7 +159,7 @@ class StoredFiles:
 
     @contextmanager
     def create_file(self) -> Generator[Path]:
-        """Yield a new file. An error deletes it; cancellation does not, because a row may name it."""
+        """Yield a new, empty file. An exception in the block deletes it. Cancellation does not: a row may name it."""
         file = self[uuid.uuid4().hex]
         file.touch(0o600)
         try:
@@ -173,13 +170,13 @@ class StoredFiles:
 
     @contextmanager
     def hold_file(self, name: str) -> Generator[Path]:
-        """Delay the deletion of a file. Raises FileNotFoundError if it is gone."""
+        """Yield a file, not deleted in the block. Raises FileNotFoundError if it does not exist."""
         with self.hold_files([name]):
             yield self[name]
 
     @contextmanager
     def hold_files(self, names: Collection[str]) -> Generator[None]:
-        """Delay the deletion of files. Raises FileNotFoundError if one is gone."""
+        """Delay the deletion of files until the block ends. Raises FileNotFoundError if one does not exist."""
         if not all(self[name].exists() for name in names):
             raise FileNotFoundError
         self._readers.update(names)
@@ -190,7 +187,7 @@ class StoredFiles:
             self._remove(self._abandoned - self._readers.keys())
 
     def abandon(self, names: Iterable[str]) -> None:
-        """Delete files that no row names, at once or after they were read."""
+        """Delete these files, which no row names, immediately or when they are no longer held."""
         unnamed = {*names}
         self._abandoned |= unnamed & self._readers.keys()
         self._remove(unnamed - self._readers.keys())
@@ -215,10 +212,10 @@ class StoredFiles:
             return hashlib.file_digest(written, "sha256").hexdigest(), file.name, file.stat().st_size
 
     def make_payload(self, parts: Iterable[bytes | FileRange], *, base64: bool = True) -> PiecesPayload:
-        """Return a response body of bytes and file ranges. Delay the deletion of the files until it is sent.
+        """Return a response body of bytes and file ranges. The files are not deleted before it is sent.
 
         base64: True to send the ranges, but not the bytes, in base64.
-        Raises FileNotFoundError if a file is gone.
+        Raises FileNotFoundError if a file does not exist.
         """
         every = [*parts]
         sizes = (len(each) if isinstance(each, bytes) else each.base64_size if base64 else each.size for each in every)
@@ -256,11 +253,10 @@ class FileRange:
 
     @classmethod
     def from_file(cls, file: Path) -> FileRange:
-        """Return the range of an entire file."""
         return cls(file, 0, file.stat().st_size)
 
     def read_as_base64(self) -> FileRange | None:
-        """Return the octets that this range encodes in base64, or None if it is not base64."""
+        """Return the range of the octets that this range encodes in base64, or None if it is not base64."""
         decoder, size = Base64Decoder(), 0
         try:
             for piece in self._iter_pieces():
@@ -304,9 +300,9 @@ class Base64Decoder:
         self._is_padded = False
 
     def decode(self, text: bytes, *, last: bool = False) -> bytes:
-        """Return the octets of the next piece. Raises ValueError if the text is not base64.
+        """Return the octets of the complete groups so far; an incomplete group waits for the next piece.
 
-        last: True for the last piece.
+        last: True for the last piece. Raises ValueError if the text is not base64.
         """
         text = self._rest + text
         end = len(text) if last else len(text) // 4 * 4
@@ -319,12 +315,12 @@ class Base64Decoder:
 
 
 def has_small_body(request: web.Request) -> bool:
-    """Return True if the body is small enough for memory. False if its size is unknown."""
+    """Return True if the Content-Length is at most 1 MiB, False if it is larger or absent."""
     return request.content_length is not None and request.content_length <= _MAX_SMALL_BODY_BYTES
 
 
 async def receive_body(request: web.Request, limit: int, consume: Callable[[bytes], Any]) -> None:
-    """Pass a request's body to `consume` in pieces, in threads.
+    """Pass a request's body to `consume` in pieces, in threads, and store its start as BODY_PREFIX.
 
     Raises BodyTooLargeError if it has more than `limit` bytes.
     """
@@ -358,7 +354,6 @@ class PiecesPayload(Payload):
 
     @property
     def size(self) -> int:
-        """The size in bytes."""
         return self._length
 
     def cut(self, size: int, before: bytes = b"", after: bytes = b"") -> PiecesPayload:
@@ -378,15 +373,12 @@ class PiecesPayload(Payload):
         return PiecesPayload(iter_pieces, len(before) + size + len(after), self._release)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """Return the entire body as text."""
         return b"".join(self._iter_pieces()).decode(encoding, errors)
 
     async def as_bytes(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
-        """Return the entire body."""
         return await asyncio.to_thread(lambda: b"".join(self._iter_pieces()))
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Send the body."""
         await self.write_with_length(writer, None)
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:

@@ -82,8 +82,6 @@ def add_client(connection: sqlite3.Connection, client_id: str, client_secret: st
 
 
 class OAuth:
-    """The authorize and token endpoints."""
-
     def __init__(self, database: SandboxDatabase, clock: Clock, authenticate: AuthenticateFn) -> None:
         self._database = database
         self._clock = clock
@@ -96,16 +94,15 @@ class OAuth:
         }
 
     def make_routes(self) -> list[web.RouteDef]:
-        """Return the routes of the two endpoints."""
         return [
             web.get("/oauth/authorize", self.authorize, name="authorize", allow_head=False),
             web.post("/oauth/token", self.exchange_grant, name="token"),
         ]
 
     async def authorize(self, request: web.Request) -> web.Response:
-        """Redirect with a code, valid for ten minutes and one use.
+        """Redirect with a code, valid for ten minutes and one use, or with an error if `response_type` is not `code`.
 
-        With an unknown client or unusable redirect URI, respond with an error instead (RFC 6749 section 4.1.2.1).
+        With an unknown client or unusable redirect URI, respond 400 (RFC 6749 section 4.1.2.1).
         """
         query = request.query
         redirect_uri, client_id = query.get("redirect_uri", ""), query.get("client_id", "")
@@ -131,7 +128,7 @@ class OAuth:
         return web.Response(status=HTTPStatus.FOUND, headers={"Location": str(location), "Cache-Control": "no-store"})
 
     async def exchange_grant(self, request: web.Request) -> web.Response:
-        """Exchange a grant for an access token (RFC 6749 sections 4 to 6)."""
+        """Respond with an access token for a grant (RFC 6749 sections 4 to 6), or with the error as 400 or 401."""
         try:
             form = await _read_form(request)
             client_id, client_secret = _parse_client_credentials(request, form)
@@ -208,7 +205,10 @@ def _store_grant(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
 
 
 def _take_grant(connection: sqlite3.Connection, kind: str, secret: str, client: _OAuthClient) -> sqlite3.Row:
-    """Delete and return a code or refresh token. A later error restores it."""
+    """Delete and return a code or refresh token. The caller's rollback restores it.
+
+    Raises OAuthError if it is unknown, already used, or of another client.
+    """
     row: sqlite3.Row | None = connection.execute(
         "DELETE FROM oauth_grant WHERE digest = ? AND kind = ? AND client_id = ? RETURNING *",
         (hash_secret(secret), kind, client.client_id),
@@ -231,7 +231,10 @@ def _authenticate_client(connection: sqlite3.Connection, client_id: str, client_
 
 
 def _parse_client_credentials(request: web.Request, form: Mapping[str, str]) -> tuple[str, str]:
-    """Return client id and secret from HTTP Basic, where both are form-encoded, or the form (RFC 6749, 2.3.1)."""
+    """Return client id and secret from HTTP Basic, where both are form-encoded, or the form (RFC 6749, 2.3.1).
+
+    Missing ones are empty. Raises OAuthError for unreadable Basic.
+    """
     scheme, _, encoded = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "basic":
         return form.get("client_id", ""), form.get("client_secret", "")
