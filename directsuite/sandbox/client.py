@@ -24,7 +24,10 @@ _TIMEOUT = aiohttp.ClientTimeout(total=300, sock_read=60)
 
 
 class ControlError(Exception):
-    """The sandbox has rejected a request, or none responds. status: the HTTP status, None without a response."""
+    """The sandbox has rejected a request, no sandbox responds, or the Control is not open.
+
+    status: the HTTP status of the rejection, None for the other causes.
+    """
 
     def __init__(self, description: str, status: int | None = None) -> None:
         super().__init__(description)
@@ -112,7 +115,7 @@ class Control:
         await self._request("POST", "accounts", {"kind": "mailbox", "address": address, "password": password})
 
     async def add_tuser(self, username: str, password: str, direct_addresses: Iterable[str]) -> None:
-        """Add a T-User who may act for these addresses."""
+        """Add a T-User: a login that may use the mailboxes of these addresses."""
         members = {"username": username, "password": password, "direct_addresses": list(direct_addresses)}
         await self._request("POST", "accounts", {"kind": "tuser", **members})
 
@@ -134,7 +137,7 @@ class Control:
         return self._convert_member(await self._request("POST", "individuals", members), "created", int)
 
     async def set_patient_state(self, address: str, state: str | None) -> None:
-        """Set the UserStateType of a patient. None: it depends on the clock again."""
+        """Set the state of a patient. None: `activated`, and after a year `provisioned_cert_expired`."""
         await self._request("POST", f"patients/{quote(address, safe='')}/state", {"state": state})
 
     async def add_fax(self, fax_number: str, *, status: str = "complete", description: str = "") -> str:
@@ -147,7 +150,7 @@ class Control:
         await self._request("PATCH", f"fax/{quote(handle, safe='')}", {"status": status})
 
     async def deliver(self, address: str, raw: bytes, folder: str = "INBOX") -> int:
-        """Deliver a raw message (RFC 5322) into a mailbox and return its uid."""
+        """Deliver a raw message (RFC 5322) into a folder of a mailbox and return the message's uid."""
         path = f"inbound/{quote(address, safe='')}?folder={quote(folder, safe='')}"
         return self._convert_member(await self._request("POST", path, raw), "created", int)
 
@@ -166,7 +169,7 @@ class Control:
         return self._convert_member(await self._request("POST", "faults", rule), "created", int)
 
     async def faults(self) -> list[dict[str, Any]]:
-        """Return the fault rules, with how often each was applied."""
+        """Return the fault rules: the fields of each, `id`, `applied`, and `remaining` uses (None: without limit)."""
         document = await self._request("GET", "faults")
         self._convert_member(document, "faults", list[_ReportedFaultRule])
         return list(document["faults"])
@@ -176,14 +179,14 @@ class Control:
         await self._request("DELETE", "faults")
 
     async def ledger(self, operation: str | None = None) -> list[dict[str, Any]]:
-        """Return the side effects of all operations, or of one."""
+        """Return the side effects of all operations, or of one, as `id`, `operation`, `subject`, `detail`, `at`."""
         path = "ledger" if operation is None else f"ledger?operation={quote(operation, safe='')}"
         document = await self._request("GET", path)
         self._convert_member(document, "effects", list[_ReportedEffect])
         return list(document["effects"])
 
     async def reset(self) -> None:
-        """Delete everything and add the initial data again."""
+        """Delete the state and the faults, and add the initial data again. The clock does not change."""
         await self._request("POST", "reset", {})
 
     async def _request(self, method: str, path: str, body: Mapping[str, Any] | bytes | None = None) -> dict[str, Any]:

@@ -34,11 +34,10 @@ ControlHandler = Callable[[SandboxState, web.Request, Any], Awaitable[Mapping[st
 
 
 class UnknownSubjectError(Exception):
-    """The subject of a control does not exist."""
+    """The fax, patient or other subject that a request names does not exist."""
 
 
 def make_control_routes(sandbox: SandboxState, access: Access) -> list[web.RouteDef]:
-    """Return the routes of all controls."""
     return [
         web.route(entry.method, f"{BASE}/{entry.path}", access.guard_control_handler(_make_handler(sandbox, entry)))
         for entry in CONTROLS
@@ -72,7 +71,7 @@ _ERROR_CODES = {HTTPStatus.CONFLICT: "taken", HTTPStatus.NOT_FOUND: "unknown", H
 
 
 def choose_error_status(error: Exception) -> HTTPStatus:
-    """Return the HTTP status for one of REJECTION_ERRORS."""
+    """Return the HTTP status for one of REJECTION_ERRORS: 409, 404 or 400."""
     if isinstance(error, (AccountExists, NumberTakenError)):
         return HTTPStatus.CONFLICT
     return HTTPStatus.NOT_FOUND if isinstance(error, (UnknownSubjectError, UnknownAccount)) else HTTPStatus.BAD_REQUEST

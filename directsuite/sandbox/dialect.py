@@ -60,8 +60,6 @@ class Difference(msgspec.Struct, frozen=True, order=True):
 
 
 class OperationReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The differences of one operation."""
-
     operation: str
     status: int | None = None
     """The HTTP status, or None without a response."""
@@ -79,12 +77,15 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def name_type(value: object) -> str:
-    """Return the name of a value's JSON type."""
+    """Return the name of a value's JSON type, such as "string" or "null"."""
     return _TYPES.get(type(value), "null")
 
 
 def write_type(kind: str, value: Any) -> Any:
-    """Return a value as another JSON type, or an example of that type if it cannot be converted."""
+    """Return a value as the JSON type `kind`, or an example of that type if it cannot be converted.
+
+    An array of elements of that type becomes its only element, or is unchanged. Of arrays, only empty ones become null.
+    """
     if kind == "null" and name_type(value) == "array":
         return value or None
     if kind == "object" and value is None:  # was an empty array
@@ -100,7 +101,7 @@ def write_type(kind: str, value: Any) -> Any:
 
 
 def find_form(role: Role | None, value: object) -> str:
-    """Return the name of a value's form, or "" for the form that the sandbox writes by itself."""
+    """Return the name of a value's form, or "" if the role has no forms or the sandbox writes this form by itself."""
     for name, form in _FORMS.items():
         if form.role == role and form.matches(value):
             return name
@@ -109,20 +110,20 @@ def find_form(role: Role | None, value: object) -> str:
 
 
 def write_form(name: str, value: Any) -> Any:
-    """Return a value of the sandbox in this form. Values of other roles are returned unchanged."""
+    """Return a value of the sandbox in the form with this name, or unchanged if it cannot have that form."""
     return _FORMS[name].write(value) if name in _FORMS else write_moment(name.removeprefix("a moment as "), value)
 
 
 def mask_digits(text: object) -> str:
-    """Return a date with a 9 for each digit, or the name of a form. The result never contains any other text."""
+    """Return a date with a 9 for each digit, the name of a form, or "no date in digits" for any other text."""
     masked = re.sub("[0-9]", "9", str(text)) if _DATE_LIKE.fullmatch(str(text)) else "no date in digits"
     return next((name for name, form in _TEXT_FORMS.items() if re.fullmatch(form[0], str(text))), masked)
 
 
 def write_moment(mask: str, value: Any) -> Any:
-    """Return a moment of the sandbox in the form of `mask_digits`, in UTC. Other values are returned unchanged.
+    """Return a moment of the sandbox in the form that `mask_digits` returned, in UTC. Other values are unchanged.
 
-    If the year is at the end, month and day precede it.
+    If the year is not at the start of the mask, the date is month, day, year.
     """
     moment = _read_moment(value)
     if moment is None:
@@ -141,10 +142,7 @@ _TEXT_FORMS: Mapping[str, tuple[str, Callable[[datetime], str]]] = {
     "EEE, dd MMM yyyy HH:mm:ss Z": (r"\w{3}, \d\d? \w{3} \d{4} [\d:]{8} [A-Z\d+-]{1,5}", format_datetime),
     "MMM d, yyyy h:mm:ss a": (r"\w{3} \d\d?, \d{4},? [\d:]{7,8}\s[AP]M", "{:%b %d, %Y %I:%M:%S %p}".format),
 }
-"""The forms of moments that a mask of digits does not describe: a pattern and a function that writes it.
-
-Two are named by their patterns in Java.
-"""
+"""The forms of moments that a mask of digits does not describe: a pattern and a function that writes it."""
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,6 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The name in the specification, or `*` for all operations."""
     kind: FaultKind
     status: Annotated[int, msgspec.Meta(ge=200, le=599)] = 503
-    """For `status`: the HTTP status."""
     retry_after: _Natural | _HeaderText | None = None
     """For `status`: the Retry-After header, in seconds or as an HTTP date."""
     body: Any = None
@@ -137,7 +136,7 @@ class Faults:
         """True once the sandbox stops, which ends requests that hang."""
 
     def set_operations(self, operations: Iterable[str]) -> None:
-        """Set the names of the sandbox's operations. `add` rejects rules for others."""
+        """Set the names of the sandbox's operations. `add` rejects rules for others, except `*`."""
         self._operations = frozenset(operations)
 
     def add(self, fault: Fault) -> int:
@@ -162,7 +161,6 @@ class Faults:
         return existed
 
     def clear(self) -> None:
-        """Remove all rules."""
         self._rules.clear()
         self._notify_listeners()
 
@@ -176,7 +174,7 @@ class Faults:
         return self._operations
 
     def list_rules(self) -> list[dict[str, Any]]:
-        """Return the rules with their ids, and how often each was applied and will still apply."""
+        """Return the fields of the rules, with `id`, `applied` (how often), and `remaining` (None: without limit)."""
         return [
             {
                 "id": number,
@@ -188,7 +186,7 @@ class Faults:
         ]
 
     def claim_fault(self, operation: str | None) -> Fault | None:
-        """Return the fault of the first rule that applies to this request, and count its use, or None."""
+        """Count a request. Return the fault of the first rule that applies to it, and count its use, or return None."""
         if operation not in self._operations:
             return None
         rules = [rule for rule in self._rules.values() if rule.fault.operation in {operation, EVERY_OPERATION}]
@@ -197,7 +195,7 @@ class Faults:
 
 
 def describe_kind(rule: Mapping[str, Any]) -> str:
-    """Return the kind of a rule of `Faults.list_rules`, with its status or delay."""
+    """Return the kind of a rule of `Faults.list_rules`, with its status or delay, such as "status 503"."""
     match rule["kind"]:
         case "status":
             return f"status {rule['status']}"
@@ -208,7 +206,7 @@ def describe_kind(rule: Mapping[str, Any]) -> str:
 
 
 def describe_remaining(rule: Mapping[str, Any]) -> str:
-    """Return how often a rule still applies, as text."""
+    """Return how often a rule still applies: a number, "always" or "used up"."""
     return {None: "always", 0: "used up"}.get(rule["remaining"], str(rule["remaining"]))
 
 
@@ -223,11 +221,13 @@ _POLL_INTERVAL = 0.02  # seconds; aiohttp reports no disconnected client
 
 
 def make_fault_middleware(faults: Faults, *, expire_token: ExpireFn, expire_session: ExpireFn) -> Middleware:
-    """Return the middleware that applies the rules of `faults` to requests to the services."""
+    """Return the middleware that applies the rules of `faults` to requests to the services.
+
+    expire_token, expire_session: expire the token or session of a request.
+    """
 
     @web.middleware
     async def inject(request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Apply a rule."""
         fault = faults.claim_fault(request.match_info.route.name)
         if fault is None:
             return await handler(request)
@@ -239,7 +239,6 @@ def make_fault_middleware(faults: Faults, *, expire_token: ExpireFn, expire_sess
             await receive_body(request, sys.maxsize, len)
 
         async def respond() -> web.StreamResponse:
-            """Run the operation."""
             try:
                 return await handler(request)
             except Exception as error:  # noqa: BLE001  error responses are also changed
@@ -339,7 +338,7 @@ def break_json(body: ResponseBody) -> ResponseBody:
 
 
 def break_base64(body: ResponseBody) -> ResponseBody:
-    """Return invalid base64: an invalid character, complete groups and one more character.
+    """Return a body as invalid base64: an invalid character, the complete groups of four, and one more character.
 
     A decoder that skips invalid characters still rejects the last one. Bodies from files have no line breaks.
     """

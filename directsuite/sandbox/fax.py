@@ -62,7 +62,7 @@ class Recipient(
 
 
 class NewFax(msgspec.Struct, kw_only=True):
-    """A fax to add. Raises ValueError for invalid values."""
+    """A fax to add. Raises ValueError for a number without digits, and an unknown status."""
 
     fax_number: str
     account: Annotated[str, msgspec.Meta(pattern=r"\S")] | None = None
@@ -120,18 +120,15 @@ def _validate_status(status: str) -> None:
 
 
 def extract_digits(fax_number: str) -> str:
-    """Return the digits of a fax number."""
+    """Return the digits of a fax number, or "" without digits."""
     return "".join(character for character in fax_number if character in "0123456789")
 
 
 class FaxService:
-    """The two operations, under /fax/api/fax."""
-
     def __init__(self, database: SandboxDatabase) -> None:
         self._database = database
 
     def make_routes(self) -> list[web.RouteDef]:
-        """Return a route for each operation, with the operation's name."""
         operations = (
             ("getMultipleMessageInfo", "getMessageList/{fax_number}/{offset}", self._get_multiple_message_info),
             ("getSingleMessageInfo", "{fax_number}/{message_handle}", self._get_single_message_info),
@@ -156,7 +153,10 @@ class FaxService:
         return _build_response(request[ACCOUNT], await self._read_records(request, query, PAGE_ROWS, start), "")
 
     async def _read_records(self, request: web.Request, query: str, *parameters: str | int) -> list[sqlite3.Row]:
-        """Run a query with the digits of the request's number, followed by `parameters`."""
+        """Run a query with the digits of the request's number, followed by `parameters`.
+
+        Raises InvalidParameterError if there are no digits, and WrongAccountError for a number of another account.
+        """
         digits, account = extract_digits(request.match_info["fax_number"]), request[ACCOUNT]
         if not digits:
             raise InvalidParameterError("the fax number has no digits")

@@ -69,7 +69,6 @@ _STATES = {
     for entry in _STATE_NAMES.replace("\n", "").split("|")
     for spelling in (entry[:2], entry[3:])
 }
-"""Full names of states by lower-case name and code."""
 
 _USERNAME = re.compile(r"[a-z0-9_](?:[a-z0-9_-]|\.(?!\.|$)){0,63}")
 _OFFER_PRICE = 12.0
@@ -91,7 +90,6 @@ USER_STATES = (
     CERTIFICATE_REVOKED,
     "Unknown",
 )
-"""The values of UserStateType."""
 
 STATES_WITHOUT_CERTIFICATE = frozenset({CERTIFICATE_EXPIRED, CERTIFICATE_REVOKED})
 """The states in which messages are rejected."""
@@ -121,7 +119,6 @@ class IndividualDescription(msgspec.Struct, kw_only=True, rename="camel"):
 
     @property
     def name_key(self) -> str:
-        """The normalized name."""
         return f"{_fold_name(self.first_name)}|{_fold_name(self.last_name)}"
 
     def matches(self, row: sqlite3.Row) -> bool:
@@ -136,7 +133,7 @@ class IndividualDescription(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class Contact(msgspec.Struct, kw_only=True):
-    """The optional contact members of a BaseUser. Raises RegistrationError (204) for an unknown state."""
+    """The optional contact members of a BaseUser. Raises RegistrationError (204) for an unknown US state."""
 
     email: str | None = None
     phone: str | None = None
@@ -153,7 +150,6 @@ class Contact(msgspec.Struct, kw_only=True):
                 raise RegistrationError(RegistrationCode.INVALID_STATE, "state must be the full name of a state")
 
     def to_members(self) -> dict[str, str]:
-        """Return the members that are not empty."""
         return {name: text for name in Contact.__struct_fields__ if (text := getattr(self, name))}
 
 
@@ -165,8 +161,6 @@ class Account(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class UserPassword(msgspec.Struct):
-    """A user name and a password."""
-
     username: NonEmptyText
     password: NonEmptyText
 
@@ -174,10 +168,10 @@ class UserPassword(msgspec.Struct):
 def add_individual(
     connection: sqlite3.Connection, described: IndividualDescription, contact: Contact, number: int | None = None
 ) -> int:
-    """Add an individual and return the id.
+    """Add an individual with complete personal data and return the id.
 
-    number: the id. None: the next free one.
-    Raises RegistrationError if the id is in use.
+    number: the id, which replaces `described.id`. None: the next free one.
+    Raises RegistrationError (010) if the id is in use.
     """
     taken = connection.execute("SELECT 1 FROM individual WHERE id = ?", (number,)).fetchone()
     if taken is not None:
@@ -216,9 +210,9 @@ def provision(
     *,
     now: int,
 ) -> dict[str, Any]:
-    """Create an address, its mailbox and its payment. Return the members of AddUsersResponseV2Type.
+    """Create an address and mailbox for the first matching individual. Return the members of AddUsersResponseV2Type.
 
-    Raises RegistrationError: 205 if there is no such individual, 002 for an invalid user name, 014 for one in use.
+    Raises RegistrationError: 205 if no individual matches, 002 for an invalid user name, 014 for one in use.
     """
     people = find_individuals(connection, described)
     if not people:
@@ -257,7 +251,7 @@ def provision(
 
 
 def find_patient(connection: sqlite3.Connection, domain: str, username: str, *, now: int) -> dict[str, Any] | None:
-    """Return the DirectUserDetail of a patient, or None if there is no such patient."""
+    """Return the DirectUserDetail of a patient, or None if there is none. `username` may contain the domain."""
     row = connection.execute(
         f"{_SELECT} WHERE domain = ? AND username = ?", (domain, _parse_local_part(username, domain))
     ).fetchone()
@@ -296,7 +290,7 @@ def set_passwords(connection: sqlite3.Connection, domain: str, users: Sequence[U
 def set_state(connection: sqlite3.Connection, address: str, state: str | None) -> bool:
     """Set the state of a patient. Return False for an unknown address.
 
-    state: None makes the state depend on the clock again. Raises ValueError for an unknown state.
+    state: None: `activated`, and after a year `provisioned_cert_expired`. Raises ValueError for an unknown state.
     """
     if state is not None and state not in USER_STATES:
         raise ValueError(f"state must be one of {', '.join(USER_STATES)}")
@@ -308,7 +302,7 @@ def set_state(connection: sqlite3.Connection, address: str, state: str | None) -
 
 
 def find_user_state(connection: sqlite3.Connection, address: str, now_ms: int) -> str | None:
-    """Return the state of a patient's address, ignoring case, or None for another address."""
+    """Return the state of a patient's address, ignoring case, or None if it is not a patient's."""
     username, _, domain = address.casefold().rpartition("@")
     row = connection.execute(
         "SELECT state, expires_on FROM patient WHERE domain = ? AND username = ?", (domain, username)
@@ -379,7 +373,6 @@ def _to_date(now: int) -> date:
 
 
 def _normalize_id(number: int | str) -> int:
-    """Return an id as a number, which some clients send as a string."""
     if isinstance(number, str) and number.isascii() and number.isdecimal() and len(number) < 20:
         number = int(number)
     if isinstance(number, str) or abs(number) > _MAX_ID:

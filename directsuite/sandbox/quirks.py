@@ -49,7 +49,6 @@ _DATE_MEMBERS = frozenset(("sentDate", "receivedDate", "ts"))
 _JAVAMAIL_MEMBERS = {"modified": False, "saved": True, "strict": True}
 
 Dialect = Mapping[str, Sequence[Difference]]
-"""The differences of a server by operation."""
 
 _MAX_REPORT_BYTES = 16 * 2**20
 _NOT_A_REPORT = "is not a report of `directsuite doctor --deep`"
@@ -116,7 +115,7 @@ def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
 
 
 def read_report(report: Path) -> Dialect:
-    """Return the differences of a report by operation.
+    """Return the differences and forms of a report by operation, without operations that have none.
 
     Raises OSError if the file cannot be read, and ValueError if it is not a report.
     """
@@ -147,7 +146,6 @@ def make_imitation_middleware(dialect: Dialect) -> Middleware:
 
     @web.middleware
     async def change_response(request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Change the response, or only the status of a rejection."""
         response = await handler(request)
         operation = request.match_info.route.name
         if not (dialect and operation and isinstance(response, web.Response)):
@@ -173,7 +171,6 @@ def _is_rejection(response: web.Response) -> bool:
 
 
 def _read_json(body: bytes) -> Any:
-    """Return the decoded body, or None if it is not JSON."""
     try:
         return json.loads(body)
     except ValueError:
@@ -202,7 +199,10 @@ async def _change(response: web.Response, differences: Sequence[Difference]) -> 
 
 
 def _change_value(container: Any, steps: Sequence[str], what: str) -> None:
-    """Change the values at the end of `steps`: names of members, and [] for each element of an array."""
+    """Change the values at the end of `steps`, if present: names of members, and [] for each element of an array.
+
+    what: the `Difference.what` to apply.
+    """
     step, *others = steps
     kind, keys = name_type(container), list[Any]()
     if kind == "object":
@@ -233,8 +233,6 @@ def _change_member(container: Any, key: Any, what: str) -> None:
 
 
 class _Collector:
-    """Collects what a payload writes."""
-
     def __init__(self) -> None:
         self.content = bytearray()
 

@@ -60,7 +60,6 @@ class RegistrationService:
         self._clock = clock
 
     def make_routes(self) -> list[web.RouteDef]:
-        """Return a route for each operation, with the operation's name."""
         return [
             web.route(row.method, f"{BASE}/{row.name}{row.path}", self._make_handler(row), name=row.name)
             for row in OPERATIONS
@@ -88,7 +87,6 @@ class RegistrationCall(NamedTuple):
     """A request, with a valid session unless it is a login."""
 
     body: Any
-    """The decoded JSON."""
     domain: str
     """The normalized domain of the path, empty for a login."""
     path: Mapping[str, str]
@@ -153,8 +151,6 @@ def _set_passwords(connection: sqlite3.Connection, call: RegistrationCall) -> di
 
 
 class RegistrationOperation(NamedTuple):
-    """An operation of the specification."""
-
     name: str
     """The name in the specification and of the route."""
     method: str
@@ -180,7 +176,6 @@ OPERATIONS = (
     ),
     RegistrationOperation("SetPatientsPasswords", "POST", _SESSION_PATH, _set_passwords, is_write=True),
 )
-"""In the order of the specification."""
 
 
 def add_reseller(connection: sqlite3.Connection, username: str, password: str, domains: Iterable[str] = ()) -> None:
@@ -203,7 +198,7 @@ def authenticate(connection: sqlite3.Connection, username: str, password: str) -
 def expire_sessions(
     connection: sqlite3.Connection, *, username: str | None = None, session_id: str | None = None
 ) -> int:
-    """Expire a session, the sessions of a user, or all. Return their number."""
+    """Expire a session, the sessions of a user, or all. Return their number, including those already expired."""
     return connection.execute(
         "UPDATE registration_session SET expires_at = 0 "
         "WHERE (:username IS NULL OR username = :username) AND (:digest IS NULL OR digest = :digest)",
@@ -212,7 +207,7 @@ def expire_sessions(
 
 
 def _authorize_session(connection: sqlite3.Connection, path: Mapping[str, str], now: int) -> str:
-    """Return the normalized domain of a request.
+    """Return the normalized domain of a request's path.
 
     Raises RegistrationError: 011 if the session is unknown or expired, 208 if the domain has no organization.
     """

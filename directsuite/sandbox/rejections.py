@@ -78,7 +78,7 @@ class RegistrationCode(StrEnum):
 
 
 class RejectionError(Exception):
-    """A service has rejected a request, which changes nothing. The form is that of signing and fax."""
+    """A service has rejected a request, and changed nothing. The response has the form of signing and fax."""
 
     error: ClassVar[str]
     status: int = HTTPStatus.BAD_REQUEST
@@ -141,7 +141,6 @@ class RegistrationError(RejectionError):
         self.code = code
 
     def to_response(self) -> web.Response:
-        """Return a ResellerAPIResponseType."""
         return web.json_response({"code": self.code, "success": False, "errorMessage": str(self)})
 
 
@@ -150,7 +149,7 @@ class MalformedBodyError(Exception):
 
 
 def parse_json(body: bytes, expected: Any = Any) -> Any:
-    """Decode JSON, as the expected type if there is one.
+    """Return decoded JSON, as the expected type if there is one.
 
     Raises msgspec.ValidationError for another type. Raises MalformedBodyError for invalid syntax or UTF-8, NaN and
     Infinity, too deep nesting, too long numbers and unpaired surrogates; without an expected type, also if there may be
@@ -191,7 +190,7 @@ def build_error_response(status: int, error: str, description: str) -> web.Respo
 
 @web.middleware
 async def handle_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Convert what a handler raises to an error response of the service."""
+    """Convert the exception of a handler, unless it is a redirect, to an error response of the service."""
     try:
         _validate_charset(request)
         return await handler(request)
@@ -200,7 +199,7 @@ async def handle_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 def respond_to_error(error: Exception, request: web.Request) -> web.Response:
-    """Return the response for `error`, raised by a handler. Log unexpected errors, without the request.
+    """Return the response for `error`, raised by a handler. Log unexpected errors, without the request's path and body.
 
     Raises the error itself if it is a redirect.
     """

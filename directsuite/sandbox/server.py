@@ -62,7 +62,7 @@ _SHUTDOWN_TIMEOUT = 5.0  # seconds for requests in progress
 
 
 class Sandbox(SandboxState):
-    """The four services on one port of a loopback address, open from `__aenter__` to `__aexit__`.
+    """The four services on one port, open from `__aenter__` to `__aexit__`.
 
     folder: the folder of the state, including the clock. None: the state is in memory.
     host: the address to listen on. Without a token, only a loopback address.
@@ -75,8 +75,8 @@ class Sandbox(SandboxState):
     imitate: a report of `directsuite doctor --deep`, whose differences the responses imitate.
     max_body: the maximum size of a request in bytes. None: 1 GiB for documents in Save, and attachments in Send, its
         variants and SaveRawMessages; 64 MiB for other operations.
-    Raises ValueError for another host without a token, a short token, a `max_body` below 1, and a file that is not a
-    report.
+    Raises ValueError for a host other than loopback without a token, a short token, a `max_body` below 1, and a file
+    that is not a report. Raises OSError if the report cannot be read, and when opened, if the port is in use.
     """
 
     root_url: str
@@ -157,7 +157,7 @@ class Sandbox(SandboxState):
 
     @property
     def urls(self) -> dict[str, str]:
-        """The URLs by the names of their attributes, without `_url`, and the URL for `Control`."""
+        """The URLs by name (`signing` for `signing_url`, and so on), and `control`: the URL for `Control`."""
         names = ("signing", "fax", "message", "registration", "token")
         return {**{name: getattr(self, f"{name}_url") for name in names}, "control": self.root_url}
 
@@ -190,7 +190,6 @@ class Sandbox(SandboxState):
         return application
 
     def _make_routes(self) -> list[web.RouteDef]:
-        """Return the services' routes. Without PDF libraries, signing responds with how to install them."""
         services = self._services
         signing = services.signing.make_routes()
         if not has_pdf_libraries():
@@ -213,7 +212,6 @@ class Sandbox(SandboxState):
                 self._unread_requests[id(request)] = request
 
     def _release_requests(self) -> None:
-        """End the requests that hang, and stop reading the bodies of rejected requests."""
         self._faults.stopped = True
         for request in [*self._unread_requests.values()]:
             request.content.set_exception(TimeoutError())  # as aiohttp does later
@@ -253,7 +251,7 @@ class Sandbox(SandboxState):
         return web.json_response({"status": "ok", "now": self.clock.now().isoformat(), "urls": self.urls})
 
     async def _get_environment(self, request: web.Request) -> web.Response:
-        """Respond with a valid token. With an access token, the URLs have the host name that the caller has used."""
+        """Respond with `environment` and a valid token. With an access token, the URLs have the request's Host."""
         token, now = self.environment["DIRECTSUITE_TOKEN"], self.clock.milliseconds()
         if (
             await self._database.read(lambda connection: credentials.find_token_account(connection, token, now=now))
@@ -286,7 +284,6 @@ class Sandbox(SandboxState):
 
 
 def _allow_any_segment(routes: list[web.RouteDef]) -> list[web.RouteDef]:
-    """Let each path parameter match any segment. By default, aiohttp rejects braces."""
     return [attrs.evolve(each, path=_PARAMETER.sub(r"{\1:[^/]+}", each.path)) for each in routes]
 
 

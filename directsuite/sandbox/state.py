@@ -151,18 +151,18 @@ class SandboxState:
             raise ValueError(str(error)) from None
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of `work`, which may only read."""
+        """Return the result of `work`, which may only read. Raises its exception."""
         return await self._database.read(work)
 
     async def describe_document(self, name: str) -> dict[str, Any]:
         """Return the response of GetDocInfo for a document's file.
 
-        Raises RejectionError, or FileNotFoundError if the document is gone.
+        Raises RejectionError if it is malformed or a key is unavailable, FileNotFoundError if it does not exist.
         """
         return await self._services.signing.describe(name)
 
     def reading_document(self, name: str) -> AbstractContextManager[Path]:
-        """Delay the deletion of a document's file while the block runs. Raises FileNotFoundError if it is gone."""
+        """Yield a document's file, not deleted in the block. Raises FileNotFoundError if it does not exist."""
         return self._services.signing.hold_file(name)
 
     @property
@@ -178,7 +178,7 @@ class SandboxState:
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` after each change, in the thread that made it. Return a function that stops this.
 
-        It does not stop reports of the database, which end with the sandbox.
+        Only the calls after changes of the database continue until the sandbox is closed.
         """
         self._database.listen(listener)
         self._faults.listeners.append(listener)
@@ -193,8 +193,8 @@ class SandboxState:
     async def reset(self, account: str | None = None) -> bool:
         """Delete the state and the faults, and add the initial data again. The clock does not change.
 
-        account: an account or mailbox address. Only its documents and faxes, or its messages and folders, are deleted.
-        Return False if it is unknown.
+        account: an account or mailbox address. Only its documents and faxes, or its messages and folders, are deleted,
+            and nothing is added. Return False if it is unknown.
         """
         if account is not None:
             now = self.clock.milliseconds()
@@ -212,7 +212,7 @@ class SandboxState:
         return True
 
     async def keep_clock(self) -> None:
-        """Store the clock before returning. It is also stored soon after each change."""
+        """Store the state of the clock now. It is also stored soon after each change."""
         await self._write(self._store_clock)
 
     def _store_clock(self, connection: sqlite3.Connection) -> None:
@@ -233,7 +233,6 @@ class SandboxState:
 
     @profile.setter
     def profile(self, profile: Profiles) -> None:
-        """Change the profile."""
         self._services.messaging.profile = profile
 
     @property
@@ -243,7 +242,6 @@ class SandboxState:
 
     @csv_above.setter
     def csv_above(self, ids: int) -> None:
-        """Change the maximum number."""
         self._services.messaging.csv_above = ids
 
     @property
@@ -253,7 +251,6 @@ class SandboxState:
 
     @missing_status.setter
     def missing_status(self, status: int) -> None:
-        """Change the status."""
         self._services.signing.missing_status = status
 
     def authority_pem(self) -> bytes:
@@ -261,12 +258,12 @@ class SandboxState:
         return self._services.keys.authority_pem()
 
     async def add_account(self, address: str, password: str) -> int:
-        """Create a mailbox and return its id. Raises AccountExists, or ValueError for an invalid address."""
+        """Create a mailbox and return its id. Raises AccountExists if it exists, ValueError for an invalid address."""
         now = self.clock.milliseconds()
         return await self._write(lambda connection: mailboxes.create_account(connection, address, password, at_ms=now))
 
     async def add_tuser(self, username: str, password: str, direct_addresses: Iterable[str]) -> None:
-        """Add a T-User who may act for these addresses and log in to registration. Raises AccountExists."""
+        """Add a T-User: a login for these addresses and registration. Raises AccountExists if the name is in use."""
         addresses = list(direct_addresses)
         await self._write(lambda connection: mailboxes.create_tuser(connection, username, password, addresses))
 
@@ -291,11 +288,11 @@ class SandboxState:
         return token
 
     async def expire_tokens(self, account: str | None = None) -> int:
-        """Expire the access tokens of an account, or all, and return their number."""
+        """Expire the access tokens of an account, or all. Return the number, including those already expired."""
         return await self._write(lambda connection: credentials.expire_tokens(connection, account=account))
 
     async def expire_sessions(self, username: str | None = None) -> int:
-        """Expire the registration sessions of a login, or all, and return their number."""
+        """Expire the registration sessions of a login, or all. Return the number, including those already expired."""
         return await self._write(lambda connection: registration.expire_sessions(connection, username=username))
 
     async def add_fax(
@@ -350,12 +347,12 @@ class SandboxState:
     async def set_patient_state(self, address: str, state: str | None) -> bool:
         """Set the UserStateType of a patient. Return False for an unknown address.
 
-        state: None makes the state depend on the clock again. Raises ValueError for an unknown state.
+        state: None: `activated`, and after a year `provisioned_cert_expired`. Raises ValueError for an unknown state.
         """
         return await self._write(lambda connection: patients.set_state(connection, address, state))
 
     async def deliver(self, address: str, raw: bytes, folder: str = "INBOX") -> int:
-        """Deliver a raw message (RFC 5322) into a folder of a mailbox and return its uid.
+        """Deliver a raw message (RFC 5322) into a folder of a mailbox and return the message's uid.
 
         Raises UnknownAccount for an unknown address, and ValueError for an unknown folder or an expired or revoked
         certificate.
@@ -412,11 +409,11 @@ class SandboxState:
         self._faults.clear()
 
     def faults(self) -> list[dict[str, Any]]:
-        """Return all fault rules, with how often each was applied."""
+        """Return all fault rules: the fields of each, `id`, `applied`, and `remaining` uses (None: without limit)."""
         return self._faults.list_rules()
 
     async def ledger(self, operation: str | None = None) -> list[Mapping[str, Any]]:
-        """Return the side effects of all operations, or of one, in order. Incoming mail is the operation "Inbound".
+        """Return the side effects of all operations, or of one, oldest first. Incoming mail is the operation "Inbound".
 
         Raises ValueError for an unknown operation.
         """
@@ -437,7 +434,7 @@ def _empty_all_tables(connection: sqlite3.Connection) -> None:
 def _empty_account(connection: sqlite3.Connection, account: str, *, now: int) -> bool:
     """Delete the documents and faxes of an account, or the content of a mailbox.
 
-    Return False for an account without data, token and OAuth 2.0 client.
+    Return False if `account` is no mailbox, and has no data, token and OAuth 2.0 client.
     """
     documents = connection.execute("DELETE FROM signing_document WHERE account = ?", (account,)).rowcount
     connection.execute("DELETE FROM fax WHERE digits IN (SELECT digits FROM fax_number WHERE account = ?)", (account,))
