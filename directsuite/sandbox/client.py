@@ -163,7 +163,7 @@ class Control:
         """Add a fault rule and return its id.
 
         operation: the operation's name, or * for all.
-        members: see `Sandbox.inject_fault`.
+        members: other fields of the rule, such as `status`, `seconds` or `times`.
         """
         rule = {"operation": operation, "kind": kind, **members}
         return self._convert_member(await self._request("POST", "faults", rule), "created", int)

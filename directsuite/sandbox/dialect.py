@@ -101,7 +101,7 @@ def write_type(kind: str, value: Any) -> Any:
 
 
 def find_form(role: Role | None, value: object) -> str:
-    """Return the name of a value's form, or "" if the role has no forms or the sandbox writes this form by itself."""
+    """Return the name of a value's form, or "" without a form or if the sandbox writes this form by itself."""
     for name, form in _FORMS.items():
         if form.role == role and form.matches(value):
             return name

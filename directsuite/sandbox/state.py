@@ -396,7 +396,7 @@ class SandboxState:
     def inject_fault(self, /, operation: str, kind: str, **members: Any) -> int:
         """Add a fault rule and return its id. Raises ValueError if it is invalid.
 
-        members: the other fields of `Fault`, which the guide `sandbox` describes.
+        members: other fields of `Fault`, such as `status`, `seconds` or `times`.
         """
         return self._faults.add(Fault.from_members({"operation": operation, "kind": kind, **members}))
 

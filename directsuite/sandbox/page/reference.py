@@ -84,7 +84,7 @@ class ExampleRequest:
 
     @property
     def variable(self) -> str:
-        """The name of the shell variable for the response member, or ""."""
+        """The name of the shell variable for `result_pointer`, or "" if that is None."""
         return (self.result_pointer or "").rpartition("/")[2]
 
     def format_command(self, root: str, token: str | None = None) -> str:

@@ -95,7 +95,7 @@ class ChangeNotifier:
         return len(self._waiting) >= MAX_BROWSERS
 
     def subscribe(self) -> tuple[asyncio.Event, set[str]]:
-        """Return an event for a browser, and the set of kinds (`call`, `change`, `end`) to send when it is set."""
+        """Return an event for a browser, and the kinds (`call`, `change`, `end`) to send when the event is set."""
         self._loop = asyncio.get_running_loop()
         event, kinds = asyncio.Event(), set[str]()
         self._waiting[event] = kinds
