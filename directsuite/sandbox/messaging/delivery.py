@@ -121,7 +121,10 @@ _TEST_OUTCOMES = {
 
 
 def choose_outcome(address: str, served_domains: set[str]) -> DeliveryOutcome:
-    """Return the outcome for a recipient without a mailbox here."""
+    """Return the outcome for a recipient without a mailbox here.
+
+    served_domains: the domains that have mailboxes here, as `fold` returns them.
+    """
     local_part, _, domain = fold(address).rpartition("@")
     name, _, suffix = local_part.partition("+")
     if _TEST_DOMAIN.fullmatch(domain) is None:
@@ -152,7 +155,7 @@ def record_sent_message(
 def list_records(
     connection: sqlite3.Connection, account: int, smtp_ids: Sequence[str], *, now_ms: int
 ) -> list[dict[str, Any]]:
-    """Return a DirectMessageLog per recipient, in the order of sending. Ignores other accounts' messages."""
+    """Return a DirectMessageLog per recipient, in the order of sending. Unknown ids and other accounts' are ignored."""
     rows = connection.execute(  # +account: otherwise SQLite scans all messages of the account
         "SELECT sender, recipient, smtp_id, size, at, outcome, due, details, forced"
         " FROM sent_message JOIN delivery ON message = id"
@@ -174,7 +177,7 @@ class RecipientDelivery(NamedTuple):
 
 
 def list_deliveries(connection: sqlite3.Connection, smtp_id: str, *, now_ms: int) -> list[RecipientDelivery]:
-    """Return a message's deliveries in the order of its recipients, none for an unknown message."""
+    """Return a message's deliveries in the order of its recipients. Empty for an unknown message."""
     rows = connection.execute(
         "SELECT recipient, at, outcome, due, details, forced FROM sent_message JOIN delivery ON message = id"
         " WHERE smtp_id = ? ORDER BY position",
@@ -211,7 +214,7 @@ def format_csv(logs: Sequence[dict[str, Any]]) -> bytes:
 
 
 def force_status(connection: sqlite3.Connection, smtp_id: str, recipient: str, status: str) -> None:
-    """Set the status of a recipient, regardless of the clock.
+    """Set the status that is reported for a recipient from now on, instead of the computed one.
 
     Raises ValueError if the status is unknown, and LookupError if the message was not sent to the recipient.
     """
@@ -225,7 +228,7 @@ def force_status(connection: sqlite3.Connection, smtp_id: str, recipient: str, s
 
 
 def add_brackets(smtp_id: str) -> str:
-    """Return an smtpId with angle brackets, which callers may omit."""
+    """Return an smtpId in angle brackets, whether or not it already had them."""
     return f"<{smtp_id.strip().removeprefix('<').removesuffix('>')}>"
 
 

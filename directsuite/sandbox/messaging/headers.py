@@ -71,14 +71,17 @@ class HeaderMailbox(NamedTuple):
 
 
 def unfold(value: str) -> str:
-    """Return a header value in one line, with 8-bit text decoded as UTF-8."""
+    """Return a header value in one line. 8-bit bytes, given as surrogates, are decoded as UTF-8."""
     if not value.isascii():
         value = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return value.replace("\r", "").replace("\n", "").strip()
 
 
 def decode_header(name: str, raw: str) -> str:
-    """Decode the encoded words of a raw value. In an address header, ambiguous names are then quoted."""
+    """Decode the encoded words of a raw value.
+
+    In an address header, a decoded name that contains special characters such as commas is quoted.
+    """
     if "=?" not in raw:
         return raw
     if name.lower() not in _ADDRESS_HEADERS:
@@ -87,12 +90,12 @@ def decode_header(name: str, raw: str) -> str:
 
 
 def decode_words(raw: str) -> str:
-    """Decode all encoded words in a text."""
+    """Decode all encoded words in a text. Those that are not valid base64 remain unchanged."""
     return _WORDS.sub(lambda words: _decode_word_run(words[0]), raw)
 
 
 def parse_mailboxes(raw: str) -> Iterator[HeaderMailbox]:
-    """Yield the mailboxes of an address header's raw value, also of groups. Text without `@` is skipped."""
+    """Yield the mailboxes of an address header's raw value, also of groups. Skip those without exactly one `@`."""
     structure = _mask_structure(raw)
     name_start = 0
     for piece in _MAILBOX.finditer(structure):
@@ -126,17 +129,20 @@ def decode_text(octets: bytes | bytearray, charset: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Return text in NFC and without case, for comparisons."""
+    """Return text in NFC and case-folded, for comparisons."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace unpaired surrogates, which neither JSON nor SQLite accept."""
+    """Replace unpaired surrogates by `?`, because neither JSON nor SQLite accept them."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def format_header(name: str, value: str) -> str:
-    """Return a folded header with exactly this value. In address headers, only names are encoded."""
+    """Return a header line that decodes to exactly this value, encoded and folded if necessary.
+
+    In address headers, only names are encoded, unless the rest is not printable ASCII.
+    """
     if name.lower() in _ADDRESS_HEADERS:
         value = _encode_names(value)
         if value.isascii() and value.isprintable():
@@ -148,7 +154,7 @@ def format_header(name: str, value: str) -> str:
 
 
 def _mask_structure(raw: str) -> str:
-    """Replace quoted strings and encoded words by letters, and comments by spaces."""
+    """Replace quoted strings and encoded words by letters, and comments by spaces, without changing the length."""
     pieces: list[str] = []
     position = 0
     while opaque := _OPAQUE_OR_COMMENT.search(raw, position):
@@ -195,7 +201,10 @@ def _unquote(phrase: str) -> str:
 
 
 def _decode_word_run(words: str) -> str:
-    """Decode adjacent encoded words. Words of one charset are joined first, because some senders split characters."""
+    """Decode adjacent encoded words, or return them unchanged if one is not valid base64.
+
+    Words of one charset are joined first, because some senders split characters.
+    """
     runs: list[tuple[str, bytearray]] = []
     for charset, encoding, content in _WORD_PARTS.findall(words):
         try:

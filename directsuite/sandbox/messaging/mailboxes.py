@@ -4,8 +4,8 @@ The functions run in the caller's transaction. Addresses and folder names are co
 of a folder's name are separated by `.`. Its stored spelling is the one with which it was created. Functions raise
 MessagingError with code 3 for an unknown folder, and with code 4 if a name is invalid, in use or reserved.
 
-A folder stores its next uid, so that no uid is used twice in it. Its id is never reused either, and serves as the
-UIDVALIDITY of RFC 3501 section 2.3.1.1.
+A folder stores its next uid, so that no uid is used twice in it, except by `renumber_messages`. Its id is never reused,
+and serves as the UIDVALIDITY of RFC 3501 section 2.3.1.1.
 
 A message is a row (folder, uid) that refers to its content: the bytes, and metadata ready for responses. Messages with
 the same bytes share one content. A trigger removes content without messages. `content_file` names the files of large
@@ -81,7 +81,7 @@ class UnknownAccount(LookupError):  # noqa: N818  a state of the mailbox, not a 
 def create_account(connection: sqlite3.Connection, address: str, password: str, *, at_ms: int) -> int:
     """Create a mailbox with its initial folders and return its id.
 
-    Raises AccountExists, or ValueError if the address is invalid.
+    Raises AccountExists if the address has a mailbox, and ValueError if it is invalid.
     """
     local_part, _, domain = address.partition("@")
     if not local_part or not domain or "@" in domain or not address.isprintable():
@@ -126,13 +126,13 @@ def get_account_id(connection: sqlite3.Connection, address: str) -> int:
 
 
 def authenticate(connection: sqlite3.Connection, address: str, password: str) -> int | None:
-    """Return the id of the mailbox with these credentials, or None."""
+    """Return the id of the mailbox, or None if the address is unknown or the password is wrong."""
     row = connection.execute("SELECT id, password FROM mailbox_account WHERE folded = ?", (fold(address),)).fetchone()
     return row["id"] if row is not None and check_password(password, row["password"]) else None
 
 
 def create_tuser(connection: sqlite3.Connection, username: str, password: str, direct_addresses: Iterable[str]) -> None:
-    """Register a T-User who may act for these addresses. Raises AccountExists."""
+    """Register a T-User who may act for these addresses. Raises AccountExists if the username is in use."""
     row = connection.execute(
         "INSERT INTO tuser(username, password) VALUES(?, ?) ON CONFLICT DO NOTHING RETURNING username",
         (username, hash_password(password)),
@@ -146,7 +146,7 @@ def create_tuser(connection: sqlite3.Connection, username: str, password: str, d
 
 
 def authenticate_tuser(connection: sqlite3.Connection, username: str, password: str) -> bool:
-    """Return True if these are the credentials of a T-User."""
+    """Return True if the T-User exists and the password is correct."""
     row = connection.execute("SELECT password FROM tuser WHERE username = ?", (username,)).fetchone()
     return row is not None and check_password(password, row["password"])
 
@@ -160,7 +160,7 @@ def find_tuser_account_id(connection: sqlite3.Connection, username: str, direct_
 
 
 def list_domains(connection: sqlite3.Connection) -> set[str]:
-    """Return the domains of all mailboxes, folded."""
+    """Return the domains of all mailboxes, as `fold` returns them."""
     return {row["domain"] for row in connection.execute("SELECT DISTINCT domain FROM mailbox_account")}
 
 
@@ -187,7 +187,7 @@ def _create_folders(connection: sqlite3.Connection, account: int) -> None:
 
 
 def get_folder(connection: sqlite3.Connection, account: int, name: str) -> MailboxFolder:
-    """Return a folder. Raises MessagingError."""
+    """Return a folder. Raises MessagingError with code 3 if it does not exist."""
     return _require_folder(_find_folder(connection, account, name), name)
 
 
@@ -198,18 +198,18 @@ def _require_folder(existing: MailboxFolder | None, name: str) -> MailboxFolder:
 
 
 def get_folder_id(connection: sqlite3.Connection, account: int, name: str) -> int:
-    """Return the id of a folder. Raises MessagingError."""
+    """Return the id of a folder. Raises MessagingError with code 3 if it does not exist."""
     return get_folder(connection, account, name).id
 
 
 def ensure_trash_id(connection: sqlite3.Connection, account: int) -> int:
-    """Return the id of INBOX.Trash, which is created if it was deleted or renamed."""
+    """Return the id of INBOX.Trash. Create it if it was deleted or renamed."""
     existing = _find_folder(connection, account, TRASH)
     return _insert_folder(connection, account, TRASH) if existing is None else existing.id
 
 
 def allocate_uids(connection: sqlite3.Connection, folder: int, count: int) -> range:
-    """Reserve the next `count` uids of a folder."""
+    """Reserve and return the next `count` uids of a folder."""
     row = connection.execute(
         "UPDATE folder SET next_uid = next_uid + ? WHERE id = ? RETURNING next_uid", (count, folder)
     ).fetchone()
@@ -218,7 +218,10 @@ def allocate_uids(connection: sqlite3.Connection, folder: int, count: int) -> ra
 
 
 def create_folder(connection: sqlite3.Connection, account: int, name: str) -> str:
-    """Create a folder and its missing parents. Return its stored spelling. Raises MessagingError."""
+    """Create a folder and its missing parents. Return its stored spelling.
+
+    Raises MessagingError with code 4 if the name is invalid, in use or reserved.
+    """
     stored_name = _choose_new_name(connection, account, name)
     _create_parents(connection, account, stored_name)
     _insert_folder(connection, account, stored_name)
@@ -226,7 +229,11 @@ def create_folder(connection: sqlite3.Connection, account: int, name: str) -> st
 
 
 def rename_folder(connection: sqlite3.Connection, account: int, name: str, new_name: str) -> tuple[str, str]:
-    """Rename a folder and its sub-folders. Return the stored spellings. Raises MessagingError."""
+    """Rename a folder and its sub-folders, and create missing parents. Return the old and new stored spelling.
+
+    Raises MessagingError with code 3 if the folder does not exist, and with code 4 if it is reserved or the new name is
+    invalid, in use, reserved or inside the folder.
+    """
     old = get_folder(connection, account, name).name
     _validate_not_reserved(old)
     if fold(f"{new_name}.").startswith(fold(f"{old}.")):
@@ -242,7 +249,10 @@ def rename_folder(connection: sqlite3.Connection, account: int, name: str, new_n
 
 
 def delete_folder(connection: sqlite3.Connection, account: int, name: str) -> str:
-    """Delete a folder with its content. Return its stored spelling. Raises MessagingError."""
+    """Delete a folder with its messages and sub-folders. Return its stored spelling.
+
+    Raises MessagingError with code 3 if the folder does not exist, and with code 4 if it is reserved.
+    """
     stored_name = get_folder(connection, account, name).name
     _validate_not_reserved(stored_name)
     connection.execute(
@@ -254,7 +264,10 @@ def delete_folder(connection: sqlite3.Connection, account: int, name: str) -> st
 
 
 def list_subfolders(connection: sqlite3.Connection, account: int, root: str, *, subscribed_only: bool) -> list[str]:
-    """Return the names of all sub-folders of `root` at any depth, sorted."""
+    """Return the names of the sub-folders of `root` at any depth, sorted.
+
+    Raises MessagingError with code 3 if `root` does not exist.
+    """
     stored_name = get_folder(connection, account, root).name
     rows = connection.execute(
         "SELECT name FROM folder WHERE account = :account AND substr(name, 1, length(:root) + 1) = :root || '.'"
@@ -265,7 +278,7 @@ def list_subfolders(connection: sqlite3.Connection, account: int, root: str, *, 
 
 
 def subscribe(connection: sqlite3.Connection, account: int, names: Iterable[str], *, subscribed: bool) -> Subscriptions:
-    """Subscribe to folders or unsubscribe. Raises MessagingError, without a change, if one does not exist."""
+    """Subscribe to folders or unsubscribe. If one does not exist, raise MessagingError with code 3 and change none."""
     rows = connection.execute("SELECT id, name FROM folder WHERE account = ?", (account,))
     existing = {fold(row["name"]): MailboxFolder(row["id"], row["name"]) for row in rows}
     folders = list(dict.fromkeys(_require_folder(existing.get(fold(name)), name) for name in names))
@@ -300,7 +313,10 @@ def _create_parents(connection: sqlite3.Connection, account: int, name: str) -> 
 
 
 def _choose_new_name(connection: sqlite3.Connection, account: int, name: str) -> str:
-    """Return the name of a new folder, with existing parents in their stored spelling."""
+    """Return the name of a new folder, with existing parents in their stored spelling.
+
+    Raises MessagingError with code 4 if the name is invalid, in use or reserved.
+    """
     if (existing := _find_folder(connection, account, name)) is not None:
         _validate_not_reserved(existing.name)
         raise MessagingError(MessagingCode.OTHER, f"The folder {existing.name!r} already exists")
@@ -382,7 +398,7 @@ class StoredBytes(NamedTuple):
 
 
 def append_message(connection: sqlite3.Connection, folder: int, content: StoredContent, *, received_ms: int) -> int:
-    """Add an unread message to a folder and return its uid. Raises MessagingError if it is too large."""
+    """Add an unread message to a folder and return its uid. Raises MessagingError with code 4 if it is too large."""
     (uid,) = allocate_uids(connection, folder, 1)
     try:
         connection.execute(
@@ -415,7 +431,10 @@ def append_message(connection: sqlite3.Connection, folder: int, content: StoredC
 
 
 def copy_messages(connection: sqlite3.Connection, folder: int, destination: int, uids: Iterable[int]) -> dict[int, int]:
-    """Copy messages with flags and received date. Return the new uid of each, none within one folder."""
+    """Copy messages with flags and received date. Return the new uids by the old ones.
+
+    Unknown uids are ignored. Return {} without copying if both folders are the same.
+    """
     if folder == destination:
         return {}
     rows = connection.execute(
@@ -432,14 +451,17 @@ def copy_messages(connection: sqlite3.Connection, folder: int, destination: int,
 
 
 def move_messages(connection: sqlite3.Connection, folder: int, destination: int, uids: Iterable[int]) -> dict[int, int]:
-    """Move messages. Return the new uid of each, none within one folder."""
+    """Move messages with flags and received date. Return the new uids by the old ones.
+
+    Unknown uids are ignored. Return {} without moving if both folders are the same.
+    """
     moved = copy_messages(connection, folder, destination, uids)
     remove_messages(connection, folder, moved)
     return moved
 
 
 def remove_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> list[int]:
-    """Delete messages permanently. Return their uids."""
+    """Delete messages permanently. Return the deleted uids in ascending order; unknown ones are ignored."""
     rows = connection.execute(
         "DELETE FROM message WHERE folder = ? AND uid IN (SELECT value FROM json_each(?)) RETURNING uid",
         (folder, _encode_uids(uids)),
@@ -448,7 +470,7 @@ def remove_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[
 
 
 def renumber_messages(connection: sqlite3.Connection, folder: int, first: int) -> int:
-    """Assign new uids from `first` to a folder's messages. Return their number."""
+    """Assign consecutive uids from `first` to a folder's messages, in their order. Return the number of messages."""
     rows = connection.execute("SELECT uid FROM message WHERE folder = ? ORDER BY uid", (folder,))
     uids = [row["uid"] for row in rows.fetchall()]
     connection.execute(
@@ -463,7 +485,7 @@ def renumber_messages(connection: sqlite3.Connection, folder: int, first: int) -
 
 
 def set_flag(connection: sqlite3.Connection, folder: int, uids: Iterable[int], flag: Flag, *, value: bool) -> list[int]:
-    """Set or clear a flag. Return the uids of the changed messages."""
+    """Set or clear a flag. Return the uids of the messages that this changed, in ascending order."""
     rows = connection.execute(
         f"UPDATE message SET {flag} = :value WHERE folder = :folder AND {flag} != :value"  # noqa: S608  a column
         " AND uid IN (SELECT value FROM json_each(:uids)) RETURNING uid",
@@ -473,7 +495,7 @@ def set_flag(connection: sqlite3.Connection, folder: int, uids: Iterable[int], f
 
 
 def count_messages(connection: sqlite3.Connection, folder: int) -> Count:
-    """Count a folder's messages."""
+    """Return the numbers of all, unread and deleted messages of a folder."""
     row = connection.execute(
         'SELECT count(*) AS "all", total(seen = 0) AS unread, total(deleted) AS deleted FROM message WHERE folder = ?',
         (folder,),

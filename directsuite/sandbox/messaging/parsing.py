@@ -68,7 +68,7 @@ _MAX_HEADER_CHARS = 4096  # because parsing of parameters takes quadratic time
 
 
 class _RawHeaderPolicy(Compat32):
-    """Returns header values truncated, with 8-bit bytes as surrogates."""
+    """Returns header values truncated to 4096 characters, with 8-bit bytes as surrogates."""
 
     def header_fetch_parse(self, name: str, value: str) -> str:
         return value[:_MAX_HEADER_CHARS]
@@ -132,11 +132,11 @@ class ParsedMessage(NamedTuple):
     attachments: list[MessageAttachment]
 
     def find_header(self, name: str) -> Header | None:
-        """Return the first header with this lower-case name, or None."""
+        """Return the first header of this name (given in lower case), or None."""
         return next((header for header in self.headers if header.name.lower() == name), None)
 
     def find_header_text(self, name: str) -> str | None:
-        """Return the decoded value of the first header with this lower-case name, or None."""
+        """Return the decoded value of the first header of this name (given in lower case), or None."""
         header = self.find_header(name)
         return None if header is None else header.text
 
@@ -235,9 +235,9 @@ class _MessageOctets:
 
 
 def build_content(raw: bytes | Path, composed: ParsedMessage | None = None) -> StoredContent:
-    """Return the stored form of a message. composed: its parsed form, if known.
+    """Return the stored form of a message. composed: its parsed form, or None to parse it.
 
-    Raises MessagingError if too much of a message in a file must be read into memory.
+    Raises MessagingError with code 4 if too much of a message in a file must be read into memory.
     """
     reading = read_message(raw) if composed is None else composed
     message_id, date = reading.find_header("message-id"), reading.find_header("date")
@@ -279,7 +279,7 @@ def build_content(raw: bytes | Path, composed: ParsedMessage | None = None) -> S
 def read_message(raw: bytes | Path) -> ParsedMessage:
     """Parse a message. If parsing fails, return it as plain text without headers.
 
-    Raises MessagingError if too much of a message in a file must be read into memory.
+    Raises MessagingError with code 4 if too much of a message in a file must be read into memory.
     """
     message = _MessageOctets(raw)
     try:
@@ -292,9 +292,9 @@ def read_message(raw: bytes | Path) -> ParsedMessage:
 
 
 def read_plain_alternative(raw: bytes | Path) -> str | None:
-    """Return the text/plain part that a multipart/alternative has in addition, for example, to HTML.
+    """Return the text of the first text/plain part within a multipart/alternative.
 
-    Return None if there is none.
+    Return None if there is none or parsing fails. Raises MessagingError with code 4 as `read_message` does.
     """
     message = _MessageOctets(raw)
     try:
@@ -337,7 +337,7 @@ def _read_parts(message: _MessageOctets) -> ParsedMessage:
 
 
 def _divide(message: _MessageOctets) -> tuple[Message, list[_ContentPart]]:
-    """Return the message's header part, and the parts that are not multipart."""
+    """Return the headers of a message, and its parts that are not multipart, in order."""
     raw = message.octets
     leaves: list[_ContentPart] = []
     around = _OpenParts(raw)

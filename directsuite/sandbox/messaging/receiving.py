@@ -44,9 +44,10 @@ _PARTIAL_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{0,3})?\Z")
 async def receive_contents(
     request: web.Request, files: StoredFiles, limit: int
 ) -> AsyncGenerator[tuple[bytes, Contents]]:
-    """Yield a body as JSON, and its large contents. Deletes their file at the end.
+    """Yield a body with names in place of its large contents, and the contents. Delete their file at the end.
 
-    Raises HTTPRequestEntityTooLarge.
+    A small body is yielded unchanged, without contents.
+    Raises HTTPRequestEntityTooLarge if the body exceeds `limit` bytes, or its rest the application's limit.
     """
     if has_small_body(request):
         yield await request.read(), {}
@@ -100,7 +101,7 @@ class BodyDivider:
                 raise BodyTooLargeError(self._max_rest_bytes)
 
     def _find_string_end(self, text: bytes, position: int) -> tuple[int, bool]:
-        """Return the end of the current string within this piece, and True if the string ends there."""
+        """Return the position of the string's closing quotation mark and True, or the end of `text` and False."""
         begin = position
         while True:
             quote = text.find(b'"', begin)
@@ -165,7 +166,10 @@ class _LargeContent:
 
 
 def _unescape(text: bytes) -> bytes:
-    """Return a JSON string without white space. Raises ValueError or msgspec.DecodeError."""
+    """Decode the escapes of a JSON string, and remove white space.
+
+    Text with escapes raises msgspec.DecodeError if it is invalid, and ValueError if it is not ASCII.
+    """
     if b"\\" not in text:
         return text.replace(b" ", b"")
     return "".join(msgspec.json.decode(b'"%b"' % text, type=str).split()).encode("ascii")

@@ -41,7 +41,7 @@ class AuthenticatedRequest(msgspec.Struct, kw_only=True, rename="camel"):
     authentication: Authentication | None = None
 
     def get_credentials(self) -> Authentication:
-        """Return the credentials, empty if there are none."""
+        """Return `auth`, or else `authentication`, or else empty credentials."""
         return self.auth or self.authentication or Authentication()
 
 
@@ -53,7 +53,7 @@ class MailboxRequest(AuthenticatedRequest):
     direct_addr: str = ""
 
     def get_credentials(self) -> Authentication:
-        """Return the credentials of a member, or else of the body itself."""
+        """Return `auth`, or else `authentication`, or else the credentials in the body itself."""
         bare = Authentication(username=self.username, password=self.password, direct_addr=self.direct_addr)
         return self.auth or self.authentication or bare
 
@@ -123,7 +123,7 @@ class UidsRequest(AuthenticatedRequest):
     recipients: list[Recipient] | RecipientCollection | None = None
 
     def list_recipients(self) -> list[Recipient]:
-        """Return the recipients of either form."""
+        """Return the recipients, whether they are a list or an object. Empty if they are missing."""
         recipients = self.recipients or []
         return recipients.recipients if isinstance(recipients, RecipientCollection) else recipients
 

@@ -95,7 +95,11 @@ class _OutgoingMessage(NamedTuple):
 async def send(
     call: MessagingCall[SendRequest] | MessagingCall[SendRequestWithHeader], database: SandboxDatabase
 ) -> ResponseMembers:
-    """Run Send, SendWithHeader or their T-User forms."""
+    """Run Send, SendWithHeader or their T-User forms. Return the smtpId.
+
+    Raises MessagingError with code 2 if the sender is not the address of the mailbox, an address is invalid, or the
+    sender's certificate has expired or is revoked; and with code 4 for invalid headers and attachments.
+    """
     message = call.request.message
     if fold(message.sender) != fold(call.address):
         raise MessagingError(
@@ -109,8 +113,11 @@ async def send(
 
 
 async def forward(call: MessagingCall[UidsRequest], database: SandboxDatabase) -> ResponseMembers:
-    """Run Forward: one message is forwarded inline with its attachments, several as attachments.
+    """Run Forward: one message is forwarded inline with its attachments, several as attachments. Return the smtpId.
 
+    A message with a part that cannot be copied unchanged is also forwarded as an attachment.
+    Raises MessagingError: code 2 for missing recipients, an invalid address, or a certificate of the sender that has
+    expired or is revoked; code 3 for an unknown folder; code 4 if no uid exists or the message is too large.
     Raises FileNotFoundError if the file of a message was deleted after its row was read.
     """
     recipients = _remove_duplicates(call.request.list_recipients())
@@ -130,7 +137,11 @@ async def forward(call: MessagingCall[UidsRequest], database: SandboxDatabase) -
 
 
 async def save_raw_messages(call: MessagingCall[RawMessagesRequest], database: SandboxDatabase) -> ResponseMembers:
-    """Run SaveRawMessages: append all messages to the folder, or none."""
+    """Run SaveRawMessages: append all messages to the folder, or none. Return no members.
+
+    Raises MessagingError with code 3 for an unknown folder, and with code 4 for invalid base64 or a message that is too
+    large.
+    """
 
     def read_contents(new_file: NewFileFn) -> list[StoredContent]:
         contents = (_read_content(call, message.data, "data") for message in call.request.messages)
@@ -161,7 +172,6 @@ async def prepare_and_store(
             return file
 
         def prepare_and_sync() -> T:
-            """Prepare, and flush the files to disk."""
             prepared = prepare(create_file)
             for name in created:
                 files.sync(files[name])
@@ -176,8 +186,8 @@ def deliver_inbound(
 ) -> int:
     """Store a message in a folder of a mailbox, as if it came from outside. Return its uid.
 
-    Raises UnknownAccount if the address has no mailbox, and MessagingError with code 3 for an unknown folder, or code 2
-    if the user's certificate has expired or is revoked.
+    Raises UnknownAccount if the address has no mailbox, and MessagingError: code 2 if its certificate has expired or is
+    revoked, code 3 for an unknown folder, code 4 if the message is too large.
     """
     account = mailboxes.get_account_id(connection, address)
     if find_user_state(connection, address, now) in STATES_WITHOUT_CERTIFICATE:
@@ -393,7 +403,10 @@ def compose_message(
 
 
 def write_pieces(pieces: Iterable[bytes | Iterable[bytes]], new_file: NewFileFn | None) -> bytes | Path:
-    """Join the pieces in memory, or with `new_file` in a file if they are too large."""
+    """Join the pieces. Return the bytes, or if they exceed 1 MiB the path of a file with them.
+
+    new_file: creates the file. None: always return the bytes.
+    """
     octets = chain.from_iterable((piece,) if isinstance(piece, bytes) else piece for piece in pieces)
     beginning, size = list[bytes](), 0
     for piece in octets:

@@ -106,9 +106,9 @@ _ResponseParts = list[bytes | FileRange]
 class MessagingService:
     """Serves mailboxes and delivery over HTTP. The settings can be changed at runtime.
 
-    profile: one profile or several.
+    profile: one profile or several, which change the responses.
     folder: the folder for the files of large messages. None: a temporary folder.
-    max_body: the maximum bytes of Send, its variants and SaveRawMessages. None: the application's limit.
+    max_body: the maximum bytes of a body of Send, its variants and SaveRawMessages. None: the application's limit.
     """
 
     csv_above: int
@@ -138,12 +138,12 @@ class MessagingService:
 
     @profile.setter
     def profile(self, profile: Profiles) -> None:
-        """Set the profile of all later responses. Raises ValueError if it is unknown."""
+        """Set the profile or profiles of all later responses. Raises ValueError if one is unknown."""
         self._profiles = parse_profiles(profile)
         self._profile: Profiles = profile
 
     def make_routes(self) -> list[web.RouteDef]:
-        """Return a route for each operation, with the operation's name."""
+        """Return a route for each operation, named like it."""
         return [
             web.route(row.method, f"{BASE}/{_make_route_pattern(row.path)}", self._make_handler(row), name=row.name)
             for row in OPERATIONS
@@ -293,7 +293,10 @@ def _make_message_reader(select: Callable[[MessagingCall[Any]], Selection], *, w
 
 
 def _build_detail(message: mailboxes.StoredMessage, folder: str, files: StoredFiles) -> msgspec.Raw | dict[str, Any]:
-    """Return a MessageDetail: the members that depend on the folder, and those stored with the message."""
+    """Return a MessageDetail: the members that depend on the folder, and those stored with the message.
+
+    It is JSON, or for a message in a file a dict, whose large attachments are FileRanges.
+    """
     place = {
         "uid": message.uid,
         "msgnum": message.number,
@@ -453,7 +456,7 @@ def _get_raw_messages(connection: sqlite3.Connection, call: MessagingCall[UidsRe
 
 
 def _parse_boolean(segment: str) -> bool:
-    """Raise MessagingError unless the segment is true, false, 1 or 0, ignoring case."""
+    """Parse true, false, 1 or 0, ignoring case. Raises MessagingError with code 4 for anything else."""
     value = {"true": True, "1": True, "false": False, "0": False}.get(segment.lower())
     if value is None:
         raise MessagingError(MessagingCode.OTHER, "The last path segment must be true or false")
