@@ -46,9 +46,10 @@ _Specs = dict[str, FieldComparisonSpec]
 
 
 def clear_unsigned_fields(source: Path, target: Path) -> list[str]:
-    """Write the document without its empty signature fields, if it has any, and return their names.
+    """Write the document without its empty signature fields to `target`, and return their names.
 
-    Raises InvalidActionError if a certification or signature limits later changes of the document (/DocMDP).
+    If it has none, return [] and write nothing. Otherwise raise InvalidActionError if a certification or signature
+    limits later changes (/DocMDP).
     """
     with open_pdf(source) as pdf:
         lock = next((lock for lock in list_locks(pdf) if lock.permission is not None), None)
@@ -79,7 +80,7 @@ def _collect_widgets(fields: Any) -> set[Any]:
 
 
 def _prune_fields(writer: Any, container: Any, key: str, removed: set[Any]) -> bool:
-    """Remove fields from this level and below. Return True if none is left at this level."""
+    """Remove fields from this level and below. Return True if no field is left at this level."""
     before = _list_raw_items(container[key])
     after = [item for item in before if not _prune_item(writer, item, removed)]
     if len(after) < len(before) and (after or key == "/Fields"):
@@ -123,7 +124,7 @@ class SigFieldCreationOrRemovalRule(FieldMDPRule):
     """Accepts new signature fields as pyHanko does, and the removal of unsigned ones."""
 
     def apply(self, context: FieldComparisonContext) -> Iterable[tuple[ModificationLevel, FormUpdate]]:
-        """Yield the accepted updates. Raises SuspiciousModification for other changes."""
+        """Yield the accepted updates. Raises SuspiciousModification for others, such as the removal of a used field."""
         removed = {name: spec for name, spec in context.field_specs.items() if _is_removed(spec)}
         if not removed:
             yield from _creation_rule(approve_widget_bindings=True).apply(context)
@@ -191,10 +192,7 @@ def _iter_parent_updates(remaining: _Specs) -> _Updates:
 
 
 def _has_lost_subfields(spec: FieldComparisonSpec) -> bool:
-    """Return True if a field has lost subfields, and its /Kids are otherwise unchanged.
-
-    A kid without a name is a widget, not a subfield.
-    """
+    """Return True if a field still exists, has lost only kids with a name (subfields), and has gained none."""
     if spec.old_field_ref is None or spec.new_field_ref is None:
         return False
     before, after = (

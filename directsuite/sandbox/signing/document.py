@@ -72,7 +72,7 @@ def open_pdf(file: Path) -> AbstractContextManager[pikepdf.Pdf]:
 
 
 def rewrite(pdf: pikepdf.Pdf, target: Path, encryption: pikepdf.Encryption | None = None) -> None:
-    """Write the changed document to `target`.
+    """Write the changed document to `target`, without malformed catalog entries and usage rights.
 
     encryption: None to keep the current encryption, if any.
     """
@@ -105,10 +105,10 @@ def open_incremental_writer(document: BinaryIO) -> Any:
 
 
 def repair(uploaded: Path, target: Path) -> bool:
-    """Check an uploaded document. If it cannot be signed, write a repaired copy to `target` and return True.
+    """Check an uploaded document. Return True if it could not be signed and a repaired copy was written to `target`.
 
     Raises InvalidParameterError if it is not a PDF, has no pages, cannot be decrypted, exceeds a limit, or cannot be
-    repaired. A signed document is never repaired, because that would invalidate its signatures.
+    repaired. A signed document cannot be repaired, because that would invalidate its signatures.
     """
     with uploaded.open("rb") as document:
         beginning = document.read(_MAX_HEADER_OFFSET)
@@ -153,13 +153,13 @@ def repair(uploaded: Path, target: Path) -> bool:
 
 
 def _find_invalid_entries(pdf: pikepdf.Pdf) -> list[str]:
-    """Return the keys of malformed catalog entries that signing would change."""
+    """Return the keys of catalog entries that signing would change and that are not dictionaries."""
     entries = ((name, pdf.Root.get(name)) for name in ("/Extensions", "/Perms", "/AcroForm"))
     return [name for name, entry in entries if entry is not None and not isinstance(entry, pikepdf.Dictionary)]
 
 
 def _open_recovered(file: Path) -> pikepdf.Pdf:
-    """Open a document. If qpdf does not find its objects, retry with a copy that is easier to parse.
+    """Open a document. If qpdf does not find its objects, retry a small one with a copy that is easier to parse.
 
     Without a cross-reference table, qpdf only finds objects at the start of a line whose numbers are below a third of
     the file's size. It also trusts `startxref`.
@@ -215,7 +215,7 @@ def make_stream(pdf: pikepdf.Pdf, content: bytes, **entries: Any) -> pikepdf.Obj
 
 @contextmanager
 def _allow_stray_widgets(pdf: pikepdf.Pdf) -> Generator[None]:
-    """Suppress pikepdf's warning if the document contains widgets without a field."""
+    """Suppress pikepdf's warning about widgets without a field while the block saves the document."""
     if not map_widget_places(pdf).keys() - {widget.objgen for field in iter_fields(pdf) for widget in field.widgets}:
         yield
         return
@@ -229,7 +229,7 @@ def _cast_to_any(pdf: pikepdf.Pdf) -> Any:
 
 
 def _can_be_updated(file: Path) -> bool:
-    """Return True if pyHanko, which repairs nothing, can append a signature field."""
+    """Return True if pyHanko, which repairs nothing, can append a signature field. The file is not changed."""
     try:
         with file.open("rb") as document, Path(os.devnull).open("wb") as nowhere:
             _require_few_entries(document)
@@ -246,7 +246,7 @@ def _can_be_updated(file: Path) -> bool:
 
 
 class _EntryCounter(XRefBuilder):
-    """Counts the declared entries of cross-reference streams, without reading them.
+    """Counts the declared entries of cross-reference streams. Raises ValueError if there are too many.
 
     A stream may declare more entries than it contains. pyHanko fills in the missing ones.
     """
@@ -299,7 +299,7 @@ class PdfField:
     widgets: list[pikepdf.Object]
 
     def get(self, key: str) -> pikepdf.Object | None:
-        """Return the value of `key`, which may be inherited."""
+        """Return the value of `key`, which may be inherited, or None."""
         return find_inherited(self.dictionary, key)
 
     @property
@@ -313,7 +313,7 @@ class PdfField:
 
     @property
     def kind(self) -> str:
-        """The kind: text, choice, signature, checkbox, radio, pushbutton, or unknown if the type is missing."""
+        """The kind: text, choice, signature, checkbox, radio, pushbutton, or unknown for a missing or other type."""
         field_type = str(self.get("/FT"))
         if field_type == "/Btn":
             if FieldFlag.PUSH_BUTTON in self.flags:
@@ -323,7 +323,7 @@ class PdfField:
 
     @property
     def value(self) -> str:
-        """The value as text, with commas between multiple selected items. Empty if there is none."""
+        """The start of the value as text, with commas between selected items. Empty if there is none."""
         value = self.get("/V")
         if isinstance(value, pikepdf.Array):
             return _join_texts(item for item in islice(value, _MAX_ITEMS) if not isinstance(item, pikepdf.Stream))
@@ -360,7 +360,7 @@ def count_signatures(pdf: pikepdf.Pdf) -> int:
 
 
 def is_too_large_for(signatures: int, file: Path) -> bool:
-    """Return True if verifying this number of signatures would take too long."""
+    """Return True if verifying this number of signatures in the file would take too long."""
     return signatures * file.stat().st_size > _MAX_HASHED_BYTES
 
 
@@ -372,8 +372,8 @@ def list_subfields(node: pikepdf.Object) -> list[pikepdf.Object]:
 def map_widget_places(pdf: pikepdf.Pdf) -> dict[tuple[int, int], tuple[int, int]]:
     """Map the object number of each widget to its page number and its position among the page's widgets, both from 1.
 
-    /P of a widget is not used, because it is optional and often wrong. Raises InvalidParameterError if there are too
-    many pages or annotations.
+    Widgets on no page are missing. /P of a widget is not used, because it is optional and often wrong.
+    Raises InvalidParameterError if there are too many pages or annotations.
     """
     _validate_count(_MAX_PAGES, len(pdf.pages), "pages")
     places: dict[tuple[int, int], tuple[int, int]] = {}
@@ -389,7 +389,7 @@ def map_widget_places(pdf: pikepdf.Pdf) -> dict[tuple[int, int], tuple[int, int]
 
 
 def value_to_text(value: pikepdf.Object | None) -> str:
-    """Return the start of a PDF value as text. Names lose their slash, and streams are read as UTF-8."""
+    """Return the start of a PDF value as text, "" for None. Names lose their slash; streams are read as UTF-8."""
     if value is None:
         return ""
     if isinstance(value, pikepdf.Name):
@@ -510,7 +510,7 @@ class Rectangle:
         return self.top - self.bottom
 
     def is_within(self, other: Rectangle, *, tolerance: float) -> bool:
-        """Return True if it exceeds `other` by at most `tolerance` points on each side."""
+        """Return True if this rectangle exceeds `other` by at most `tolerance` points on each side."""
         return (
             self.left >= other.left - tolerance
             and self.bottom >= other.bottom - tolerance
@@ -519,7 +519,7 @@ class Rectangle:
         )
 
     def intersect(self, other: Rectangle) -> Rectangle | None:
-        """Return the intersection, or None if there is none."""
+        """Return the intersection, or None if it is empty."""
         left, bottom = max(self.left, other.left), max(self.bottom, other.bottom)
         right, top = min(self.right, other.right), min(self.top, other.top)
         return Rectangle(left, bottom, right, top) if left < right and bottom < top else None
@@ -530,14 +530,14 @@ class Rectangle:
 
 
 def find_crop_box(page: pikepdf.Page) -> Rectangle:
-    """Return the visible part of a page, before rotation."""
+    """Return the visible part of a page, before rotation. An invalid /MediaBox counts as US Letter."""
     media = _find_inherited_box(page, "/MediaBox") or Rectangle(*_LETTER_BOX)
     crop = _find_inherited_box(page, "/CropBox")
     return (crop.intersect(media) if crop is not None else None) or media
 
 
 def find_rotation(page: pikepdf.Page) -> int:
-    """Return the clockwise rotation of the page: 0, 90, 180 or 270 degrees."""
+    """Return the clockwise rotation of the page: 0 (also if missing or malformed), 90, 180 or 270 degrees."""
     turned = find_inherited(page.obj, "/Rotate")
     try:
         return int(float(str(turned))) // 90 * 90 % 360 if turned is not None else 0
@@ -563,7 +563,7 @@ def compute_upright_matrix(
 
 
 def find_inherited(node: pikepdf.Object, key: str) -> pikepdf.Object | None:
-    """Return the value of `key` in a page or form field, or in the nearest parent that has one."""
+    """Return the value of `key` in a page or form field, or in the nearest parent that has one, or None."""
     for _ in range(64):  # a damaged file may make a field its own ancestor
         value = node.get(key)
         if value is not None:

@@ -69,7 +69,7 @@ _is_processing: ContextVar[bool] = ContextVar("_at_work", default=False)
 
 
 def _is_unrelated_record(_: logging.LogRecord) -> bool:
-    """Return False for records about the sandbox's documents, whose tracebacks contain names of signers."""
+    """Return False while this module processes a document, because tracebacks contain names of signers."""
     return not _is_processing.get()
 
 
@@ -89,7 +89,10 @@ class PdfChange:
 
 
 def repair_upload(uploaded: Path, target: Path) -> bool:
-    """Call `document.repair`. Errors of the PDF libraries become InvalidParameterError."""
+    """Check an uploaded document. Return True if it could not be signed and a repaired copy was written to `target`.
+
+    Raises InvalidParameterError if it cannot be repaired.
+    """
     with _guard_processing(InvalidParameterError("the PDF document is damaged beyond repair")):
         return document.repair(uploaded, target)
 
@@ -105,7 +108,8 @@ def change(
     """Write the changed document to `target`, unless the operation has no effect.
 
     at: the time of signing.
-    Raises RejectionError if the operation is not possible or the document is malformed.
+    Raises InvalidActionError or InvalidParameterError if the operation is not possible or the document is malformed,
+    and KeyUnavailableError if the key cannot be used.
     """
     with _guard_processing():
         match operation:
@@ -131,11 +135,14 @@ class PdfDescription:
 
     @property
     def unjudged(self) -> list[ObjectNumber]:
-        """The signature fields whose later changes take too long to judge in this process."""
+        """The object numbers of the signature fields whose later changes take too long to judge in this process."""
         return list(self._unjudged)
 
     def add_modifications(self, modifications: Mapping[ObjectNumber, Modification]) -> None:
-        """Add the judgments of later changes. For a field without one, `isValid` only refers to the signature."""
+        """Add the judgments of later changes to `members`.
+
+        For an unjudged field without one, log a warning. Its `isValid` then only refers to the signature.
+        """
         for number, verdict in self._unjudged.items():
             if number in modifications:
                 _apply_modification(verdict, modifications[number])
@@ -151,7 +158,7 @@ class PdfDescription:
 def describe(file: Path, keys: KeySource, moment: datetime) -> PdfDescription:
     """Return the description of a document, with its signatures verified against the root certificates of `keys`.
 
-    Raises InvalidActionError if the document is malformed, and KeyUnavailableError.
+    Raises InvalidActionError if the document is malformed, and KeyUnavailableError if the key cannot be used.
     """
     with _guard_processing():
         return inspect(file, keys.trust_roots(), moment)
@@ -159,7 +166,10 @@ def describe(file: Path, keys: KeySource, moment: datetime) -> PdfDescription:
 
 @contextmanager
 def _guard_processing(rejection: RejectionError | None = None) -> Generator[None]:
-    """Suppress the logs of the PDF libraries, and convert their errors to `rejection` (default: InvalidActionError)."""
+    """Suppress the logs of the PDF libraries, and convert all errors to `rejection` (default: InvalidActionError).
+
+    RejectionError, MemoryError, and OSError because of a full disk are not converted.
+    """
     token = _is_processing.set(True)
     try:
         yield
@@ -295,7 +305,7 @@ async def _validate_signatures(
 ) -> tuple[dict[ObjectNumber, Json], list[ObjectNumber]]:
     """Return the response members of each readable signature, and the fields whose later changes are not judged yet.
 
-    Document time stamps are skipped.
+    Both refer to fields by object number. Document time stamps are skipped.
     """
     verdicts: dict[ObjectNumber, Json] = {}
     unjudged: list[ObjectNumber] = []
@@ -325,7 +335,7 @@ def _apply_modification(verdict: Json, modification: Modification) -> None:
 
 
 async def _check_integrity(signature: Any, trust_roots: Sequence[Certificate], moment: datetime) -> Json:
-    """Return the validity of a signature, regardless of later changes."""
+    """Return `isValid` of a signature regardless of later changes, and `modification` UNKNOWN."""
     if len(signature.byte_range) != _BYTE_RANGE_LENGTH:  # each further range could be the entire document
         return {"isValid": False, "modification": UNKNOWN.level}
     context = ValidationContext(trust_roots=list(trust_roots), moment=moment, allow_fetching=False)

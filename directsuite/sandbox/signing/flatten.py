@@ -60,10 +60,11 @@ _MARK_GLYPHS = {"checkbox": b"4", "radio": b"l"}  # a tick and a disc in ZapfDin
 
 
 def flatten(source: Path, target: Path) -> list[str]:
-    """Write the flattened document to `target`, unless there is nothing to flatten. Return the names of removed fields.
+    """Write the flattened document to `target`, and return the names of removed fields.
 
-    Raises InvalidActionError for a signed document, whose signatures would become invalid, and the errors of
-    `complete_appearances`.
+    If there is nothing to flatten, return [] and write nothing.
+    Raises InvalidActionError for a signed document, whose signatures would become invalid, if no installed font has the
+    characters of a value, or if there is too much to draw.
     """
     with open_pdf(source) as pdf:
         signatures = count_signatures(pdf)
@@ -93,6 +94,7 @@ def _stash_annotations(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
     """Reduce the annotations of the pages to the widgets to flatten. Return the annotations to restore on each page.
 
     Page content is below annotations. Therefore a widget above another annotation becomes a stamp annotation instead.
+    Raises InvalidActionError if the appearances of widgets with an optional content group are too large together.
     """
     signatures = {widget.objgen for field in iter_fields(pdf) if field.kind == "signature" for widget in field.widgets}
     stashed: list[list[pikepdf.Object]] = []
@@ -125,7 +127,10 @@ def _stash_annotations(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
 
 
 def _prepare_widget(pdf: pikepdf.Pdf, widget: pikepdf.Object) -> int:
-    """Copy the optional content group of a widget to its appearance. Return the number of copied bytes."""
+    """Clear a widget's Invisible flag. If it has an optional content group, add the group to a copy of its appearance.
+
+    Return the number of copied bytes, or 0.
+    """
     flags = _to_integer(widget.get("/F"))
     if flags & _INVISIBLE:  # affects only annotations of unknown types
         widget["/F"] = flags & ~_INVISIBLE
@@ -178,7 +183,7 @@ def _retain_signature_fields(pdf: pikepdf.Pdf, roots: list[pikepdf.Object]) -> N
 
 
 def _prune_to_signature_fields(node: pikepdf.Object, seen: set[tuple[int, int]]) -> bool:
-    """Remove other fields from this part of the form. Return True if signature fields remain."""
+    """Remove all but signature fields below `node`. Return True if a signature field remains."""
     if node.is_indirect:
         if node.objgen in seen:
             return False
@@ -192,8 +197,10 @@ def _prune_to_signature_fields(node: pikepdf.Object, seen: set[tuple[int, int]])
 
 
 def complete_appearances(pdf: pikepdf.Pdf) -> None:
-    """Draw the missing appearances of fields other than signatures, or all if /NeedAppearances is set.
+    """Draw the missing appearances of text, choice and button fields, except push buttons with an icon.
 
+    If /NeedAppearances is set, also replace existing appearances that contain text, and remove the entry. Make check
+    boxes and radio buttons show the values of their fields.
     Raises InvalidActionError if no installed font has the characters of a value, or if there is too much text.
     """
     form = find_acro_form(pdf)
@@ -222,7 +229,7 @@ def _has_appearance(widget: pikepdf.Object) -> bool:
 
 
 class _LimitedTexts:
-    """Limits the texts of generated appearances, because many fields may share a large one."""
+    """Raises InvalidActionError if the texts of generated appearances are too long together; fields may share one."""
 
     def __init__(self) -> None:
         self._chars = 0
@@ -303,7 +310,7 @@ def _build_shown_text(field: PdfField, options: list[tuple[str, str]]) -> str:
 
 
 def _list_options(field: PdfField, texts: _LimitedTexts) -> list[tuple[str, str]]:
-    """Return the export value and displayed text of each item."""
+    """Return the export value and displayed text of each item, equal if the item has only one."""
     options = field.get("/Opt")
     pairs: list[tuple[str, str]] = []
     for item in options if isinstance(options, pikepdf.Array) else ():
@@ -322,7 +329,7 @@ def _find_chosen(field: PdfField, options: list[tuple[str, str]], texts: _Limite
 
 
 def _show_state(pdf: pikepdf.Pdf, field: PdfField, widget: pikepdf.Object, *, outdated: bool) -> None:
-    """Make a check box or radio button show the value of its field."""
+    """Make a check box or radio button show the value of its field, and draw the state if necessary."""
     own = widget.get("/AS")
     expected = str(own or Name.Off) if field.get("/V") is None else f"/{field.value or 'Off'}"
     appearance = widget.get("/AP")
@@ -354,7 +361,7 @@ def _draw_mark(pdf: pikepdf.Pdf, field: PdfField, widget: pikepdf.Object, *, is_
 
 
 def _build_frame(widget: pikepdf.Object) -> tuple[float, float, bytes, Array]:
-    """Return width, height, background with border, and rotation matrix."""
+    """Return the size of an upright drawing, its background and border as PDF content, and the rotation matrix."""
     rectangle = Rectangle.from_corners(iter(widget["/Rect"]))
     looks = widget.get("/MK")
     width, height, matrix = compute_upright_matrix(

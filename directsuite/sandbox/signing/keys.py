@@ -39,7 +39,7 @@ class KeySource(Protocol):
         ...
 
     def trust_roots(self) -> Sequence[Certificate]:
-        """Return the root certificates of valid signatures."""
+        """Return the root certificates that signatures are verified against."""
         ...
 
     def authority_pem(self) -> bytes:
@@ -72,7 +72,7 @@ class FileKeyStore:
         return _make_signer_class()(key, load_certificate(pem.certificate), load_certificate(pem.authority))
 
     def trust_roots(self) -> Sequence[Certificate]:
-        """Return a list of the certificate of the sandbox's authority."""
+        """Return a list with only the certificate of the sandbox's authority."""
         return [load_certificate(self._load()[1].authority)]
 
     def authority_pem(self) -> bytes:
@@ -119,7 +119,7 @@ def _generate_pem() -> _Pem:
 def certify(
     signer_key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey,
 ) -> tuple[x509.Certificate, x509.Certificate]:
-    """Return a certificate for a signer's key, and that of its new authority."""
+    """Return a new certificate for a signer's key, and the certificate of a new authority that has issued it."""
     from datetime import datetime
 
     from cryptography import x509
@@ -181,7 +181,7 @@ def _parse_private_key(pem: bytes) -> rsa.RSAPrivateKey:
 
 
 def load_certificate(content: bytes) -> Certificate:
-    """Parse a certificate in PEM or DER."""
+    """Parse the first certificate in PEM or DER."""
     from pyhanko.keys import load_certs_from_pemder_data
 
     load: Any = load_certs_from_pemder_data

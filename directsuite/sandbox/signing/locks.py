@@ -38,7 +38,7 @@ class SignatureLock(NamedTuple):
     """The fields or groups of fields that the action includes or excludes."""
 
     def includes(self, name: str) -> bool:
-        """Return True if the field with this name is locked."""
+        """Return True if the field with this full name is locked, by itself or with its group."""
         if self.action not in ("/Include", "/Exclude"):
             return self.action == "/All"
         parts = name.split(".")
@@ -47,7 +47,10 @@ class SignatureLock(NamedTuple):
 
 
 def list_locks(pdf: pikepdf.Pdf) -> list[SignatureLock]:
-    """Return the locks that forbid any changes, starting with the certification."""
+    """Return the locks of the signatures that forbid some changes, starting with the certification.
+
+    Raises InvalidActionError if a signature locks too many fields.
+    """
     found = [read_lock(field) for field in iter_fields(pdf) if field.is_signed]
     permissions = pdf.Root.get("/Perms")
     certificate = permissions.get("/DocMDP") if isinstance(permissions, pikepdf.Dictionary) else None
@@ -60,7 +63,10 @@ def list_locks(pdf: pikepdf.Pdf) -> list[SignatureLock]:
 
 
 def read_lock(field: PdfField) -> SignatureLock:
-    """Return the lock of the signature in a field, or of the future signature if the field is empty."""
+    """Return the lock of the signature in a field, or of the future signature if the field is empty.
+
+    Raises InvalidActionError if it locks too many fields.
+    """
     signature, own = field.get("/V"), field.dictionary.get("/Lock")
     document_parameters, field_parameters = None, own
     if isinstance(signature, pikepdf.Dictionary):
@@ -91,7 +97,7 @@ def _iter_names(listed: pikepdf.Array) -> Iterator[str]:
 
 
 def _find_transform_parameters(signature: pikepdf.Object, method: str) -> pikepdf.Object | None:
-    """Return the parameters of a transform method, or None if the signature does not use it."""
+    """Return the parameters of a transform method, empty if malformed, or None if the signature does not use it."""
     references = signature.get("/Reference")
     for reference in list(references) if isinstance(references, pikepdf.Array) else []:
         if isinstance(reference, pikepdf.Dictionary) and str(reference.get("/TransformMethod")) == method:

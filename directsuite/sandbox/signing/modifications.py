@@ -6,7 +6,7 @@ to the next one exhaust any memory. Therefore there are two attempts:
     1. in this process, with a limited number of object lookups, which is enough for most documents
     2. in a separate process with limited time and memory
 
-If both fail, the modification remains UNKNOWN.
+If both fail, the modification remains UNKNOWN. Fields of a document are identified by their object numbers.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ UNKNOWN = Modification("UNKNOWN", allowed=True)
 
 
 class TooManyLookupsError(Exception):
-    """The first attempt has exceeded its limit."""
+    """The first attempt has exceeded MAX_LOOKUPS."""
 
 
 class _CountingResolver(HistoricalResolver):
@@ -78,13 +78,13 @@ class LimitedReader(PdfFileReader):
     _lookups_left = MAX_LOOKUPS
 
     def count_lookup(self) -> None:
-        """Count a lookup in an earlier revision."""
+        """Count a lookup in an earlier revision. Raises TooManyLookupsError after MAX_LOOKUPS."""
         self._lookups_left -= 1
         if self._lookups_left < 0:
             raise TooManyLookupsError
 
     def get_historical_resolver(self, revision: int) -> HistoricalResolver:
-        """Return a resolver for one revision of the document."""
+        """Return a resolver for one revision of the document, which counts its lookups."""
         resolvers: dict[int, HistoricalResolver] = self._historical_resolver_cache
         return resolvers.setdefault(revision, _CountingResolver(self, revision))
 
@@ -98,7 +98,8 @@ def open_signature(opened: PdfFileReader, field: ObjectNumber, name: str = "") -
 def judge(signature: Any) -> Modification:
     """Judge the changes after a signature that `open_signature` has returned.
 
-    Raises TooManyLookupsError if it was read by a LimitedReader, or any exception if the document is malformed.
+    With a LimitedReader, raises TooManyLookupsError after MAX_LOOKUPS. May raise any exception if the document is
+    malformed.
     """
     signature.coverage = signature.evaluate_signature_coverage()
     found: Any = signature.evaluate_modifications(POLICY)
@@ -109,7 +110,7 @@ def judge(signature: Any) -> Modification:
 
 
 def _judge_each(stored: BinaryIO, fields: Sequence[ObjectNumber]) -> Iterator[tuple[ObjectNumber, Modification]]:
-    """Judge what can be judged, in reverse order, because the last signature has the fewest changes after it."""
+    """Yield the judgments in reverse order, because the last signature has the fewest later changes. Skip failures."""
     for field in reversed(fields):
         with suppress(Exception):  # a malformed object only affects its own signature
             yield field, judge(open_signature(open_reader(stored), field))
@@ -125,7 +126,10 @@ class ModificationProcesses:
         self._closed = False
 
     async def judge(self, file: Path, fields: Sequence[ObjectNumber]) -> dict[ObjectNumber, Modification]:
-        """Return the judgments. Fields are missing if they are malformed or need too much time or memory."""
+        """Return the judgments by field. Fields are missing if they are malformed or need too much time or memory.
+
+        All are missing if no process is free for two seconds, or none can be started.
+        """
         try:
             async with asyncio.timeout(_MAX_WAIT_SECONDS):
                 await self._process_slots.acquire()
@@ -185,7 +189,7 @@ def _find_import_paths() -> list[str]:
 
 
 def _limit_this_process() -> None:
-    """Limit this process by itself, because its parent may end first."""
+    """Limit the time and memory of this process (not on Windows), because its parent may end first."""
     if sys.platform == "win32":
         return
     import resource

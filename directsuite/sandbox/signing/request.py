@@ -68,7 +68,7 @@ class Base64File:
         self._at_start = True
 
     def write(self, text: bytes, *, last: bool = False) -> None:
-        """Decode a piece of the text. Raises InvalidParameterError if it is invalid, or if the entire text is empty."""
+        """Decode a piece of the text. Raises InvalidParameterError if it is invalid, or if all are empty."""
         if self._at_start and text:
             found = _DATA_PREFIX.match(text)
             text = text[found.end() :] if found else text

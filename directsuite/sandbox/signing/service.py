@@ -104,7 +104,7 @@ class SigningService:
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     def make_routes(self) -> list[web.RouteDef]:
-        """Return the service's routes, named by the operations."""
+        """Return a route for each operation, named like it."""
         one = f"{_BASE}/{{identifier}}"
         routes = [
             web.post(_BASE, self._save, name="Save"),
@@ -123,7 +123,7 @@ class SigningService:
     async def describe(self, name: str) -> dict[str, Any]:
         """Return the members of GetDocInfo's response that describe a document's file.
 
-        Raises InvalidActionError if it is malformed, FileNotFoundError if it does not exist, or KeyUnavailableError.
+        Raises InvalidActionError if it is malformed, FileNotFoundError if it is missing, or KeyUnavailableError.
         """
         moment = self._clock.now()
         with self._files.hold_file(name) as file:
@@ -251,7 +251,7 @@ class SigningService:
 
 
 def _import_engine() -> Any:
-    """Import the PDF engine. Called in a worker thread, because the first import is slow."""
+    """Return the module `engine`. Called in a worker thread, because the first import is slow."""
     from directsuite.sandbox.signing import engine
 
     return engine
@@ -290,7 +290,7 @@ class StoredPdf:
 
 
 def insert_document(connection: sqlite3.Connection, document: StoredPdf, account: str) -> None:
-    """Store a new document, and delete expired ones."""
+    """Store a new document of an account, and delete the expired documents of all accounts."""
     connection.execute(
         "DELETE FROM signing_document WHERE last_activity <= ?", (document.created - DOCUMENT_LIFETIME_MS,)
     )
@@ -329,7 +329,7 @@ def replace_document(
     operation: str,
     at: int,
 ) -> None:
-    """Replace the stored file by the result of `operation`.
+    """Replace the stored file by the result of `operation`, and record it. names: the changed fields.
 
     Raises InvalidActionError if the document was changed or deleted in the meantime.
     """
@@ -346,7 +346,10 @@ def replace_document(
 
 
 def delete_document(connection: sqlite3.Connection, identifier: str, account: str, at: int) -> None:
-    """Delete a document. Raises the same errors as `use_document`."""
+    """Delete a document.
+
+    Raises NoSuchDocumentError if it is unknown, deleted or expired, and WrongAccountError if it is another account's.
+    """
     use_document(connection, identifier, account, at)
     connection.execute("DELETE FROM signing_document WHERE identifier = ?", (identifier,))
     _record(connection, "Delete", identifier, at, digest="")

@@ -114,7 +114,7 @@ class _PlannedSignature:
 
 
 def _plan_signatures(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> list[_PlannedSignature]:
-    """Validate the requests, and return the signatures to add."""
+    """Validate the requests, and return the signatures to add. Raises InvalidActionError or InvalidParameterError."""
     if count_signatures(pdf) + len(requests) > MAX_SIGNATURES:
         raise InvalidActionError(f"the document would have more than {MAX_SIGNATURES} signatures")
     in_force = list_locks(pdf)
@@ -148,7 +148,7 @@ def _plan_signatures(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> 
 
 
 def _require_permission(in_force: Sequence[SignatureLock], name: str, *, is_visible_and_new: bool) -> None:
-    """Raise InvalidActionError if a signature in this field would break a lock."""
+    """Raise InvalidActionError if one of the locks forbids a signature in this field."""
     for lock in in_force:
         if lock.permission == 1:
             raise InvalidActionError(f"the document is {lock.cause}, which does not allow any change")
@@ -219,7 +219,10 @@ def _append_signature(target: Path, signature: _PlannedSignature, signer: Signer
 
 
 async def _embed(document: BinaryIO, pdf_signer: PdfSigner, at: datetime) -> None:
-    """Sign like pyHanko's async_sign_pdf, which does not allow setting the time of signing."""
+    """Sign the document in place like pyHanko's async_sign_pdf, which does not allow setting the time of signing.
+
+    Raises SigningError if the field requires a time stamp, and SigningError or PdfError if pyHanko cannot sign.
+    """
     session: Any = pdf_signer.init_signing_session(open_incremental_writer(document))
     if session.timestamper is not None:
         raise SigningError(

@@ -156,7 +156,7 @@ Font: TypeAlias = Helvetica | EmbeddedFont
 
 
 def find_font(text: str) -> Font | None:
-    """Return a font with every character of the text, or None if this machine has none."""
+    """Return a font with every printable character of the text, or None if this machine has none."""
     printable = "".join(character for character in text if character >= " ")
     if Helvetica.covers(printable):
         return Helvetica()
@@ -179,7 +179,7 @@ class TextStyle:
 
 
 def draw_line(style: TextStyle, text: str) -> bytes:
-    """Return content with one vertically centered line."""
+    """Return PDF content with one vertically centered line. Line breaks become spaces."""
     line = " ".join(text.splitlines())
     size = style.size or _compute_fitting_size(style, line)
     middle = style.height / 2 - (_CAP_HEIGHT / 2) * size
@@ -187,7 +187,7 @@ def draw_line(style: TextStyle, text: str) -> bytes:
 
 
 def draw_paragraph(style: TextStyle, text: str) -> bytes:
-    """Return content with lines from the top of the box, wrapped between words."""
+    """Return PDF content with lines from the top of the box, wrapped between words. Excess lines are clipped."""
     size = style.size or next(
         (
             float(size)
@@ -205,7 +205,7 @@ def draw_paragraph(style: TextStyle, text: str) -> bytes:
 
 
 def draw_comb(style: TextStyle, text: str, cells: int) -> bytes:
-    """Return content with one character in the center of each of `cells` equal cells."""
+    """Return PDF content with one character in the center of each of `cells` equal cells. The excess is left out."""
     size = style.size or min(_MAX_FONT_SIZE, max(_MIN_FONT_SIZE, style.height * 0.7))
     cell = style.width / cells
     middle = style.height / 2 - (_CAP_HEIGHT / 2) * size
@@ -217,7 +217,7 @@ def draw_comb(style: TextStyle, text: str, cells: int) -> bytes:
 
 
 def draw_item_list(style: TextStyle, items: Sequence[str], chosen: set[int], first: int) -> bytes:
-    """Return content with a list of items, starting with the index `first`.
+    """Return PDF content with the items that fit into the box, starting with the index `first`.
 
     chosen: the indexes of the items to highlight.
     """
@@ -236,7 +236,7 @@ def draw_item_list(style: TextStyle, items: Sequence[str], chosen: set[int], fir
 
 
 def wrap_text(font: Font, text: str, size: float, width: float) -> list[str]:
-    """Split a text into lines of a maximum width in points. A wider word gets its own line."""
+    """Split a text into lines of a maximum width in points. A wider word gets its own line. Return [""] for no text."""
     lines: list[str] = []
     space = font.measure_width(" ", 1000)
     for line in text.splitlines() or [""]:
@@ -332,7 +332,7 @@ def _read_font(path: str) -> TrueType:
 
 
 def _open_font(content: bytes) -> Any:
-    """Open a font with numbers as glyph names, because its own may be missing or wrong."""
+    """Open a font with numbers as glyph names, because its own names may be missing or wrong."""
     tables: Any = import_module("fontTools.ttLib")  # imported only if a text needs it
     font = tables.TTFont(io.BytesIO(content), lazy=True, recalcBBoxes=False, recalcTimestamp=False)
     font.setGlyphOrder([str(number) for number in range(font["maxp"].numGlyphs)])

@@ -75,7 +75,7 @@ class TokenKeyStore:
             return _TokenSigner(self, [load_certificate(each) for each in self._chain])
 
     def trust_roots(self) -> Sequence[Certificate]:
-        """Return the last certificate of the key's chain in the token."""
+        """Return a list with only the root certificate, the last one of the key's chain in the token."""
         return [load_certificate(self._get_root())]
 
     def authority_pem(self) -> bytes:
@@ -86,6 +86,7 @@ class TokenKeyStore:
         """Return the signature of `content`: PKCS #1 v1.5, or ECDSA.
 
         If the session fails, a new one is tried once, because the token may have been unavailable in the meantime.
+        Raises KeyUnavailableError if both fail.
         """
         with self._lock:
             for last in (False, True):
@@ -105,7 +106,10 @@ class TokenKeyStore:
             return self._chain[-1]
 
     def _open_session(self) -> PKCS11Signer:
-        """Return the signer of the open session, or of a new one. The caller must hold the lock."""
+        """Return the signer of the open session, or of a new one. The caller must hold the lock.
+
+        Raises KeyUnavailableError if the token cannot be used, or has rejected the PIN.
+        """
         if self._signer is not None:
             return self._signer
         if self._is_pin_rejected:
@@ -131,7 +135,7 @@ class TokenKeyStore:
         return self._signer
 
     def _prepare_session(self, session: Any) -> tuple[PKCS11Signer, list[bytes]]:
-        """Return the signer and the certificate chain of the key, after creating what is missing."""
+        """Return the signer and the certificate chain (DER) of the key. Create the key and certificates if missing."""
         wanted = {Attribute.LABEL: self._key, Attribute.CLASS: ObjectClass.PRIVATE_KEY}
         private = next(iter(list(session.get_objects(wanted))), None)
         if private is None:
