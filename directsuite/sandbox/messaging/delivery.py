@@ -2,7 +2,7 @@
 
     Waiting ──► Delivered | Remotely Failed         when the receiver's confirmation is due
        └──────► NO MDN Received                     after an hour without one;  a later one still changes it ("late")
-    Locally Failed                                  from the start
+    Locally Failed                                  from the start, or when it is due
 
 The sandbox delivers nothing to other systems. When a message is sent, an outcome with its time is stored for each
 recipient, from which and from the clock the status is computed. The outcome depends on the recipient:
@@ -15,7 +15,7 @@ recipient, from which and from the clock the status is computed. The outcome dep
     `nomdn@` of a test domain                                 never confirmed
     `bounce@` of a test domain                                Remotely Failed, immediately or after a time:
                                                               `bounce+10s@`
-    `nocert@`, `untrusted@` of a test domain                  Locally Failed
+    `nocert@`, `untrusted@` of a test domain                  Locally Failed, immediately or after a time
     any other address of a domain that has mailboxes here     Remotely Failed: no such mailbox
     any other address of a test domain                        Delivered immediately
     any other domain                                          Locally Failed: no certificate found

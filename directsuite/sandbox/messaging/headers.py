@@ -236,7 +236,6 @@ def _encode_names(value: str) -> str:
 
 
 def _encode_words(value: str) -> Iterable[str]:
-    """Yield encoded words for exactly this text, without splitting a character."""
     word = b""
     for character in value:
         octets = character.encode("utf-8")

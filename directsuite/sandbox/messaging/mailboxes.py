@@ -187,7 +187,7 @@ def _create_folders(connection: sqlite3.Connection, account: int) -> None:
 
 
 def get_folder(connection: sqlite3.Connection, account: int, name: str) -> MailboxFolder:
-    """Return a folder. Raises MessagingError with code 3 if it does not exist."""
+    """Return a folder. Raises MessagingError with code 3."""
     return _require_folder(_find_folder(connection, account, name), name)
 
 
@@ -198,7 +198,7 @@ def _require_folder(existing: MailboxFolder | None, name: str) -> MailboxFolder:
 
 
 def get_folder_id(connection: sqlite3.Connection, account: int, name: str) -> int:
-    """Return the id of a folder. Raises MessagingError with code 3 if it does not exist."""
+    """Return the id of a folder. Raises MessagingError with code 3."""
     return get_folder(connection, account, name).id
 
 
@@ -218,10 +218,7 @@ def allocate_uids(connection: sqlite3.Connection, folder: int, count: int) -> ra
 
 
 def create_folder(connection: sqlite3.Connection, account: int, name: str) -> str:
-    """Create a folder and its missing parents. Return its stored spelling.
-
-    Raises MessagingError with code 4 if the name is invalid, in use or reserved.
-    """
+    """Create a folder and its missing parents. Return its stored spelling. Raises MessagingError with code 4."""
     stored_name = _choose_new_name(connection, account, name)
     _create_parents(connection, account, stored_name)
     _insert_folder(connection, account, stored_name)
@@ -231,8 +228,7 @@ def create_folder(connection: sqlite3.Connection, account: int, name: str) -> st
 def rename_folder(connection: sqlite3.Connection, account: int, name: str, new_name: str) -> tuple[str, str]:
     """Rename a folder and its sub-folders, and create missing parents. Return the old and new stored spelling.
 
-    Raises MessagingError with code 3 if the folder does not exist, and with code 4 if it is reserved or the new name is
-    invalid, in use, reserved or inside the folder.
+    Raises MessagingError with code 3 or 4. Code 4 is also raised if the new name is inside the folder.
     """
     old = get_folder(connection, account, name).name
     _validate_not_reserved(old)
@@ -251,7 +247,7 @@ def rename_folder(connection: sqlite3.Connection, account: int, name: str, new_n
 def delete_folder(connection: sqlite3.Connection, account: int, name: str) -> str:
     """Delete a folder with its messages and sub-folders. Return its stored spelling.
 
-    Raises MessagingError with code 3 if the folder does not exist, and with code 4 if it is reserved.
+    Raises MessagingError with code 3, or with code 4 if the folder is reserved.
     """
     stored_name = get_folder(connection, account, name).name
     _validate_not_reserved(stored_name)
@@ -264,10 +260,7 @@ def delete_folder(connection: sqlite3.Connection, account: int, name: str) -> st
 
 
 def list_subfolders(connection: sqlite3.Connection, account: int, root: str, *, subscribed_only: bool) -> list[str]:
-    """Return the names of the sub-folders of `root` at any depth, sorted.
-
-    Raises MessagingError with code 3 if `root` does not exist.
-    """
+    """Return the sorted names of the sub-folders of `root` at any depth. Raises MessagingError with code 3."""
     stored_name = get_folder(connection, account, root).name
     rows = connection.execute(
         "SELECT name FROM folder WHERE account = :account AND substr(name, 1, length(:root) + 1) = :root || '.'"
@@ -313,10 +306,6 @@ def _create_parents(connection: sqlite3.Connection, account: int, name: str) -> 
 
 
 def _choose_new_name(connection: sqlite3.Connection, account: int, name: str) -> str:
-    """Return the name of a new folder, with existing parents in their stored spelling.
-
-    Raises MessagingError with code 4 if the name is invalid, in use or reserved.
-    """
     if (existing := _find_folder(connection, account, name)) is not None:
         _validate_not_reserved(existing.name)
         raise MessagingError(MessagingCode.OTHER, f"The folder {existing.name!r} already exists")
@@ -433,7 +422,7 @@ def append_message(connection: sqlite3.Connection, folder: int, content: StoredC
 def copy_messages(connection: sqlite3.Connection, folder: int, destination: int, uids: Iterable[int]) -> dict[int, int]:
     """Copy messages with flags and received date. Return the new uids by the old ones.
 
-    Unknown uids are ignored. Return {} without copying if both folders are the same.
+    Unknown uids are ignored. Return {} if both folders are the same.
     """
     if folder == destination:
         return {}
@@ -453,7 +442,7 @@ def copy_messages(connection: sqlite3.Connection, folder: int, destination: int,
 def move_messages(connection: sqlite3.Connection, folder: int, destination: int, uids: Iterable[int]) -> dict[int, int]:
     """Move messages with flags and received date. Return the new uids by the old ones.
 
-    Unknown uids are ignored. Return {} without moving if both folders are the same.
+    Unknown uids are ignored. Return {} if both folders are the same.
     """
     moved = copy_messages(connection, folder, destination, uids)
     remove_messages(connection, folder, moved)

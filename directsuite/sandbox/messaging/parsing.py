@@ -68,8 +68,6 @@ _MAX_HEADER_CHARS = 4096  # because parsing of parameters takes quadratic time
 
 
 class _RawHeaderPolicy(Compat32):
-    """Returns header values truncated to 4096 characters, with 8-bit bytes as surrogates."""
-
     def header_fetch_parse(self, name: str, value: str) -> str:
         return value[:_MAX_HEADER_CHARS]
 
@@ -337,7 +335,6 @@ def _read_parts(message: _MessageOctets) -> ParsedMessage:
 
 
 def _divide(message: _MessageOctets) -> tuple[Message, list[_ContentPart]]:
-    """Return the headers of a message, and its parts that are not multipart, in order."""
     raw = message.octets
     leaves: list[_ContentPart] = []
     around = _OpenParts(raw)
@@ -389,8 +386,8 @@ def _make_multipart(part: Message, boundary: bytes, around: _OpenParts) -> _Mult
 def _read_head(message: _MessageOctets, start: int, around: _OpenParts) -> tuple[Message, int]:
     """Return the headers of the part at this position, and the position of its content.
 
-    Spaces before a colon are allowed (RFC 822). Ignored are a single line that is not a header, if headers follow it,
-    and an mbox line `From ` and lines of spaces before the first header.
+    Spaces before a colon are allowed (RFC 822). A single line that is not a header is ignored if headers follow it.
+    An mbox line `From ` and lines of spaces before the first header are also ignored.
     """
     raw = message.octets
     lines: list[bytes] = []

@@ -139,8 +139,6 @@ class BodyDivider:
 
 
 class _LargeContent:
-    """Decodes a content in a JSON string, piece by piece: base64 with or without white space."""
-
     def __init__(self, written: BinaryIO) -> None:
         self._written = written
         self._start = written.tell()

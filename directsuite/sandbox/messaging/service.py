@@ -293,10 +293,7 @@ def _make_message_reader(select: Callable[[MessagingCall[Any]], Selection], *, w
 
 
 def _build_detail(message: mailboxes.StoredMessage, folder: str, files: StoredFiles) -> msgspec.Raw | dict[str, Any]:
-    """Return a MessageDetail: the members that depend on the folder, and those stored with the message.
-
-    It is JSON, or for a message in a file a dict, whose large attachments are FileRanges.
-    """
+    """Return a MessageDetail: JSON, or for a message in a file a dict with FileRanges for large attachments."""
     place = {
         "uid": message.uid,
         "msgnum": message.number,
@@ -456,7 +453,6 @@ def _get_raw_messages(connection: sqlite3.Connection, call: MessagingCall[UidsRe
 
 
 def _parse_boolean(segment: str) -> bool:
-    """Parse true, false, 1 or 0, ignoring case. Raises MessagingError with code 4 for anything else."""
     value = {"true": True, "1": True, "false": False, "0": False}.get(segment.lower())
     if value is None:
         raise MessagingError(MessagingCode.OTHER, "The last path segment must be true or false")

@@ -80,7 +80,6 @@ def _collect_widgets(fields: Any) -> set[Any]:
 
 
 def _prune_fields(writer: Any, container: Any, key: str, removed: set[Any]) -> bool:
-    """Remove fields from this level and below. Return True if no field is left at this level."""
     before = _list_raw_items(container[key])
     after = [item for item in before if not _prune_item(writer, item, removed)]
     if len(after) < len(before) and (after or key == "/Fields"):

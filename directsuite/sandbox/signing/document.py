@@ -153,7 +153,6 @@ def repair(uploaded: Path, target: Path) -> bool:
 
 
 def _find_invalid_entries(pdf: pikepdf.Pdf) -> list[str]:
-    """Return the keys of catalog entries that signing would change and that are not dictionaries."""
     entries = ((name, pdf.Root.get(name)) for name in ("/Extensions", "/Perms", "/AcroForm"))
     return [name for name, entry in entries if entry is not None and not isinstance(entry, pikepdf.Dictionary)]
 
@@ -161,8 +160,8 @@ def _find_invalid_entries(pdf: pikepdf.Pdf) -> list[str]:
 def _open_recovered(file: Path) -> pikepdf.Pdf:
     """Open a document. If qpdf does not find its objects, retry a small one with a copy that is easier to parse.
 
-    Without a cross-reference table, qpdf only finds objects at the start of a line whose numbers are below a third of
-    the file's size. It also trusts `startxref`.
+    Without a cross-reference table, qpdf only finds objects at the start of a line, with numbers below a third of the
+    file's size. It also trusts `startxref`.
     """
     try:
         return pikepdf.open(file, access_mode=_ACCESS_MODE)
@@ -248,7 +247,7 @@ def _can_be_updated(file: Path) -> bool:
 class _EntryCounter(XRefBuilder):
     """Counts the declared entries of cross-reference streams. Raises ValueError if there are too many.
 
-    A stream may declare more entries than it contains. pyHanko fills in the missing ones.
+    A stream may declare more than it contains. pyHanko adds the missing ones.
     """
 
     entries = 0

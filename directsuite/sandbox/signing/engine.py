@@ -256,13 +256,10 @@ def _describe_signature(field: PdfField, verdict: Json | None, limited: _Limited
 
 
 def _format_time(moment: datetime) -> str:
-    """Format a time as `format_timestamp` does, but with the signer's UTC offset."""
     return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + moment.strftime("%z")
 
 
 class _LimitedText:
-    """Limits the total length of texts, because many objects may share a large one."""
-
     def __init__(self) -> None:
         self._chars_left = _MAX_TEXT_CHARS
 
@@ -335,7 +332,6 @@ def _apply_modification(verdict: Json, modification: Modification) -> None:
 
 
 async def _check_integrity(signature: Any, trust_roots: Sequence[Certificate], moment: datetime) -> Json:
-    """Return `isValid` of a signature regardless of later changes, and `modification` UNKNOWN."""
     if len(signature.byte_range) != _BYTE_RANGE_LENGTH:  # each further range could be the entire document
         return {"isValid": False, "modification": UNKNOWN.level}
     context = ValidationContext(trust_roots=list(trust_roots), moment=moment, allow_fetching=False)

@@ -94,7 +94,7 @@ def _stash_annotations(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
     """Reduce the annotations of the pages to the widgets to flatten. Return the annotations to restore on each page.
 
     Page content is below annotations. Therefore a widget above another annotation becomes a stamp annotation instead.
-    Raises InvalidActionError if the appearances of widgets with an optional content group are too large together.
+    Raises InvalidActionError if appearances with an optional content group are too large together.
     """
     signatures = {widget.objgen for field in iter_fields(pdf) if field.kind == "signature" for widget in field.widgets}
     stashed: list[list[pikepdf.Object]] = []
@@ -183,7 +183,6 @@ def _retain_signature_fields(pdf: pikepdf.Pdf, roots: list[pikepdf.Object]) -> N
 
 
 def _prune_to_signature_fields(node: pikepdf.Object, seen: set[tuple[int, int]]) -> bool:
-    """Remove all but signature fields below `node`. Return True if a signature field remains."""
     if node.is_indirect:
         if node.objgen in seen:
             return False
@@ -229,8 +228,6 @@ def _has_appearance(widget: pikepdf.Object) -> bool:
 
 
 class _LimitedTexts:
-    """Raises InvalidActionError if the texts of generated appearances are too long together; fields may share one."""
-
     def __init__(self) -> None:
         self._chars = 0
 
@@ -310,7 +307,6 @@ def _build_shown_text(field: PdfField, options: list[tuple[str, str]]) -> str:
 
 
 def _list_options(field: PdfField, texts: _LimitedTexts) -> list[tuple[str, str]]:
-    """Return the export value and displayed text of each item, equal if the item has only one."""
     options = field.get("/Opt")
     pairs: list[tuple[str, str]] = []
     for item in options if isinstance(options, pikepdf.Array) else ():
@@ -361,7 +357,6 @@ def _draw_mark(pdf: pikepdf.Pdf, field: PdfField, widget: pikepdf.Object, *, is_
 
 
 def _build_frame(widget: pikepdf.Object) -> tuple[float, float, bytes, Array]:
-    """Return the size of an upright drawing, its background and border as PDF content, and the rotation matrix."""
     rectangle = Rectangle.from_corners(iter(widget["/Rect"]))
     looks = widget.get("/MK")
     width, height, matrix = compute_upright_matrix(

@@ -165,7 +165,6 @@ def certify(
 
 
 def _parse_private_key(pem: bytes) -> rsa.RSAPrivateKey:
-    """Return the private key. Log and raise KeyUnavailableError if it is not an RSA key without a password."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import rsa
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -192,8 +191,7 @@ def load_certificate(content: bytes) -> Certificate:
 def _make_signer_class() -> Callable[..., Signer]:
     """Return a pyHanko signer class for an RSA key in memory (PKCS #1 v1.5).
 
-    pyHanko's SimpleSigner parses and checks its key twice for each signature, which takes three times as long as the
-    rest of signing.
+    pyHanko's SimpleSigner is slow, because it parses and checks its key twice for each signature.
     """
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import padding

@@ -47,9 +47,9 @@ class SignatureLock(NamedTuple):
 
 
 def list_locks(pdf: pikepdf.Pdf) -> list[SignatureLock]:
-    """Return the locks of the signatures that forbid some changes, starting with the certification.
+    """Return the locks that forbid any changes, starting with the certification.
 
-    Raises InvalidActionError if a signature locks too many fields.
+    Raises InvalidActionError if one locks too many fields.
     """
     found = [read_lock(field) for field in iter_fields(pdf) if field.is_signed]
     permissions = pdf.Root.get("/Perms")
@@ -97,7 +97,6 @@ def _iter_names(listed: pikepdf.Array) -> Iterator[str]:
 
 
 def _find_transform_parameters(signature: pikepdf.Object, method: str) -> pikepdf.Object | None:
-    """Return the parameters of a transform method, empty if malformed, or None if the signature does not use it."""
     references = signature.get("/Reference")
     for reference in list(references) if isinstance(references, pikepdf.Array) else []:
         if isinstance(reference, pikepdf.Dictionary) and str(reference.get("/TransformMethod")) == method:

@@ -251,7 +251,6 @@ class SigningService:
 
 
 def _import_engine() -> Any:
-    """Return the module `engine`. Called in a worker thread, because the first import is slow."""
     from directsuite.sandbox.signing import engine
 
     return engine

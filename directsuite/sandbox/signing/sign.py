@@ -114,7 +114,6 @@ class _PlannedSignature:
 
 
 def _plan_signatures(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> list[_PlannedSignature]:
-    """Validate the requests, and return the signatures to add. Raises InvalidActionError or InvalidParameterError."""
     if count_signatures(pdf) + len(requests) > MAX_SIGNATURES:
         raise InvalidActionError(f"the document would have more than {MAX_SIGNATURES} signatures")
     in_force = list_locks(pdf)
@@ -148,7 +147,6 @@ def _plan_signatures(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> 
 
 
 def _require_permission(in_force: Sequence[SignatureLock], name: str, *, is_visible_and_new: bool) -> None:
-    """Raise InvalidActionError if one of the locks forbids a signature in this field."""
     for lock in in_force:
         if lock.permission == 1:
             raise InvalidActionError(f"the document is {lock.cause}, which does not allow any change")
@@ -188,7 +186,6 @@ def _compute_rectangle(pdf: pikepdf.Pdf, placement: Placement) -> Rectangle:
 
 
 def _find_page(pdf: pikepdf.Pdf, field: PdfField) -> int | None:
-    """Return the number, from 1, of the page of a field's first widget, or None if it is on no page."""
     place = map_widget_places(pdf).get(field.widgets[0].objgen)
     return place[0] if place is not None else None
 
@@ -219,9 +216,9 @@ def _append_signature(target: Path, signature: _PlannedSignature, signer: Signer
 
 
 async def _embed(document: BinaryIO, pdf_signer: PdfSigner, at: datetime) -> None:
-    """Sign the document in place like pyHanko's async_sign_pdf, which does not allow setting the time of signing.
+    """Sign the document in place. pyHanko's async_sign_pdf does not allow setting the time of signing.
 
-    Raises SigningError if the field requires a time stamp, and SigningError or PdfError if pyHanko cannot sign.
+    Raises SigningError or PdfError if it cannot be signed, for example if the field requires a time stamp.
     """
     session: Any = pdf_signer.init_signing_session(open_incremental_writer(document))
     if session.timestamper is not None:
@@ -241,7 +238,6 @@ async def _embed(document: BinaryIO, pdf_signer: PdfSigner, at: datetime) -> Non
 
 
 def _read_picture(picture: bytes) -> Image:
-    """Decode a graphical signature. Raises InvalidParameterError if it is unreadable or too large."""
     from PIL import Image
 
     try:
@@ -311,8 +307,6 @@ def _draw_stamp(width: float, height: float, *, lines: list[str], picture: Image
 
 @dataclass(frozen=True)
 class _DrawnStampStyle(BaseStampStyle):
-    """Uses the PDF that `draw` returns for a width and height as the appearance of a signature."""
-
     draw: DrawFn | None = None
 
     def create_stamp(self, writer: BasePdfFileWriter, box: BoxConstraints, text_params: dict[str, Any]) -> Any:

@@ -298,7 +298,6 @@ class TrueType:
 
 
 def _embed_font(path: str, text: str) -> EmbeddedFont | None:
-    """Return the font at `path`, or None if it is missing, damaged, or lacks a character of the text."""
     try:
         font = _read_font(path)
         return EmbeddedFont(font, text) if all(ord(character) in font.glyphs for character in text) else None
