@@ -292,7 +292,7 @@ def read_message(raw: bytes | Path) -> ParsedMessage:
 def read_plain_alternative(raw: bytes | Path) -> str | None:
     """Return the text of the first text/plain part within a multipart/alternative.
 
-    Return None if there is none or parsing fails. Raises MessagingError with code 4 as `read_message` does.
+    Return None if there is none or parsing fails. Raises MessagingError with code 4 if too much must be read.
     """
     message = _MessageOctets(raw)
     try:

@@ -97,8 +97,8 @@ async def send(
 ) -> ResponseMembers:
     """Run Send, SendWithHeader or their T-User forms. Return the smtpId.
 
-    Raises MessagingError with code 2 if the sender is not the address of the mailbox, an address is invalid, or the
-    sender's certificate has expired or is revoked; and with code 4 for invalid headers and attachments.
+    Raises MessagingError: code 2 for missing recipients, an invalid address, or a sender who does not own the mailbox
+    or whose certificate has expired or is revoked; code 4 for invalid headers or attachments, or too large a message.
     """
     message = call.request.message
     if fold(message.sender) != fold(call.address):
@@ -116,8 +116,8 @@ async def forward(call: MessagingCall[UidsRequest], database: SandboxDatabase) -
     """Run Forward: one message is forwarded inline with its attachments, several as attachments. Return the smtpId.
 
     A message with a part that cannot be copied unchanged is also forwarded as an attachment.
-    Raises MessagingError: code 2 for missing recipients, an invalid address, or a certificate of the sender that has
-    expired or is revoked; code 3 for an unknown folder; code 4 if no uid exists or the message is too large.
+    Raises MessagingError: code 2 for missing recipients, an invalid address, or a sender whose certificate has expired
+    or is revoked; code 3 for an unknown folder; code 4 if no uid exists or the message is too large.
     Raises FileNotFoundError if the file of a message was deleted after its row was read.
     """
     recipients = _remove_duplicates(call.request.list_recipients())
@@ -139,8 +139,7 @@ async def forward(call: MessagingCall[UidsRequest], database: SandboxDatabase) -
 async def save_raw_messages(call: MessagingCall[RawMessagesRequest], database: SandboxDatabase) -> ResponseMembers:
     """Run SaveRawMessages: append all messages to the folder, or none. Return no members.
 
-    Raises MessagingError with code 3 for an unknown folder, and with code 4 for invalid base64 or a message that is too
-    large.
+    Raises MessagingError: code 3 for an unknown folder, code 4 for invalid base64 or a message that is too large.
     """
 
     def read_contents(new_file: NewFileFn) -> list[StoredContent]:

@@ -69,7 +69,7 @@ _is_processing: ContextVar[bool] = ContextVar("_at_work", default=False)
 
 
 def _is_unrelated_record(_: logging.LogRecord) -> bool:
-    """Return False while this module processes a document, because tracebacks contain names of signers."""
+    """Return False while a document is processed, because tracebacks contain names of signers."""
     return not _is_processing.get()
 
 
@@ -91,7 +91,7 @@ class PdfChange:
 def repair_upload(uploaded: Path, target: Path) -> bool:
     """Check an uploaded document. Return True if it could not be signed and a repaired copy was written to `target`.
 
-    Raises InvalidParameterError if it cannot be repaired.
+    Raises InvalidParameterError if it is not a valid PDF, exceeds a limit, or cannot be repaired.
     """
     with _guard_processing(InvalidParameterError("the PDF document is damaged beyond repair")):
         return document.repair(uploaded, target)
@@ -300,9 +300,9 @@ def _round_points(length: float) -> float | int:
 async def _validate_signatures(
     stored: BinaryIO, signed: Sequence[PdfField], trust_roots: Sequence[Certificate], moment: datetime
 ) -> tuple[dict[ObjectNumber, Json], list[ObjectNumber]]:
-    """Return the response members of each readable signature, and the fields whose later changes are not judged yet.
+    """Return the response members of each readable signature by object number, and the fields that are not judged yet.
 
-    Both refer to fields by object number. Document time stamps are skipped.
+    Document time stamps are skipped.
     """
     verdicts: dict[ObjectNumber, Json] = {}
     unjudged: list[ObjectNumber] = []

@@ -77,8 +77,7 @@ _BODY_READERS: dict[ChangeOperation, Callable[[object], list[SignatureRequest]] 
 class SigningService:
     """The twelve operations on stored PDF documents.
 
-    missing_status: the HTTP status for an unknown, deleted or expired identifier: 400 in the specification, but some
-    servers send 404.
+    missing_status: the HTTP status for an unknown, deleted or expired identifier: 400 as specified, or 404.
     folder: the folder of the documents. None: a temporary one.
     max_body: the maximum size of Save's body in bytes. None: the application's maximum.
     """

@@ -341,7 +341,7 @@ def _open_font(content: bytes) -> Any:
 def _make_subset(font: TrueType, glyphs: set[int]) -> bytes:
     """Return a font file with only these glyphs, numbered as before.
 
-    fontTools.subset is not used because its import takes half a second, and it logs the text.
+    fontTools.subset is slow to import, and logs the text.
     """
     opened = _open_font(font.content)
     outlines = opened["glyf"]

@@ -75,7 +75,7 @@ class TokenKeyStore:
             return _TokenSigner(self, [load_certificate(each) for each in self._chain])
 
     def trust_roots(self) -> Sequence[Certificate]:
-        """Return a list with only the root certificate, the last one of the key's chain in the token."""
+        """Return a list with only the last certificate of the key's chain in the token."""
         return [load_certificate(self._get_root())]
 
     def authority_pem(self) -> bytes:
