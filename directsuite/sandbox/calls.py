@@ -57,6 +57,8 @@ class Exchange:
 
 @attrs.frozen
 class CallRecord:
+    """A request and its result."""
+
     number: int
     """From 1."""
     at: datetime

@@ -48,6 +48,7 @@ class ClockState:
         return cls(offset=row["offset_us"] * _MICROSECOND, frozen_at=frozen_at)
 
     def store(self, connection: sqlite3.Connection) -> None:
+        """Store the state in the caller's transaction."""
         frozen_at = None if self.frozen_at is None else (self.frozen_at - EPOCH) // _MICROSECOND
         connection.execute(
             "INSERT OR REPLACE INTO clock(id, offset_us, frozen_at_us) VALUES(1, ?, ?)",
@@ -150,6 +151,7 @@ class Clock:
 
 
 def to_milliseconds(moment: datetime) -> int:
+    """Return a time in milliseconds since 1970."""
     return (moment - EPOCH) // timedelta(milliseconds=1)
 
 

@@ -38,6 +38,7 @@ class UnknownSubjectError(Exception):
 
 
 def make_control_routes(sandbox: SandboxState, access: Access) -> list[web.RouteDef]:
+    """Return the routes of all controls."""
     return [
         web.route(entry.method, f"{BASE}/{entry.path}", access.guard_control_handler(_make_handler(sandbox, entry)))
         for entry in CONTROLS

@@ -60,6 +60,8 @@ class Difference(msgspec.Struct, frozen=True, order=True):
 
 
 class OperationReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The differences of one operation."""
+
     operation: str
     status: int | None = None
     """The HTTP status, or None without a response."""

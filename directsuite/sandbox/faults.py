@@ -161,6 +161,7 @@ class Faults:
         return existed
 
     def clear(self) -> None:
+        """Remove all rules."""
         self._rules.clear()
         self._notify_listeners()
 

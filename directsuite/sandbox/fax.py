@@ -125,10 +125,13 @@ def extract_digits(fax_number: str) -> str:
 
 
 class FaxService:
+    """The two operations, under /fax/api/fax."""
+
     def __init__(self, database: SandboxDatabase) -> None:
         self._database = database
 
     def make_routes(self) -> list[web.RouteDef]:
+        """Return a route for each operation, with the operation's name."""
         operations = (
             ("getMultipleMessageInfo", "getMessageList/{fax_number}/{offset}", self._get_multiple_message_info),
             ("getSingleMessageInfo", "{fax_number}/{message_handle}", self._get_single_message_info),

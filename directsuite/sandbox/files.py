@@ -116,6 +116,7 @@ class StoredFiles:
             return self._created_folder
 
     def close(self) -> None:
+        """Remove the folder if it is temporary."""
         if self._lock is not None and self._created_folder is not None:
             shutil.rmtree(self._created_folder, ignore_errors=True)
             self._lock.close()
@@ -253,6 +254,7 @@ class FileRange:
 
     @classmethod
     def from_file(cls, file: Path) -> FileRange:
+        """Return the range of an entire file."""
         return cls(file, 0, file.stat().st_size)
 
     def read_as_base64(self) -> FileRange | None:
@@ -354,6 +356,7 @@ class PiecesPayload(Payload):
 
     @property
     def size(self) -> int:
+        """The size in bytes."""
         return self._length
 
     def cut(self, size: int, before: bytes = b"", after: bytes = b"") -> PiecesPayload:
@@ -373,12 +376,15 @@ class PiecesPayload(Payload):
         return PiecesPayload(iter_pieces, len(before) + size + len(after), self._release)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """Return the entire body as text."""
         return b"".join(self._iter_pieces()).decode(encoding, errors)
 
     async def as_bytes(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        """Return the entire body."""
         return await asyncio.to_thread(lambda: b"".join(self._iter_pieces()))
 
     async def write(self, writer: AbstractStreamWriter) -> None:
+        """Send the body."""
         await self.write_with_length(writer, None)
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:

@@ -82,6 +82,8 @@ def add_client(connection: sqlite3.Connection, client_id: str, client_secret: st
 
 
 class OAuth:
+    """The authorize and token endpoints."""
+
     def __init__(self, database: SandboxDatabase, clock: Clock, authenticate: AuthenticateFn) -> None:
         self._database = database
         self._clock = clock
@@ -94,6 +96,7 @@ class OAuth:
         }
 
     def make_routes(self) -> list[web.RouteDef]:
+        """Return the routes of the two endpoints."""
         return [
             web.get("/oauth/authorize", self.authorize, name="authorize", allow_head=False),
             web.post("/oauth/token", self.exchange_grant, name="token"),

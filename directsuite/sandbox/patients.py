@@ -119,6 +119,7 @@ class IndividualDescription(msgspec.Struct, kw_only=True, rename="camel"):
 
     @property
     def name_key(self) -> str:
+        """The normalized name."""
         return f"{_fold_name(self.first_name)}|{_fold_name(self.last_name)}"
 
     def matches(self, row: sqlite3.Row) -> bool:
@@ -150,6 +151,7 @@ class Contact(msgspec.Struct, kw_only=True):
                 raise RegistrationError(RegistrationCode.INVALID_STATE, "state must be the full name of a state")
 
     def to_members(self) -> dict[str, str]:
+        """Return the members that are not empty."""
         return {name: text for name in Contact.__struct_fields__ if (text := getattr(self, name))}
 
 
@@ -161,6 +163,8 @@ class Account(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class UserPassword(msgspec.Struct):
+    """A user name and a password."""
+
     username: NonEmptyText
     password: NonEmptyText
 

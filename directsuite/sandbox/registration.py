@@ -60,6 +60,7 @@ class RegistrationService:
         self._clock = clock
 
     def make_routes(self) -> list[web.RouteDef]:
+        """Return a route for each operation, with the operation's name."""
         return [
             web.route(row.method, f"{BASE}/{row.name}{row.path}", self._make_handler(row), name=row.name)
             for row in OPERATIONS
@@ -151,6 +152,8 @@ def _set_passwords(connection: sqlite3.Connection, call: RegistrationCall) -> di
 
 
 class RegistrationOperation(NamedTuple):
+    """An operation of the specification."""
+
     name: str
     """The name in the specification and of the route."""
     method: str

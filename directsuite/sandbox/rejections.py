@@ -141,6 +141,7 @@ class RegistrationError(RejectionError):
         self.code = code
 
     def to_response(self) -> web.Response:
+        """Return a ResellerAPIResponseType."""
         return web.json_response({"code": self.code, "success": False, "errorMessage": str(self)})
 
 

@@ -46,6 +46,7 @@ def list_accounts(connection: sqlite3.Connection, text: str, after: int) -> list
 
 
 def count_totals(connection: sqlite3.Connection) -> Row:
+    """Return the numbers of mailboxes, documents and so on."""
     return _fetch_rows(
         connection,
         "SELECT (SELECT count(*) FROM mailbox_account) AS mailboxes, (SELECT count(*) FROM sent_message) AS sent,"
@@ -152,6 +153,7 @@ def find_document(connection: sqlite3.Connection, identifier: str) -> Row | None
 
 
 def list_faxes(connection: sqlite3.Connection, text: str, before: int) -> list[Row]:
+    """List faxes, newest first."""
     rows = _fetch_rows(
         connection,
         "SELECT id, handle, fax_number, status, updated_at, description, recipients, account"
@@ -204,6 +206,7 @@ def list_logins(connection: sqlite3.Connection) -> Row:
 
 
 def list_effects(connection: sqlite3.Connection, text: str, before: int) -> list[Row]:
+    """List the ledger's effects, newest first."""
     return _fetch_rows(
         connection,
         "SELECT id, operation, substr(subject, 1, :chars) AS subject, substr(detail, 1, :chars) AS detail, at"

@@ -29,6 +29,8 @@ _URL_VARIABLES = {
 
 @attrs.frozen
 class OpenApiOperation:
+    """An operation of an OpenAPI document."""
+
     name: str
     method: str
     path: str
@@ -37,6 +39,7 @@ class OpenApiOperation:
 
     @property
     def tag(self) -> str:
+        """The group of the operation."""
         return str(self.definition["tags"][0])
 
     @property
@@ -62,6 +65,7 @@ class OpenApiOperation:
 
 
 def list_operations(document: Json) -> list[OpenApiOperation]:
+    """List the operations of a document in its order."""
     paths: dict[str, dict[str, Json]] = document["paths"]
     return [
         OpenApiOperation(definition["operationId"], method.upper(), path, definition, document)

@@ -92,6 +92,7 @@ class ChangeNotifier:
 
     @property
     def is_full(self) -> bool:
+        """True if no other browser can subscribe."""
         return len(self._waiting) >= MAX_BROWSERS
 
     def subscribe(self) -> tuple[asyncio.Event, set[str]]:
@@ -102,6 +103,7 @@ class ChangeNotifier:
         return event, kinds
 
     def unsubscribe(self, event: asyncio.Event) -> None:
+        """End the subscription with this event."""
         self._waiting.pop(event, None)
 
     def notify(self, kind: str) -> None:
@@ -112,6 +114,7 @@ class ChangeNotifier:
                 self._loop.call_soon_threadsafe(self._set_events, kind)
 
     def close(self) -> None:
+        """End all streams."""
         self._set_events("end")
 
     def _set_events(self, kind: str) -> None:
@@ -125,6 +128,8 @@ class UnreadableFormError(Exception):
 
 
 class SandboxPage:
+    """The page of a running sandbox."""
+
     def __init__(
         self, sandbox: SandboxState, calls: Calls, access: Access, services_document: Callable[[], dict[str, Any]]
     ) -> None:
@@ -160,6 +165,7 @@ class SandboxPage:
         ]
 
     def close(self) -> None:
+        """End the event streams and stop listening to the sandbox."""
         self.notifier.close()
         self.calls.listeners.remove(self._notify_call)
         self._stop_listening()
@@ -283,6 +289,7 @@ class SandboxPage:
 
     @property
     def now_ms(self) -> int:
+        """The sandbox's time in milliseconds since 1970."""
         return self.sandbox.clock.milliseconds()
 
     async def find_document(self, identifier: str) -> content.Row:
