@@ -34,13 +34,13 @@ class Check:
     """Returns True if a value is valid."""
 
     def __call__(self, _: object, attribute: attrs.Attribute[Any], value: object) -> None:
-        """Raise ConfigurationError, with the name of the attribute, if the value is invalid."""
+        """Raise ConfigurationError, with the attribute's name, if the value is invalid."""
         self.require(attribute.alias or attribute.name, value)
 
     def require(self, name: str, value: object) -> None:
         """Raise ConfigurationError if the value is invalid.
 
-        name: the name of the field or argument, for the error.
+        name: the field or argument, for the error.
         """
         if not self.predicate(value):
             # Tracebacks can include local variables.
@@ -55,7 +55,7 @@ class Check:
 def instance_of(kind: type, description: str) -> Check:
     """Return a check that accepts instances of `kind`.
 
-    description: that of the Check.
+    description: see `Check`.
     """
     return Check(description, lambda value: isinstance(value, kind))
 
@@ -63,7 +63,7 @@ def instance_of(kind: type, description: str) -> Check:
 def with_methods(description: str, *names: str) -> Check:
     """Return a check that accepts objects with methods of these names, but not classes.
 
-    description: that of the Check.
+    description: see `Check`.
     """
     return Check(
         description,

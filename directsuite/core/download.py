@@ -248,6 +248,6 @@ def validate_max_bytes(max_bytes: object) -> None:
 
 
 def validate_sha256(sha256: object) -> None:
-    """Raise InvalidArgumentError if this is not a SHA-256 digest."""
+    """Raise InvalidArgumentError if this is neither 64 hexadecimal digits nor None."""
     if sha256 is not None and not (isinstance(sha256, str) and _SHA256.fullmatch(sha256)):
         raise InvalidArgumentError("give a SHA-256 digest: 64 hexadecimal digits", parameter="sha256")

@@ -355,7 +355,7 @@ class BlockWriter:
             self._writing, self.pieces, self._size = self._thread.start(self._write, self.pieces), [], 0
 
     async def wait_until_written(self) -> None:
-        """Wait until all started blocks are written. The caller writes the remaining pieces."""
+        """Wait for the block in progress. Raises its error. The caller writes the remaining `pieces`."""
         writing, self._writing = self._writing, None
         if writing is not None:
             await writing

@@ -54,7 +54,7 @@ class Backoff:
     max_wait: float
 
     def compute_wait(self, failures: int, retry_after: float | None = None) -> float:
-        """Return the number of seconds to wait before the next attempt.
+        """Return the seconds to wait before the next attempt.
 
         failures: the number of consecutive failures, 1 or more.
         retry_after: the minimum wait that the service requested, in seconds. More than an hour counts as an hour.

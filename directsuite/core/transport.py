@@ -461,7 +461,7 @@ def _may_repeat(call: Call[Any], error: BaseException) -> bool:
 def _try_renew_credential(call: Call[Any], failure: DirectSuiteError) -> bool:
     """Return True if another attempt with a new credential may be made.
 
-    If the credential was rejected, discard it. If it cannot be replaced, or was already replaced once in this call, set
+    If the credential was rejected, discard it. If it cannot be replaced, or was already replaced in this call, set
     the outcome of the failure to FAILED instead.
     """
     if failure is call.caller_error or not needs_new_credential(failure):

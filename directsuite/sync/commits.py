@@ -185,7 +185,7 @@ class SinkHealth:
             self.rejections.pop(change.key, None)
 
     def record_rejected(self, change: Change, *, accepted: int, now: float) -> None:
-        """Record that the sink rejected a change alone. accepted: the number of batches accepted before."""
+        """Record that the sink rejected a change delivered alone. accepted: the batches accepted earlier."""
         first = Rejection(accepted=accepted, since=now, has_message=change.message is not None)
         self.rejections.setdefault(change.key, first).rounds += 1
 

@@ -264,8 +264,8 @@ def rows_to_compare(
 ) -> Sequence[MessageRow]:
     """Return the rows whose contents must be compared with the server, because their identity proves nothing.
 
-    Rows with a weak identity: all for an audit, or if no identity is strong, otherwise the ones that came back. If no
-    identity can be compared: a sample of all rows.
+    Rows with a weak identity: all for an audit, or if no strong identity matches, otherwise those MISSING or in
+    `LEFT_STATES`. If no identity can be compared: a sample of listed rows.
     """
     seen = _comparable_rows(rows, metadata)
     if not seen:
@@ -289,7 +289,7 @@ def _rows_with_content(rows: Mapping[int, MessageRow], listed: Collection[int]) 
 
 
 def can_be_sentinel(row: MessageRow) -> bool:
-    """Return True if a row can be a sentinel: its message is cheap to compare."""
+    """Return True if a row can be a sentinel: LIVE, with an identity and a date."""
     return row.state is MessageState.LIVE and row.identity is not None and row.received_ms is not None
 
 
@@ -433,7 +433,7 @@ def confirm_deletions(
 
 
 def is_strong(message: MessageDetail) -> bool:
-    """Return True if no other message has the same identity."""
+    """Return True if a Message-ID makes the message's identity unique."""
     return bool(message.msg_id)
 
 

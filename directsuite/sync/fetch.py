@@ -210,7 +210,7 @@ class FolderFetch:
         return done
 
     async def retry(self, row: MessageRow) -> None:
-        """Fetch a quarantined message again, and commit it. The snapshot may be empty."""
+        """Fetch a quarantined message again. Commit it, or one more failed attempt if it is not returned."""
         fetched = await _fetch(self._remote, self._state.name, [row.uid], 1)
         for message, digest in zip(fetched.messages, fetched.digests, strict=True):
             if message.uid == row.uid:
@@ -221,7 +221,7 @@ class FolderFetch:
         await self._commits.write(ChangeSet(rows=[decide.with_failed_attempt(row, self._commits.now_ms())]))
 
     async def _commit(self, uids: Sequence[int], messages: Sequence[tuple[MessageDetail, bytes]]) -> int:
-        """Commit messages, each with its digest. Return their number. uids: theirs, in the same order.
+        """Commit the messages of `uids`, each with its digest. Return the number committed.
 
         Stop at a message that differs from the recorded one, and mark the folder as SUSPECT.
         """
@@ -264,7 +264,10 @@ class FolderFetch:
         return None
 
     async def _may_be_there(self, name: str, row: MessageRow) -> bool:
-        """Return True if the row's message is still there, or its folder could not be read in several rounds."""
+        """Return True if the row's message may still be there.
+
+        An unreadable folder raises its error in the first rounds, then counts as True.
+        """
         if name in self._unreadable:
             return True
         try:

@@ -92,7 +92,7 @@ class Remote:
         return self._mailbox.iter_metadata(folder)
 
     async def list_unread_uids(self, folder: str, max_count: int) -> frozenset[int] | None:
-        """Call GetUnreadMessageCount, then GetUnreadMessages if needed. Return None if they disagree."""
+        """Return the uids of unread messages; None above `max_count`, or if two requests disagree."""
         mailbox = self._mailbox.with_options(retry=RetryPolicy.none())  # the read state is not worth a delay
         count = await mailbox.get_unread_message_count(folder)
         if count > max_count:

@@ -170,15 +170,15 @@ class Synchronizer:
         self._changed.set()
 
     def changes(self) -> ChangeStream:
-        """Synchronise all mailboxes, and yield each change; requesting the next one confirms it.
+        """Synchronise all mailboxes until `stop`, and yield each change; requesting the next one confirms it.
 
             async with sync.changes() as changes:
                 async for change in changes:
                     await keep(change)
 
-        If the loop is left within its body, the next run yields that change again, with its complete batch. Call
-        `changes.refuse()` for a change that cannot be stored, and continue with the next. If a step is interrupted, for
-        example by `asyncio.timeout`, the next one continues at the same change.
+        If the body leaves the loop, the next run yields that change again, with its complete batch. Call
+        `changes.refuse()` for a change that cannot be stored, and continue. If a step is interrupted, for example by
+        `asyncio.timeout`, the next continues at the same change.
 
         Raises ConfigurationError if `deliver` was given. If the store has a sink, the first step of the loop raises it.
         """
