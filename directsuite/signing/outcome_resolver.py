@@ -95,7 +95,7 @@ class OutcomeResolver:
     """The error of the destination or size limit that caused it, or None."""
 
     async def resolve_update(self) -> DocumentUpdate | None:
-        """Return a replacement for the lost response, or None if the change is not proven."""
+        """Return a replacement for the lost response, or None if the change is not proven yet."""
         if not await self._verify_change():
             return None
         return DocumentUpdate(identifier=self.identifier, document_digest=self.digest)
@@ -103,7 +103,7 @@ class OutcomeResolver:
     async def resolve_pdf(
         self, fetch: Callable[[], Awaitable[R]], publish: Callable[[], Awaitable[None]] | None = None
     ) -> R | None:
-        """Return the result of `fetch` if the change is proven, otherwise None.
+        """Return the result of `fetch`, or None if the change is not proven yet.
 
         publish: moves the PDF to its destination, unless the document was changed again.
 
@@ -210,7 +210,7 @@ class DocumentChange:
 
     @property
     def has_comparable_digest(self) -> bool:
-        """True if GetDocInfo returned `base_digest`, or is not known to return other forms of digests."""
+        """True if GetDocInfo is expected to return digests in the form of `base_digest`."""
         return self.base_digest in self._document.info_digests or self._history.has_consistent_spelling
 
     def is_proven_by(self, digest: str | None) -> bool:
@@ -291,7 +291,10 @@ class DigestHistory:
 
     @contextlib.contextmanager
     def track_info_request(self, identifier: str) -> Generator[list[str | None]]:
-        """Track a GetDocInfo. The caller appends its digest, the newest if no change was in progress, to the list."""
+        """Track a GetDocInfo. The caller appends its digest to the list.
+
+        Without concurrent changes, it is the newest.
+        """
         digests: list[str | None] = []
         document = self._find_document(identifier)
         changes = 0 if document is None else document.change_count

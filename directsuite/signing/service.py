@@ -292,7 +292,8 @@ class Signing(Facade):
         Operation "Flatten and pull" (specification 4.A).
 
         destination: None to return the bytes.
-        max_bytes, progress, timeout: as for `download`. Only allowed with a destination, except `timeout`.
+        max_bytes, progress: as for `download`, only with a destination.
+        timeout: as for `download`.
         """
         return await self._pull(
             operations.FLATTEN_AND_PULL, identifier, destination, FORM_REMOVED, timeout, max_bytes, progress

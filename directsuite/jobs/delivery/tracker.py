@@ -408,7 +408,7 @@ class StatusPoller:
         self._resume_at = 0.0  # end of the pause after a failure
 
     def begin(self, message: TrackedMessage) -> None:
-        """Set the start of a message's age: when it was added, or now if it is nearly overdue."""
+        """Set the start of a message's age. If the message is nearly overdue, allow it five minutes from now."""
         now = self._monotonic()
         age = max(0.0, self._unix_time() - message.added_at)
         if age > message.give_up_after - _EXTENSION_SECONDS:

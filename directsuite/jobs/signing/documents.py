@@ -211,7 +211,7 @@ def _walk_files(folder: Path, pattern: str) -> Generator[str]:
 
 
 def _may_be_file(entry: os.DirEntry[str]) -> bool:
-    """Include inaccessible entries, such as a link to itself: only this document then fails."""
+    """Return True also for inaccessible entries: only that document then fails."""
     try:
         return entry.is_file()
     except OSError:

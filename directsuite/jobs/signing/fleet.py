@@ -126,7 +126,7 @@ class SigningFleet:
         return self.progress
 
     async def _list_due(self) -> Sequence[tuple[int, None]]:
-        """Return the batches to lease. Stop after the last."""
+        """Return batches to lease. Stop when all are done."""
         batches = await self._journal.list_due(self._worker_timeout)
         if not batches and not await self._journal.count_open_batches():
             self._stop()

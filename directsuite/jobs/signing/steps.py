@@ -201,7 +201,7 @@ class DocumentWorkflow:
         return entry
 
     async def fetch(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:
-        """Read the source. If the document is saved again, nothing is fetched again, but a file is read again."""
+        """Fetch the source in the first call. Load it in every call: a file may have changed."""
         is_new = work.content is None
         if is_new:
             self.target.check(entry.name)

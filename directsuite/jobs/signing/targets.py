@@ -183,7 +183,7 @@ def _remove_dir(folder: Path) -> None:
 
 
 def _publish_file(file: Path, root: Path, name: str, *, overwrite: bool) -> bool:
-    """Return False if the name has different content."""
+    """Move the file. Return False if the name has different content."""
     place, made = root.joinpath(name), list[Path]()
     try:
         is_there = _move_into_place(file, place, overwrite=overwrite)
