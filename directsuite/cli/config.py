@@ -69,7 +69,7 @@ def show_config(*, options: ConfigOptions = ConfigOptions()) -> int:
 
 
 def _build_rows(configuration: Configuration) -> list[tuple[str, object, str]]:
-    """Return the name, value and origin of each setting, and of secrets that a variable sets."""
+    """Return the name, value and origin of each setting. Secrets from variables are included but hidden."""
     defaults = {field.name: field.default for field in attrs.fields(ds.Settings)}
     defaults["retry_attempts"] = ds.Settings().retry.attempts
     rows = list[tuple[str, object, str]]()

@@ -117,7 +117,7 @@ _STATUSES = {
 
 
 async def send_message(context: DemoContext) -> dict[str, Any]:
-    """Send a message, check the status of every recipient, and compare the received message byte for byte."""
+    """Send a message, check every recipient's status, and compare the attachments byte for byte."""
     clinic = context.suite.mailbox(_CLINIC, _PASSWORD)
     parts = [("consent.pdf", build_consent_form(1)), ("consent-2.pdf", build_consent_form(2))]
     message = ds.Message(

@@ -146,7 +146,7 @@ def _get_input_text(attributes: dict[str, str | None]) -> str:
 
 
 def _get_cdata_text(comment: str) -> str:
-    """Return the text of a CDATA section, which a browser reads as a comment up to `>`; else ""."""
+    """Return a CDATA section's text up to its first `>`, where the HTML parser ends the comment; else ""."""
     if not comment.startswith(_CDATA_PREFIX):
         return ""
     text = comment.removeprefix(_CDATA_PREFIX)

@@ -396,7 +396,7 @@ def _build_row(message: ds.MessageDetail) -> dict[str, object]:
 
 
 def _fit_addresses(addresses: Sequence[str], width: int) -> str:
-    """Return the addresses that fit into the width, and the number of the others."""
+    """Return the addresses that fit into the width, and the number of others."""
     for count in range(len(addresses), 1, -1):
         more = f" and {len(addresses) - count} more" if count < len(addresses) else ""
         if len(text := ", ".join(addresses[:count]) + more) <= width:

@@ -56,7 +56,7 @@ def _make_epilogue(command: str, examples: Sequence[str]) -> str:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def record(cls: type[T]) -> type[T]:
-    """Make a class a record of options. Its repr shows no values, which may be personal."""
+    """Make a class a frozen, keyword-only dataclass. Its repr shows no values, which may be personal."""
     made = dataclass(kw_only=True, frozen=True, repr=False)(cls)
     # cyclopts would look up the names in inherited annotations in the module of the subclass.
     made.__init__.__annotations__ = get_type_hints(made, include_extras=True)

@@ -383,15 +383,15 @@ async def manage_faults(
     control: ControlParameter,
     options: SandboxFaultOptions = SandboxFaultOptions(),
 ) -> int:
-    """Make an operation fail, or list the faults.
+    """Make an operation fail, and list the faults.
 
     Parameters
     ----------
     operation: str
-        An operation's name in the specification, such as Send, or '*' for all. Without it, faults are listed.
+        An operation of the specification, such as Send, or '*' for all. Without it, no fault is added.
     kind: str
-        The kind of fault: status, latency, hang, reset_before, reset_after, truncate, malformed, expire_token or
-        expire_session.
+        The kind, required with an operation: status, latency, hang, reset_before, reset_after, truncate, malformed,
+        expire_token or expire_session.
     """
     if options.clear:
         await control.clear_faults()

@@ -239,7 +239,7 @@ def _open_token_keys(options: SandboxOptions) -> TokenKeyStore | None:
 
 
 def _explain_start_failure(error: OSError, folder: Path | None, host: str, port: int) -> str:
-    """Return the reason and what to do. Only errors of files have a file name."""
+    """Return the reason and advice. Only file errors have a filename."""
     if isinstance(error, FolderInUseError):
         return f"another sandbox uses the state in {folder}: end it, or use --memory or another folder with --data"
     reason = explain_os_error(error)

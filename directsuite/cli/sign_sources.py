@@ -362,7 +362,7 @@ def _find_content_problem(file: Path) -> str | None:
 
 
 def report_skipped(folders: Collection[str], location: str = "") -> None:
-    """Report on stderr how many folders were not read, if any."""
+    """Report on stderr how many folders were not read, if any. location: such as " within the sources"."""
     if folders:
         echo_err(f"{len(folders)} folder{'s' * (len(folders) != 1)}{location} not read. --recursive includes them.")
 

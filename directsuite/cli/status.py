@@ -135,9 +135,9 @@ class DeliveryWatch:
             pass
 
     async def _follow_message(self, smtp_id: str, count: int, ends_at: float) -> ds.Delivery | None:
-        """Follow a message until its status is final or the clock reaches `ends_at`. Return None if polling failed.
+        """Follow a message until its status is final or the clock reaches `ends_at`.
 
-        count: its known recipients, 0 if the service doesn't know the message.
+        Return None after an error. Raises those in NOT_RETRYABLE. count: its known recipients, or 0.
         """
 
         def handle_poll(records: Sequence[ds.DirectMessageLog], _: float) -> None:

@@ -294,7 +294,7 @@ def _build_link(request: web.Request, **changed: int) -> str:
 
 
 def _find_calls(calls: Calls, text: str, before: int) -> list[CallRecord]:
-    """Return calls below the number `before` that match `text`, newest first: at most a page and one more."""
+    """Return calls below number `before` that match `text` (casefolded), newest first: at most a page and one more."""
     records, found = calls.records, list[Any]()
     for place in range(min(len(records), before - 1 - calls.count + len(records)) - 1, -1, -1):
         call = records[place]

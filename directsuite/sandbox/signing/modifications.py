@@ -110,7 +110,7 @@ def judge(signature: Any) -> Modification:
 
 
 def _judge_each(stored: BinaryIO, fields: Sequence[ObjectNumber]) -> Iterator[tuple[ObjectNumber, Modification]]:
-    """Yield the judgments, without failures, from the last signature, which has the fewest later changes."""
+    """Yield the judgments, last signature first, because it has the fewest later changes. Skip failures."""
     for field in reversed(fields):
         with suppress(Exception):  # a malformed object only affects its own signature
             yield field, judge(open_signature(open_reader(stored), field))
