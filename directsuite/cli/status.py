@@ -103,7 +103,7 @@ class DeliveryWatch:
 
     @property
     def known_records(self) -> list[ds.DirectMessageLog]:
-        """The records of all messages."""
+        """The records of all messages so far."""
         return [record for records in self.records.values() for record in records]
 
     async def run(self) -> None:
@@ -249,9 +249,7 @@ def _may_concern_one_message(error: ds.ServiceError) -> bool:
 async def _fetch_each(
     box: ds.Mailbox, smtp_ids: Sequence[str], rejection: ds.ServiceError
 ) -> tuple[list[ds.DirectMessageLog], dict[str, ds.PermissionDeniedError]]:
-    """Return the records, and the errors of messages that the mailbox may not see. Raise `rejection` if all are
-    rejected.
-    """
+    """Return the records, and the permission errors by SMTP id. Raise `rejection` if all messages are rejected."""
     records, rejected_count, denied = list[ds.DirectMessageLog](), 0, dict[str, ds.PermissionDeniedError]()
     for smtp_id in smtp_ids:
         try:

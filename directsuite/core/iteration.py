@@ -45,7 +45,7 @@ class Listing(AsyncGenerator[T, None]):
             raise
 
     async def asend(self, value: None) -> T:
-        """Do what `asend` of an async generator does, but raise TransportError after an interruption."""
+        """Return the next item. Raises TransportError if an earlier step failed or was cancelled."""
         try:
             return await self._generator.asend(value)
         except BaseException as error:
@@ -53,7 +53,7 @@ class Listing(AsyncGenerator[T, None]):
             raise
 
     async def athrow(self, *args: Any) -> T:
-        """Do what `athrow` of an async generator does, but raise TransportError after an interruption."""
+        """Throw an exception into the generator. Raises TransportError if an earlier step failed or was cancelled."""
         try:
             return await self._generator.athrow(*args)
         except BaseException as error:

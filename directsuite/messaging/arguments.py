@@ -140,7 +140,7 @@ def validate_new_folder(value: object, parameter: str) -> str:
 
 
 def format_span_in_milliseconds(begin: datetime | None, end: datetime | None) -> tuple[str, str]:
-    """Return two inclusive limits as Unix timestamps in milliseconds. None: no limit.
+    """Return two inclusive limits as Unix timestamps in milliseconds. None: 1970, or 9999.
 
     Raises InvalidArgumentError if a datetime is naive, or `end` is before `begin`.
     """
@@ -152,7 +152,7 @@ def format_span_in_milliseconds(begin: datetime | None, end: datetime | None) ->
 
 
 def format_span_in_utc(begin: datetime | None, end: datetime | None) -> tuple[str, str]:
-    """Return two inclusive limits in the format yyyyMMddHHmmss, in UTC. None: no limit.
+    """Return two inclusive limits as yyyyMMddHHmmss in UTC. None: 1970, or 9999.
 
     `begin` is rounded down to a second, `end` is rounded up. Raises InvalidArgumentError if a datetime is naive, or
     `end` is before `begin`.

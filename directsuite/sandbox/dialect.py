@@ -86,7 +86,8 @@ def name_type(value: object) -> str:
 def write_type(kind: str, value: Any) -> Any:
     """Return a value as the JSON type `kind`, or an example of that type if it cannot be converted.
 
-    An array of elements of that type becomes its only element, or is unchanged. Of arrays, only empty ones become null.
+    A single-element array of that type becomes the element; longer ones are unchanged. Of arrays, only empty ones
+    become null.
     """
     if kind == "null" and name_type(value) == "array":
         return value or None

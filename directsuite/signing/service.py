@@ -580,7 +580,7 @@ class Signing(Facade):
         publish: Callable[[], Awaitable[None]] | None = None,
         receive: Receive[R] | None = None,
     ) -> R:
-        """Send a change and return the PDF. fetch, publish: see `OutcomeResolver.resolve_pdf`."""
+        """Send a change and return the PDF, with `OutcomeResolver.resolve_pdf` if the response is lost."""
         name = require_identifier(document)
         with self._track_change(document) as change:
             resolver = self._make_resolver(name, change, effect)

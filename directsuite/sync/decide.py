@@ -438,7 +438,7 @@ def is_strong(message: MessageDetail) -> bool:
 
 
 def compute_identity(message: MessageDetail) -> bytes:
-    """Return the identity of a message or of its metadata."""
+    """Return a hash that identifies a message. Metadata are sufficient."""
     return _compute_identity(message, read_received_ms(message), read_size(message))
 
 

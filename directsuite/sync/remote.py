@@ -102,7 +102,7 @@ class Remote:
         return uids if len(uids) == count else None
 
     async def list_metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
-        """Call SearchMessagesMetadataByReceivedDate, with times in its range: an end of 0 would mean no end."""
+        """Call SearchMessagesMetadataByReceivedDate with clamped times, because an end of 0 would mean no end."""
         begin, end = (min(max(first, each), _MAX_TIME_MS) for first, each in ((0, begin_ms), (1, end_ms)))
         times = (_EPOCH + timedelta(milliseconds=each) for each in (begin, end))
         return await self._mailbox.search_messages_metadata_by_received_date(folder, *times)

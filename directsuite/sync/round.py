@@ -328,7 +328,7 @@ class MailboxRounds:
     async def _verify_sentinels(self, state: FolderMemory, listed: Collection[int] | None) -> bool:
         """Return True if the newest and the oldest listed message with a row are unchanged, or if there is none.
 
-        If a uid has another message, the folder is SUSPECT. listed: None for all uids.
+        The folder becomes SUSPECT if a uid has another message. listed: None for all uids.
         """
         rows = await self._store.sentinels(state.folder)
         if listed is not None and any(row.uid not in listed for row in rows):

@@ -184,7 +184,7 @@ class Codec:
     def _to_encodable(self, value: Any) -> Any:
         """Return the JSON value of a Secret or BrokenText.
 
-        Raises TypeError for any other object, which a user hook returned.
+        Raises TypeError if a user hook returned any other object.
         """
         if isinstance(value, Secret):
             return self.converter.unstructure(value)

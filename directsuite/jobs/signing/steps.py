@@ -171,7 +171,7 @@ class DocumentWorkflow:
     async def _react(
         self, step: SigningStep, entry: SigningEntry, work: _DocumentWork, error: DirectSuiteError | SourceError
     ) -> SigningEntry:
-        """Handle an error of a step. entry: from before the step."""
+        """Return the entry after a failed step, or raise an error."""
         is_ours = entry.identifier in self._stored_by_run
         reaction = classify_error(step, error, is_ours=is_ours)
         if reaction is ErrorReaction.ASK:

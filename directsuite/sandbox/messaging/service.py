@@ -143,7 +143,7 @@ class MessagingService:
         self._profile: Profiles = profile
 
     def make_routes(self) -> list[web.RouteDef]:
-        """Return a route for each operation, named like it."""
+        """Return a route for each operation, named after it."""
         return [
             web.route(row.method, f"{BASE}/{_make_route_pattern(row.path)}", self._make_handler(row), name=row.name)
             for row in OPERATIONS

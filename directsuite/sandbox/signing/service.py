@@ -103,7 +103,7 @@ class SigningService:
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     def make_routes(self) -> list[web.RouteDef]:
-        """Return a route for each operation, named like it."""
+        """Return a route for each operation, named after it."""
         one = f"{_BASE}/{{identifier}}"
         routes = [
             web.post(_BASE, self._save, name="Save"),
