@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 import pytest
 
 import directsuite as ds
 from directsuite.testing import mocked_services
-from tests.core.conftest import clock, pytest_asyncio_loop_factories, server
+from tests.core.conftest import clock, server
+from tests.core.virtual_time import VirtualTimeLoop
 
 from .fake_services import ALICE, SETTINGS, FakeServices
 
 __all__ = ["box", "clock", "pytest_asyncio_loop_factories", "server", "services", "suite"]
+
+VIRTUAL_TIME_FIXTURES = frozenset({"box", "clock", "server", "services", "suite"})
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run tests with one of these fixtures in virtual time. Tests with a sandbox need the real time."""
+    if VIRTUAL_TIME_FIXTURES & set(getattr(item, "fixturenames", ())):
+        return {"virtual time": VirtualTimeLoop}
+    return {"real time": asyncio.new_event_loop}
 
 
 @pytest.fixture
