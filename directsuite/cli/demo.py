@@ -8,17 +8,16 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
-from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 import directsuite as ds
 from directsuite.cli.command import Command, handle_signals
-from directsuite.cli.options import Flag, convert_path, integer_parameter, make_app, record
+from directsuite.cli.options import DemoOptions, make_app
 from directsuite.cli.output import show_json, show_progress
 from directsuite.cli.process import echo_err, require_extra
 
@@ -26,24 +25,6 @@ if TYPE_CHECKING:
     from directsuite.cli.demo_steps import Step
 
 app = make_app("demo", "--messages 20 --documents 2", "--messages 20 --documents 2 --keep")
-
-
-@record
-class DemoOptions:
-    """Options of `demo`."""
-
-    output: Annotated[Path, Parameter(converter=convert_path)] = Path("demo-output")
-    """The folder for the signed PDFs and the messages."""
-    json: Annotated[bool, Flag] = False
-    """Print the report as one JSON document instead of text."""
-    messages: Annotated[int, integer_parameter(gte=1, lte=10_000)] = 300
-    """The number of messages to read from a mailbox."""
-    documents: Annotated[int, integer_parameter(gte=1, lte=500)] = 12
-    """The number of PDFs to sign."""
-    faxes: Annotated[int, integer_parameter(gte=1, lte=1_000)] = 35
-    """The number of faxes to list."""
-    keep: Annotated[bool, Flag] = False
-    """Keep the sandbox and its page running afterwards, until Ctrl-C."""
 
 
 @app.default

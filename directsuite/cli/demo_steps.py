@@ -22,7 +22,7 @@ import pikepdf
 from pikepdf import Array, Dictionary, Name, String
 
 import directsuite as ds
-from directsuite.cli.demo import DemoOptions
+from directsuite.cli.options import DemoOptions
 from directsuite.fax.pages import FULL_PAGE_MESSAGES
 from directsuite.sandbox.server import Sandbox
 

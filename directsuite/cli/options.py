@@ -212,3 +212,21 @@ class MailboxOptions(CommonOptions):
     mailbox: MailboxOption = None
     password_file: PasswordFile = None
     json: Json = False
+
+
+@record
+class DemoOptions:
+    """Options of `demo`."""
+
+    output: Annotated[Path, Parameter(converter=convert_path)] = Path("demo-output")
+    """The folder for the signed PDFs and the messages."""
+    json: Annotated[bool, Flag] = False
+    """Print the report as one JSON document instead of text."""
+    messages: Annotated[int, integer_parameter(gte=1, lte=10_000)] = 300
+    """The number of messages to read from a mailbox."""
+    documents: Annotated[int, integer_parameter(gte=1, lte=500)] = 12
+    """The number of PDFs to sign."""
+    faxes: Annotated[int, integer_parameter(gte=1, lte=1_000)] = 35
+    """The number of faxes to list."""
+    keep: Annotated[bool, Flag] = False
+    """Keep the sandbox and its page running afterwards, until Ctrl-C."""

@@ -12,6 +12,7 @@ import errno
 import json
 import logging
 import os
+import re
 import secrets
 import shlex
 import signal
@@ -22,9 +23,13 @@ import traceback
 from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Group, Parameter, Token
+from cyclopts.validators import mutually_exclusive
 
 import directsuite as ds
+from directsuite.cli.options import Flag, Repeatable, convert_path, integer_parameter, record
 from directsuite.cli.process import show_line
 from directsuite.configuration import read_secret_file
 from directsuite.core.files import explain_os_error
@@ -36,9 +41,8 @@ from directsuite.sandbox.samples import FAX_NUMBER, INDIVIDUALS, MAILBOX_LOGIN, 
 from directsuite.sandbox.server import DEMO_CLIENT, Sandbox, has_pdf_libraries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
-    from directsuite.cli.sandbox import SandboxOptions
     from directsuite.sandbox.signing.token import TokenKeyStore
 
 MAX_DECODED_BYTES = 64 * 2**20
@@ -55,6 +59,55 @@ CLIENT_VARIABLES = frozenset(
 )
 """The only variables that are printed for a shell."""
 PIN_VARIABLE = "DIRECTSUITE_PKCS11_PIN"
+
+
+_STATE_GROUP = Group("State", validator=mutually_exclusive)
+_TOKEN_GROUP = Group("Signing key in a token")
+
+
+def convert_size(kind: Any, tokens: Sequence[Token]) -> int:
+    """Convert a number with an optional K, M or G (powers of 1024) to bytes."""
+    text = tokens[0].value
+    found = re.fullmatch(r"([1-9][0-9]{0,14})([kmg]?)", text.strip().lower())
+    if found is None:
+        raise ValueError(f"{text!r} is not a size: give a size such as 500M or 2G, or a number of bytes")
+    return int(found[1]) << 10 * " kmg".index(found[2] or " ")
+
+
+@record
+class SandboxOptions:
+    """Options of `sandbox`."""
+
+    port: Annotated[int, integer_parameter(gte=0, lte=65535)] = 8025
+    """The port to listen on; with 0, any free port."""
+    host: str = "127.0.0.1"
+    """The address to listen on: a loopback address, or any with --allow-remote."""
+    allow_remote: Annotated[bool, Flag] = False
+    """Accept connections from other machines. The page and the control API then require a token."""
+    data: Annotated[Path | None, Parameter(group=_STATE_GROUP, converter=convert_path)] = None
+    """The folder for the state. The default is directsuite-sandbox."""
+    memory: Annotated[bool, Flag, Parameter(group=_STATE_GROUP)] = False
+    """Keep the state in memory only."""
+    profile: Annotated[tuple[Literal["strict", "java", "attachment-list"], ...], Repeatable] = ()
+    """Deviate from the specification as some servers do; strict, the default, does not. Can be repeated."""
+    imitate: Annotated[Path | None, Parameter(converter=convert_path)] = None
+    """Respond like the server whose differences are in this report of `doctor --deep`."""
+    max_body: Annotated[int | None, Parameter(converter=convert_size)] = None
+    """The maximum size of a request body, such as 500M. By default Save accepts documents of 1 GiB, Send and
+    SaveRawMessages attachments of 1 GiB, and other operations 64 MiB.
+    """
+    quiet: Annotated[bool, Flag] = False
+    """Don't print the calls."""
+    json: Annotated[bool, Flag] = False
+    """Print only one line of JSON, when the sandbox is ready."""
+    pkcs11_module: Annotated[Path | None, Parameter(group=_TOKEN_GROUP, converter=convert_path)] = None
+    """The PKCS #11 library of the token that signs."""
+    pkcs11_token: Annotated[str, Parameter(group=_TOKEN_GROUP)] = ""
+    """The token's label."""
+    pkcs11_key: Annotated[str, Parameter(group=_TOKEN_GROUP)] = "directsuite sandbox"
+    """The label of the key in the token; the key is created if necessary."""
+    pkcs11_pin_file: Annotated[Path | None, Parameter(group=_TOKEN_GROUP, converter=convert_path)] = None
+    """A file that contains the token's PIN. Without it: DIRECTSUITE_PKCS11_PIN."""
 
 
 class CannotStartError(Exception):

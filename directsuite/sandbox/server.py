@@ -35,6 +35,7 @@ from directsuite.sandbox.control import BASE, build_control_document, make_contr
 from directsuite.sandbox.credentials import DEMO_ACCOUNT
 from directsuite.sandbox.faults import make_fault_middleware
 from directsuite.sandbox.page.site import SandboxPage
+from directsuite.sandbox.page.views import FILE_ROUTES, VIEWS
 from directsuite.sandbox.quirks import Dialect, make_imitation_middleware, read_report
 from directsuite.sandbox.rejections import build_error_response, handle_errors, protocol_logger
 from directsuite.sandbox.state import SandboxState, Seed
@@ -185,7 +186,7 @@ class Sandbox(SandboxState):
         ):
             application.router.add_get(f"{BASE}/{name}", handler, allow_head=False)
         self._page = SandboxPage(self, self.calls, self._access, load_openapi_document)
-        application.add_routes(_allow_any_segment(self._page.make_routes()))
+        application.add_routes(_allow_any_segment(self._page.make_routes(VIEWS, FILE_ROUTES)))
         application.router.add_get("/openapi.json", _serve_openapi, allow_head=False)
         return application
 

@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from directsuite.cli import main
-from directsuite.cli.demo import DemoOptions, run_demo
+from directsuite.cli.demo import run_demo
 from directsuite.cli.demo_steps import CheckFailedError, DemoContext, Step, verify_signatures
+from directsuite.cli.options import DemoOptions
 
 pytestmark = pytest.mark.wide
 

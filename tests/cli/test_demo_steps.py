@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from directsuite.cli.demo import DemoOptions, StepResult, _run_step
+from directsuite.cli.demo import StepResult, _run_step
 from directsuite.cli.demo_steps import STEPS, DemoContext, build_consent_form, open_context, verify_signatures
+from directsuite.cli.options import DemoOptions
 from directsuite.sandbox.signing.keys import FileKeyStore
 
 pytestmark = pytest.mark.wide

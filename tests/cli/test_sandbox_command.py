@@ -15,8 +15,7 @@ import pytest
 from aiohttp import web
 
 from directsuite.cli import main, sandbox_server
-from directsuite.cli.sandbox import SandboxOptions
-from directsuite.cli.sandbox_server import DEFAULT_FOLDER, CannotStartError, choose_folder, serve
+from directsuite.cli.sandbox_server import DEFAULT_FOLDER, CannotStartError, SandboxOptions, choose_folder, serve
 from directsuite.sandbox.samples import TUSER, add_sample_content
 from directsuite.sandbox.server import Sandbox
 from tests.sandbox.command import read_startup_output, run_command

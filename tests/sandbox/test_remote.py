@@ -19,7 +19,7 @@ from directsuite.sandbox import Control, ControlError
 from tests.sandbox.command import read_startup_output, run_command
 
 if TYPE_CHECKING:
-    from directsuite.cli.sandbox import SandboxOptions
+    from directsuite.cli.sandbox_server import SandboxOptions
 
 TOKEN = "a token of the sandbox"
 GUIDE = Path(__file__).parents[2] / "directsuite" / "guides" / "sandbox.md"

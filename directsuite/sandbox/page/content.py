@@ -7,7 +7,7 @@ page. Rows must contain `text`, which is case-folded.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -18,6 +18,20 @@ from directsuite.sandbox.signing.service import DOCUMENT_LIFETIME_MS
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
+
+T = TypeVar("T")
+
+
+class PageNotFoundError(Exception):
+    """Nothing exists at the requested address."""
+
+
+def require_found(found: T | None) -> T:
+    """Return the value. Raise PageNotFoundError if it is None."""
+    if found is None:
+        raise PageNotFoundError("There is nothing at this address. It may have been deleted.")
+    return found
+
 
 PAGE_ROWS = 50
 MAX_CHARS = 1000

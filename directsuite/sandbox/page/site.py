@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache, cached_property, partial
@@ -39,9 +39,9 @@ from directsuite.sandbox.control import (
 )
 from directsuite.sandbox.faults import describe_kind, describe_remaining
 from directsuite.sandbox.page import content
+from directsuite.sandbox.page.content import PageNotFoundError, require_found
 from directsuite.sandbox.page.drawing import draw_page
 from directsuite.sandbox.page.reference import OpenApiOperation, build_example, list_operations
-from directsuite.sandbox.page.views import FILE_ROUTES, VIEWS, PageNotFoundError, View, require_found
 from directsuite.sandbox.rejections import describe_body_limit
 
 if TYPE_CHECKING:
@@ -127,6 +127,10 @@ class UnreadableFormError(Exception):
     """The request body is not a readable form."""
 
 
+View = Callable[["SandboxPage", web.Request], Awaitable[Mapping[str, Any]]]
+FileHandler = Callable[["SandboxPage", web.Request], Awaitable[web.StreamResponse]]
+
+
 class SandboxPage:
     """The page of a running sandbox."""
 
@@ -140,16 +144,21 @@ class SandboxPage:
         calls.listeners.append(self._notify_call)
         self._stop_listening = sandbox.listen(lambda: self.notifier.notify("change"))
 
-    def make_routes(self) -> list[web.RouteDef]:
-        """Return all routes, without names, because a named route is an operation of a service."""
+    def make_routes(
+        self, views: Mapping[str, tuple[str, View]], files: Mapping[str, FileHandler]
+    ) -> list[web.RouteDef]:
+        """Return all routes, without names, because a named route is an operation of a service.
+
+        views: the template and the function of each page, by path. files: the function of each file, by path.
+        """
         return [
             *(
                 web.get(path, self._guard_handler(self._make_view_handler(template, view)), allow_head=False)
-                for path, (template, view) in VIEWS.items()
+                for path, (template, view) in views.items()
             ),
             *(
                 web.get(path, self._guard_handler(partial(serve_file, self)), allow_head=False)
-                for path, serve_file in FILE_ROUTES.items()
+                for path, serve_file in files.items()
             ),
             *(
                 web.post(

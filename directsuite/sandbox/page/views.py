@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from aiohttp import web
@@ -19,19 +19,16 @@ from directsuite.sandbox.messaging.delivery import CONFIRMATION_TIMEOUT_MS
 from directsuite.sandbox.messaging.mailboxes import SENT
 from directsuite.sandbox.messaging.parsing import read_message, read_plain_alternative
 from directsuite.sandbox.page import content
-from directsuite.sandbox.page.content import MAX_ROW_ID, PAGE_ROWS
+from directsuite.sandbox.page.content import MAX_ROW_ID, PAGE_ROWS, require_found
 from directsuite.sandbox.page.drawing import neutralize_html
+from directsuite.sandbox.page.site import FileHandler, SandboxPage, View
 from directsuite.sandbox.patients import USER_STATES
 from directsuite.sandbox.quirks import PROFILES
 from directsuite.sandbox.rejections import RejectionError
 
 if TYPE_CHECKING:
     from directsuite.sandbox.calls import CallRecord, Calls
-    from directsuite.sandbox.page.site import SandboxPage
 
-T = TypeVar("T")
-View = Callable[["SandboxPage", web.Request], Awaitable[Mapping[str, Any]]]
-FileHandler = Callable[["SandboxPage", web.Request], Awaitable[web.StreamResponse]]
 
 _MAIL_POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none';"
@@ -39,10 +36,6 @@ _MAIL_POLICY = (
 )
 _FILE_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'"
 _MAX_DRAWN_BYTES = 64 * 2**20
-
-
-class PageNotFoundError(Exception):
-    """Nothing exists at the requested address."""
 
 
 async def _show_overview(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
@@ -262,13 +255,6 @@ def _build_download(body: bytes | PiecesPayload, name: str) -> web.Response:
     disposition = content_disposition_header("attachment", filename=plain[:150])
     headers = {"Content-Disposition": disposition, "Content-Security-Policy": _FILE_POLICY}
     return web.Response(body=body, content_type="application/octet-stream", headers=headers)
-
-
-def require_found(found: T | None) -> T:
-    """Return the value. Raise PageNotFoundError if it is None."""
-    if found is None:
-        raise PageNotFoundError("There is nothing at this address. It may have been deleted.")
-    return found
 
 
 def _read_search_text(request: web.Request) -> str:
