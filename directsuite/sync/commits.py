@@ -75,7 +75,7 @@ class Deliver(Protocol):
     def __call__(self, changes: Sequence[Change], /) -> Awaitable[object]:
         """Receive changes of one mailbox, in order. Returning confirms them.
 
-        After an exception, all are sent again, in halves to find a rejected change.
+        If this raises an exception, all of them are sent again, in halves to find a rejected change.
         """
         ...
 
@@ -190,7 +190,7 @@ class SinkHealth:
         self.rejections.setdefault(change.key, first).rounds += 1
 
     def is_item_rejection(self, key: Key, now: float) -> bool:
-        """Return True if this change is the cause of its rejection, not the sink."""
+        """Return True if the change that the sink rejected alone is the cause; False if the sink may be."""
         if self.has_accepted_others_since(key):
             return True
         rejection = self.rejections[key]
@@ -256,9 +256,9 @@ class Commits:
         """Deliver changes, commit their rows, in batches, and report them. Return the number of delivered changes.
 
         A rejected change is quarantined, or its folder is recorded in `undecided`. Raises SinkError if the sink is the
-        cause.
+        cause, and errors of the store.
 
-        folders: written first.
+        folders: written with the first batch, even if it is rejected.
         """
         remaining, count = iter(steps), 0
         while some := list(itertools.islice(remaining, _BATCH_CHANGES)):
@@ -321,7 +321,7 @@ class Commits:
         return delivered + await self._retry_rejected(rejected)
 
     async def _retry_rejected(self, rejected: Sequence[tuple[ChangeStep, SinkError]]) -> list[ChangeStep]:
-        """Quarantine changes, or leave them undecided. Return the ones accepted in a last attempt."""
+        """Quarantine rejected changes, or record their folders in `undecided`. Return the changes accepted at last."""
         accepted, quarantine = list[ChangeStep](), ChangeSet()
         for step, error in rejected:
             change = step.change

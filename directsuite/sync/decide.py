@@ -146,7 +146,7 @@ class FolderSnapshot:
 
     @property
     def uids_missing(self) -> set[int]:
-        """The unlisted uids in `LISTED_STATES` or MISSING."""
+        """The uids in `LISTED_STATES` or MISSING that are not listed."""
         here = (*LISTED_STATES, MessageState.MISSING)
         return {uid for uid, state in self.recorded.items() if state in here and uid not in self.uids}
 
@@ -393,7 +393,10 @@ def has_surely_left(row: MessageRow, origin: MessageRow) -> bool:
 
 
 def change_kind(row: MessageRow, origin: MessageRow | None) -> Kind:
-    """Return the kind of change to report for a fetched message. origin: its previous row, or None if it is new."""
+    """Return NEW for a fetched message without an earlier row (`origin`).
+
+    Else RESTORED if its deletion was reported or it has the same key, else MOVED.
+    """
     if origin is None:
         return Kind.NEW
     # A POISON row has a digest only if a deletion was reported for it.
@@ -412,12 +415,13 @@ def confirm_deletions(
 ) -> tuple[list[FolderRow], dict[tuple[int, int, int], int]]:
     """Return the missing messages to report as GONE, and the round in which each of the others began to wait.
 
-    A message waits because it may turn up in another folder. Rejected deletions that are not due are in neither.
+    A message waits because it may turn up in another folder. Rejected deletions that are not due are in neither result.
 
     candidates: the MISSING and UNRESOLVED rows of folders that this round processed completely.
-    several_folders: True if a message can be in another folder, so that it waits for one complete round.
-    any_folder_incomplete: True if another folder was not processed completely, so that it waits up to
-    `_MAX_ROUNDS_WAITING` rounds.
+    waiting_since: the second result of the previous round.
+    several_folders: True if a message waits for one complete round.
+    any_folder_incomplete: True if a folder was not processed completely, so that it waits up to `_MAX_ROUNDS_WAITING`
+    rounds.
     """
     confirmed, still_waiting = list[FolderRow](), dict[tuple[int, int, int], int]()
     for name, row in candidates:
@@ -438,7 +442,7 @@ def is_strong(message: MessageDetail) -> bool:
 
 
 def compute_identity(message: MessageDetail) -> bytes:
-    """Return a hash that identifies a message. Metadata are sufficient."""
+    """Return a hash of Message-ID, date and size; without a Message-ID, of date, size, sender and subject."""
     return _compute_identity(message, read_received_ms(message), read_size(message))
 
 
@@ -449,7 +453,7 @@ def _compute_identity(message: MessageDetail, received: int | None, size: int) -
 
 
 def find_match(message: MessageDetail, row: MessageRow) -> Match:
-    """Compare metadata with a row, but not the size or an unknown date."""
+    """Return how a message's metadata match a row. An unknown date is not compared, nor a size beside a Message-ID."""
     if row.identity == compute_identity(message):
         return Match.SAME if is_strong(message) else Match.LIKELY
     if not _may_be_equal(read_received_ms(message), row.received_ms):
@@ -465,7 +469,7 @@ def _may_be_equal(one: int | None, other: int | None) -> bool:
 
 
 def compute_digest(message: MessageDetail) -> bytes:
-    """Return the digest of a complete message."""
+    """Return a hash of a complete message: its content and its metadata."""
     return _compute_content_digest(message, read_received_ms(message), read_size(message))
 
 
@@ -501,12 +505,12 @@ def is_storable(number: int) -> bool:
 
 
 def read_received_ms(message: MessageDetail) -> int | None:
-    """Return the received date, or None."""
+    """Return the received date in milliseconds, or None if the message has none."""
     return None if message.received_date is None else round(message.received_date.timestamp() * 1000)
 
 
 def to_hex(digest: bytes | None) -> str | None:
-    """Return a digest as sinks receive it."""
+    """Return a digest in hex, as sinks receive it. None remains None."""
     return None if digest is None else digest.hex()
 
 

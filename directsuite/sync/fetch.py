@@ -80,7 +80,6 @@ async def fetch_batches(remote: Remote, folder: str, uids: list[int], *, batches
     )
 
     async def fetch(batch: Batch) -> FetchedBatch:
-        """Fetch one batch."""
         try:
             messages, batch.size = await remote.fetch_and_measure(folder, batch.uids)
         except DirectSuiteError as failure:
@@ -158,7 +157,7 @@ class FolderFetch:
     async def fetch_new(self) -> bool:
         """Fetch and commit new messages, up to the round's limit or to a message that the service does not return.
 
-        Return True if none is left.
+        Return True if none is left, and no rejection by the sink is undecided.
         """
         done = 0
         if self._uids_to_fetch and self._commits.needs_read_state:
@@ -173,7 +172,7 @@ class FolderFetch:
         return done == len(self._uids_to_fetch) and self._state.name not in self._commits.undecided
 
     async def _fetch_unread_uids(self) -> frozenset[int] | None:
-        """Return the uids of unread messages; None if unknown."""
+        """Return the uids of unread messages; None if too many or the request fails. Raises AuthenticationError."""
         # Only a few, because the service returns them only with their contents.
         is_first_time = self._state.folder.audited_ms is None
         try:
@@ -187,7 +186,10 @@ class FolderFetch:
             return None
 
     async def _process_batch(self, batch: FetchedBatch) -> int:
-        """Return how many messages are done. The next round continues with the others."""
+        """Return how many messages were committed or quarantined. The next round continues with the others.
+
+        Raises the batch's error if the service seems to be the cause.
+        """
         if batch.failure is not None:
             await self._quarantine(batch.uids[0], type(batch.failure).__name__)
             self._failures_in_a_row += 1
@@ -299,7 +301,7 @@ class FolderFetch:
         return False
 
     async def _list_other_folder(self, name: str) -> frozenset[int] | None:
-        """Return a folder's uids; none if it was deleted, None if its listing is unreliable."""
+        """Return a folder's uids; an empty set if it was deleted, None if its listing is unreliable."""
         try:
             listed = await self._remote.list_uids(name)
         except ServiceError as error:
@@ -359,7 +361,10 @@ class FolderFetch:
         return False
 
     async def _skip_missed(self, uid: int, *, is_empty: bool) -> bool:
-        """Quarantine a message. Return False, and do nothing, if it may have been deleted since the listing."""
+        """Quarantine a message that several responses lacked. Before that, return False: it may have been deleted.
+
+        Raises ResponseDecodeError if the service returns no messages at all.
+        """
         if self._state.missed_fetches[uid] < _MAX_MISSED_FETCHES:
             return False
         if is_empty and len(self._uids_to_fetch) > 1 and not await self._can_any_be_fetched():

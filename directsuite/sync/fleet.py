@@ -139,7 +139,6 @@ class Fleet:
         self._claimed: dict[int, LeasedRound] = {}
         """The rounds that have begun here or will begin, and those whose end is not recorded."""
         self._ended: list[EndedRound] = []
-        """The rounds whose end is not recorded."""
         self._worker.requested_mailboxes = self._requested_mailboxes = set[str]()
         self._is_stopping = False
 
@@ -149,7 +148,7 @@ class Fleet:
         return await self._table.add(names)
 
     async def remove(self, names: Iterable[str]) -> int:
-        """Remove mailboxes from the fleet, but not from the store. Return their number. Raises StoreError."""
+        """Remove mailboxes from the fleet, but not from the store. Return how many were removed. Raises StoreError."""
         await self._table.prepare()
         return await self._table.remove(names)
 
@@ -168,7 +167,7 @@ class Fleet:
         self._engine.stop()
 
     async def bind(self) -> None:
-        """Bind the store to the sink, as `run` does first."""
+        """Bind the store to the sink, as `run` does first. Raises its errors."""
         await self._worker.bind()
 
     async def run(self) -> None:
@@ -200,7 +199,7 @@ class Fleet:
             self._worker.forget(self._last_rounds.pop(mailbox).name)
 
     async def _run_mailboxes(self, mailboxes: Sequence[int]) -> None:
-        """Claim the due mailboxes. Return when all their rounds have begun."""
+        """Claim those of the mailboxes that are still due. Return when all their rounds have begun."""
         try:
             batch = await self._table.claim([each for each in mailboxes if each not in self._claimed])
         except StoreError as error:
@@ -215,7 +214,6 @@ class Fleet:
 
     async def _run_batch(self, batch: Sequence[LeasedRound], all_begun: asyncio.Event) -> None:
         async def run(leased: LeasedRound) -> None:
-            """Run a round when one of the concurrent rounds has ended."""
             async with self._free:
                 if leased is batch[-1]:
                     all_begun.set()
@@ -340,37 +338,39 @@ class FleetTable:
         values = {"names": sorted(set(names))}  # sorted, so that two callers with the same names do not deadlock
 
         async def add(transaction: Transaction) -> int:
-            """Add the rows."""
             await transaction.execute(sql.ADD_MAILBOXES, values)
             return len(await transaction.execute(sql.ADD_TO_SCHEDULE, values))
 
         return await self._database.transaction(add)
 
     async def remove(self, names: Iterable[str]) -> int:
-        """Remove mailboxes. Return their number."""
+        """Remove mailboxes. Return how many were removed."""
         return len(await self._database.execute(sql.REMOVE_FROM_SCHEDULE, {"names": list(names)}))
 
     async def heartbeat(self, claimed: Iterable[LeasedRound] = ()) -> tuple[int, Collection[int]]:
         """Record that this worker is alive, and extend its claims.
 
-        Return the number of mailboxes, and those whose last round ran here.
+        Return the fleet's number of mailboxes, and those whose last round ran here.
         """
         values = {"worker": self._worker, "patience": self._worker_timeout}
         ((count, own),) = await self._database.execute(sql.HEARTBEAT, values | _make_claim_values(claimed))
         return count, set(own or ())
 
     async def leave(self) -> None:
-        """Record that this worker has ended."""
+        """Remove this worker from the table, because it has ended."""
         await self._database.execute(sql.LEAVE, {"worker": self._worker})
 
     async def list_due(self) -> Sequence[tuple[int, str | None]]:
-        """Return due mailboxes not returned within `worker_timeout`, each with its last worker if that is alive."""
+        """Return due mailboxes not returned within `worker_timeout`.
+
+        Each with its last worker; None if that is dead or busy.
+        """
         values = {"patience": self._worker_timeout, "longest": self._max_pause, "most": _MAX_DUE_MAILBOXES}
         found = await self._database.execute(sql.TAKE_DUE_MAILBOXES, values)
         return [(mailbox, worker) for mailbox, worker in found]
 
     async def claim(self, mailboxes: Sequence[int]) -> Sequence[LeasedRound]:
-        """Claim a round of each mailbox that is due and that no worker has."""
+        """Claim and return a round of each mailbox that is due and that no worker has."""
         values = {"mailboxes": list(mailboxes), "worker": self._worker}
         bounds = {"patience": self._worker_timeout, "longest": self._max_pause}
         return [LeasedRound(*found) for found in await self._database.execute(sql.CLAIM_ROUNDS, values | bounds)]
@@ -390,7 +390,7 @@ class FleetTable:
         return {mailbox for (mailbox,) in await self._database.execute(sql.FINISH_ROUNDS, values | claims)}
 
     async def reschedule_now(self, names: Iterable[str]) -> int:
-        """Make mailboxes due immediately. Return the number that the fleet has."""
+        """Make mailboxes due immediately, or after a round in progress. Return how many of them the fleet has."""
         return len(await self._database.execute(sql.RESCHEDULE_NOW, {"names": list(names)}))
 
     async def list_mailboxes(self) -> Sequence[FleetMailbox]:

@@ -65,11 +65,10 @@ class Remote:
         return await self._mailbox.get_message_count(folder)
 
     async def list_uids(self, folder: str, etag: bytes | None = None) -> UidListing | None:
-        """Call GetUIDs. A response with the given etag is not decoded."""
+        """Call GetUIDs. Return None, without decoding the response, if its hash is `etag`."""
         bodies: list[bytes] = []
 
         def retain_body(exchanged: ExchangeInfo) -> object:
-            """Store the body."""
             bodies.append(exchanged.response.body)
             return SKIP_DECODING if compute_sha256(bodies[-1], _HASH_BYTES) == etag else None
 
@@ -114,7 +113,7 @@ class Remote:
     async def fetch_and_measure(
         self, folder: str, uids: Sequence[int]
     ) -> tuple[Sequence[MessageDetail] | ResponseDecodeError, int]:
-        """Call GetMessagesByUIDs."""
+        """Call GetMessagesByUIDs. Return the messages, or the error of a too large response; and its size in bytes."""
         mailbox = self._mailbox.with_strict_paths(CONTENT_PATHS)
         return await fetch_and_measure(mailbox, lambda mailbox: mailbox.get_messages_by_uids(folder, uids))
 
@@ -171,8 +170,8 @@ async def find_count(remote: Remote, folder: str) -> int | None:
 async def require_agreement(remote: Remote, folder: str, listing: Collection[int], count: int | None) -> None:
     """Raise ContradictionError if no other operation agrees with a listing that lost many messages.
 
-    Services have listed no uids although they still had the messages. If GetMessageCount reports more messages or is
-    rejected, GetMessageMetaData must return messages of the listing only.
+    Services have listed no uids although they still had the messages. If GetMessageCount reports more messages than are
+    listed or is rejected, GetMessageMetaData must return messages, and only listed ones.
 
     count: the result of GetMessageCount; None if it is rejected.
     """
@@ -208,18 +207,21 @@ async def require_absence(remote: Remote, folder: str, uids: Sequence[int]) -> N
 
 
 def split_in_half(items: Sequence[_T]) -> list[Sequence[_T]]:
-    """Return the second and the first half of the items; a single item in one part."""
+    """Return the second and the first half of the items, for a stack; a single item in one part."""
     half = len(items) // 2
     return [items[half:], items[:half]] if half else [items]
 
 
 async def is_still_there(remote: Remote, folder: str, row: MessageRow) -> bool:
-    """Return True if a uid still has the row's message, by its metadata or its content."""
+    """Return True if `has_same_message` returns True. Its None counts as False."""
     return await has_same_message(remote, folder, row) is True
 
 
 async def has_same_message(remote: Remote, folder: str, row: MessageRow) -> bool | None:
-    """Return whether a uid still has the row's message; None if nothing can be compared."""
+    """Return False if the row's uid has a message with other content, True if nothing contradicts the row.
+
+    Return None if the uid's metadata are missing or differ, and no content was compared.
+    """
     if row.identity is None:
         return await compare_contents(remote, folder, [row]) is not False
     if row.received_ms is None and row.digest is not None:  # cheaper than the metadata of all messages
@@ -252,7 +254,7 @@ async def _scan_metadata(remote: Remote, folder: str, uid: int) -> MessageDetail
 
 
 async def compare_contents(remote: Remote, folder: str, rows: Sequence[MessageRow]) -> bool | None:
-    """Return whether the uids have the contents of the rows; None if no message could be fetched and compared."""
+    """Return False if any message differs from its row, True if one was compared and none differs, else None."""
     comparable, result = [row for row in rows if row.digest is not None], None
     for start in range(0, len(comparable), _COMPARE_BATCH_MESSAGES):
         compared = await _compare_batch_contents(remote, folder, comparable[start : start + _COMPARE_BATCH_MESSAGES])

@@ -103,7 +103,7 @@ class MailboxRounds:
         self._has_waiting_rows = True  # a store may have waiting rows from earlier
 
     async def run_round(self, *, audit: bool = False) -> RoundReport:
-        """Run one round. Raises errors that affect the entire mailbox.
+        """Run one round. Raises errors that affect the entire mailbox; the report has those of single folders.
 
         audit: True for a full resync of all folders.
         """
@@ -170,7 +170,7 @@ class MailboxRounds:
         return snapshots
 
     async def _list_names(self) -> Sequence[str]:
-        """Return the folders to synchronise. Record deleted ones."""
+        """Return the folders to synchronise. Record deleted ones, and report invalid names."""
         listed = await self._remote.list_folders()
         problems = {name: problem for name in listed if (problem := find_name_problem(name)) is not None}
         for name, problem in problems.items():
@@ -190,7 +190,10 @@ class MailboxRounds:
         return list(names)
 
     async def _has_vanished(self, name: str) -> bool:
-        """Return True if a folder that GetFolders does not list was deleted. Record its messages as missing."""
+        """Return True if a folder that GetFolders does not list was deleted. Record its messages as missing.
+
+        False if GetMessageCount counts them, or fails for another reason.
+        """
         state = self._folders.get(name) or FolderMemory(await self._store.folder(self._commits.lease, name))
         rows = [row for row in await self._store.rows(state.folder) if row.state in LISTED_STATES]
         try:
@@ -253,9 +256,9 @@ class MailboxRounds:
         return state.verified_at is None or self._clock.monotonic() - state.verified_at >= _VERIFICATION_INTERVAL
 
     async def _confirm_missing(self, snapshot: FolderSnapshot) -> None:
-        """Record messages as missing if a second listing lacks them, and GetMessagesByUIDs does not return them.
+        """Record messages as missing if a second listing lacks them, and GetMessagesByUIDs returns none of a sample.
 
-        If many are missing, GetMessageCount or GetMessageMetaData must agree as well.
+        If many are missing, GetMessageCount or GetMessageMetaData must agree as well. Raises ContradictionError.
         """
         missing = snapshot.uids_missing
         if not missing:
@@ -275,7 +278,6 @@ class MailboxRounds:
         await self._commits.write_batches(decide.rows_after_leaving(rows), state.invalidate_listing())
 
     async def _fetch(self, snapshot: FolderSnapshot) -> None:
-        """Fetch new messages. Record that the listing was processed completely, if it was."""
         state = snapshot.state
         is_done = await FolderFetch(self._commits, self._remote, snapshot, self._folders).fetch_new()
         if not is_done or state.certainty is not Certainty.CONFIRMED:
@@ -328,7 +330,8 @@ class MailboxRounds:
     async def _verify_sentinels(self, state: FolderMemory, listed: Collection[int] | None) -> bool:
         """Return True if the newest and the oldest listed message with a row are unchanged, or if there is none.
 
-        The folder becomes SUSPECT if a uid has another message. listed: None for all uids.
+        False also if one cannot be compared. If one is another message, the folder is SUSPECT. listed: None for all
+        uids.
         """
         rows = await self._store.sentinels(state.folder)
         if listed is not None and any(row.uid not in listed for row in rows):

@@ -52,7 +52,7 @@ class Schedule:
             self._push(scheduled, now)
 
     def start(self, now: float) -> list[str]:
-        """Return the mailboxes to run now, longest due first. They are busy until `finish`."""
+        """Return the mailboxes to run now, longest due first, at most the free `concurrency`. `finish` frees it."""
         started = list[str]()
         while (heap := self._find_next_heap()) is not None and heap[0][0] <= now:
             scheduled = heapq.heappop(heap)[2]
@@ -63,7 +63,7 @@ class Schedule:
         return started
 
     def finish(self, name: str, due: float, *, has_backlog: bool) -> None:
-        """Record the end of a round. due: monotonic seconds of the next one."""
+        """Record the end of a round. due: monotonic seconds of the next one, ignored after `reschedule_now`."""
         scheduled = self._scheduled[name]
         self._free += 1
         self._free_for_backlogs += scheduled.has_backlog
@@ -72,7 +72,7 @@ class Schedule:
         scheduled.is_due_again = False
 
     def reschedule_now(self, name: str) -> None:
-        """Make a mailbox due before all others; if it is busy, after its round."""
+        """Make a mailbox due before all others; if it is busy, after its round. An unknown mailbox is ignored."""
         scheduled = self._scheduled.get(name)
         if scheduled is None:
             return
@@ -131,7 +131,7 @@ class PollSchedule:
         """Ordered by time."""
 
     def learn(self, name: str, report: RoundReport) -> None:
-        """Record the mailbox's requests per poll, and whether it is active."""
+        """Record the mailbox's requests per poll. If the report has changes, the mailbox is active."""
         requests = self._requests.get(name, self._min_requests)
         if self._is_learning:  # one for the list of folders, and one for each folder
             requests = max(requests, 1 + report.idle_folders + len(report.failed_folders))
@@ -142,12 +142,15 @@ class PollSchedule:
             self._active_until[name] = self._clock.monotonic() + _ACTIVE_SECONDS
 
     def forget(self, name: str) -> None:
-        """Stop counting a mailbox."""
+        """Stop counting a mailbox's requests."""
         self._all_requests -= self._requests.pop(name, 0)
         self._active_until.pop(name, None)
 
     def compute_poll_delay(self, name: str, *, waiting: bool) -> float:
-        """Return the seconds until the next poll. waiting: True if something is undecided, which shortens them."""
+        """Return the seconds until the mailbox's next poll.
+
+        waiting: True if the last round left something undecided, which shortens the pause.
+        """
         while self._active_until and next(iter(self._active_until.values())) <= self._clock.monotonic():
             del self._active_until[next(iter(self._active_until))]
         hot = len(self._active_until) / max(1, len(self._requests))

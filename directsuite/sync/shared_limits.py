@@ -198,7 +198,7 @@ class SharedRate:
         return news
 
     async def push_back(self, seconds: float) -> None:
-        """Block all requests. Return when the pause applies to the next leases of other processes."""
+        """Block all requests. Return when other processes' next leases respect that, or PostgreSQL fails."""
         self._pause_locally(seconds)
         await self._push_back(seconds)
 

@@ -137,7 +137,7 @@ _HINT_BY_ERRNO: Mapping[int, str] = {
 
 
 def describe_problem(error: DirectSuiteError) -> str:
-    """Return the message for the operator, without names."""
+    """Return the operator's message about an error, and what to do. It contains no names."""
     if isinstance(error, SinkError):
         return _describe_sink_problem(error)
     return next((_HINT_BY_ERROR[kind] for kind in type(error).__mro__ if kind in _HINT_BY_ERROR), error.explanation)
@@ -179,7 +179,7 @@ class WorkerStatus:
         return abs(now - self.written_at)
 
     def is_killed(self) -> bool:
-        """Return True if the process died without a last report. False if that is unknown, as on another host."""
+        """Return True if the process died without a last report. False if unknown: on another host or on Windows."""
         if (
             self.ended or self.host != socket.gethostname() or sys.platform == "win32"
         ):  # where os.kill terminates the process

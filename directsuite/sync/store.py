@@ -105,7 +105,7 @@ class Store:
         return name
 
     async def bind(self, sink: str) -> None:
-        """Bind the store to a sink. Raises ConfigurationError if it is bound to another one."""
+        """Bind the store to a sink, at the first call. Raises ConfigurationError if it is bound to another one."""
 
         async def work(transaction: Transaction) -> None:
             await transaction.execute(sql.BIND, {"kind": sink})
@@ -118,12 +118,12 @@ class Store:
         await self.database.transaction(work)
 
     async def claim(self, mailbox: str) -> Lease:
-        """Return a new lease of the mailbox, and make earlier ones stale."""
+        """Return a new lease of the mailbox, and make earlier ones stale. An unknown mailbox is added."""
         (found,) = await self.database.execute(sql.CLAIM, {"name": mailbox})
         return Lease(*found)
 
     async def folder(self, lease: Lease, name: str) -> StoredFolder:
-        """Return a folder. Create it if it is missing. Raises StaleLeaseError."""
+        """Return a folder. Create it if it is missing; this raises StaleLeaseError if the lease is stale."""
         named = {"mailbox": lease.mailbox, "name": name}
 
         async def make(transaction: Transaction) -> None:
@@ -195,7 +195,10 @@ class Store:
         raise SinkError(rejection.explanation, is_general=rejection.is_general) from rejection.cause
 
     async def request(self, kind: OperatorRequest, names: Iterable[str] = ()) -> Sequence[str]:
-        """Record an operator's request for known mailboxes, and return their names. names: empty for all."""
+        """Record an operator's request for mailboxes, and return the names of those that the store has.
+
+        names: empty for all.
+        """
         wanted = set(names)
 
         async def work(transaction: Transaction) -> list[str]:

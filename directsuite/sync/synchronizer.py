@@ -127,7 +127,6 @@ class Synchronizer:
         free = asyncio.Semaphore(self._concurrency)
 
         async def bring_up_to_date(name: str) -> None:
-            """Run rounds until nothing is left to do."""
             for _ in range(_MAX_ROUNDS_PER_MAILBOX):
                 async with free:
                     if self._is_stopping:
@@ -288,16 +287,19 @@ class MailboxWorker:
         await self._store.bind(name)
 
     def reset(self, name: str, failures: int = 0) -> None:
-        """Reset a mailbox that another process may have synchronised. failures: failed rounds in a row."""
+        """Discard what is known about a mailbox that another process may have synchronised.
+
+        failures: its failed rounds in a row.
+        """
         self._mailboxes[name] = _MailboxMemory(MailboxProgress(name=name, failures=failures))
 
     def forget(self, name: str) -> None:
-        """Forget a mailbox that another process synchronises now."""
+        """Discard a mailbox that another process synchronises now, with its status."""
         self._mailboxes.pop(name, None)
         self._poll_schedule.forget(name)
 
     async def run_round(self, name: str) -> RoundResult:
-        """Run one round. A failure is recorded in the mailbox's status, and not raised."""
+        """Run one round. A failure is recorded in the mailbox's status, and not raised. A cancellation is raised."""
         mailbox = self._mailboxes.setdefault(name, _MailboxMemory(MailboxProgress(name=name)))
         status, began = mailbox.status, self._clock.monotonic()
         status.rounds += 1

@@ -128,7 +128,7 @@ class TrackingState:
         self.reader = reader
 
     def end(self, reader: weakref.ref[object]) -> None:
-        """Allow other loops to read."""
+        """Allow other loops to read, if this loop is the registered one."""
         if self.reader is reader:
             self.reader = None
 
@@ -139,7 +139,7 @@ class TrackingState:
             self.added.set()
 
     def invalidate(self) -> None:
-        """Require a reload from the journal."""
+        """Require a reload from the journal, and wake the loop."""
         self.is_loaded = False
         self.added.set()
 
@@ -159,7 +159,7 @@ def find_changes(
 ) -> list[tuple[str, DeliveryChange]]:
     """Return the changes, each with the recipient's casefolded address. A final status never changes.
 
-    give_up: also end recipients without final status.
+    The last change has `ends_message` if the message is then over. give_up: also end recipients without final status.
     """
     reported = select_latest_by_recipient(records)
     changes = dict[str, DeliveryChange]()
@@ -186,7 +186,7 @@ def _make_final_changes(
     changes: Mapping[str, DeliveryChange],
     statuses: Mapping[str, MessageStatus | None],
 ) -> dict[str, DeliveryChange]:
-    """Return a last change for each unfinished recipient, and one for all unreported recipients, if any."""
+    """Return a last change for each unfinished recipient, and one for all unreported ones, if any."""
     last = dict[str, DeliveryChange]()
     for address, status in statuses.items():
         if not is_final(status):

@@ -154,7 +154,6 @@ class DeliveryJournal(DatabaseContext):
         moment = arguments.validate_aware(before, "before").timestamp()
 
         async def forget(transaction: Transaction) -> int:
-            """Count in SQL."""
             await transaction.execute(_FORGET, {"before": moment})
             ((count,),) = await transaction.execute(_COUNT_DELETED)
             return int(count)
@@ -182,11 +181,10 @@ class DeliveryJournal(DatabaseContext):
         return attrs.evolve(message, number=made[0][0]) if made else None
 
     async def begin_send(self, mailbox: str, request_id: str, *, at: float, content: str) -> SendRecord:
-        """Return the message's record, inserted if it is new. at: Unix time. content: digest."""
+        """Return the record of a sent message, inserted if it is new. at: Unix time. content: digest of the message."""
         values = {"mailbox": mailbox, "mark": request_id, "began_at": at, "content": content}
 
         async def begin(transaction: Transaction) -> SendRecord:
-            """Insert or read the record."""
             is_new = bool(await transaction.execute(_BEGIN_SEND, values))
             ((began_at, content, smtp_id),) = await transaction.execute(_SELECT_SEND, values)
             return SendRecord(began_at, content, smtp_id, is_new)
@@ -219,7 +217,6 @@ class DeliveryJournal(DatabaseContext):
         values = {"mailbox": mailbox}
 
         async def load(transaction: Transaction) -> list[TrackedMessage]:
-            """Read messages and recipients."""
             messages = dict[int, TrackedMessage]()
             for row in await transaction.execute(_SELECT_FOLLOWED, values):
                 messages[row[0]] = TrackedMessage(**dict(zip(_MESSAGE_COLUMNS, row, strict=True)))
@@ -232,7 +229,7 @@ class DeliveryJournal(DatabaseContext):
         return await self._database.transaction(load)
 
     async def record(self, changed: Iterable[tuple[TrackedMessage, Sequence[tuple[str, DeliveryChange]]]]) -> None:
-        """Write changes, and mark the messages that they end as over.
+        """Write changes. Mark a message as over if one of its changes has `ends_message`.
 
         changed: messages, and their changes with the recipient's address.
         """
@@ -245,7 +242,6 @@ class DeliveryJournal(DatabaseContext):
         ]
 
         async def record(transaction: Transaction) -> None:
-            """Write all rows."""
             await transaction.execute_each(_SET_RECIPIENT, rows)
             await transaction.execute_each(_ADD_CHANGE, rows)
             await transaction.execute_each(_END_MESSAGE, (row for row in rows if row["ends_message"]))
@@ -258,14 +254,13 @@ class DeliveryJournal(DatabaseContext):
         await self._database.transaction(lambda transaction: transaction.execute_each(_ISOLATE, rows))
 
     async def list_pending(self, mailbox: str, limit: int) -> list[DeliveryChange]:
-        """Return the oldest changes that are not acknowledged."""
+        """Return the mailbox's oldest changes that are not acknowledged, at most `limit`."""
         return await self._database.fetch(_SELECT_PENDING, {"mailbox": mailbox, "most": limit}, _make_change)
 
     async def acknowledge(self, change: DeliveryChange) -> None:
-        """Delete a change that was processed, and the recipients after the message's last change."""
+        """Delete a change that was processed. If it is the message's last one, also delete the message's recipients."""
 
         async def acknowledge(transaction: Transaction) -> None:
-            """Delete the change."""
             for message, ends_message in await transaction.execute(_DELETE_CHANGE, {"id": change.id}):
                 if ends_message:
                     await transaction.execute(_DROP_RECIPIENTS, {"message": message})

@@ -456,7 +456,10 @@ class StatusPoller:
                 message.earliest_poll_at = message.latest_poll_at = 0.0
 
     async def _ask(self, batches: Sequence[Sequence[TrackedMessage]]) -> bool:
-        """Return False if the service needs a pause: a request failed, or all batches were rejected."""
+        """Return False if the service needs a pause: a request failed, or all were rejected (more than one message).
+
+        Raises errors that a retry would not fix.
+        """
         query = BatchQuery(self._request)
         failure: DirectSuiteError | None = None
         try:
@@ -477,7 +480,7 @@ class StatusPoller:
         return True
 
     async def _request(self, messages: Sequence[TrackedMessage]) -> DirectSuiteError | None:
-        """Return the error if the messages are rejected. Raises other errors."""
+        """Record statuses. Return None, or the error if the messages are rejected. Raises other errors."""
         try:
             report = await self._mailbox.get_message_statuses([message.smtp_id for message in messages])
         except (ServiceError, ResponseDecodeError) as error:
@@ -498,7 +501,10 @@ class StatusPoller:
             self._postpone(each.messages[0])
 
     async def _handle_all_rejected(self, rejected: Sequence[RejectedBatch]) -> DirectSuiteError | None:
-        """Return the error for which to pause. None: only one message was postponed."""
+        """Return the error for which to pause, or None if a single message was rejected and is polled later.
+
+        Raises PermissionDeniedError if all requests were denied, except for a message isolated before.
+        """
         only = rejected[0].messages[0] if len(rejected) == len(rejected[0].messages) == 1 else None
         if all(isinstance(each.error, PermissionDeniedError) for each in rejected) and not (only and only.isolated):
             if only is not None:
@@ -542,7 +548,7 @@ class StatusPoller:
     ) -> bool:
         """Return True if the service failed for another reason than the messages in the request.
 
-        Some services return HTTP 500 for identifiers that they cannot process, so a persistent 500 is a rejection.
+        Some services return HTTP 500 for identifiers that they cannot process, so 500 is a rejection if it persists.
         """
         if isinstance(error, ServerError):
             stays = messages[0].isolated or self._failures >= _FAILURES_TO_REJECT
@@ -574,5 +580,4 @@ class StatusPoller:
 
 
 def _is_mailbox_error(error: DirectSuiteError) -> bool:
-    """Return True if polls of other messages would also fail."""
     return find_error_scope(error) in NOT_RETRYABLE and not isinstance(error, PermissionDeniedError)

@@ -56,7 +56,7 @@ class SourceError(OSError):
 
     @classmethod
     def from_os_error(cls, error: OSError) -> Self:
-        """Return a SourceError, without the document's name."""
+        """Return a SourceError with the reason of an OSError, without the document's name."""
         kind: str = getattr(error, "kind", type(error).__name__)
         return cls(
             explain_os_error(error),
@@ -128,7 +128,7 @@ def load_pdf(content: bytes | Path) -> tuple[bytes | Path, PdfInfo]:
 
 
 def read_stamp(pdf: Pdf) -> str | None:
-    """Return a file's size and modification time. None: not an accessible file."""
+    """Return a file's size and modification time, or None if the content is not an accessible file."""
     file = _get_file(pdf)
     try:
         known = None if file is None else file.stat()
@@ -138,9 +138,9 @@ def read_stamp(pdf: Pdf) -> str | None:
 
 
 def has_changed(pdf: Pdf, stamp: str | None, sha256: str | None) -> bool:
-    """Return True if a document's file has neither this stamp nor this SHA-256.
+    """Return True if the document's file differs from this stamp, and from this SHA-256.
 
-    Return False if there is no stamp or readable file.
+    Return False if there is no stamp, or no readable file.
     """
     file, now = _get_file(pdf), read_stamp(pdf)
     if file is None or now is None or stamp in (None, now):

@@ -150,10 +150,7 @@ class SigningFleet:
                 self._stop()
 
     async def _sign(self, lease: Lease) -> None:
-        """Sign a batch, or only release it if this worker is ending.
-
-        Raises SigningJournalError if PostgreSQL is not available or the lease has ended.
-        """
+        """Sign a batch, or only release it if this worker is ending. Raises the exceptions of `run`."""
         try:
             if not self._is_ending:
                 await self._run_job(lease, await lease.list_names())
@@ -194,7 +191,7 @@ class SigningFleet:
             yield self._named(name)
 
     async def _heartbeat(self) -> None:
-        """Record that this worker is alive. Drain the job if its lease has ended: its next write fails."""
+        """Record that this worker is alive. If its lease has ended, drain the job and raise LostLeaseError."""
         running = self._running
         if running is None:
             return

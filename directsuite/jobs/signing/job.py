@@ -155,7 +155,7 @@ class SigningJob:
         self._open.clear()
 
     def resume(self) -> None:
-        """Continue after `pause`."""
+        """Continue to start documents after `pause`."""
         self._open.set()
 
     def drain(self) -> None:
@@ -185,8 +185,8 @@ class SigningJob:
         """Process every document of the source until it is signed and at the target, or failed.
 
         Documents that were signed or failed in an earlier run are skipped. To retry failed ones, use `run_failed` or
-        `SigningJournal.retry`. A file that has changed since it was signed is not signed again, but counted and logged.
-        If `run` is cancelled, documents in progress are left to the next run.
+        `SigningJournal.retry`. A file that has changed since it was signed is only counted and logged. If `run` is
+        cancelled, the next run continues the documents in progress.
 
         Raises JobStoppedError, SigningJournalError, exceptions of the source, and ConfigurationError if another run
         uses this journal.
@@ -196,7 +196,6 @@ class SigningJob:
             return [entry for pdf, entry in signed if has_changed(pdf, entry.source_stamp, entry.source_sha)]
 
         async def look_up(pdfs: Sequence[Pdf]) -> Sequence[SigningEntry | None]:
-            """Return the unfinished documents."""
             entries = await self._lease.entries([pdf.name for pdf in pdfs])
             signed = [(pdf, each) for pdf, each in zip(pdfs, entries, strict=True) if each.state is DocumentState.DONE]
             for entry in await asyncio.to_thread(find_changed, signed) if signed else ():
@@ -221,7 +220,6 @@ class SigningJob:
         """
 
         async def look_up(pdfs: Sequence[Pdf]) -> Sequence[SigningEntry | None]:
-            """Return each document once, even if the source repeats its name."""
             known = await self._lease.find_entries([pdf.name for pdf in pdfs])
             failed = {each.name for each in known.values() if each.has_failed and wanted in (None, each.reason)}
             remaining = failed - begun
@@ -276,7 +274,7 @@ class SigningJob:
         raise JobStoppedError(why)
 
     async def _work(self, workflow: DocumentWorkflow, queue: DocumentQueue) -> None:
-        """Process documents one by one. An error ends the job, after other workers finish their documents."""
+        """Process documents of the queue one by one. An error drains the job; `run` raises the first one."""
         try:
             while True:
                 try:
@@ -383,7 +381,7 @@ class DocumentQueue:
         return len(self._handed_out)
 
     async def next(self) -> tuple[SigningEntry, Pdf] | None:
-        """Return the next document, which the caller must put back, or None at the end.
+        """Return the next document, which the caller must put back, or None at the end. Wait while `gate` is not set.
 
         Raises the source's exception once, and SigningJournalError.
         """
@@ -408,7 +406,7 @@ class DocumentQueue:
             return None
 
     def put_back(self, entry: SigningEntry) -> None:
-        """Record that a worker has finished."""
+        """Record that a worker has finished with a document."""
         self._handed_out.discard(entry.number)
         self._ended.add(entry.number)
 
@@ -467,7 +465,7 @@ class DocumentRate:
         self._recent.append(self._forget_old())
 
     def per_second(self) -> float:
-        """Return the current rate."""
+        """Return the finished documents per second."""
         now = self._forget_old()
         return len(self._recent) / max(1.0, min(_RATE_WINDOW_SECONDS, now - self._began))
 
@@ -492,7 +490,7 @@ def _validate_argument_types(source: object, signatures: object) -> None:
 
 
 def _validate_target_outside_source(source: object, target: object) -> None:
-    """Raise ConfigurationError for a target whose files would be signed again."""
+    """Raise ConfigurationError if the target is within the source, whose next run would sign its files."""
     paths = [getattr(each, "place", None) for each in (source, target)]  # each ends with a separator
     if None not in paths and str(paths[1]).startswith(str(paths[0])):
         raise ConfigurationError(

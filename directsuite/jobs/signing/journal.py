@@ -66,7 +66,7 @@ def compute_signatures_digest(signatures: Sequence[Signature]) -> str:
 class Lease:
     """Documents that one worker has leased: the journal of their SigningJob.
 
-    Methods that write raise LostLeaseError, and write nothing, if the lease has ended.
+    `put`, `abandon` and `confirm` raise LostLeaseError, and write nothing, if the lease has ended.
     """
 
     _database: Database = attrs.field(repr=False)
@@ -96,7 +96,7 @@ class Lease:
         _require_lease(await self._database.execute(sql.CONFIRM_LEASE, self._key))
 
     async def release(self) -> None:
-        """End the lease. Other workers can lease the batch if a document is unfinished."""
+        """End the lease, if it has not ended. Other workers can lease the batch if a document is unfinished."""
 
         async def release(transaction: Transaction) -> None:
             """The second statement must see what was committed while the first waited for the lock."""
@@ -106,7 +106,7 @@ class Lease:
         await self._database.transaction(release)
 
     async def entries(self, names: Sequence[str]) -> list[SigningEntry]:
-        """Return the documents' entries. Create missing ones in a file, raise ConfigurationError in PostgreSQL."""
+        """Return an entry per name. Create missing ones in a file, raise ConfigurationError for them in PostgreSQL."""
         known = await self.find_entries(names)
         new = [(self._job, self.batch, _encode_name(name)) for name in dict.fromkeys(names) if name not in known]
         if new and self.number:
@@ -139,9 +139,10 @@ class Lease:
         service_message: str | None = None,
         is_try: bool = True,
     ) -> SigningEntry:
-        """Record that a document's stored document must be deleted. Return the new entry.
+        """Record that a document's stored document, if any, must be deleted. Write and return the new entry.
 
-        at: Unix time. then: the new state. is_try: count an attempt.
+        at: Unix time. then: the new state. is_try: count an attempt if that is NEW. reason, service_message: ignored
+        for NEW.
         """
         abandoned = make_abandoned_entry(entry, then, reason, service_message, is_try=is_try)
         is_stored, is_requested = entry.identifier is not None, entry.state is DocumentState.SIGNING
@@ -174,7 +175,6 @@ class Lease:
         """Forget the job's stored documents abandoned more than `lifetime` seconds ago. now: Unix time."""
 
         async def forget(transaction: Transaction) -> None:
-            """Correct the times first."""
             await transaction.execute(sql.CORRECT_FUTURE, {"job": self._job, "now": now})
             await transaction.execute(sql.FORGET_BEFORE, {"job": self._job, "at": now - lifetime})
 
@@ -286,17 +286,16 @@ class SigningJournal(DatabaseContext):
         return None if digest is None else str(digest)
 
     async def failures(self, *, after: int = 0, most: int | None = None) -> Sequence[SigningEntry]:
-        """Return the failed documents with numbers above `after`, sorted, at most `most`."""
+        """Return the failed documents with numbers above `after`, by number, at most `most`."""
         return await self._database.fetch(sql.FAILURES, {"job": self.job, "after": after, "most": most}, _make_entry)
 
     async def retry(self, problem: str | None = None) -> int:
-        """Let failed documents be signed again, all or those with this problem. Return their number."""
+        """Let failed documents be signed again: all, or those with this problem (code or text). Return their number."""
         reason = parse_reason(problem)
         forms = list[str]() if reason is None else list_stored_forms(reason)
         values = {"job": self.job, "all": reason is None, "problems": forms}
 
         async def work(transaction: Transaction) -> int:
-            """Reset the documents, and reopen their batches."""
             renewed = await transaction.execute(sql.RETRY_FAILED, values)
             await transaction.execute(sql.REOPEN, {"chunks": sorted({batch for (batch,) in renewed})})
             return len(renewed)
@@ -304,7 +303,7 @@ class SigningJournal(DatabaseContext):
         return await self._database.transaction(work)
 
     async def tally(self) -> Tally:
-        """Count the documents by state, and the abandoned stored documents."""
+        """Return the numbers of documents by state, and of abandoned stored documents."""
         states = await self._database.fetch(sql.STATES, {"job": self.job})
         ((abandoned, requested),) = await self._database.fetch(sql.COUNTS, {"job": self.job})
         counted = Counter({DocumentState(state): count for state, count in states})
@@ -319,7 +318,7 @@ class SigningJournal(DatabaseContext):
         return [batch for (batch,) in await self._database.execute(sql.TAKE_DUE_BATCHES, values)]
 
     async def lease_batch(self, batch: int, worker_timeout: float) -> Lease | None:
-        """Lease a batch. Return None if it is done or leased. worker_timeout: as for `list_due`."""
+        """Lease a batch. Return None if it is done, or another worker has it. worker_timeout: as for `list_due`."""
         found = await self._database.execute(sql.LEASE, {"chunk": batch, "patience": worker_timeout})
         return self._make_lease(batch, *found[0]) if found else None
 
@@ -369,7 +368,6 @@ def _make_entry(values: Sequence[Any]) -> SigningEntry:
 
 
 def _encode_name(name: str) -> bytes:
-    """Encode a name, which may contain lone surrogates."""
     return name.encode("utf-8", "surrogatepass")
 
 

@@ -92,7 +92,7 @@ def list_stored_forms(reason: DocumentProblem | str) -> Sequence[str]:
 
 
 def find_field_problem(signature: Signature, fields: Sequence[DocumentSignature]) -> DocumentProblem | None:
-    """Return why a named signature cannot be placed in a document with these fields, or None."""
+    """Return why a signature cannot be placed in a document with these fields, or None if it can or has no name."""
     if signature.name is None:
         return None
     field = next((each for each in fields if each.name == signature.name), None)

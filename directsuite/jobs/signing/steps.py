@@ -99,7 +99,7 @@ class DocumentWorkflow:
     _stored_by_run: set[str | None] = attrs.field(factory=set[str | None], init=False)  # identifiers in use
 
     async def run(self, entry: SigningEntry, pdf: Pdf, signatures: Sequence[Signature]) -> SigningEntry:
-        """Run the remaining steps of a document. Return its last entry.
+        """Run the remaining steps of a document. Return its last entry: DONE or FAILED.
 
         Raises errors that the document did not cause: DirectSuiteError, SourceError if other documents may also be
         unreadable, and OSError of the target or staging folder.
@@ -125,7 +125,7 @@ class DocumentWorkflow:
         return entry
 
     async def fail(self, entry: SigningEntry, error: DirectSuiteError | SourceError) -> SigningEntry:
-        """Record that a document failed."""
+        """Record that a document failed, and abandon its stored document."""
         if isinstance(error, SourceError):
             return await self._fail(entry, f"it can't be read ({error.kind})")
         text = _describe_problem(error)
@@ -133,8 +133,9 @@ class DocumentWorkflow:
         return await self._fail(entry, reason, storable_service_message(error))
 
     async def cleanup(self, concurrency: int) -> None:
-        """Delete abandoned stored documents, `concurrency` at a time. Leave failures to a later call. Raises
-        SigningJournalError.
+        """Delete abandoned stored documents, `concurrency` at a time. Leave failures to a later call.
+
+        Raises SigningJournalError.
         """
         await self.lease.forget_expired(self.now(), _MAX_STORED_SECONDS)
         last = ""
@@ -194,7 +195,6 @@ class DocumentWorkflow:
                 raise error
 
     async def _verify_output(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:
-        """Record SIGNED if an earlier run published the output without recording that."""
         work.context.is_output_verified = True
         if entry.output_sha is not None and await self.target.contains(entry.name, entry.output_sha):
             return await self.lease.put(attrs.evolve(entry, state=DocumentState.SIGNED))
@@ -271,7 +271,7 @@ class DocumentWorkflow:
         return entry
 
     async def publish_output(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:
-        """Record the output's digest, then publish it.
+        """Record the output's digest, then publish it. Fail if the target has a different file of this name.
 
         After a crash, the next run recognizes the file by the digest. A worker without lease fails before publishing.
         """
@@ -385,7 +385,7 @@ def _remove(fetched: Path) -> None:
 
 @contextlib.contextmanager
 def _translate_read_errors() -> Generator[None]:
-    """Raise SourceError instead of OSError, which names the document, and if the content's source was cancelled."""
+    """Raise SourceError instead of an OSError, which names the document, and if a task of the source was cancelled."""
     try:
         yield
     except OSError as error:

@@ -138,7 +138,10 @@ class StorageTarget:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
     def _put(self, name: str, file: Path) -> bool:
-        """Return False if the name has different content."""
+        """Upload the file and delete it here. If the name has the same content, only delete it.
+
+        Return False if the name has different content.
+        """
         if self._find(name) is None:
             self._upload_new(name, file)
         elif not self._contains(name, inspect_pdf(file).sha256):
@@ -162,7 +165,7 @@ class StorageTarget:
         self._validate_size(final, file)
 
     def _find(self, name: str) -> dict[str, Any] | None:
-        """Return fsspec's information about a name, or None. In an object store, ignore folders."""
+        """Return fsspec's information about a name, or None if it is not in use. In an object store, ignore folders."""
         try:
             found: dict[str, Any] = self._files.info(f"{self._root}/{name}")
         except (FileNotFoundError, NotADirectoryError):
@@ -195,7 +198,6 @@ class _StoredFile(RemoteFile):
 
 
 def _open_storage(url: str, options: dict[str, Any]) -> tuple[Any, str]:
-    """Return fsspec's file system for a URL, and the path in it."""
     try:
         core: Any = importlib.import_module("fsspec.core")
     except ModuleNotFoundError as error:

@@ -48,7 +48,10 @@ class Target(Protocol):
         ...
 
     async def has(self, name: str) -> bool:
-        """Return True if the name must not be used. Raises InvalidArgumentError if it is invalid, and OSError."""
+        """Return True if the name is in use, and its file is not replaced.
+
+        Raises InvalidArgumentError if the name is invalid, and OSError.
+        """
         ...
 
     async def contains(self, name: str, sha256: str) -> bool:
@@ -101,7 +104,7 @@ class TargetFolder:
         validate_encodable(name, sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 
     async def has(self, name: str) -> bool:
-        """Return True if a file, folder or link has this name, unless files are replaced. See `Target.has`."""
+        """Return True if a file, folder or link has this name and `overwrite` is False. Raises as `Target.has`."""
         try:
             with translate_name_errors():
                 (self._path / name).lstat()  # faster than the switch to a thread

@@ -58,7 +58,6 @@ _MAX_STORED_SECONDS = 3.5 * 3600
 """The service deletes stored documents after 4 hours."""
 _MAX_MESSAGE_CHARS = 1000
 _MAX_TRIES = 5
-"""Attempts after which a document fails."""
 
 _BACKOFF = Backoff(1.0, 60.0)
 _MAX_OWN_FAILURES = 8  # of one document while others are signed
@@ -89,7 +88,7 @@ class DocumentState(enum.IntEnum):
 
     @property
     def is_final(self) -> bool:
-        """True if no step is left, unless a retry is requested."""
+        """True if no step is left: DONE, or FAILED unless a retry is requested."""
         return self in (DocumentState.DONE, DocumentState.FAILED)
 
 
@@ -120,7 +119,7 @@ class SigningEntry:
 
     @property
     def problem(self) -> str | None:
-        """The text of `reason`."""
+        """The text of `reason`; None if there is none."""
         return self.reason.text if isinstance(self.reason, DocumentProblem) else self.reason
 
     @property
@@ -146,7 +145,7 @@ def make_abandoned_entry(
     *,
     is_try: bool = True,
 ) -> SigningEntry:
-    """Return the entry in state `then`, without its stored document. is_try: count an attempt."""
+    """Return the entry in state `then`, without its stored document. is_try: count an attempt if that is NEW."""
     return attrs.evolve(
         entry,
         state=then,
@@ -160,14 +159,14 @@ def make_abandoned_entry(
 
 
 def storable_service_message(error: DirectSuiteError) -> str | None:
-    """Return the service's message, shortened and storable in databases, or None."""
+    """Return the service's message, shortened and storable in databases; None if the error has none."""
     if not isinstance(error, ServiceError) or not error.message:
         return None
     return error.message[:_MAX_MESSAGE_CHARS].replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def is_last_try(entry: SigningEntry) -> bool:
-    """Return True if the document fails when its stored document is abandoned."""
+    """Return True if no other stored document may be tried after the entry's."""
     return entry.tries + 1 >= _MAX_TRIES
 
 
@@ -323,7 +322,7 @@ class OutageTracker:
     _since: float = attrs.field(default=0.0, init=False)
 
     def start_or_measure_outage(self, error: Exception) -> float:
-        """Return the seconds until the outage is too long. Start one if there is none."""
+        """Return the seconds until the outage exceeds `max_outage`, negative afterwards. Start one if there is none."""
         now = self.clock.monotonic()
         if self.kind is None:
             self.kind, self._since = type(error).__name__, now
@@ -375,7 +374,11 @@ class RetryState:
         return RetryVerdict.WAIT if self.reason_to_stop_waiting(error) is None else RetryVerdict.STOP
 
     def record_failure(self, error: DirectSuiteError) -> bool:
-        """Count a failure. Return True if the service fails for this document, but not for others."""
+        """Count a failure, unless it is a RateLimitedError. Return True if the document must fail.
+
+        That is after `_MAX_OWN_FAILURES` that count against the document, or if the outage is too long and others were
+        signed since its first failure.
+        """
         signed = self._outage.signed_count
         if self._signed_at_first_failure is None:
             self._signed_at_first_failure = signed
@@ -404,7 +407,7 @@ class RetryState:
         return over or error.explanation.rstrip(".")
 
     def reason_to_stop_waiting(self, error: DirectSuiteError) -> str | None:
-        """Return why the job stops waiting for the service, or None. Starts to measure the outage."""
+        """Return why the job stops waiting for the service, or None if it waits. Start the outage if there is none."""
         left = self._outage.start_or_measure_outage(error)
         if isinstance(error, CircuitOpenError) and (error.retry_after or 0) > left:
             return error.explanation

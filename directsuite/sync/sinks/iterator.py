@@ -106,7 +106,7 @@ class ChangeStream(AsyncIterator[Change]):
         return batch.changes[batch.reported_count - 1]
 
     async def aclose(self) -> None:
-        """End the stream and the synchronisation. The last change is not done."""
+        """End the stream and the synchronisation. The last change is not acknowledged."""
         self._closed = True
         if self._running is not None and not self._running.done():  # otherwise cancelling would hide its error
             self._running.cancel()
@@ -121,7 +121,10 @@ class ChangeStream(AsyncIterator[Change]):
         await self.aclose()
 
     def refuse(self) -> None:
-        """Reject the last change. It is quarantined when the loop has accepted others, and delivered again later."""
+        """Reject the last change. Its batch is yielded again in parts, also the changes before it.
+
+        It is quarantined when the loop has accepted others, and delivered again later.
+        """
         self._waiting.refuse()
 
     def __del__(self) -> None:

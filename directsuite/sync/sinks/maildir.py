@@ -135,7 +135,10 @@ class MaildirSink:
         return f"maildir {hashlib.sha256(os.fsencode(self._root.resolve())).hexdigest()[:32]}"
 
     async def __call__(self, changes: Sequence[Change]) -> None:
-        """Write the changes and flush them to disk. If cancelled, finish the change in progress first."""
+        """Write the changes and flush them to disk. If cancelled, finish the change in progress first.
+
+        Raises MaildirError; some changes may be written.
+        """
         stop = threading.Event()
         work = asyncio.ensure_future(asyncio.to_thread(self._deliver, changes, stop))
         try:
