@@ -137,7 +137,7 @@ class Fleet:
         self._free = asyncio.Semaphore(concurrency)
         self._last_rounds: dict[int, LeasedRound] = {}
         self._claimed: dict[int, LeasedRound] = {}
-        """The rounds that have begun here or will begin, and those whose end is not recorded."""
+        """The rounds claimed here whose end is not recorded."""
         self._ended: list[EndedRound] = []
         self._worker.requested_mailboxes = self._requested_mailboxes = set[str]()
         self._is_stopping = False

@@ -349,7 +349,7 @@ class MailboxRounds:
     async def _full_resync(self, state: FolderMemory, *, audit: bool) -> FolderSnapshot:
         """Compare everything, and return a snapshot of the result.
 
-        audit: True to compare the contents of all messages whose metadata prove nothing.
+        audit: True to compare all contents that metadata do not prove.
         """
         rows = {row.uid: row for row in await self._store.rows(state.folder)}
         messages = self._remote.iter_metadata(state.name)

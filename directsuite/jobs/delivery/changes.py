@@ -186,7 +186,6 @@ def _make_final_changes(
     changes: Mapping[str, DeliveryChange],
     statuses: Mapping[str, MessageStatus | None],
 ) -> dict[str, DeliveryChange]:
-    """Return a last change for each unfinished recipient, and one for all unreported ones, if any."""
     last = dict[str, DeliveryChange]()
     for address, status in statuses.items():
         if not is_final(status):

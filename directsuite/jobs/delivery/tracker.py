@@ -216,8 +216,8 @@ class DeliveryTracker:
     async def _find_first_attempt_time(self, began: SendRecord, request_id: str) -> datetime | None:
         """Return the time from which to search for an earlier attempt's message, None for the first attempt.
 
-        If it is in the future, clear it, so that later attempts search everything, and return `datetime.max`, with
-        which `send_once` sends nothing.
+        A time in the future is cleared, so that later attempts search everything. The result is then `datetime.max`,
+        with which `send_once` sends nothing.
         """
         if began.is_new:
             return None
@@ -548,7 +548,7 @@ class StatusPoller:
     ) -> bool:
         """Return True if the service failed for another reason than the messages in the request.
 
-        Some services return HTTP 500 for identifiers that they cannot process, so 500 is a rejection if it persists.
+        Some services return HTTP 500 for certain identifiers, so 500 is a rejection if it persists.
         """
         if isinstance(error, ServerError):
             stays = messages[0].isolated or self._failures >= _FAILURES_TO_REJECT

@@ -198,7 +198,7 @@ class Folder(AsyncIterable[Pdf]):
 
 
 def _walk_files(folder: Path, pattern: str) -> Generator[str]:
-    """Yield the paths of files. Unlike Path.rglob, hold no complete listing in memory."""
+    """Yield the paths of files, without a complete listing in memory as in Path.rglob."""
     below = [os.fspath(folder)]
     while below:
         with os.scandir(below.pop()) as entries:

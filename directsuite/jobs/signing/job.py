@@ -490,7 +490,6 @@ def _validate_argument_types(source: object, signatures: object) -> None:
 
 
 def _validate_target_outside_source(source: object, target: object) -> None:
-    """Raise ConfigurationError if the target is within the source, whose next run would sign its files."""
     paths = [getattr(each, "place", None) for each in (source, target)]  # each ends with a separator
     if None not in paths and str(paths[1]).startswith(str(paths[0])):
         raise ConfigurationError(

@@ -283,7 +283,7 @@ class DocumentWorkflow:
         return await self.lease.put(attrs.evolve(entry, state=DocumentState.SIGNED))
 
     async def _delete(self, entry: SigningEntry) -> SigningEntry:
-        """Delete the stored document. If that fails, leave it to `cleanup`."""
+        """Delete the stored document, or leave it to `cleanup`."""
         self._stored_by_run.discard(entry.identifier)
         if entry.identifier is not None and not await self._try_delete(entry.identifier):
             return await self.lease.abandon(entry, at=self.now(), then=DocumentState.DONE)

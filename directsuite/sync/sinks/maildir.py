@@ -73,7 +73,7 @@ class _CachedMaildir:
     """The keys of a Maildir's files. New messages need no listing if `new` and `cur` are unchanged."""
 
     keys: set[int] = attrs.field(factory=set[int])
-    """The first 64 bits of each key, also of removed files. The names need ten times as much memory."""
+    """The first 64 bits of each key, also of removed files."""
     change_stamps: tuple[tuple[int, int], ...] = ()
     """The inode and ctime in nanoseconds of `new` and `cur`."""
 
