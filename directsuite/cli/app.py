@@ -88,7 +88,7 @@ Exit status:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command and return its exit status."""
+    """Run a command and return its exit status. Invalid arguments are reported on stderr."""
     app = build_app(arguments[0] if arguments else "")
     try:
         command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
@@ -101,7 +101,6 @@ def run(arguments: Sequence[str]) -> int:
 
 @contextlib.contextmanager
 def _apply_common_options(options: object) -> Generator[None]:
-    """Set the environment variables of --profile and --verbose during the context."""
     if not isinstance(options, CommonOptions):
         yield
         return

@@ -45,7 +45,11 @@ class Command:
     _is_outcome_unknown: bool = attrs.field(default=False, init=False)
 
     def run(self, begin: Callable[[], Coroutine[Any, Any, int]]) -> int:
-        """Run the coroutine that `begin` returns. Report an error on stderr. Return the exit status."""
+        """Run the coroutine that `begin` returns. Return the exit status.
+
+        A UsageError, ItemNotFoundError, DirectSuiteError, OSError or Ctrl-C is reported on stderr. Other errors and
+        BrokenPipeError are raised.
+        """
         process.has_begun = True
         try:
             work = begin()
@@ -77,7 +81,7 @@ class Command:
         login: ds.Login | None = None,
         listeners: Sequence[ds.Listener] = (),
     ) -> ds.DirectSuite:
-        """Create the command's suite. listeners: additional listeners."""
+        """Create the command's suite. listeners: called after those of the command."""
         listeners = [self._handle_event, *make_request_listeners(), *listeners]
         return ds.DirectSuite(settings, token=token, login=login, listeners=listeners)
 
@@ -146,7 +150,7 @@ def handle_signals(handler: Callable[[int], None], signals: Iterable[int]) -> Ge
 
 
 async def _run_until_sigterm(coroutine: Coroutine[Any, Any, int]) -> int:
-    """Await `coroutine`. On SIGTERM, cancel it and raise TerminatedError."""
+    """Return the result of `coroutine`. On SIGTERM, cancel it and raise TerminatedError."""
     task, is_terminated = asyncio.ensure_future(coroutine), False
 
     def terminate(_: int) -> None:

@@ -38,14 +38,17 @@ class Specification:
         self._names = frozenset(_list_names(self._schemas))
 
     def compare(self, operation: str, status: int, headers: Mapping[str, str], body: bytes) -> set[Difference]:
-        """Return the differences between a response and the document."""
+        """Return the differences between a response and the document; empty if there are none.
+
+        If the document doesn't have the status, the body is compared with the schema of status 200.
+        """
         try:
             return set(self._compare(self._responses[operation], status, headers, body))
         except RecursionError:
             return {Difference("$", "is nested too deeply")}
 
     def show_path(self, path: str) -> str:
-        """Return a path with [] for each index, and a length for each name that the specification does not contain."""
+        """Return a member's path with [] for each index, and the length of each name that is not in the document."""
         path = re.sub(r"\[\d+\]", "[]", path)
         return re.sub(r"\.([^.\[\]]+)", lambda member: f".{self._show_name(member[1])}", path)
 
@@ -156,7 +159,6 @@ def _list_types(schema: Json) -> list[str]:
 
 
 def _list_names(schema: Any) -> Iterator[str]:
-    """Yield the names of all members that a part of the document describes."""
     kind = name_type(schema)
     for part in schema if kind == "array" else schema.values() if kind == "object" else ():
         yield from _list_names(part)

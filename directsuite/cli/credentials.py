@@ -79,7 +79,7 @@ class SecretLookup:
         environment: Mapping[str, str] = os.environ,
         ask: Callable[[str], str] = getpass.getpass,
     ) -> ds.Secret:
-        """Return the secret. Raises UsageError or ConfigurationError if it is missing or invalid.
+        """Return the secret. Raises UsageError if no place has it, ConfigurationError if a file is unsafe or invalid.
 
         file: the value of `option`; None if it was not given.
         """
@@ -116,7 +116,7 @@ class SecretLookup:
 
 
 def load_settings(service: Service) -> ds.Settings:
-    """Return the configured settings. Raises ConfigurationError, or UsageError if this service has no URL."""
+    """Return the settings. Raises ConfigurationError if they are invalid, UsageError if `service` has no URL."""
     settings = ds.Settings.from_env()
     if getattr(settings, f"{service}_url") is None:
         name = "messaging" if service == "message" else service
@@ -129,17 +129,18 @@ def load_settings(service: Service) -> ds.Settings:
 
 
 def read_setting(name: str) -> str | None:
-    """Return a text from the configuration; None if it is not set. Raises ConfigurationError."""
+    """Return a setting's text; None if it is not set. Raises ConfigurationError if the settings file is invalid."""
     return Configuration.read().get_text(name)
 
 
 def get_mailbox_access(
     address: str | None, password_file: Path | None, *, option: str = "--mailbox", settings: ds.Settings | None = None
 ) -> MailboxAccess:
-    """Return a mailbox with its password. Raises UsageError or ConfigurationError.
+    """Return a mailbox with its password.
 
-    address: the value of `option`; None for the configured mailbox.
-    settings: None to load them.
+    address: the value of `option`; None for the configured mailbox. settings: None to load them.
+    Raises UsageError if the mailbox, its password or the URL is missing, or the address is invalid; ConfigurationError
+    if the settings or a file with the password are invalid.
     """
     settings = load_settings("message") if settings is None else settings
     address = address or read_setting("mailbox")
@@ -177,7 +178,7 @@ def make_password_lookup(address: str, option: str) -> SecretLookup:
 
 
 def read_token(file: Path | None) -> ds.Secret:
-    """Return the access token for signing and fax. file: the value of --token-file."""
+    """Return the access token for signing and fax. file: the value of --token-file. Raises as `find_secret`."""
     places = SecretLookup(
         description="access token",
         prompt="Access token from the service's provider",
@@ -190,7 +191,7 @@ def read_token(file: Path | None) -> ds.Secret:
 
 
 def read_login(username: str | None, password_file: Path | None) -> ds.Login:
-    """Return the login for registration. Raises UsageError or ConfigurationError.
+    """Return the login for registration. Raises UsageError if a part is missing, ConfigurationError if a file is bad.
 
     username: the value of --login; None for the configured user name. password_file: the value of --password-file.
     """
@@ -238,9 +239,10 @@ def find_in_keyring(name: str) -> ds.Secret | None:
 
 
 def read_private_document(path: Path, name: str, expected_members: str) -> dict[str, Any]:
-    """Read a TOML table or a JSON object from a private file. Raises UsageError or ConfigurationError.
+    """Read a TOML table or a JSON object from a private file.
 
-    path: - for stdin. name: the file's name in messages. expected_members: the expected content in words, for messages.
+    path: - for stdin. name: the file's name in messages. expected_members: the expected content, for messages.
+    Raises ConfigurationError if the file can't be read or is not private, UsageError if its content is invalid.
     """
     content = sys.stdin.buffer.read(MAX_SECRETS_BYTES + 1) if str(path) == "-" else read_private_file(path, name)
     if len(content) > MAX_SECRETS_BYTES:
@@ -265,8 +267,9 @@ def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_private_passwords(
     path: Path, name: str = "the passwords file", *, keys: Literal["addresses", "usernames"] = "addresses"
 ) -> dict[str, ds.Secret]:
-    """Read names and their passwords from a private TOML or JSON file, like `read_private_document`. keys: the kind of
-    names in messages.
+    """Return the passwords in a private TOML or JSON file by their names. keys: the kind of names, for messages.
+
+    Raises ConfigurationError or UsageError as `read_private_document`.
     """
     document = read_private_document(path, name, f"{keys} and their passwords, each name once")
     if not all(isinstance(each, str) for each in document.values()):

@@ -183,7 +183,7 @@ class DeepExamination:
     _answers: list[BufferedResponse] = attrs.field(factory=list[BufferedResponse], init=False)
 
     async def run(self) -> list[OperationReport]:
-        """Return a report of each operation that only reads."""
+        """Call each read-only operation, and send requests that must be rejected. Return a report of each."""
         reports, codec = dict[str, OperationReport](), Codec(self.settings.converter)
         async with ds.DirectSuite(
             self.settings, token=self.token, login=self.login, listeners=make_request_listeners()
@@ -203,7 +203,6 @@ class DeepExamination:
         return [*reports.values()]
 
     async def _learn_options(self, suite: ds.DirectSuite) -> None:
-        """Store the values of settings, credentials and options, and the Message-IDs of sent messages."""
         settings, options = self.settings, self.options
         username, _, domain = (options.patient or "").partition("@")
         person = None if options.proofing_id is None else ds.IDProofedIndividual(id=options.proofing_id)
@@ -226,7 +225,6 @@ class DeepExamination:
         self._known |= {name: value for name, value in values.items() if value}
 
     def _learn_result(self, operation: Operation[Any], result: Any) -> None:
-        """Store the values of a result that later requests need."""
         if operation is fax.GET_MULTIPLE_MESSAGE_INFO:
             self._learn(fax_handle=next((each.message_handle for each in result.message_detail), None))
         elif operation is mail.GET_MESSAGE_COUNT:
@@ -241,12 +239,15 @@ class DeepExamination:
                     self._learn(begin=message.received_date - _SECOND, end=message.received_date + _SECOND)
 
     def _view(self, facade: F) -> F:
-        """Return a view that sends each request once, and stores the responses."""
+        """Return a view of `facade` that doesn't retry requests, and stores the responses."""
         once = facade.with_options(timeout=self.options.timeout, retry=ds.RetryPolicy.none())
         return once.with_observer(lambda exchanged: self._answers.append(exchanged.response))
 
     async def _call(self, facade: str, request: _Request) -> str | None:
-        """Call an operation, and store the responses. Return why it was not called or has no result, or None."""
+        """Call an operation, and store the responses. Return why it was not called, or that it was rejected.
+
+        Return None otherwise, even if the response was incomplete or unreadable.
+        """
         operation, method, *arguments = request
         self._answers.clear()
         if missing := [_SOURCES[name] for name in (facade, *arguments) if name not in self._known]:
@@ -264,7 +265,7 @@ class DeepExamination:
 
 
 async def _list_sent(mailbox: ds.Mailbox) -> list[str]:
-    """Return Message-IDs of the newest sent messages; none after an error, or if too many exist."""
+    """Return Message-IDs of the newest sent messages; empty after an error, or if the folder has too many messages."""
     try:
         if await mailbox.get_message_count(SENT_FOLDER) > _MAX_LISTED:
             return []
@@ -303,7 +304,7 @@ def report_operation(
 def _list_unreadable(
     specification: Specification, codec: Codec, operation: Operation[Any], body: bytes
 ) -> set[Difference]:
-    """Return a difference for each part of a response that the SDK cannot read."""
+    """Return a difference for each part of a response that the SDK cannot read; empty if the type is no model."""
     kind: Any = operation.response
     if not (isinstance(kind, type) and issubclass(kind, ds.Model)):
         return set()

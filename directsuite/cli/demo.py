@@ -55,7 +55,7 @@ class StepResult:
 
 
 def run_demo(options: DemoOptions, steps: dict[str, Step]) -> int:
-    """Run the steps in a temporary sandbox, and print the report. With --json, progress is written to stderr."""
+    """Run the steps in a temporary sandbox, and print the report. Return the exit status: 1 if a step failed."""
     try:
         options.output.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=options.output):

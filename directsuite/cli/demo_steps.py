@@ -324,7 +324,6 @@ def build_consent_form(number: int) -> bytes:
 
 
 def _clear_folder(folder: Path, name_pattern: str) -> Path:
-    """Create the folder if it is missing, and delete files whose complete name matches the pattern."""
     folder.mkdir(exist_ok=True)
     for file in folder.iterdir():
         if re.fullmatch(name_pattern, file.name) and file.is_file():

@@ -96,7 +96,7 @@ def _read_settings() -> tuple[ds.Settings, Finding]:
 
 
 def _find(is_given: Callable[[], object], read: Callable[[], T], advice: str) -> T | Finding:
-    """Return a credential, or the finding that says why there is none."""
+    """Return a credential; if it is missing or invalid, the finding with the reason."""
     try:
         return read() if is_given() else not_checked(advice)
     except UsageError as error:
@@ -127,7 +127,7 @@ class _Examination:
         )
 
     async def run(self, findings: list[Finding]) -> int:
-        """Add the findings about the services, and print all findings."""
+        """Add findings about the services, and print all. Return 1 if a check failed or responses differ, else 0."""
         options, reports = self._options, None
         async with show_progress("examining"):
             for found in await asyncio.gather(*map(self._check_service, SERVICES)):
@@ -166,7 +166,10 @@ class _Examination:
             server.close()
 
     async def _examine_deeply(self) -> Report:
-        """Return the report of --deep, and write it to the file of --report."""
+        """Return the report of --deep, and write it to the file of --report, if given.
+
+        Raises UsageError if required packages are not installed.
+        """
         from directsuite.sandbox.server import load_openapi_document
 
         options, tuser = self._options, None
@@ -194,7 +197,6 @@ class _Examination:
 
 
 def _show_findings(findings: Sequence[Finding]) -> None:
-    """Print failures, then warnings, then what was not checked, then one row for each subject."""
     rows = [
         (each.subject, each.check, each.result.value, each.sentence)
         for result in (Result.FAILED, Result.WARNING, Result.NOT_CHECKED)

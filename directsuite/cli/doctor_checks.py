@@ -95,7 +95,10 @@ not_checked = partial(Finding, Result.NOT_CHECKED)
 
 
 async def run_checks(subject: str, checks: Sequence[Check], timeout: float) -> list[Finding]:
-    """Run a subject's checks until one fails. Return a finding of each. timeout: seconds for each check."""
+    """Run a subject's checks until one fails. Return a finding of each; the others are NOT_CHECKED.
+
+    timeout: seconds for each check, which fails if it takes longer.
+    """
     findings, failed_check = list[Finding](), ""
     for name, check in checks:
         if failed_check:
@@ -272,16 +275,13 @@ class Server:
 async def check_credential(
     service: str, settings: ds.Settings, timeout: float, credential: ds.Secret | ds.Login | MailboxAccess | Finding
 ) -> Finding:
-    """Check that a service accepts a token, login or mailbox password. A Finding, the reason why there is none, is
-    returned.
-    """
+    """Check that a service accepts a token, login or mailbox password. If `credential` is a Finding, return it."""
     if isinstance(credential, Finding):
         return credential
     token = credential if isinstance(credential, ds.Secret) else None
     login = credential if isinstance(credential, ds.Login) else None
 
     async def call(settings: ds.Settings) -> errors.DirectSuiteError | None:
-        """Return the request's error, or None."""
         try:
             async with ds.DirectSuite(settings, token=token, login=login, listeners=make_request_listeners()) as suite:
                 facade: Facade = (
@@ -305,9 +305,7 @@ async def check_credential(
 
 
 def _list_texts(error: errors.ServiceError) -> list[str]:
-    """Return the error's code and description without the path, to compare two responses. Their other members may
-    differ.
-    """
+    """Return the error's code and description without the path, to compare responses; empty if the body isn't JSON."""
     try:
         body: Any = msgspec.json.decode(error.body)
         return [str(body.get(name)).replace(_MISSING_PATH, "") for name in ("error", "description")]

@@ -87,7 +87,6 @@ def sign_pdfs(sources: SourcePaths, /, *, options: SignOptions) -> int:
 
 
 def _sign_file(source: Path, options: SignOptions) -> int:
-    """Sign one PDF into one file."""
     command = _make_command(source)
 
     def begin() -> Coroutine[Any, Any, int]:
@@ -95,7 +94,6 @@ def _sign_file(source: Path, options: SignOptions) -> int:
         _validate_single_file_options(options)
 
         async def sign_stored(signing: ds.Signing, stored: ds.StoredDocument, output: Path) -> None:
-            """Write the signed PDF to `output`."""
             if options.name:
                 _validate_fields(signatures, (await signing.get_doc_info(stored)).signatures)
             if len(signatures) == 1:
@@ -188,7 +186,7 @@ def _validate_fields(signatures: Sequence[ds.Signature], fields: Sequence[ds.Doc
 
 
 def _get_field_advice(problem: DocumentProblem, fields: Sequence[ds.DocumentSignature]) -> str:
-    """Return what to do. It contains the names of the empty fields if stderr may show them."""
+    """Return the advice for a problem of --name, as the end of a sentence. fields: the PDF's signature fields."""
     if problem is DocumentProblem.FIELD_PLACED:
         return ", or give a new name"
     if problem is DocumentProblem.FIELD_SIGNED:
@@ -210,7 +208,9 @@ async def _clear(signing: ds.Signing, stored: ds.StoredDocument, output: Path) -
 def _begin_change(
     command: Command, source: Path, options: DocumentOutputOptions | SignOptions, change: _ChangeFunction
 ) -> Coroutine[Any, Any, int]:
-    """Return the coroutine that writes the changed PDF, completely or not at all."""
+    """Return the coroutine that writes the changed PDF, completely or not at all. Raises UsageError for an unusable
+    --output.
+    """
     if options.output.is_dir():
         raise UsageError("--output is a folder. Name a file.")
     if is_same_file(options.output, source):
@@ -273,7 +273,10 @@ class _VerificationResult:
 
 
 def _find_pdfs(sources: Sequence[Path], options: VerifyOptions) -> list[tuple[Path, str | None]]:
-    """Return each PDF with its problem or None. Raises UsageError if there are none."""
+    """Return each PDF, and folder that is unreadable or has no PDFs, with its problem or None.
+
+    Raises UsageError if the sources are only folders without PDFs.
+    """
     found, skipped, is_any = list[tuple[Path, str | None]](), set[str](), False
     for source in sources:
         if source.is_dir():
@@ -292,9 +295,9 @@ def _find_pdfs(sources: Sequence[Path], options: VerifyOptions) -> list[tuple[Pa
 async def _verify_files(
     command: Command, files: Sequence[tuple[Path, str | None]], options: VerifyOptions, *, is_one: bool
 ) -> int:
-    """Show the signatures of the files.
+    """Show the signatures of the files. Return the exit status: 0 if all are valid.
 
-    is_one: the source is a single file, so its problem ends the command.
+    is_one: the source is a single file, so its problem is raised.
     """
     found, failures_in_a_row, are_valid = list[_VerificationResult](), 0, False
     try:
@@ -332,8 +335,9 @@ async def _verify_files(
 
 
 def _report_problems(found: Sequence[_VerificationResult], left: int) -> bool:
-    """Report on stderr the PDFs that are not proven valid. Return True if there are none. left: number of unprocessed
-    PDFs.
+    """Report on stderr how many PDFs are unsigned, invalid, unverified or unprocessed. Return True if there are none.
+
+    left: the number of PDFs that were not processed.
     """
     unsigned = sum(each.problem is None and not each.signatures for each in found)
     invalid = sum(any(signature.is_valid is False for signature in each.signatures) for each in found)
@@ -357,7 +361,7 @@ async def _verify_file(suite: ds.DirectSuite, file: Path) -> _VerificationResult
 
 
 def _is_file_error(error: ds.DirectSuiteError) -> bool:
-    """Return True if the error concerns only this file. A wrong URL returns 404 for every file."""
+    """Return True if the error may concern only this file; False for HTTP 404, which a wrong URL also causes."""
     if isinstance(error, ds.ServerError):
         return error.status == HTTPStatus.INTERNAL_SERVER_ERROR
     if isinstance(error, ds.NotFoundError):
@@ -385,7 +389,7 @@ def _show_results(found: Sequence[_VerificationResult], options: VerifyOptions) 
 
 
 def _parse_time(text: str | None) -> datetime | str | None:
-    """Return the time of a signature, or the text if a service's format is not ISO 8601."""
+    """Return the time of a signature, the text if it is not ISO 8601, or None for None."""
     with suppress(ValueError):
         return None if text is None else datetime.fromisoformat(text)
     return text
@@ -431,7 +435,6 @@ def _build_page_size_rows(pages: Sequence[ds.Page]) -> list[Sequence[object]]:
 
 
 def _format_ranges(numbers: Iterable[int]) -> str:
-    """Format ascending numbers, such as 1-3, 7."""
     runs = [[*run] for _, run in itertools.groupby(enumerate(numbers), lambda each: each[1] - each[0])]
     return ", ".join(f"{run[0][1]}-{run[-1][1]}" if len(run) > 1 else str(run[0][1]) for run in runs)
 
@@ -451,7 +454,10 @@ async def _read_info(suite: ds.DirectSuite, source: Path) -> ds.DocumentInfo:
 
 @asynccontextmanager
 async def _store_temporarily(signing: ds.Signing, source: Path) -> AsyncGenerator[ds.StoredDocument]:
-    """Save the PDF at the service, yield the stored document, and delete it."""
+    """Save the PDF at the service, yield the stored document, and delete it. A failed deletion is only reported.
+
+    Raises UsageError if the file is unusable or encrypted.
+    """
     problem = await asyncio.to_thread(_find_problem, source)
     if problem is not None:
         raise UsageError(f"{with_value('The file', source)} {problem}.")

@@ -137,7 +137,7 @@ def exit_for_error(
 
     option_names: the option of each parameter that an InvalidArgumentError may name.
     recovery_hint: what to do after an OutcomeUnknownError; if empty, the error's own hint is used.
-    advice: what to do, instead of the text in the table.
+    advice: what to do, by the error's class or code, instead of the text in the table.
     """
     if isinstance(error, OSError) and not isinstance(error, errors.DirectSuiteError):
         return ExitStatus.FAILED, _explain_file_error(error)
@@ -162,7 +162,7 @@ def exit_for_error(
 
 
 def _find_advice(error: errors.DirectSuiteError, default: str) -> str:
-    """Return what to do about an error. default: the text in the table."""
+    """Return what to do about an error; empty if its explanation says it. default: the text in the table."""
     if isinstance(error, errors.AuthenticationError) and error.service in _TOKEN_SERVICES:
         return HINT_RENEW_CREDENTIAL
     if _CHECK_THE_URL in error.explanation:

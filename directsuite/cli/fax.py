@@ -150,8 +150,9 @@ class _FaxWatch:
         self.latest_update = max(filter(None, (self.latest_update, fax.updated_ts)), default=None)
 
     def handle_poll(self, error: ds.DirectSuiteError | None, _: float) -> None:
-        """Report the first failed poll, and the success after it. Set `resume_hint` to continue after the last change
-        received.
+        """Report the first of several failed polls, and the next successful one. error: None after a success.
+
+        After a success, `resume_hint` contains the time of the last received change, unless one fax is watched.
         """
         if error is not None and not self.is_failing:
             echo_err(

@@ -49,7 +49,6 @@ def _suggest_topic(topic: str, topics: list[str]) -> str:
 
 
 def _show_markdown(text: str) -> None:
-    """Show Markdown: rendered and paged on a terminal, unchanged elsewhere."""
     console = Console()
     if not console.is_terminal:
         sys.stdout.write(text)

@@ -319,7 +319,7 @@ def _has_conditions(options: InboxListOptions) -> bool:
 async def _find_newest(
     box: ds.Mailbox, folders: Sequence[str], period: Period, options: InboxListOptions
 ) -> tuple[Sequence[ds.MessageDetail], int]:
-    """Return the newest messages that match, and the number of others."""
+    """Return the newest messages that match, up to --limit, and the number of other messages that match."""
     newest, count = list[ds.MessageDetail](), 0
     limit = None if options.all else options.limit
     age = _get_received_time if options.all_folders else _get_number
@@ -396,7 +396,7 @@ def _build_row(message: ds.MessageDetail) -> dict[str, object]:
 
 
 def _fit_addresses(addresses: Sequence[str], width: int) -> str:
-    """Return the addresses that fit into the width, and the number of others."""
+    """Return the addresses that fit into the width, at least the first, and the number of others; empty for none."""
     for count in range(len(addresses), 1, -1):
         more = f" and {len(addresses) - count} more" if count < len(addresses) else ""
         if len(text := ", ".join(addresses[:count]) + more) <= width:
@@ -501,7 +501,7 @@ def _show_saved(saved: Sequence[tuple[int, Path, int]], options: InboxSaveOption
 
 
 async def _fetch_files(box: ds.Mailbox, uid: int, options: InboxSaveOptions) -> list[tuple[str, bytes]] | None:
-    """Return the names and contents of the files to save; None if the message does not exist."""
+    """Return the safe names and contents of the files to save, if any; None if the message does not exist."""
     box = box.with_strict_paths(CONTENT_PATHS)
     if options.eml:
         for raw in await box.get_raw_messages_by_uids(options.folder, [uid]):
@@ -519,7 +519,7 @@ async def _fetch_files(box: ds.Mailbox, uid: int, options: InboxSaveOptions) -> 
 async def explain_missing_folder(box: ds.Mailbox, folder: str, *, option: str = "--folder") -> AsyncGenerator[None]:
     """Convert a ServiceError to ItemNotFoundError if the mailbox has no such folder.
 
-    The service has no error code for this, so the folders are listed.
+    The service has no error code for this, so the folders are listed. Other errors are raised unchanged.
     """
     try:
         yield
@@ -536,7 +536,7 @@ async def explain_missing_folder(box: ds.Mailbox, folder: str, *, option: str = 
 
 
 def describe_missing(missing: Sequence[int], uids: Sequence[int]) -> str:
-    """Return the message about missing messages, with their numbers."""
+    """Return the sentence about the messages that do not exist (`missing`), of all requested ones (`uids`)."""
     named = ", ".join(map(str, missing[:_MAX_LISTED_UIDS])) + (", …" if len(missing) > _MAX_LISTED_UIDS else "")
     return (
         f"{len(missing)} of {len(uids)} messages do not exist ({named}). "
@@ -552,7 +552,6 @@ async def _list_folders(box: ds.Mailbox) -> list[str]:
 
 
 def _escape_reserved_name(name: str) -> str:
-    """Prefix a device name of Windows, and a name that commands would read as an option."""
     return f"_{name}" if DEVICE.match(name) or name.startswith("-") else name
 
 

@@ -176,7 +176,7 @@ def forward(uid: Uids, /, *, options: InboxForwardOptions) -> int:
             raise UsageError("There is no recipient. Give --to ADDRESS once for each recipient.")
 
     async def validate_no_bcc(box: ds.Mailbox, existing_uids: Sequence[int]) -> None:
-        """Raise UsageError if a message has a Bcc header."""
+        """Raise UsageError if a message has a Bcc header, unless --with-bcc was given."""
         if options.with_bcc:
             return
         async with show_progress("reading the folder"):
@@ -203,7 +203,6 @@ def forward(uid: Uids, /, *, options: InboxForwardOptions) -> int:
 
 
 def _make_recovery_hint(action: str) -> str:
-    """Return how to find out whether a forward or reply was sent."""
     return (
         f"{HINT_CHECK_SENT_FOLDER} (an earlier {action} has the same subject, "
         f"but a time before {format_time_to_minute(datetime.now(UTC))})"
@@ -251,7 +250,7 @@ def _change_messages(
     ask: _MailboxFunction | None = None,
     recovery_hint: str = _RECOVERY_HINT,
 ) -> int:
-    """Apply `work` to the messages that exist, and report their number.
+    """Apply `work` to the messages that exist, and report their number. Return the exit status.
 
     done: the participle for the report, such as "moved". check: called before any request.
     ask: called with the existing messages before `work`; raises UsageError to stop.
@@ -382,7 +381,8 @@ def _make_reply_subject(subject: str | None) -> str:
 def _select_recipients(message: ds.MessageDetail, own: str, *, to_all: bool) -> list[ds.Recipient]:
     """Return the recipients of a reply, without duplicates, the mailbox itself and Bcc recipients.
 
-    A reply to a message sent from this mailbox goes to that message's recipients. Raises UsageError if there are none.
+    A reply to a message sent from this mailbox is sent to that message's recipients. own: the mailbox's address.
+    Raises UsageError if the message has no sender, or no recipient is left.
     """
     sender = message.reply_to or message.sender
     if not sender:

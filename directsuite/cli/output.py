@@ -51,7 +51,7 @@ def show_json(document: object, *, indent: int | None = 2) -> None:
 
 
 def show_effect(show: Callable[[], None], done: str) -> bool:
-    """Call `show` to print the result of a change. Return False if stdout can't be written, and report that.
+    """Call `show` to print the result of a change. Return True, or False with a report if stdout can't be written.
 
     done: the change in words, for stderr.
     """

@@ -214,7 +214,10 @@ def set_passwords(file: PrivateFile, /, *, options: PatientOptions) -> int:
 
 
 def read_individual(path: Path) -> ds.IDProofedIndividualRESTful:
-    """Read the person described in a file. Raises UsageError or ConfigurationError, without values of the file."""
+    """Return the person described in a private file.
+
+    Raises ConfigurationError if the file is not private or readable, UsageError if its content is invalid.
+    """
     members = read_private_document(path, with_value(_INDIVIDUAL_FILE, path), _EXPECTED_MEMBERS)
     if members.keys() - _KNOWN_MEMBERS:  # not named, because in a wrong file the key may be confidential
         raise UsageError(
@@ -268,7 +271,7 @@ async def _open_registration(suite: ds.DirectSuite) -> AsyncGenerator[ds.Registr
 async def _find_users(
     service: ds.Registration, person_or_username: ds.IDProofedIndividual | str, domain: str
 ) -> list[ds.DirectUserDetail]:
-    """Return the users of a person or with a username in a domain."""
+    """Return the users of a person, or with a username, in a domain; empty if the service finds none."""
     try:
         if isinstance(person_or_username, str):
             return await service.get_patient_address_by_username(domain, person_or_username)

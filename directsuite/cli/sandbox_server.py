@@ -118,7 +118,7 @@ class CannotStartError(Exception):
 def limit_pdf_streams() -> Generator[None]:
     """Limit the memory for the decoding of a stream in this process, because a PDF of 2 kB can contain a gigabyte.
 
-    qpdf decodes only object streams, which have one filter.
+    Without the PDF libraries it does nothing. qpdf decodes only object streams, which have one filter.
     """
     if not has_pdf_libraries():
         yield
@@ -269,7 +269,7 @@ def choose_folder(options: SandboxOptions) -> Path | None:
 
 
 def _open_token_keys(options: SandboxOptions) -> TokenKeyStore | None:
-    """Return the opened token that signs, or None if none is configured. Raises CannotStartError."""
+    """Return the opened PKCS #11 token, or None if none is configured. Raises CannotStartError if opening fails."""
     if options.pkcs11_module is None:
         return None
     if find_spec("pkcs11") is None or not has_pdf_libraries():
@@ -327,7 +327,7 @@ def format_summary(sandbox: Sandbox, options: SandboxOptions) -> str:
 
 
 def format_exports(environment: Mapping[str, str]) -> list[str]:
-    """Return the variables for clients as lines for a shell, with literal values.
+    """Return those variables that clients read, as lines for a shell, with quoted values.
 
     Raises ValueError if a value has control characters.
     """

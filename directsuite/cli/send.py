@@ -219,7 +219,6 @@ async def _send_message(command: Command, access: MailboxAccess, message: ds.Mes
 
 @contextlib.asynccontextmanager
 async def _explain_413(command: Command, message: ds.Message) -> AsyncGenerator[None]:
-    """Add the size of the files to the advice if the service rejects the message as too large."""
     try:
         yield
     except ds.ServiceError as error:
@@ -233,9 +232,9 @@ async def _explain_413(command: Command, message: ds.Message) -> AsyncGenerator[
 async def _send_once(
     command: Command, box: ds.Mailbox, access: MailboxAccess, message: ds.Message, key: str
 ) -> tuple[bool, str]:
-    """Send the message unless an earlier command did.
+    """Send the message unless an earlier command did. Raises UsageError if the key belongs to a different message.
 
-    Return True if an earlier command sent it, and the SMTP id, empty if there is none.
+    Return True if an earlier command sent it, else False; and the SMTP id, empty if the service returned none.
     """
     request_id = make_request_id(access.address, key)
     async with _open_journal(request_id) as journal:
@@ -304,8 +303,9 @@ def _get_attachment_bytes(attachment: ds.Attachment) -> int:
 
 
 def parse_addresses(option: str, values: Sequence[str]) -> list[str]:
-    """Return the addresses of an option's values. Raises UsageError. A value contains `address` or `Name <address>`,
-    separated by commas.
+    """Return the addresses of an option's values. Raises UsageError if one is invalid.
+
+    A value contains one or several of `address` and `Name <address>`, separated by commas.
     """
     addresses = list[str]()
     for number, value in enumerate(values, start=1):
@@ -321,7 +321,6 @@ def parse_addresses(option: str, values: Sequence[str]) -> list[str]:
 
 
 def _split_at_commas(value: str) -> list[str]:
-    """Split an option's value at the commas outside of double quotes."""
     parts = [""]
     for number, text in enumerate(value.split('"')):
         if number % 2:
@@ -334,12 +333,15 @@ def _split_at_commas(value: str) -> list[str]:
 
 
 def make_attachments(options: TextOptions) -> list[ds.Attachment]:
-    """Return the attachments. Raises UsageError if a file can't be read."""
+    """Return the attachments. Raises UsageError if a path is not a readable file."""
     return [_make_attachment(path, number) for number, path in enumerate(options.attach, start=1)]
 
 
 def read_body(options: TextOptions) -> str | None:
-    """Return the text of the message. Raises UsageError if there are neither text nor attachments."""
+    """Return the text of the message; None if only attachments are given.
+
+    Raises UsageError if there are neither, or the text is not UTF-8, too large or unreadable.
+    """
     validate_text(options.body, "--body")
     body = _read_text(options)
     if options.attach or (body and not body.isspace()):
@@ -416,7 +418,10 @@ async def _begin_send(journal: DeliveryJournal, request_id: str, message: ds.Mes
 
 
 async def _find_record(request_id: str, message: ds.Message) -> SendRecord | None:
-    """Return the record of a key, None if there is none or another command uses it. Raises UsageError."""
+    """Return the record of a key; None if the key is new.
+
+    Raises UsageError if the key belongs to a different message, or the journal is in use or unreadable.
+    """
     if not (_get_journal_folder() / request_id).exists():
         return None
     async with _open_journal(request_id) as journal:

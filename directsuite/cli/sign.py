@@ -149,7 +149,7 @@ _PAGE_NUMBER_PATTERN = re.compile(r"[0-9]{1,9}")
 
 
 def sign_into_folder(sources: Sequence[Path], options: SignOptions) -> int:
-    """Sign several PDFs, or into a folder."""
+    """Sign several PDFs, or one into a folder. Return the exit status."""
     resume = "nothing was sent: run the same command again" if options.dry_run else _HINT_REPEAT_COMMAND
     return Command(resume_hint=resume).run(lambda: _prepare_run(sources, options))
 
@@ -214,7 +214,7 @@ async def _sign_sources(
     sources: PdfSources,
     options: SignOptions,
 ) -> int:
-    """Sign and report. Raises DirectSuiteError if the job could not start."""
+    """Sign and report. Return the exit status. Raises DirectSuiteError if the job could not start."""
     from tenacity import stop_before_delay  # slow to import
 
     target, path = _make_target(options.output, overwrite=options.overwrite), _get_journal_path(options.output)
@@ -259,7 +259,6 @@ async def _sign_sources(
 
 
 async def _run_job(job: SigningJob) -> JobStoppedError | None:
-    """Run a job. Return the error that stopped it, if any."""
     try:
         await job.run()
     except JobStoppedError as error:
@@ -314,7 +313,10 @@ def _show_report(
 
 
 def _get_exit_status(sources: PdfSources, admission: Admission, options: SignOptions, *, failed: int = 0) -> int:
-    """Return the exit status, and report the number of unsigned PDFs. failed: those that failed in this run."""
+    """Report the number of unsigned PDFs. Return 1 if there are any or a source is unusable, else 0.
+
+    failed: the number of PDFs that failed in this run or before.
+    """
     if not admission.counts.total() and not options.dry_run:
         echo_err(describe_no_pdf(recursive=options.recursive))
     unsigned = failed + (0 if options.dry_run else len(admission.rejected))
@@ -459,8 +461,8 @@ async def _open_journal(path: Path) -> AsyncGenerator[SigningJournal]:
 async def _is_journal_obsolete(path: Path, signatures: Sequence[ds.Signature]) -> bool:
     """Return True if the journal belongs to other signatures, with which no PDF was signed.
 
-    This is so if a user corrects, for example, a wrong --widget. Raises UsageError if a PDF was signed or is in
-    progress.
+    A user may have corrected a wrong --widget. Return False if there is no journal or it has the same signatures.
+    Raises UsageError if a PDF was signed, or is in progress, with other signatures.
     """
     if not await asyncio.to_thread(_has_journal, path):
         return False
@@ -492,7 +494,7 @@ def is_invisible(options: SignOptions) -> bool:
 def make_signatures(options: SignOptions) -> list[ds.Signature]:
     """Make a signature for each --name and --widget, paired in their order, or one without either.
 
-    Raises UsageError, which names the option.
+    Raises UsageError, which names the invalid option.
     """
     for number, name in enumerate(options.name, start=1):
         validate_text(name, f"--name number {number}")

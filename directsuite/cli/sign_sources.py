@@ -121,12 +121,12 @@ class PdfSources:
                     yield Candidate(name, file, _NAME_CONFLICT)
 
     def count(self) -> int:
-        """Return the approximate number of candidates."""
+        """Return the number of candidates, or more if a folder and another source have the same file."""
         listed = (self._iter_pdfs(folder) for folder in self._folders.values())
         return len(self._files) + len(self._name_conflicts) + sum(1 for each in listed for _ in each)
 
     def matching(self, names: Sequence[str]) -> set[str]:
-        """Return the names that exist in the sources."""
+        """Return those of `names` that are a source file or a path below a source folder."""
         return {name for name in names if self._find_earlier(name, None) is not None}
 
     def _find_earlier(self, name: str, before_folder: Path | None) -> Path | None:
@@ -177,10 +177,12 @@ class Decision(enum.Enum):
     no               no                 sign
     no               yes                reject; with --overwrite, sign and replace the file
     started          any                continue
-    signed           yes                skip; if the source has changed: reject, with --overwrite sign again
-    signed           no                 if done: reject, with --overwrite sign again
+    signed           yes                skip; if the source has changed, as in the next row
+    signed           no                 reject; with --overwrite, sign again
+    failed           any                report; with --again, as if it were not in the journal
     any              unknown            reject
-    failed           any                report; with --again, sign
+
+    A candidate that can't be read, or a file that can't be written, is also rejected.
     """
 
     SIGN = enum.auto()
@@ -239,7 +241,7 @@ class Admission(AsyncIterable[Pdf]):
             yield Pdf(verdict.candidate.name, verdict.candidate.file)
 
     async def iter_verdicts(self) -> AsyncGenerator[CandidateVerdict]:
-        """Yield the verdicts on all candidates. Resets the counts."""
+        """Yield the verdicts on all candidates. Reset `counts` and `rejected` first, then update them."""
         self.counts.clear()
         self.rejected.clear()
         candidates = iter(self._sources)

@@ -94,7 +94,7 @@ class DeliveryWatch:
     records: dict[str, Sequence[ds.DirectMessageLog]]
     """The records of each message by its SMTP id; empty if the service doesn't know the message."""
     given_up: set[str] = attrs.field(factory=set[str], init=False)
-    """The SMTP ids of messages that had no final status in time."""
+    """The SMTP ids of messages that had no final status in time, or whose polling failed."""
     failure: ds.DirectSuiteError | None = attrs.field(default=None, init=False)
     """The error of a poll, because of which the records may be out of date."""
     give_up_after: float = DEFAULT_GIVE_UP_AFTER
@@ -137,7 +137,8 @@ class DeliveryWatch:
     async def _follow_message(self, smtp_id: str, count: int, ends_at: float) -> ds.Delivery | None:
         """Follow a message until its status is final or the clock reaches `ends_at`.
 
-        Return None after an error. Raises those in NOT_RETRYABLE. count: its known recipients, or 0.
+        Return None after an error, but raise it if other polls would also fail, such as a rejected password. The error
+        is stored in `failure`, unless it rejects only this message. count: the number of its known recipients.
         """
 
         def handle_poll(records: Sequence[ds.DirectMessageLog], _: float) -> None:
@@ -164,7 +165,7 @@ class DeliveryWatch:
             return None
 
     async def _find_late_recipients(self) -> dict[str, int]:
-        """Return the number of recipients of each final message that has more than before."""
+        """Return the number of recipients of each final message that has more than before; empty after an error."""
         recorded = [smtp_id for smtp_id, records in self.records.items() if records]
         try:
             latest = (await self.box.get_message_statuses(recorded)).records

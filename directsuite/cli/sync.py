@@ -243,7 +243,6 @@ async def _run_worker(
         received = list[int]()
 
         def handle_signal(number: int) -> None:
-            """Stop the worker. Cancel it at a second signal, or after `options.grace` seconds."""
             received.append(number)
             if len(received) > 1:
                 work.cancel()
@@ -299,7 +298,6 @@ async def _wait_for_end(work: asyncio.Future[Any]) -> None:
 
 @contextlib.asynccontextmanager
 async def _report_progress(worker: _SyncWorker, status_file: Path | None, display: LineDisplay) -> AsyncGenerator[None]:
-    """Show the progress and write it to the status file, during the context and at its end."""
     started = time.time()
 
     def write_report(*, ended: bool) -> None:
@@ -339,10 +337,10 @@ async def _report_progress(worker: _SyncWorker, status_file: Path | None, displa
 
 
 def read_addresses(option_values: Sequence[str], file: Path | None, variable: str | None = None) -> list[str]:
-    """Return the addresses of --mailbox and of a file, without duplicates.
+    """Return the addresses of --mailbox and of a file, without duplicates; empty if none is given.
 
     file: the value of --mailboxes, one address per line. variable: the configured mailbox, used if neither is given.
-    Raises UsageError, which names the position of the invalid address.
+    Raises UsageError if an address is invalid, or equal to another but for its case, or the file can't be read.
     """
     addresses = [(source, address.strip()) for source, address in number_addresses(option_values)]
     if file is not None:
@@ -364,7 +362,10 @@ def read_addresses(option_values: Sequence[str], file: Path | None, variable: st
 
 
 def _iter_file_addresses(file: Path) -> Iterator[tuple[str, str]]:
-    """Yield each address after its position. Blank lines and lines that begin with # are skipped."""
+    """Yield the position and text of each address. Skip blank lines and those that begin with #.
+
+    Raises UsageError if the file can't be read.
+    """
     try:
         with file.open("rb") as opened:
             content = opened.read(MAX_SECRETS_BYTES + 1)  # a device such as /dev/zero never ends
@@ -433,7 +434,10 @@ def make_password_source(
 
 
 class _PasswordsFile:
-    """Passwords by address in a private file. The file is read again after a change."""
+    """Passwords by address in a private file, which is read again after a change.
+
+    A call raises ConfigurationError if the address has no password or the file is unusable.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -452,7 +456,7 @@ class _PasswordsFile:
         return self._passwords[address]
 
     def load(self) -> None:
-        """Read the file if it has changed. Raises UsageError or ConfigurationError."""
+        """Read the file if it has changed. Raises UsageError or ConfigurationError if it is unreadable or invalid."""
         name = f"the passwords file {self._path}"
         try:
             file_stat = self._path.stat()
@@ -551,7 +555,6 @@ def _warn_of_stdout_error(error: OSError) -> None:
 
 @contextlib.contextmanager
 def _log_to_stderr() -> Generator[None]:
-    """Write the package's log records to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     _LOGGER.addHandler(handler)

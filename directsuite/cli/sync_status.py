@@ -143,7 +143,7 @@ class MailboxRow:
 
     @property
     def failing_for(self) -> float | None:
-        """The seconds for which the mailbox has been failing; None if it isn't, or that is unknown."""
+        """The seconds for which the mailbox has been failing; None if it is not failing, or the start is unknown."""
         since = self.progress.failing_since
         return None if since is None else max(0.0, self.now - since)
 
@@ -159,7 +159,7 @@ class MailboxRow:
 
     @property
     def quarantined(self) -> int:
-        """The number of messages that can't be fetched."""
+        """The number of messages that can't be fetched, from the store if it was read, else from the worker."""
         return (
             self.progress.quarantined
             if self.folders is None
@@ -437,7 +437,6 @@ async def build_fleet_report(conninfo: ds.Secret, now: float) -> StatusReport:
     from directsuite.sync.postgres import PostgresStore
 
     def make_progress(each: FleetMailbox) -> MailboxProgress:
-        """Convert a row of the fleet's table."""
         status = SyncStatus.UP_TO_DATE if each.up_to_date_at is not None else SyncStatus.CATCHING_UP
         if each.failures:
             status = SyncStatus.FAILING
@@ -488,7 +487,7 @@ def _show_mailboxes(rows: Sequence[MailboxRow]) -> None:
 
 
 def format_duration(seconds: float | None) -> str:
-    """Format a number of seconds in the largest unit of which it has two, such as "3 h"; "" for None."""
+    """Format a number of seconds in the largest unit of which it has at least two, such as "3 h"; "" for None."""
     if seconds is None:
         return ""
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
