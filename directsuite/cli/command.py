@@ -47,8 +47,8 @@ class Command:
     def run(self, begin: Callable[[], Coroutine[Any, Any, int]]) -> int:
         """Run the coroutine that `begin` returns. Return the exit status.
 
-        A UsageError, ItemNotFoundError, DirectSuiteError, OSError or Ctrl-C is reported on stderr. Other errors and
-        BrokenPipeError are raised.
+        A UsageError, ItemNotFoundError, DirectSuiteError, OSError or Ctrl-C is reported on stderr, but a
+        BrokenPipeError and other errors are raised.
         """
         process.has_begun = True
         try:

@@ -26,7 +26,6 @@ class ConfigOptions(CommonOptions):
 
 
 _HIDDEN_VALUE = "(set)"
-"""Shown instead of a value that is or may contain a secret."""
 
 
 @register(app, "show", "", "--json")

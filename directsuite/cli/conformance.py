@@ -151,7 +151,6 @@ def _find_role(schema: Json) -> Role | None:
 
 
 def _list_types(schema: Json) -> list[str]:
-    """Return the types that a schema allows by itself; empty if it does not restrict the type."""
     if "enum" in schema:
         return sorted({name_type(each) for each in schema["enum"]})
     types = schema.get("type", "object" if "properties" in schema else [])

@@ -79,7 +79,7 @@ class SecretLookup:
         environment: Mapping[str, str] = os.environ,
         ask: Callable[[str], str] = getpass.getpass,
     ) -> ds.Secret:
-        """Return the secret. Raises UsageError if no place has it, ConfigurationError if a file is unsafe or invalid.
+        """Return the secret. Raises UsageError if it is missing or not text, ConfigurationError if a file is invalid.
 
         file: the value of `option`; None if it was not given.
         """
@@ -178,7 +178,10 @@ def make_password_lookup(address: str, option: str) -> SecretLookup:
 
 
 def read_token(file: Path | None) -> ds.Secret:
-    """Return the access token for signing and fax. file: the value of --token-file. Raises as `find_secret`."""
+    """Return the access token for signing and fax.
+
+    file: the value of --token-file. Raises UsageError if no token is set, ConfigurationError if a file is invalid.
+    """
     places = SecretLookup(
         description="access token",
         prompt="Access token from the service's provider",
@@ -191,9 +194,10 @@ def read_token(file: Path | None) -> ds.Secret:
 
 
 def read_login(username: str | None, password_file: Path | None) -> ds.Login:
-    """Return the login for registration. Raises UsageError if a part is missing, ConfigurationError if a file is bad.
+    """Return the login for registration.
 
     username: the value of --login; None for the configured user name. password_file: the value of --password-file.
+    Raises UsageError if the user name or password is missing, ConfigurationError if a file is invalid.
     """
     username = username or read_setting("login_username")
     if not username:

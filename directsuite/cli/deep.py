@@ -91,7 +91,6 @@ _MAX_LISTED = 10_000  # messages of a folder whose metadata are requested
 _MAX_FETCHED = 100  # messages of a folder whose contents are requested
 _MAX_IDS = 3  # messages that are requested by uid or Message-ID
 _MISSING_NAME = "directsuite-doctor-nowhere"
-"""A folder, document, fax and username that no service has."""
 REJECTION_STATUSES = {"messaging": 200, "registration": 200, "signing": 400, "fax": 400}
 """The expected HTTP status, by service, if a request names something that does not exist."""
 
@@ -304,7 +303,7 @@ def report_operation(
 def _list_unreadable(
     specification: Specification, codec: Codec, operation: Operation[Any], body: bytes
 ) -> set[Difference]:
-    """Return a difference for each part of a response that the SDK cannot read; empty if the type is no model."""
+    """Return a difference for each part of a response that the SDK cannot read; empty if its type is not a model."""
     kind: Any = operation.response
     if not (isinstance(kind, type) and issubclass(kind, ds.Model)):
         return set()

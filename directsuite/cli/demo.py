@@ -55,7 +55,7 @@ class StepResult:
 
 
 def run_demo(options: DemoOptions, steps: dict[str, Step]) -> int:
-    """Run the steps in a temporary sandbox, and print the report. Return the exit status: 1 if a step failed."""
+    """Run the steps in a sandbox, and print the report. Return 1 if one failed or --output can't be written, else 0."""
     try:
         options.output.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=options.output):

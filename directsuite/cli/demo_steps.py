@@ -227,7 +227,6 @@ async def sign_documents(context: DemoContext) -> dict[str, Any]:
 
 
 async def _sign_document(signing: ds.Signing, number: int, file: Path, authority: bytes) -> int:
-    """Sign one document, twice if its number is even. Return the number of signatures."""
     original = await asyncio.to_thread(build_consent_form, number)
     stored = await signing.save(original)
     patient = ds.Signature(name="PatientSignature", gs_name="Ada Example", reason="I consent to the treatment")

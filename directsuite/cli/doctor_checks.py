@@ -54,7 +54,6 @@ _CERTIFICATE_PROBLEMS = {  # by X509_V_ERR_… of OpenSSL
 _MIN_DAYS = 21  # a certificate that is valid for fewer days should be renewed
 _MAX_SKEW = 60.0  # seconds; tokens and sessions expire by the server's clock, and are renewed by this machine's
 _MISSING_PATH = "/directsuite-doctor"
-"""A path that no service has."""
 _CALLS: Mapping[str, Callable[[Any], Awaitable[object]]] = {
     "signing": lambda facade: facade.get_doc_info("00000000-0000-0000-0000-000000000000"),  # no document has this id
     "fax": lambda facade: facade.get_multiple_message_info("0000000000"),  # not a valid number
@@ -95,7 +94,7 @@ not_checked = partial(Finding, Result.NOT_CHECKED)
 
 
 async def run_checks(subject: str, checks: Sequence[Check], timeout: float) -> list[Finding]:
-    """Run a subject's checks until one fails. Return a finding of each; the others are NOT_CHECKED.
+    """Run a subject's checks until one fails. Return a finding of each, NOT_CHECKED after a failure.
 
     timeout: seconds for each check, which fails if it takes longer.
     """

@@ -186,7 +186,6 @@ def _validate_fields(signatures: Sequence[ds.Signature], fields: Sequence[ds.Doc
 
 
 def _get_field_advice(problem: DocumentProblem, fields: Sequence[ds.DocumentSignature]) -> str:
-    """Return the advice for a problem of --name, as the end of a sentence. fields: the PDF's signature fields."""
     if problem is DocumentProblem.FIELD_PLACED:
         return ", or give a new name"
     if problem is DocumentProblem.FIELD_SIGNED:
@@ -208,8 +207,9 @@ async def _clear(signing: ds.Signing, stored: ds.StoredDocument, output: Path) -
 def _begin_change(
     command: Command, source: Path, options: DocumentOutputOptions | SignOptions, change: _ChangeFunction
 ) -> Coroutine[Any, Any, int]:
-    """Return the coroutine that writes the changed PDF, completely or not at all. Raises UsageError for an unusable
-    --output.
+    """Return the coroutine that writes the changed PDF, completely or not at all.
+
+    Raises UsageError if --output is a folder, the source, or an existing file without --overwrite.
     """
     if options.output.is_dir():
         raise UsageError("--output is a folder. Name a file.")
@@ -389,7 +389,6 @@ def _show_results(found: Sequence[_VerificationResult], options: VerifyOptions) 
 
 
 def _parse_time(text: str | None) -> datetime | str | None:
-    """Return the time of a signature, the text if it is not ISO 8601, or None for None."""
     with suppress(ValueError):
         return None if text is None else datetime.fromisoformat(text)
     return text

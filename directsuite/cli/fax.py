@@ -150,7 +150,7 @@ class _FaxWatch:
         self.latest_update = max(filter(None, (self.latest_update, fax.updated_ts)), default=None)
 
     def handle_poll(self, error: ds.DirectSuiteError | None, _: float) -> None:
-        """Report the first of several failed polls, and the next successful one. error: None after a success.
+        """Report the first of several failed polls, and the next success. error: None after a success.
 
         After a success, `resume_hint` contains the time of the last received change, unless one fax is watched.
         """

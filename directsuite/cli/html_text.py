@@ -64,8 +64,6 @@ def html_to_text(html: str) -> str:
 
 @attrs.define
 class _TextReader:
-    """Collects the text of tags, which need not be balanced."""
-
     _pieces: list[str] = attrs.field(factory=list[str], init=False)
     _pending_pieces: list[str] = attrs.field(factory=list[str], init=False)
     """Text of a hidden element: dropped if the next tag ends the element, else shown."""

@@ -371,7 +371,6 @@ def _is_wanted(message: ds.MessageDetail, period: Period, options: InboxListOpti
 
 
 def _has_text(wanted: str | None, *texts: str | None) -> bool:
-    """Return True if a text contains `wanted`, ignoring case, or `wanted` is None."""
     return wanted is None or any(wanted.casefold() in (text or "").casefold() for text in texts)
 
 
@@ -396,7 +395,6 @@ def _build_row(message: ds.MessageDetail) -> dict[str, object]:
 
 
 def _fit_addresses(addresses: Sequence[str], width: int) -> str:
-    """Return the addresses that fit into the width, at least the first, and the number of others; empty for none."""
     for count in range(len(addresses), 1, -1):
         more = f" and {len(addresses) - count} more" if count < len(addresses) else ""
         if len(text := ", ".join(addresses[:count]) + more) <= width:

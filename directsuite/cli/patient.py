@@ -74,7 +74,6 @@ PrivateFile = Annotated[Path, Parameter(allow_leading_hyphen=True)]
 _INDIVIDUAL_FILE = "the individual's file"
 _PASSWORDS_FILE = "the passwords file"
 _OPTION_NAMES = {"direct_domain": "--domain", "direct_username": "the username", "individual": _INDIVIDUAL_FILE}
-"""The option or argument of each parameter that an InvalidArgumentError may name."""
 
 _NO_SUCH_PATIENT = "There is no such patient in this domain. Check --domain and the spelling of the patient's data."
 _HINT_REPEAT_PASSWORDS = "the passwords may or may not have been set; you can safely run the same command again"

@@ -44,7 +44,6 @@ _CONTROL_CATEGORIES = frozenset(("Cc", "Cs", "Zl", "Zp"))
 """The Unicode categories of control characters, lone surrogates, and line and paragraph separators."""
 _BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _COLUMNS_RANGE = range(20, 10_001)
-"""The widths in columns that help and tables can use."""
 
 
 class ExitStatus(enum.IntEnum):

@@ -214,7 +214,7 @@ def log_to_stderr(now: Callable[[], float] = time.monotonic) -> Generator[None]:
 
 
 def _print(text: str) -> None:
-    """Print lines. Errors are ignored, because the server must continue if its output is closed."""
+    """Print lines. Ignore errors, because the server must continue if stdout is closed."""
     with contextlib.suppress(OSError):
         for line in text.splitlines():
             show_line(line)

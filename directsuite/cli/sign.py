@@ -214,7 +214,6 @@ async def _sign_sources(
     sources: PdfSources,
     options: SignOptions,
 ) -> int:
-    """Sign and report. Return the exit status. Raises DirectSuiteError if the job could not start."""
     from tenacity import stop_before_delay  # slow to import
 
     target, path = _make_target(options.output, overwrite=options.overwrite), _get_journal_path(options.output)

@@ -177,7 +177,7 @@ class Decision(enum.Enum):
     no               no                 sign
     no               yes                reject; with --overwrite, sign and replace the file
     started          any                continue
-    signed           yes                skip; if the source has changed, as in the next row
+    signed           yes                skip, or finish if not done; if the source has changed, as in the next row
     signed           no                 reject; with --overwrite, sign again
     failed           any                report; with --again, as if it were not in the journal
     any              unknown            reject

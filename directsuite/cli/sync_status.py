@@ -109,7 +109,6 @@ _STYLES = {
     SyncStatus.WAITING: "dim",
     SyncStatus.UP_TO_DATE: "green",
 }
-"""The statuses' colours, in the order of the table."""
 _STATUS_ORDER = list(_STYLES)
 _MAX_TABLE_ROWS = 200
 _REQUEST_TEXTS = {
@@ -174,7 +173,6 @@ _SORT_KEYS: Mapping[str, Callable[[MailboxRow], Any]] = {
     "mailbox": lambda row: row.progress.name,
     "number": lambda row: row.progress.number or math.inf,
 }
-"""The sort key of rows for each value of --sort."""
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -343,7 +341,6 @@ async def _leave_request(request: OperatorRequest, options: StoreOptions) -> int
 
 
 async def _store_request(store: Store, request: OperatorRequest, names: Sequence[str]) -> Sequence[str]:
-    """Store a request and return its mailboxes. Raises UsageError for an unknown name."""
     if names:
         validate_mailboxes(names, {each.name for each in await store.status()})
     return await store.request(request, names)
