@@ -150,7 +150,6 @@ def handle_signals(handler: Callable[[int], None], signals: Iterable[int]) -> Ge
 
 
 async def _run_until_sigterm(coroutine: Coroutine[Any, Any, int]) -> int:
-    """Return the result of `coroutine`. On SIGTERM, cancel it and raise TerminatedError."""
     task, is_terminated = asyncio.ensure_future(coroutine), False
 
     def terminate(_: int) -> None:

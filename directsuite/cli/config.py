@@ -33,7 +33,6 @@ def show_config(*, options: ConfigOptions = ConfigOptions()) -> int:
     """Show each setting and its source: a variable, a line of the settings file, or the default."""
 
     async def show_settings() -> int:
-        """Print the configuration."""
         configuration = Configuration.read()
         problem: ds.ConfigurationError | None = None
         try:

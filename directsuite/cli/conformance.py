@@ -131,7 +131,6 @@ def _compare_headers(headers: Mapping[str, str], media_type: str) -> Iterator[Di
 
 
 def _compare_scalar(schema: Json, value: Any) -> str:
-    """Return how a value of the right type differs from its schema; empty if it does not."""
     if isinstance(value, str) and "pattern" in schema and not re.search(schema["pattern"], value):
         return f"has another form: {mask_digits(value)}"
     if isinstance(value, str) and _find_role(schema) == "base64" and not _is_base64(value):

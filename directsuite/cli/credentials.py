@@ -139,8 +139,8 @@ def get_mailbox_access(
     """Return a mailbox with its password.
 
     address: the value of `option`; None for the configured mailbox. settings: None to load them.
-    Raises UsageError if the mailbox, its password or the URL is missing, or the address is invalid; ConfigurationError
-    if the settings or a file with the password are invalid.
+    Raises UsageError if a mailbox, password or URL is missing or the address is invalid, ConfigurationError for an
+    invalid setting or file.
     """
     settings = load_settings("message") if settings is None else settings
     address = address or read_setting("mailbox")

@@ -264,7 +264,6 @@ class DeepExamination:
 
 
 async def _list_sent(mailbox: ds.Mailbox) -> list[str]:
-    """Return Message-IDs of the newest sent messages; empty after an error, or if the folder has too many messages."""
     try:
         if await mailbox.get_message_count(SENT_FOLDER) > _MAX_LISTED:
             return []
@@ -303,7 +302,6 @@ def report_operation(
 def _list_unreadable(
     specification: Specification, codec: Codec, operation: Operation[Any], body: bytes
 ) -> set[Difference]:
-    """Return a difference for each part of a response that the SDK cannot read; empty if its type is not a model."""
     kind: Any = operation.response
     if not (isinstance(kind, type) and issubclass(kind, ds.Model)):
         return set()

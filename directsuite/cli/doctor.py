@@ -84,7 +84,6 @@ def doctor(*, options: DoctorOptions = DoctorOptions()) -> int:
 
 
 def _read_settings() -> tuple[ds.Settings, Finding]:
-    """Return the settings, empty if they are invalid, and the finding about them."""
     try:
         settings = ds.Settings.from_env()
     except ds.ConfigurationError as error:

@@ -131,7 +131,6 @@ def delete(uid: Uids, /, *, options: InboxDeleteOptions = InboxDeleteOptions()) 
             raise UsageError(_NO_TERMINAL_MESSAGE)
 
     async def ask_user(box: ds.Mailbox, existing_uids: Sequence[int]) -> None:
-        """Ask for confirmation."""
         if options.yes:
             return
         if is_verbose():

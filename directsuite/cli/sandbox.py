@@ -384,7 +384,7 @@ async def manage_faults(
 def _parse_body(text: str) -> object:
     """Return the value of --body, or of the file named after @: parsed JSON, or the text if it is no JSON.
 
-    Raises UsageError if the file can't be read, is too large or is not UTF-8, or the JSON is nested too deeply.
+    Raises UsageError if the file is unreadable, too large or not UTF-8, or the JSON is nested too deeply.
     """
     if text.startswith("@"):
         try:

@@ -343,7 +343,7 @@ def describe_failure(entry: SigningEntry) -> str:
 
 
 def find_source_problem(source: Path) -> str | None:
-    """Return why a file or folder can't be used, as a predicate without subject, or None if it can."""
+    """Return why a file or folder can't be signed, such as "is not a PDF"; None if it can."""
     try:
         if source.is_dir():
             with os.scandir(source):

@@ -288,7 +288,6 @@ def _get_exit_status(
     records: Sequence[ds.DirectMessageLog],
     denied: Mapping[str, ds.PermissionDeniedError],
 ) -> int:
-    """Report all problems, and return the exit status of the last one."""
     status = ExitStatus.DONE
     unknown = sum(not message_records for message_records in watch.records.values())
     if unknown and watch.failure is not None:

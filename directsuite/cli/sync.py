@@ -362,10 +362,7 @@ def read_addresses(option_values: Sequence[str], file: Path | None, variable: st
 
 
 def _iter_file_addresses(file: Path) -> Iterator[tuple[str, str]]:
-    """Yield the position and text of each address. Skip blank lines and those that begin with #.
-
-    Raises UsageError if the file can't be read.
-    """
+    """Yield the position and address of each line but blank and # lines. Raises UsageError if `file` is unusable."""
     try:
         with file.open("rb") as opened:
             content = opened.read(MAX_SECRETS_BYTES + 1)  # a device such as /dev/zero never ends

@@ -352,7 +352,7 @@ def number_addresses(addresses: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def validate_mailboxes(addresses: Sequence[str], existing: Collection[str]) -> None:
-    """Raise UsageError for an address that is not in the store. existing: the store's mailboxes."""
+    """Raise UsageError for an address that is not in `existing`, the mailboxes of the store or the report."""
     for source, address in number_addresses(addresses):
         if address not in existing:
             raise UsageError(
