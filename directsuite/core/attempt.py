@@ -104,7 +104,8 @@ class Attempt(Generic[R]):
         The caller of an open response reads it with `read_chunk` and releases it with `close`.
 
         Raises a DirectSuiteError if the network fails or the service rejects the request, and exceptions of the
-        caller's source, destination or callback unchanged.
+        caller's source, destination or callback unchanged. If the operation may not be repeated, an exception of the
+        destination is the cause of a DirectSuiteError instead.
         """
         result: R | BaseException
         run = self._env.session.run
@@ -128,7 +129,10 @@ class Attempt(Generic[R]):
         return result
 
     async def read_chunk(self) -> bytes:
-        """Return the next bytes of a response that is kept open, or b"" at its end. Raises the same errors as `run`."""
+        """Return the next bytes of a response that is kept open, or b"" at its end or after `run` failed.
+
+        Raises a DirectSuiteError if the connection is lost, or no bytes arrive within `attempt_timeout`.
+        """
         if self._response is None:
             return b""
         self._timeout, self._payload = asyncio.timeout_at(self._compute_pause_end()), None
@@ -145,7 +149,6 @@ class Attempt(Generic[R]):
             self._response.close()
 
     async def _exchange(self) -> R | DirectSuiteError:
-        """Send the request, and return what `_read` returns."""
         operation = self._call.operation
         self._response = response = ResponseStream(
             self._env.session.open_responses,
@@ -170,7 +173,7 @@ class Attempt(Generic[R]):
                 response.close()
 
     def _try_admit(self) -> bool:
-        """Admit the request if that is possible without waiting. Otherwise return False."""
+        """Admit the request, or return False if it must wait or the circuit is not closed."""
         call = self._call
         if call.operation.needs_credential:
             cache = call.endpoint.credentials
@@ -181,7 +184,10 @@ class Attempt(Generic[R]):
         return self._limits.try_admit(needs_slot=call.operation.uses_connection_slot)
 
     async def _admit(self) -> None:
-        """Wait for a credential, a connection slot and the rate limit. If this raises, nothing was sent."""
+        """Wait for a credential, a connection slot and the rate limit.
+
+        Raises CircuitOpenError, DeadlineExceededError, ClosedError, or the error of a failed fetch of a token.
+        """
         call, limits = self._call, self._limits
         operation = call.operation
         limits.raise_if_open(operation)
@@ -204,7 +210,8 @@ class Attempt(Generic[R]):
     def _send(self) -> Awaitable[aiohttp.ClientResponse]:
         """Register the request as started.
 
-        Return an awaitable that sends it and returns the response with an unread body.
+        Return an awaitable that sends it and returns the response with an unread body. Raises CircuitOpenError if the
+        circuit has opened since the request was admitted.
         """
         call, session = self._call, self._env.session
         operation, payload, http = call.operation, self._payload, session.http
@@ -306,7 +313,11 @@ class Attempt(Generic[R]):
         return headers if call.options.headers is None else {**headers, **call.options.headers}
 
     def _compute_expiry(self) -> float:
-        """Return the time at which the attempt times out if it makes no progress, on the event loop's clock."""
+        """Return the time at which the attempt times out if it makes no progress, on the event loop's clock.
+
+        It is `attempt_timeout` seconds from now. If the operation may not be repeated, it is the deadline, less the
+        time reserved for verification.
+        """
         call, env, deadline = self._call, self._env, self._call.end
         if call.operation.may_repeat:
             return min(env.session.now() + env.attempt_timeout, deadline)
@@ -323,9 +334,11 @@ class Attempt(Generic[R]):
         self._env.session.reschedule(self._timeout, self._compute_pause_end())
 
     def _record_upload_progress(self) -> None:
-        """Extend the deadline and the timeout, because the connection has accepted more of a streamed body.
+        """Extend the timeout of the attempt, because the connection has accepted more of a streamed body.
 
-        This limits the pauses of the upload, but its duration only if the call has a timeout.
+        If the call has no timeout, also extend its deadline. If the operation may not be repeated, the timeout is
+        extended only together with the deadline, and not if the call has a verification. Has no effect after the
+        response has begun.
         """
         call, env = self._call, self._env
         if self._status is not None or self._timeout.expired():
@@ -379,10 +392,10 @@ class Attempt(Generic[R]):
         )
 
     def _has_service_response(self, error: DirectSuiteError) -> bool | None:
-        """Return True if the service responded, and False if it did not although it had the time.
+        """Return True if the service responded, False if it did not respond or only a gateway responded.
 
-        The response of a gateway counts as False. Return None if neither is certain, for example because the caller was
-        slow or the suite was closed.
+        Return None if neither is certain, for example because the attempt ended early, the caller was slow, or the
+        suite was closed.
         """
         silent = isinstance(error, ConnectFailedError | ConnectionLostError | DeadlineExceededError)
         if self._timeout.expired():
@@ -485,9 +498,9 @@ def _is_from_gateway(failure: ServiceError) -> bool:
 
 
 async def _get_credential(cache: TokenCache) -> Credential:
-    """Return the current credential.
+    """Return the current credential, or raise the error of a failed fetch.
 
-    If that fails, raise an error with Outcome.NOT_SENT, because only the login was sent.
+    If the outcome of the error is UNKNOWN, it becomes NOT_SENT, because only the login was sent.
     """
     try:
         return await cache.get_current()

@@ -125,7 +125,7 @@ def find_url_problem(text: object, *, allow_insecure_http: bool = False, query: 
 def is_proxy_url(text: object) -> bool:
     """Return True if `text` is a valid URL of an HTTP proxy.
 
-    It may contain a user name and password that HTTP Basic authentication can encode.
+    It may contain a user name without colon and a password, both printable Latin-1 text.
     """
     if not isinstance(text, str):
         return False

@@ -62,7 +62,7 @@ WAIT_TOLERANCE = 0.005
 
 
 async def wait_until(due: float, monotonic: Callable[[], float], sleep: Callable[[float], Awaitable[None]]) -> None:
-    """Wait until a clock reaches `due`, less WAIT_TOLERANCE.
+    """Wait until a clock shows at least `due` less WAIT_TOLERANCE. Return immediately if it already does.
 
     monotonic: returns the time of the clock, in seconds.
     sleep: sleeps for a number of seconds. Its exceptions end the wait.
@@ -72,7 +72,7 @@ async def wait_until(due: float, monotonic: Callable[[], float], sleep: Callable
 
 
 async def sleep_or_event(sleeping: Awaitable[None], event: asyncio.Event) -> None:
-    """Wait until a sleep ends or an event is set. Raise the exception of the sleep, if any."""
+    """Wait until a sleep ends or an event is set, then cancel the sleep. Raise its exception, if any."""
     asleep, waiting = asyncio.ensure_future(sleeping), asyncio.ensure_future(event.wait())
     try:
         await asyncio.wait([asleep, waiting], return_when=asyncio.FIRST_COMPLETED)

@@ -169,7 +169,7 @@ class TokenCache:
             await asyncio.wait([self._fetch_task], timeout=seconds)
 
     def cancel(self) -> list[asyncio.Task[Any]]:
-        """Stop, and cancel fetches in progress. Return the tasks, which may still be running."""
+        """Stop, and cancel the fetch in progress. Return the cancelled tasks, which may still be running."""
         self.stop()
         ending: list[asyncio.Task[Any]] = [
             task for task in (self._keep_alive_task, self._fetch_task) if task is not None
@@ -179,7 +179,7 @@ class TokenCache:
         return ending
 
     async def aclose(self) -> None:
-        """Stop, cancel fetches in progress, and wait until they have ended."""
+        """Stop, cancel the fetch in progress, and wait until it has ended."""
         if ending := self.cancel():
             await asyncio.wait(ending)
 
@@ -274,7 +274,6 @@ def _copy_without_traceback(failure: DirectSuiteError) -> DirectSuiteError:
 
 
 def _count_cancellations() -> int:
-    """Return the number of pending cancellation requests of the current task."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 
@@ -307,7 +306,7 @@ class TokenSource(Protocol):
         ...
 
     async def fetch(self) -> AccessToken:
-        """Return a valid token."""
+        """Return a valid token. An exception other than DirectSuiteError is raised to callers as TransportError."""
         ...
 
 
@@ -361,7 +360,7 @@ def make_token_source(token: str | Secret | Callable[[], Awaitable[str | AccessT
 
 
 def validate_token(token: object, *, in_header: bool) -> AccessToken:
-    """Return the result of a token source. Raises ConfigurationError if it is not a valid token.
+    """Return the token unchanged. Raises ConfigurationError if a source returned no valid AccessToken.
 
     in_header: whether the token must be a valid header value.
     """

@@ -82,7 +82,10 @@ class DocumentReader:
         self._size = 0
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Yield the bytes that are decodable now. Raises ResponseDecodeError if there are more than `max_bytes`."""
+        """Yield the bytes that are decodable now.
+
+        Raises MismatchError if the text is not base64, and ResponseDecodeError after more than `max_bytes`.
+        """
         text: bytes | memoryview = b""
         content = b""
         try:
@@ -141,7 +144,7 @@ class Destination(Generic[R]):
 
     @property
     def exhausted(self) -> bool:
-        """True if no other response can be received, or if the digest of a complete response was wrong."""
+        """True if the sink cannot be emptied for another response, or the digest of a response was wrong."""
         return self._has_wrong_digest or self.sink.exhausted
 
     def detached(self) -> Destination[R]:
@@ -162,7 +165,11 @@ class Destination(Generic[R]):
         await self.sink.close()
 
     async def __call__(self, incoming: ResponseStream, extend_timeout: Callable[[], None]) -> R:
-        """Decode the response into the sink. Return the sink's result."""
+        """Decode the response into the sink. Return the sink's result.
+
+        Raises DestinationError if the sink or callback fails, ResponseDecodeError if the document is too large, and
+        MismatchError if it is empty, not base64, or has another digest.
+        """
         try:
             return await self._receive(incoming, extend_timeout)
         except DestinationError as error:
@@ -226,7 +233,7 @@ class Destination(Generic[R]):
 
 
 def is_exhausted(receive: object) -> bool:
-    """Return True if `receive` must not receive another response."""
+    """Return True if `receive` is a Destination that is exhausted."""
     return isinstance(receive, Destination) and receive.exhausted
 
 
@@ -242,12 +249,12 @@ def compute_max_size(headers: Mapping[str, str]) -> int | None:
 
 
 def validate_max_bytes(max_bytes: object) -> None:
-    """Raise InvalidArgumentError if this is not a valid maximum size."""
+    """Raise InvalidArgumentError unless this is None or a whole number, 1 or more."""
     if max_bytes is not None and not AT_LEAST_ONE.predicate(max_bytes):
         raise InvalidArgumentError("give a number of bytes, 1 or more, or None", parameter="max_bytes")
 
 
 def validate_sha256(sha256: object) -> None:
-    """Raise InvalidArgumentError if this is neither 64 hexadecimal digits nor None."""
+    """Raise InvalidArgumentError unless this is None or a SHA-256 digest in hexadecimal."""
     if sha256 is not None and not (isinstance(sha256, str) and _SHA256.fullmatch(sha256)):
         raise InvalidArgumentError("give a SHA-256 digest: 64 hexadecimal digits", parameter="sha256")

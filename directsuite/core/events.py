@@ -224,7 +224,7 @@ class Events:
             self.add(listener)
 
     def add(self, listener: Listener) -> None:
-        """Add a listener for all events from now on. Raises ConfigurationError if it is not a plain function."""
+        """Add a listener for all later events. Raises ConfigurationError for a coroutine function or no callable."""
         argument: object = listener
         if not callable(argument) or inspect.iscoroutinefunction(argument):
             raise ConfigurationError(
@@ -233,11 +233,11 @@ class Events:
         self.listeners = (*self.listeners, listener)
 
     def remove(self, listener: Listener) -> None:
-        """Remove a listener. Has no effect if it was not added."""
+        """Remove a listener, also if it was added several times. Has no effect if it was not added."""
         self.listeners = tuple(each for each in self.listeners if each != listener)
 
     def emit(self, event: Event) -> None:
-        """Write an event to the log, then send it to all listeners."""
+        """Write an event to the log, then send it to all listeners. Log their exceptions without raising them."""
         for listener in (self._log, *self.listeners):
             try:
                 listener(event)
@@ -318,16 +318,16 @@ class LogListener:
 
 
 def _lower_level(event: Event, level: int) -> int:
-    """Return the level, but at most INFO if the caller was cancelled or gets the error itself."""
+    """Return the level, but at most INFO for an attempt that was cancelled or has Outcome.FAILED."""
     if isinstance(event, AttemptFailed) and (event.outcome is Outcome.FAILED or event.error == "CancelledError"):
         return min(level, INFO)
     return level
 
 
 def _to_plain_value(value: object) -> str | int | float | bool | None:
-    """Return a value for structured logging.
+    """Return a number, text or None unchanged, a mapping as text, and the value of an enum member.
 
-    Of other types only the name is returned, because the value may be confidential.
+    Return the name of any other type, because the value may be confidential.
     """
     if isinstance(value, enum.Enum):
         value = value.value
@@ -375,7 +375,7 @@ class ProgressReporter:
             self.report()
 
     def report(self) -> None:
-        """Report the progress to the callback, if any."""
+        """Report the progress to the callback, if any. Raises its exceptions."""
         if self._progress is not None:
             self._progress(self._bytes_done, self.total)
 

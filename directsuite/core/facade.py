@@ -86,6 +86,8 @@ class Facade:
 
         timeout: seconds for each complete call. None: unchanged.
         retry: the retry policy. None: unchanged.
+
+        Raises InvalidArgumentError if either is invalid.
         """
         options = self._options
         if timeout is not None:
@@ -133,7 +135,7 @@ class Facade:
         return self._with_all_options(attrs.evolve(self._options, observe=observe if earlier is None else observe_both))
 
     def _as_nested(self) -> Self:
-        """Return a view for calls on behalf of another call. They are allowed while closing waits for that call."""
+        """Return a view for calls made by another call, which are allowed while closing waits for that call."""
         return self._with_all_options(attrs.evolve(self._options, nested=True))
 
     def with_strict_paths(self, paths: frozenset[str]) -> Self:

@@ -140,7 +140,10 @@ class DedicatedThread(Executor):
 
 
 async def run_in_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Run a blocking function in a separate thread."""
+    """Run a blocking function in a separate thread. Return its result, or raise its exception.
+
+    If the caller is cancelled, a function that has started continues.
+    """
     thread = DedicatedThread()
     try:
         return await thread.start(function, *args)
@@ -149,7 +152,7 @@ async def run_in_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
 
 
 async def wait_briefly(job: asyncio.Future[Any]) -> None:
-    """Wait at most a second for a cleanup job, which then continues. Ignore its exceptions."""
+    """Wait at most a second for a cleanup job. It continues after that time. Ignore its exceptions."""
     job.add_done_callback(_retrieve_exception)
     await asyncio.wait([job], timeout=_CLEANUP_TIMEOUT)
 
@@ -241,7 +244,10 @@ class PathReader:
         return view[:size]
 
     def read_cached(self, count: int) -> Piece | None:
-        """Return the next `count` bytes without blocking, or None if they are not in the system's cache."""
+        """Return the next `count` bytes without blocking.
+
+        Return None if they are not in the system's cache, fewer are left, or `read` was not called before.
+        """
         if self._file is None or not hasattr(os, "RWF_NOWAIT"):
             return None
         piece = self._get_buffer(count)
@@ -275,7 +281,7 @@ class FileReader:
         self._position = position
 
     def read(self, count: int) -> Piece:
-        """Return at most `count` of the next bytes."""
+        """Return at most `count` of the next bytes, or b"" at the end."""
         piece = self._read(self._position, count)
         self._position += len(piece)
         return piece
@@ -291,7 +297,8 @@ async def read_ahead(reader: PathReader | FileReader, size: int | None) -> Async
     """Yield `size` bytes, or all if it is None.
 
     From the first bytes that are not in the system's cache, a thread reads a block while the previous one is sent.
-    Closing the generator does not wait for it. Raises TransportError if the file becomes shorter.
+    Closing the generator does not wait for the thread. Raises TransportError if the file has fewer than `size` bytes,
+    and exceptions of reading.
     """
     left = sys.maxsize if size is None else size
     thread, block, piece = DedicatedThread(), cast("Piece", b""), cast("Piece | None", b"")
@@ -346,7 +353,7 @@ class BlockWriter:
         self.pieces: list[bytes] = []
 
     async def add(self, piece: bytes) -> None:
-        """Add a piece. Raises the error of writing the previous block."""
+        """Add a piece. If it completes a block, wait for the previous one, and raise its error if it failed."""
         self.pieces.append(piece)
         self._size += len(piece)
         piece = b""  # tracebacks expose local variables
@@ -355,13 +362,13 @@ class BlockWriter:
             self._writing, self.pieces, self._size = self._thread.start(self._write, self.pieces), [], 0
 
     async def wait_until_written(self) -> None:
-        """Wait for the block in progress. Raises its error. The caller writes the remaining `pieces`."""
+        """Wait until the block in progress is written. Raises its error. Incomplete blocks remain in `pieces`."""
         writing, self._writing = self._writing, None
         if writing is not None:
             await writing
 
     def drop(self) -> list[bytes]:
-        """Clear the writer. Return the pieces that were not written."""
+        """Clear the writer, and cancel a block that has not started. Return the pieces of the incomplete block."""
         if self._writing is not None:
             abandon_job(self._writing)
         pieces, self.pieces, self._writing, self._size = self.pieces, [], None, 0
@@ -371,8 +378,8 @@ class BlockWriter:
 def find_file(path: Path) -> Path | None:
     """Return the regular file that a path names or would create, after following links.
 
-    Return None for a FIFO, a device, or an open file such as /dev/stdout, which must be written directly. Raises
-    OSError for a loop of links.
+    Return None if the path names something else, such as a FIFO, a device, or an open file such as /dev/stdout, which
+    must be written directly. Raises OSError for a loop of links.
     """
     place = path
     while place.is_symlink():
@@ -388,7 +395,7 @@ def find_file(path: Path) -> Path | None:
 
 
 def split_pieces(content: Piece) -> Iterator[Piece]:
-    """Yield slices of PIECE_BYTES, without copying."""
+    """Yield slices of at most PIECE_BYTES without copying, or nothing if the content is empty."""
     if 0 < len(content) <= PIECE_BYTES:
         yield content
         return
@@ -398,5 +405,5 @@ def split_pieces(content: Piece) -> Iterator[Piece]:
 
 
 def make_size_error(explanation: str) -> TransportError:
-    """Return an error for a request that stays incomplete."""
+    """Return an error with Outcome.FAILED, for a request whose body was not sent completely."""
     return TransportError(explanation, outcome=Outcome.FAILED)

@@ -135,7 +135,10 @@ class Limits:
         self._last_failure = ""
 
     def try_admit(self, *, needs_slot: bool) -> bool:
-        """Admit a request. Return False if it has to wait, or if the circuit is not closed."""
+        """Admit a request: take a rate slot, and a connection slot if `needs_slot`.
+
+        Return False, and take none, if the request must wait or the circuit is not closed.
+        """
         if (
             self._rate_waiters
             or (needs_slot and not self._free_slots)
@@ -154,8 +157,9 @@ class Limits:
         time_left: returns the seconds left until the deadline.
         sleep: waits for a number of seconds.
 
-        Raises CircuitOpenError if the circuit is open at the start, DeadlineExceededError if the rate allows no request
-        before the deadline, and the exceptions of `sleep`. The wait for a connection slot has no deadline here.
+        Raises CircuitOpenError if the circuit is open at the start and no probe may start, DeadlineExceededError if
+        the rate allows no request before the deadline, and the exceptions of `sleep`. The wait for a connection slot
+        has no deadline here.
         """
         self.raise_if_open(operation)
         if operation.uses_connection_slot:
@@ -170,7 +174,7 @@ class Limits:
     async def acquire_rate(
         self, operation: Operation[Any], *, time_left: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Wait for a rate slot. It is consumed only when granted. The parameters are those of `admit`.
+        """Wait for a rate slot, and consume it. The parameters are those of `admit`.
 
         Raises DeadlineExceededError if no slot is expected before the deadline, and the exceptions of `sleep`.
         """
@@ -208,7 +212,7 @@ class Limits:
     def start_request(self, operation: Operation[Any]) -> int:
         """Register the start of an admitted request. Return its probe number, or 0 if it is not a probe.
 
-        Raises CircuitOpenError if the circuit has opened since the request was admitted.
+        Raises CircuitOpenError if the circuit has opened since the request was admitted and no probe may start.
         """
         if self.breaker.probe_at is None:
             return 0
@@ -310,7 +314,7 @@ class CircuitBreaker:
             self._emit(CircuitClosed(service=self._service))
 
     def record_failure(self, *, probe: int) -> None:
-        """Record that an attempt got no response. Opens the circuit after too many in a row.
+        """Record that an attempt got no response. Opens the circuit if it is the `failures`-th or later in a row.
 
         While it is open, only the failure of the latest probe starts a new pause.
 
@@ -328,7 +332,9 @@ class CircuitBreaker:
     def record_abandoned(self, *, probe: int) -> None:
         """Record that an attempt ended without information about the service, for example by cancellation.
 
-        If it was the latest probe, another may start immediately. `probe` is that of `record_failure`.
+        If it was the latest probe, another may start immediately.
+
+        probe: the attempt's probe number, 0 if it was not a probe.
         """
         if probe and probe == self._probe:
             self._probe, self.probe_at = 0, self._clock.monotonic()

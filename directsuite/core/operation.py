@@ -244,7 +244,7 @@ class Operation(ValueSemantics, Generic[R]):
         return first, tuple(zip(others[::2], others[1::2], strict=True))
 
     def validate_segments(self, segments: tuple[str, ...]) -> None:
-        """Raise InvalidArgumentError if `build_path` would."""
+        """Raise InvalidArgumentError if `build_path` rejects any of these segments."""
         self.build_path(segments)
 
 

@@ -256,7 +256,10 @@ def _decode_body(
 
 
 def _require_field(response: Model, path: str, report: Counter[str]) -> None:
-    """Raise MismatchError if the response lacks this required field. Leave out elements of a list that lack it."""
+    """Raise MismatchError if the response lacks this required field.
+
+    For a path such as `messages[].uid`, remove the elements without a uid from the list, and count them in `report`.
+    """
     name, _, of_element = path.partition("[].")
     value: Any = getattr(response, name, None)
     if not of_element:
@@ -270,7 +273,7 @@ def _require_field(response: Model, path: str, report: Counter[str]) -> None:
 
 
 def _read_media_type(header: str) -> str:
-    """Return the media type without parameters. A malformed one could corrupt a log."""
+    """Return the media type without parameters, or "no media type" if it is malformed."""
     bare = header.partition(";")[0].strip()
     return bare if _MEDIA_TYPE.fullmatch(bare) else "no media type"
 
@@ -328,7 +331,7 @@ def find_service_error(
 
 
 def _find_message(document: Json, body: bytes, headers: Mapping[str, str]) -> str | None:
-    """Return the message for people in a response that is not in the service's error format, or None."""
+    """Return the message for people from a JSON object or text/plain body in another format, None if it has none."""
     if isinstance(document, dict):
         return next((text for name in _MESSAGE_KEYS if isinstance(text := document.get(name), str) and text), None)
     if headers.get("Content-Type", "").startswith("text/plain"):
@@ -347,7 +350,7 @@ def _determine_outcome(operation: Operation[Any], status: int, wait: float | Non
 
 
 def needs_new_credential(error: DirectSuiteError) -> bool:
-    """Return True if the service may accept the same request with a new token or session."""
+    """Return True if the service rejected the token or session, and may accept the request with a new one."""
     return isinstance(error, AuthenticationError) and error.outcome is Outcome.REJECTED
 
 

@@ -162,6 +162,8 @@ class RetryPolicy(ValueSemantics):
     ) -> AsyncRetrying:
         """Return the retry loop of tenacity for one call. It stops if the next wait does not fit into the time left.
 
+        If it stops, it raises the last exception. If `wait` returns no valid number, it raises ConfigurationError.
+
         may_repeat: returns True if the call may be repeated after this exception.
         time_left: returns the seconds until the deadline.
         sleep: waits for a number of seconds.
@@ -186,13 +188,11 @@ class RetryPolicy(ValueSemantics):
                 return too_late
 
         async def stop(retry_state: RetryCallState) -> bool:
-            """Return True if no further attempt may be made."""
             if enough(retry_state) or retry_state.upcoming_sleep >= time_left():
                 return True
             return self.stop is not None and bool(await resolve_result(self.stop(retry_state), True))
 
         async def wait(retry_state: RetryCallState) -> float:
-            """Return the seconds until the next attempt."""
             error = retry_state.outcome.exception() if retry_state.outcome is not None else None
             if isinstance(error, DirectSuiteError) and error.retry_after is not None:
                 return error.retry_after
@@ -215,7 +215,9 @@ class RetryPolicy(ValueSemantics):
 def parse_retry_after(
     header: str | None, date: str | None = None, *, now: Callable[[], float] = time.time
 ) -> float | None:
-    """Return the seconds that a Retry-After header asks for, at most an hour. Return None if it is malformed.
+    """Return the seconds that a Retry-After header asks for: 0 for a past date, at most an hour.
+
+    Return None if the header is missing or malformed.
 
     date: the response's Date header, from which a date in Retry-After is counted. None: use the local clock, which may
         be wrong.

@@ -108,7 +108,10 @@ class Session:
         return self._http
 
     async def run(self, timeout: asyncio.Timeout, awaitable: Awaitable[T]) -> T:
-        """Await within a timeout. Raises ConnectionAbortedError if the suite is closed first."""
+        """Return the result of an awaitable.
+
+        Raises TimeoutError if the timeout expires first, and ConnectionAbortedError if the suite is closed first.
+        """
         # Without the argument, current_task would call get_running_loop, which is slow before Python 3.12.
         self._running[timeout] = asyncio.current_task(self._loop)
         try:
@@ -384,7 +387,10 @@ class ResponseStream:
         self._open_responses.add(self)
 
     async def read(self, limit: int) -> BufferedResponse:
-        """Return the response with its complete body, or with the beginning of a body of more than `limit` bytes."""
+        """Return the response with its complete body.
+
+        If the body has more than `limit` bytes, return its beginning, with `too_large` set.
+        """
         content = self._content
         pieces: list[bytes] = []
         size = 0
@@ -408,7 +414,7 @@ class ResponseStream:
     async def read_chunk(self) -> bytes:
         """Return the next bytes of the body, or b"" at its end.
 
-        Raises ResponseDecodeError if base64 text expands like a compression bomb.
+        Raises ResponseDecodeError if base64 text expands like a compression bomb, and exceptions of aiohttp.
         """
         content = self._content
         size = content.total_bytes if self._is_base64 else 0

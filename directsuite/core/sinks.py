@@ -34,7 +34,7 @@ class BinaryWriter(Protocol):
     """A file object opened for writing bytes, or an object with the same `write`. It is never closed."""
 
     def write(self, piece: bytes, /) -> int | None:
-        """Write the bytes. Return the number written if it is smaller; the rest is then written by another call."""
+        """Write the bytes. Return the number written, or None if all were. The rest is passed to another call."""
         ...
 
 
@@ -103,7 +103,10 @@ class PathSink(Sink[Path]):
         self._blocks = BlockWriter(self._thread, self._write)
 
     async def open(self) -> None:
-        """Create the temporary file."""
+        """Create the temporary file, unless the path is written directly.
+
+        Raises InvalidArgumentError if the path is a folder, or no file can be written there.
+        """
         await self._thread.start(self._prepare_target)
 
     async def begin(self) -> None:
@@ -123,18 +126,18 @@ class PathSink(Sink[Path]):
         await writing
 
     async def finish(self) -> None:
-        """Write the rest and sync it to the disk."""
+        """Write the buffered pieces, sync a temporary file to the disk, and close it."""
         await self._blocks.wait_until_written()
         await self._thread.start(self._sync, self._blocks.drop())
 
     async def abort(self) -> None:
-        """Close the temporary file without removing it."""
+        """Discard buffered pieces and close the file, without removing it."""
         self._is_aborted = self._target is None
         self._blocks.drop()
         await wait_briefly(self._thread.start(self._close))
 
     async def publish(self) -> None:
-        """Rename the temporary file to the destination."""
+        """Rename the temporary file to the destination, if there is one."""
         await self._thread.start(self._rename)
 
     @property
@@ -242,7 +245,7 @@ class FileSink(Sink[R]):
         self._blocks = BlockWriter(self._thread, self._write_all)
 
     async def open(self) -> None:
-        """Determine the position of the file."""
+        """Determine the position of the file. Raises InvalidArgumentError if it is not open for writing bytes."""
         self._start = await self._run_blocking(_find_start, self._file)
 
     async def begin(self) -> None:
@@ -254,7 +257,7 @@ class FileSink(Sink[R]):
             await self._run_blocking(self._rewind)
 
     async def write(self, piece: bytes) -> None:
-        """Write the complete piece."""
+        """Write or buffer the complete piece. Raises BlockingIOError if the file accepts only a part."""
         self._is_written = True
         self.exhausted = self._start is None
         try:
@@ -370,7 +373,7 @@ class CallableSink(Sink[int]):
 
 
 def make_sink(destination: str | PathLike[str] | BinaryWriter | PieceWriter) -> Sink[Any]:
-    """Return the sink for a destination. Raises InvalidArgumentError if its type is not supported."""
+    """Return the sink for a destination. Raises InvalidArgumentError if it is of another type, or open for text."""
     argument: Any = destination
     if isinstance(destination, str | PathLike):
         return PathSink(to_path(argument, "destination"))
@@ -398,7 +401,10 @@ def make_sink(destination: str | PathLike[str] | BinaryWriter | PieceWriter) -> 
 
 
 def _find_start(file: Any) -> int | None:
-    """Return the position of a file object, or None if it cannot be truncated to it."""
+    """Return the position of a file object, or None if it cannot seek or cannot be truncated.
+
+    Raises InvalidArgumentError if it is not open for writing bytes.
+    """
     writable = getattr(file, "writable", None)
     if getattr(file, "closed", False) is True or (callable(writable) and not writable()):
         raise InvalidArgumentError(

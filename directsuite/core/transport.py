@@ -96,7 +96,8 @@ class Transport:
         receive: reads a successful response as a stream and returns the result. None: read and decode it completely.
         confirm: verifies whether the operation happened if its outcome is unknown. None: do not verify.
 
-        Raises a DirectSuiteError if the call fails, and exceptions of the caller's source or destination unchanged.
+        Raises a DirectSuiteError if the call fails, and exceptions of the caller's source or destination unchanged. If
+        the operation may not be repeated, an exception of the destination is the cause of a DirectSuiteError instead.
         """
         call = self._make_call(operation, segments, body, options, receive=receive, confirm=confirm)
         segments = ()  # tracebacks can include `segments`
@@ -169,7 +170,7 @@ class Transport:
             raise self._make_final_error(call, failure).with_traceback(None)
 
     def make_polling(self, seconds: float) -> Polling:
-        """Return pauses for polling during `seconds` from now. They raise ClosedError if the suite is closed."""
+        """Return a Polling that ends `seconds` from now."""
         return Polling(seconds, self.environment.clock, self.environment.session.sleep)
 
     def compute_max_in_flight(self, service: Service) -> int:
@@ -335,7 +336,7 @@ class Transport:
         return None
 
     def _make_final_error(self, call: Call[Any], failure: DirectSuiteError) -> DirectSuiteError:
-        """Return the error to raise. Its outcome takes all attempts into account."""
+        """Return the error to raise: `failure`, or one with Outcome.UNKNOWN if any attempt may have had an effect."""
         operation, error = call.operation, failure
         if isinstance(failure, OutcomeUnknownError):
             pass
@@ -461,8 +462,9 @@ def _may_repeat(call: Call[Any], error: BaseException) -> bool:
 def _try_renew_credential(call: Call[Any], failure: DirectSuiteError) -> bool:
     """Return True if another attempt with a new credential may be made.
 
-    If the credential was rejected, discard it. If it cannot be replaced, or was already replaced in this call, set
-    the outcome of the failure to FAILED instead.
+    Return False if the failure is no rejected credential. Otherwise discard the credential, and return False only if
+    the body cannot be sent again. If the credential cannot be replaced, or was already replaced once in this call,
+    return False and set the outcome of the failure to FAILED.
     """
     if failure is call.caller_error or not needs_new_credential(failure):
         return False

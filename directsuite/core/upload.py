@@ -91,7 +91,6 @@ class RequestBody:
         sizes = [part.size for part in parts]
 
         async def chunks() -> AsyncGenerator[bytes]:
-            """Yield the chunks of all parts."""
             for part in parts:
                 async with contextlib.aclosing(part.stream()) as stream:
                     async for chunk in stream:
@@ -219,7 +218,8 @@ class RequestPayload(Payload):
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         """Write the body, whatever `content_length` says.
 
-        Raises ConnectionResetError if the connection has already ended.
+        Raises ConnectionResetError if the connection has already ended, and exceptions of the source, which are also
+        stored in `failure`.
         """
         _raise_if_disconnected(writer)
         body = self._body
@@ -279,7 +279,7 @@ class BinaryReader(Protocol):
     """A file object opened for reading bytes, or an object with the same `read`. It is never closed."""
 
     def read(self, size: int, /) -> bytes:
-        """Return at most `size` bytes, or none at the end."""
+        """Return at most `size` bytes, or b"" at the end."""
         ...
 
 
@@ -302,14 +302,14 @@ class Content(abc.ABC):
 
     @abc.abstractmethod
     def pieces(self) -> AsyncGenerator[Piece]:
-        """Yield all bytes from the start. Raises TransportError if their number differs from `size`."""
+        """Yield the bytes from the start. Raises TransportError if there are fewer than `size`."""
 
     @abc.abstractmethod
     def head(self, count: int) -> bytes:
-        """Return the first bytes, or none if reading would consume them."""
+        """Return the first `count` bytes, or all if there are fewer. Return b"" if reading would consume them."""
 
     def validate_unconsumed(self, parameter: str) -> None:  # noqa: B027  most contents can be sent again
-        """Raise InvalidArgumentError if the bytes were consumed."""
+        """Raise InvalidArgumentError if the bytes were already sent and cannot be sent again."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(size={self.size}, replayable={self.replayable})"
@@ -439,7 +439,7 @@ def _get_lock(file: object) -> _FileLock:
 
 
 class StreamContent(Content):
-    """A stream. If it yields more bytes than `size`, the request stays incomplete."""
+    """A stream, which can be sent once."""
 
     def __init__(self, stream: AsyncIterable[bytes], size: int | None) -> None:
         super().__init__(size, replayable=False)
@@ -448,7 +448,11 @@ class StreamContent(Content):
         self._is_consumed = False
 
     async def pieces(self) -> AsyncGenerator[Piece]:
-        """Yield the stream once. Closing this closes an async generator."""
+        """Yield the bytes of the stream. Closing this closes a stream that is an async generator.
+
+        Raises InvalidArgumentError if the stream was already sent, and TransportError if the number of bytes differs
+        from `size`. The request then stays incomplete.
+        """
         self.validate_unconsumed("source")
         self._is_consumed = True
         left, last = self.size, b""
@@ -475,7 +479,7 @@ class StreamContent(Content):
                 await cast("AsyncGenerator[bytes]", self._stream).aclose()
 
     def head(self, count: int) -> bytes:
-        """Return no bytes: reading would consume them."""
+        """Return b"": reading would consume the stream."""
         return b""
 
     def validate_unconsumed(self, parameter: str) -> None:
@@ -485,13 +489,12 @@ class StreamContent(Content):
 
 
 async def inspect_source(source: Source, *, head: int, parameter: str, size: int | None) -> tuple[Content, bytes]:
-    """Return the content of a source, and its first `head` bytes if they can be read without consuming them.
+    """Return the content of a source and its first `head` bytes, b"" if reading would consume them.
 
-    Runs in a thread unless the source is in memory.
+    Files are read in a thread. Raises InvalidArgumentError if the source cannot be sent, and exceptions of reading.
     """
 
     def inspect_content() -> tuple[Content, bytes]:
-        """Inspect the source. May block."""
         content = make_content(source, parameter=parameter, size=size)
         return content, content.head(head) if head else b""
 
@@ -501,7 +504,7 @@ async def inspect_source(source: Source, *, head: int, parameter: str, size: int
 
 
 def make_content(source: Source | Content, *, parameter: str, size: int | None = None) -> Content:
-    """Return the content of a source. Raises InvalidArgumentError if the source cannot be sent.
+    """Return the content of a source. Raises InvalidArgumentError if it cannot be sent, or `size` is wrong.
 
     size: the size of a stream in bytes. For other sources it must be their size. None if unknown.
     """
@@ -534,7 +537,10 @@ def _create_content(source: Source, parameter: str, size: int | None) -> Content
 
 
 def _make_file_content(file: Any, parameter: str) -> FileContent | None:
-    """Return the content from the current position, or None if the file cannot seek."""
+    """Return the content from the current position, or None if the file cannot seek.
+
+    Raises InvalidArgumentError if the file is closed, or not open for reading bytes.
+    """
     readable: object = getattr(file, "readable", None)
     try:
         if callable(readable) and not readable():
