@@ -52,7 +52,7 @@ class Encoder:
         return pybase64.b64encode(memoryview(content)[:complete_size])
 
     def finish(self) -> bytes:
-        """Return the end of the text, with its padding."""
+        """Return the padded encoding of the retained bytes, or b"" if there are none."""
         rest, self._rest = self._rest, b""
         return pybase64.b64encode(rest)
 
@@ -60,7 +60,7 @@ class Encoder:
 class Decoder:
     """Decodes base64 text in pieces that may end anywhere. Raises MismatchError if it is not base64.
 
-    A byte order mark before the text is ignored.
+    Text with far more white space than base64 needs is also rejected. A byte order mark before the text is ignored.
     """
 
     def __init__(self) -> None:

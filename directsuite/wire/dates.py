@@ -198,13 +198,16 @@ def read_http_date(text: str) -> datetime | None:
 
 
 def write_datetime(moment: datetime) -> str:
-    """Return ISO 8601 text in UTC, with milliseconds, or with microseconds if they are not zero."""
+    """Return ISO 8601 text in UTC, with milliseconds, or with microseconds if they are not zero.
+
+    A datetime without time zone counts as local time.
+    """
     precision = "microseconds" if moment.microsecond % 1000 else "milliseconds"
     return moment.astimezone(UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 def read_day(value: object) -> date | str:
-    """Return a date from a text in the form `yyyy-MM-dd`. Return any other text unchanged.
+    """Return a date from a text in the form `yyyy-MM-dd`. Return other texts, also impossible days, unchanged.
 
     Raises MismatchError if the value is not a text.
     """
@@ -219,5 +222,5 @@ def read_day(value: object) -> date | str:
 
 
 def to_milliseconds(moment: datetime) -> int:
-    """Return the number of milliseconds since 1970-01-01T00:00:00Z, rounded down."""
+    """Return the milliseconds since 1970-01-01T00:00:00Z, rounded down. The datetime must have a time zone."""
     return (moment - _EPOCH) // timedelta(milliseconds=1)

@@ -111,7 +111,7 @@ def _format_model(model: Model, names: Iterable[str], format_value: Callable[[st
 
 
 def _make_placeholder(value: object) -> str:
-    """Return the `repr` of a model, secret or bool; of others, only the size, if any."""
+    """Return the `repr` of a model, secret or bool, the size of a text, bytes, list or dict, or else "<set>"."""
     match value:
         case str():
             return f"<{len(value)} chars>"
@@ -131,7 +131,7 @@ MAX_UID = 2**63 - 1
 
 
 def has_no_uid(message: object) -> bool:
-    """Return True if the message has no valid uid."""
+    """Return True if the uid of a message is None or not from 0 to MAX_UID. Return False for other objects."""
     uid = getattr(message, "uid", 0)  # a user's converter hook may return any object instead of a message
     return uid is None or (type(uid) is int and not 0 <= uid <= MAX_UID)
 
@@ -199,7 +199,7 @@ def validate_number(_model: object, field: attrs.Attribute[Any], value: object) 
 
 
 def validate_whole_number(_model: object, field: attrs.Attribute[Any], value: object) -> None:
-    """Raise InvalidArgumentError unless a field is a whole number or None."""
+    """Raise InvalidArgumentError unless a field is an int, other than a bool, or None."""
     if value is not None and not (isinstance(value, int) and is_number(value)):
         raise InvalidArgumentError("give a whole number", parameter=field.name)
 
@@ -271,7 +271,7 @@ class Field:
         return self.default is attrs.NOTHING
 
     def is_absent(self, value: Any) -> bool:
-        """Return True if the JSON value means that the field has its default. Never True for a required field."""
+        """Return True if the JSON value is null (see `is_null`) and the field has a default."""
         return not self.required and is_null(value, self.kinds[0])
 
     @functools.cached_property

@@ -114,7 +114,7 @@ def parse(document: bytes | bytearray | memoryview | msgspec.Raw) -> Any:
 
 
 def parse_strictly(document: bytes) -> Any:
-    """Parse a JSON document. Raises MismatchError if it is not JSON or has broken characters."""
+    """Parse a JSON document. Raises MismatchError if it is not JSON, or has broken characters or too large numbers."""
     try:
         return _VALUE_DECODER.decode(strip_byte_order_mark(document))
     except _DECODE_ERRORS:
@@ -123,7 +123,10 @@ def parse_strictly(document: bytes) -> Any:
 
 
 def parse_in_parts(document: bytes, arrays: Collection[str]) -> Any:
-    """Call `parse`, but return the named arrays of a large object as `Elements`."""
+    """Parse a JSON document as `parse` does, but return the named arrays of a large object as `Elements`.
+
+    An element that is not JSON may raise MismatchError only when the array is iterated.
+    """
     document = strip_byte_order_mark(document)
     if len(document) < MIN_LAZY_BYTES or not arrays or not document.lstrip().startswith(b"{"):
         return parse(document)
@@ -143,7 +146,7 @@ def strip_byte_order_mark(document: bytes) -> bytes:
 
 
 def _parse_leniently(document: bytes) -> Any:
-    """Parse a document with broken characters or too large numbers, which msgspec rejects."""
+    """Parse a document with broken characters or too large numbers. Raises ValueError or RecursionError."""
     text = document.decode("utf-8", "surrogateescape")
     value: Any = json.loads(text, parse_int=_read_int, parse_float=_read_float, parse_constant=_reject_constant)
     if isinstance(value, str):
@@ -199,7 +202,10 @@ class Shape:
 
 
 def parse_and_decode_base64(text: memoryview, strings: Sequence[tuple[int, int]], shape: Shape) -> Any:
-    """Parse a JSON document. At the places of the shape, return bytes decoded from base64 instead of texts.
+    """Parse a JSON document. At the places of the shape, return bytes decoded from base64 instead of long texts.
+
+    If a long string at another place is also valid base64, nothing is decoded. Raises MismatchError if the document is
+    not JSON.
 
     The parser checks every character, which takes ten times as long as decoding. It therefore gets placeholders for
     long strings.
@@ -280,7 +286,7 @@ class ArraySplitter:
         return len(self._buffer) + len(self._outer_text)
 
     def feed(self, piece: bytes) -> Iterator[Any]:
-        """Yield the elements that are complete now."""
+        """Yield the elements that are complete now. Raises MismatchError if one is not JSON."""
         self._buffer += piece
         self._can_guess = True  # until a guess fails
         while True:

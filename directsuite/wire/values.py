@@ -282,7 +282,7 @@ def _make_day_reader(days: Scalar | None, texts: Scalar | None) -> Scalar:
 
 
 def read_text(value: Any) -> str:
-    """Return a text unchanged, and a number as its JSON text."""
+    """Return a text unchanged, and a number as its JSON text. Raise MismatchError for any other value."""
     if type(value) is str:
         return value
     if isinstance(value, str):
@@ -307,7 +307,7 @@ def read_int(value: Any) -> int:
 
 
 def read_uid(value: Any) -> int:
-    """Return a message's number. Raise MismatchError if it is negative or larger than MAX_UID."""
+    """Return a message's number. Raise MismatchError unless `read_int` reads it and it is from 0 to MAX_UID."""
     uid = read_int(value)
     if 0 <= uid <= MAX_UID:
         return uid
@@ -336,7 +336,7 @@ def read_bool(value: Any) -> bool:
 
 
 def read_bytes(value: Any) -> bytes:
-    """Decode base64 text. Return bytes unchanged: the parser has already decoded them."""
+    """Decode base64 text, or return bytes unchanged. Raise MismatchError for any other value."""
     if type(value) is bytes:
         return value
     if type(value) is str:
@@ -345,7 +345,7 @@ def read_bytes(value: Any) -> bytes:
 
 
 def read_secret(value: Any) -> Secret:
-    """Return a text, or the text of a number, as a Secret."""
+    """Return a text, or the text of a number, as a Secret. Raise MismatchError for any other value."""
     return Secret(read_text(value))
 
 
@@ -353,7 +353,7 @@ def read_pairs(value: Any) -> dict[str, str]:
     """Return a mapping of texts.
 
     It is read from an object, a list of objects with the members `key` and `value`, or one such object. A missing
-    `value` becomes an empty text. null and "null" become an empty mapping.
+    `value` becomes an empty text. null and "null" become an empty mapping. Any other value raises MismatchError.
     """
     if value in NULL_VALUES:
         return {}
@@ -389,7 +389,7 @@ def _as_text(value: Any) -> str:
 
 
 def read_member(cls: type[OpenEnum], value: Any) -> OpenEnum:
-    """Return the enum's member for a text, or for the text of a number."""
+    """Return the enum's member for a text, or for a number's text. Raise MismatchError for any other value."""
     return cls(read_text(value))
 
 
