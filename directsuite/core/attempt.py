@@ -208,10 +208,9 @@ class Attempt(Generic[R]):
             raise
 
     def _send(self) -> Awaitable[aiohttp.ClientResponse]:
-        """Register the request as started.
+        """Register the request as started, and return an awaitable that sends it.
 
-        Return an awaitable that sends it and returns the response with an unread body. Raises CircuitOpenError if the
-        circuit has opened since the request was admitted.
+        Raises CircuitOpenError if the circuit has opened since the request was admitted.
         """
         call, session = self._call, self._env.session
         operation, payload, http = call.operation, self._payload, session.http
@@ -245,7 +244,7 @@ class Attempt(Generic[R]):
     ) -> aiohttp.ClientResponse:
         """A client middleware that raises ConnectionDroppedError if the connection ends before the response.
 
-        aiohttp does not retry after this exception. After its own, it would send GET, PUT and DELETE again.
+        aiohttp retries GET, PUT and DELETE after its own exceptions, but not after this one.
         """
         # Cookies of a session supplied by the user would be sent from one mailbox to another.
         request.headers.pop("Cookie", None)
@@ -313,10 +312,9 @@ class Attempt(Generic[R]):
         return headers if call.options.headers is None else {**headers, **call.options.headers}
 
     def _compute_expiry(self) -> float:
-        """Return the time at which the attempt times out if it makes no progress, on the event loop's clock.
+        """Return the time at which the attempt times out without progress, on the event loop's clock.
 
-        It is `attempt_timeout` seconds from now. If the operation may not be repeated, it is the deadline, less the
-        time reserved for verification.
+        If the operation may not be repeated, it is the deadline, less the time reserved for verification.
         """
         call, env, deadline = self._call, self._env, self._call.end
         if call.operation.may_repeat:
@@ -334,11 +332,10 @@ class Attempt(Generic[R]):
         self._env.session.reschedule(self._timeout, self._compute_pause_end())
 
     def _record_upload_progress(self) -> None:
-        """Extend the timeout of the attempt, because the connection has accepted more of a streamed body.
+        """Extend the attempt's timeout, because the connection has accepted more of a streamed body.
 
-        If the call has no timeout, also extend its deadline. If the operation may not be repeated, the timeout is
-        extended only together with the deadline, and not if the call has a verification. Has no effect after the
-        response has begun.
+        If the call has no timeout, also extend its deadline. If the operation may not be repeated, the attempt's
+        timeout is extended only with the deadline, and not if the call has a verification.
         """
         call, env = self._call, self._env
         if self._status is not None or self._timeout.expired():
@@ -483,7 +480,6 @@ class Attempt(Generic[R]):
         self._call.emit(ValuesSkipped, paths=paths)
 
     def _measure_elapsed(self) -> float:
-        """Return the seconds since the request was sent, or else since the attempt started."""
         return self._env.clock.monotonic() - (self._began_at if self._sent_at is None else self._sent_at)
 
 

@@ -318,16 +318,15 @@ class LogListener:
 
 
 def _lower_level(event: Event, level: int) -> int:
-    """Return the level, but at most INFO for an attempt that was cancelled or has Outcome.FAILED."""
     if isinstance(event, AttemptFailed) and (event.outcome is Outcome.FAILED or event.error == "CancelledError"):
         return min(level, INFO)
     return level
 
 
 def _to_plain_value(value: object) -> str | int | float | bool | None:
-    """Return a number, text or None unchanged, a mapping as text, and the value of an enum member.
+    """Return a value for structured logging.
 
-    Return the name of any other type, because the value may be confidential.
+    Return only the name of a type that is not listed here, because the value may be confidential.
     """
     if isinstance(value, enum.Enum):
         value = value.value

@@ -154,7 +154,6 @@ class Prefetch(Generic[K, T]):
             self._tasks.append(task)
 
     def _handle_fetch_done(self, task: asyncio.Task[T]) -> None:
-        """Start more fetches after a result. After a failure, cancel all later ones."""
         if not (task.cancelled() or task.exception()):
             self._start_fetches()
             return

@@ -258,7 +258,7 @@ def _decode_body(
 def _require_field(response: Model, path: str, report: Counter[str]) -> None:
     """Raise MismatchError if the response lacks this required field.
 
-    For a path such as `messages[].uid`, remove the elements without a uid from the list, and count them in `report`.
+    For `messages[].uid`, remove the elements without a uid, and count them in `report`.
     """
     name, _, of_element = path.partition("[].")
     value: Any = getattr(response, name, None)
@@ -273,7 +273,7 @@ def _require_field(response: Model, path: str, report: Counter[str]) -> None:
 
 
 def _read_media_type(header: str) -> str:
-    """Return the media type without parameters, or "no media type" if it is malformed."""
+    """Return the media type without parameters, or "no media type" if it could corrupt a log."""
     bare = header.partition(";")[0].strip()
     return bare if _MEDIA_TYPE.fullmatch(bare) else "no media type"
 
@@ -331,7 +331,6 @@ def find_service_error(
 
 
 def _find_message(document: Json, body: bytes, headers: Mapping[str, str]) -> str | None:
-    """Return the message for people from a JSON object or text/plain body in another format, None if it has none."""
     if isinstance(document, dict):
         return next((text for name in _MESSAGE_KEYS if isinstance(text := document.get(name), str) and text), None)
     if headers.get("Content-Type", "").startswith("text/plain"):

@@ -108,7 +108,6 @@ def _is_expected(error: BaseException) -> bool:
 
 
 def _clear_frames(links: list[BaseException]) -> None:
-    """Delete the local variables in frames of this package and its libraries, except frames of suspended tasks."""
     suspended = set(_iter_task_frames())
     for link in links:
         for line in _iter_traceback(link):

@@ -365,8 +365,8 @@ class ResponseStream:
     def __init__(self, open_responses: set[ResponseStream], limits: Limits | None, *, is_base64: bool = False) -> None:
         """Create a stream without a response.
 
-        open_responses: the responses being read. This one adds and removes itself.
-        limits: the limits to which `close` returns the connection slot. None: the request has no slot.
+        open_responses: the responses being read, to which this one adds itself.
+        limits: the limits to which `close` returns the connection slot. None: there is no slot.
         is_base64: True if the body is base64 text, which is checked for compression bombs.
         """
         self._is_base64 = is_base64

@@ -219,7 +219,6 @@ class PathSink(Sink[Path]):
 
 
 def _validate_writable(path: Path) -> None:
-    """Raise InvalidArgumentError for a socket, and for a pipe or device without write permission."""
     if stat.S_ISSOCK(path.stat().st_mode):
         raise InvalidArgumentError(
             "the path is a socket: give an async function that writes to it", parameter="destination"

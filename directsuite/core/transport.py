@@ -214,8 +214,8 @@ class Transport:
     async def _prepare_body(self, call: Call[Any], prepare: Callable[[], Awaitable[RequestBody]]) -> RequestBody:
         """Create the body.
 
-        Raises DeadlineExceededError if the deadline passes first, ClosedError if the suite is closed first, and
-        exceptions of the source unchanged.
+        Raises DeadlineExceededError at the deadline, ClosedError if the suite is closed first, and exceptions of the
+        source unchanged.
         """
         timeout = asyncio.timeout_at(call.deadline)
         error: DirectSuiteError
@@ -274,7 +274,7 @@ class Transport:
         raise AssertionError("The loop of tenacity must end with return or raise.")
 
     async def _run_attempt(self, call: Call[R]) -> R:
-        """Make an attempt, and once per call another one immediately if a new token or session may help.
+        """Make an attempt, and once per call another one if a new token or session may help.
 
         tenacity does not count the second one.
         """
@@ -462,9 +462,8 @@ def _may_repeat(call: Call[Any], error: BaseException) -> bool:
 def _try_renew_credential(call: Call[Any], failure: DirectSuiteError) -> bool:
     """Return True if another attempt with a new credential may be made.
 
-    Return False if the failure is no rejected credential. Otherwise discard the credential, and return False only if
-    the body cannot be sent again. If the credential cannot be replaced, or was already replaced once in this call,
-    return False and set the outcome of the failure to FAILED.
+    A rejected credential is discarded, also if the body cannot be sent again. If it cannot be replaced, or was already
+    replaced once in this call, the outcome of the failure becomes FAILED instead.
     """
     if failure is call.caller_error or not needs_new_credential(failure):
         return False

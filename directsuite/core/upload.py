@@ -422,7 +422,7 @@ class FileContent(Content):
 
 
 class _FileLock:
-    """Lock of a file object, for calls that read the same file in different threads."""
+    """Lock of a file object that several threads read."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -567,7 +567,7 @@ def _make_file_content(file: Any, parameter: str) -> FileContent | None:
 
 
 async def _read_unseekable(file: Any) -> AsyncGenerator[bytes]:
-    """Yield the bytes of a file that cannot seek, such as a pipe. Reading may block forever, so a thread does it."""
+    """Yield the bytes of a file that cannot seek, such as a pipe. A thread reads them, because this may block."""
     read: Callable[[int], Any] = getattr(file, "read1", file.read)  # read1 does not wait for a complete piece
     thread, piece = DedicatedThread(), b""
     try:

@@ -182,10 +182,6 @@ class Codec:
         return value
 
     def _to_encodable(self, value: Any) -> Any:
-        """Return the JSON value of a Secret or BrokenText.
-
-        Raises TypeError if a user hook returned any other object.
-        """
         if isinstance(value, Secret):
             return self.converter.unstructure(value)
         if isinstance(value, str):
@@ -334,13 +330,11 @@ def _unwrap_reader(reader: Reader) -> Reader:
 
 
 def _find_item_reader(reader: Reader) -> ModelReader | None:
-    """Return the reader of the models in a list of models, or None for any other reader."""
     item = reader.item if isinstance(reader, ObjectList) else None
     return item if isinstance(item, ModelReader) else None
 
 
 def _make_structure_hook(cls: Any, converter: cattrs.Converter) -> Callable[[Any, Any], Any]:
-    """A cattrs hook factory for reading a model."""
     reader = ModelReader(cls, converter)
     structure = cast("Any", reader.read)
     structure.reader = reader

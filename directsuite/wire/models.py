@@ -111,7 +111,6 @@ def _format_model(model: Model, names: Iterable[str], format_value: Callable[[st
 
 
 def _make_placeholder(value: object) -> str:
-    """Return the `repr` of a model, secret or bool, the size of a text, bytes, list or dict, or else "<set>"."""
     match value:
         case str():
             return f"<{len(value)} chars>"
