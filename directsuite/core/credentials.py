@@ -297,7 +297,7 @@ class TokenSource(Protocol):
     """Fetches tokens.
 
     If each fetch sends a single-use token, such as a rotating refresh token, set the attribute `single_use = True`.
-    Closing the suite then waits a few seconds for the response, because the new token would be lost without it.
+    Closing the suite then waits a few seconds for the response, so that the new token is not lost.
     """
 
     @property
@@ -306,7 +306,7 @@ class TokenSource(Protocol):
         ...
 
     async def fetch(self) -> AccessToken:
-        """Return a valid token. An exception other than DirectSuiteError is raised to callers as TransportError."""
+        """Return a valid token. Exceptions other than DirectSuiteError become TransportError."""
         ...
 
 

@@ -44,7 +44,7 @@ class DestinationError(Exception):
 class _WrapDestinationErrors:
     """Context manager that raises DestinationError for each exception of its block.
 
-    Stateless and shared, because @contextmanager costs twice as much for each chunk.
+    It is shared, because @contextmanager costs twice as much for each chunk.
     """
 
     def __init__(self, *, is_partly_read: bool) -> None:

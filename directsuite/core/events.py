@@ -326,7 +326,7 @@ def _lower_level(event: Event, level: int) -> int:
 def _to_plain_value(value: object) -> str | int | float | bool | None:
     """Return a value for structured logging.
 
-    Return only the name of a type that is not listed here, because the value may be confidential.
+    For a type not handled here, return only its name, because the value may be confidential.
     """
     if isinstance(value, enum.Enum):
         value = value.value

@@ -152,7 +152,7 @@ async def run_in_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
 
 
 async def wait_briefly(job: asyncio.Future[Any]) -> None:
-    """Wait at most a second for a cleanup job. It continues after that time. Ignore its exceptions."""
+    """Wait at most a second for a cleanup job, which may continue longer. Ignore its exceptions."""
     job.add_done_callback(_retrieve_exception)
     await asyncio.wait([job], timeout=_CLEANUP_TIMEOUT)
 
@@ -362,7 +362,7 @@ class BlockWriter:
             self._writing, self.pieces, self._size = self._thread.start(self._write, self.pieces), [], 0
 
     async def wait_until_written(self) -> None:
-        """Wait until the block in progress is written. Raises its error. Incomplete blocks remain in `pieces`."""
+        """Wait until the block in progress is written, and raise its error. The other pieces remain in `pieces`."""
         writing, self._writing = self._writing, None
         if writing is not None:
             await writing
@@ -378,8 +378,8 @@ class BlockWriter:
 def find_file(path: Path) -> Path | None:
     """Return the regular file that a path names or would create, after following links.
 
-    Return None if the path names something else, such as a FIFO, a device, or an open file such as /dev/stdout, which
-    must be written directly. Raises OSError for a loop of links.
+    Return None for anything else, such as a FIFO, a device, or /dev/stdout, which must be written directly. Raises
+    OSError for a loop of links.
     """
     place = path
     while place.is_symlink():

@@ -36,11 +36,11 @@ class RateLimiter(Protocol):
     """Seconds between two requests, outside a burst."""
 
     def seconds_until_slot(self) -> float:
-        """Return the number of seconds until the next request is allowed."""
+        """Return the seconds until the next request is allowed, 0 if it is allowed now."""
         ...
 
     def try_acquire(self) -> bool:
-        """Consume a rate slot if one is available now. Return False if none is."""
+        """Consume a rate slot, or return False if none is available now."""
         ...
 
     def pause(self, seconds: float) -> bool:
@@ -76,11 +76,11 @@ class LocalRateLimiter:
         self._paused_until = float("-inf")
 
     def seconds_until_slot(self) -> float:
-        """Return the number of seconds until the next request is allowed."""
+        """Return the seconds until the next request is allowed, 0 if it is allowed now."""
         return max(0.0, self._theoretical_arrival - self._tolerance - self._clock.monotonic())
 
     def try_acquire(self) -> bool:
-        """Consume a rate slot if one is available now. Return False if none is."""
+        """Consume a rate slot, or return False if none is available now."""
         now = self._clock.monotonic()
         if self._theoretical_arrival - self._tolerance > now:
             return False
@@ -174,7 +174,7 @@ class Limits:
     async def acquire_rate(
         self, operation: Operation[Any], *, time_left: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Wait for a rate slot, and consume it. The parameters are those of `admit`.
+        """Wait for a rate slot, with the parameters of `admit`.
 
         Raises DeadlineExceededError if no slot is expected before the deadline, and the exceptions of `sleep`.
         """

@@ -45,8 +45,8 @@ The Outcome is that of the attempt. "again" is the condition for another attempt
   OutcomeUnknownError, with this failure as its cause.
 - `renewed`: once, with a new token or session. If that is also rejected, the outcome is FAILED.
 
-An attempt of an operation that may not be repeated has no timeout except the deadline. A request is not repeated if a
-required value is unreadable (`Facade.with_strict_paths`).
+An attempt of an operation that may not be repeated has no timeout except the deadline, or the time reserved before it
+for verification. A request is not repeated if a required value is unreadable (`Facade.with_strict_paths`).
 
 The scope of an error is what caused it. It shows whether a job continues, waits or stops:
 
@@ -135,7 +135,7 @@ class ConnectionDroppedError(Exception):
 def convert_exception(error: BaseException, operation: Operation[Any], *, started: bool) -> DirectSuiteError | None:
     """Return the typed error for an exception of aiohttp, or None if it does not come from the network.
 
-    The error names only the type and errno, because aiohttp's messages contain the URL, which may contain a session id.
+    The error names only the type and errno, because aiohttp's messages contain the URL.
 
     started: True if some of the request may have been sent.
     """

@@ -57,7 +57,7 @@ class Backoff:
         """Return the seconds to wait before the next attempt.
 
         failures: the number of consecutive failures, 1 or more.
-        retry_after: the minimum wait that the service requested, in seconds. More than an hour counts as an hour.
+        retry_after: the minimum wait that the service requested, in seconds, at most an hour.
         """
         wait = min(self.max_wait, self.first * 2.0 ** min(failures - 1, _MAX_DOUBLINGS))
         return max(wait, min(MAX_RETRY_AFTER, retry_after or 0.0))
@@ -68,7 +68,7 @@ class DefaultWait(wait_base):
     """The default wait strategy, which depends on the error. It can be combined with the waits of tenacity."""
 
     def __call__(self, retry_state: RetryCallState) -> float:
-        """Return the number of seconds to wait before the next attempt."""
+        """Return the seconds to wait before the next attempt."""
         error = retry_state.outcome.exception() if retry_state.outcome is not None else None
         rate_limited, unavailable, otherwise = _make_strategies()
         if isinstance(error, RateLimitedError):

@@ -110,7 +110,7 @@ class Session:
     async def run(self, timeout: asyncio.Timeout, awaitable: Awaitable[T]) -> T:
         """Return the result of an awaitable.
 
-        Raises TimeoutError if the timeout expires first, and ConnectionAbortedError if the suite is closed first.
+        Raises TimeoutError if it takes too long, and ConnectionAbortedError if the suite is closed first.
         """
         # Without the argument, current_task would call get_running_loop, which is slow before Python 3.12.
         self._running[timeout] = asyncio.current_task(self._loop)
@@ -261,7 +261,7 @@ class Session:
     async def _drain_shielded(self) -> None:
         """Wait for the responses to single-use tokens.
 
-        A first cancellation is raised only after this wait; a second one ends it.
+        A first cancellation is raised after this wait; a second one ends it.
         """
         draining = asyncio.ensure_future(self._drain_caches())
         try:
@@ -338,7 +338,7 @@ class FreshConnector(aiohttp.TCPConnector):
     """A TCP connector that closes an idle connection instead of reusing it if it has received data.
 
     A server or proxy may send a second response to a request, or status 408 on an idle connection. aiohttp takes it as
-    the response to the next request: the caller gets another user's mail, or a success for a request that was not sent.
+    the response to the next request, perhaps of another user.
     """
 
     async def connect(

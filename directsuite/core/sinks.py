@@ -256,7 +256,7 @@ class FileSink(Sink[R]):
             await self._run_blocking(self._rewind)
 
     async def write(self, piece: bytes) -> None:
-        """Write or buffer the complete piece. Raises BlockingIOError if the file accepts only a part."""
+        """Write or buffer a piece. Raises BlockingIOError if the file accepts only a part."""
         self._is_written = True
         self.exhausted = self._start is None
         try:
@@ -400,7 +400,7 @@ def make_sink(destination: str | PathLike[str] | BinaryWriter | PieceWriter) -> 
 
 
 def _find_start(file: Any) -> int | None:
-    """Return the position of a file object, or None if it cannot seek or cannot be truncated.
+    """Return the position of a file object, or None if it cannot seek or be truncated.
 
     Raises InvalidArgumentError if it is not open for writing bytes.
     """

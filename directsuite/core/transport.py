@@ -174,7 +174,7 @@ class Transport:
         return Polling(seconds, self.environment.clock, self.environment.session.sleep)
 
     def compute_max_in_flight(self, service: Service) -> int:
-        """Return the maximum number of requests of a listing in progress: twice the connections of the service."""
+        """Return the maximum number of a listing's requests in progress: twice the service's connections."""
         return 2 * self._endpoints[service].limits.connections
 
     def _make_call(

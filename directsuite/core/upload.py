@@ -216,10 +216,9 @@ class RequestPayload(Payload):
         await self.write_with_length(writer, None)
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """Write the body, whatever `content_length` says.
+        """Write the body. Ignore `content_length`.
 
-        Raises ConnectionResetError if the connection has already ended, and exceptions of the source, which are also
-        stored in `failure`.
+        Raises ConnectionResetError if the connection has ended, and the source's exceptions, also stored in `failure`.
         """
         _raise_if_disconnected(writer)
         body = self._body
@@ -450,8 +449,8 @@ class StreamContent(Content):
     async def pieces(self) -> AsyncGenerator[Piece]:
         """Yield the bytes of the stream. Closing this closes a stream that is an async generator.
 
-        Raises InvalidArgumentError if the stream was already sent, and TransportError if the number of bytes differs
-        from `size`. The request then stays incomplete.
+        Raises InvalidArgumentError if the stream was already sent, and TransportError if the number of bytes is not
+        `size`.
         """
         self.validate_unconsumed("source")
         self._is_consumed = True
