@@ -62,7 +62,7 @@ WAIT_TOLERANCE = 0.005
 
 
 async def wait_until(due: float, monotonic: Callable[[], float], sleep: Callable[[float], Awaitable[None]]) -> None:
-    """Wait until a clock shows at least `due` less WAIT_TOLERANCE. Return immediately if it already does.
+    """Wait until a clock shows at least `due` less WAIT_TOLERANCE.
 
     monotonic: returns the time of the clock, in seconds.
     sleep: sleeps for a number of seconds. Its exceptions end the wait.

@@ -224,7 +224,7 @@ class Events:
             self.add(listener)
 
     def add(self, listener: Listener) -> None:
-        """Add a listener for all later events. Raises ConfigurationError for a coroutine function or no callable."""
+        """Add a listener for all later events. Raises ConfigurationError if it is async or not callable."""
         argument: object = listener
         if not callable(argument) or inspect.iscoroutinefunction(argument):
             raise ConfigurationError(

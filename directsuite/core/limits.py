@@ -314,7 +314,7 @@ class CircuitBreaker:
             self._emit(CircuitClosed(service=self._service))
 
     def record_failure(self, *, probe: int) -> None:
-        """Record that an attempt got no response. Opens the circuit if it is the `failures`-th or later in a row.
+        """Record that an attempt got no response. Opens the circuit after `circuit_failures` in a row.
 
         While it is open, only the failure of the latest probe starts a new pause.
 

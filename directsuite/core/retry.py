@@ -57,7 +57,7 @@ class Backoff:
         """Return the seconds to wait before the next attempt.
 
         failures: the number of consecutive failures, 1 or more.
-        retry_after: the minimum wait that the service requested, in seconds, at most an hour.
+        retry_after: the minimum wait that the service requested, in seconds. More than an hour counts as an hour.
         """
         wait = min(self.max_wait, self.first * 2.0 ** min(failures - 1, _MAX_DOUBLINGS))
         return max(wait, min(MAX_RETRY_AFTER, retry_after or 0.0))
