@@ -328,7 +328,6 @@ class Attempt(Generic[R]):
         return min(self._env.session.now() + self._env.attempt_timeout, self._call.end)
 
     def _extend_timeout(self) -> None:
-        """Restart the timeout of the attempt: `attempt_timeout` seconds from now, but no later than the deadline."""
         self._env.session.reschedule(self._timeout, self._compute_pause_end())
 
     def _record_upload_progress(self) -> None:

@@ -267,7 +267,6 @@ class TokenCache:
 
 
 def _copy_without_traceback(failure: DirectSuiteError) -> DirectSuiteError:
-    """Return a copy of the error that does not keep stack frames alive."""
     again, cause = failure.copy(), failure.__cause__
     again.__cause__ = cause.copy() if isinstance(cause, DirectSuiteError) else None
     return again
