@@ -45,17 +45,8 @@ ControlParameter = Annotated[Control, Parameter(parse=False)]
 app = make_app("sandbox", "", "--memory --port 0 --profile java")
 
 
-def convert_size(kind: Any, tokens: Sequence[Token]) -> int:
-    """Convert a number with an optional K, M or G (powers of 1024) to bytes. Raises ValueError for other text."""
-    text = tokens[0].value
-    found = re.fullmatch(r"([1-9][0-9]{0,14})([kmg]?)", text.strip().lower())
-    if found is None:
-        raise ValueError(f"{text!r} is not a size: give a size such as 500M or 2G, or a number of bytes")
-    return int(found[1]) << 10 * " kmg".index(found[2] or " ")
-
-
 def convert_duration(kind: Any, tokens: Sequence[Token]) -> timedelta:
-    """Convert a duration such as 31m or 2h30m, or a number of seconds. Raises ValueError unless it is positive."""
+    """Convert a positive duration such as 31m or 2h30m, or a number of seconds."""
     text = tokens[0].value
     try:
         with suppress(ValueError):
@@ -382,10 +373,7 @@ async def manage_faults(
 
 
 def _parse_body(text: str) -> object:
-    """Return the value of --body, or of the file named after @: parsed JSON, or the text if it is no JSON.
-
-    Raises UsageError if the file is unreadable, too large or not UTF-8, or the JSON is nested too deeply.
-    """
+    """Return the value of --body, or of the file named after @: JSON if it can be parsed, else text."""
     if text.startswith("@"):
         try:
             with Path(text[1:]).open("rb") as file:
