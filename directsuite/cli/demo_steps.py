@@ -97,7 +97,7 @@ async def provision_patient(context: DemoContext) -> dict[str, Any]:
         "address active and paid for, mailbox open",
         "found by name and by username",
         "session renewed after its 10 minutes",
-        "a username in use was rejected",
+        "duplicate username rejected, as required",
     )
     return {"count": 1, "unit": "patient", "checked": checked}
 
@@ -246,7 +246,8 @@ async def _sign_document(signing: ds.Signing, number: int, file: Path, authority
     verdicts = await asyncio.to_thread(verify_signatures, content, authority)
     check(verdicts.keys() == names, f"{file.name}: pyHanko finds other signatures")
     check(all(verdicts.values()), f"{file.name}: pyHanko does not accept a signature")
-    check((await signing.delete(stored)).document_digest == "", "the digest is not empty after deletion")
+    deleted = await signing.delete(stored)
+    check(deleted.document_digest == "", f"{file.name}: the service returned a digest for the deleted document")
     try:
         await signing.get_doc(stored)
     except (ds.BadRequestError, ds.NotFoundError):  # services use either status for a missing document

@@ -54,9 +54,11 @@ _CERTIFICATE_PROBLEMS = {  # by X509_V_ERR_… of OpenSSL
 _MIN_DAYS = 21  # a certificate that is valid for fewer days should be renewed
 _MAX_SKEW = 60.0  # seconds; tokens and sessions expire by the server's clock, and are renewed by this machine's
 _MISSING_PATH = "/directsuite-doctor"
+"""A path that no service has."""
+_FAX_NUMBER = "0000000000"  # not a valid number
 _CALLS: Mapping[str, Callable[[Any], Awaitable[object]]] = {
     "signing": lambda facade: facade.get_doc_info("00000000-0000-0000-0000-000000000000"),  # no document has this id
-    "fax": lambda facade: facade.get_multiple_message_info("0000000000"),  # not a valid number
+    "fax": lambda facade: facade.get_multiple_message_info(_FAX_NUMBER),
     "message": lambda facade: facade.get_message_count(),
     "registration": lambda facade: facade.login(),
 }
@@ -322,8 +324,8 @@ def _explain(service: str, error: errors.DirectSuiteError | None, *, has_token: 
     if has_token and isinstance(error, errors.PermissionDeniedError):
         if service == "fax":  # because the number in the request is not the user's
             return warning(
-                "The service accepts the token, but not for a number that is not yours. If it rejects your own number, "
-                "ask its provider for a token that may read faxes."
+                f"The service accepts the token, but not for {_FAX_NUMBER}, the number in the request of this check. "
+                "If it also rejects your own number, ask its provider for a token that may read faxes."
             )
         return failed("The service accepts the token, but not for this operation. Ask its provider for another token.")
     is_not_found = isinstance(error, errors.ServiceError) and error.status == 404

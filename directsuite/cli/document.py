@@ -193,7 +193,8 @@ def _get_field_advice(problem: DocumentProblem, fields: Sequence[ds.DocumentSign
     empty = [field.name for field in fields if field.name and not field.is_signed]
     if not empty:
         return "; it has no empty field. --widget creates one with that name"
-    return f"; {with_value('`directsuite sign info` lists the empty fields', ', '.join(empty))}. --widget creates one"
+    listed = with_value("`directsuite sign info` lists the empty fields", ", ".join(empty))
+    return f"; {listed}. --widget creates a new field"
 
 
 async def _flatten(signing: ds.Signing, stored: ds.StoredDocument, output: Path) -> None:

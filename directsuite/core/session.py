@@ -299,7 +299,7 @@ def _call_factory(factory: SessionFactory) -> aiohttp.ClientSession:
     if inspect.iscoroutine(made):
         made.close()  # a coroutine that is never awaited causes a warning
     raise ConfigurationError(
-        f"session_factory: it must return an aiohttp.ClientSession, not an object of type {type(made).__name__}: "
+        f"session_factory must return an aiohttp.ClientSession, but returned an object of type {type(made).__name__}: "
         "set a plain function that returns a session"
     )
 

@@ -123,7 +123,8 @@ class ConsentSource:
         await self._rotation.save()
         if loop.time() - began > _MAX_SAVE_SECONDS:
             text = (
-                f"on_rotated took more than {_MAX_SAVE_SECONDS:.0f} seconds, so no token was requested: repeat the call"
+                "saving the last refresh token with on_rotated took more than "
+                f"{_MAX_SAVE_SECONDS:.0f} seconds, so no token was requested: repeat the call"
             )
             raise TransportError(text, outcome=Outcome.NOT_SENT)
 

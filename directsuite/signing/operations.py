@@ -12,9 +12,9 @@ R = TypeVar("R")
 FAULT_FORMAT = FaultFormat(message_keys=("error", "description"))
 
 _HOW_TO_FIND_OUT = (
-    "call get_doc_info(identifier), once the request can no longer take effect late. It shows whether document_digest "
-    "has changed, and the signatures. To be sure that the change happens only once, delete the document and start "
-    "again from save."
+    "call get_doc_info(identifier). It shows the signatures, and whether document_digest has changed. If it has not, "
+    "the request may still take effect later. To be sure that the change happens only once, delete the document and "
+    "start again from save."
 )
 
 

@@ -69,7 +69,7 @@ def _metadata(**members: str) -> dict[str, Any]:
         _lie("signing", "SignAndPull", OTHER_PDF, "has changed", processed=True),
         _lie("signing", "SignAndPull", UNSIGNED_PDF, "pyHanko finds other signatures", processed=True),
         _lie("signing", "SignAndPull", OTHER_PDF, "GetDocInfo reports other"),
-        _lie("signing", "Delete", {"documentDigest": "still there"}, "the digest is not empty"),
+        _lie("signing", "Delete", {"documentDigest": "still there"}, "returned a digest for the deleted document"),
         _lie("fax", "getMultipleMessageInfo", {"MessageDetail": []}, "the page at offset 0 contains other faxes"),
         _lie("fax", "getSingleMessageInfo", {"MessageDetail": []}, "not the waiting one"),
         _lie("fax", "getMultipleMessageInfo", {"MessageDetail": []}, "the listing has 10 records", skip=3),
