@@ -30,7 +30,7 @@ class Looks:
 async def test_factory_that_gives_no_session_is_refused(
     server: ScriptedServer, factory: Callable[[], Any], *, close_session: bool
 ) -> None:
-    with pytest.raises(ds.ConfigurationError, match=r"session_factory: .*a plain function") as caught:
+    with pytest.raises(ds.ConfigurationError, match=r"session_factory must return .*a plain function") as caught:
         async with open_suite(server, session_factory=factory, close_session=close_session):
             pass
     assert "ClientSession" in str(caught.value)
