@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,11 @@ CONNINFO = "host=127.0.0.1"
 NO_NUMBERS: list[Any] = [math.nan, -math.inf, 10**400, "5", True]
 FINITE = [0, math.inf, *NO_NUMBERS]
 COUNTS, SECONDS = [-1, 1.5, *FINITE], [-1.0, 1e300, *FINITE]
+
+
+@pytest.fixture(autouse=True)
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # a target creates its folder
 
 
 @pytest.fixture
