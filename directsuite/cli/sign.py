@@ -452,7 +452,7 @@ async def _open_journal(path: Path) -> AsyncGenerator[SigningJournal]:
             journal = await stack.enter_async_context(SigningJournal(path))
         except SigningJournalError as error:
             why = rewrite_explanation(error.explanation.rstrip("."))
-            why = why.replace("give the journal another path", "name another --output")
+            why = why.replace("another path for the journal", "another --output")
             raise UsageError(f"Could not open {with_value('the journal next to --output', path)}. {why}.") from None
         yield journal
 

@@ -260,7 +260,7 @@ async def test_a_journal_that_is_in_use_or_no_journal_is_told(sign_runner: SignR
     for more in ((), ("--dry-run",)):
         told = await sign_runner.sign("a.pdf", "--output", "other", *more)
         assert told.status == 2
-        assert "is not an SQLite database" in told.err
+        assert "is not an SQLite database. Use another --output." in told.err
 
 
 async def test_a_journal_s_error_is_told_in_the_words_of_commands(
