@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.delivery import DeliveryJournal as DeliveryJournal
-from directsuite.jobs.delivery import DeliveryTracker
+from directsuite.jobs.delivery import DeliveryJournal, DeliveryTracker
 from directsuite.jobs.signing import Pdf, SigningFleet, SigningJob, SigningJournal, TargetFolder
 from directsuite.sync import SqliteStore, Synchronizer
 from tests.jobs.signing.job_factory import SIGNATURES, yield_pdfs

@@ -117,7 +117,7 @@ _SOURCES: Mapping[str, str] = {
     "sent_id": f"1 to {_MAX_LISTED:,} messages in {SENT_FOLDER}",
     "sent_ids": f"1 to {_MAX_LISTED:,} messages in {SENT_FOLDER}",
 }
-"""The sources of the facades and values that requests need, for the reason of a skipped request."""
+"""The sources of the facades and values that requests need, named in the reason why a request was skipped."""
 
 _Request = tuple[Operation[Any], str, *tuple[str, ...]]
 """An operation, the facade's method, and the names of the arguments."""
@@ -179,7 +179,7 @@ class DeepExamination:
     mailbox: MailboxAccess | None = None
     tuser: ds.Login | None = None
     _known: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
-    _answers: list[BufferedResponse] = attrs.field(factory=list[BufferedResponse], init=False)
+    _responses: list[BufferedResponse] = attrs.field(factory=list[BufferedResponse], init=False)
 
     async def run(self) -> list[OperationReport]:
         """Call each read-only operation, and send requests that must be rejected. Return a report of each."""
@@ -191,13 +191,13 @@ class DeepExamination:
             for facade, requests in _REQUESTS.items():
                 for request in requests:
                     operation, skipped = request[0], await self._call(facade, request)
-                    report = report_operation(self.specification, codec, operation, self._answers, skipped)
+                    report = report_operation(self.specification, codec, operation, self._responses, skipped)
                     reports[operation.name] = report
             for facade, request in _REQUESTS_TO_REJECT.items():
                 operation, report = request[0], reports[request[0].name]
                 await self._call(facade, request)
                 expected = REJECTION_STATUSES[operation.service]
-                if self._answers and (status := self._answers[-1].status) != expected:
+                if self._responses and (status := self._responses[-1].status) != expected:
                     report.differences.append(Difference("refusal status", f"is {status}, not {expected}"))
         return [*reports.values()]
 
@@ -240,7 +240,7 @@ class DeepExamination:
     def _view(self, facade: F) -> F:
         """Return a view of `facade` that doesn't retry requests, and stores the responses."""
         once = facade.with_options(timeout=self.options.timeout, retry=ds.RetryPolicy.none())
-        return once.with_observer(lambda exchanged: self._answers.append(exchanged.response))
+        return once.with_observer(lambda exchanged: self._responses.append(exchanged.response))
 
     async def _call(self, facade: str, request: _Request) -> str | None:
         """Call an operation, and store the responses. Return why it was not called, or that it was rejected.
@@ -248,7 +248,7 @@ class DeepExamination:
         Return None otherwise, even if the response was incomplete or unreadable.
         """
         operation, method, *arguments = request
-        self._answers.clear()
+        self._responses.clear()
         if missing := [_SOURCES[name] for name in (facade, *arguments) if name not in self._known]:
             return f"It needs {' and '.join(dict.fromkeys(missing))}."
         try:
@@ -277,22 +277,22 @@ def report_operation(
     specification: Specification,
     codec: Codec,
     operation: Operation[Any],
-    answers: Sequence[BufferedResponse],
+    responses: Sequence[BufferedResponse],
     skipped: str | None = None,
 ) -> OperationReport:
     """Compare the responses of one call with the specification.
 
-    answers: the responses that were received completely. skipped: the reason why there is no result, or None.
+    responses: those that were received completely. skipped: the reason why there is no result, or None.
     """
-    found = set[Difference]() if answers or skipped else {Difference("response", "is missing or incomplete")}
+    found = set[Difference]() if responses or skipped else {Difference("response", "is missing or incomplete")}
     too_large = {Difference("$", "is larger than max_response_bytes")}
-    for each in answers:
+    for each in responses:
         compared = specification.compare(operation.name, each.status, each.headers, each.body)
         found |= too_large if each.too_large else compared
         found |= _list_unreadable(specification, codec, operation, each.body) if each.status == 200 else set()
     return OperationReport(
         operation=operation.name,
-        status=max((each.status for each in answers), default=None),
+        status=max((each.status for each in responses), default=None),
         skipped=skipped,
         differences=sorted(each for each in found if not each.is_form),
         forms=sorted(each for each in found if each.is_form),

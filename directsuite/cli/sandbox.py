@@ -36,6 +36,7 @@ from directsuite.configuration import read_secret_file
 from directsuite.core.files import explain_os_error
 from directsuite.sandbox import Control, ControlError
 from directsuite.sandbox.access import is_loopback
+from directsuite.sandbox.client import DEFAULT_URL
 from directsuite.sandbox.faults import describe_kind, describe_remaining
 from directsuite.sandbox.samples import MAILBOX_LOGIN
 
@@ -63,14 +64,12 @@ _SANDBOX_GROUP = Group("Sandbox to control", sort_key=9)
 
 _CLOCK_GROUP = Group("Change of the clock", validator=mutually_exclusive)
 
-DEFAULT_SANDBOX = "http://127.0.0.1:8025"
-
 
 @record
 class ControlOptions:
     """Options of the commands that control a running sandbox."""
 
-    at: Annotated[str, Parameter(group=_SANDBOX_GROUP, env_var="DIRECTSUITE_SANDBOX")] = DEFAULT_SANDBOX
+    at: Annotated[str, Parameter(group=_SANDBOX_GROUP, env_var="DIRECTSUITE_SANDBOX")] = DEFAULT_URL
     """The URL of the sandbox."""
 
 

@@ -21,8 +21,8 @@ import pytest
 from directsuite.durable import group_commit
 from directsuite.durable.database import sql
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError
-from directsuite.jobs.delivery import DeliveryJournal as DeliveryJournal
-from directsuite.jobs.signing import SigningJournal as SigningJournal
+from directsuite.jobs.delivery import DeliveryJournal
+from directsuite.jobs.signing import SigningJournal
 from directsuite.sync.model import ChangeSet, Lease, MessageState, StoredFolder, StoreError
 from directsuite.sync.store import FILE, SqliteStore
 from tests.sync.test_sqlite_store import MAILBOX, TableSink, make_row, read_keys
