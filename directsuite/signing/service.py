@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar, cast, overload
+from typing import Any, TypedDict, TypeVar, Unpack, cast, overload
 
 import attrs
 
@@ -57,6 +57,20 @@ A file that cannot seek, or a function, gets the PDF only once: a failure after 
 piece may take at most `attempt_timeout` seconds. Files other than io.BytesIO are written in a thread, which may write
 its last piece after the call was cancelled.
 """
+
+
+class PullOptions(TypedDict, total=False):
+    """The options of the methods that change a document and stream it to a destination, as type checkers see them."""
+
+    max_bytes: int | None
+    progress: Progress | None
+    timeout: float | None
+
+
+class DownloadOptions(PullOptions, total=False):
+    """The options of `Signing.download`, as type checkers see them."""
+
+    sha256: str | None
 
 
 class Signing(Facade):
@@ -129,36 +143,13 @@ class Signing(Facade):
 
     @overload
     async def download(
-        self,
-        identifier: Document,
-        destination: str | PathLike[str],
-        *,
-        max_bytes: int | None = None,
-        sha256: str | None = None,
-        progress: Progress | None = None,
-        timeout: float | None = None,
+        self, identifier: Document, destination: str | PathLike[str], **options: Unpack[DownloadOptions]
     ) -> Path: ...
     @overload
-    async def download(
-        self,
-        identifier: Document,
-        destination: F,
-        *,
-        max_bytes: int | None = None,
-        sha256: str | None = None,
-        progress: Progress | None = None,
-        timeout: float | None = None,
-    ) -> F: ...
+    async def download(self, identifier: Document, destination: F, **options: Unpack[DownloadOptions]) -> F: ...
     @overload
     async def download(
-        self,
-        identifier: Document,
-        destination: PieceWriter,
-        *,
-        max_bytes: int | None = None,
-        sha256: str | None = None,
-        progress: Progress | None = None,
-        timeout: float | None = None,
+        self, identifier: Document, destination: PieceWriter, **options: Unpack[DownloadOptions]
     ) -> int: ...
     async def download(
         self,
@@ -250,33 +241,13 @@ class Signing(Facade):
     ) -> bytes: ...
     @overload
     async def flatten_and_pull(
-        self,
-        identifier: Document,
-        *,
-        destination: str | PathLike[str],
-        max_bytes: int | None = None,
-        progress: Progress | None = None,
-        timeout: float | None = None,
+        self, identifier: Document, *, destination: str | PathLike[str], **options: Unpack[PullOptions]
     ) -> Path: ...
     @overload
-    async def flatten_and_pull(
-        self,
-        identifier: Document,
-        *,
-        destination: F,
-        max_bytes: int | None = None,
-        progress: Progress | None = None,
-        timeout: float | None = None,
-    ) -> F: ...
+    async def flatten_and_pull(self, identifier: Document, *, destination: F, **options: Unpack[PullOptions]) -> F: ...
     @overload
     async def flatten_and_pull(
-        self,
-        identifier: Document,
-        *,
-        destination: PieceWriter,
-        max_bytes: int | None = None,
-        progress: Progress | None = None,
-        timeout: float | None = None,
+        self, identifier: Document, *, destination: PieceWriter, **options: Unpack[PullOptions]
     ) -> int: ...
     async def flatten_and_pull(
         self,
@@ -312,33 +283,15 @@ class Signing(Facade):
     ) -> bytes: ...
     @overload
     async def clear_unsigned_fields_and_pull(
-        self,
-        identifier: Document,
-        *,
-        destination: str | PathLike[str],
-        max_bytes: int | None = None,
-        progress: Progress | None = None,
-        timeout: float | None = None,
+        self, identifier: Document, *, destination: str | PathLike[str], **options: Unpack[PullOptions]
     ) -> Path: ...
     @overload
     async def clear_unsigned_fields_and_pull(
-        self,
-        identifier: Document,
-        *,
-        destination: F,
-        max_bytes: int | None = None,
-        progress: Progress | None = None,
-        timeout: float | None = None,
+        self, identifier: Document, *, destination: F, **options: Unpack[PullOptions]
     ) -> F: ...
     @overload
     async def clear_unsigned_fields_and_pull(
-        self,
-        identifier: Document,
-        *,
-        destination: PieceWriter,
-        max_bytes: int | None = None,
-        progress: Progress | None = None,
-        timeout: float | None = None,
+        self, identifier: Document, *, destination: PieceWriter, **options: Unpack[PullOptions]
     ) -> int: ...
     async def clear_unsigned_fields_and_pull(
         self,
@@ -377,31 +330,15 @@ class Signing(Facade):
         signature: Signature,
         *,
         destination: str | PathLike[str],
-        max_bytes: int | None = None,
-        progress: Progress | None = None,
-        timeout: float | None = None,
+        **options: Unpack[PullOptions],
     ) -> Path: ...
     @overload
     async def sign_and_pull(
-        self,
-        identifier: Document,
-        signature: Signature,
-        *,
-        destination: F,
-        max_bytes: int | None = None,
-        progress: Progress | None = None,
-        timeout: float | None = None,
+        self, identifier: Document, signature: Signature, *, destination: F, **options: Unpack[PullOptions]
     ) -> F: ...
     @overload
     async def sign_and_pull(
-        self,
-        identifier: Document,
-        signature: Signature,
-        *,
-        destination: PieceWriter,
-        max_bytes: int | None = None,
-        progress: Progress | None = None,
-        timeout: float | None = None,
+        self, identifier: Document, signature: Signature, *, destination: PieceWriter, **options: Unpack[PullOptions]
     ) -> int: ...
     async def sign_and_pull(
         self,
@@ -449,20 +386,11 @@ class Signing(Facade):
         signatures: Iterable[Signature],
         *,
         destination: str | PathLike[str],
-        max_bytes: int | None = None,
-        progress: Progress | None = None,
-        timeout: float | None = None,
+        **options: Unpack[PullOptions],
     ) -> Path: ...
     @overload
     async def multi_sign_and_pull(
-        self,
-        identifier: Document,
-        signatures: Iterable[Signature],
-        *,
-        destination: F,
-        max_bytes: int | None = None,
-        progress: Progress | None = None,
-        timeout: float | None = None,
+        self, identifier: Document, signatures: Iterable[Signature], *, destination: F, **options: Unpack[PullOptions]
     ) -> F: ...
     @overload
     async def multi_sign_and_pull(
@@ -471,9 +399,7 @@ class Signing(Facade):
         signatures: Iterable[Signature],
         *,
         destination: PieceWriter,
-        max_bytes: int | None = None,
-        progress: Progress | None = None,
-        timeout: float | None = None,
+        **options: Unpack[PullOptions],
     ) -> int: ...
     async def multi_sign_and_pull(
         self,
