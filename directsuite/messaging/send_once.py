@@ -26,10 +26,11 @@ import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
+from directsuite.core.call import ExchangeInfo
 from directsuite.core.checks import DURATION
 from directsuite.core.clock import Clock
 from directsuite.core.transport import Polling
@@ -52,6 +53,9 @@ from directsuite.messaging.models import (
     SendMessageResponse,
 )
 
+if TYPE_CHECKING:
+    from directsuite.messaging.service import Mailbox
+
 T = TypeVar("T")
 
 SENT_FOLDER = "INBOX.Sent"
@@ -71,11 +75,11 @@ _HINT_CHECK_MANUALLY = (
     "in none of them, call again without since."
 )
 
-STRICT_HEADER_PATHS = frozenset(
+_STRICT_HEADER_PATHS = frozenset(
     f"$.messages[]{path}" for path in ("", ".headers", ".headers[]", ".headers[].name", ".headers[].value")
 )
 """JSON paths that a search must be able to read, because an unreadable header might contain the request id."""
-STRICT_FOLDER_PATHS = frozenset({"$.folders[]"})
+_STRICT_FOLDER_PATHS = frozenset({"$.folders[]"})
 """JSON paths that must be readable in the list of the folders to search."""
 
 Search = Callable[[datetime | None, float], Awaitable[Sequence[MessageDetail]]]
@@ -298,6 +302,46 @@ async def send(
     raise first.with_traceback(None)
 
 
+async def search_sent(box: Mailbox, begin: datetime | None, timeout: float) -> list[MessageDetail]:
+    """Return the metadata of the messages in INBOX.Sent received since `begin`. None: all."""
+    return await _search_folder(box, SENT_FOLDER, begin, Deadline.after(timeout))
+
+
+async def search_other_folders(box: Mailbox, begin: datetime | None, timeout: float) -> list[MessageDetail]:
+    """Return the metadata of the messages received since `begin` in all folders but INBOX.Sent.
+
+    Listed folders that no request can name are skipped. Raises ResponseDecodeError if a name cannot be read.
+    """
+    deadline, found = Deadline.after(timeout), list[MessageDetail]()
+    names = await box.with_strict_paths(_STRICT_FOLDER_PATHS).get_folders(timeout=deadline.require_time_left())
+    for folder in (arguments.INBOX, *names):
+        if _can_be_named(folder) and folder.casefold() != SENT_FOLDER.casefold():
+            found += await _search_folder(box, folder, begin, deadline)
+    return found
+
+
+async def _search_folder(box: Mailbox, folder: str, begin: datetime | None, deadline: Deadline) -> list[MessageDetail]:
+    """Return the metadata of the messages of a folder received since `begin`.
+
+    Return all if `begin` is None, or if our clock, by which it was measured, is ahead of the server's.
+    """
+    exchanges: list[ExchangeInfo] = []
+    view = box.with_strict_paths(_STRICT_HEADER_PATHS).with_observer(exchanges.append)
+    search = view.search_messages_metadata_by_received_date
+    found = await search(folder, begin, None, timeout=deadline.require_time_left())
+    if begin is not None and exchanges and _is_clock_ahead(exchanges[-1].response.headers):
+        found = await search(folder, None, None, timeout=deadline.require_time_left())
+    return found
+
+
+def _can_be_named(folder: str) -> bool:
+    try:
+        operations.GET_UIDS.validate_segments((folder,))
+    except InvalidArgumentError:
+        return False
+    return True
+
+
 def validate_arguments(key: object, since: datetime | None, settle: float) -> None:
     """Raise InvalidArgumentError if an argument of `send_once` is invalid, or `since` is given without `key`."""
     if key is not None:
@@ -350,7 +394,7 @@ def add_request_id(message: Message, request_id: str) -> MessageWithHeader:
     )
 
 
-def is_clock_ahead(headers: Mapping[str, str]) -> bool:
+def _is_clock_ahead(headers: Mapping[str, str]) -> bool:
     """Return True if our clock is more than MAX_CLOCK_SKEW ahead of the server's `Date`, False if there is none."""
     try:
         server_time = parsedate_to_datetime(headers.get("Date", ""))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import secrets
-from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
-from directsuite.core.call import SETTLE_TIMEOUT, Confirmation, ExchangeInfo
+from directsuite.core.call import SETTLE_TIMEOUT, Confirmation
 from directsuite.core.events import Progress, validate_progress
 from directsuite.core.facade import Facade
 from directsuite.core.iteration import Listing
@@ -18,7 +17,7 @@ from directsuite.core.operation import Operation, Service
 from directsuite.core.transport import Transport
 from directsuite.core.upload import RequestBody
 from directsuite.errors import InvalidArgumentError, ResponseDecodeError
-from directsuite.messaging import arguments, email, operations, send_once
+from directsuite.messaging import arguments, confirmations, email, operations, send_once
 from directsuite.messaging.arguments import INBOX, format_flag, make_send_body
 from directsuite.messaging.listings import MessageReader, fetch_and_measure, fetch_batches
 from directsuite.messaging.models import (
@@ -47,10 +46,6 @@ from directsuite.wire.models import require_instances
 
 M = TypeVar("M", MessageDetail, RawMessage)
 A = TypeVar("A", bound=APIResponse)
-S = TypeVar("S", bound=Message)
-
-_SUCCESS = APIResponse(success=True, code=0)
-"""The response to return for a change whose own response was lost, but which is proven to have happened."""
 
 
 class Mailbox(Facade):
@@ -95,7 +90,7 @@ class Mailbox(Facade):
         """
         if isinstance(message, MessageWithHeader):
             return await self.send_with_header(message, progress=progress, timeout=timeout)
-        message = self._validate_message(message)
+        message = arguments.validate_message(message, self.username)
         request = SendRequest(authentication=self._authentication, message=message)
         prepare = functools.partial(make_send_body, self._transport.codec, request, progress)
         return await self._call(operations.SEND, prepare=prepare, timeout=timeout)
@@ -104,7 +99,7 @@ class Mailbox(Facade):
         self, message: MessageWithHeader, *, progress: Progress | None = None, timeout: float | None = None
     ) -> SendMessageResponse:
         """Send a message with additional headers. See `send`."""
-        message = self._validate_message(message)
+        message = arguments.validate_message(message, self.username)
         request = SendRequestWithHeader(authentication=self._authentication, message=message)
         prepare = functools.partial(make_send_body, self._transport.codec, request, progress)
         return await self._call(operations.SEND_WITH_HEADER, prepare=prepare, timeout=timeout)
@@ -143,13 +138,15 @@ class Mailbox(Facade):
         timeout: timeout of the complete call, also with streamed attachments, in seconds. None: use the suite's. With
             `since`, it must be longer than `settle`, or the message is not sent and OutcomeUnknownError is raised.
         """
-        message = self._validate_message(message)
+        message = arguments.validate_message(message, self.username)
         send_once.validate_arguments(key, since, settle)
         deadline = self._make_deadline(timeout)
         validate_progress(progress)
         request_id = send_once.make_request_id(self.username, secrets.token_hex(16) if key is None else key)
         message = send_once.add_request_id(message, request_id)
         request = SendRequestWithHeader(authentication=self._authentication, message=message)
+        search_sent = functools.partial(send_once.search_sent, self)
+        search_others = functools.partial(send_once.search_other_folders, self)
         now = datetime.now(UTC)
         if since is None:
             sent = send_once.SentMessage(request_id, now, deadline)
@@ -157,19 +154,20 @@ class Mailbox(Facade):
             began = since if since <= now else None
             sent = send_once.SentMessage(request_id, began, deadline, skew=send_once.MAX_SINCE_CLOCK_SKEW)
             polling, clock = self._transport.make_polling(settle), self.runtime.clock
-            response = await send_once.find_earlier_message(
-                sent, self._search_sent, self._search_other_folders, polling, clock
-            )
+            response = await send_once.find_earlier_message(sent, search_sent, search_others, polling, clock)
             if response is not None:
                 return response
-        confirm = Confirmation(verify=functools.partial(sent.find, self._as_nested()._search_sent), seconds=settle)
+        confirm = Confirmation(
+            verify=functools.partial(sent.find, functools.partial(send_once.search_sent, self._as_nested())),
+            seconds=settle,
+        )
 
         async def attempt(seconds: float) -> SendMessageResponse:
             """Send the message. If the response is lost, search for it in INBOX.Sent."""
             prepare = functools.partial(make_send_body, self._transport.codec, request, progress)
             return await self._call(operations.SEND_WITH_HEADER, prepare=prepare, timeout=seconds, confirm=confirm)
 
-        return await send_once.send(attempt, sent, self._search_other_folders, settle=settle, resend=resend)
+        return await send_once.send(attempt, sent, search_others, settle=settle, resend=resend)
 
     async def forward(
         self,
@@ -366,13 +364,7 @@ class Mailbox(Facade):
     async def create_folder(self, folder: str, *, timeout: float | None = None) -> None:
         """Create a folder. Raises InvalidArgumentError if its name is reserved or does not start with `INBOX.`."""
         arguments.validate_new_folder(folder, "folder")
-        within_call = self._as_nested()
-
-        async def verify_created() -> APIResponse | None:
-            """Return a success if the folder is listed."""
-            return _SUCCESS if _is_listed(folder, await within_call.get_folders()) else None
-
-        confirm = Confirmation(verify=verify_created)
+        confirm = confirmations.folder_created(self._as_nested(), folder)
         await self._call(operations.CREATE_FOLDER, folder, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def move_folder(self, folder: str, new_folder: str, *, timeout: float | None = None) -> None:
@@ -382,15 +374,7 @@ class Mailbox(Facade):
         """
         arguments.validate_changeable_folder(folder, "folder")
         arguments.validate_new_folder(new_folder, "new_folder")
-        within_call = self._as_nested()
-
-        async def verify_moved() -> APIResponse | None:
-            """Return a success if only the new name is listed."""
-            names = await within_call.get_folders()
-            is_moved = _is_listed(new_folder, names) and not _is_listed(folder, names) and "" not in names
-            return _SUCCESS if is_moved else None
-
-        segments, confirm = (folder, new_folder), Confirmation(verify=verify_moved)
+        segments, confirm = (folder, new_folder), confirmations.folder_moved(self._as_nested(), folder, new_folder)
         await self._call(operations.MOVE_FOLDER, *segments, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def delete_folder(self, folder: str, *, timeout: float | None = None) -> None:
@@ -402,13 +386,7 @@ class Mailbox(Facade):
         that are not ASCII or contain `&`, which a listing may encode differently.
         """
         arguments.validate_changeable_folder(folder, "folder")
-        within_call = self._as_nested()
-
-        async def verify_deleted() -> APIResponse | None:
-            """Return a success if the folder is not listed."""
-            return _SUCCESS if _is_deleted(folder, await within_call.get_folders(folder.rpartition(".")[0])) else None
-
-        confirm = Confirmation(verify=verify_deleted, seconds=SETTLE_TIMEOUT) if _can_verify_deletion(folder) else None
+        confirm = confirmations.folder_deleted(self._as_nested(), folder)
         await self._call(operations.DELETE_FOLDER, folder, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def copy_messages_by_uids(
@@ -435,7 +413,7 @@ class Mailbox(Facade):
             existing = await self.get_message_metadata(folder, timeout=deadline.require_time_left())
             copied = frozenset(listed)
             message_ids = [message.msg_id for message in existing if message.uid in copied]
-            confirm = await self._make_arrival_confirmation(dest_folder, message_ids, deadline)
+            confirm = await confirmations.messages_arrived(self._as_nested(), dest_folder, message_ids, deadline)
             timeout = deadline.require_time_left()
         body = self._make_uids_body(listed)
         await self._call(
@@ -447,7 +425,7 @@ class Mailbox(Facade):
     ) -> None:
         """Move messages to another folder. They get new uids."""
         listed = arguments.validate_uids(uids)
-        confirm = self._make_removal_confirmation(folder, listed)
+        confirm = confirmations.messages_removed(self._as_nested(), folder, listed)
         segments = (folder, dest_folder)
         await self._call_for_uids(
             operations.MOVE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, confirm=confirm
@@ -458,7 +436,7 @@ class Mailbox(Facade):
     ) -> None:
         """Move messages to INBOX.Trash or, with `forever`, delete them permanently."""
         listed = arguments.validate_uids(uids)
-        confirm = self._make_removal_confirmation(folder, listed)
+        confirm = confirmations.messages_removed(self._as_nested(), folder, listed)
         segments = (folder, format_flag(forever))
         await self._call_for_uids(
             operations.DELETE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, confirm=confirm
@@ -508,7 +486,7 @@ class Mailbox(Facade):
         if verify:
             deadline = self._make_deadline(timeout)
             message_ids = [email.read_message_id(message.data or b"") for message in listed]
-            confirm = await self._make_arrival_confirmation(folder, message_ids, deadline)
+            confirm = await confirmations.messages_arrived(self._as_nested(), folder, message_ids, deadline)
             timeout = deadline.require_time_left()
         body = self._encode_body(RawMessagesRequest(auth=self._authentication, messages=listed))
         await self._call(operations.SAVE_RAW_MESSAGES, folder, body=body, timeout=timeout, confirm=confirm)
@@ -523,12 +501,7 @@ class Mailbox(Facade):
     ) -> Listing[MessageDetail]:
         """Yield all messages of `folder` by ascending uid. Batches are fetched ahead. Parameters: see `Mailbox`."""
         _validate_listing(folder, batch_size, batch_bytes)
-
-        async def get(box: Mailbox, uids: list[int]) -> list[MessageDetail]:
-            """Fetch a batch."""
-            return await box.get_messages_by_uids(folder, uids, timeout=timeout)
-
-        return Listing(self._iter_in_batches(folder, batch_size, batch_bytes, timeout, get))
+        return Listing(self._iter_in_batches(folder, batch_size, batch_bytes, timeout, Mailbox.get_messages_by_uids))
 
     def iter_raw(
         self,
@@ -540,12 +513,9 @@ class Mailbox(Facade):
     ) -> Listing[RawMessage]:
         """Yield all messages of `folder` in their original form, by ascending uid. Parameters: see `Mailbox`."""
         _validate_listing(folder, batch_size, batch_bytes)
-
-        async def get(box: Mailbox, uids: list[int]) -> list[RawMessage]:
-            """Fetch a batch."""
-            return await box.get_raw_messages_by_uids(folder, uids, timeout=timeout)
-
-        return Listing(self._iter_in_batches(folder, batch_size, batch_bytes, timeout, get))
+        return Listing(
+            self._iter_in_batches(folder, batch_size, batch_bytes, timeout, Mailbox.get_raw_messages_by_uids)
+        )
 
     def iter_metadata(self, folder: str = INBOX, *, timeout: float | None = None) -> Listing[MessageDetail]:
         """Yield the metadata of all messages of `folder`, while the response is being received."""
@@ -565,11 +535,7 @@ class Mailbox(Facade):
         return Listing(self._stream_listing(operations.GET_MESSAGES, folder, timeout))
 
     def _make_uids_body(self, uids: Iterable[int], recipients: list[Recipient] | None = None) -> RequestBody:
-        request = UidsRequest(auth=self._authentication, uids=list(uids), recipients=recipients or [])
-        return self._encode_body(request)
-
-    def _validate_message(self, message: S) -> S:
-        return arguments.validate_message(message, self.username)
+        return self._encode_body(UidsRequest(auth=self._authentication, uids=list(uids), recipients=recipients or []))
 
     async def _get_count(self, operation: Operation[GetCountResponse], folder: str, timeout: float | None) -> int:
         response = await self._call(operation, folder, body=self._credentials, timeout=timeout)
@@ -598,68 +564,8 @@ class Mailbox(Facade):
             operation, *segments, body=self._make_uids_body(listed), timeout=timeout, confirm=confirm
         )
 
-    def _make_removal_confirmation(self, folder: str, uids: list[int]) -> Confirmation[APIResponse]:
-        """Return a Confirmation that the messages have left the folder, which proves that a lost request succeeded."""
-        within_call = self._as_nested()
-
-        async def verify_removed() -> APIResponse | None:
-            return _SUCCESS if set(uids).isdisjoint(await within_call.get_uids(folder)) else None
-
-        return Confirmation(verify=verify_removed)
-
-    async def _make_arrival_confirmation(
-        self, folder: str, message_ids: Iterable[str | None], deadline: Deadline
-    ) -> Confirmation[APIResponse] | None:
-        """List the folder, and return a Confirmation that messages with these Message-IDs were added to it later.
-
-        Return None if `message_ids` is empty or contains None, because then nothing can be proven.
-        """
-        listed = list(message_ids)
-        expected = Counter(message_id.strip() for message_id in listed if message_id is not None)
-        if not expected or None in listed:
-            return None
-        existing = frozenset(await self.get_uids(folder, timeout=deadline.require_time_left()))
-        within_call = self._as_nested()
-
-        async def verify_arrived() -> APIResponse | None:
-            now = await within_call.get_message_metadata(folder, timeout=deadline.require_time_left())
-            new = Counter(message.msg_id for message in now if message.uid not in existing)
-            return _SUCCESS if all(new[message_id] >= times for message_id, times in expected.items()) else None
-
-        return Confirmation(verify=verify_arrived, seconds=SETTLE_TIMEOUT)
-
     def _make_deadline(self, timeout: float | None) -> Deadline:
         return Deadline.after(self.resolve_timeout(timeout))
-
-    async def _search_sent(self, begin: datetime | None, timeout: float) -> list[MessageDetail]:
-        return await self._search_folder(send_once.SENT_FOLDER, begin, Deadline.after(timeout))
-
-    async def _search_other_folders(self, begin: datetime | None, timeout: float) -> list[MessageDetail]:
-        """Return the metadata of the messages received since `begin` in all folders but INBOX.Sent.
-
-        Listed folders that no request can name are skipped. Raises ResponseDecodeError if a name cannot be read.
-        """
-        deadline, found = Deadline.after(timeout), list[MessageDetail]()
-        names = await self.with_strict_paths(send_once.STRICT_FOLDER_PATHS).get_folders(
-            timeout=deadline.require_time_left()
-        )
-        for folder in (INBOX, *names):
-            if _can_be_named(folder) and folder.casefold() != send_once.SENT_FOLDER.casefold():
-                found += await self._search_folder(folder, begin, deadline)
-        return found
-
-    async def _search_folder(self, folder: str, begin: datetime | None, deadline: Deadline) -> list[MessageDetail]:
-        """Return the metadata of the messages of a folder received since `begin`.
-
-        Return all if `begin` is None, or if our clock, by which it was measured, is ahead of the server's.
-        """
-        exchanges: list[ExchangeInfo] = []
-        view = self.with_strict_paths(send_once.STRICT_HEADER_PATHS).with_observer(exchanges.append)
-        search = view.search_messages_metadata_by_received_date
-        found = await search(folder, begin, None, timeout=deadline.require_time_left())
-        if begin is not None and exchanges and send_once.is_clock_ahead(exchanges[-1].response.headers):
-            found = await search(folder, None, None, timeout=deadline.require_time_left())
-        return found
 
     async def _iter_in_batches(
         self,
@@ -667,10 +573,10 @@ class Mailbox(Facade):
         batch_size: int,
         batch_bytes: int | None,
         timeout: float | None,
-        get: Callable[[Mailbox, list[int]], Awaitable[list[M]]],
+        get: Callable[..., Awaitable[list[M]]],
     ) -> AsyncGenerator[M]:
         async def fetch(batch: list[int]) -> tuple[list[M] | ResponseDecodeError, int]:
-            return await fetch_and_measure(self, lambda box: get(box, batch))
+            return await fetch_and_measure(self, lambda box: get(box, folder, batch, timeout=timeout))
 
         uids = await self.get_uids(folder, timeout=timeout)
         window = self._transport.compute_max_in_flight(Service.MESSAGING)
@@ -692,34 +598,3 @@ def _validate_listing(folder: str, batch_size: int = 1, batch_bytes: int | None 
         raise InvalidArgumentError("must be a number of messages, 1 or more", parameter="batch_size")
     if batch_bytes is not None and (type(batch_bytes) is not int or batch_bytes < 1):
         raise InvalidArgumentError("must be a number of bytes, 1 or more, or None", parameter="batch_bytes")
-
-
-def _can_be_named(folder: str) -> bool:
-    try:
-        operations.GET_UIDS.validate_segments((folder,))
-    except InvalidArgumentError:
-        return False
-    return True
-
-
-def _is_listed(folder: str, names: Iterable[str]) -> bool:
-    return folder.lower() in (name.lower() for name in names)
-
-
-def _can_verify_deletion(folder: str) -> bool:
-    # Folders outside `INBOX.` are never listed. Names that IMAP encodes may be listed in modified UTF-7.
-    return folder.lower().startswith("inbox.") and folder.isascii() and "&" not in folder
-
-
-def _is_deleted(folder: str, names: Iterable[str]) -> bool:
-    """Return True if a listing of the parent folder contains neither this folder nor a subfolder of it.
-
-    names: the listed names. An empty name could not be read, and may be the folder's; then return False.
-    """
-    levels = folder.lower().split(".")
-    spellings = {".".join(levels[start:]) for start in range(len(levels))}  # a listing may omit the parents
-    listed = [name.lower() for name in names]
-    is_listed = any(name.startswith(f"{spelling}.") or name == spelling for spelling in spellings for name in listed)
-    # A listing of INBOX always has reserved folders, so an empty one proves nothing.
-    is_parent_listed = bool(listed) or len(levels) > 2
-    return is_parent_listed and not is_listed and "" not in listed

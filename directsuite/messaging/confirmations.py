@@ -1,0 +1,103 @@
+"""Verify a change of a mailbox whose response was lost: list the folders or messages that it affects.
+
+Each function returns a Confirmation for a call. `box` is the mailbox as used by the call itself (`Facade._as_nested`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from directsuite.core.call import SETTLE_TIMEOUT, Confirmation
+from directsuite.messaging.models import APIResponse
+from directsuite.messaging.send_once import Deadline
+
+if TYPE_CHECKING:
+    from directsuite.messaging.service import Mailbox
+
+_SUCCESS = APIResponse(success=True, code=0)
+"""The response to return for a change whose own response was lost, but which is proven to have happened."""
+
+
+def folder_created(box: Mailbox, folder: str) -> Confirmation[APIResponse]:
+    """Confirm that the folder was created: it is listed."""
+
+    async def verify() -> APIResponse | None:
+        return _SUCCESS if _is_listed(folder, await box.get_folders()) else None
+
+    return Confirmation(verify=verify)
+
+
+def folder_moved(box: Mailbox, folder: str, new_folder: str) -> Confirmation[APIResponse]:
+    """Confirm that the folder was renamed: only the new name is listed."""
+
+    async def verify() -> APIResponse | None:
+        names = await box.get_folders()
+        is_moved = _is_listed(new_folder, names) and not _is_listed(folder, names) and "" not in names
+        return _SUCCESS if is_moved else None
+
+    return Confirmation(verify=verify)
+
+
+def folder_deleted(box: Mailbox, folder: str) -> Confirmation[APIResponse] | None:
+    """Confirm that the folder was deleted: its parent lists neither the folder nor a subfolder.
+
+    Return None if nothing can be proven: folders outside `INBOX.` are never listed, and names that IMAP encodes may be
+    listed in modified UTF-7.
+    """
+    if not folder.lower().startswith("inbox.") or not folder.isascii() or "&" in folder:
+        return None
+
+    async def verify() -> APIResponse | None:
+        return _SUCCESS if _is_deleted(folder, await box.get_folders(folder.rpartition(".")[0])) else None
+
+    return Confirmation(verify=verify, seconds=SETTLE_TIMEOUT)
+
+
+def messages_removed(box: Mailbox, folder: str, uids: list[int]) -> Confirmation[APIResponse]:
+    """Confirm that the messages were deleted or moved: their uids are not listed."""
+
+    async def verify() -> APIResponse | None:
+        return _SUCCESS if set(uids).isdisjoint(await box.get_uids(folder)) else None
+
+    return Confirmation(verify=verify)
+
+
+async def messages_arrived(
+    box: Mailbox, folder: str, message_ids: Iterable[str | None], deadline: Deadline
+) -> Confirmation[APIResponse] | None:
+    """List the folder, and return a Confirmation that messages with these Message-IDs were added to it later.
+
+    Return None if `message_ids` is empty or contains None, because then nothing can be proven.
+    """
+    listed = list(message_ids)
+    expected = Counter(message_id.strip() for message_id in listed if message_id is not None)
+    if not expected or None in listed:
+        return None
+    existing = frozenset(await box.get_uids(folder, timeout=deadline.require_time_left()))
+
+    async def verify() -> APIResponse | None:
+        now = await box.get_message_metadata(folder, timeout=deadline.require_time_left())
+        new = Counter(message.msg_id for message in now if message.uid not in existing)
+        return _SUCCESS if all(new[message_id] >= times for message_id, times in expected.items()) else None
+
+    return Confirmation(verify=verify, seconds=SETTLE_TIMEOUT)
+
+
+def _is_listed(folder: str, names: Iterable[str]) -> bool:
+    return folder.lower() in (name.lower() for name in names)
+
+
+def _is_deleted(folder: str, names: Iterable[str]) -> bool:
+    """Return True if a listing of the parent folder contains neither this folder nor a subfolder of it.
+
+    names: the listed names. An empty name could not be read, and may be the folder's; then return False.
+    """
+    levels = folder.lower().split(".")
+    spellings = {".".join(levels[start:]) for start in range(len(levels))}  # a listing may omit the parents
+    listed = [name.lower() for name in names]
+    is_listed = any(name.startswith(f"{spelling}.") or name == spelling for spelling in spellings for name in listed)
+    # A listing of INBOX always has reserved folders, so an empty one proves nothing.
+    is_parent_listed = bool(listed) or len(levels) > 2
+    return is_parent_listed and not is_listed and "" not in listed
