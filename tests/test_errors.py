@@ -135,7 +135,7 @@ OTHERS: list[Exception] = [
     StorageError("PermissionError", 13),
     SourceError("no such file", is_document_specific=True),
     StagingError("no space left"),
-    MismatchError("a text", "$.uid"),
+    MismatchError("a string", "$.uid"),
     JobStoppedError("the journal is full"),
     SinkError("the sink failed", is_general=True),
     MaildirError("the disk is full", errno=28),

@@ -147,7 +147,10 @@ async def send_message(context: DemoContext) -> dict[str, Any]:
     check(contents == parts, "the received attachments differ from the sent ones")
     async with inbox.iter_raw() as listing:
         raw = [each async for each in listing]
-    check([each.to_email()["Subject"] for each in raw] == [message.subject], "the raw message is a different one")
+    check(
+        [each.to_email()["Subject"] for each in raw] == [message.subject],
+        "the raw message is not the one that was sent",
+    )
     file = context.output / "messages" / "visit-summary.eml"
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(raw[0].data or b"")
@@ -169,19 +172,19 @@ async def read_mailbox(context: DemoContext) -> dict[str, Any]:
         uids.append(await context.sandbox.deliver(_RESULTS, raw[-1]))
     box = context.suite.mailbox(_RESULTS, _PASSWORD)
     check(await box.get_message_count() == count, f"the service does not count {count} messages")
-    check(await box.get_uids() == uids, "the uids are not those of the delivery, ascending")
+    check(await box.get_uids() == uids, "the uids are not those of the delivered messages, in ascending order")
     for name, iterate in (("iter_messages", box.iter_messages), ("stream_messages", box.stream_messages)):
         async with iterate() as messages:
             seen = [(each.uid, [part.content for part in each.attachments]) async for each in messages]
         expected = [(uid, [each]) for uid, each in zip(uids, values, strict=True)]
-        check(seen == expected, f"{name} returns {len(seen)} of {count} messages, or changes one")
+        check(seen == expected, f"{name} returned {len(seen)} messages, which are not the {count} delivered ones")
     async with box.iter_metadata() as listing:
         metadata = [(each.subject, each.body or "") async for each in listing]
     subjects = [(f"Résultat {number:04d}", "") for number in range(1, count + 1)]
-    check(metadata == subjects, "iter_metadata returns other subjects, or bodies")
+    check(metadata == subjects, "iter_metadata returns wrong subjects, or message bodies")
     async with box.iter_raw() as listing:
         received = [each.data or b"" async for each in listing]
-    check(received == raw, f"iter_raw returns {len(received)} of {count} messages, or changes one")
+    check(received == raw, f"iter_raw returned {len(received)} messages, which are not the {count} delivered ones")
     folder = _clear_folder(context.output / "mailbox", r"[0-9]{4,5}\.eml")
     files = [folder / f"{number:04d}.eml" for number in range(1, count + 1)]
     for file, content in zip(files, received, strict=True):
@@ -240,11 +243,11 @@ async def _sign_document(signing: ds.Signing, number: int, file: Path, authority
         await signing.multi_sign(stored, [patient, clinic])
         await signing.download(stored, file)
     reported = {each.name for each in (await signing.get_doc_info(stored)).signatures if each.is_signed}
-    check(reported == names, f"{file.name}: GetDocInfo reports other signatures than were made")
+    check(reported == names, f"{file.name}: GetDocInfo does not report exactly the signatures that were made")
     content = await asyncio.to_thread(file.read_bytes)
     check(content.startswith(original), f"{file.name}: the original content has changed")
     verdicts = await asyncio.to_thread(verify_signatures, content, authority)
-    check(verdicts.keys() == names, f"{file.name}: pyHanko finds other signatures")
+    check(verdicts.keys() == names, f"{file.name}: pyHanko does not find exactly the signatures that were made")
     check(all(verdicts.values()), f"{file.name}: pyHanko does not accept a signature")
     deleted = await signing.delete(stored)
     check(deleted.document_digest == "", f"{file.name}: the service returned a digest for the deleted document")
@@ -281,17 +284,23 @@ async def read_faxes(context: DemoContext) -> dict[str, Any]:
     for offset in range(0, count, FULL_PAGE_MESSAGES):
         page = (await fax.get_multiple_message_info(_FAX_NUMBER, offset)).message_detail
         expected = handles[offset : offset + FULL_PAGE_MESSAGES]
-        check([each.message_handle for each in page] == expected, f"the page at offset {offset} contains other faxes")
+        check(
+            [each.message_handle for each in page] == expected,
+            f"the page at offset {offset} does not contain the expected faxes",
+        )
     newest = (await fax.get_single_message_info(_FAX_NUMBER, handles[0] or "")).message_detail
     found = [(each.status, each.description) for each in newest]
-    check(found == [(ds.FaxStatus.WAITING, f"Fax {count}")], "the newest fax is not the waiting one")
+    check(found == [(ds.FaxStatus.WAITING, f"Fax {count}")], "the newest fax has the wrong status or description")
     listed = list[str | None]()
     async with fax.iter_messages(_FAX_NUMBER) as messages:
         async for message in messages:
             if not listed:
                 await context.sandbox.add_fax(_FAX_NUMBER, description="arrives during the listing")
             listed.append(message.message_handle)
-    check(listed == handles, f"the listing has {len(listed)} records, not each of {count} once, in order")
+    check(
+        listed == handles,
+        f"the listing of {len(listed)} records does not contain each of the {count} faxes once, newest first",
+    )
     checked = (
         f"{-(-count // FULL_PAGE_MESSAGES)} pages of at most {FULL_PAGE_MESSAGES}, newest first",
         "a new fax during the listing: none is lost or repeated",

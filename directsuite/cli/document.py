@@ -62,7 +62,10 @@ class DocumentOutputOptions(TokenOptions):
 
 _DELETE_TIMEOUT = 5.0  # seconds; short, because a stored document that is not deleted expires
 _ENCRYPT_ENTRY_PATTERN = re.compile(rb"/Encrypt[\s<]")
-_RECOVERY_HINT = "no file was written, and the stored document is deleted or expires; run the same command again"
+_RECOVERY_HINT = (
+    "no file was written, and the document stored at the service expires if it could not be deleted; run the same "
+    "command again"
+)
 _MAX_SERVER_ERRORS_IN_A_ROW = 5  # then the service is assumed to fail for every PDF
 _FOLDER_ONLY_OPTIONS = ("dry_run", "again", "recursive", "concurrency", "patience")
 _NO_PDF_PROBLEM = "There is no PDF in this folder."

@@ -224,7 +224,7 @@ def read_individual(path: Path) -> ds.IDProofedIndividualRESTful:
         )
     for name, value in members.items():
         if not _is_valid_member(name, value):
-            raise UsageError(f"{name} in {_INDIVIDUAL_FILE} {_MEMBER_RULES.get(name, 'must be a text, in quotes')}.")
+            raise UsageError(f"{name} in {_INDIVIDUAL_FILE} {_MEMBER_RULES.get(name, 'must be a string, in quotes')}.")
     return ds.IDProofedIndividualRESTful(**members)
 
 

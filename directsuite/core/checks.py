@@ -95,7 +95,7 @@ INTEGER = Check(
 AT_LEAST_ONE = Check("a whole number, 1 or more", lambda value: INTEGER.predicate(value) and value >= 1)
 NOT_NEGATIVE = Check("a whole number, 0 or more", lambda value: INTEGER.predicate(value) and value >= 0)
 FLAG = instance_of(bool, "True or False")
-TEXT = Check("a text that is not empty", lambda value: isinstance(value, str) and bool(value))
+TEXT = Check("a non-empty string", lambda value: isinstance(value, str) and bool(value))
 
 
 def find_url_problem(text: object, *, allow_insecure_http: bool = False, query: bool = False) -> str | None:

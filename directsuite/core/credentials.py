@@ -355,7 +355,7 @@ def make_token_source(token: str | Secret | Callable[[], Awaitable[str | AccessT
             return token
         if callable(token) and can_be_called_with(token, 0):
             return CallableToken(token)
-    raise ConfigurationError("token must be a text, an async callable that returns one, or a TokenSource")
+    raise ConfigurationError("token must be a string, an async callable that returns one, or a TokenSource")
 
 
 def validate_token(token: object, *, in_header: bool) -> AccessToken:
@@ -367,7 +367,7 @@ def validate_token(token: object, *, in_header: bool) -> AccessToken:
         raise ConfigurationError(f"the token source returned {type(token).__name__} instead of an AccessToken")
     text = cast("object", token.token.reveal())  # a function of the user may return anything
     if not isinstance(text, str):
-        raise ConfigurationError(f"the token source returned {type(text).__name__} instead of a text")
+        raise ConfigurationError(f"the token source returned {type(text).__name__} instead of a string")
     if not text or (in_header and not _HEADER_VALUE.fullmatch(text)):
         raise ConfigurationError("the token source returned a token that is empty or not allowed in a header")
     lifetime = cast("object", token.expires_in)

@@ -257,7 +257,7 @@ _PARAMETER = re.compile(r"\{(?!session_id\})(\w+)\}")
 
 def _quote_segment(value: object, parameter: str) -> str:
     if not isinstance(value, str) or value in ("", ".", ".."):
-        raise InvalidArgumentError("give a text other than '', '.' and '..'", parameter=parameter)
+        raise InvalidArgumentError("give a string other than '', '.' and '..'", parameter=parameter)
     try:
         return quote(value, safe="")
     except UnicodeEncodeError:

@@ -237,7 +237,7 @@ def _decode_body(
     operation: Operation[R], response: BufferedResponse, document: Any, codec: Codec, report: Counter[str]
 ) -> R:
     if response.status < 200:
-        raise MismatchError("of a final status")
+        raise MismatchError("a response with a final status")
     if operation.response is bytes:
         text = strip_byte_order_mark(response.body)
         if not text:

@@ -126,7 +126,7 @@ class Fax(Facade):
                     fresh.append(message)
             if await reader.may_hide_messages():
                 raise ResponseDecodeError(
-                    "the service returns the same messages at every offset, so that others cannot be listed",
+                    "the service returns the same messages at every offset, so the older ones cannot be listed",
                     path="$.MessageDetail",
                     **operations.GET_MULTIPLE_MESSAGE_INFO.error_context,
                 )

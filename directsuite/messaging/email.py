@@ -85,7 +85,9 @@ def parse(message: Part) -> EmailParts:
     with contextlib.suppress(Exception):
         part = _encode_text(message)
         return _parse(part if _has_modern_api(part) else from_bytes(_flatten(part)))
-    raise InvalidArgumentError("is malformed, so the standard library cannot read it", parameter="message")
+    raise InvalidArgumentError(
+        "Python's email package cannot parse it: check its headers and MIME structure", parameter="message"
+    )
 
 
 def _encode_text(message: Part) -> Part:

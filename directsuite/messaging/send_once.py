@@ -357,7 +357,7 @@ def validate_arguments(key: object, since: datetime | None, settle: float) -> No
 def validate_key(key: object) -> None:
     """Raise InvalidArgumentError if the key is not a non-empty str that can be encoded as UTF-8."""
     if not isinstance(key, str) or not key:
-        raise InvalidArgumentError("must be a text that is not empty, or None for a random key", parameter="key")
+        raise InvalidArgumentError("must be a non-empty string, or None for a random key", parameter="key")
     try:
         key.encode()
     except UnicodeEncodeError:  # not chained to the error below, because its message contains the key

@@ -255,7 +255,7 @@ def _find_error(body: dict[str, Any]) -> str | None:
 def _read_secret(body: dict[str, Any], name: str) -> Secret:
     text = body[name]
     if not isinstance(text, str) or not text:
-        raise MismatchError("a text", f"$.{name}")
+        raise MismatchError("a string", f"$.{name}")
     return Secret(text)
 
 

@@ -148,7 +148,7 @@ def _find_problems(grant: Grant, allow_insecure_http: bool) -> Iterator[str]:
     for name, value in _iter_texts(grant):
         text = value.reveal() if isinstance(value, Secret) else value
         if not isinstance(text, str) or not text:
-            yield f"{name} must be a text that is not empty"
+            yield f"{name} must be a non-empty string"
         elif any("\ud800" <= letter <= "\udfff" for letter in text):
             yield f"{name} contains half of a surrogate pair, which cannot be encoded as UTF-8"
     if cast("str", grant.client_auth) not in ("basic", "body"):

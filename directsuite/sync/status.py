@@ -104,7 +104,7 @@ class RoundFinished(Event):
 NO_SUCH_FOLDER = "The server has no such folder. Create it there, or remove it from the folders to synchronise."
 
 _HINT_BY_ERROR: Mapping[type[DirectSuiteError], str] = {
-    errors.AuthenticationError: "The service rejected the password. Provide the correct one.",
+    errors.AuthenticationError: "The service rejected the mailbox's password. Provide the correct one.",
     errors.CircuitOpenError: "The service has not responded for a while. It will be called again automatically. "
     "If this continues, ask its provider.",
     errors.ConnectFailedError: "The service can't be reached. Check the network and message_url.",

@@ -146,7 +146,7 @@ class Codec:
             raise
         except Exception as error:  # noqa: BLE001  the error and its stack frames may show the value
             reason = type(error).__name__
-        raise InvalidArgumentError(f"the converter cannot write this object ({reason})", parameter=type(model).__name__)
+        raise InvalidArgumentError(f"a hook of the converter failed ({reason})", parameter=type(model).__name__)
 
     def encode(self, document: Any) -> bytes:
         """Return the JSON of a model, a list of models, or plain values.

@@ -212,7 +212,7 @@ def read_day(value: object) -> date | str:
     Raises MismatchError if the value is not a text.
     """
     if not isinstance(value, str):
-        raise MismatchError("a day as yyyy-MM-dd, or text")
+        raise MismatchError("a date as text, such as 2026-02-28")
     if len(value) == len("yyyy-MM-dd") and value[4] == value[7] == "-":
         try:
             return date.fromisoformat(value)

@@ -156,7 +156,7 @@ class OpenEnum(enum.StrEnum):
 def require_text(value: object, parameter: str) -> str:
     """Return the argument. Raise InvalidArgumentError if it is not a text, or is empty."""
     if not isinstance(value, str) or not value:
-        raise InvalidArgumentError("give a text that is not empty", parameter=parameter)
+        raise InvalidArgumentError("give a non-empty string", parameter=parameter)
     return value
 
 

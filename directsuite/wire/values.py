@@ -385,7 +385,7 @@ def _as_text(value: Any) -> str:
         return msgspec.json.encode(value, enc_hook=str).decode()
     except (ValueError, RecursionError):
         pass
-    raise MismatchError("a text")
+    raise MismatchError("a string")
 
 
 def read_member(cls: type[OpenEnum], value: Any) -> OpenEnum:

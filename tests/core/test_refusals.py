@@ -120,7 +120,7 @@ UNREADABLE: list[tuple[Operation[Any], bytes, int, str, str]] = [
     (messaging.GET_MESSAGE_COUNT, b"", 200, "$", "JSON"),
     (messaging.GET_MESSAGE_COUNT, b"<html>", 200, "$", "JSON"),
     (messaging.GET_MESSAGE_COUNT, b"{}", 200, "$.success", "true"),
-    (messaging.GET_MESSAGE_COUNT, b'{"success": true, "count": 1}', 199, "$", "of a final status"),
+    (messaging.GET_MESSAGE_COUNT, b'{"success": true, "count": 1}', 199, "$", "a response with a final status"),
     (registration.LOGIN, b'{"code": "000"}', 200, "$.sessionId", "present"),
     (registration.LOGIN, b'{"code": "000", "sessionId": ""}', 200, "$.sessionId", "present"),
     (registration.LOGIN, b'{"code": "000", "sessionId": "a\\ud800"}', 200, "$.sessionId", UNBROKEN),
@@ -201,6 +201,6 @@ def test_what_is_nested_too_deeply_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_undecodable_part_of_response_names_its_path() -> None:
-    error = make_decode_error(messaging.SEND, MismatchError("a text", "$.smtpId"))
-    assert error.explanation == "the response does not fit the operation: $.smtpId should be a text"
+    error = make_decode_error(messaging.SEND, MismatchError("a string", "$.smtpId"))
+    assert error.explanation == "the response does not fit the operation: $.smtpId should be a string"
     assert (error.path, error.operation, error.service) == ("$.smtpId", "Send", messaging.SEND.service)

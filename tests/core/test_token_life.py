@@ -82,7 +82,7 @@ STATIC = {
     "": "the token is empty: give the OAuth 2.0 access token, or a source of tokens",
     "Bearer token": "the token begins with the word Bearer, which every request adds: omit it",
     "two\nlines": "the token contains a line break, a character that is not allowed in a header, or spaces around it",
-    5: "token must be a text, an async callable that returns one, or a TokenSource",
+    5: "token must be a string, an async callable that returns one, or a TokenSource",
 }
 
 
@@ -118,7 +118,7 @@ SOURCES: dict[Callable[[], Awaitable[str]], str] = {
     _raises: "the token source raised ValueError",
     _is_cancelled: "the token source was cancelled, although the call was not",
     _hangs: "the token source took too long",
-    _gives_number: "the token source returned int instead of a text",
+    _gives_number: "the token source returned int instead of a string",
     _gives_nothing: "the token source returned a token that is empty or not allowed in a header",
 }
 

@@ -45,7 +45,7 @@ async def test_a_program_stops_at_sigterm_and_tells_of_failures(
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment, listeners=listeners) as suite:
         await sandbox.add_account(*ALICE)
         await asyncio.wait_for(serve(suite, [ALICE[0]], password), 20)
-    assert "mailbox 1: The service rejected the password" in capsys.readouterr().out
+    assert "mailbox 1: The service rejected the mailbox's password" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")

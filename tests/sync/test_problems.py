@@ -42,7 +42,7 @@ def service(kind: type[ds.ServiceError], **more: Any) -> ds.ServiceError:
 @pytest.mark.parametrize(
     ("error", "word"),
     [
-        (service(ds.AuthenticationError), "rejected the password"),
+        (service(ds.AuthenticationError), "rejected the mailbox's password"),
         (service(ds.PermissionDeniedError), "denies access"),
         (service(ds.NotFoundError), "does not know the mailbox"),
         (service(ds.RateLimitedError), "too many requests"),

@@ -145,7 +145,7 @@ async def test_wrong_password_affects_one_mailbox_and_is_recovered(scenario: Sce
         sync = Synchronizer(scenario.suite, store, [ALICE, BOB], passwords, deliver=told, clock=scenario.clock)
         status = await sync.once()
         assert status[ALICE].status is SyncStatus.FAILING
-        assert "rejected the password" in str(status[ALICE].problem)
+        assert "rejected the mailbox's password" in str(status[ALICE].problem)
         assert status[BOB].status is SyncStatus.UP_TO_DATE
         passwords.wrong.clear()
         status = await sync.once()

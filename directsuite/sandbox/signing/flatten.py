@@ -112,7 +112,7 @@ def _stash_annotations(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
                 copied_bytes += _prepare_widget(pdf, note)
                 if copied_bytes > _MAX_COPIED_BYTES:
                     raise InvalidActionError(
-                        f"the appearances of form fields in layers have more than {_MAX_COPIED_BYTES:,} bytes together"
+                        f"the appearances of form fields in layers have more than {_MAX_COPIED_BYTES:,} bytes in total"
                     )
                 if not _is_drawn(note) or not _overlaps(note, covered):
                     baked.append(note)
@@ -243,7 +243,7 @@ class _LimitedTexts:
         self._chars += number
         if self._chars > _MAX_TEXT_CHARS:
             raise InvalidActionError(
-                f"the form fields without appearances have more than {_MAX_TEXT_CHARS:,} characters together; each"
+                f"the form fields without appearances have more than {_MAX_TEXT_CHARS:,} characters in total; each"
                 f" embedded font counts as {_FONT_CHARS:,}"
             )
 

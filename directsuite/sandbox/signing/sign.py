@@ -139,7 +139,7 @@ def _plan_signatures(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> 
         picture = _read_picture(request.picture) if request.picture is not None else None
         pixels += picture.width * picture.height if picture is not None else 0
         if pixels > _MAX_PIXELS_TOGETHER:
-            raise InvalidParameterError(f"the pictures have more than {_MAX_PIXELS_TOGETHER:,} pixels together")
+            raise InvalidParameterError(f"the pictures have more than {_MAX_PIXELS_TOGETHER:,} pixels in total")
         page = new_field.on_page + 1 if new_field is not None else _find_page(pdf, existing[name])
         turned = find_rotation(pdf.pages[page - 1]) if page is not None else 0
         made[name] = _PlannedSignature(request, name, new_field, turned, picture)
@@ -244,11 +244,13 @@ def _read_picture(picture: bytes) -> Image:
         opened = Image.open(io.BytesIO(picture), formats=_PICTURE_FORMATS)
         if opened.width * opened.height > _MAX_PIXELS:
             raise InvalidParameterError(
-                f"graphicalSignature has {opened.width} x {opened.height} pixels, more than {_MAX_PIXELS:,} in total"
+                f"graphicalSignature has {opened.width} x {opened.height} pixels; the limit is {_MAX_PIXELS:,} pixels"
             )
         return _apply_exif_orientation(opened).convert("RGBA")
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise InvalidParameterError(f"graphicalSignature has more than {_MAX_PIXELS:,} pixels") from None
+        raise InvalidParameterError(
+            f"graphicalSignature has too many pixels; the limit is {_MAX_PIXELS:,} pixels"
+        ) from None
     except (InvalidParameterError, MemoryError):
         raise
     except Exception:  # noqa: BLE001  Pillow may raise any exception for a damaged file

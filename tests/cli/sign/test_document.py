@@ -295,7 +295,8 @@ async def test_a_lost_answer_says_what_became_of_the_file_and_the_copy(sign_runn
     ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf")
     assert ended.status == 6
     assert ended.err.endswith(
-        "no file was written, and the stored document is deleted or expires; run the same command again\n"
+        "no file was written, and the document stored at the service expires if it could not be deleted; run the same "
+        "command again\n"
     )
     assert (sign_runner.list_files("."), await sign_runner.count_requests("Delete")) == (["consent.pdf"], 1)
 

@@ -151,7 +151,7 @@ async def test_one_of_a_fleet(sync_runner: SyncRunner, conninfo: str, monkeypatc
         ended = await sync_runner.run("status", "--postgres")
         assert ended.status == 1
         assert ended.out.startswith("1 worker synchronises 2 mailboxes.\n")
-        assert "The service rejected the password. Provide the correct one." in ended.out
+        assert "The service rejected the mailbox's password. Provide the correct one." in ended.out
         assert (await sync_runner.run("status", "--max-age", "60", "--status-file", "report.json")).status == 0
         sync_runner.write_passwords()
         ended = await sync_runner.run("retry", "--postgres", "--mailbox", BOB)

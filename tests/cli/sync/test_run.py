@@ -109,7 +109,7 @@ async def test_failed_mailbox_is_reported_by_number_and_others_continue(sync_run
     await sync_runner.deliver(BOB, "his")
     ended = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords(alice="wrong"), "--once")
     assert ended.status == 1
-    assert "The service rejected the password. Provide the correct one." in ended.out
+    assert "The service rejected the mailbox's password. Provide the correct one." in ended.out
     assert ended.out.endswith("1 up to date, 1 failing\n")
     assert "alice" not in ended.out + ended.err
     assert subjects() == ["his"]
@@ -132,7 +132,7 @@ async def test_as_json_each_round_is_a_line(sync_runner: SyncRunner) -> None:
         "words": f"messages are written into {sync_runner.folder / 'directsuite-sync.db'}",
     }
     assert [line["problem"] for line in lines[1:-1] if line["problem"]] == [
-        "The service rejected the password. Provide the correct one."
+        "The service rejected the mailbox's password. Provide the correct one."
     ]
     assert ended.status == 1
 

@@ -74,7 +74,7 @@ async def test_a_mailbox_that_fails_is_status_1_and_stands_first(sync_runner: Sy
     assert ended.status == 1
     row = ended.out.splitlines()[2]
     assert row.split()[1] == BOB
-    assert "The service rejected the password. Provide the correct one." in row
+    assert "The service rejected the mailbox's password. Provide the correct one." in row
     assert (await sync_runner.run("status", "--mailbox", ALICE)).status == 0
     failing = await sync_runner.run("status", "--failing")
     assert [line.split()[1] for line in failing.out.splitlines()[2:]] == [BOB]

@@ -186,7 +186,7 @@ async def test_the_pictures_of_a_request_are_limited_together(signing: SigningCa
     signature = {"widget": widget, "graphicalSignature": picture}
     path = f"/{identifier}/multiSign"
     refused = await signing.call_rejected("PATCH", path, json={"Signatures": [signature] * 5})
-    assert "more than 32,000,000 pixels together" in refused
+    assert "more than 32,000,000 pixels in total" in refused
 
 
 def form_with_widgets(number: int, shared: Callable[[pikepdf.Pdf], dict[str, Any]], **field: Any) -> bytes:

@@ -42,7 +42,7 @@ async def test_a_wrong_password_is_told_and_a_right_one_found_by_itself(scenario
 
     async with SqliteStore(path, sink=SqliteSink()) as store, run_worker(scenario, make, path) as worker:
         assert worker.get_status(ALICE) is SyncStatus.FAILING
-        assert worker.get_problem(ALICE) == "The service rejected the password. Provide the correct one."
+        assert worker.get_problem(ALICE) == "The service rejected the mailbox's password. Provide the correct one."
         await goes_on(worker, scenario, "his")
         await worker.advance(HOUR_SECONDS)
         assert worker.read_status()[ALICE].failing_for == pytest.approx(worker.clock.now, abs=120)
