@@ -227,9 +227,7 @@ async def test_rejection_after_successful_poll_is_retried(opened_clinic: Clinic)
     assert opened_clinic.time.sleeps == [60] * 4
 
 
-async def test_of_a_longer_pause_than_an_hour_an_hour_is_kept(
-    opened_clinic: Clinic, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_retry_after_is_limited_to_an_hour(opened_clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
     handles, looks = await add(opened_clinic), list[None]()
     look = ds.Fax.get_multiple_message_info
 

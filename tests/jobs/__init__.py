@@ -1,1 +1,1 @@
-"""Jobs: they survive what breaks."""
+"""Tests of signing jobs and delivery tracking."""

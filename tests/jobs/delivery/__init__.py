@@ -1,1 +1,1 @@
-"""Delivery tracking: each end is told, whatever breaks, and in few requests."""
+"""Tests of delivery tracking: each final status is reported despite failures, with few requests."""

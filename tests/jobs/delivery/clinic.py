@@ -1,4 +1,4 @@
-"""A clinic's mailbox on a sandbox, and a suite whose time is the sandbox's: it passes where the client sleeps."""
+"""A mailbox on a sandbox, and a suite that uses the sandbox's clock: time passes when the client sleeps."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.waiting import notify_waiters
 
 
 class SandboxTimeClock:
-    """The suite's clock: the sandbox's, which goes on by what the client sleeps, unless it is held.
+    """The sandbox's clock for a suite. It advances when the client sleeps, unless it is held.
 
-    slept: seconds, each in turn.
+    slept: the seconds of each sleep.
     """
 
     def __init__(self, clock: SandboxClock) -> None:
@@ -29,15 +29,12 @@ class SandboxTimeClock:
         self._goes_on.set()
 
     def hold(self) -> None:
-        """Let no sleep end."""
         self._goes_on.clear()
 
     def monotonic(self) -> float:
-        """Unix time, in the sandbox."""
         return self._clock.now().timestamp()
 
     async def sleep(self, seconds: float) -> None:
-        """Let the seconds pass."""
         self.sleeps.append(seconds)
         notify_waiters()
         await self._goes_on.wait()
@@ -46,7 +43,7 @@ class SandboxTimeClock:
 
 
 class Clinic:
-    """A sandbox, a suite, and Alice's mailbox in it. requests: how many went out, by operation."""
+    """A sandbox, a suite, and Alice's mailbox. requests: the number of requests by operation."""
 
     def __init__(self, sandbox: Sandbox, suite: ds.DirectSuite, time: SandboxTimeClock) -> None:
         self.sandbox = sandbox
@@ -62,7 +59,6 @@ class Clinic:
             notify_waiters()
 
     async def send(self, *recipients: str) -> str:
-        """Send a message to them; its smtp_id."""
         message = ds.Message(subject="Referral", recipients=[ds.Recipient(address) for address in recipients])
         sent = await self.box.send(message)
         return sent.smtp_id
@@ -72,7 +68,7 @@ class Clinic:
 async def open_clinic(
     time: Callable[[SandboxClock], SandboxTimeClock] = SandboxTimeClock, **limits: Any
 ) -> AsyncGenerator[Clinic]:
-    """Alice at noon, without retries of single calls and without limits of their rate, unless they are given."""
+    """Open Alice's mailbox at noon. By default calls are not retried and there is no rate limit."""
     clock = SandboxClock()
     clock.freeze(NOON)
     async with Sandbox(clock=clock) as sandbox:

@@ -1,4 +1,4 @@
-"""What the tests of delivery tracking start from."""
+"""Fixtures for the tests of delivery tracking."""
 
 from __future__ import annotations
 

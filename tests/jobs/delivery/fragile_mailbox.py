@@ -1,4 +1,4 @@
-"""A mailbox whose service refuses, loses and delays as it is told to."""
+"""A mailbox with scripted responses: rejections, lost responses and delays."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.integration.scenario import ALICE, PASSWORD
 from tests.jobs.delivery.clinic import Clinic
 
 StatusResponder = Callable[[Sequence[str]], Mapping[str, Mapping[str, str]]]
-"""The statuses of messages by smtp_id and recipient; raises what the service refuses."""
+"""Returns the statuses by smtp_id and recipient, or raises the service's error."""
 
 
 class FragileMailbox(ds.Mailbox):
-    """Asks a function in place of a service. asked: the smtp_ids of each request."""
+    """Calls a function instead of a service. asked: the smtp_ids of each request."""
 
     requested_ids: list[Sequence[str]]
     responder: StatusResponder
@@ -23,7 +23,6 @@ class FragileMailbox(ds.Mailbox):
     async def get_message_statuses(
         self, smtp_ids: Iterable[str], *, timeout: float | None = None
     ) -> ds.DirectMessageStatusReportResponse:
-        """What the function says."""
         listed = list(smtp_ids)
         self.requested_ids.append(listed)
         logs = [
@@ -35,7 +34,6 @@ class FragileMailbox(ds.Mailbox):
 
 
 def make_fragile_mailbox(clinic: Clinic, responder: StatusResponder, *, address: str = ALICE) -> FragileMailbox:
-    """Alice's, or another's, in that clinic's suite."""
     box = FragileMailbox(clinic.box._transport, address, PASSWORD)
     box.requested_ids, box.responder = [], responder
     return box
@@ -43,7 +41,7 @@ def make_fragile_mailbox(clinic: Clinic, responder: StatusResponder, *, address:
 
 @attrs.frozen
 class RejectingResponder:
-    """Delivers everything, and refuses each request that names one of these."""
+    """Reports every message as delivered, but rejects requests that contain one of these ids."""
 
     rejected_ids: frozenset[str]
     make_error: Callable[[], ds.DirectSuiteError]

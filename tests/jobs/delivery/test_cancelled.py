@@ -1,4 +1,4 @@
-"""Adding and looping, cancelled just after the journal has committed: nothing is lost, or told twice."""
+"""Cancellation of `add` and of the loop just after a commit of the journal: nothing is lost or reported twice."""
 
 from __future__ import annotations
 
@@ -78,7 +78,6 @@ async def test_committed_add_during_read_keeps_loop_running(
         smtp_id = await tracker_factory.clinic.send(DELIVERED_RECIPIENT)
 
         async def read(mailbox: str, most: int) -> list[DeliveryChange]:
-            """With that, the first time."""
             changes = await pending(mailbox, most)
             reads.append(None)
             if len(reads) == 1:
@@ -93,7 +92,7 @@ async def test_committed_add_during_read_keeps_loop_running(
 
 
 def cancel_after(journal: DeliveryJournal, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the task that next calls this method cancelled just after the commit."""
+    """Cancel the task that next calls this method, just after the commit."""
     work = getattr(journal, method)
 
     async def cut(*values: Any, **named: Any) -> None:
@@ -108,6 +107,5 @@ def cancel_after(journal: DeliveryJournal, method: str, monkeypatch: pytest.Monk
 
 
 async def cancelled(work: Coroutine[Any, Any, object]) -> None:
-    """Until it is."""
     with pytest.raises(asyncio.CancelledError):
         await asyncio.create_task(work)

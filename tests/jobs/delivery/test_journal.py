@@ -1,4 +1,4 @@
-"""The journal of messages that are followed: what it keeps, what it forgets, and what never stands in it."""
+"""The journal of followed messages: what it records, what it deletes, and what it must not contain."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.jobs.delivery.trackers import (
 )
 
 
-async def test_a_restart_goes_on_and_tells_what_was_not_done(tracker_factory: TrackerFactory) -> None:
+async def test_restart_repeats_unacknowledged_changes(tracker_factory: TrackerFactory) -> None:
     smtp_id = await tracker_factory.clinic.send(DELIVERED_RECIPIENT, SLOW_RECIPIENT)
     async with tracker_factory.make_journal() as journal:
         tracker = tracker_factory.make_tracker(journal)
@@ -42,11 +42,11 @@ async def test_a_restart_goes_on_and_tells_what_was_not_done(tracker_factory: Tr
     assert tracker_factory.status_requests == 2
     async with tracker_factory.make_journal() as journal:
         tracker = tracker_factory.make_tracker(journal)
-        await tracker.add(smtp_id)  # the program begins its batch anew
+        await tracker.add(smtp_id)  # a new run of the program starts the same batch
         assert await collect_changes(tracker) == []
 
 
-async def test_a_file_of_an_earlier_form_is_refused_and_left_as_it_is(tracker_factory: TrackerFactory) -> None:
+async def test_journal_of_an_earlier_format_is_rejected_unchanged(tracker_factory: TrackerFactory) -> None:
     async with tracker_factory.make_journal():
         pass
     with contextlib.closing(sqlite3.connect(tracker_factory.file)) as connection:
@@ -82,9 +82,8 @@ async def test_two_mailboxes_share_a_journal(tracker_factory: TrackerFactory) ->
         assert len(await collect_changes(alice_s)) == 1
 
 
-async def test_the_same_message_of_two_mailboxes_is_told_to_each(tracker_factory: TrackerFactory) -> None:
+async def test_message_of_two_mailboxes_is_reported_to_both(tracker_factory: TrackerFactory) -> None:
     def answer(smtp_ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-        """They have it."""
         return {smtp_id: {DELIVERED_RECIPIENT: "Delivered"} for smtp_id in smtp_ids}
 
     async with tracker_factory.make_journal() as journal:
@@ -129,11 +128,11 @@ async def test_journal_has_no_password_or_mailbox_and_drops_recipients(tracker_f
         assert PASSWORD.encode() not in written
         assert ALICE.encode() not in written
         await collect_changes(tracker)
-        # pages that were written over remain in the file until it is vacuumed; the tables are what is asked for
+        # overwritten pages remain in the file until it is vacuumed, so only the tables are checked
         assert await journal._database.fetch(sql("SELECT * FROM recipient")) == []
 
 
-async def test_a_tracker_takes_a_journal_and_not_its_path(tracker_factory: TrackerFactory) -> None:
+async def test_tracker_requires_a_journal_object(tracker_factory: TrackerFactory) -> None:
     with pytest.raises(ds.InvalidArgumentError) as refused:
         DeliveryTracker(tracker_factory.clinic.box, journal="delivery.db")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert refused.value.parameter == "journal"
@@ -146,7 +145,7 @@ async def test_message_can_be_added_only_to_open_journal(tracker_factory: Tracke
 
 
 @pytest.mark.parametrize("before", [datetime(2026, 1, 1), "2026-01-01"], ids=["naive", "text"])  # noqa: DTZ001
-async def test_only_an_aware_moment_says_what_to_forget(tracker_factory: TrackerFactory, before: Any) -> None:
+async def test_forget_requires_an_aware_datetime(tracker_factory: TrackerFactory, before: Any) -> None:
     async with tracker_factory.make_journal() as journal:
         with pytest.raises(ds.InvalidArgumentError):
             await journal.forget(before)

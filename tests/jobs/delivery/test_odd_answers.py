@@ -1,4 +1,4 @@
-"""Answers as no two services write them: other messages' records, several for a recipient, other cases and blanks."""
+"""Unusual responses: records of other messages, several per recipient, other letter case and blanks."""
 
 from __future__ import annotations
 
@@ -25,26 +25,22 @@ LATER = NOON + timedelta(minutes=1)
 
 
 def log(to: str | None, status: str, smtp_id: str | None = SMTP_ID, ts: datetime | None = None) -> ds.DirectMessageLog:
-    """A record."""
     return ds.DirectMessageLog(message_id=smtp_id, to=to, status=ds.MessageStatus(status), ts=ts)
 
 
 class Odd(ds.Mailbox):
-    """A mailbox that is told these records, whatever it asks for."""
+    """A mailbox that always returns these records."""
 
     records: Sequence[ds.DirectMessageLog]
 
     async def get_message_status(self, smtp_id: str, **timeout: Any) -> ds.DirectMessageStatusReportResponse:
-        """All of them."""
         return ds.DirectMessageStatusReportResponse(success=True, message_logs=list(self.records))
 
     async def get_message_statuses(self, smtp_ids: Any, **timeout: Any) -> ds.DirectMessageStatusReportResponse:
-        """All of them."""
         return await self.get_message_status("")
 
 
 def odd(scene: TrackerFactory, *records: ds.DirectMessageLog) -> Odd:
-    """Such a mailbox."""
     box = Odd(scene.clinic.box._transport, ALICE, PASSWORD)
     box.records = records
     return box
@@ -53,7 +49,7 @@ def odd(scene: TrackerFactory, *records: ds.DirectMessageLog) -> Odd:
 async def outcomes(
     scene: TrackerFactory, box: Odd, recipients: Any = 1
 ) -> tuple[ds.Delivery, Sequence[DeliveryChange]]:
-    """What becomes of the message, looked at alone and by a tracker."""
+    """Return the results for a message that is followed alone, and by a tracker."""
     delivery = await box.track(SMTP_ID, recipients=recipients, give_up_after=60)
     async with scene.make_journal() as journal:
         tracker = scene.make_tracker(journal, box, give_up_after=60)
@@ -71,7 +67,7 @@ async def outcomes(
     ],
 )
 @pytest.mark.parametrize("records", [1, 2])
-async def test_a_recipient_who_is_named_twice_is_one(
+async def test_duplicate_recipient_counts_once(
     recipients: object, records: int, tracker_factory: TrackerFactory
 ) -> None:
     box = odd(tracker_factory, *[log(DELIVERED_RECIPIENT, "Delivered")] * records)
@@ -103,7 +99,7 @@ async def test_final_status_of_another_message_is_ignored(tracker_factory: Track
     assert [(change.recipient, change.given_up) for change in changes] == [(None, True)]
 
 
-async def test_of_several_messages_each_is_known_in_any_case(tracker_factory: TrackerFactory) -> None:
+async def test_records_are_matched_ignoring_case(tracker_factory: TrackerFactory) -> None:
     smtp_ids = SMTP_ID, "<Two@direct.example.test>"
     box = odd(tracker_factory, *(log(DELIVERED_RECIPIENT, "Delivered", smtp_id.upper()) for smtp_id in smtp_ids))
     async with tracker_factory.make_journal() as journal:
@@ -127,7 +123,7 @@ async def test_final_status_is_accepted_without_id_or_in_another_case(
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-async def test_of_several_records_the_latest_counts(reverse: bool, tracker_factory: TrackerFactory) -> None:
+async def test_latest_record_of_a_recipient_counts(reverse: bool, tracker_factory: TrackerFactory) -> None:
     records = [log(SLOW_RECIPIENT, "Waiting", ts=NOON), log(SLOW_RECIPIENT.upper(), "Delivered", ts=LATER)]
     delivery, changes = await outcomes(tracker_factory, odd(tracker_factory, *(records[::-1] if reverse else records)))
     assert delivery.delivered
@@ -148,13 +144,13 @@ async def test_open_record_wins_if_times_do_not_order_records(
 
 
 @pytest.mark.parametrize("status", ["delivered", " Delivered ", "DELIVERED"])
-async def test_delivered_is_that_in_any_case_and_between_blanks(status: str, tracker_factory: TrackerFactory) -> None:
+async def test_delivered_ignores_case_and_blanks(status: str, tracker_factory: TrackerFactory) -> None:
     delivery, changes = await outcomes(tracker_factory, odd(tracker_factory, log(f" {DELIVERED_RECIPIENT}", status)))
     assert delivery.delivered
     assert [(change.delivered, change.is_end, change.status) for change in changes] == [(True, True, status)]
 
 
-async def test_a_failure_in_another_case_is_an_end_and_no_delivery(tracker_factory: TrackerFactory) -> None:
+async def test_failed_status_in_another_case_is_final(tracker_factory: TrackerFactory) -> None:
     delivery, changes = await outcomes(
         tracker_factory, odd(tracker_factory, log(UNCONFIRMED_RECIPIENT, "no mdn received"))
     )
@@ -162,7 +158,7 @@ async def test_a_failure_in_another_case_is_an_end_and_no_delivery(tracker_facto
     assert [(change.delivered, change.is_end, change.given_up) for change in changes] == [(False, True, False)]
 
 
-async def test_patience_is_that_of_the_tracker_that_added(tracker_factory: TrackerFactory) -> None:
+async def test_give_up_after_is_that_of_the_adding_tracker(tracker_factory: TrackerFactory) -> None:
     box = odd(tracker_factory, log(UNCONFIRMED_RECIPIENT, "Waiting"))
     async with tracker_factory.make_journal() as journal:
         await tracker_factory.make_tracker(journal, box, give_up_after=86_400).add(SMTP_ID)

@@ -1,4 +1,4 @@
-"""One loop reads a mailbox's changes: another is refused, and told why, until the first has ended or was left."""
+"""Only one loop at a time reads the changes of a mailbox. Another is rejected until the first has ended."""
 
 from __future__ import annotations
 

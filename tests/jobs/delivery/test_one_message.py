@@ -1,4 +1,4 @@
-"""One message, followed to its end."""
+"""Follow one message until its statuses are final."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def opened_clinic() -> AsyncIterator[Clinic]:
 
 
 def looks(give_up_after: float = DEFAULT_GIVE_UP_AFTER) -> list[float]:
-    """The ages at which a message is looked at that comes to no end."""
+    """Return the ages at which a message without final status is polled."""
     ages = [0.0]
     while ages[-1] < give_up_after:
         ages.append(compute_next_poll(ages[-1], give_up_after).latest)
@@ -48,7 +48,7 @@ def test_status_is_seen_within_twice_its_age(delivered_after: float) -> None:
     assert next(age for age in looks() if age >= delivered_after) <= 2 * delivered_after
 
 
-def test_pauses_grow_and_a_service_s_own_word_counts() -> None:
+def test_pauses_grow_and_respect_retry_after() -> None:
     assert [BACKOFF.compute_wait(failures) for failures in (1, 2, 3, 7, 100)] == [5, 10, 20, 300, 300]
     assert BACKOFF.compute_wait(1, 42.0) == 42
     assert BACKOFF.compute_wait(1, 86_400.0) == 3_600
@@ -63,7 +63,7 @@ async def test_delivered_message_takes_one_poll(opened_clinic: Clinic) -> None:
     assert opened_clinic.time.sleeps == []
 
 
-async def test_recipients_reach_their_ends_one_by_one(opened_clinic: Clinic) -> None:
+async def test_recipients_become_final_one_by_one(opened_clinic: Clinic) -> None:
     delivery = await opened_clinic.box.track(await opened_clinic.send(PROMPT, SLOW, NEVER, BOUNCED), recipients=4)
     assert {record.to: record.status for record in delivery.records} == {
         PROMPT: ds.MessageStatus.DELIVERED,
@@ -78,7 +78,7 @@ async def test_recipients_reach_their_ends_one_by_one(opened_clinic: Clinic) -> 
     assert sum(opened_clinic.time.sleeps) == pytest.approx(3_660)
 
 
-async def test_each_look_but_the_last_is_told(opened_clinic: Clinic) -> None:
+async def test_on_poll_is_called_after_each_poll_but_the_last(opened_clinic: Clinic) -> None:
     looks = list[tuple[list[str], float]]()
     await opened_clinic.box.track(
         await opened_clinic.send(SLOW),
@@ -88,7 +88,7 @@ async def test_each_look_but_the_last_is_told(opened_clinic: Clinic) -> None:
     assert sum(wait for _, wait in looks) == pytest.approx(sum(opened_clinic.time.sleeps))
 
 
-async def test_one_of_a_tuser_is_followed_too(opened_clinic: Clinic) -> None:
+async def test_message_of_tuser_is_followed(opened_clinic: Clinic) -> None:
     tuser = opened_clinic.suite.tuser("front-desk", PASSWORD, ALICE)
     sent = await tuser.send(ds.Message(subject="Referral", recipients=[ds.Recipient(SLOW)]))
     assert (await tuser.track(sent.smtp_id or "")).delivered
@@ -102,7 +102,7 @@ async def test_unknown_message_is_given_up_and_not_delivered(opened_clinic: Clin
     assert sum(opened_clinic.time.sleeps) == pytest.approx(DEFAULT_GIVE_UP_AFTER)
 
 
-async def test_recipients_that_do_not_show_are_waited_for(opened_clinic: Clinic) -> None:
+async def test_missing_recipients_are_awaited(opened_clinic: Clinic) -> None:
     delivery = await opened_clinic.box.track(await opened_clinic.send(PROMPT), recipients=2, give_up_after=60)
     assert delivery.given_up
     assert not delivery.delivered
@@ -141,34 +141,32 @@ async def test_failure_of_last_poll_is_raised(opened_clinic: Clinic) -> None:
     assert sum(opened_clinic.time.sleeps) == pytest.approx(100)
 
 
-async def test_a_password_that_is_refused_is_not_sent_again(opened_clinic: Clinic) -> None:
+async def test_rejected_password_is_not_sent_again(opened_clinic: Clinic) -> None:
     with pytest.raises(ds.AuthenticationError):
         await opened_clinic.suite.mailbox(ALICE, "wrong").track(await opened_clinic.send(PROMPT))
     assert opened_clinic.request_counts["GetMessageStatus"] == 1
 
 
 class Answering(ds.Mailbox):
-    """A mailbox that is told these statuses of its one message, look by look, the last again and again."""
+    """A mailbox that returns these statuses of its message, one per poll, then repeats the last."""
 
     answers: Sequence[Sequence[tuple[str | None, str]]]
 
     async def get_message_status(
         self, smtp_id: str, *, timeout: float | None = None
     ) -> ds.DirectMessageStatusReportResponse:
-        """The next of them."""
         answer, self.answers = self.answers[0], self.answers[1:] or self.answers[:1]
         logs = [ds.DirectMessageLog(to=to, status=ds.MessageStatus(status)) for to, status in answer]
         return ds.DirectMessageStatusReportResponse(success=True, message_logs=logs)
 
 
 def answering(stage: Clinic, *answers: Sequence[tuple[str | None, str]]) -> Answering:
-    """Such a mailbox."""
     box = Answering(stage.box._transport, ALICE, PASSWORD)
     box.answers = answers
     return box
 
 
-async def test_a_status_that_nobody_knows_is_no_end(opened_clinic: Clinic) -> None:
+async def test_unknown_status_is_not_final(opened_clinic: Clinic) -> None:
     box = answering(
         opened_clinic, [(BOUNCED, "Queued")], [(BOUNCED, "delivered, perhaps")], [(BOUNCED, "Remotely Failed")]
     )
@@ -186,7 +184,7 @@ async def test_recipient_is_final_only_if_all_records_are(opened_clinic: Clinic)
     assert len(opened_clinic.time.sleeps) == 2
 
 
-async def test_records_without_a_recipient_are_told_apart_by_their_places(opened_clinic: Clinic) -> None:
+async def test_records_without_recipient_are_distinguished(opened_clinic: Clinic) -> None:
     box = answering(
         opened_clinic, [(None, "Delivered"), (None, "Waiting")], [(None, "Delivered"), (None, "Locally Failed")]
     )
@@ -206,6 +204,6 @@ async def test_invalid_arguments_are_rejected_before_sending(
     assert not opened_clinic.request_counts
 
 
-async def test_what_is_shown_names_nobody(opened_clinic: Clinic) -> None:
+async def test_texts_contain_no_names(opened_clinic: Clinic) -> None:
     delivery = await opened_clinic.box.track(await opened_clinic.send(PROMPT))
     assert repr(delivery) == "Delivery(recipients=1, undelivered=0, given_up=False)"

@@ -1,4 +1,4 @@
-"""A message is blamed for a request that named it alone, and for others only where nothing at all is answered."""
+"""A rejected request gives up a message only if it named this message alone or all requests fail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ Raised = Callable[[], ds.DirectSuiteError]
 
 
 async def ends(scene: TrackerFactory, box: FragileMailbox, smtp_ids: Sequence[str]) -> dict[str, bool]:
-    """Whether each of these was delivered."""
     async with scene.make_journal() as journal:
         tracker = scene.make_tracker(journal, box)
         for smtp_id in smtp_ids:
@@ -30,7 +29,6 @@ async def ends(scene: TrackerFactory, box: FragileMailbox, smtp_ids: Sequence[st
 
 
 def not_delivered(ended: Mapping[str, bool]) -> set[str]:
-    """Those."""
     return {smtp_id for smtp_id, good in ended.items() if not good}
 
 
@@ -93,7 +91,7 @@ async def test_denied_request_ends_no_loop_if_another_succeeds(tracker_factory: 
 
 @pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("last", range(200, 204))
-async def test_an_outage_that_ends_within_a_look_gives_none_up(last: int, tracker_factory: TrackerFactory) -> None:
+async def test_outage_that_ends_during_a_poll_gives_up_no_message(last: int, tracker_factory: TrackerFactory) -> None:
     box = make_fragile_mailbox(tracker_factory.clinic, RejectingResponder(frozenset(), make_server_error))
     good, outage = box.responder, RejectingResponder(frozenset(IDS), make_server_error)
     box.responder = lambda smtp_ids: (outage if len(box.requested_ids) <= last else good)(smtp_ids)
@@ -105,7 +103,7 @@ async def test_message_known_late_rejoins_the_batch(tracker_factory: TrackerFact
     begins = tracker_factory.clinic.time.monotonic()
 
     def answer(smtp_ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-        """Refuses some for twelve seconds, and delivers all after half an hour."""
+        """Rejects some messages for twelve seconds, and reports all as delivered after half an hour."""
         age = tracker_factory.clinic.time.monotonic() - begins
         if age < 12 and {*IDS[5:12]} & {*smtp_ids}:
             raise make_rejection()
@@ -121,7 +119,7 @@ async def test_message_rejected_once_is_not_given_up_in_outage(tracker_factory: 
     begins = tracker_factory.clinic.time.monotonic()
 
     def answer(smtp_ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-        """Refuses the first for twelve seconds, breaks down for longer than messages are waited for, and delivers."""
+        """Reject the first message for twelve seconds, then fail for longer than `give_up_after`, then deliver."""
         age = tracker_factory.clinic.time.monotonic() - begins
         if age < 12 and IDS[0] in smtp_ids:
             raise make_rejection()
@@ -138,9 +136,7 @@ async def test_message_rejected_once_is_not_given_up_in_outage(tracker_factory: 
 
 @pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("count", [1, 2])
-async def test_a_service_that_is_broken_for_all_is_given_up_a_day_later(
-    count: int, tracker_factory: TrackerFactory
-) -> None:
+async def test_messages_are_given_up_after_a_day_of_failures(count: int, tracker_factory: TrackerFactory) -> None:
     box = make_fragile_mailbox(tracker_factory.clinic, RejectingResponder(frozenset(IDS), make_server_error))
     assert not_delivered(await ends(tracker_factory, box, IDS[:count])) == {*IDS[:count]}
     assert sum(tracker_factory.clinic.time.sleeps) == pytest.approx(DEFAULT_GIVE_UP_AFTER + DAY, abs=600)

@@ -1,4 +1,4 @@
-"""A Message-ID that the service doesn't like spoils its own message, and not those that were asked for with it."""
+"""A Message-ID that the service rejects affects only its own message, not the others of the request."""
 
 from __future__ import annotations
 
@@ -20,27 +20,24 @@ IDS = [f"<{number}@direct.example.test>" for number in range(1_000)]
 
 
 def make_rejection() -> ds.DirectSuiteError:
-    """As most services say it."""
     return ds.ServiceError("it is refused", status=200, code=4)
 
 
 def make_server_error() -> ds.DirectSuiteError:
-    """As some Java services say it."""
     return ds.ServerError("it is broken", status=500)
 
 
 def make_permission_error() -> ds.DirectSuiteError:
-    """As services say it that look whose message it is."""
+    """Return the error of services that check which mailbox sent a message."""
     return ds.PermissionDeniedError("it is not yours", status=403)
 
 
 def make_decode_error() -> ds.DirectSuiteError:
-    """A record that no one can read spoils the whole answer."""
+    """Return the error for a response with one record that cannot be read."""
     return ds.ResponseDecodeError("it can't be read")
 
 
 def make_unavailable_error() -> ds.DirectSuiteError:
-    """Nothing is wrong with what was asked for."""
     return ds.ServerError("it is down", status=503)
 
 
@@ -51,7 +48,7 @@ async def opened_clinic() -> AsyncIterator[Clinic]:
 
 
 async def follow_messages(stage: Clinic, box: FragileMailbox, folder: Path, smtp_ids: Sequence[str]) -> dict[str, bool]:
-    """Whether each of these messages was delivered, in the order in which they ended."""
+    """Return for each message whether it was delivered, in the order of the results."""
     async with DeliveryJournal(folder / "delivery.db") as journal:
         tracker = DeliveryTracker(box, journal=journal, now=stage.time.monotonic)
         for smtp_id in smtp_ids:
@@ -89,9 +86,7 @@ async def test_last_rejected_message_is_given_up_after_a_restart(
     assert len(box.requested_ids) < 60
 
 
-async def test_a_service_that_denies_everything_ends_the_loop_and_loses_nothing(
-    opened_clinic: Clinic, tmp_path: Path
-) -> None:
+async def test_denial_of_everything_ends_loop_and_loses_nothing(opened_clinic: Clinic, tmp_path: Path) -> None:
     box = make_fragile_mailbox(opened_clinic, RejectingResponder(frozenset(IDS), make_permission_error))
     for _ in range(2):
         with pytest.raises(ds.PermissionDeniedError):
@@ -107,7 +102,7 @@ async def test_denied_only_message_does_not_block_later_ones(opened_clinic: Clin
     assert await follow_messages(opened_clinic, box, tmp_path, IDS[1:3]) == {IDS[1]: True, IDS[2]: True, IDS[0]: False}
 
 
-async def test_a_service_that_is_broken_for_all_gives_nothing_up(opened_clinic: Clinic, tmp_path: Path) -> None:
+async def test_failing_service_gives_up_no_message(opened_clinic: Clinic, tmp_path: Path) -> None:
     box = make_fragile_mailbox(opened_clinic, RejectingResponder(frozenset(IDS), make_server_error))
     box.responder = RecoveringResponder(box)
     assert [*(await follow_messages(opened_clinic, box, tmp_path, IDS[:50])).values()] == [True] * 50
@@ -115,7 +110,7 @@ async def test_a_service_that_is_broken_for_all_gives_nothing_up(opened_clinic: 
 
 
 class RecoveringResponder:
-    """Refuses for 250 requests, and then no more."""
+    """Rejects 250 requests, then responds normally."""
 
     def __init__(self, box: FragileMailbox) -> None:
         self._box = box
@@ -128,9 +123,7 @@ class RecoveringResponder:
 
 
 @pytest.mark.wide
-async def test_a_service_that_refuses_everything_is_left_alone_more_and_more(
-    opened_clinic: Clinic, tmp_path: Path
-) -> None:
+async def test_pauses_grow_if_everything_is_rejected(opened_clinic: Clinic, tmp_path: Path) -> None:
     box = make_fragile_mailbox(opened_clinic, RejectingResponder(frozenset(IDS), make_rejection))
     ends = await follow_messages(opened_clinic, box, tmp_path, IDS)
     assert set(ends.values()) == {False}
@@ -163,7 +156,7 @@ async def test_old_messages_survive_a_transient_rejection(opened_clinic: Clinic,
     assert list(ends.values()) == [True] * 50
 
 
-async def test_a_service_that_is_down_is_asked_for_all_together(opened_clinic: Clinic, tmp_path: Path) -> None:
+async def test_requests_are_not_split_in_an_outage(opened_clinic: Clinic, tmp_path: Path) -> None:
     box = make_fragile_mailbox(opened_clinic, RejectingResponder(frozenset(IDS[:50]), make_unavailable_error))
     async with DeliveryJournal(tmp_path / "delivery.db") as journal:
         tracker = DeliveryTracker(box, journal=journal, now=opened_clinic.time.monotonic)

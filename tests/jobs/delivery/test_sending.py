@@ -1,4 +1,4 @@
-"""`DeliveryTracker.send`: a message goes once, whatever ends the program, and is followed from then on."""
+"""`DeliveryTracker.send`: a message is sent once, even if the program ends at any time, and is then followed."""
 
 from __future__ import annotations
 
@@ -24,23 +24,22 @@ KEY = "Jane Doe's referral"
 
 @asynccontextmanager
 async def run(scene: TrackerFactory) -> AsyncGenerator[DeliveryTracker]:
-    """A tracker of a run of the program: the journal's file is all that the next one has of it."""
+    """Return the tracker of a new run of the program, which knows only the journal's file."""
     async with scene.make_journal() as journal:
         yield scene.make_tracker(journal)
 
 
 async def sends(scene: TrackerFactory) -> int:
-    """How many messages really went out."""
     return await scene.clinic.box.get_message_count("INBOX.Sent")
 
 
 def lose_the_answer(scene: TrackerFactory) -> None:
-    """Have the next message sent, its answer lost, and no search of INBOX.Sent answered."""
+    """Lose the response to the next message, and let the searches of INBOX.Sent fail."""
     scene.clinic.sandbox.inject_fault("SendWithHeader", "reset_after")
     scene.clinic.sandbox.inject_fault("SearchMessagesMetadataByReceivedDate", "status", status=500, times=100)
 
 
-async def test_a_second_run_asks_for_nothing_and_gives_the_same_id(tracker_factory: TrackerFactory) -> None:
+async def test_second_run_returns_same_id_without_request(tracker_factory: TrackerFactory) -> None:
     async with run(tracker_factory) as tracker:
         first = await tracker.send(LETTER, key=KEY)
     requests = tracker_factory.clinic.request_counts.total()
@@ -60,11 +59,10 @@ async def test_the_first_attempt_does_not_search(tracker_factory: TrackerFactory
     assert [*tracker_factory.clinic.request_counts] == ["SendWithHeader"]
 
 
-async def test_a_crash_after_the_send_finds_it(
+async def test_message_sent_before_crash_is_found(
     tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def dies(*_: Any, **__: Any) -> None:
-        """The program ends before the journal has the message."""
         raise asyncio.CancelledError
 
     for method in ("add", "end_send"):
@@ -81,7 +79,7 @@ async def test_a_crash_after_the_send_finds_it(
     assert tracker_factory.clinic.request_counts["SendWithHeader"] == 1
 
 
-async def test_a_crash_before_the_send_sends_it(tracker_factory: TrackerFactory) -> None:
+async def test_message_not_sent_before_crash_is_sent(tracker_factory: TrackerFactory) -> None:
     async with run(tracker_factory) as tracker:
         tracker_factory.clinic.sandbox.inject_fault("SendWithHeader", "reset_before")
         with suppress(ds.OutcomeUnknownError):
@@ -91,7 +89,7 @@ async def test_a_crash_before_the_send_sends_it(tracker_factory: TrackerFactory)
     assert await sends(tracker_factory) == 1
 
 
-async def test_a_lost_answer_is_looked_for_by_the_next_run_too(tracker_factory: TrackerFactory) -> None:
+async def test_lost_response_is_searched_by_next_run(tracker_factory: TrackerFactory) -> None:
     lose_the_answer(tracker_factory)
     async with run(tracker_factory) as tracker:
         with pytest.raises(ds.OutcomeUnknownError, match="call send again later, with the same key"):
@@ -115,14 +113,14 @@ async def test_unsent_message_is_sent_without_a_search(tracker_factory: TrackerF
     assert await sends(tracker_factory) == 1
 
 
-async def test_several_tasks_send_it_once(tracker_factory: TrackerFactory) -> None:
+async def test_concurrent_sends_send_once(tracker_factory: TrackerFactory) -> None:
     async with run(tracker_factory) as tracker:
         answers = await asyncio.gather(*(tracker.send(LETTER, key=KEY) for _ in range(5)))
     assert len({answer.smtp_id for answer in answers}) == 1
     assert await sends(tracker_factory) == 1
 
 
-async def test_nothing_is_sent_where_the_journal_cannot_be_written(
+async def test_nothing_is_sent_if_journal_is_unwritable(
     tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def full(*_: Any, **__: Any) -> None:
@@ -135,7 +133,7 @@ async def test_nothing_is_sent_where_the_journal_cannot_be_written(
     assert tracker_factory.clinic.request_counts.total() == 0
 
 
-async def test_a_message_without_an_id_is_sent_once_and_not_followed(
+async def test_message_without_id_is_sent_once_and_not_followed(
     tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def nameless(*_: Any, **__: Any) -> ds.SendMessageResponse:
@@ -151,7 +149,7 @@ async def test_a_message_without_an_id_is_sent_once_and_not_followed(
 
 
 @pytest.mark.parametrize("smtp_id", ["<>", "<a\nb@x>", f"<{'a' * 1_000}@x>", "\ud800", "\x00"])
-async def test_an_id_that_no_request_can_name_is_returned_and_not_followed(
+async def test_id_that_cannot_be_requested_is_not_followed(
     tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch, smtp_id: str
 ) -> None:
     async def odd(*_: Any, **__: Any) -> ds.SendMessageResponse:
@@ -187,8 +185,6 @@ async def test_full_disk_after_send_still_reports_message_as_sent(
 
 
 class SilentFile(io.RawIOBase):
-    """A file whose reads block until it is closed, as on a file server that does not respond."""
-
     def __init__(self) -> None:
         self.is_released = threading.Event()
 
@@ -217,10 +213,10 @@ async def test_the_timeout_covers_reading_attachments(tracker_factory: TrackerFa
             await tracker.send(attrs.evolve(LETTER, attachment_list=attached), key=KEY, timeout=0.01)
         file.is_released.set()
         assert caught.value.outcome is ds.Outcome.NOT_SENT
-        assert (await tracker.send(LETTER, key=KEY)).smtp_id  # nothing was recorded for the key
+        assert (await tracker.send(LETTER, key=KEY)).smtp_id
 
 
-async def test_the_timeout_covers_waiting_for_another_task_that_sends_the_same(tracker_factory: TrackerFactory) -> None:
+async def test_timeout_covers_waiting_for_a_concurrent_send(tracker_factory: TrackerFactory) -> None:
     async with run(tracker_factory) as tracker:
         started = asyncio.Event()
         hold = asyncio.Event()
@@ -239,7 +235,7 @@ async def test_the_timeout_covers_waiting_for_another_task_that_sends_the_same(t
         await first
 
 
-async def test_keys_of_two_mailboxes_are_their_own(tracker_factory: TrackerFactory) -> None:
+async def test_keys_are_separate_for_each_mailbox(tracker_factory: TrackerFactory) -> None:
     await tracker_factory.clinic.sandbox.add_account("bob@clinic.example.test", "bob's own password")
     bob = tracker_factory.clinic.suite.mailbox("bob@clinic.example.test", "bob's own password")
     async with tracker_factory.make_journal() as journal:
@@ -248,7 +244,7 @@ async def test_keys_of_two_mailboxes_are_their_own(tracker_factory: TrackerFacto
     assert first.smtp_id != second.smtp_id
 
 
-async def test_the_file_holds_no_key(tracker_factory: TrackerFactory) -> None:
+async def test_journal_file_contains_no_key(tracker_factory: TrackerFactory) -> None:
     async with run(tracker_factory) as tracker:
         await tracker.send(LETTER, key=KEY)
         with pytest.raises(ds.InvalidArgumentError, match="key"):
@@ -267,12 +263,11 @@ async def test_forgetting_a_message_forgets_its_key(tracker_factory: TrackerFact
     assert await sends(tracker_factory) == 2
 
 
-async def test_another_message_under_a_key_is_refused(tracker_factory: TrackerFactory, tmp_path: Path) -> None:
+async def test_different_message_with_same_key_is_rejected(tracker_factory: TrackerFactory, tmp_path: Path) -> None:
     document = tmp_path / "dose.xml"
     document.write_bytes(b"<dose>10 mg</dose>")
 
     def letter(**changes: Any) -> ds.Message:
-        """As the first run sends it."""
         attached = [ds.Attachment.from_path(document)]
         return attrs.evolve(LETTER, attachment_list=attached, **changes)
 

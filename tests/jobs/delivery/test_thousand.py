@@ -1,4 +1,4 @@
-"""1,000 messages take as many requests as one, where they are sent together, and few more where they are not."""
+"""1,000 messages need as many requests as one if they are sent together, and few more if they are not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AT_MOST = {"one, never confirmed": 11, "1,000 at once": 11, "1,000 within 100 se
 
 @pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize(("messages", "every", "words"), ROWS, ids=[words for *_, words in ROWS])
-async def test_all_messages_are_followed_to_their_ends_in_few_requests(
+async def test_all_messages_become_final_with_few_requests(
     messages: int, every: float, words: str, tmp_path: Path
 ) -> None:
     figures = await measure_tracking(tmp_path, messages, every)

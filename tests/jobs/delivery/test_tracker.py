@@ -1,4 +1,4 @@
-"""Many messages, followed together: what is told, what is told again, and what doesn't end it."""
+"""Following many messages: which changes are reported, which are repeated, and which errors do not end it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_changes_of_each_recipient_are_yielded_and_last_ends_message(track
         assert await tracker.followed() == []
 
 
-async def test_with_no_message_the_loop_ends_and_nothing_is_asked(tracker_factory: TrackerFactory) -> None:
+async def test_loop_without_messages_ends_without_request(tracker_factory: TrackerFactory) -> None:
     async with tracker_factory.make_journal() as journal:
         assert await collect_changes(tracker_factory.make_tracker(journal)) == []
     assert tracker_factory.status_requests == 0
@@ -85,7 +85,7 @@ async def test_acknowledged_change_is_not_yielded_again(tracker_factory: Tracker
         assert await collect_changes(tracker) == []
 
 
-async def test_one_that_is_added_wakes_a_loop_that_waits(tracker_factory: TrackerFactory) -> None:
+async def test_added_message_wakes_waiting_loop(tracker_factory: TrackerFactory) -> None:
     time = tracker_factory.clinic.time
     async with tracker_factory.make_journal() as journal:
         tracker = tracker_factory.make_tracker(journal)
@@ -116,7 +116,7 @@ async def test_message_due_later_wakes_no_loop(tracker_factory: TrackerFactory) 
         await asyncio.wait([loop])
 
 
-async def test_a_suite_that_closes_wakes_a_loop_that_waits(tmp_path: Path) -> None:
+async def test_closing_suite_wakes_waiting_loop(tmp_path: Path) -> None:
     async with open_clinic() as opened, DeliveryJournal(tmp_path / "delivery.db") as journal:
         tracker = DeliveryTracker(opened.box, journal=journal, now=opened.time.monotonic)
         opened.time.hold()
@@ -137,7 +137,7 @@ async def test_failed_requests_are_retried_and_nothing_is_given_up(tracker_facto
         assert sum(tracker_factory.clinic.time.sleeps) > DEFAULT_GIVE_UP_AFTER
 
 
-async def test_a_pause_that_the_service_asks_for_is_kept(tracker_factory: TrackerFactory) -> None:
+async def test_retry_after_is_respected(tracker_factory: TrackerFactory) -> None:
     async with tracker_factory.make_journal() as journal:
         tracker = tracker_factory.make_tracker(journal)
         await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT))
@@ -146,11 +146,10 @@ async def test_a_pause_that_the_service_asks_for_is_kept(tracker_factory: Tracke
         assert sum(tracker_factory.clinic.time.sleeps) == pytest.approx(82, abs=0.1)
 
 
-async def test_of_a_longer_pause_than_an_hour_an_hour_is_kept(tracker_factory: TrackerFactory) -> None:
+async def test_retry_after_is_limited_to_an_hour(tracker_factory: TrackerFactory) -> None:
     answers = [ds.RateLimitedError("it is too much", status=429, retry_after=86_400), None]
 
     def answer(smtp_ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-        """Delivered, at the second time."""
         if error := answers.pop(0):
             raise error
         return {smtp_id: {DELIVERED_RECIPIENT: "Delivered"} for smtp_id in smtp_ids}
@@ -162,11 +161,10 @@ async def test_of_a_longer_pause_than_an_hour_an_hour_is_kept(tracker_factory: T
     assert sum(tracker_factory.clinic.time.sleeps) == pytest.approx(3_605, abs=0.1)
 
 
-async def test_a_journal_that_can_t_be_written_ends_the_loop_and_loses_nothing(
+async def test_unwritable_journal_ends_loop_and_loses_nothing(
     tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def note(_: object) -> None:
-        """The disk is full."""
         raise DeliveryJournalError("The disk is full")
 
     async with tracker_factory.make_journal() as journal:
@@ -180,7 +178,7 @@ async def test_a_journal_that_can_t_be_written_ends_the_loop_and_loses_nothing(
         assert list_statuses(await collect_changes(tracker), DELIVERED_RECIPIENT) == ["Delivered"]
 
 
-async def test_a_password_that_is_refused_ends_the_loop_and_loses_nothing(tracker_factory: TrackerFactory) -> None:
+async def test_rejected_password_ends_loop_and_loses_nothing(tracker_factory: TrackerFactory) -> None:
     async with tracker_factory.make_journal() as journal:
         tracker = tracker_factory.make_tracker(journal, tracker_factory.clinic.suite.mailbox(ALICE, "wrong"))
         await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT))
@@ -190,7 +188,7 @@ async def test_a_password_that_is_refused_ends_the_loop_and_loses_nothing(tracke
         assert len(await collect_changes(tracker_factory.make_tracker(journal))) == 1
 
 
-async def test_a_suite_that_closes_ends_the_loop(tmp_path: Path) -> None:
+async def test_closing_suite_ends_loop(tmp_path: Path) -> None:
     async with open_clinic() as opened, DeliveryJournal(tmp_path / "delivery.db") as journal:
         tracker = DeliveryTracker(opened.box, journal=journal, now=opened.time.monotonic)
         await tracker.add(await opened.send(UNCONFIRMED_RECIPIENT))
@@ -228,7 +226,7 @@ async def test_waiting_message_is_given_up_with_its_last_status(tracker_factory:
 
 
 @pytest.mark.parametrize("smtp_id", NO_IDS, ids=lambda smtp_id: ascii(smtp_id)[:20])
-async def test_what_is_no_smtp_id_is_refused(smtp_id: Any, tracker_factory: TrackerFactory) -> None:
+async def test_invalid_smtp_id_is_rejected(smtp_id: Any, tracker_factory: TrackerFactory) -> None:
     async with tracker_factory.make_journal() as journal:
         with pytest.raises(ds.InvalidArgumentError):
             await tracker_factory.make_tracker(journal).add(smtp_id)
@@ -237,7 +235,7 @@ async def test_what_is_no_smtp_id_is_refused(smtp_id: Any, tracker_factory: Trac
     assert tracker_factory.clinic.time.sleeps == []
 
 
-async def test_a_tuser_is_told_to_track_by_itself(tracker_factory: TrackerFactory) -> None:
+async def test_tuser_mailbox_is_rejected(tracker_factory: TrackerFactory) -> None:
     tuser: Any = tracker_factory.clinic.suite.tuser("front-desk", PASSWORD, ALICE)
     async with tracker_factory.make_journal() as journal:
         with pytest.raises(ds.InvalidArgumentError, match=r"tuser\.track") as refused:
@@ -271,7 +269,6 @@ async def test_adding_followed_message_does_not_reload_journal(
             await tracker.add(smtp_id)
 
         async def read(mailbox: str) -> list[TrackedMessage]:
-            """Count it."""
             reads.append(mailbox)
             return await followed(mailbox)
 

@@ -1,4 +1,4 @@
-"""Whatever fails, and however often the program ends: each recipient's end is told, once by its key, and rightly."""
+"""Model test: despite faults and restarts, the correct final status of each recipient is reported once per key."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tests.jobs.delivery.fragile_mailbox import make_fragile_mailbox
 pytestmark = pytest.mark.wide
 
 _RUNS = 60
-"""Runs until everything is over: each may be ended once by the test's plan, which is shorter."""
+"""Maximum number of runs. Each may be ended once by the plan of the test, which is shorter."""
 
 Course = Sequence[tuple[float, str]]
-"""A recipient's statuses, each with the age of the message from which on it is shown."""
+"""The statuses of a recipient, each with the age of the message from which it is returned."""
 
 statuses = st.sampled_from(["Waiting", "Queued somewhere", "Waiting"])
 ends = st.sampled_from([str(end) for end in sorted(FINAL_STATUSES)])
@@ -35,7 +35,7 @@ ages = st.floats(0, 5_000)
 
 @st.composite
 def courses(draw: st.DrawFn) -> Course:
-    """One that may begin late, and comes to an end."""
+    """Generate a course that ends with a final status."""
     times = sorted(draw(st.lists(ages, min_size=2, max_size=4)))
     words = [draw(statuses) for _ in times[:-1]] + [draw(ends)]
     return list(zip(times, words, strict=True))
@@ -43,7 +43,7 @@ def courses(draw: st.DrawFn) -> Course:
 
 @attrs.define
 class Service:
-    """Shows each message's recipients as their courses say; fails as it is told to, one request after the other."""
+    """Returns each recipient's status by its course. Its faults apply to one request each."""
 
     stage: Clinic
     messages: Mapping[str, Sequence[Course]]
@@ -68,7 +68,7 @@ class Service:
 async def _followed(
     folder: Path, messages: Mapping[str, Sequence[Course]], failures: list[bool], leaves: list[int]
 ) -> list[DeliveryChange]:
-    """All that is told, run by run; leaves: after how many changes a run is left, in the body of the last of them."""
+    """Return all reported changes of each run. leaves: after how many changes a run is left, inside the loop body."""
     told = list[DeliveryChange]()
     async with open_clinic() as stage:
         service = Service(stage, messages, stage.time.monotonic(), failures)
@@ -119,10 +119,10 @@ def _holds(number: int) -> None:
     check()
 
 
-def test_each_end_is_told() -> None:
+def test_each_final_status_is_reported() -> None:
     _holds(scale_examples(40))
 
 
 @pytest.mark.slow
-def test_each_end_is_told_at_length() -> None:
+def test_each_final_status_is_reported_slow() -> None:
     _holds(1_000)

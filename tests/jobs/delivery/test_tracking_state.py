@@ -1,4 +1,4 @@
-"""What a journal knows better than a tracker that was broken off, and what it doesn't know."""
+"""The journal's state has priority over that of a tracker that was interrupted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from directsuite.jobs.delivery.changes import RecipientStatus, TrackedMessage, T
 
 
 def message(number: int, **members: object) -> TrackedMessage:
-    """The same message, in a row of this number."""
     followed = TrackedMessage(
         number=number, mailbox="m", smtp_id="<1@x.test>", added_at=0, recipients=1, give_up_after=1
     )

@@ -1,4 +1,4 @@
-"""Clocks that are wrong, or set right: nothing is given up for them, nor left unseen."""
+"""Wrong and corrected clocks: no message is given up too early, or never polled."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ SMTP_ID = "<1@direct.example.test>"
 
 @attrs.define
 class Machine:
-    """What a machine takes for Unix time: `off` by so many seconds, which the clock of waits doesn't count."""
+    """Unix time as the machine sees it, wrong by `off` seconds. The monotonic clock is correct."""
 
     time: SandboxTimeClock
     off: float = 0.0
 
     def now(self) -> float:
-        """That."""
         return self.time.monotonic() + self.off
 
 
@@ -45,17 +44,13 @@ def machine(tracker_factory: TrackerFactory) -> Machine:
 
 
 def waiting(scene: TrackerFactory) -> FragileMailbox:
-    """A mailbox whose messages all wait."""
-
     def answer(smtp_ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-        """For ever."""
         return {smtp_id: {UNCONFIRMED_RECIPIENT: "Waiting"} for smtp_id in smtp_ids}
 
     return make_fragile_mailbox(scene.clinic, answer)
 
 
 def tracker(journal: DeliveryJournal, box: ds.Mailbox, machine: Machine) -> DeliveryTracker:
-    """One that goes by the machine's time."""
     return DeliveryTracker(box, journal=journal, now=machine.now)
 
 
@@ -81,7 +76,7 @@ async def test_message_added_by_fast_clock_ages_from_next_start(
         machine.off = ahead
         await tracker(journal, box, machine).add(SMTP_ID)
         machine.off = 0.0
-    for _ in range(3):  # runs of a program that each end before the message is given up
+    for _ in range(3):  # each run ends before the message is given up
         async with tracker_factory.make_journal() as journal, tracker(journal, box, machine).changes() as changes:
             await anext(changes)
         tracker_factory.clinic.sandbox.clock.advance(timedelta(seconds=3_000))
@@ -105,7 +100,7 @@ async def test_message_added_by_fast_clock_is_forgotten_in_time(
         assert await journal.forget(datetime.fromtimestamp(machine.now() + 1, UTC)) == 1
 
 
-async def test_a_clock_that_is_set_back_delays_no_look(tracker_factory: TrackerFactory, machine: Machine) -> None:
+async def test_clock_set_back_delays_no_poll(tracker_factory: TrackerFactory, machine: Machine) -> None:
     async with tracker_factory.make_journal() as journal:
         followed = tracker(journal, tracker_factory.clinic.box, machine)
         await followed.add(await tracker_factory.clinic.send(SLOW_RECIPIENT))
@@ -143,14 +138,12 @@ async def test_clock_set_forward_gives_up_no_message(tracker_factory: TrackerFac
     assert tracker_factory.status_requests == 11
 
 
-async def test_a_machine_that_slept_looks_within_a_minute_of_waking(
-    tracker_factory: TrackerFactory, machine: Machine
-) -> None:
+async def test_suspended_machine_polls_within_a_minute(tracker_factory: TrackerFactory, machine: Machine) -> None:
     time = tracker_factory.clinic.time
     sleep, box = time.sleep, waiting(tracker_factory)
 
     async def fall_asleep(seconds: float) -> None:
-        """For an hour, in the first wait of some length."""
+        """Advance by an hour in the first longer wait."""
         await sleep(seconds)
         if seconds >= 60:
             time.sleep = sleep  # type: ignore[method-assign]
@@ -168,7 +161,7 @@ async def test_a_machine_that_slept_looks_within_a_minute_of_waking(
 
 
 class Unanswered(ds.Mailbox):
-    """A mailbox whose sends never become known. since: what each was called with."""
+    """A mailbox in which the outcome of each send is unknown. since: the argument of each call."""
 
     since: list[datetime | None]
 
@@ -181,7 +174,7 @@ LETTER = ds.Message(subject="Referral", recipients=[ds.Recipient(SLOW_RECIPIENT)
 
 
 async def first_attempts(scene: TrackerFactory, machine: Machine, off: float) -> Sequence[datetime | None]:
-    """The `since` of three attempts to send a message, of which the first was made while the clock was wrong."""
+    """Return the `since` of three attempts to send a message, the first with a wrong clock."""
     box = Unanswered(scene.clinic.box._transport, ALICE, PASSWORD)
     box.since = []
     machine.off = off
@@ -194,12 +187,12 @@ async def first_attempts(scene: TrackerFactory, machine: Machine, off: float) ->
 
 
 @pytest.mark.parametrize("ahead", [HOUR, 2 * YEAR])
-async def test_a_send_begun_by_a_clock_that_was_ahead_is_looked_for_everywhere(
+async def test_send_started_by_fast_clock_is_searched_everywhere(
     tracker_factory: TrackerFactory, machine: Machine, ahead: float
 ) -> None:
     first, second, third = await first_attempts(tracker_factory, machine, ahead)
     assert first is None
-    assert second == datetime.max.replace(tzinfo=UTC)  # nothing is sent
+    assert second == datetime.max.replace(tzinfo=UTC)
     assert third == datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -211,7 +204,7 @@ async def test_send_started_by_slow_clock_is_searched_from_its_start(
     assert await first_attempts(tracker_factory, machine, -behind) == [None, began, began]
 
 
-async def test_a_send_is_looked_for_by_its_age_if_the_tracker_has_another_clock(
+async def test_send_is_searched_by_age_with_another_clock(
     tracker_factory: TrackerFactory,
 ) -> None:
     machine = Machine(

@@ -1,4 +1,4 @@
-"""1,000 messages followed to their ends on the sandbox's clock: how many requests it takes, beside one message alone.
+"""Follow 1,000 messages on the sandbox's clock, and count the requests, compared with a single message.
 
 `python -m tests.jobs.delivery.thousand` prints benchmarks/results/delivery.md.
 """
@@ -23,7 +23,7 @@ from tests.jobs.delivery.clinic import Clinic, SandboxTimeClock, open_clinic
 DOMAIN = "hospital.example.test"
 LAST_USER = "nomdn"
 DELIVERY_OUTCOMES: Mapping[str, tuple[float, str]] = {
-    # what the sandbox does by this local part: seconds until it is known, and as what
+    # by local part: seconds until the sandbox reports the status, and the status
     "deliver": (0, "Delivered"),
     "deliver+1s": (1, "Delivered"),
     "deliver+3s": (3, "Delivered"),
@@ -38,27 +38,27 @@ DELIVERY_OUTCOMES: Mapping[str, tuple[float, str]] = {
 
 
 class AgendaClock(SandboxTimeClock):
-    """Time in which something is done at certain moments, while whoever sleeps does so. agenda: Unix times, works."""
+    """A clock that calls functions at given times while the caller sleeps. agenda: pairs of Unix time and function."""
 
     def __init__(self, clock: SandboxClock) -> None:
         super().__init__(clock)
         self.agenda = deque[tuple[float, Callable[[], Awaitable[None]]]]()
 
     async def sleep(self, seconds: float) -> None:
-        """Let the seconds pass, and do what is due meanwhile."""
+        """Let the seconds pass, and call the functions that are due."""
         end = self.monotonic() + seconds
         while self.agenda and self.agenda[0][0] <= end:
             moment, work = self.agenda.popleft()
             self._clock.advance(timedelta(seconds=max(0.0, moment - self.monotonic())))
             await asyncio.shield(asyncio.ensure_future(work()))
-            for _ in range(10):  # who sleeps may be woken by that
+            for _ in range(10):  # the function may wake the sleeping task
                 await asyncio.sleep(0)
         await super().sleep(max(0.0, end - self.monotonic()))
 
 
 @attrs.frozen(kw_only=True)
 class TrackingFigures:
-    """What it took. ends: recipients by their last status. delays: seconds from what happened until it was told."""
+    """The results. ends: the number of recipients by final status. delays: seconds from each change to its report."""
 
     messages: int
     requests: int
@@ -69,20 +69,18 @@ class TrackingFigures:
 async def send_and_track(
     stage: Clinic, time: AgendaClock, folder: Path, names: Sequence[str], every: float
 ) -> TrackingFigures:
-    """Send a message to each of these, so many seconds after the one before, and follow them all meanwhile."""
+    """Send a message to each recipient, `pause` seconds apart, and follow all of them."""
     known_at, ends, delays = dict[str, float](), Counter[str](), list[float]()
     async with DeliveryJournal(folder / f"{len(names)}-{every}.db") as journal:
         tracker = DeliveryTracker(stage.box, journal=journal, now=time.monotonic)
         before, began = stage.request_counts["GetMessageStatusMany"], time.monotonic()
 
         async def send(name: str) -> None:
-            """Send one, and have it followed."""
             smtp_id = await stage.send(f"{name}@{DOMAIN}")
             known_at[smtp_id] = time.monotonic() + DELIVERY_OUTCOMES[name][0]
             await tracker.add(smtp_id)
 
         def sending(name: str) -> Callable[[], Awaitable[None]]:
-            """That, for later."""
             return lambda: send(name)
 
         time.agenda.extend((began + number * every, sending(name)) for number, name in enumerate(names))
@@ -100,7 +98,7 @@ async def send_and_track(
 
 
 async def measure_tracking(folder: Path, messages: int, every: float) -> TrackingFigures:
-    """Figures of messages to whom everything happens in turn, or of a single one that is never confirmed."""
+    """Return the figures for many messages, or for a single one that is never confirmed."""
     names = (
         [[*DELIVERY_OUTCOMES][number % len(DELIVERY_OUTCOMES)] for number in range(messages)]
         if messages > 1
@@ -109,7 +107,6 @@ async def measure_tracking(folder: Path, messages: int, every: float) -> Trackin
     times = list[AgendaClock]()
 
     def made(clock: SandboxClock) -> AgendaClock:
-        """The time, for the clinic and for us."""
         times.append(AgendaClock(clock))
         return times[-1]
 
@@ -118,7 +115,7 @@ async def measure_tracking(folder: Path, messages: int, every: float) -> Trackin
 
 
 def count_single_requests(messages: int) -> int:
-    """Requests where each message is followed on its own, by the same looks, reckoned."""
+    """Compute the number of requests if each message were followed separately."""
     looks = Counter[str]()
     for name, (seconds, _) in DELIVERY_OUTCOMES.items():
         age = 0.0
@@ -133,7 +130,6 @@ LONG_ROW = (1_000, 3.6, "1,000 within an hour")
 
 
 async def format_page() -> str:
-    """The page, in Markdown."""
     lines = [
         "# Delivery tracking",
         "",

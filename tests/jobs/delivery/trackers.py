@@ -1,4 +1,4 @@
-"""Trackers of a clinic's mailbox on one journal's file, and what is told by them."""
+"""Delivery trackers of Alice's mailbox on one journal file."""
 
 from __future__ import annotations
 
@@ -15,39 +15,32 @@ UNCONFIRMED_RECIPIENT, REJECTED_RECIPIENT = "nomdn@pharmacy.example.test", "noce
 
 
 class TrackerFactory:
-    """Makes trackers of Alice's mailbox on one journal's file."""
-
     def __init__(self, clinic: Clinic, folder: Path) -> None:
         self.clinic = clinic
         self.file = folder / "delivery.db"
 
     def make_journal(self) -> DeliveryJournal:
-        """The journal, to be opened."""
         return DeliveryJournal(self.file)
 
     def make_tracker(self, journal: DeliveryJournal, box: ds.Mailbox | None = None, **options: Any) -> DeliveryTracker:
-        """One of them."""
         now = self.clinic.time.monotonic
         return DeliveryTracker(box or self.clinic.box, journal=journal, now=now, **options)
 
     @property
     def status_requests(self) -> int:
-        """Requests for the status of messages."""
         return self.clinic.request_counts["GetMessageStatusMany"]
 
 
 async def collect_changes(tracker: DeliveryTracker) -> list[DeliveryChange]:
-    """All changes until the loop ends by itself."""
     return [change async for change in tracker.changes()]
 
 
 def list_statuses(changes: list[DeliveryChange], recipient: str) -> list[str]:
-    """A recipient's statuses, one after the other."""
     return [str(change.status) for change in changes if change.recipient == recipient]
 
 
 async def read_first_change(tracker: DeliveryTracker) -> AsyncIterator[DeliveryChange]:
-    """The first change, whose loop is left in its body."""
+    """Return the first change, and leave the loop in its body."""
     async with tracker.changes() as changes:
         async for change in changes:
             yield change

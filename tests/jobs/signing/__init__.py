@@ -1,1 +1,1 @@
-"""Batch signing: each output has its signatures exactly once, whatever breaks."""
+"""Tests of batch signing: each output has its signatures exactly once, despite failures."""

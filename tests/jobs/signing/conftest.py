@@ -1,4 +1,4 @@
-"""Jobs that are made anew for each test."""
+"""Fixtures for the tests of signing jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.waiting import notify_waiters
 
 @pytest.fixture(scope="module", autouse=True)
 def notify_on_journal_access() -> Generator[None]:
-    """Have tests that wait look whenever a journal was read or written: a job goes on with that before they do."""
+    """Let waiting tests check their conditions after each access to the journal."""
 
     def telling(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         @functools.wraps(method)
@@ -36,6 +36,5 @@ def notify_on_journal_access() -> Generator[None]:
 
 @pytest.fixture
 async def job_factory(tmp_path: Path) -> AsyncIterator[JobFactory]:
-    """On a journal of their own."""
     async with SigningJournal(tmp_path / "journal.db") as journal:
         yield JobFactory(tmp_path, journal)

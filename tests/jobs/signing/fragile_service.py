@@ -1,4 +1,4 @@
-"""A signing service in memory that loses requests and answers, acts late, and forgets documents, as it is told to."""
+"""A signing service in memory with scripted faults: lost requests and responses, delays, and expired documents."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ SIGNATURE_BYTES = b"\n/ByteRange [0 1 2 3]"
 
 
 class CrashError(BaseException):
-    """The program ends here."""
+    """Stands for the end of the process."""
 
 
 class Fault(enum.Enum):
-    """What happens to a request."""
+    """A fault of a request."""
 
     REQUEST_LOST = enum.auto()
     RESPONSE_LOST = enum.auto()
     LATE = enum.auto()
-    """It is acted on later, when nobody waits any more."""
+    """The request is processed later, after the caller has given up."""
     NOT_SENT = enum.auto()
     EXPIRED = enum.auto()
-    """What is stored is gone."""
+    """The stored documents have expired."""
     CRASH_BEFORE = enum.auto()
     CRASH_AFTER = enum.auto()
 
 
 @attrs.define
 class FragileService:
-    """Has the methods of `suite.signing` that a job needs. faults: one for each request in turn, None for none."""
+    """Has the methods of `suite.signing` that a job needs. faults: one per request, None for no fault."""
 
     faults: list[Fault | None] = attrs.field(factory=list[Fault | None])
     stored: dict[str, bytes] = attrs.field(factory=dict[str, bytes])
@@ -48,17 +48,15 @@ class FragileService:
     documents_created: int = 0
     not_found_error: type[ds.ServiceError] = ds.NotFoundError
     timestamps: int = 0
-    """The document time stamps that the service adds beside the signatures of a request."""
+    """The number of document time stamps that the service adds to each request's signatures."""
 
     def apply_pending(self) -> None:
-        """Do what was asked for and put off."""
         for identifier, signatures in self.pending_requests:
             if identifier in self.stored:
                 self.stored[identifier] += SIGNATURE_BYTES * signatures
         self.pending_requests.clear()
 
     async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-        """Store a PDF."""
         fault = self._begin()
         self.documents_created += 1
         identifier = f"document-{self.documents_created}"
@@ -69,16 +67,14 @@ class FragileService:
     async def sign_and_pull(
         self, identifier: str, signature: ds.Signature, *, destination: Path | None = None
     ) -> Path | bytes:
-        """Sign a document once."""
         return await self.multi_sign_and_pull(identifier, [signature], destination=destination)
 
     async def multi_sign_and_pull(
         self, identifier: str, signatures: Sequence[ds.Signature], *, destination: Path | None = None
     ) -> Path | bytes:
-        """Sign a document."""
         if destination is None:
             return self._sign(identifier, len(signatures))
-        async with _open_destination(destination) as sink:  # as the client has it: nothing is sent without
+        async with _open_destination(destination) as sink:  # as in the client: opened before the request is sent
             return await _write_to_sink(sink, self._sign(identifier, len(signatures)))
 
     def _sign(self, identifier: str, signatures: int) -> bytes:
@@ -92,20 +88,17 @@ class FragileService:
         return self.stored[identifier]
 
     async def get_doc_info(self, identifier: str) -> ds.DocumentInfo:
-        """Tell of a document."""
         fault = self._begin(identifier)
         self._end(fault, repeatable=True)
         return ds.DocumentInfo(identifier=identifier)
 
     async def download(self, identifier: str, destination: Path) -> Path:
-        """Give a document."""
         async with _open_destination(destination) as sink:
             fault = self._begin(identifier)
             self._end(fault, repeatable=True)
             return await _write_to_sink(sink, self.stored[identifier])
 
     async def delete(self, identifier: str) -> ds.DocumentUpdate:
-        """Forget a document."""
         fault = self._begin(identifier)
         del self.stored[identifier]
         self._end(fault, repeatable=True)
@@ -156,7 +149,6 @@ async def _write_to_sink(sink: PathSink, content: bytes) -> Path:
 
 
 def compute_digest(content: bytes) -> str:
-    """As journals have it."""
     return hashlib.sha256(content).hexdigest()
 
 

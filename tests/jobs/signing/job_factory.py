@@ -1,4 +1,4 @@
-"""Jobs on a fragile service, a stopped clock, and one journal."""
+"""Signing jobs on a scripted service, with a fake clock and one journal."""
 
 from __future__ import annotations
 
@@ -16,14 +16,11 @@ PDF_CONTENT = b"%PDF-1.7 %%EOF"
 
 
 async def yield_pdfs(*names: str, content: bytes = PDF_CONTENT) -> AsyncGenerator[Pdf]:
-    """Documents by these names."""
     for name in names:
         yield Pdf(name, content)
 
 
 class JobFactory:
-    """Makes jobs on one journal, service and folder."""
-
     def __init__(self, folder: Path, journal: SigningJournal) -> None:
         self.out = folder / "out"
         self.service = FragileService()
@@ -31,7 +28,6 @@ class JobFactory:
         self.journal = journal
 
     def make_job(self, source: AsyncIterable[Pdf], **options: Any) -> SigningJob:
-        """One of them."""
         service: Any = options.pop("service", self.service)
         signatures: Sequence[ds.Signature] = options.pop("signatures", SIGNATURES)
         target = options.pop("target", None) or TargetFolder(self.out)
@@ -40,5 +36,4 @@ class JobFactory:
         )
 
     def list_outputs(self) -> list[str]:
-        """What the target has."""
         return sorted(file.relative_to(self.out).as_posix() for file in self.out.rglob("*") if file.is_file())

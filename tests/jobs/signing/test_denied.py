@@ -1,6 +1,6 @@
-"""What the service says of whoever asks, or of the URL, stops a job: it is no document's failure.
+"""Errors that concern the account or the URL stop a job; no document fails.
 
-What an earlier run has stored, perhaps by another account, is no reason to stop.
+Documents stored by an earlier run, perhaps with another account, do not stop it.
 """
 
 from __future__ import annotations
@@ -36,30 +36,26 @@ FOR_NOW = {
 
 @attrs.define
 class Refuses(FragileService):
-    """Refuses some operations, until they are none; with all that is stored, or with what is another's alone."""
+    """Rejects some operations, for all stored documents, or only for those of another account."""
 
     refusals: dict[str, ds.ServiceError] = attrs.field(factory=dict[str, ds.ServiceError])
     anothers: str | None = None
 
     async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-        """Store a PDF."""
         self._refuse("save")
         return await FragileService.save(self, pdf)
 
     async def multi_sign_and_pull(
         self, identifier: str, signatures: Sequence[ds.Signature], *, destination: Path | None = None
     ) -> Path | bytes:
-        """Sign a document."""
         self._refuse("sign", identifier)
         return await FragileService.multi_sign_and_pull(self, identifier, signatures, destination=destination)
 
     async def download(self, identifier: str, destination: Path) -> Path:
-        """Give a document."""
         self._refuse("download", identifier)
         return await FragileService.download(self, identifier, destination)
 
     async def get_doc_info(self, identifier: str) -> ds.DocumentInfo:
-        """Tell of a document."""
         self._refuse("look", identifier)
         return await FragileService.get_doc_info(self, identifier)
 
@@ -180,12 +176,11 @@ async def test_runs_stopped_before_request_cost_no_attempt(refusal: ds.ServiceEr
 
 @attrs.define
 class Filtering(FragileService):
-    """Denies one document, by what is in it, each time when something has happened."""
+    """Denies requests for one document, depending on its content, after other documents have made progress."""
 
     when: Callable[[], bool] = attrs.field(default=lambda: True)
 
     async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-        """Store a PDF."""
         if pdf == PDF_CONTENT + b" of Ada":
             await wait_until(self.when)
             raise DENIED
@@ -193,16 +188,14 @@ class Filtering(FragileService):
 
 
 async def one_denied(names: Sequence[str]) -> AsyncGenerator[Pdf]:
-    """Documents of which the fifth is denied."""
     for number, name in enumerate(names, 1):
         yield Pdf(name, PDF_CONTENT + b" of Ada" if number == 5 else PDF_CONTENT)
 
 
-async def test_a_document_that_is_denied_while_others_are_signed_fails_alone(job_factory: JobFactory) -> None:
+async def test_only_denied_document_fails_if_others_are_signed(job_factory: JobFactory) -> None:
     seen = [0]
 
     def another_is_done() -> bool:
-        """Since it was denied last."""
         if job.progress.done > seen[-1]:
             seen.append(job.progress.done)
             return True
@@ -220,7 +213,7 @@ async def test_denied_document_blocks_no_later_document(job_factory: JobFactory)
     assert (progress.done, progress.failed) == (29, 1)
 
 
-async def test_one_that_is_denied_when_the_others_are_signed_fails_too(job_factory: JobFactory) -> None:
+async def test_document_denied_after_the_others_fails(job_factory: JobFactory) -> None:
     job = job_factory.make_job(
         one_denied(NAMES[:5]), service=Filtering(when=lambda: job.progress.done == 4), concurrency=10
     )

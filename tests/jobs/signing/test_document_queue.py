@@ -1,4 +1,4 @@
-"""What a job takes from its source: each document once, and of those that failed those that are asked for."""
+"""The documents that a job takes from its source: each once, and only the selected failed ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
-async def test_a_name_that_comes_again_is_signed_once(concurrency: int, job_factory: JobFactory) -> None:
+async def test_repeated_name_is_signed_once(concurrency: int, job_factory: JobFactory) -> None:
     progress = await job_factory.make_job(
         yield_pdfs("a.pdf", "a.pdf", "b.pdf", "a.pdf", "b.pdf"), concurrency=concurrency
     ).run()
@@ -64,7 +64,7 @@ async def test_source_of_a_published_document_is_ignored(becomes: str, job_facto
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
-async def test_a_name_that_is_no_unicode_text_is_a_name(job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_name_with_surrogates_is_accepted(job_factory: JobFactory, tmp_path: Path) -> None:
     name = os.fsdecode(b"Gr\xfc\xdfe.pdf")
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / name).write_bytes(PDF_CONTENT)
@@ -87,7 +87,7 @@ async def test_long_abandoned_document_is_not_requested(job_factory: JobFactory)
     assert await job_factory.journal.lease.list_abandoned() == []
 
 
-async def test_abandoned_documents_and_failures_are_read_some_at_a_time(tmp_path: Path) -> None:
+async def test_abandoned_documents_and_failures_are_read_in_pages(tmp_path: Path) -> None:
     async with SigningJournal(tmp_path / "other.db") as journal:
         for entry in await journal.lease.entries([f"{number}.pdf" for number in range(5)]):
             stored = SigningEntry(
@@ -100,20 +100,20 @@ async def test_abandoned_documents_and_failures_are_read_some_at_a_time(tmp_path
         assert await journal.lease.list_abandoned(after="id2", limit=2) == ["id3", "id4"]
 
 
-async def test_names_in_capital_letters_are_found(tmp_path: Path) -> None:
+async def test_file_names_in_capital_letters_are_found(tmp_path: Path) -> None:
     for name in ("a.pdf", "B.PDF", "c.txt"):
         (tmp_path / name).write_bytes(PDF_CONTENT)
     assert sorted([pdf.name async for pdf in Folder(tmp_path)]) == ["B.PDF", "a.pdf"]
 
 
-async def test_a_source_that_fails_while_the_job_is_drained_is_told_of() -> None:
+async def test_error_of_source_is_raised_after_drain() -> None:
     async def look_up(pdfs: Sequence[Pdf]) -> Sequence[SigningEntry | None]:
         return [None] * len(pdfs)
 
     async def source() -> AsyncGenerator[Pdf]:
         for name in list[str]():
             yield Pdf(name, PDF_CONTENT)
-        asyncio.get_running_loop().call_soon(queue.stop)  # before anybody has taken what comes now
+        asyncio.get_running_loop().call_soon(queue.stop)  # before the next documents are taken
         raise LookupError("the list ends here")
 
     gate = asyncio.Event()

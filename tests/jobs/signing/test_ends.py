@@ -1,4 +1,4 @@
-"""How a job comes to its end, or doesn't: drained, cancelled, broken off by its source, or by one document."""
+"""The end of a job: drained, cancelled, or ended by an error of the source or of a document."""
 
 from __future__ import annotations
 
@@ -19,18 +19,15 @@ POISON = b"%PDF-1.7 poison %%EOF"
 
 
 class FailsWithPoison(FragileService):
-    """Has no usable answer for one document, and refuses another for a reason of its own."""
+    """Fails for one document, and rejects another."""
 
     poisoned = 0
 
     async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-        """Store a PDF."""
         if pdf == POISON:
             self.poisoned += 1
             others = min(30, 9 + 3 * self.poisoned)
-            await wait_until(
-                lambda: self.documents_created - len(self.stored) >= others
-            )  # they have come through meanwhile
+            await wait_until(lambda: self.documents_created - len(self.stored) >= others)  # the others have been signed
             raise ds.ServerError("it fails", operation="Save", status=500)
         if pdf == POISON * 2:
             raise ds.ServiceError("too large", operation="Save", status=413, message="at most\0 9 MB \ud800")
@@ -38,14 +35,12 @@ class FailsWithPoison(FragileService):
 
 
 async def endless(*names: str) -> AsyncGenerator[Pdf]:
-    """Documents by these names, and then nothing for ever."""
     for name in names:
         yield Pdf(name, PDF_CONTENT)
     await asyncio.Event().wait()
 
 
 async def broken(*names: str) -> AsyncGenerator[Pdf]:
-    """Documents by these names, and then a failure."""
     for name in names:
         yield Pdf(name, PDF_CONTENT)
     raise LookupError("the list ends here")
@@ -72,7 +67,7 @@ async def test_drain_before_start_applies_to_that_run_only(job_factory: JobFacto
     assert (await job.run()).done == 1
 
 
-async def test_a_drain_holds_that_is_asked_for_while_leftovers_are_deleted(job_factory: JobFactory) -> None:
+async def test_drain_during_cleanup_applies(job_factory: JobFactory) -> None:
     [entry] = await job_factory.journal.lease.entries(["left.pdf"])
     await job_factory.journal.lease.abandon(
         attrs.evolve(entry, identifier="left"), at=0.0, then=DocumentState.FAILED, reason="refused"
@@ -80,10 +75,7 @@ async def test_a_drain_holds_that_is_asked_for_while_leftovers_are_deleted(job_f
     deleting, go_on = asyncio.Event(), asyncio.Event()
 
     class Slow(FragileService):
-        """Takes its time to delete."""
-
         async def delete(self, identifier: str) -> ds.DocumentUpdate:
-            """When it is let go."""
             deleting.set()
             await go_on.wait()
             return ds.DocumentUpdate(identifier=identifier)
@@ -94,13 +86,13 @@ async def test_a_drain_holds_that_is_asked_for_while_leftovers_are_deleted(job_f
     await deleting.wait()
     job.drain()
     with pytest.raises(ds.ConfigurationError):
-        await job.run()  # which is refused, and changes nothing
+        await job.run()  # rejected, without an effect on the running job
     go_on.set()
     assert (await running).done == 0
     assert service.documents_created == 0
 
 
-async def test_paused_while_the_source_is_waited_for_it_begins_nothing(job_factory: JobFactory) -> None:
+async def test_pause_while_waiting_for_source_starts_nothing(job_factory: JobFactory) -> None:
     go_on = asyncio.Event()
 
     async def source() -> AsyncGenerator[Pdf]:
@@ -144,9 +136,8 @@ async def test_failing_source_ends_job_after_documents_in_progress(job_factory: 
     assert job_factory.list_outputs() == ["a.pdf", "b.pdf"]
 
 
-async def test_a_function_that_fails_ends_the_job(job_factory: JobFactory) -> None:
+async def test_error_of_signatures_function_ends_job(job_factory: JobFactory) -> None:
     def signatures(pdf: Pdf) -> list[ds.Signature]:
-        """Nobody knows."""
         raise LookupError(pdf.name)
 
     with pytest.raises(LookupError, match=r"a\.pdf"):
@@ -169,7 +160,6 @@ async def test_cancelled_run_leaves_documents_to_next_run(job_factory: JobFactor
     asked = asyncio.Event()
 
     async def content() -> bytes:
-        """It never comes."""
         asked.set()
         await asyncio.Event().wait()
         return PDF_CONTENT
@@ -205,7 +195,7 @@ async def test_document_that_fails_service_does_not_block_others(concurrency: in
     assert (failed.name, failed.problem) == ("poison.pdf", "it fails")
 
 
-async def test_a_refusal_of_any_kind_is_the_documents_own(job_factory: JobFactory) -> None:
+async def test_any_rejection_fails_its_document(job_factory: JobFactory) -> None:
     progress = await job_factory.make_job(yield_pdfs("large.pdf", content=POISON * 2), service=FailsWithPoison()).run()
     assert (progress.failed, job_factory.clock.slept) == (1, [])
     [failed] = await job_factory.journal.failures()
@@ -213,7 +203,7 @@ async def test_a_refusal_of_any_kind_is_the_documents_own(job_factory: JobFactor
     assert "9 MB" not in repr(failed)
 
 
-async def test_a_target_within_the_source_is_refused(job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_target_within_source_is_rejected(job_factory: JobFactory, tmp_path: Path) -> None:
     for within in (tmp_path, tmp_path / "out"):
         source = Folder(within) if within.is_dir() else Folder(tmp_path)
         with pytest.raises(ds.ConfigurationError, match="within the source"):
@@ -222,7 +212,7 @@ async def test_a_target_within_the_source_is_refused(job_factory: JobFactory, tm
     job_factory.make_job(Folder(tmp_path / "ou"))
 
 
-async def test_a_name_that_the_target_has_for_a_folder_fails_alone(job_factory: JobFactory) -> None:
+async def test_only_documents_named_like_a_folder_fail(job_factory: JobFactory) -> None:
     TargetFolder(job_factory.out)
     (job_factory.out / "a.pdf").mkdir()
     progress = await job_factory.make_job(
@@ -232,7 +222,7 @@ async def test_a_name_that_the_target_has_for_a_folder_fails_alone(job_factory: 
     assert (job_factory.out / "b.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
 
 
-async def test_a_stopped_job_says_why(job_factory: JobFactory) -> None:
+async def test_stopped_job_explains_itself(job_factory: JobFactory) -> None:
     job_factory.service.faults = [Fault.NOT_SENT] * 1000
     with pytest.raises(JobStoppedError, match="run the job again"):
         await job_factory.make_job(yield_pdfs("a.pdf"), max_outage=0).run()

@@ -1,4 +1,4 @@
-"""Failures tried again alone: none is lost on the way, however often that is broken off."""
+"""Retries of failed documents: none is lost if a run is interrupted."""
 
 from __future__ import annotations
 
@@ -16,16 +16,12 @@ REFUSED = "it was refused"
 
 
 async def all_failed(jobs: JobFactory) -> None:
-    """A journal in which all have failed."""
     for entry in await jobs.journal.lease.entries(NAMES):
         await jobs.journal.lease.abandon(entry, at=0.0, then=DocumentState.FAILED, reason=REFUSED)
 
 
 class Refusing(FragileService):
-    """Takes no token."""
-
     async def save(self, pdf: Any) -> ds.StoredDocument:
-        """Never."""
         raise ds.AuthenticationError("it is refused", operation="SaveDoc", status=401)
 
 
@@ -35,7 +31,7 @@ async def test_document_stopped_by_rejected_token_is_retried(problem: str | None
     with pytest.raises(JobStoppedError):
         await job_factory.make_job(yield_pdfs(*NAMES), service=Refusing()).run_failed(problem)
     tally = await job_factory.journal.tally()
-    assert tally.states[DocumentState.FAILED] >= len(NAMES) - 10  # those that weren't reached
+    assert tally.states[DocumentState.FAILED] >= len(NAMES) - 10  # the remaining ones
     assert (await job_factory.make_job(yield_pdfs(*NAMES)).run_failed(problem)).done == len(NAMES)
     assert await job_factory.journal.failures() == []
 
@@ -48,7 +44,7 @@ async def test_interrupted_retry_is_signed_by_a_full_run(job_factory: JobFactory
     assert (await job_factory.make_job(yield_pdfs(*NAMES)).run_failed()).done == len(NAMES) - 3
 
 
-async def test_a_drained_one_leaves_the_rest_failed(job_factory: JobFactory) -> None:
+async def test_drained_retry_leaves_the_rest_failed(job_factory: JobFactory) -> None:
     await all_failed(job_factory)
     job = job_factory.make_job(yield_pdfs(*NAMES), concurrency=1)
     job.drain()
@@ -56,7 +52,7 @@ async def test_a_drained_one_leaves_the_rest_failed(job_factory: JobFactory) -> 
     assert len(await job_factory.journal.failures()) == len(NAMES)
 
 
-async def test_one_that_is_done_has_no_problem_any_more(job_factory: JobFactory) -> None:
+async def test_done_document_has_no_problem(job_factory: JobFactory) -> None:
     await all_failed(job_factory)
     await job_factory.make_job(yield_pdfs(*NAMES)).run_failed()
     assert {entry.problem for entry in await job_factory.journal.lease.entries(NAMES)} == {None}

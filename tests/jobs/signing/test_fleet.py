@@ -1,4 +1,4 @@
-"""Workers of a signing fleet: each document once, whoever dies, hangs, or comes back too late."""
+"""Workers of a signing fleet: each document is signed once, even if workers die, hang or resume too late."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WORKERS_TOO = """
 
 
 class BriefClock:
-    """Time that passes soon, unless it is stopped, as in a process that hangs. is_asked: whether somebody waits."""
+    """A clock whose sleeps end soon unless it is stopped. is_asked: set when a sleep waits."""
 
     def __init__(self) -> None:
         self.goes = asyncio.Event()
@@ -48,11 +48,9 @@ class BriefClock:
         self.is_asked = asyncio.Event()
 
     def monotonic(self) -> float:
-        """It stands."""
         return 0.0
 
     async def sleep(self, seconds: float) -> None:
-        """Give others some turns, one at least."""
         for _ in range(max(1, min(1000, round(10 * seconds)))):
             await asyncio.to_thread(lambda: None)
         if not self.goes.is_set():
@@ -61,7 +59,7 @@ class BriefClock:
 
 
 class Interrupted(Connections):
-    """Connections that break so many times."""
+    """Connections that fail `faults` times."""
 
     faults = 0
 
@@ -73,7 +71,7 @@ class Interrupted(Connections):
 
 
 class HeldService(FragileService):
-    """Answers one request to sign when it is let go; aside: it has acted on it before, and has the answer there."""
+    """Delays the response to one signing request. aside: the signed file, if the request was processed before."""
 
     def __init__(self, aside: Path | None) -> None:
         super().__init__()
@@ -84,7 +82,6 @@ class HeldService(FragileService):
     async def multi_sign_and_pull(
         self, identifier: str, signatures: Sequence[ds.Signature], *, destination: Path | None = None
     ) -> Path | bytes:
-        """Sign a document, the first one late."""
         if not self.asked_first.is_set():
             if self.aside is not None:
                 await super().multi_sign_and_pull(identifier, signatures, destination=self.aside)
@@ -97,7 +94,7 @@ class HeldService(FragileService):
 
 @attrs.define
 class FleetScenario:
-    """A fleet's journal, service and folder."""
+    """A fleet's journal, service and target folder."""
 
     journal: SigningJournal
     connections: Interrupted
@@ -105,7 +102,6 @@ class FleetScenario:
     service: FragileService = attrs.field(factory=FragileService)
 
     def make_worker(self, **options: Any) -> SigningFleet:
-        """A worker, as another process would have it."""
         service: Any = self.service
         signatures = options.pop("signatures", SIGNATURES)
         clock = options.pop("clock", None) or BriefClock()
@@ -121,7 +117,7 @@ class FleetScenario:
         )
 
     async def lose_all(self) -> None:
-        """As if no worker had been heard of for an hour."""
+        """Let all leases and workers expire."""
         await self.connections.fetch(_LONG_AGO)
         ((has_queue,),) = await self.connections.fetch(
             "SELECT to_regclass('directsuite.procrastinate_workers') IS NOT NULL"
@@ -130,7 +126,6 @@ class FleetScenario:
             await self.connections.fetch(_WORKERS_TOO)
 
     async def taken(self) -> Lease:
-        """The first chunk that is there to be taken."""
         for key in range(1, 10):
             chunk = await self.journal.lease_batch(key, 30.0)
             if chunk is not None:
@@ -138,7 +133,7 @@ class FleetScenario:
         raise AssertionError("there is none")
 
     async def agrees(self, names: Sequence[str] = NAMES) -> bool:
-        """Whether all are done, and signed once, as the journal has it; and no stored document was asked for twice."""
+        """Return True if journal and outputs agree, and all documents are done and signed with one request each."""
         tally = await self.journal.tally()
         rows = await self.connections.fetch("SELECT name, output_sha FROM directsuite.signing_document")
         noted = {bytes(name).decode(): digest for name, digest in rows}
@@ -152,7 +147,7 @@ class FleetScenario:
 
 
 async def some_more(worker: SigningFleet, running: asyncio.Task[object]) -> None:
-    """Return when a worker has done some more. Raises what it ended with."""
+    """Wait until a worker has made progress. Raises the exception that ended it."""
     before = worker.progress.done
     running.add_done_callback(lambda _: notify_waiters())
     await wait_until(lambda: worker.progress.done > before or running.done())
@@ -181,7 +176,7 @@ async def test_workers_share_the_documents_and_sign_each_once(scenario: FleetSce
     assert (await scenario.make_worker().run()).chunks == 0
 
 
-async def test_no_two_chunks_have_one_part_of_a_staging_folder(
+async def test_batches_have_separate_staging_folders(
     scenario: FleetScenario, conninfo: str, postgres: PostgresServer
 ) -> None:
     first, second = await scenario.taken(), await scenario.taken()
@@ -191,7 +186,7 @@ async def test_no_two_chunks_have_one_part_of_a_staging_folder(
     assert (again.batch, again.shard) == (
         first.batch,
         first.shard,
-    )  # where the earlier lease's is taken away
+    )  # where the files of the earlier lease are deleted
     with postgres.borrow_database() as elsewhere:
         for place, job in ((conninfo, "other"), (elsewhere, "consents")):
             async with SigningJournal(conninfo=place, job=job) as journal:
@@ -200,7 +195,7 @@ async def test_no_two_chunks_have_one_part_of_a_staging_folder(
                 chunk = await journal.lease_batch(key, 30.0)
                 assert chunk is not None
                 parts |= {chunk.shard, journal._make_lease(first.batch, 1).shard}
-    assert len(parts) == (2 + 2 + 1)  # elsewhere it is the first chunk, too
+    assert len(parts) == (2 + 2 + 1)  # 1: the first batch in the other database
 
 
 async def test_document_of_dead_worker_is_adopted_if_signed_else_abandoned(scenario: FleetScenario) -> None:
@@ -248,7 +243,7 @@ async def test_worker_with_expired_lease_writes_nothing(scenario: FleetScenario)
     await now.confirm()
     await now.release()
     with pytest.raises(LostLeaseError):
-        await now.confirm()  # it would keep others from it
+        await now.confirm()  # it would block other workers
     assert await scenario.journal.count_open_batches() == 3
 
 
@@ -272,10 +267,10 @@ async def test_worker_that_hangs_while_signing_publishes_nothing(has_signed: boo
     assert (await scenario.journal.tally()).requested == (not has_signed)
 
 
-async def test_postgres_is_waited_for(scenario: FleetScenario) -> None:
+async def test_outage_of_postgresql_is_waited_out(scenario: FleetScenario) -> None:
     worker = scenario.make_worker(
         concurrency=2, worker_timeout=1.0
-    )  # a chunk that it could not hand back is free again then
+    )  # so that a batch that was not released is free soon
     running = asyncio.create_task(worker.run())
     for _ in range(4):
         await some_more(worker, running)
@@ -284,7 +279,7 @@ async def test_postgres_is_waited_for(scenario: FleetScenario) -> None:
     assert await scenario.agrees()
 
 
-async def test_a_restart_of_postgresql_is_outlived(shaky_postgres: PostgresServer, tmp_path: Path) -> None:
+async def test_restart_of_postgresql_is_waited_out(shaky_postgres: PostgresServer, tmp_path: Path) -> None:
     conninfo = shaky_postgres.create_database()
     async with SigningJournal(conninfo=conninfo, job="consents", chunk=5) as journal:
         await journal.add(NAMES)
@@ -312,7 +307,7 @@ async def test_jobs_in_one_database_leave_each_other_alone(
     assert len(list(scenario.out.iterdir())) == len(NAMES)
 
 
-async def test_drained_or_cancelled_it_hands_its_chunk_back(scenario: FleetScenario) -> None:
+async def test_drained_or_cancelled_worker_releases_its_batch(scenario: FleetScenario) -> None:
     drained = scenario.make_worker(concurrency=1)
     running = asyncio.create_task(drained.run())
     await some_more(drained, running)
@@ -320,7 +315,7 @@ async def test_drained_or_cancelled_it_hands_its_chunk_back(scenario: FleetScena
     assert (await running).done < len(NAMES)
     at_once = scenario.make_worker()
     running = asyncio.create_task(at_once.run())
-    at_once.drain()  # before it begins
+    at_once.drain()
     assert (await running).chunks == 0
     cancelled = scenario.make_worker(concurrency=1)
     running = asyncio.create_task(cancelled.run())
@@ -332,7 +327,7 @@ async def test_drained_or_cancelled_it_hands_its_chunk_back(scenario: FleetScena
     assert await scenario.agrees()
 
 
-async def test_other_signatures_are_refused(scenario: FleetScenario) -> None:
+async def test_different_signatures_are_rejected(scenario: FleetScenario) -> None:
     await scenario.make_worker().run()
     await scenario.journal.add(["more.pdf"])
     with pytest.raises(ds.ConfigurationError, match="use a new journal"):
@@ -341,7 +336,7 @@ async def test_other_signatures_are_refused(scenario: FleetScenario) -> None:
     assert (await scenario.journal.tally()).states == {DocumentState.DONE: len(NAMES) + 1}
 
 
-async def test_trouble_that_lasts_ends_a_worker_and_others_go_on(scenario: FleetScenario) -> None:
+async def test_lasting_outage_stops_one_worker_only(scenario: FleetScenario) -> None:
     scenario.service.faults = [Fault.NOT_SENT] * 1000
     with pytest.raises(JobStoppedError, match="too long"):
         await scenario.make_worker(max_outage=-1).run()
@@ -350,7 +345,7 @@ async def test_trouble_that_lasts_ends_a_worker_and_others_go_on(scenario: Fleet
     assert await scenario.agrees()
 
 
-async def test_failures_are_tried_again_alone(scenario: FleetScenario) -> None:
+async def test_only_failures_are_retried(scenario: FleetScenario) -> None:
     await scenario.journal.add(["../x.pdf"])
     worker = await scenario.make_worker().run()
     assert (worker.done, worker.failed) == (len(NAMES), 1)
@@ -360,9 +355,8 @@ async def test_failures_are_tried_again_alone(scenario: FleetScenario) -> None:
     assert (again.done, again.failed, again.chunks) == (0, 1, 1)
 
 
-async def test_a_document_under_another_name_ends_the_worker(scenario: FleetScenario) -> None:
+async def test_document_with_another_name_stops_worker(scenario: FleetScenario) -> None:
     def other(name: str) -> Pdf:
-        """Not the one that was asked for."""
         return Pdf(f"other-{name}", PDF_CONTENT)
 
     worker = scenario.make_worker()
@@ -371,13 +365,13 @@ async def test_a_document_under_another_name_ends_the_worker(scenario: FleetScen
         await worker.run()
 
 
-async def test_closed_connections_end_a_worker(scenario: FleetScenario) -> None:
+async def test_closed_connections_stop_worker(scenario: FleetScenario) -> None:
     await scenario.connections.aclose()
     with pytest.raises(ds.ClosedError):
         await scenario.make_worker().run()
 
 
-async def test_a_journal_that_is_not_open_is_told(scenario: FleetScenario, conninfo: str) -> None:
+async def test_closed_journal_is_rejected(scenario: FleetScenario, conninfo: str) -> None:
     journal = SigningJournal(conninfo=conninfo, job="consents")
     for call in (journal.tally, journal.failures, journal.count_open_batches):
         with pytest.raises(ds.ConfigurationError, match="the journal is not open"):

@@ -1,4 +1,4 @@
-"""A job of many documents: what it passes over, what it waits for, and when it stops."""
+"""A job of many documents: which it skips, which errors it waits out, and when it stops."""
 
 from __future__ import annotations
 
@@ -26,10 +26,7 @@ from tests.waiting import wait_until
 
 
 class RefusesAll(FragileService):
-    """Has none of the documents."""
-
     async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-        """Refuse a PDF."""
         raise ds.ServiceError("too large", operation="Save", status=413, outcome=ds.Outcome.FAILED)
 
 
@@ -50,21 +47,21 @@ async def test_folder_is_signed_by_name_and_second_run_does_nothing(job_factory:
     assert job_factory.service.documents_created == 3
 
 
-async def test_one_that_is_refused_is_listed_and_signed_when_that_is_asked_for(job_factory: JobFactory) -> None:
+async def test_rejected_document_is_listed_and_can_be_retried(job_factory: JobFactory) -> None:
     progress = await job_factory.make_job(yield_pdfs("good.pdf", "../out of it.pdf")).run()
     assert (progress.done, progress.failed) == (1, 1)
     [failed] = await job_factory.journal.failures()
     assert failed.name == "../out of it.pdf"
     assert failed.problem is not None
     assert "not a path below the target" in failed.problem
-    assert job_factory.service.request_counts.total() == 1  # nobody signs what can't be kept
+    assert job_factory.service.request_counts.total() == 1  # no document is signed if it cannot be written
     assert (await job_factory.make_job(yield_pdfs("good.pdf", "../out of it.pdf")).run()).passed_over == 2
     assert await job_factory.journal.retry("something else") == 0
     assert await job_factory.journal.retry(failed.problem) == 1
     assert (await job_factory.make_job(yield_pdfs("good.pdf", "../out of it.pdf")).run()).failed == 1
 
 
-async def test_a_source_that_changed_meanwhile_is_not_signed(job_factory: JobFactory) -> None:
+async def test_source_changed_between_runs_is_not_signed(job_factory: JobFactory) -> None:
     job_factory.service.faults = [None, Fault.CRASH_BEFORE]
     with contextlib.suppress(BaseException):
         await job_factory.make_job(yield_pdfs("a.pdf")).run()
@@ -95,14 +92,14 @@ async def test_signed_pdf_without_its_end_is_not_kept(job_factory: JobFactory) -
     assert job_factory.list_outputs() == []
 
 
-async def test_trouble_is_waited_out_and_nothing_fails(job_factory: JobFactory) -> None:
+async def test_outage_is_waited_out_and_nothing_fails(job_factory: JobFactory) -> None:
     job_factory.service.faults = [Fault.NOT_SENT] * 5
     progress = await job_factory.make_job(yield_pdfs("a.pdf"), concurrency=1).run()
     assert (progress.done, progress.failed, progress.trouble) == (1, 0, None)
     assert job_factory.clock.slept == [1, 2, 4, 8, 16]
 
 
-async def test_trouble_that_lasts_stops_the_job_and_the_next_run_goes_on(job_factory: JobFactory) -> None:
+async def test_lasting_outage_stops_job_and_next_run_resumes(job_factory: JobFactory) -> None:
     job_factory.service.faults = [None] * 3 + [Fault.NOT_SENT] * 1000
     with pytest.raises(JobStoppedError, match="too long") as stopped:
         await job_factory.make_job(yield_pdfs("a.pdf", "b.pdf"), concurrency=1, max_outage=100).run()
@@ -113,7 +110,7 @@ async def test_trouble_that_lasts_stops_the_job_and_the_next_run_goes_on(job_fac
     assert job_factory.list_outputs() == ["a.pdf", "b.pdf"]
 
 
-async def test_the_rate_is_that_of_the_last_15_minutes_of_a_run(job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_rate_covers_the_last_15_minutes(job_factory: JobFactory, tmp_path: Path) -> None:
     source = tmp_path / "in"
     source.mkdir()
     for number in range(4):
@@ -121,14 +118,13 @@ async def test_the_rate_is_that_of_the_last_15_minutes_of_a_run(job_factory: Job
     remembered = list[int]()
 
     def signatures(pdf: Pdf) -> list[ds.Signature]:
-        """An hour later."""
         job_factory.clock.now += 3600
         remembered.append(len(job._rate._recent))
         return SIGNATURES
 
     job = job_factory.make_job(Folder(source), signatures=signatures, concurrency=1)
     assert (await job.run()).rate == 1 / 900
-    assert remembered == [0, 1, 1, 1]  # also where nobody asks how it stands
+    assert remembered == [0, 1, 1, 1]  # also without a call of `tally`
     assert (await job.run()).rate == 0
 
 
@@ -138,7 +134,7 @@ async def test_many_failures_in_a_row_stop_the_job(job_factory: JobFactory) -> N
     assert (await job_factory.journal.tally()).states[DocumentState.FAILED] == 20
 
 
-async def test_a_job_that_failures_stopped_says_how_they_are_tried_again(job_factory: JobFactory) -> None:
+async def test_stop_after_failures_says_how_to_retry(job_factory: JobFactory) -> None:
     names = [f"{number}.pdf" for number in range(25)]
     service = RefusesAll()
     with pytest.raises(JobStoppedError) as stopped:
@@ -147,7 +143,7 @@ async def test_a_job_that_failures_stopped_says_how_they_are_tried_again(job_fac
     assert stopped.value.why == why
     assert str(stopped.value).startswith(f"{why}: fix the cause, then retry them")
     assert [word for word in ("run_failed", "retry", "skips failed documents") if word not in str(stopped.value)] == []
-    again = await job_factory.make_job(yield_pdfs(*names)).run()  # the service takes them by now
+    again = await job_factory.make_job(yield_pdfs(*names)).run()  # the service accepts them now
     assert (again.done, again.passed_over) == (5, 20)
     assert (await job_factory.make_job(yield_pdfs(*names)).run_failed()).done == 20
 
@@ -159,7 +155,7 @@ async def test_repeated_failure_does_not_block_other_retries(job_factory: JobFac
     assert (await job_factory.make_job(yield_pdfs(*names), service=RefusesAll(), concurrency=1).run()).failed == 10
 
     class RefusesMost(FragileService):
-        """Has the last five of them."""
+        """Rejects all documents but the last five."""
 
         saved = 0
 
@@ -173,7 +169,7 @@ async def test_repeated_failure_does_not_block_other_retries(job_factory: JobFac
     assert (progress.done, progress.failed) == (5, 25)
 
 
-async def test_files_that_are_no_pdfs_stop_no_job(job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_files_that_are_not_pdfs_do_not_stop_job(job_factory: JobFactory, tmp_path: Path) -> None:
     names = [f"{number}.pdf" for number in range(30)]
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
         job = SigningJob(
@@ -186,7 +182,7 @@ async def test_files_that_are_no_pdfs_stop_no_job(job_factory: JobFactory, tmp_p
         assert (await job.run()).failed == 30
 
 
-async def test_paused_it_begins_nothing_and_drained_it_ends(job_factory: JobFactory) -> None:
+async def test_pause_starts_nothing_and_drain_ends_run(job_factory: JobFactory) -> None:
     job = job_factory.make_job(yield_pdfs(*(f"{number}.pdf" for number in range(50))), concurrency=2)
     job.pause()
     running = asyncio.create_task(job.run())
@@ -204,19 +200,19 @@ async def test_paused_it_begins_nothing_and_drained_it_ends(job_factory: JobFact
     assert states[DocumentState.SIGNING] == states[DocumentState.SAVED] == states[DocumentState.SIGNED] == 0
 
 
-async def test_a_journal_belongs_to_what_is_signed_with(job_factory: JobFactory) -> None:
+async def test_journal_is_claimed_by_its_signatures(job_factory: JobFactory) -> None:
     await job_factory.make_job(yield_pdfs("a.pdf")).run()
     with pytest.raises(ds.ConfigurationError, match="belongs to a job with other signatures"):
         await job_factory.make_job(yield_pdfs("b.pdf"), signatures=[ds.Signature(name="other")]).run()
 
 
-async def test_a_journal_is_open_once(job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_journal_cannot_be_opened_twice(job_factory: JobFactory, tmp_path: Path) -> None:
     with pytest.raises(SigningJournalError, match="already open"):
         async with SigningJournal(tmp_path / "journal.db"):
             pass
 
 
-def test_nothing_to_sign_with_is_refused(job_factory: JobFactory) -> None:
+def test_empty_signatures_are_rejected(job_factory: JobFactory) -> None:
     with pytest.raises(ds.ConfigurationError, match="at least one signature"):
         job_factory.make_job(yield_pdfs(), signatures=[])
 

@@ -1,4 +1,4 @@
-"""Sources that fail, change, repeat themselves, or have something among them that is no document."""
+"""Sources that fail, change, repeat names, or contain files that are not PDFs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from tests.jobs.signing.job_factory import PDF_CONTENT, SIGNATURES, JobFactory, 
 
 
 def failing(error: Exception) -> Callable[[], Awaitable[bytes]]:
-    """The content of a document that can't be read."""
-
     async def read() -> bytes:
         raise error
 
@@ -36,9 +34,7 @@ async def one_of(name: str, content: Any, *others: str) -> AsyncGenerator[Pdf]:
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES, errno.ENAMETOOLONG])
-async def test_a_document_that_can_not_be_read_fails_and_the_others_do_not(
-    number: int, job_factory: JobFactory
-) -> None:
+async def test_only_unreadable_document_fails(number: int, job_factory: JobFactory) -> None:
     error = OSError(number, os.strerror(number), "/in/ada.pdf")
     progress = await job_factory.make_job(one_of("a.pdf", failing(error), "b.pdf")).run()
     assert (progress.done, progress.failed) == (1, 1)
@@ -50,7 +46,7 @@ TROUBLE = [OSError(errno.EIO, "I/O error", "/in/ada.pdf"), TimeoutError("ada.pdf
 
 
 @pytest.mark.parametrize("error", TROUBLE)
-async def test_a_source_in_trouble_is_waited_for(error: OSError, job_factory: JobFactory) -> None:
+async def test_failing_source_is_retried(error: OSError, job_factory: JobFactory) -> None:
     faults = [error] * 6
 
     async def read() -> bytes:
@@ -65,7 +61,7 @@ async def test_a_source_in_trouble_is_waited_for(error: OSError, job_factory: Jo
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("concurrency", [1, 10])
 @pytest.mark.parametrize("error", TROUBLE)
-async def test_one_document_that_can_never_be_read_holds_up_no_other(
+async def test_unreadable_document_does_not_block_others(
     error: OSError, concurrency: int, job_factory: JobFactory
 ) -> None:
     others = [f"{number}.pdf" for number in range(20)]
@@ -101,9 +97,7 @@ async def test_cancelled_source_function_fails_its_document(concurrency: int, jo
     assert failed.problem == "it can't be read (it was cancelled)"
 
 
-async def test_a_target_in_which_something_is_cancelled_stops_the_job(
-    job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_cancelled_task_in_target_stops_job(job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     async def keep(*_: object) -> None:
         raise asyncio.CancelledError
 
@@ -114,19 +108,17 @@ async def test_a_target_in_which_something_is_cancelled_stops_the_job(
 
 
 class Late(FragileService):
-    """Has something done to a file before it reads what it is to save, or gives what it has."""
+    """Changes a file before it is read, or before its content is returned."""
 
     def __init__(self, *, saving: Callable[[], object] = int, giving: Callable[[], object] = int) -> None:
         super().__init__()
         self.saving, self.giving = saving, giving
 
     async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-        """Store a PDF."""
         self.saving()
         return await super().save(pdf)
 
     async def download(self, identifier: str, destination: Path) -> Path:
-        """Give a document."""
         self.giving()
         return await super().download(identifier, destination)
 
@@ -139,9 +131,7 @@ async def test_file_that_disappears_during_save_fails_its_document(job_factory: 
     assert failed.problem == "it can't be read (No such file or directory)"
 
 
-async def test_a_file_that_changes_before_it_is_saved_anew_is_not_signed(
-    job_factory: JobFactory, tmp_path: Path
-) -> None:
+async def test_file_changed_before_second_save_is_not_signed(job_factory: JobFactory, tmp_path: Path) -> None:
     file = tmp_path / "a.pdf"
     file.write_bytes(PDF_CONTENT)
     service = Late(giving=lambda: file.write_bytes(PDF_CONTENT + b" of another"))
@@ -152,9 +142,7 @@ async def test_a_file_that_changes_before_it_is_saved_anew_is_not_signed(
     assert service.documents_created == 1
 
 
-async def test_a_name_that_comes_again_is_counted_and_warned_of(
-    job_factory: JobFactory, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_repeated_name_is_counted_and_logged(job_factory: JobFactory, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "directsuite"):
         progress = await job_factory.make_job(yield_pdfs("ada.pdf", "ada.pdf", "b.pdf")).run()
     assert (progress.done, progress.passed_over) == (2, 1)
@@ -162,7 +150,7 @@ async def test_a_name_that_comes_again_is_counted_and_warned_of(
     assert "ada" not in caplog.text
 
 
-async def test_a_source_that_was_cancelled_does_not_count_as_read_to_its_end(job_factory: JobFactory) -> None:
+async def test_cancelled_source_is_not_complete(job_factory: JobFactory) -> None:
     async def source() -> AsyncGenerator[Pdf]:
         yield Pdf("a.pdf", PDF_CONTENT)
         fetching = asyncio.ensure_future(asyncio.Event().wait())
@@ -173,7 +161,7 @@ async def test_a_source_that_was_cancelled_does_not_count_as_read_to_its_end(job
         await job_factory.make_job(source()).run()
 
 
-async def test_what_is_in_the_making_in_a_target_is_no_document(job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_staging_files_are_not_documents(job_factory: JobFactory, tmp_path: Path) -> None:
     making = tmp_path / "year" / "january" / ".directsuite" / "ab.0"
     making.mkdir(parents=True)
     for file in (making / "3.pdf", tmp_path / "year" / "january" / "ada.pdf"):
@@ -182,7 +170,7 @@ async def test_what_is_in_the_making_in_a_target_is_no_document(job_factory: Job
 
 
 @pytest.mark.parametrize("name", ["a \ud800.pdf", "b/.directsuite/c.pdf"])
-async def test_a_name_that_can_not_be_is_the_document_s_failure(name: str, job_factory: JobFactory) -> None:
+async def test_impossible_name_fails_its_document(name: str, job_factory: JobFactory) -> None:
     progress = await job_factory.make_job(yield_pdfs(name, "b.pdf")).run()
     assert (progress.done, progress.failed) == (1, 1)
     assert job_factory.service.documents_created == 1
@@ -196,7 +184,7 @@ async def test_a_name_that_can_not_be_is_the_document_s_failure(name: str, job_f
         (None, [], "at least"),
     ],
 )
-async def test_what_is_no_source_or_signature_is_refused_at_once(
+async def test_invalid_source_or_signature_is_rejected(
     source: Any, signatures: Any, said: str, job_factory: JobFactory
 ) -> None:
     service: Any = job_factory.service
@@ -217,7 +205,7 @@ def test_folder_whose_name_is_too_long_is_an_invalid_argument(tmp_path: Path) ->
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege on Windows")
-async def test_link_to_itself_in_a_folder_fails_and_the_others_do_not(tmp_path: Path, job_factory: JobFactory) -> None:
+async def test_only_circular_link_in_folder_fails(tmp_path: Path, job_factory: JobFactory) -> None:
     folder = tmp_path / "links"
     folder.mkdir()
     (folder / "a.pdf").symlink_to(folder / "a.pdf")

@@ -1,4 +1,4 @@
-"""A service in trouble: what is waited for, for how long, and when it is the trouble of one document alone."""
+"""Outages of the service: which errors are waited out, how long, and when only one document is the cause."""
 
 from __future__ import annotations
 
@@ -21,41 +21,38 @@ AWAY = ds.ServerError("the service failed", operation="Any", status=503, outcome
 
 @attrs.define(kw_only=True)
 class Away(FragileService):
-    """Stores nothing for 300 s of a clock, from when that is said."""
+    """Rejects Save for 300 seconds of the clock after `go_away`."""
 
     clock: SleepDrivenClock
     back_at: float = 0.0
 
     def go_away(self) -> None:
-        """From now on."""
         self.back_at = self.clock.now + 300.0
 
     async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-        """Store a PDF."""
         if self.clock.now < self.back_at:
             raise AWAY.copy()
         return await FragileService.save(self, pdf)
 
 
 class Slow(TargetFolder):
-    """Keeps nothing before something is so."""
+    """Saves nothing until a condition holds."""
 
     when: Callable[[], bool] | None = None
 
     async def publish(self, name: str, file: Path) -> None:
-        """Late."""
         if self.when is not None:
             await wait_until(self.when)
         await super().publish(name, file)
 
 
 @pytest.mark.parametrize("other_ends", ["before it", "in it"])
-async def test_an_outage_that_patience_outlasts_fails_no_document(other_ends: str, job_factory: JobFactory) -> None:
+async def test_outage_within_max_outage_fails_no_document(other_ends: str, job_factory: JobFactory) -> None:
     service = Away(clock=job_factory.clock)
     target = Slow(job_factory.out)
 
     async def content() -> bytes:
-        """It comes when the other document has come so far, and then the service goes away."""
+        """Return the content after the other document has been saved, and start the outage."""
         if other_ends == "before it":
             await wait_until(lambda: job.progress.done == 1)
         else:
@@ -70,14 +67,14 @@ async def test_an_outage_that_patience_outlasts_fails_no_document(other_ends: st
 
     job = job_factory.make_job(source(), service=service, target=target, concurrency=2)
     if other_ends == "in it":
-        target.when = lambda: bool(job_factory.clock.slept)  # it is in trouble by then
+        target.when = lambda: bool(job_factory.clock.slept)  # the outage has begun
     progress = await job.run()
     assert (progress.done, progress.failed, progress.trouble) == (2, 0, None)
     assert len(job_factory.clock.slept) >= 8
 
 
 def failures(outage: OutageTracker, retry: RetryState, signed: Sequence[int]) -> list[bool]:
-    """Whether the document is to be given up, after each try; signed: how often the service had when it began."""
+    """Return after each attempt whether the document fails. signed: the number of signed documents when it began."""
     told = list[bool]()
     for number in signed:
         outage.signed_count = number
@@ -88,11 +85,11 @@ def failures(outage: OutageTracker, retry: RetryState, signed: Sequence[int]) ->
 
 def test_failure_counts_only_after_another_signature() -> None:
     outage = OutageTracker(clock=SleepDrivenClock(), max_outage=900.0)
-    assert not any(failures(outage, RetryState(outage), [5] * 100))  # an outage
+    assert not any(failures(outage, RetryState(outage), [5] * 100))
     assert failures(outage, RetryState(outage), [1, 2, 2, 3, 4, 4, 5, 6, 6, 7, 8]) == [False] * 10 + [True]
 
 
-def test_at_max_outage_only_document_that_failed_alone_is_given_up() -> None:
+def test_only_document_failing_alone_fails_at_max_outage() -> None:
     clock = SleepDrivenClock()
     outage = OutageTracker(clock=clock, max_outage=900.0)
     alone, in_an_outage = RetryState(outage), RetryState(outage)
@@ -106,13 +103,12 @@ def test_at_max_outage_only_document_that_failed_alone_is_given_up() -> None:
 
 @attrs.define(kw_only=True)
 class Bad(FragileService):
-    """Fails with one document, always; of the others the last is signed while that is tried again. others: how many."""
+    """Always fails for one document. others: the number of others; the last is signed while that one is retried."""
 
     others: int
     tries: int = 0
 
     async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-        """Store a PDF."""
         if pdf == b"%PDF bad %%EOF":
             self.tries += 1
             if self.tries > 1:
@@ -125,7 +121,7 @@ class Bad(FragileService):
 
 @pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize(("documents", "bad"), [(2, 0), (2, 1), (12, 11), (100, 0), (100, 50), (100, 98)])
-async def test_a_document_with_which_alone_the_service_fails_is_one_failure(
+async def test_document_that_always_fails_is_the_only_failure(
     documents: int, bad: int, job_factory: JobFactory
 ) -> None:
     async def source() -> AsyncGenerator[Pdf]:
@@ -136,7 +132,7 @@ async def test_a_document_with_which_alone_the_service_fails_is_one_failure(
     assert (progress.done, progress.failed) == (documents - 1, 1)
     assert job_factory.clock.now < 2 * (
         900 + 60
-    )  # patience starts again when another document is done; the last pause is 60 s
+    )  # the outage starts again when another document is done; the last pause is 60 s
 
 
 async def test_signatures_of_earlier_run_do_not_end_an_outage(job_factory: JobFactory) -> None:
@@ -157,7 +153,7 @@ async def test_signatures_of_earlier_run_do_not_end_an_outage(job_factory: JobFa
     assert (progress.done, progress.failed) == (3, 0)
 
 
-async def test_what_the_function_of_signatures_raises_is_not_the_sources(job_factory: JobFactory) -> None:
+async def test_oserror_of_signatures_function_is_raised(job_factory: JobFactory) -> None:
     def signatures(_: Pdf) -> Sequence[ds.Signature]:
         raise FileNotFoundError("the picture of a signature")
 
@@ -167,10 +163,7 @@ async def test_what_the_function_of_signatures_raises_is_not_the_sources(job_fac
 
 async def test_wait_longer_than_outage_left_stops_job_at_once(job_factory: JobFactory) -> None:
     class Long(FragileService):
-        """Wants to be left alone for a day."""
-
         async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-            """Not now."""
             error = AWAY.copy()
             error.retry_after = 86_400.0
             raise error
@@ -186,10 +179,7 @@ async def test_retry_after_is_followed_within_outage_left(job_factory: JobFactor
     waits = [500.0, 300.0, 101.0]
 
     class Busy(FragileService):
-        """Wants to be left alone, again and again."""
-
         async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-            """Not now."""
             error = ds.RateLimitedError("too many requests", operation="Save", status=429)
             error.retry_after = waits.pop(0)
             raise error
@@ -199,7 +189,7 @@ async def test_retry_after_is_followed_within_outage_left(job_factory: JobFactor
     assert job_factory.clock.slept == [500.0, 300.0]
 
 
-async def test_trouble_ends_when_a_document_is_refused_after_it(job_factory: JobFactory) -> None:
+async def test_rejected_document_ends_outage(job_factory: JobFactory) -> None:
     faults: list[ds.ServiceError | None] = [
         AWAY,
         ds.BadRequestError("refused", operation="Save", status=400, outcome=ds.Outcome.FAILED),
@@ -209,10 +199,7 @@ async def test_trouble_ends_when_a_document_is_refused_after_it(job_factory: Job
     shown = list[str | None]()
 
     class Faulty(FragileService):
-        """Fails as it is told."""
-
         async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-            """Store a PDF."""
             fault = faults.pop(0)
             if fault is not None:
                 raise fault.copy()
@@ -229,7 +216,7 @@ async def test_trouble_ends_when_a_document_is_refused_after_it(job_factory: Job
     assert ((await job.run()).done, shown) == (1, [None])
 
 
-async def test_a_refusal_that_asks_no_service_does_not_prolong_the_wait(job_factory: JobFactory) -> None:
+async def test_local_failure_does_not_prolong_outage(job_factory: JobFactory) -> None:
     async def source() -> AsyncGenerator[Pdf]:
         yield Pdf("a.pdf", PDF_CONTENT)
         for number in range(10):

@@ -1,4 +1,4 @@
-"""The problems of documents: a code in the journal, a text for people, and the texts of older journals."""
+"""The problems of documents: codes in the journal, texts for people, and texts of older journals."""
 
 from __future__ import annotations
 
@@ -54,7 +54,6 @@ async def fail_all(jobs: JobFactory, reason: DocumentProblem | str, names: list[
 
 
 async def read_stored(jobs: JobFactory) -> set[str]:
-    """What the journal stores."""
     return {problem for (problem,) in await jobs.journal._database.fetch(sql("SELECT problem FROM signing_document"))}
 
 
@@ -87,15 +86,12 @@ async def test_retry_of_a_problem_finds_it_in_every_form(form: str, is_old: bool
 
 
 class NeverSigns(FragileService):
-    """Returns documents without a signature."""
-
     async def sign_and_pull(self, identifier: str, signature: ds.Signature, **options: object) -> bytes:
-        """Return a PDF as it was."""
         return b"%PDF-1.7 %%EOF"
 
 
 @pytest.mark.parametrize("before", [DocumentProblem.GAVE_UP, OLD_TEXTS[DocumentProblem.GAVE_UP]])
-async def test_failing_again_for_a_reason_in_an_older_journal_does_not_stop_the_job(
+async def test_repeated_failure_from_older_journal_does_not_stop_job(
     before: DocumentProblem | str, job_factory: JobFactory
 ) -> None:
     await fail_all(job_factory, before)

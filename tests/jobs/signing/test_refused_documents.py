@@ -1,4 +1,4 @@
-"""Documents that a job doesn't sign though the service would: cut off, without the field, or changed since."""
+"""Documents that a job does not sign although the service would: incomplete, without the field, or changed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 
 
 @pytest.mark.parametrize("size", [20, MAX_IN_MEMORY_BYTES + 1])
-async def test_a_pdf_that_is_cut_off_is_not_signed(size: int, job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_incomplete_pdf_is_not_signed(size: int, job_factory: JobFactory, tmp_path: Path) -> None:
     (source := tmp_path / "in").mkdir()
     (source / "whole.pdf").write_bytes(b"%PDF-1.7".ljust(size) + b"%%EOF" + b" " * 900)
     (source / "cut.pdf").write_bytes(
         b"%PDF-1.7".ljust(size) + b"%%EOF" + b" " * 1100
-    )  # its end is too far from the file's
+    )  # the end of the PDF is too far from the end of the file
     progress = await job_factory.make_job(Folder(source)).run()
     assert (progress.done, progress.failed) == (1, 1)
     [failed] = await job_factory.journal.failures()
@@ -34,12 +34,11 @@ async def test_a_pdf_that_is_cut_off_is_not_signed(size: int, job_factory: JobFa
 
 @attrs.define
 class WithFields(FragileService):
-    """Each document has these fields: whether each is signed, by its name."""
+    """Reports these fields for each document: True if the field is signed, by name."""
 
     fields: dict[str, bool] = attrs.field(factory=dict[str, bool])
 
     async def get_doc_info(self, identifier: str) -> ds.DocumentInfo:
-        """Tell of a document."""
         info = await FragileService.get_doc_info(self, identifier)
         fields = [ds.DocumentSignature(name=name, is_signed=signed) for name, signed in self.fields.items()]
         return attrs.evolve(info, signatures=fields)
@@ -60,7 +59,7 @@ WIDGET = ds.Widget(x=1, y=1, width=100, height=50, page=1)
         (ds.Signature(name="Patient", widget=WIDGET), "has its own position: omit the widget"),
     ],
 )
-async def test_a_signature_stands_where_its_name_says_or_the_document_fails(
+async def test_document_without_the_named_field_fails(
     signature: ds.Signature, problem: str | None, job_factory: JobFactory
 ) -> None:
     service = WithFields(fields={"Patient": False, "Doctor": True})
@@ -74,13 +73,13 @@ async def test_a_signature_stands_where_its_name_says_or_the_document_fails(
         assert problem in str(failed.problem)
 
 
-async def test_fields_are_not_asked_for_unless_that_is_wanted(job_factory: JobFactory) -> None:
+async def test_fields_are_requested_only_with_check_fields(job_factory: JobFactory) -> None:
     assert (
         await job_factory.make_job(yield_pdfs("a.pdf"), service=WithFields(), signatures=[ds.Signature(name="N")]).run()
     ).done == 1
 
 
-async def test_a_file_that_changed_since_it_was_signed_is_counted_and_not_signed(
+async def test_file_changed_after_signing_is_only_counted(
     job_factory: JobFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (source := tmp_path / "in").mkdir()
@@ -100,14 +99,13 @@ async def test_a_file_that_changed_since_it_was_signed_is_counted_and_not_signed
 
 
 class SignsNothing(FragileService):
-    """Stores documents, and answers every request for a signature with 503, until it has done so a number of times."""
+    """Stores documents, and answers a number of signing requests with 503."""
 
     left = 7
 
     async def sign_and_pull(
         self, identifier: str, signature: ds.Signature, *, destination: Path | None = None
     ) -> Path | bytes:
-        """Sign a document once."""
         if self.left:
             self.left -= 1
             failure = ds.ServerError("the service failed (HTTP 503)", operation="SignAndPull", status=503)
@@ -115,7 +113,7 @@ class SignsNothing(FragileService):
         return await super().sign_and_pull(identifier, signature, destination=destination)
 
 
-async def test_an_outage_of_signing_alone_is_waited_out(job_factory: JobFactory) -> None:
+async def test_outage_of_sign_operation_is_waited_out(job_factory: JobFactory) -> None:
     progress = await job_factory.make_job(yield_pdfs("a.pdf"), service=SignsNothing()).run()
     assert (progress.done, progress.failed, progress.trouble) == (1, 0, None)
     assert len(job_factory.clock.slept) >= 7

@@ -1,4 +1,4 @@
-"""Several jobs into one target: none has what another has in the making."""
+"""Several jobs with one target: none removes the staging files of another."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 
 
 class SharedFolder(TargetFolder):
-    """Lets another job come to its end before it keeps anything."""
+    """Lets another job finish before it publishes."""
 
     other: SigningJob | None = None
 
     async def publish(self, name: str, file: Path) -> None:
-        """Late."""
         if self.other is not None:
             other, self.other = self.other, None
             await other.run()
         await super().publish(name, file)
 
 
-async def test_each_output_is_made_of_its_own_source(job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_each_output_belongs_to_its_source(job_factory: JobFactory, tmp_path: Path) -> None:
     one, other = PDF_CONTENT + b" of Ada", PDF_CONTENT + b" of Bob"
     target = SharedFolder(job_factory.out)
     job = job_factory.make_job(yield_pdfs("Ada.pdf", content=one), target=target)
@@ -64,11 +63,11 @@ async def test_run_removes_staging_folders_of_earlier_leases_only(job_factory: J
     target = TargetFolder(job_factory.out)
     async with target.staging_dir("part", 1) as earlier, target.staging_dir("part", 2) as later:
         assert not earlier.exists()
-        async with target.staging_dir("part", 1):  # its worker was paused before it came to this
+        async with target.staging_dir("part", 1):  # its worker was suspended before this
             assert later.exists()
 
 
-async def test_staging_folder_is_created_after_another_process_removed_its_parent(
+async def test_staging_folder_is_created_if_its_parent_was_removed(
     job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed, mkdir = list[Path](), Path.mkdir

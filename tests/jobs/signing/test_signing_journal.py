@@ -1,4 +1,4 @@
-"""What every journal does, in a file or in PostgreSQL."""
+"""The behaviour of all journals, in a file or in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = ["a.pdf", "b/c.pdf", "\udcff.pdf", "\N{SNOWMAN}.pdf"]
 
 @attrs.frozen
 class Kept:
-    """A journal as jobs write it, of the documents in NAMES, and as operators look at it."""
+    """The lease of a journal with the documents in NAMES, and the journal as operators see it."""
 
     lease: Lease
     operator: SigningJournal
@@ -26,7 +26,6 @@ class Kept:
 
 @pytest.fixture(params=["file", pytest.param("PostgreSQL", marks=pytest.mark.postgres)])
 async def journals(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Kept]:
-    """Of either kind."""
     if request.param == "file":
         async with SigningJournal(tmp_path / "journal.db") as journal:
             await journal.lease.entries(NAMES)
@@ -53,7 +52,7 @@ async def test_each_document_has_an_entry_by_its_name(journals: Kept) -> None:
     assert (await journals.operator.tally()).states == {DocumentState.NEW: len(NAMES)}
 
 
-async def test_its_part_of_a_staging_folder_is_its_own_and_stays(journals: Kept, tmp_path: Path) -> None:
+async def test_staging_folder_of_a_lease_is_stable_and_unique(journals: Kept, tmp_path: Path) -> None:
     part = journals.lease.shard
     assert journals.lease.shard == part
     assert part.isalnum()
@@ -71,7 +70,7 @@ async def test_stored_entry_is_returned(journals: Kept) -> None:
     assert await journals.lease.find_entries([NAMES[3], "other"]) == {NAMES[3]: changed}
 
 
-async def test_what_is_abandoned_is_listed_and_counted(journals: Kept) -> None:
+async def test_abandoned_documents_are_listed_and_counted(journals: Kept) -> None:
     for number, entry in enumerate(await journals.lease.entries(NAMES[:3])):
         saved = await journals.lease.put(_saved(entry, f"id{number}"))
         if number:
@@ -90,14 +89,14 @@ async def test_what_is_abandoned_is_listed_and_counted(journals: Kept) -> None:
     assert await journals.lease.list_abandoned() == ["id2"]
 
 
-async def test_an_entry_without_a_stored_document_leaves_none(journals: Kept) -> None:
+async def test_abandoning_entry_without_document_records_none(journals: Kept) -> None:
     [entry] = await journals.lease.entries([NAMES[0]])
     await journals.lease.abandon(entry, at=0.0, then=DocumentState.FAILED, reason="p")
     tally = await journals.operator.tally()
     assert (tally.abandoned, tally.requested, await journals.lease.list_abandoned()) == (0, 0, [])
 
 
-async def test_failures_are_listed_and_renewed(journals: Kept) -> None:
+async def test_failures_are_listed_and_reset(journals: Kept) -> None:
     for entry, problem in zip(await journals.lease.entries(NAMES), ("p", "q", "p", None), strict=True):
         if problem is not None:
             saved = _saved(entry, str(entry.number))
@@ -123,7 +122,7 @@ async def test_journal_belongs_to_its_signatures(journals: Kept) -> None:
         await journals.lease.claim("other")
 
 
-async def test_a_file_tells_of_what_it_is_without_being_claimed(job_factory: JobFactory) -> None:
+async def test_tally_works_without_a_claim(job_factory: JobFactory) -> None:
     assert await job_factory.journal.read_claim() is None
     assert await job_factory.journal.read_claim() is None
     await job_factory.make_job(yield_pdfs("a.pdf")).run()

@@ -1,4 +1,4 @@
-"""Files that can't be made in the staging folder: no document's fault, and nothing is signed a second time for it."""
+"""A staging folder that is not writable is not a failure of the document, and causes no second signature."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ NAMES = [f"{number}.pdf" for number in range(10)]
 
 
 async def after_its_staging_folder_has_gone(jobs: JobFactory) -> AsyncGenerator[Pdf]:
-    """The documents of a job whose folder is cleared meanwhile."""
+    """Yield documents after their staging folder was deleted."""
     shutil.rmtree(jobs.out / ".directsuite")
     async for pdf in yield_pdfs(*NAMES):
         yield pdf
 
 
-async def test_documents_whose_answers_were_lost_are_signed_once(job_factory: JobFactory) -> None:
+async def test_documents_with_lost_responses_are_signed_once(job_factory: JobFactory) -> None:
     for entry in await job_factory.journal.lease.entries(NAMES):
         identifier = str((await job_factory.service.save(PDF_CONTENT)).identifier)
         job_factory.service.stored[identifier] += SIGNATURE_BYTES
@@ -37,7 +37,7 @@ async def test_documents_whose_answers_were_lost_are_signed_once(job_factory: Jo
     assert job_factory.service.request_counts.total() == len(NAMES)
 
 
-async def test_nothing_is_asked_for_that_nobody_could_take(job_factory: JobFactory) -> None:
+async def test_source_is_not_read_ahead_without_limit(job_factory: JobFactory) -> None:
     with pytest.raises(JobStoppedError, match="the target can't be written"):
         await job_factory.make_job(after_its_staging_folder_has_gone(job_factory)).run()
     tally = await job_factory.journal.tally()
@@ -48,6 +48,6 @@ async def test_nothing_is_asked_for_that_nobody_could_take(job_factory: JobFacto
     )
     assert (
         tally.states[DocumentState.SAVED] == len(job_factory.service.stored) > 0
-    )  # none is left there that the journal doesn't know
+    )  # no stored document is missing in the journal
     assert (await job_factory.make_job(yield_pdfs(*NAMES)).run()).done == len(NAMES)
     assert job_factory.service.request_counts.total() == len(NAMES)

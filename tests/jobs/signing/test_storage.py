@@ -1,4 +1,4 @@
-"""Documents in a storage: listed, fetched, and put back whole or not at all."""
+"""Documents in fsspec storage: listed, fetched, and written completely or not at all."""
 
 from __future__ import annotations
 
@@ -33,16 +33,14 @@ NAMES = ["a.pdf", "b/c [1]*.pdf", "b/d e/f.pdf"]
 
 @pytest.fixture(params=["memory", "file", "whole puts"])
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where storages of one kind begin."""
     if request.param == "file":
         return f"file://{tmp_path}/storage"
-    if request.param == "whole puts":  # as object stores have them
+    if request.param == "whole puts":  # like an object store
         monkeypatch.setattr(storage_module, "_ATOMIC_PUT_PROTOCOLS", frozenset({"memory"}))
     return f"memory://{tmp_path}"
 
 
 def put(url: str, names: list[str]) -> None:
-    """Have documents there."""
     place = StorageFolder(url)
     for name in names:
         path = f"{place._root}/{name}"
@@ -51,7 +49,6 @@ def put(url: str, names: list[str]) -> None:
 
 
 def there(url: str) -> dict[str, bytes]:
-    """All that a storage has."""
     place = StorageFolder(url)
     return {str(path)[len(place._root) + 1 :]: place._files.cat_file(path) for path in place._files.find(place._root)}
 
@@ -69,7 +66,7 @@ async def test_documents_are_signed_from_storage_to_storage(url: str, job_factor
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("pattern", ["*.pdf", "*.PDF"])
-async def test_endings_in_capital_letters_are_those_of_pdfs_too(pattern: str, url: str) -> None:
+async def test_suffix_in_capital_letters_is_accepted(pattern: str, url: str) -> None:
     names = ["SCAN.PDF", "b/scan.Pdf", "c.pdf"]
     put(f"{url}/in", [*names, "d.txt"])
     assert sorted([pdf.name async for pdf in StorageFolder(f"{url}/in", pattern)]) == names
@@ -83,7 +80,7 @@ async def test_failed_put_leaves_no_output_and_next_run_continues(
     whole_puts = target._files.protocol in storage_module._ATOMIC_PUT_PROTOCOLS
 
     def breaks(local: str, remote: str) -> None:
-        """Half of it is there, but in an object store."""
+        """Write half of the file, unless the storage is an object store."""
         if not whole_puts:
             target._files.pipe_file(remote, PDF_CONTENT)
         raise ConnectionResetError(f"{remote} broke off")
@@ -97,17 +94,16 @@ async def test_failed_put_leaves_no_output_and_next_run_continues(
     assert "Ada.pdf" not in there(f"{url}/out")
     assert (await job_factory.make_job(StorageFolder(f"{url}/in"), target=target).run()).done == 1
     assert there(f"{url}/out") == {"Ada.pdf": PDF_CONTENT + SIGNATURE_BYTES}
-    assert job_factory.service.request_counts.total() == 1  # what was signed the first time was adopted
+    assert job_factory.service.request_counts.total() == 1  # the document signed by the first run was used
 
 
-async def test_a_put_that_loses_something_is_no_output(
+async def test_incomplete_upload_is_no_output(
     url: str, job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(f"{url}/in", ["a.pdf"])
     target: Any = StorageTarget(f"{url}/out")
 
     def short(local: str, remote: str) -> None:
-        """Not all of it."""
         target._files.pipe_file(remote, PDF_CONTENT)
 
     kind: Any = target._files.__class__
@@ -126,7 +122,6 @@ async def test_object_store_without_list_permission_is_a_valid_target(
     info = kind.info
 
     def forbidden(files: Any, path: str, **options: Any) -> Any:
-        """As S3 does, where a key isn't there."""
         try:
             return info(files, path, **options)
         except FileNotFoundError:
@@ -152,21 +147,20 @@ async def test_missing_document_fails_with_a_problem_without_its_name(url: str, 
     assert failed.problem == "it can't be read (FileNotFoundError)"
 
 
-async def test_a_source_that_is_not_there_stops_the_job(url: str, job_factory: JobFactory) -> None:
+async def test_missing_source_stops_job(url: str, job_factory: JobFactory) -> None:
     with pytest.raises(
         JobStoppedError, match=r"the source can't be read \((FileNotFoundError|No such file or directory)\)"
     ):
         await job_factory.make_job(StorageFolder(f"{url}/nowhere"), target=StorageTarget(f"{url}/out")).run()
 
 
-async def test_what_was_fetched_is_removed(url: str, job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_fetched_files_are_removed(url: str, job_factory: JobFactory, tmp_path: Path) -> None:
     put(f"{url}/in", ["a.pdf", "b.pdf"])
     seen = list[list[str]]()
     target = TargetFolder(job_factory.out)
     keep = target.publish
 
     async def looked(name: str, file: Path) -> None:
-        """See what is in the making."""
         await keep(name, file)
         seen.append(sorted(each.name for each in (job_factory.out / ".directsuite").rglob("*.source")))
 
@@ -177,7 +171,7 @@ async def test_what_was_fetched_is_removed(url: str, job_factory: JobFactory, tm
     assert job_factory.list_outputs() == ["a.pdf", "b.pdf"]
 
 
-async def test_a_name_that_leads_out_or_is_a_folder_fails_alone(url: str, job_factory: JobFactory) -> None:
+async def test_only_names_outside_or_of_folders_fail(url: str, job_factory: JobFactory) -> None:
     put(f"{url}/out/a.pdf", ["b.pdf"])
 
     names = ["../c.pdf", ".directsuite/d.pdf", "e.pdf"]
@@ -194,7 +188,7 @@ async def test_a_name_that_leads_out_or_is_a_folder_fails_alone(url: str, job_fa
 
 
 @pytest.mark.parametrize("name", ["x" * 300 + ".pdf", "\ud800.pdf"], ids=["long", "no text"])
-async def test_a_name_that_a_storage_does_not_take_fails_alone(
+async def test_only_document_with_invalid_storage_name_fails(
     name: str, job_factory: JobFactory, tmp_path: Path
 ) -> None:
     async def source() -> AsyncGenerator[Pdf]:
@@ -207,7 +201,7 @@ async def test_a_name_that_a_storage_does_not_take_fails_alone(
     assert "the target does not allow a file of this name" in str(failed.problem)
 
 
-async def test_a_storage_in_trouble_fails_no_document(
+async def test_storage_outage_fails_no_document(
     url: str, job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(f"{url}/in", ["a.pdf", "b.pdf"])
@@ -223,13 +217,13 @@ async def test_a_storage_in_trouble_fails_no_document(
     assert (await running).done == 2
 
 
-def test_a_storage_that_can_not_be_reached_is_told_without_its_place() -> None:
+def test_unreachable_storage_is_named_without_path() -> None:
     with pytest.raises(ds.ConfigurationError, match=r"can't be reached \(ConnectionRefusedError\)") as told:
         StorageTarget("ftp://127.0.0.1:1/ada")
     assert "ada" not in str(told.value)
 
 
-def test_a_target_within_the_source_is_refused(job_factory: JobFactory, tmp_path: Path) -> None:
+def test_target_within_source_is_rejected(job_factory: JobFactory, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for source, target in (
         (StorageFolder("memory://some"), StorageTarget("memory://some/out")),
@@ -241,7 +235,7 @@ def test_a_target_within_the_source_is_refused(job_factory: JobFactory, tmp_path
     job_factory.make_job(StorageFolder("memory://some"), target=StorageTarget("memory://some-other"))
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ds.ConfigurationError, match="does not support this kind of URL"):
         StorageFolder("carrier-pigeon://somewhere")
     if importlib.util.find_spec("s3fs") is None:

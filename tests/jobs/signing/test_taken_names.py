@@ -1,4 +1,4 @@
-"""A name that the target has already: what is there stays, unless it is this document's own."""
+"""The target already has a file of this name: it is kept, unless it is the output of this document."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ ADA, BOB = PDF_CONTENT + b" of Ada", PDF_CONTENT + b" of Bob"
 
 @pytest.fixture
 async def other_job_factory(job_factory: JobFactory, tmp_path: Path) -> AsyncIterator[JobFactory]:
-    """On another journal, with the same service and target."""
     async with SigningJournal(tmp_path / "other.db") as journal:
         others = JobFactory(tmp_path, journal)
         others.service = job_factory.service
@@ -34,25 +33,23 @@ async def other_job_factory(job_factory: JobFactory, tmp_path: Path) -> AsyncIte
 
 @pytest.fixture(params=["folder", "folder without links", "folder of several devices", "file storage", "whole puts"])
 def target(request: pytest.FixtureRequest, job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch) -> Target:
-    """Of every kind, each in the jobs' folder."""
     if request.param.startswith("folder"):
         if request.param != "folder":
             number = errno.EXDEV if "devices" in request.param else errno.EOPNOTSUPP
             monkeypatch.setattr(Path, "hardlink_to", partialmethod(no_links, number))
         return TargetFolder(job_factory.out)
     pytest.importorskip("fsspec", reason="fsspec isn't installed: the extra 'storage' brings it")
-    if request.param == "whole puts":  # as object stores have them
+    if request.param == "whole puts":  # like an object store
         monkeypatch.setattr(storage_module, "_ATOMIC_PUT_PROTOCOLS", frozenset({"file"}))
         job_factory.out.mkdir()
     return StorageTarget(f"file://{job_factory.out}")
 
 
 def no_links(_: Path, number: int, __: Path) -> None:
-    """As some file systems do."""
     raise OSError(number, os.strerror(number))
 
 
-async def test_another_jobs_output_is_not_replaced_and_nothing_is_signed(
+async def test_output_of_another_job_is_kept_and_nothing_signed(
     target: Target, job_factory: JobFactory, other_job_factory: JobFactory
 ) -> None:
     assert (await job_factory.make_job(yield_pdfs("a.pdf", content=ADA), target=target).run()).done == 1
@@ -63,14 +60,14 @@ async def test_another_jobs_output_is_not_replaced_and_nothing_is_signed(
     assert failed.problem == DocumentProblem.NAME_CONFLICT.text
 
 
-async def test_an_output_that_appears_while_a_document_is_signed_is_not_replaced(
+async def test_output_created_during_signing_is_not_replaced(
     target: Target, job_factory: JobFactory, other_job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep = target.publish
     come = list[str]()
 
     async def late(name: str, file: Path) -> None:
-        """The first one when the other job has come to its end."""
+        """Yield the first document after the other job has finished."""
         come.append(name)
         if len(come) == 1:
             assert (await other_job_factory.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run()).done == 1
@@ -83,16 +80,15 @@ async def test_an_output_that_appears_while_a_document_is_signed_is_not_replaced
     [failed] = await job_factory.journal.failures()
     assert failed.problem == DocumentProblem.NAME_CONFLICT.text
     tally = await job_factory.journal.tally()
-    assert (tally.abandoned, tally.requested) == (1, 1)  # it was signed in vain
+    assert (tally.abandoned, tally.requested) == (1, 1)  # its signature was unnecessary
     assert job_factory.service.stored == {}
 
 
 async def keep_and_crash(jobs: JobFactory, target: Target, content: bytes = PDF_CONTENT) -> None:
-    """A run that ends when the target has its document, before the journal knows."""
+    """Run a job that ends after the output is published, before the journal records it."""
     put = jobs.journal.lease.put
 
     async def crash(entry: SigningEntry) -> SigningEntry:
-        """At that moment."""
         if entry.state is DocumentState.SIGNED:
             raise CrashError
         return await put(entry)
@@ -138,9 +134,7 @@ async def test_output_replaced_before_recording_is_not_done(target: Target, job_
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("name", ["x" * 300 + ".pdf", "b/a.pdf"])
-async def test_nothing_is_signed_for_a_name_that_can_not_be(
-    name: str, overwrite: bool, job_factory: JobFactory
-) -> None:
+async def test_impossible_name_is_not_signed(name: str, overwrite: bool, job_factory: JobFactory) -> None:
     target = TargetFolder(job_factory.out, overwrite=overwrite)
     (job_factory.out / "b").write_bytes(b"a file")
     assert (await job_factory.make_job(yield_pdfs(name), target=target).run()).failed == 1
@@ -149,7 +143,7 @@ async def test_nothing_is_signed_for_a_name_that_can_not_be(
     assert "the target does not allow a file of this name" in str(failed.problem)
 
 
-async def test_a_target_full_of_others_files_does_not_stop_the_rest(job_factory: JobFactory) -> None:
+async def test_name_conflicts_do_not_stop_other_documents(job_factory: JobFactory) -> None:
     target = TargetFolder(job_factory.out)
     names = [f"{number}.pdf" for number in range(45)]
     for name in names[:40]:
@@ -159,7 +153,7 @@ async def test_a_target_full_of_others_files_does_not_stop_the_rest(job_factory:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such rights")
-async def test_all_folders_of_a_name_are_for_this_user_alone(job_factory: JobFactory) -> None:
+async def test_created_folders_are_private(job_factory: JobFactory) -> None:
     before = os.umask(0o022)
     try:
         await job_factory.make_job(yield_pdfs("a/b/c.pdf")).run()
@@ -208,7 +202,7 @@ async def test_published_but_unrecorded_output_is_done_without_source(
     assert (entry.state, entry.output_sha) == (DocumentState.DONE, compute_digest(ADA + SIGNATURE_BYTES))
 
 
-async def test_a_folder_that_is_to_be_overwritten_is(job_factory: JobFactory, other_job_factory: JobFactory) -> None:
+async def test_overwrite_replaces_files(job_factory: JobFactory, other_job_factory: JobFactory) -> None:
     await job_factory.make_job(yield_pdfs("a.pdf", content=ADA)).run()
     target = TargetFolder(job_factory.out, overwrite=True)
     assert (await other_job_factory.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run()).done == 1
@@ -216,7 +210,7 @@ async def test_a_folder_that_is_to_be_overwritten_is(job_factory: JobFactory, ot
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links are for some users only there")
-async def test_a_link_that_leads_nowhere_has_its_name(job_factory: JobFactory) -> None:
+async def test_dangling_link_is_a_name_conflict(job_factory: JobFactory) -> None:
     target = TargetFolder(job_factory.out)
     (job_factory.out / "a.pdf").symlink_to("nowhere")
     assert (await job_factory.make_job(yield_pdfs("a.pdf"), target=target).run()).failed == 1
@@ -225,7 +219,7 @@ async def test_a_link_that_leads_nowhere_has_its_name(job_factory: JobFactory) -
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["./a.pdf", "b//a.pdf", "b/./a.pdf", "a.pdf/", "a.pdf/."])
-async def test_a_name_that_is_not_in_normal_form_is_refused(name: str, target: Target, job_factory: JobFactory) -> None:
+async def test_name_that_is_not_normalized_is_rejected(name: str, target: Target, job_factory: JobFactory) -> None:
     assert (await job_factory.make_job(yield_pdfs(name), target=target).run()).failed == 1
     assert job_factory.service.documents_created == 0
     [failed] = await job_factory.journal.failures()
@@ -239,7 +233,6 @@ async def test_concurrent_puts_to_storage_do_not_mix(job_factory: JobFactory, mo
     put, made = kind.put_file, list[str]()
 
     def put_another_first(files: Any, local: str, remote: str) -> None:
-        """As if the other job came just then, too."""
         put(files, local, remote)
         made.append(remote)
         if len(made) == 1:

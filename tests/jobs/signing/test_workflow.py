@@ -1,4 +1,4 @@
-"""The decisions of a document's workflow: which step comes next, and what an error means."""
+"""The decisions of a document's workflow: the next step, and the reaction to an error."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ facts = st.builds(
 
 
 def entry(state: DocumentState, **members: Any) -> SigningEntry:
-    """A document in this state, stored at 0 with the source that this run has."""
+    """Return an entry in this state, stored at time 0 from the source of this run."""
     made = SigningEntry(number=1, name="a.pdf", state=state, identifier="x", saved_at=0.0, source_sha="ab")
     return attrs.evolve(made, **members)
 
@@ -132,7 +132,7 @@ NO_FILE = ds.InvalidArgumentError("no such folder", parameter="destination")
         (SigningStep.FETCH, NO_NAME, False, ErrorReaction.FAIL),
         (SigningStep.SAVE, TOO_LARGE, False, ErrorReaction.FAIL),
         (SigningStep.SAVE, REFUSED, False, ErrorReaction.FAIL),
-        (SigningStep.SAVE, MISSING, False, ErrorReaction.RAISE),  # nothing but the URL can be wrong then
+        (SigningStep.SAVE, MISSING, False, ErrorReaction.RAISE),  # only the URL can be wrong
         (SigningStep.SAVE, BROKEN, False, ErrorReaction.RAISE),
         (SigningStep.SAVE, ASTRAY, False, ErrorReaction.RAISE),
         (SigningStep.SIGN, UNKNOWN, True, ErrorReaction.FIND_OUT),
@@ -145,7 +145,7 @@ NO_FILE = ds.InvalidArgumentError("no such folder", parameter="destination")
         (SigningStep.SIGN, REFUSED, True, ErrorReaction.ASK),
         (SigningStep.SIGN, MISSING, True, ErrorReaction.ASK),
         (SigningStep.SIGN, TOO_LARGE, True, ErrorReaction.FAIL),
-        (SigningStep.SIGN, BROKEN, True, ErrorReaction.RAISE),  # it may have signed
+        (SigningStep.SIGN, BROKEN, True, ErrorReaction.RAISE),  # it may have been signed
         (SigningStep.DOWNLOAD, MISSING, True, ErrorReaction.ABANDON),
         (SigningStep.DOWNLOAD, DENIED, True, ErrorReaction.RAISE),
         (SigningStep.DOWNLOAD, DENIED, False, ErrorReaction.ABANDON),
@@ -153,10 +153,10 @@ NO_FILE = ds.InvalidArgumentError("no such folder", parameter="destination")
         (SigningStep.STORE, NO_NAME, True, ErrorReaction.FAIL),
         (SigningStep.SIGN, NO_FILE, True, ErrorReaction.STOP),
         (SigningStep.DOWNLOAD, NO_FILE, False, ErrorReaction.STOP),
-        (SigningStep.FETCH, NO_FILE, False, ErrorReaction.FAIL),  # of a function of the caller's
+        (SigningStep.FETCH, NO_FILE, False, ErrorReaction.FAIL),  # from a function of the caller
     ],
 )
-def test_an_error_is_the_documents_the_services_or_anothers(
+def test_error_is_classified_by_step(
     step: SigningStep, error: ds.DirectSuiteError | SourceError, is_ours: bool, reaction: ErrorReaction
 ) -> None:
     assert classify_error(step, error, is_ours=is_ours) is reaction

@@ -1,5 +1,7 @@
-"""Whatever is lost, late, forgotten, or crashes: each output has exactly the signatures asked for, and no identifier
-was asked for twice."""
+"""Model test: after lost, delayed and expired requests and crashes, each output has exactly its signatures.
+
+No stored document has two signing requests.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, CrashError, Faul
 pytestmark = pytest.mark.wide
 
 _PATIENCE = 60
-"""Runs until everything has come to its end: each has one fault at the most."""
+"""Maximum number of runs. Each run has at most one fault."""
 
 faults = st.lists(st.one_of(st.none(), st.sampled_from(Fault)), max_size=24)
 refusals = st.sampled_from([ds.NotFoundError, ds.BadRequestError])
@@ -34,7 +36,7 @@ signed_before = st.lists(st.integers(0, 2), min_size=1, max_size=3)
 async def _run(
     folder: Path, service: FragileService, pdfs: list[Pdf], signatures: list[ds.Signature]
 ) -> list[SigningEntry]:
-    """One run of the program: it goes on until something is raised, or everything has come to its end."""
+    """Run the program once, until an exception or its end."""
     target = TargetFolder(folder / "out")
     async with SigningJournal(folder / "journal.db") as journal, target.staging_dir("part") as staging_dir:
         signing: Any = service
@@ -51,7 +53,6 @@ async def _run(
 
 @pytest.fixture(params=[documents.MAX_IN_MEMORY_BYTES, -1], ids=["in memory", "streamed"])
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The way that documents go, whatever their size."""
     for module in (documents, steps):
         monkeypatch.setattr(module, "MAX_IN_MEMORY_BYTES", request.param)
 
@@ -88,7 +89,7 @@ def _holds(number: int) -> None:
                     assert entry.output_sha == compute_digest(output.read_bytes())
                 else:
                     assert entry.state is DocumentState.FAILED
-                    assert entry.tries == 4  # it was begun again and again, and only then given up
+                    assert entry.tries == 4  # it was repeated, and then given up
             assert list((folder / "out").rglob("*.part")) == []
             assert not (folder / "out" / ".directsuite").exists()
         assert all(count == 1 for count in service.request_counts.values())
@@ -103,5 +104,5 @@ def test_each_output_is_signed_exactly_once() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_way")
-def test_each_output_is_signed_exactly_once_at_length() -> None:
+def test_each_output_is_signed_exactly_once_slow() -> None:
     _holds(1_500)

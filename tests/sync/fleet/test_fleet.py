@@ -129,7 +129,7 @@ async def test_a_failing_mailbox_waits_longer_each_time_and_no_log_names_it(
     assert "alice" not in shown
 
 
-async def test_a_restart_of_postgresql_is_outlived(
+async def test_restart_of_postgresql_is_waited_out(
     sandbox: Sandbox, suite: ds.DirectSuite, shaky_postgres: PostgresServer
 ) -> None:
     async with PostgresStore(shaky_postgres.create_database(), sink=LoggingSink(), timeout=5) as store:

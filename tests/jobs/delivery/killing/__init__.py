@@ -1,1 +1,1 @@
-"""Trackers in processes that are killed."""
+"""Delivery trackers in processes that are killed."""

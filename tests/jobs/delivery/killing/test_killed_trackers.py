@@ -1,4 +1,4 @@
-"""A tracker is killed again and again: each message goes once, and every end is told, twice only after a kill."""
+"""A tracker is killed repeatedly: each message is sent once; a result is repeated only after a kill."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ROOT = Path(__file__).resolve().parents[4]
 
 
 async def _run_once(sandbox: Sandbox, folder: Path, messages: int, lines: int) -> bool:
-    """Start a worker and kill it when it has printed so many lines; whether it came to its end before."""
+    """Start a worker and kill it after it has printed `lines` lines. Return True if it ended before."""
     command = (sys.executable, "-m", worker.__name__, sandbox.message_url, ALICE, str(folder), str(messages))
     environment = os.environ | {worker.PASSWORD: PASSWORD}
     process = await asyncio.create_subprocess_exec(*command, cwd=_ROOT, env=environment, stdout=PIPE, stderr=PIPE)
@@ -42,7 +42,7 @@ async def _run_once(sandbox: Sandbox, folder: Path, messages: int, lines: int) -
 
 
 @pytest.mark.parametrize(("messages", "most"), [(30, 20), pytest.param(1_000, 200, marks=pytest.mark.slow)])
-async def test_each_is_sent_once_and_every_end_is_told(messages: int, most: int, tmp_path: Path) -> None:
+async def test_each_message_is_sent_once_and_its_end_reported(messages: int, most: int, tmp_path: Path) -> None:
     dice, kills = random.Random(SEED), 0
     async with Sandbox() as sandbox:
         await sandbox.add_account(ALICE, PASSWORD)

@@ -1,8 +1,7 @@
-"""A tracker in a process of its own: `python -m tests.jobs.delivery.killing.worker URL ADDRESS FOLDER MESSAGES`.
+"""A tracker in a process: `python -m tests.jobs.delivery.killing.worker URL ADDRESS FOLDER MESSAGES`.
 
-It sends so many messages, follows them, and writes each end that it is told of into FOLDER/told: its key, smtp_id and
-status. It prints an empty line before and after each message, and after each end. Its password stands in the
-environment.
+It sends MESSAGES messages, follows them, and writes the key, smtp_id and status of each result into FOLDER/told.
+It prints an empty line before and after each message, and after each result. Its password is in the environment.
 """
 
 from __future__ import annotations
@@ -22,13 +21,12 @@ RECIPIENTS = [ds.Recipient(f"{name}@hospital.example.test") for name in ("slow+1
 
 
 async def work(url: str, address: str, folder: Path, messages: int) -> None:
-    """Send and follow them all."""
     settings = ds.Settings(message_url=url, requests_per_second=1_000, burst=1_000)
     async with ds.DirectSuite(settings) as suite, DeliveryJournal(folder / "delivery.db") as journal:
         tracker = DeliveryTracker(suite.mailbox(address, os.environ[PASSWORD]), journal=journal)
         for number in range(messages):
             _signal_ready()
-            # A killed process' request has arrived long before the next one has started.
+            # the request of a killed process arrives long before the next process starts
             await tracker.send(ds.Message(subject="Referral", recipients=RECIPIENTS), key=str(number), settle=0.0)
             _signal_ready()
         with (folder / "told").open("a") as told:

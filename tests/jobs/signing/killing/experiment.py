@@ -1,4 +1,4 @@
-"""A job is killed every few seconds until it comes to its end, and what it leaves is counted."""
+"""Kill a signing job every few seconds until it finishes, and count its outputs."""
 
 from __future__ import annotations
 
@@ -25,19 +25,22 @@ from tests.jobs.signing.killing.worker import JOURNAL
 
 SEED = 11
 _SIGNATURES_BETWEEN_KILLS = (
-    4  # signatures between two kills: on a busy machine the same documents would else be abandoned again and again
+    4  # signatures between two kills. With fewer, a busy machine would abandon the same documents again and again
 )
-_POLL_SECONDS = 0.05  # seconds
+_POLL_SECONDS = 0.05
 ROOT = Path(__file__).resolve().parents[4]
 
 
 @attrs.frozen(kw_only=True)
 class KillResult:
-    """What is left. seconds: that it took, beginnings of processes included. saved: stored documents of the service.
+    """The final state.
 
-    asked: stored documents that the service was asked to sign, by how often. abandoned, perhaps_signed: as the journal
-    counts them. outputs: files at the target. as_noted: those whose digest is the journal's. signatures: outputs by how
-    many signatures they have, as pdfsig sees them; invalid: those of which it finds a signature wrong.
+    seconds: duration, with the starts of processes.
+    saved: the number of documents stored at the service.
+    asked: the number of stored documents by number of signing requests.
+    abandoned, perhaps_signed: from the journal.
+    outputs: the number of files at the target. as_noted: those with the digest of the journal.
+    signatures: the number of outputs by number of signatures in pdfsig. invalid: outputs with an invalid signature.
     """
 
     documents: int
@@ -55,7 +58,7 @@ class KillResult:
 
 
 async def sign_despite_kills(documents: int, seconds: tuple[float, float], folder: Path) -> KillResult:
-    """Sign so many documents in spite of kills, one after a time between these seconds each."""
+    """Sign documents with a job that is killed at random times between the two limits, in seconds."""
     (folder / "in").mkdir()
     for number in range(documents):
         (folder / "in" / f"{number}.pdf").write_bytes(make_consent_form())
@@ -94,7 +97,7 @@ async def _start_worker(sandbox: Sandbox, folder: Path) -> asyncio.subprocess.Pr
 
 
 async def _run_until_done(sandbox: Sandbox, folder: Path, seconds: tuple[float, float]) -> int:
-    """Start workers and kill each, until one comes to the end; how many were killed."""
+    """Start workers and kill each, until one finishes. Return the number of kills."""
     dice, kills = random.Random(SEED), 0
     while True:
         worker = await _start_worker(sandbox, folder)
@@ -105,7 +108,7 @@ async def _run_until_done(sandbox: Sandbox, folder: Path, seconds: tuple[float, 
         await asyncio.wait([ending], timeout=dice.uniform(*seconds))
         while not ending.done() and await _count_signed(sandbox) < signed + _SIGNATURES_BETWEEN_KILLS:
             await asyncio.wait([ending], timeout=_POLL_SECONDS)
-        with contextlib.suppress(ProcessLookupError):  # it has come to its end by itself
+        with contextlib.suppress(ProcessLookupError):  # it ended without being killed
             worker.kill()
         _, errors = await ending
         if worker.returncode == 0:
@@ -119,7 +122,7 @@ async def _count_signed(sandbox: Sandbox) -> int:
 
 
 def count_pdfsig_signatures(file: Path) -> tuple[int, int]:
-    """How many signatures pdfsig finds valid, and how many it finds."""
+    """Return the numbers of valid signatures, and of all signatures, by pdfsig."""
     pdfsig = shutil.which("pdfsig")
     assert pdfsig is not None
     seen = subprocess.run([pdfsig, "-nocert", file], check=True, capture_output=True, text=True).stdout

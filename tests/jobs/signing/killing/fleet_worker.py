@@ -1,6 +1,6 @@
-"""A worker of a signing fleet in a process of its own: `python -m tests.jobs.signing.killing.fleet_worker URL FOLDER`.
+"""A worker of a signing fleet: `python -m tests.jobs.signing.killing.fleet_worker URL FOLDER`.
 
-It prints a line when it begins, and takes PostgreSQL's conninfo from the environment.
+It prints a line when it begins, and reads PostgreSQL's conninfo from the environment.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ BATCH_SIZE = 10
 
 
 async def work(url: str, folder: Path) -> None:
-    """Sign what others don't."""
     settings = ds.Settings(signing_url=url, requests_per_second=1000, burst=1000)
     async with (
         ds.DirectSuite(settings, token=os.environ["DIRECTSUITE_TOKEN"]) as suite,

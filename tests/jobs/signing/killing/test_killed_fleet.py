@@ -1,6 +1,6 @@
-"""Workers of a fleet are killed, or stopped and let go on: each output has exactly the signatures asked for.
+"""Workers of a fleet are killed, or suspended and resumed: each output has exactly the requested signatures.
 
-The journal in PostgreSQL and the outputs agree, and the service was asked at most once to sign each stored document.
+The journal in PostgreSQL and the outputs agree, and each stored document had at most one signing request.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def _begun(sandbox: Sandbox, folder: Path, conninfo: str) -> Process:
 
 
 async def _signed_in_spite_of_all(sandbox: Sandbox, folder: Path, conninfo: str, seconds: float, kills: int) -> None:
-    """Keep some workers at work: now and then one is killed and replaced, and another one hangs for a while."""
+    """Run workers until the job is finished. Some are killed and replaced, others suspended for a while."""
     dice = random.Random(SEED)
     workers = [await _begun(sandbox, folder, conninfo) for _ in range(WORKERS)]
     try:

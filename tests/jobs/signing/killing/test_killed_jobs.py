@@ -1,6 +1,6 @@
-"""A job is killed every few seconds: each output has exactly the signatures asked for, as pdfsig sees them.
+"""A job is killed every few seconds: each output has exactly the requested signatures, as pdfsig counts them.
 
-The journal and the outputs agree, and the service was asked at most once to sign each stored document.
+The journal and the outputs agree, and each stored document had at most one signing request.
 """
 
 from __future__ import annotations

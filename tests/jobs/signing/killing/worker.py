@@ -1,4 +1,4 @@
-"""A signing job in a process of its own: `python -m tests.jobs.signing.killing.worker URL FOLDER`.
+"""A signing job in a process: `python -m tests.jobs.signing.killing.worker URL FOLDER`.
 
 It prints a line when it begins to sign FOLDER/in into FOLDER/out.
 """
@@ -18,7 +18,6 @@ SIGNATURES = [ds.Signature(name=name, reason="Consent", gs_name="Ada") for name 
 
 
 async def work(url: str, folder: Path) -> None:
-    """Sign all there is."""
     settings = ds.Settings(signing_url=url, requests_per_second=1000, burst=1000)
     async with (
         ds.DirectSuite(settings, token=os.environ["DIRECTSUITE_TOKEN"]) as suite,
