@@ -230,7 +230,6 @@ def _find_settings_file(variables: Variables) -> Path | None:
 
 
 def _to_path(path: str | PathLike[str], name: str) -> Path:
-    """Raise ConfigurationError if no file can have this path. name: describes the path in the error's text."""
     problem = find_path_problem(path)
     if problem is not None:
         path = ""  # this frame will be in the traceback, and must not show the path

@@ -270,7 +270,6 @@ _SHARED_LIMITS = with_methods("a SharedLimits", "rate_limiter").allow_none()
 
 
 def _find_token_url(token: Token | None, settings: Settings) -> str | None:
-    """Return the URL of a grant's token endpoint, or None. Raises ConfigurationError if the grant is invalid."""
     if token is None or isinstance(token, str | Secret):
         return None
     from directsuite.oauth import grants

@@ -188,7 +188,6 @@ class FleetEngine:
                     await connection.execute(_RECORD_MIGRATION, (name,))
 
         async def migrate(connection: Connection) -> bool:
-            """Apply the next migration. Return False if there is none."""
             # In a separate transaction, as some require.
             await lock_schema(connection)
             cursor = await connection.execute("SELECT name FROM directsuite.queue_migration")

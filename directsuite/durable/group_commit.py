@@ -195,10 +195,7 @@ class GroupCommitter:
                     connection.rollback()
 
     def _attempt(self, connection: sqlite3.Connection, job: _Job, *, is_alone: bool) -> None:
-        """Run one job. If it fails, roll back to its savepoint, or raise if that is not possible.
-
-        is_alone: True to run it without a savepoint.
-        """
+        """Run one job. If it fails, roll back to its savepoint, or raise if that is not possible."""
         if not is_alone:
             connection.execute("SAVEPOINT directsuite")
         self._is_at_work = True

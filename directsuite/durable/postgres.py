@@ -137,7 +137,6 @@ class Connections:
         """
 
         async def transact(connection: Connection) -> T:
-            """Run `work` in a transaction."""
             async with connection.transaction():
                 return await work(connection)
 
@@ -150,7 +149,6 @@ class Connections:
         """Execute one statement, commit it, and return its rows. Raises `self.error`."""
 
         async def ask(connection: Connection) -> list[tuple[Any, ...]]:
-            """Execute the statement."""
             return await _fetch_rows(await connection.execute(query, values, binary=True))
 
         with propagate_cancellation():

@@ -113,7 +113,7 @@ def get_message_keys(messages: Sequence[FaxMessage]) -> frozenset[str]:
 
 
 def get_message_key(message: FaxMessage) -> str:
-    """Return the key of a message."""
+    """Return the message's handle, or a hash of its fields if it has none."""
     return message.message_handle or f"\0{compute_record_digest(message).hex()}"
 
 

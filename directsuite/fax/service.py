@@ -117,7 +117,6 @@ class Fax(Facade):
             return not reader.is_done and len(seen) != limit
 
         async def fetch(_: object) -> list[FaxMessage]:
-            """Return the messages of the next page that are new in this listing, up to the limit."""
             fresh: list[FaxMessage] = []
             for message in await reader.read():
                 key = get_message_key(message)

@@ -47,8 +47,6 @@ OnPoll = Callable[[DirectSuiteError | None, float], None]
 
 @attrs.frozen(repr=False)
 class _Record:
-    """The last known state of a record."""
-
     digest: bytes
     handle: str | None
     """None if no request can contain it."""
@@ -72,7 +70,6 @@ class _Poll:
     missing_keys: set[str] = attrs.field(factory=set[str])
     """The keys of older records that no longer exist."""
     offset: int = 0
-    """The offset of the next page."""
     last_page_keys: frozenset[str] = frozenset()
     """The keys of the last page that was read, not counting pages read for `newest`."""
     page_size: int = 1
@@ -238,7 +235,7 @@ class FaxPoller:
         return self.since is not None and message.updated_ts is not None and message.updated_ts < self.since
 
     def _is_long_before_since(self, page: Iterable[FaxMessage]) -> bool:
-        """Return True if all were updated more than a day before `since`, so that no further page is needed."""
+        """Return True if all were updated more than a day before `since`."""
         since = self.since
         return since is not None and all(
             message.updated_ts is not None and since - message.updated_ts > MAX_UNCHANGED_TIME for message in page
@@ -282,7 +279,6 @@ async def watch(
 
 
 def _fill_handle(response: FaxMessageInformation, handle: str) -> Sequence[FaxMessage]:
-    """Return the message of a response about one fax, if any. Fill in the handle, which it may omit."""
     return [attrs.evolve(each, message_handle=each.message_handle or handle) for each in response.message_detail[:1]]
 
 
@@ -293,7 +289,6 @@ def _make_record(message: FaxMessage, now: float) -> tuple[str, _Record]:
 
 
 def _get_usable_handle(message: FaxMessage) -> str | None:
-    """Return the message's handle. Return None if it is missing, or no request can contain it, such as `..`."""
     try:
         operations.GET_SINGLE_MESSAGE_INFO.validate_segments(("0", message.message_handle or ""))
     except InvalidArgumentError:

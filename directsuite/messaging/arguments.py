@@ -264,14 +264,12 @@ def _iter_texts(message: Message) -> Iterable[str | None]:
 
 
 async def _open_content(source: Path | Content, number: int) -> Content:
-    """Return the content of an attachment's source. number: the attachment's position in the list, for errors."""
     if isinstance(source, Content):
         return source
     return (await inspect_source(source, head=0, parameter=f"attachment_list[{number}]", size=None))[0]
 
 
 def _defer_large_contents(attachments: list[Attachment]) -> list[Attachment]:
-    """Replace contents in memory by sources if their total exceeds MAX_UNINTERRUPTED_BYTES. Return the attachments."""
     if (
         sum(len(attachment.content) for attachment in attachments if attachment.source is None)
         <= MAX_UNINTERRUPTED_BYTES

@@ -112,7 +112,6 @@ def _has_unencoded_text(part: Part) -> bool:
 
 
 def _has_modern_api(message: Part) -> TypeGuard[EmailMessage]:
-    """Return True if all parts have the methods of EmailMessage. Parts with the policy compat32 do not."""
     return all(
         isinstance(part, MIMEPart) and isinstance(part.policy, email.policy.EmailPolicy) for part in message.walk()
     )
@@ -133,11 +132,6 @@ def _parse(message: EmailMessage) -> EmailParts:
 
 
 def _decode_text(body: Part) -> str:
-    """Decode the content of a text part.
-
-    If the charset is missing, unknown or wrong, try UTF-8, then the declared charset with replacements unless it is
-    ASCII, then windows-1252 and Latin-1.
-    """
     content, declared = _read_content(body), body.get_content_charset("us-ascii")
     charsets = [(declared, "strict"), ("utf-8", "strict")]
     with contextlib.suppress(LookupError, ValueError):
@@ -217,7 +211,6 @@ class _SourcePolicy(email.policy.EmailPolicy):
     """Writes a parsed header unchanged, and any other in UTF-8."""
 
     def fold_binary(self, name: str, value: Any) -> bytes:
-        """Return a header in bytes, with CRLF line breaks."""
         if hasattr(value, "fold"):
             return super().fold_binary(name, value)
         text = value.encode() if isinstance(value, Header) else str(value)
@@ -243,7 +236,6 @@ def _flatten(message: Part) -> bytes:
 
 
 def _decode_escaped(text: str) -> str:
-    """Decode bytes that the parser represents as surrogates."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

@@ -54,7 +54,6 @@ async def fetch_batches(
     batches = Batches(uids, batch_size=batch_size, window=window, batch_bytes=batch_bytes)
 
     async def fetch_batch(batch: Batch) -> list[M] | ResponseDecodeError:
-        """Fetch a batch, and record its size."""
         result, batch.size = await fetch(batch.uids)
         if isinstance(result, ResponseDecodeError):
             batch.too_large = True

@@ -71,7 +71,6 @@ def _skip_titles(lines: Iterable[list[str]]) -> Iterator[list[str]]:
 
 
 def _detect_separator(text: str) -> str:
-    """Return the separator that divides the first line that is not a border into the most values."""
 
     def count_columns(separator: str) -> int:
         try:

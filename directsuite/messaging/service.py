@@ -163,7 +163,6 @@ class Mailbox(Facade):
         )
 
         async def attempt(seconds: float) -> SendMessageResponse:
-            """Send the message. If the response is lost, search for it in INBOX.Sent."""
             prepare = functools.partial(make_send_body, self._transport.codec, request, progress)
             return await self._call(operations.SEND_WITH_HEADER, prepare=prepare, timeout=seconds, confirm=confirm)
 

@@ -141,7 +141,6 @@ class TokenEndpoint:
 
 
 def _reword_error(error: ServiceError, explain_invalid_grant: Callable[[], str]) -> ServiceError:
-    """Return the error with an explanation of its OAuth code instead of its HTTP status."""
     if error.code in CODES:
         meaning = explain_invalid_grant() if error.code == INVALID_GRANT else CODES[error.code][1]
         text = f"{meaning} ({error.code})"

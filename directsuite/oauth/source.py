@@ -155,7 +155,6 @@ class ConsentSource:
         return response
 
     async def _record_possible_use(self) -> None:
-        """Record that the first request may have used the refresh token. Called if a retry is rejected."""
         self._may_be_used = True
 
     def _explain_invalid_grant(self) -> str:

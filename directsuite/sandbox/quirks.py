@@ -199,7 +199,9 @@ async def _change(response: web.Response, differences: Sequence[Difference]) -> 
 
 
 def _change_value(container: Any, steps: Sequence[str], what: str) -> None:
-    """Change the values at the end of `steps`, if present: names of members, and [] for each element of an array.
+    """Change the values at the end of `steps`: names of members, and [] for each element of an array.
+
+    If only the last member is missing, it may be added.
 
     what: the `Difference.what` to apply.
     """

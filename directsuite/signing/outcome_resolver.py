@@ -176,7 +176,6 @@ class _DocumentDigests:
     """In responses of Save and the updates."""
     changes_in_progress: list[DocumentChange] = attrs.field(factory=list["DocumentChange"])
     change_count: int = 0
-    """Changes started."""
     has_unknown_version: bool = False
     """True if the digest of the newest version is unknown."""
     has_unresolved_change: bool = False
@@ -291,9 +290,9 @@ class DigestHistory:
 
     @contextlib.contextmanager
     def track_info_request(self, identifier: str) -> Generator[list[str | None]]:
-        """Track a GetDocInfo. The caller appends its digest to the list.
+        """Track a GetDocInfo. The caller appends the digest of its response to the list.
 
-        Without concurrent changes, it is the newest.
+        Without concurrent changes, it is recorded as the digest of the newest version.
         """
         digests: list[str | None] = []
         document = self._find_document(identifier)

@@ -123,7 +123,6 @@ class Signing(Facade):
         meter = None if progress is None else ProgressReporter(progress)
 
         async def prepare() -> RequestBody:
-            """Open the PDF."""
             content = await open_pdf(pdf, size)
             if meter is None:
                 return RequestBody.from_content(content)
@@ -506,7 +505,6 @@ class Signing(Facade):
         publish: Callable[[], Awaitable[None]] | None = None,
         receive: Receive[R] | None = None,
     ) -> R:
-        """Send a change and return the PDF, with `OutcomeResolver.resolve_pdf` if the response is lost."""
         name = require_identifier(document)
         with self._track_change(document) as change:
             resolver = self._make_resolver(name, change, effect)

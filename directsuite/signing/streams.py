@@ -78,7 +78,6 @@ async def stream_pieces(
     has_begun = False
 
     def handle_head(exchanged: ExchangeInfo) -> None:
-        """Set the expected size."""
         # Do not call `progress` here: its error would be reported as one of the network.
         meter.total = compute_max_size(exchanged.response.headers)
         if observe is not None:

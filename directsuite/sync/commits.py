@@ -176,7 +176,7 @@ class SinkHealth:
     rejections: dict[Key, Rejection] = attrs.field(factory=dict[Key, Rejection])
 
     def record_accepted(self, changes: Sequence[Change]) -> None:
-        """Record an accepted batch."""
+        """Count an accepted batch. Its changes no longer count as rejected."""
         if any(change.message is not None for change in changes):
             self.accepted_with_messages += 1
         else:

@@ -412,7 +412,7 @@ class FolderFetch:
 
 
 def _find_missed(uids: Sequence[int], returned: Collection[int | None]) -> list[int]:
-    """Return the first absent uid, and those before the last returned one: the service may return the others later."""
+    """Return missing uids: the first, and all before the last returned uid. A later response may contain the others."""
     last = max((place for place, uid in enumerate(uids) if uid in returned), default=0)
     absent = [(place, uid) for place, uid in enumerate(uids) if uid not in returned]
     return [uid for number, (place, uid) in enumerate(absent) if number == 0 or place < last]

@@ -83,7 +83,7 @@ class Store:
         await self.aclose()
 
     async def open(self) -> None:
-        """Connect, and create missing tables. Also raises exceptions of the sink."""
+        """Connect, and create missing tables. Also raises exceptions of the sink's `prepare`."""
         await self.database.open(self._prepare)
 
     async def _prepare(self, transaction: Transaction) -> None:

@@ -126,7 +126,6 @@ class SigningFleet:
         return self.progress
 
     async def _list_due(self) -> Sequence[tuple[int, None]]:
-        """Return batches to lease. Stop when all are done."""
         batches = await self._journal.list_due(self._worker_timeout)
         if not batches and not await self._journal.count_open_batches():
             self._stop()
@@ -150,7 +149,6 @@ class SigningFleet:
                 self._stop()
 
     async def _sign(self, lease: Lease) -> None:
-        """Sign a batch, or only release it if this worker is ending. Raises the exceptions of `run`."""
         try:
             if not self._is_ending:
                 await self._run_job(lease, await lease.list_names())
@@ -191,7 +189,6 @@ class SigningFleet:
             yield self._named(name)
 
     async def _heartbeat(self) -> None:
-        """Record that this worker is alive. If its lease has ended, drain the job and raise LostLeaseError."""
         running = self._running
         if running is None:
             return

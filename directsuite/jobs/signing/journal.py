@@ -99,7 +99,7 @@ class Lease:
         """End the lease, if it has not ended. Other workers can lease the batch if a document is unfinished."""
 
         async def release(transaction: Transaction) -> None:
-            """The second statement must see what was committed while the first waited for the lock."""
+            """End the lease in a second statement, to see what was committed while the first waited for the lock."""
             if await transaction.execute(sql.LOCK_BATCH, self._key):
                 await transaction.execute(sql.RELEASE, self._key)
 
@@ -152,7 +152,7 @@ class Lease:
         }
 
         async def abandon(transaction: Transaction) -> None:
-            """Lock the batch's row first. Statements that share it wait for no other lock: no deadlock."""
+            """Write the changes. The first statement locks the batch's row, which prevents deadlocks."""
             _require_lease(await transaction.execute(sql.ADD_COUNTS, counts | self._key))
             if is_stored:
                 values = {"identifier": entry.identifier, "chunk": self.batch, "at": at}

@@ -172,7 +172,6 @@ class DocumentWorkflow:
     async def _react(
         self, step: SigningStep, entry: SigningEntry, work: _DocumentWork, error: DirectSuiteError | SourceError
     ) -> SigningEntry:
-        """Return the entry after a failed step, or raise an error."""
         is_ours = entry.identifier in self._stored_by_run
         reaction = classify_error(step, error, is_ours=is_ours)
         if reaction is ErrorReaction.ASK:
@@ -283,7 +282,6 @@ class DocumentWorkflow:
         return await self.lease.put(attrs.evolve(entry, state=DocumentState.SIGNED))
 
     async def _delete(self, entry: SigningEntry) -> SigningEntry:
-        """Delete the stored document, or leave it to `cleanup`."""
         self._stored_by_run.discard(entry.identifier)
         if entry.identifier is not None and not await self._try_delete(entry.identifier):
             return await self.lease.abandon(entry, at=self.now(), then=DocumentState.DONE)

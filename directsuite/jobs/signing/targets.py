@@ -163,7 +163,7 @@ def validate_encodable(name: str, encoding: str = "utf-8", errors: str = "strict
 
 
 def _recreate_dir(folder: Path, now: float) -> None:
-    """Create an empty folder. Remove those of the same and earlier leases, and those unchanged for a week."""
+    """Create an empty folder. Remove its shard's folders of this and earlier leases, and any unchanged for a week."""
     for other in folder.parent.glob("*.*"):
         with contextlib.suppress(OSError, ValueError):  # just removed, or not a staging folder
             if other.stem == folder.stem:

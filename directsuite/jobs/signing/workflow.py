@@ -293,7 +293,6 @@ def _has_no_such_url(error: DirectSuiteError) -> bool:
 
 
 def _is_permanent(error: DirectSuiteError) -> bool:
-    """Return True if waiting does not help, for any document."""
     return find_error_scope(error) in (ErrorScope.ACCOUNT, ErrorScope.CALLER, ErrorScope.ENDPOINT) or _has_no_such_url(
         error
     )
@@ -418,7 +417,7 @@ class RetryState:
         return None
 
     def compute_pause(self, error: DirectSuiteError | SourceError) -> float:
-        """Return the seconds until the next attempt, at least the service's Retry-After."""
+        """Count a pause, and return its length in seconds, at least the service's Retry-After."""
         self._pauses += 1
         return _BACKOFF.compute_wait(self._pauses, None if isinstance(error, SourceError) else error.retry_after)
 

@@ -187,7 +187,7 @@ def _create_folders(connection: sqlite3.Connection, account: int) -> None:
 
 
 def get_folder(connection: sqlite3.Connection, account: int, name: str) -> MailboxFolder:
-    """Return a folder. Raises MessagingError with code 3."""
+    """Return a folder. Raises MessagingError with code 3 if it does not exist."""
     return _require_folder(_find_folder(connection, account, name), name)
 
 
@@ -198,7 +198,7 @@ def _require_folder(existing: MailboxFolder | None, name: str) -> MailboxFolder:
 
 
 def get_folder_id(connection: sqlite3.Connection, account: int, name: str) -> int:
-    """Return the id of a folder. Raises MessagingError with code 3."""
+    """Return the id of a folder. Raises MessagingError with code 3 if it does not exist."""
     return get_folder(connection, account, name).id
 
 
@@ -260,7 +260,10 @@ def delete_folder(connection: sqlite3.Connection, account: int, name: str) -> st
 
 
 def list_subfolders(connection: sqlite3.Connection, account: int, root: str, *, subscribed_only: bool) -> list[str]:
-    """Return the sorted names of the sub-folders of `root` at any depth. Raises MessagingError with code 3."""
+    """Return the sorted names of the sub-folders of `root` at any depth.
+
+    Raises MessagingError with code 3 if `root` does not exist.
+    """
     stored_name = get_folder(connection, account, root).name
     rows = connection.execute(
         "SELECT name FROM folder WHERE account = :account AND substr(name, 1, length(:root) + 1) = :root || '.'"
