@@ -1,1 +1,1 @@
-"""The core over real sockets: outcomes, retries, credentials, limits, deadlines, life cycle."""
+"""Tests of the core over real sockets: outcomes, retries, credentials, limits, deadlines, life cycle."""

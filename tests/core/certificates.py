@@ -1,4 +1,4 @@
-"""Certificates and server contexts for TLS on loopback, the bad ones too."""
+"""TLS certificates and server contexts for loopback, valid and invalid."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ LOOPBACK = "127.0.0.1"
 
 
 def make_certificate(folder: Path, *, address: str = LOOPBACK, days: tuple[int, int] = (-1, 1)) -> tuple[Path, Path]:
-    """A certificate for an address, signed by itself, and its key. days: from when to when it holds, from today."""
+    """Return a self-signed certificate for an address, and its key.
+
+    days: the first and last day of validity, from today.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback")])
     now = datetime.now(UTC)
@@ -43,7 +46,7 @@ def make_certificate(folder: Path, *, address: str = LOOPBACK, days: tuple[int, 
 def make_server_context(
     pair: tuple[Path, Path], *, newest: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED
 ) -> ssl.SSLContext:
-    """What a server with this certificate speaks. newest: the newest version of TLS that it knows."""
+    """Return a server's TLS context with this certificate. newest: the newest supported version of TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*pair)
     limit_tls_version(context, newest)
@@ -51,12 +54,12 @@ def make_server_context(
 
 
 def limit_tls_version(context: ssl.SSLContext, version: ssl.TLSVersion) -> None:
-    """Let a context speak a version of TLS, and none newer, even one that OpenSSL no longer allows by itself."""
+    """Limit a context to this version of TLS, even if OpenSSL disables it by default."""
     if version is ssl.TLSVersion.MAXIMUM_SUPPORTED or version >= ssl.TLSVersion.TLSv1_2:
         context.maximum_version = version
         return
     context.set_ciphers("ALL:@SECLEVEL=0")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # deprecated is what is wanted here
+        warnings.simplefilter("ignore", DeprecationWarning)  # the test needs a deprecated version
         context.minimum_version = version
         context.maximum_version = version

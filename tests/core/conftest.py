@@ -1,4 +1,4 @@
-"""Tests of the core run in virtual time, against a scripted server on loopback."""
+"""Fixtures of the core's tests, which run in virtual time against a scripted server on loopback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 
 @pytest.fixture
 async def server() -> AsyncIterator[ScriptedServer]:
-    """Answers every request with a success of each service's form until its script says otherwise."""
+    """Return a server that responds with a success in the form of the service, unless scripted otherwise."""
     async with ScriptedServer(responses.respond({"success": True, "code": 0, "count": 7})) as running:
         yield running
 

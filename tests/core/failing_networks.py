@@ -1,6 +1,6 @@
-"""Networks that fail before a request is on its way: each gives the settings under which a suite meets it.
+"""Networks that fail before a request is sent. Each returns the settings of a suite that uses it.
 
-They end at loopback: no name is asked for, and no packet leaves the machine.
+They use loopback only: no DNS request is made, and no packet leaves the machine.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .scripted_server import Exchange, Responder, ScriptedServer
 from .scripted_suite import LOGIN_RESPONSE
 
 Network = Callable[[ScriptedServer, Path], AbstractAsyncContextManager[dict[str, Any]]]
-"""Makes a network out of the test's server and folder, and gives the settings that lead there."""
+"""Creates a network from the test's server and folder, and returns the settings that use it."""
 
 
 def respond_with(play: Responder) -> Network:
-    """A good network with a server that plays the same for every request, logins excepted."""
+    """Return a working network with a server that responds to each request except logins in the same way."""
     login = responses.respond(LOGIN_RESPONSE)
 
     @contextlib.asynccontextmanager
@@ -46,13 +46,10 @@ def respond_with(play: Responder) -> Network:
 
 
 def make_service_urls(url: str) -> dict[str, Any]:
-    """All four services below one URL."""
     return {f"{name}_url": f"{url}/{name}" for name in ("signing", "fax", "message", "registration")}
 
 
 class _FailingResolver(AbstractResolver):
-    """Knows no name."""
-
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
@@ -96,7 +93,7 @@ async def connection_refused(server: ScriptedServer, _: Path) -> AsyncGenerator[
 
 
 class _ClosingConnector(FreshConnector):
-    """Gives connections that end before anything is written to them."""
+    """Returns connections that are closed before a request is written."""
 
     async def connect(self, req: Any, traces: Any, timeout: Any) -> Connection:
         connection = await super().connect(req, traces, timeout)
@@ -112,7 +109,7 @@ async def closed_before_request(_: ScriptedServer, __: Path) -> AsyncGenerator[d
 
 @contextlib.asynccontextmanager
 async def dropped_packets(_: ScriptedServer, __: Path) -> AsyncGenerator[dict[str, Any]]:
-    """A queue of connections that is full: the kernel drops what else would connect, as some firewalls do."""
+    """Fill the queue of connections, so that the kernel drops new ones, like some firewalls."""
     with contextlib.ExitStack() as sockets:
         full = sockets.enter_context(socket.socket())
         full.bind((LOOPBACK, 0))
@@ -126,7 +123,7 @@ async def dropped_packets(_: ScriptedServer, __: Path) -> AsyncGenerator[dict[st
 
 @contextlib.asynccontextmanager
 async def stalled_handshake(server: ScriptedServer, _: Path) -> AsyncGenerator[dict[str, Any]]:
-    # The server waits for a line that a TLS client never sends.
+    # the server waits for a line that a TLS client never sends
     yield make_service_urls(f"https://{LOOPBACK}:{server.port}")
 
 
@@ -137,7 +134,7 @@ def tls_server(
     newest: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED,
     trusted: bool = True,
 ) -> Network:
-    """A server with such a certificate, whose requests are recorded by the test's server's list."""
+    """Return a TLS server with this certificate that records its requests in the list of the test's server."""
 
     @contextlib.asynccontextmanager
     async def network(server: ScriptedServer, folder: Path) -> AsyncGenerator[dict[str, Any]]:
@@ -179,7 +176,7 @@ reset_during_handshake = _make_raw_server(_reset_in_handshake, "https")
 
 
 def proxy(play: Responder | None, *, scheme: str = "http") -> Network:
-    """A proxy that plays this to CONNECT; None for one that isn't there."""
+    """Return a proxy that responds to CONNECT in this way. None: no proxy is listening."""
 
     @contextlib.asynccontextmanager
     async def network(server: ScriptedServer, _: Path) -> AsyncGenerator[dict[str, Any]]:

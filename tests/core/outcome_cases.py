@@ -1,4 +1,4 @@
-"""What can happen to a call on the wire: for each row of the table in core/outcome.py, the ways to get there."""
+"""The events that lead to each row of the table in core/outcome.py."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .scripted_suite import (
 )
 
 LARGE_BODY_BYTES = 8_000_000
-"""Bytes that no socket's buffer takes at once."""
+"""More bytes than the buffer of a socket can contain."""
 MAX_RESPONSE_BYTES = 20_000
 
 
@@ -61,7 +61,7 @@ BASE64_CALLS = (GET_DOC, PULL)
 
 @attrs.frozen(kw_only=True)
 class FaultCase:
-    """One way to a row of the table, for some calls. error: where the row leaves it to the service's code."""
+    """An event that leads to a row of the table in some calls. error: set if it depends on the service's code."""
 
     row: str
     variant: str
@@ -89,7 +89,7 @@ def _make_status_cases(
 def _make_service_error_case(
     row: str, code: int | str | None, error: type[ds.DirectSuiteError], status: int = 200
 ) -> FaultCase:
-    """A refusal in the form of messaging, where the code is a number, or of registration."""
+    """Return a rejection in the form of messaging (with a numeric code) or of registration."""
     play = responses.respond({"success": False, "code": code, "message": PATIENT}, status)
     asks = REGISTRATION_CALLS if isinstance(code, str) else MESSAGING_CALLS
     return FaultCase(row=row, variant=f"{code} with {status}", network=respond_with(play), api_calls=asks, error=error)

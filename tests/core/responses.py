@@ -1,4 +1,4 @@
-"""What the scripted server can do with a request: answer it, or one of the many ways not to."""
+"""The responses of the scripted server, and its ways to fail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REASONS = {200: "OK", 302: "Found", 401: "Unauthorized", 429: "Too Many Request
 
 
 def make_head(status: int, length: int | None, headers: Mapping[str, str] | None = None) -> bytes:
-    """The head of an answer; without a length it is chunked."""
+    """Return the head of a response, chunked if there is no length."""
     body = {"Transfer-Encoding": "chunked"} if length is None else {"Content-Length": str(length)}
     fields = {"Content-Type": "application/json"} | body | dict(headers or {})
     lines = [
@@ -26,12 +26,10 @@ def make_head(status: int, length: int | None, headers: Mapping[str, str] | None
 
 
 def encode_body(document: Any) -> bytes:
-    """Bytes as they are, anything else as JSON."""
     return document if isinstance(document, bytes) else json.dumps(document).encode()
 
 
 def respond(document: Any, status: int = 200, **headers: str) -> Responder:
-    """A whole answer; headers with `_` for `-`."""
     body = encode_body(document)
     fields = {name.replace("_", "-"): text for name, text in headers.items()}
 
@@ -43,7 +41,7 @@ def respond(document: Any, status: int = 200, **headers: str) -> Responder:
 
 
 def respond_early(document: Any, status: int) -> Responder:
-    """A whole answer as soon as the request's head has come; then the connection is closed."""
+    """Respond after the head of the request, then close the connection."""
 
     async def play(exchange: Exchange) -> None:
         await exchange.write(
@@ -55,8 +53,6 @@ def respond_early(document: Any, status: int) -> Responder:
 
 
 def respond_after(gate: asyncio.Event, then: Responder) -> Responder:
-    """Wait for the test's word, then go on."""
-
     async def respond_when_set(exchange: Exchange) -> None:
         await gate.wait()
         await then(exchange)
@@ -65,8 +61,6 @@ def respond_after(gate: asyncio.Event, then: Responder) -> Responder:
 
 
 def delay(seconds: float, then: Responder) -> Responder:
-    """Go on after so many (virtual) seconds."""
-
     async def play(exchange: Exchange) -> None:
         await asyncio.sleep(seconds)
         await then(exchange)
@@ -76,13 +70,11 @@ def delay(seconds: float, then: Responder) -> Responder:
 
 @attrs.frozen
 class Pause:
-    """A pause in the middle of an answer."""
-
     seconds: float
 
 
 def respond_in_chunks(*parts: bytes | Pause, length: int | None = None) -> Responder:
-    """A chunked answer in pieces; a Pause between them. length: a Content-Length, for one that breaks off."""
+    """Respond in chunks, with pauses. length: a Content-Length, for a response that is cut off."""
 
     async def play(exchange: Exchange) -> None:
         await exchange.read()
@@ -101,45 +93,40 @@ def respond_in_chunks(*parts: bytes | Pause, length: int | None = None) -> Respo
 
 
 def truncate(document: Any) -> Responder:
-    """Announces the whole answer, sends half of it and closes."""
     body = encode_body(document)
     return respond_in_chunks(body[: len(body) // 2], length=len(body))
 
 
 async def reset(exchange: Exchange) -> None:
-    """Read the request, then break the connection off (RST)."""
     await exchange.read()
     exchange.reset()
 
 
 async def hang_up(exchange: Exchange) -> None:
-    """Read the request, then close the connection without an answer (FIN)."""
+    """Read the request, then close the connection without a response (FIN)."""
     await exchange.read()
     exchange.close()
 
 
 async def send_partial_head(exchange: Exchange) -> None:
-    """Begin the answer's head and close."""
     await exchange.read()
     await exchange.write(b"HTTP/1.1 200 OK\r\nContent-Le")
     exchange.close()
 
 
 async def send_non_http(exchange: Exchange) -> None:
-    """Answer in another protocol."""
     await exchange.read()
     await exchange.write(b"220 mail.example.test ESMTP\r\n\r\n")
     exchange.close()
 
 
 async def never_respond(exchange: Exchange) -> None:
-    """Read the request and never answer."""
     await exchange.read()
     await exchange.wait_for_disconnect()
 
 
 def send_raw(*parts: bytes | Pause) -> Responder:
-    """These bytes, whatever they are, and no end of the connection."""
+    """Send these bytes, and keep the connection open."""
 
     async def play(exchange: Exchange) -> None:
         await exchange.read()
@@ -153,7 +140,7 @@ def send_raw(*parts: bytes | Pause) -> Responder:
 
 
 def send_endlessly(first: bytes, piece: bytes, *, pause: float = 0.0) -> Responder:
-    """Begin an answer and go on with the same piece for as long as the client is there; a pause between pieces."""
+    """Repeat the same piece of a response, with pauses, until the client disconnects."""
 
     async def play(exchange: Exchange) -> None:
         await exchange.read()
@@ -166,8 +153,6 @@ def send_endlessly(first: bytes, piece: bytes, *, pause: float = 0.0) -> Respond
 
 
 def close_after(play: Responder) -> Responder:
-    """Play, then close the connection in order (FIN)."""
-
     async def closing(exchange: Exchange) -> None:
         await play(exchange)
         exchange.close()
@@ -176,18 +161,17 @@ def close_after(play: Responder) -> Responder:
 
 
 async def reset_during_body(exchange: Exchange) -> None:
-    """Break the connection off (RST) while the request's body is still coming."""
+    """Reset the connection (RST) while the body of the request is being received."""
     await exchange.read_some()
     exchange.reset()
 
 
 async def hang_up_during_body(exchange: Exchange) -> None:
-    """Close the connection in order (FIN) while the request's body is still coming."""
+    """Close the connection (FIN) while the body of the request is being received."""
     await exchange.read_some()
     exchange.close()
 
 
 async def read_partial_body(exchange: Exchange) -> None:
-    """Read a part of the request's body and no more."""
     await exchange.read_some()
     await asyncio.sleep(1000)

@@ -1,8 +1,8 @@
-"""A server on loopback that plays, request by request, what a test wrote into its script.
+"""A server on loopback that handles each request as a test has scripted.
 
-    ScriptedServer ── reads a head ─► Exchange ── next play of the script ─► answer, reset, silence, …
+    ScriptedServer ── reads a head ─► Exchange ── next handler of the script ─► response, reset, silence, …
 
-It records every request that it got, and how many were open at once. What it can play is in `plays`.
+It records the requests, and how many connections were open at a time. The handlers are in `responses`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import attrs
 
 @attrs.define
 class Request:
-    """One request as it came. connection: the number of the connection that it came on, from 1."""
+    """A received request. connection: the number of its connection, from 1."""
 
     method: str
     target: str
@@ -32,17 +32,15 @@ class Request:
 
     @property
     def path(self) -> str:
-        """The target without the first segment, which names the service."""
         return self.target.split("/", 2)[2]
 
     @property
     def document(self) -> Any:
-        """The body as JSON."""
         return json.loads(self.body)
 
 
 class Exchange:
-    """A request whose head has come, and the connection to answer it on."""
+    """A request whose head was received, and its connection."""
 
     def __init__(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.request = request
@@ -50,7 +48,6 @@ class Exchange:
         self._writer = writer
 
     async def read(self) -> None:
-        """Read the request's body to its end."""
         if self.request.headers.get("transfer-encoding") == "chunked":
             while size := int(await self._reader.readline(), 16):
                 self.request.body += (await self._reader.readexactly(size + 2))[:-2]
@@ -59,7 +56,6 @@ class Exchange:
             self.request.body = await self._reader.readexactly(int(self.request.headers.get("content-length", 0)))
 
     async def read_some(self) -> None:
-        """Read the first KB of the request's body."""
         self.request.body = await self._reader.readexactly(1024)
 
     async def write(self, content: bytes) -> None:
@@ -67,22 +63,18 @@ class Exchange:
         await self._writer.drain()
 
     async def wait_for_disconnect(self) -> None:
-        """Return when the client has left."""
         with contextlib.suppress(ConnectionError):
             while await self._reader.read(65536):
                 pass
 
     def close(self) -> None:
-        """End the connection in order (FIN)."""
         self._writer.close()
 
     def send_fin(self) -> None:
-        """As `close`, before this returns."""
         peer: socket.socket = self._writer.get_extra_info("socket")
         peer.shutdown(socket.SHUT_WR)
 
     def reset(self) -> None:
-        """Break the connection off (RST)."""
         peer: socket.socket = self._writer.get_extra_info("socket")
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()
@@ -92,7 +84,7 @@ Responder = Callable[[Exchange], Awaitable[None]]
 
 
 class ScriptedServer:
-    """Plays `script`, one play a request, and `otherwise` when it is at its end."""
+    """Handles each request by the next entry of `script`, and by `otherwise` after the last."""
 
     def __init__(self, otherwise: Responder, *, tls: ssl.SSLContext | None = None) -> None:
         self.script: list[Responder] = []
@@ -109,35 +101,30 @@ class ScriptedServer:
         self.port = 0
 
     def enqueue(self, *script: Responder) -> None:
-        """What to play next, request by request."""
         self.script.extend(script)
 
     def url(self, service: str) -> str:
-        """The base URL of a service, whose name is the first segment of its targets."""
+        """Return the base URL of a service, whose name is the first segment of the path."""
         scheme = "http" if self._tls is None else "https"
         return f"{scheme}://127.0.0.1:{self.port}/{service}"
 
     def find_requests(self, *fragments: str) -> list[Request]:
-        """The requests whose target holds all of these texts."""
         return [request for request in self.requests if all(text in request.target for text in fragments)]
 
     @property
     def paths(self) -> list[str]:
-        """The paths asked for, in order."""
         return [request.path for request in self.requests]
 
     @property
     def open_connections(self) -> int:
-        """How many connections are open now."""
         return len(self.tasks)
 
     def close_idle(self) -> None:
-        """End all connections in order, as a server does with kept-alive ones after a while."""
+        """Close all connections, as servers close idle ones."""
         for exchange in self._exchanges.values():
             exchange.send_fin()
 
     async def stop(self) -> None:
-        """Stop listening and end all connections."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -177,7 +164,7 @@ class ScriptedServer:
                 finally:
                     self.busy -= 1
         except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
-            pass  # the client left: its right
+            pass  # the client may disconnect
         finally:
             self._exchanges.pop(number, None)
             writer.close()
@@ -185,7 +172,7 @@ class ScriptedServer:
 
 
 def _ignore_close_error(writer: asyncio.StreamWriter) -> None:
-    """That a client left is no news. A stream looks at it in its finalizer, and the collector may come to that late."""
+    """Ignore that a client has disconnected. The finalizer of a stream can report this late."""
     asyncio.ensure_future(writer.wait_closed()).add_done_callback(_retrieve_error)
 
 

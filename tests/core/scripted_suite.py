@@ -1,4 +1,4 @@
-"""An open suite against the scripted server, which is checked for leaks when it closes."""
+"""An open suite with the scripted server, which is checked for leaks when it is closed."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ INDIVIDUAL = ds.IDProofedIndividualRESTful(id=5, direct_username="ada")
 PDF = b"%PDF-1.7 " + PATIENT.encode()
 
 TWO_ATTEMPTS_POLICY = ds.RetryPolicy(attempts=2, wait=wait_fixed(1))
-"""One more try, a second later."""
+"""Two attempts, a second apart."""
 
 
 def make_settings(server: ScriptedServer, **others: Any) -> ds.Settings:
-    """All four services on the scripted server; two attempts a call."""
+    """Return settings with all four services on the scripted server, and two attempts per call."""
     values: dict[str, Any] = {
         "signing_url": server.url("signing"),
         "fax_url": server.url("fax"),
@@ -61,9 +61,9 @@ async def open_suite(
     leaky: bool = False,
     **others: Any,
 ) -> AsyncGenerator[ds.DirectSuite]:
-    """A suite on the scripted server; when it closes, no place, connection or task of it may be left over.
+    """Open a suite on the scripted server. When it closes, no slot, connection or task may remain.
 
-    leaky: the test ends with calls under way, on purpose.
+    leaky: skip this check, because the test ends while calls are in progress.
     """
     configured = make_settings(server, **others)
     suite = ds.DirectSuite(configured, token=token, login=login, listeners=listeners, clock=clock or LoopClock())
@@ -76,7 +76,7 @@ async def open_suite(
 
 
 def assert_no_leaks(suite: ds.DirectSuite, connections: int = CONNECTIONS) -> None:
-    """No place of the limits and no connection of the pool is taken."""
+    """Assert that no slot of the limits and no connection of the pool is in use."""
     for endpoint in suite._transport._endpoints.values():
         assert endpoint.limits._free_slots == connections
         assert not endpoint.limits._slot_waiters
@@ -84,15 +84,13 @@ def assert_no_leaks(suite: ds.DirectSuite, connections: int = CONNECTIONS) -> No
         assert endpoint.limits._rate_waiters == 0
         assert not endpoint.limits.breaker._probe
     session = suite._session._http
-    if session is not None:  # else it is closed
+    if session is not None:  # otherwise it is closed
         assert isinstance(session.connector, aiohttp.TCPConnector)
         assert not session.connector._acquired
 
 
 @attrs.frozen
 class ApiCall:
-    """One call of a facade, by the name of its operation."""
-
     operation: str
     call: Callable[[ds.DirectSuite], Awaitable[object]]
     service: str
@@ -168,11 +166,10 @@ PROVISION = ApiCall(
 )
 
 API_CALLS = [GET_MESSAGE_COUNT, GET_DOC_INFO, GET_PATIENT_ADDRESS, DELETE, MARK_AS_READ, SAVE, SEND, FLATTEN, PROVISION]
-"""Each semantics, each method and each way of carrying credentials."""
+"""Calls of each semantics, method and kind of credentials."""
 
 
 async def catch_error(call: Awaitable[object]) -> ds.DirectSuiteError:
-    """The error of a call, as it was raised."""
     try:
         await call
     except ds.DirectSuiteError as error:

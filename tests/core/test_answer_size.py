@@ -1,4 +1,4 @@
-"""Answers are bounded: by what they hold, not by what they say, and before they are in memory."""
+"""The size of responses is limited while they are received, also without a Content-Length."""
 
 from __future__ import annotations
 

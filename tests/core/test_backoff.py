@@ -1,4 +1,4 @@
-"""The pauses after failures in a row."""
+"""The pauses after consecutive failures."""
 
 from __future__ import annotations
 

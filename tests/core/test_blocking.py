@@ -1,4 +1,4 @@
-"""A thread for what blocks: one, of its own, that nobody has to wait for."""
+"""A dedicated thread for blocking calls, which nothing has to wait for."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_loop_closed_meanwhile_is_no_error_in_the_thread(
         released.set()
         own.release()
         while thread in list_worker_threads():
-            thread.join(0.001)  # it rests, for another owner
+            thread.join(0.001)  # it is idle, and can be used again
     assert not future.done()
     assert raised == []
     assert caplog.records == []

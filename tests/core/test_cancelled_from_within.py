@@ -1,4 +1,4 @@
-"""What a call waits for may be cancelled by others: that ends as an error, and never as a silent cancellation."""
+"""If something that a call waits for is cancelled, the call raises an error instead of CancelledError."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ CODED = pybase64.b64encode(PDF * 9)
 
 
 async def waits_for_what_was_cancelled(piece: bytes) -> None:
-    """A destination of the caller's, whose own helper somebody ended."""
     assert piece
     cancelled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     cancelled.cancel()
@@ -49,7 +48,6 @@ async def test_change_whose_destination_was_cancelled_is_known_to_have_happened(
 
 async def test_caller_who_leaves_a_destination_is_cancelled(server: ScriptedServer) -> None:
     async def takes_long(piece: bytes) -> None:
-        """A destination that is left."""
         assert piece
         taking.set()
         await asyncio.sleep(1e6)
@@ -65,19 +63,18 @@ async def test_caller_who_leaves_a_destination_is_cancelled(server: ScriptedServ
 
 
 class NeverResolves(AbstractResolver):
-    """Looks names up for ever."""
+    """A resolver that never responds."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
 
     async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:
-        """Wait."""
         self.asked.set()
         await asyncio.sleep(1e6)
         return []
 
     async def close(self) -> None:
-        """Nothing is open."""
+        pass
 
 
 async def test_session_closed_by_another_before_a_connection_is_told(server: ScriptedServer) -> None:

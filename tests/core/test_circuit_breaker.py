@@ -1,4 +1,4 @@
-"""A service that is down is left alone, and found again by one probe at a time."""
+"""The circuit breaker: a failing service gets no requests but single probes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ def once() -> ds.RetryPolicy:
 
 
 async def fail(suite: ds.DirectSuite, times: int) -> None:
-    """So many calls of one attempt each."""
     for _ in range(times):
         await catch_error(suite.mailbox(ALICE, PASSWORD).with_options(retry=once()).get_message_count())
 
@@ -143,7 +142,7 @@ async def test_one_probe_after_each_pause_finds_the_service_back(server: Scripte
         await fail(suite, 2)
         await asyncio.sleep(10)
         await catch_error(box.get_message_count())
-        assert len(server.requests) == 3  # the probe, which failed
+        assert len(server.requests) == 3  # the failed probe
         await asyncio.sleep(9.9)
         assert isinstance(await catch_error(box.get_message_count()), ds.CircuitOpenError)
         await asyncio.sleep(0.1)
@@ -200,7 +199,7 @@ async def test_a_probe_that_hangs_does_not_delay_the_next(server: ScriptedServer
 async def test_a_document_that_is_flowing_shows_that_the_service_is_there(
     server: ScriptedServer, tmp_path: Path
 ) -> None:
-    """A download may take hours, in which other calls would be refused."""
+    """A download may take hours, during which other calls must not be rejected."""
     pdf = base64.b64encode(b"%PDF-1.7 " + bytes(30))
     server.enqueue(responses.hang_up, responses.respond_in_chunks(pdf[:20], responses.Pause(15), pdf[20:]))
     server.default_responder = responses.respond({"identifier": "doc"})
@@ -264,7 +263,7 @@ async def test_breaker_can_be_turned_off(server: ScriptedServer) -> None:
 
 
 class BreakerMachine(RuleBasedStateMachine):
-    """The breaker against its drawing: attempts begin, end in every way and order, and time passes."""
+    """A model test of the circuit breaker: attempts begin, end in all ways and orders, and time passes."""
 
     FAILURES, PAUSE = 2, 10.0
 

@@ -1,4 +1,4 @@
-"""Waits for a time or for an event, whichever is first."""
+"""Waiting for a time or an event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine's clock is set while a suite is open: nothing in the core waits, expires or begins because of that."""
+"""The machine's clock is changed while a suite is open: this has no effect on waiting and expiry."""
 
 from __future__ import annotations
 

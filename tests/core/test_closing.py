@@ -1,4 +1,4 @@
-"""Opening and closing while others open, close, read or wait for a token."""
+"""Opening and closing a suite while other tasks open, close, call or wait for a token."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ async def test_suite_is_closed_from_the_beginning_of_its_closing(server: Scripte
 async def test_second_closer_waits_for_the_first_and_disturbs_nobody(server: ScriptedServer, cancelled: bool) -> None:
     server.enqueue(responses.delay(3, responses.respond(LOGIN_RESPONSE)), responses.respond(OK))
     async with open_suite(server) as suite:
-        call = asyncio.create_task(_look(suite))  # waits for its login
+        call = asyncio.create_task(_look(suite))  # it waits for the login
         await yield_until(lambda: server.busy == 1)
         first = asyncio.create_task(suite.aclose(grace=5))
         await yield_to_loop()
@@ -175,7 +175,6 @@ async def test_opening_that_was_cancelled_may_be_begun_again() -> None:
 
 async def test_call_that_outlives_the_suite_still_ends_in_time(server: ScriptedServer) -> None:
     async def hang(piece: bytes) -> None:
-        """A destination of the caller's that never takes it."""
         assert piece
         taken.set()
         await asyncio.sleep(1e6)

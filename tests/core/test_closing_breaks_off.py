@@ -1,4 +1,4 @@
-"""Once a suite is closed no call goes on: not on a session that stays open, nor at a destination that takes long."""
+"""Calls end when the suite is closed, also with a shared session or a slow destination."""
 
 from __future__ import annotations
 
@@ -62,7 +62,6 @@ async def test_closing_ends_a_call_in_the_queue_of_a_session_that_stays_open(ser
 
 async def test_closing_ends_a_call_whose_destination_takes_long(server: ScriptedServer) -> None:
     async def hang(piece: bytes) -> None:
-        """A destination."""
         assert piece
         taken.set()
         await asyncio.sleep(1e6)
@@ -79,7 +78,6 @@ async def test_closing_ends_a_call_whose_destination_takes_long(server: Scripted
 @pytest.mark.parametrize("strategy", ["wait", "stop"])
 async def test_closing_ends_a_call_whose_retry_policy_takes_long(server: ScriptedServer, strategy: str) -> None:
     async def hang(_: Any) -> Any:
-        """A wait or a stop."""
         taken.set()
         await asyncio.sleep(1e6)
 
@@ -96,7 +94,6 @@ async def test_closing_ends_a_call_whose_retry_policy_takes_long(server: Scripte
 
 async def test_destination_that_closes_the_suite_is_not_cancelled(server: ScriptedServer) -> None:
     async def closes(piece: bytes) -> None:
-        """A destination."""
         assert piece
         await suite.aclose(grace=0)
         await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""What closing waits for beyond its grace: a fetch that spends what it sends, and nothing else."""
+"""After its grace period, closing waits only for fetches that use single-use credentials."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .virtual_time import LoopClock, measure_elapsed, yield_to_loop, yield_until
 
 @attrs.define
 class Slow:
-    """A source of the user's. took: how long each fetch takes; begun, ended: how many there were."""
+    """A slow token source. took: the duration of each fetch. begun, ended: the numbers of fetches."""
 
     took: float
     renewable: bool = True
@@ -26,7 +26,6 @@ class Slow:
     ended: int = 0
 
     async def fetch(self) -> ds.AccessToken:
-        """A token that lives 100 seconds, in its time."""
         self.begun += 1
         await asyncio.sleep(self.took)
         self.ended += 1
@@ -35,7 +34,7 @@ class Slow:
 
 @attrs.define
 class Spending(Slow):
-    """One that says whether it spends what it sends."""
+    """A token source that says whether its credentials are single-use."""
 
     single_use: bool = True
 
@@ -97,7 +96,7 @@ async def test_stopped_cache_begins_no_fetch_any_more() -> None:
     source = Spending(2)
     cache = TokenCache(source, LoopClock(), keep_alive=True)
     await cache.get_current()
-    await asyncio.sleep(51)  # its renewal is under way
+    await asyncio.sleep(51)  # its renewal is in progress
     cache.stop()
     drained = asyncio.create_task(cache.wait_for_single_use_fetch(5))
     await asyncio.sleep(200)

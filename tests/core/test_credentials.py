@@ -1,4 +1,4 @@
-"""The token cache by itself: one fetch for all, renewal before expiry, numbered invalidation, back-off."""
+"""The token cache alone: one fetch for all callers, renewal before expiry, invalidation, back-off."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .virtual_time import ManualClock, yield_to_loop
 
 
 class Source:
-    """Numbered tokens, from when the gate is open; `failures` are raised first. Counts what it was asked."""
+    """Returns numbered tokens when the gate is open, after raising `failures`. Counts its calls."""
 
     renewable = True
 
@@ -65,7 +65,7 @@ async def test_eager_tasks_share_one_fetch(time: ManualClock) -> None:
     async def fetch() -> str:
         nonlocal fetches
         fetches += 1
-        others.append(asyncio.create_task(get_token_text(tokens)))  # as a listener that calls the suite would
+        others.append(asyncio.create_task(get_token_text(tokens)))  # as a listener that calls the suite would do
         await asyncio.sleep(0)
         return f"token-{fetches}"
 
@@ -319,4 +319,4 @@ async def test_lifetime_that_is_no_number_of_seconds_is_refused_once(time: Manua
     for _ in range(3):
         with pytest.raises(ds.ConfigurationError, match="expires_in"):
             await cache.get_current()
-    assert source.asked == 1  # then the back-off holds
+    assert source.asked == 1  # then the back-off applies

@@ -1,4 +1,4 @@
-"""`timeout=` over everything that a call waits for; cancellation and other people's time-outs pass through."""
+"""`timeout=` covers everything that a call waits for; cancellation and the caller's timeouts are not changed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_deadline_covers_all_attempts_together(server: ScriptedServer) -> 
     server.default_responder = responses.delay(4, responses.reset)
     async with open_suite(server, retry=ds.RetryPolicy(attempts=10, wait=wait_fixed(2))) as suite:
         error = await catch_error(count(suite, 15))
-    # 4 + 2 + 4 + 2, and the third attempt's 4 don't fit
+    # 4 + 2 + 4 + 2, and the third attempt's 4 do not fit
     assert type(error) is ds.DeadlineExceededError
     assert error.outcome is ds.Outcome.UNKNOWN
     assert error.attempts == 3
@@ -143,7 +143,7 @@ async def test_deadline_exceeded_is_a_time_out_for_those_who_catch_that(server: 
 
 @attrs.frozen
 class Wait:
-    """Where a call is when it is ended from outside."""
+    """A point at which a call is cancelled or timed out by its caller."""
 
     name: str
     play: Responder

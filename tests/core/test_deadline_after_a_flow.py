@@ -1,4 +1,4 @@
-"""An answer that flows is bounded by its pauses alone; the attempt after it by the call's time, until its own flows."""
+"""Only pauses limit a response in progress; the call's time limits the next attempt until its response starts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLOWS_AND_BREAKS = responses.respond_in_chunks(CODED[:4000], responses.Pause(2),
 
 async def test_next_attempt_waits_for_a_connection_within_the_time_of_the_call(server: ScriptedServer) -> None:
     async def flows_until_another_waits(exchange: Exchange) -> None:
-        """While the answer flows, somebody comes who will hold the only connection for long."""
+        """Start a call that occupies the only connection for long, while the response is being received."""
         holding.append(asyncio.create_task(hold()))
         await FLOWS_AND_BREAKS(exchange)
 

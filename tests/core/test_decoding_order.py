@@ -1,4 +1,4 @@
-"""A long answer is decoded after the next request was sent, where one waits for the connection."""
+"""A large response is decoded after the next waiting request was sent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHORT = responses.respond({"success": True, "count": 7})
 
 
 class Decodings:
-    """Notes, for each answer that is decoded, whether another request has reached the server's socket by then."""
+    """Records for each decoded response whether another request has reached the server before."""
 
     def __init__(self, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
         self.another_was_sent: list[bool] = []

@@ -1,4 +1,4 @@
-"""Answers that go to a file: whole or not at all, and disk errors are the disk's."""
+"""Responses written to a file: completely or not at all; disk errors are reported as such."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ def names_beside(path: Path) -> list[str]:
 
 
 def assert_holds(path: Path, content: bytes) -> None:
-    """The file, whole, and nothing temporary beside it."""
     assert path.read_bytes() == content
     assert names_beside(path) == [path.name]
 
@@ -137,10 +136,10 @@ async def test_missing_folder_is_refused_before_anything_is_sent(server: Scripte
 
 
 class SmallDisk(io.FileIO):
-    """A file that can't grow beyond 4 KB."""
+    """A file that cannot grow beyond 4 KB."""
 
     def write(self, content: Any) -> int:
-        """Write what has room, or fail as a full disk does."""
+        """Write as much as fits, then fail like a full disk."""
         if self.tell() + len(content) > 4096:
             raise OSError(errno.ENOSPC, "no space left on device")
         return super().write(content)
@@ -148,7 +147,7 @@ class SmallDisk(io.FileIO):
 
 @pytest.fixture
 def small_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files opened for writing are on a small disk; buffered, so that closing fails a second time."""
+    """Open all files for writing on a small disk, buffered, so that closing fails again."""
 
     as_ever = Path.open
 

@@ -1,4 +1,4 @@
-"""Effects whose answer goes to a file: what can't be kept is refused before the call, or told without a doubt."""
+"""Changes whose response is written to a file: an unusable destination is rejected before the request."""
 
 from __future__ import annotations
 

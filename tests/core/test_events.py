@@ -1,4 +1,4 @@
-"""Events: what happens is told in order, to everybody, and to nobody's harm."""
+"""Events are emitted in order to all listeners, whose errors have no effect."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ async def test_listeners_come_and_go(server: ScriptedServer) -> None:
 
 def test_listener_has_to_be_callable() -> None:
     async def waiting(_: Event) -> None:
-        """Never awaited."""
+        pass
 
     with pytest.raises(ds.ConfigurationError, match="coroutine"):
         ds.DirectSuite(listeners=[waiting])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]

@@ -1,4 +1,4 @@
-"""Where memory or the stack is at its end, no frame of the error holds what was answered."""
+"""If memory or the stack is exhausted, no frame of the error's traceback contains the response."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from .scripted_suite import ALICE, GET_MESSAGE_COUNT, PASSWORD, PATIENT, catch_e
 from .test_privacy import catch_exception, list_package_frames
 
 OUT_OF_MEMORY: Callable[..., Any] = functools.partial(next, map(bytes, itertools.repeat(2**62)))
-"""Raises MemoryError, in no frame of its own."""
+"""Raises MemoryError without a frame in this module."""
 
 
 def too_deep() -> Callable[..., Any]:
-    """What raises RecursionError, in no frame of its own."""
     nested: list[Any] = []
     for _ in range(50_000):
         nested = [nested]
@@ -33,7 +32,7 @@ def too_deep() -> Callable[..., Any]:
 
 
 def frames_of(error: BaseException) -> str:
-    """Every frame of an error's traceback below the test's own, with its locals."""
+    """Return all frames of an error's traceback below the test, with their locals."""
     told = traceback.TracebackException.from_exception(error, capture_locals=True)
     return "\n".join(f"{frame.filename} {frame.name} {frame.locals}" for frame in told.stack[1:])
 
@@ -67,7 +66,6 @@ async def test_exhaustion_anywhere_shows_the_callers_frames_alone(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
 ) -> None:
     async def fail(_self: object) -> None:
-        """Fail deep within."""
         raise kind
 
     monkeypatch.setitem(fail.__globals__, "__name__", "directsuite.core.attempt")

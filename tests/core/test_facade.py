@@ -1,4 +1,4 @@
-"""Views of a facade: other options, raw answers."""
+"""Views of a facade: other options, and raw responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose fault an error is, for every class of error that there is."""
+"""The scope of each class of error."""
 
 from __future__ import annotations
 

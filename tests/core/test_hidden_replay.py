@@ -1,4 +1,4 @@
-"""A request goes out once an attempt: aiohttp's own replay on a dropped connection is switched off."""
+"""Each attempt sends one request: aiohttp's own retry on a dropped connection is disabled."""
 
 from __future__ import annotations
 

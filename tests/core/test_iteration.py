@@ -1,4 +1,4 @@
-"""Fetching ahead of the reader: in order, bounded, failures at their place, nothing left behind."""
+"""Prefetching: in order, limited, with errors at their position, and without tasks left behind."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ from .virtual_time import VirtualTimeLoop, yield_to_loop
 
 
 class DelayedSource:
-    """Answers each number with itself after its delay, and keeps count of who is waiting.
-
-    places: what may be ahead of the reader besides the window, as a memory is; None for no such bound.
-    """
+    """Returns each number after its delay, and counts waiting tasks. places: limit of prefetched items, or None."""
 
     def __init__(self, delays: list[float], failing: frozenset[int] = frozenset(), places: int | None = None) -> None:
         self.delays = delays
@@ -125,7 +122,7 @@ def test_failure_is_raised_at_its_own_place_and_ends_what_is_behind_it(
         async with desk.make_prefetch(window) as answers:
             async for number in answers:
                 seen.append(number)
-                await asyncio.sleep(100)  # time for all that is under way
+                await asyncio.sleep(100)  # enough time for all tasks in progress
                 assert not (desk.failed and desk.waiting)
 
     async def read() -> None:
@@ -328,7 +325,7 @@ def test_loop_that_ends_closes_a_forgotten_listing_in_silence() -> None:
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context["message"]))
         listing = Listing(_listed(DelayedSource([0.0, 9.0, 9.0])))
-        kept.append(listing)  # else the collector would close it first
+        kept.append(listing)  # otherwise the garbage collector would close it first
         await anext(listing)
         await yield_to_loop()
 

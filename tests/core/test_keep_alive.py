@@ -1,4 +1,4 @@
-"""Tokens that are kept alive in the background, whether or not anybody calls."""
+"""Tokens that are renewed in the background, with or without calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ def source() -> Source:
 
 
 async def kept(cache: TokenCache, seconds: float) -> str:
-    """The token after so many seconds in which nobody asked."""
     await asyncio.sleep(seconds)
     await yield_to_loop()
     return await get_token_text(cache)

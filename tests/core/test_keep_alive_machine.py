@@ -1,4 +1,4 @@
-"""A token that is kept alive, whatever happens to its source: with no caller at all it is there when it can be."""
+"""Model test of `keep_alive`: the token is valid whenever its source permits, without any caller."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST_BACK_OFF = 60.0
 
 @attrs.define
 class Service:
-    """A token source that answers at once, or is down. at: the moments at which it was asked."""
+    """A token source that responds immediately or fails. at: the times of the requests."""
 
     hand: ManualLoop
     renewable: bool = True
@@ -26,7 +26,6 @@ class Service:
     at: list[float] = attrs.Factory(list[float])
 
     async def fetch(self) -> AccessToken:
-        """A token, where it is up."""
         self.at.append(self.hand.now)
         if not self.up:
             raise ConnectionError
@@ -34,7 +33,7 @@ class Service:
 
 
 class KeepAliveMachine(RuleBasedStateMachine):
-    """Time passes, the service goes down and comes back, refuses its token, and the suite closes."""
+    """Time passes, the source fails and recovers, rejects its token, and the suite closes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +72,7 @@ class KeepAliveMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.closed_at is None)
     @rule()
     def token_is_refused(self) -> None:
-        """It is replaced when it would have been, or when somebody asks."""
+        """The token is replaced at the next renewal or call."""
         self.cache.invalidate(self.cache._generation)
         self.troubled_until = max(self.troubled_until, self.hand.now + LIFETIME - MARGIN + 1)
 
@@ -85,7 +84,7 @@ class KeepAliveMachine(RuleBasedStateMachine):
 
     @invariant()
     def token_is_there_while_it_can_be(self) -> None:
-        """Good now, though nobody asked for it; save for a while after trouble."""
+        """The token is valid without any call, except for a while after failures."""
         if self.closed_at is None and self.service.up and self.hand.now > self.troubled_until and self.service.at:
             credential = self.cache._credential
             assert credential is not None
@@ -97,11 +96,11 @@ class KeepAliveMachine(RuleBasedStateMachine):
             assert len(self.service.at) == self.closed_at
             assert self.hand.tasks() == set()
         elif self.service.at:
-            assert len(self.hand.tasks()) == 1  # the keeper
+            assert len(self.hand.tasks()) == 1  # the background task
 
     @invariant()
     def service_is_left_alone_in_between(self) -> None:
-        """Never two fetches within a second, and as long as it is down ever fewer."""
+        """Fetches are at least a second apart, and less frequent while the source fails."""
         pauses = [later - earlier for earlier, later in zip(self.service.at, self.service.at[1:], strict=False)]
         assert all(pause >= 1 for pause in pauses)
         assert len(self.told.renewed) + len(self.told.failed) == len(self.service.at)

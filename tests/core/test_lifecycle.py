@@ -1,4 +1,4 @@
-"""When a suite may be used: open, in its own loop and process; and how it closes."""
+"""Where a suite can be used: open, in its own loop and process; and how it closes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests per second and connections: exact, first come first served, never more than allowed."""
+"""Requests per second and connections: exact limits, in order of arrival."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .virtual_time import LoopClock, ManualClock, yield_to_loop, yield_until
 
 
 def wait_for_slot(rate: LocalRateLimiter, clock: ManualClock) -> float:
-    """When the next request goes: the clock is put forward to it."""
+    """Advance the clock until the next request may be sent, and return the time."""
     while not rate.try_acquire():
         clock.now += max(rate.seconds_until_slot(), 1e-9)
     return round(clock.now, 6)

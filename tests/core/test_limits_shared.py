@@ -1,4 +1,4 @@
-"""Limits that other processes share: a part of the connections, and places that are not this suite's own."""
+"""Limits shared with other processes: a share of the connections, and external slots."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANSWER = responses.respond({"success": True, "count": 7})
 
 
 class Shared:
-    """What a suite is given: so many connections to each service, and places."""
+    """Shared limits: a number of connections to each service, and slots."""
 
     def __init__(self, connections: int | None = None) -> None:
         self.connections = connections

@@ -1,4 +1,4 @@
-"""Lists of answers: null in the place of an element, other names, and lists under names that nobody knows."""
+"""Lists in responses: null elements, other names of fields, and lists with unknown names."""
 
 from __future__ import annotations
 
@@ -141,7 +141,6 @@ every_list = pytest.mark.parametrize(("ask", "name", "answer", "element"), LISTS
 
 def _serve(server: ScriptedServer, answer: dict[str, Any]) -> None:
     async def serve(exchange: Exchange) -> None:
-        """Log in, or answer."""
         login = exchange.request.target.endswith("/login")
         await responses.respond(LOGIN_RESPONSE if login else answer)(exchange)
 
@@ -180,7 +179,7 @@ async def test_an_absent_list_is_empty_where_nothing_else_could_be_it(
         assert (
             getattr(result, {"messageLogs": "records", "MessageDetail": "message_detail"}.get(name, name), result) == []
         )
-        assert len(server.requests) <= 2  # the second is a login
+        assert len(server.requests) <= 2  # the second request is a login
 
 
 @pytest.mark.exhaustive

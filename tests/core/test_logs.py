@@ -1,4 +1,4 @@
-"""Events in the standard logging: one line each, at its level, of listed fields only."""
+"""Logging of events: one line each, with its level and listed fields only."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ GET_UIDS: dict[str, Any] = {
 }
 HOW = "look into INBOX.Sent"
 
-# Each kind of event, its level and its line.
+# each kind of event, its level and its line
 ROWS: list[tuple[ds.Event, int, str]] = [
     (ds.CallStarted(**GET_UIDS), logging.DEBUG, "GetUIDs: a call started (call 7)"),
     (
@@ -71,14 +71,14 @@ ROWS: list[tuple[ds.Event, int, str]] = [
         ds.AttemptFailed(
             attempt=1, error="NotFoundError", status=404, outcome=ds.Outcome.FAILED, elapsed=1.0, **GET_UIDS
         ),
-        logging.INFO,  # the service's word, which the caller gets as the error
+        logging.INFO,  # the response of the service, which the caller gets as the error
         "GetUIDs: an attempt failed (call 7, attempt 1, NotFoundError, HTTP 404, outcome failed, after 1.000 s)",
     ),
     (
         ds.AttemptFailed(
             attempt=1, error="CancelledError", status=None, outcome=ds.Outcome.UNKNOWN, elapsed=1.0, **GET_UIDS
         ),
-        logging.INFO,  # the caller's own doing
+        logging.INFO,  # caused by the caller
         "GetUIDs: an attempt failed (call 7, attempt 1, CancelledError, outcome unknown, after 1.000 s)",
     ),
     (
@@ -137,13 +137,12 @@ ROWS: list[tuple[ds.Event, int, str]] = [
 
 
 def kinds() -> set[type[ds.Event]]:
-    """Every kind of event that is emitted: the leaves of the tree."""
+    """Return all classes of emitted events: those without subclasses."""
     tree = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, ds.Event)]
     return {kind for kind in tree if not [other for other in tree if other is not kind and issubclass(other, kind)]}
 
 
 def written(event: ds.Event, caplog: pytest.LogCaptureFixture) -> logging.LogRecord:
-    """The one record of an event."""
     caplog.set_level(logging.DEBUG, "directsuite")
     LogListener(logging.getLogger("directsuite"))(event)
     (record,) = caplog.records
@@ -190,14 +189,14 @@ def test_record_carries_the_fields_for_structured_logging(caplog: pytest.LogCapt
 
 @attrs.frozen(kw_only=True)
 class Talkative(ds.CallFinished):
-    """What an event might become: with a field that nobody listed."""
+    """An event with a field that is not listed for logging."""
 
     password: str
 
 
 @attrs.frozen(kw_only=True)
 class Loose(ds.CallFinished):
-    """An event with an object in a listed field, whose repr is anybody's guess."""
+    """An event with an object in a listed field, whose repr must not be logged."""
 
     outcome: Any = None
 
@@ -222,7 +221,7 @@ def test_object_in_a_listed_field_is_written_as_its_type(caplog: pytest.LogCaptu
 
 
 class Untouchable(ds.CallFinished):
-    """An event none of whose fields is read."""
+    """An event whose fields must not be read."""
 
     def __getattribute__(self, name: str) -> Any:
         assert name.startswith("__"), name

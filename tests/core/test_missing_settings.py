@@ -1,4 +1,4 @@
-"""A call whose URL, token or login is missing says what to set."""
+"""A call without its URL, token or login says what to set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No error shows a secret or patient data: not in its texts, not in the locals of the package's frames."""
+"""No error exposes a secret or patient data, in its texts or in the locals of the package's frames."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ SENTINELS = (*SECRETS, PATIENT)
 
 
 def iterate_error_chain(error: BaseException) -> Iterator[BaseException]:
-    """The error with its causes and contexts, each once."""
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
     while waiting:
@@ -47,7 +46,7 @@ def iterate_error_chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def collect_error_texts(error: BaseException) -> Iterator[tuple[str, str]]:
-    """Every text that a log, a debugger or an error tracker may show of this failure."""
+    """Return all texts that a log, a debugger or an error tracker may show for an error."""
     for link in iterate_error_chain(error):
         name = type(link).__name__
         yield f"str of {name}", str(link)
@@ -102,9 +101,9 @@ async def test_failed_call_shows_nothing(server: ScriptedServer, ask: ApiCall, f
         except AssertionError:
             error = None
     if error is None:
-        assert failure == "misfit"  # an answer whose ill-fitting member this operation doesn't read
+        assert failure == "misfit"  # a response with an invalid field that this operation does not read
         return
-    # A path's parameters may stand in a frame, as the caller's own frame has them; no secret may.
+    # a frame may contain the parameters of the path, as the caller's frame does, but no secret
     assert find_leaks(error, SECRETS) == []
     assert [place for place in find_leaks(error) if " in " not in place] == []
 

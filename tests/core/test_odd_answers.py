@@ -1,4 +1,4 @@
-"""Answers and arguments at the edge of what there is: never an untyped error."""
+"""Unusual responses and arguments never raise an error of another type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`timeout=` is one moment for everything that a call waits for: it ends exactly then, wherever it is."""
+"""`timeout=` ends a call exactly at its deadline, whatever it waits for."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def save(suite: ds.DirectSuite) -> Awaitable[object]:
 
 
 class Tokens:
-    """The first comes after a second, the next never."""
+    """Returns the first token after a second, and no other."""
 
     renewable = True
 
@@ -76,7 +76,7 @@ class Tokens:
 
 
 class NoNames(AbstractResolver):
-    """A name server that never answers."""
+    """A name server that never responds."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -100,9 +100,9 @@ UNKNOWN, NOT_SENT = ds.Outcome.UNKNOWN, ds.Outcome.NOT_SENT
 
 @attrs.frozen
 class Phase:
-    """Where a call is when its time is up, and what it says then. attempts: requests that were begun.
+    """A phase of a call at its deadline, and the expected error.
 
-    script: what comes first. then: what comes after that, for ever.
+    attempts: the number of requests sent. script: the first handlers. then: the handler of all later requests.
     """
 
     name: str
@@ -155,7 +155,7 @@ async def test_call_ends_exactly_when_its_time_is_up(server: ScriptedServer, pha
         "timeout": 100,
         "retry": ds.RetryPolicy(attempts=3, wait=wait_fixed(1)),
     }
-    # A login, or the fetch of a token, goes on for others when this call's time is up.
+    # a login or the fetch of a token continues for other callers after this call's deadline
     async with open_suite(server, token=token, leaky=phase.call is look, **(waits | dict(phase.settings))) as suite:
         began = asyncio.get_running_loop().time()
         error = await catch_error(phase.call(suite))
@@ -175,7 +175,7 @@ async def test_token_connection_place_and_answer_share_one_deadline(server: Scri
         server.enqueue(responses.delay(3, server.default_responder), responses.never_respond)
         holder = asyncio.create_task(suite.signing.get_doc_info("held"))
         await yield_to_loop(1)
-        error = await catch_error(call(suite))  # 1 for the token, 3 for the connection, 2 for the place
+        error = await catch_error(call(suite))  # 1 for the token, 3 for the connection, 2 for the slot
         await holder
     assert isinstance(error, LATE if call is doc_info else LOST)
     assert error.attempts == 1

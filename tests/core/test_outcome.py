@@ -1,4 +1,4 @@
-"""What an exception of aiohttp's means, and what becomes of a call whose first attempt failed."""
+"""The meaning of aiohttp's exceptions, and the result of a call whose first attempt failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the errors of failed attempts say and carry, by themselves: the table of core/outcome.py without a network."""
+"""The texts and attributes of the errors of failed attempts: the table of core/outcome.py without a network."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_dropped_connection_is_named_after_its_origin() -> None:
 
 @attrs.frozen
 class Answered:
-    """An answer that is a refusal, and the error that it is."""
+    """A response that is a rejection, and its error."""
 
     operation: Operation[Any]
     status: int

@@ -1,4 +1,4 @@
-"""The table in core/outcome.py, row by row, on real sockets: what is raised, and how often a request goes out."""
+"""The table of core/outcome.py on real sockets: the error and the number of requests for each row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .scripted_suite import (
 from .virtual_time import yield_to_loop
 
 CASES = [
-    # By default, each scene is tried with one call: with the next of its calls in turn.
+    # by default each case is tried with one of its calls, in turn
     pytest.param(scene, ask, marks=[pytest.mark.wide] * (ask is not scene.api_calls[number % len(scene.api_calls)]))
     for number, scene in enumerate(FAULT_CASES)
     for ask in scene.api_calls
@@ -40,14 +40,14 @@ OTHER_CASES = [
     for scene in FAULT_CASES
     for ask in API_CALLS
     if scene.api_calls == DEFAULT_CALLS and ask not in DEFAULT_CALLS
-    # Without a connection it would be the login that fails; with a 401 the session is renewed.
+    # without a connection the login would fail, and after 401 the session is renewed
     if ask.service != "registration" or not (scene in CONNECT_FAULTS or scene.row == "401")
 ]
 
 
 @attrs.frozen
 class Row:
-    """A row of the table as it stands in the docstring."""
+    """A row of the table in the docstring."""
 
     name: str
     seen: str
@@ -56,13 +56,12 @@ class Row:
     again: str
 
     def attempts(self, ask: ApiCall) -> int:
-        """How often the call is tried, where the policy allows two attempts and each fails."""
+        """Return the number of requests, if the policy permits two attempts and both fail."""
         if self.name in ("queue-deadline", "token"):
             return 0
         return 2 if self.again in ("always", "renewed") or (self.again == "repeatable" and ask.may_repeat) else 1
 
     def final(self) -> ds.Outcome:
-        """The outcome that the caller is told."""
         return ds.Outcome.FAILED if self.again == "renewed" else ds.Outcome[self.outcome]
 
 
@@ -110,7 +109,7 @@ async def _see(server: ScriptedServer, folder: Path, scene: FaultCase, ask: ApiC
     assert error.attempts == row.attempts(ask)
     assert len(arrived) == (0 if row.outcome == "NOT_SENT" else error.attempts)
     if row.name.endswith("-time"):
-        assert error.elapsed == pytest.approx(11)  # two attempts of 5 s and the second between them
+        assert error.elapsed == pytest.approx(11)  # two attempts of 5 s, with a second in between
     if row.name.endswith("-deadline"):
         assert error.elapsed == pytest.approx(scene.settings.get("timeout", 60))
     for told in (str(error), repr(error), str(seen), repr(seen)):
@@ -162,7 +161,7 @@ async def test_cancelled_call_ends_so_wherever_it_waits(server: ScriptedServer, 
                 task.cancel()
                 (end,) = await asyncio.gather(task, return_exceptions=True)
                 ends.add(type(end))
-                if ask is not GET_PATIENT_ADDRESS:  # whose login goes on, for others who may wait for it
+                if ask is not GET_PATIENT_ADDRESS:  # its login continues for other callers
                     assert_no_leaks(suite)
     assert asyncio.CancelledError in ends
     assert not any(issubclass(end, Exception) for end in ends)

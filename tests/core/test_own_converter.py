@@ -1,4 +1,4 @@
-"""A suite with a cattrs converter of the program's own: every answer and every request goes through it."""
+"""A suite with the program's own cattrs converter, which handles all requests and responses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MESSAGES = {
 
 
 class Counting(cattrs.Converter):
-    """Notes what goes through it."""
+    """Counts the values that it converts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,6 @@ async def test_value_whose_hook_raises_gets_default(server: ScriptedServer) -> N
     converter = ds.make_converter()
 
     def fail(value: Any, _: Any) -> Any:
-        """Refuse everything."""
         raise RuntimeError(value)
 
     converter.register_structure_hook(datetime, fail)
@@ -94,7 +93,6 @@ async def test_what_its_hook_raises_for_an_identifier_is_an_error(server: Script
     converter = ds.make_converter()
 
     def fail(value: Any, _: Any) -> Any:
-        """Refuse everything."""
         raise RuntimeError(value)
 
     converter.register_structure_hook(str, fail)

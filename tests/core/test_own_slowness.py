@@ -1,4 +1,4 @@
-"""How slow the caller's own source or destination is says nothing of the service, and is told as what it is."""
+"""A slow source or destination of the caller is reported as such, and not as a failure of the service."""
 
 from __future__ import annotations
 
@@ -20,13 +20,11 @@ ONCE = ds.RetryPolicy.none()
 
 
 async def takes_for_ever(piece: bytes) -> None:
-    """A destination."""
     assert piece
     await asyncio.sleep(1e6)
 
 
 async def gives_nothing() -> AsyncGenerator[bytes]:
-    """A source."""
     await asyncio.sleep(1e6)
     yield PDF
 
@@ -51,7 +49,6 @@ async def test_silence_in_the_middle_of_an_answer_opens_no_circuit(server: Scrip
 
 async def test_silence_in_a_stream_is_told_as_such(server: ScriptedServer) -> None:
     async def read() -> None:
-        """All of it."""
         async with suite.signing.stream_doc("doc") as pieces:
             async for _ in pieces:
                 pass
@@ -76,7 +73,6 @@ async def test_source_that_gives_nothing_opens_no_circuit(server: ScriptedServer
 
 async def test_unanswered_upload_of_stream_opens_the_circuit(server: ScriptedServer) -> None:
     async def source() -> AsyncGenerator[bytes]:
-        """One that gives at once."""
         yield PDF
 
     server.default_responder = responses.never_respond
@@ -89,7 +85,6 @@ async def test_unanswered_upload_of_stream_opens_the_circuit(server: ScriptedSer
 @pytest.mark.parametrize("pieces", [1, 2])
 async def test_source_that_stalls_in_the_middle_opens_no_circuit(server: ScriptedServer, pieces: int) -> None:
     async def stalls() -> AsyncGenerator[bytes]:
-        """Gives something, and no more."""
         for _ in range(pieces):
             yield PDF + bytes(180_000)
         await asyncio.sleep(1e6)

@@ -1,4 +1,4 @@
-"""Retry-After holds back everybody who calls that service, and lets them go one after the other."""
+"""Retry-After delays all calls of the service, which then continue one after the other."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_retry_after_of_one_call_pauses_all_calls(server: ScriptedServer, 
         first = asyncio.create_task(box.get_message_count())
         await yield_until(lambda: ServicePaused(service="messaging", seconds=7) in told)
         await asyncio.gather(first, *(box.get_message_count() for _ in range(4)))
-    # Spaced as the rate has it, without a burst: the service has just said that it was too much.
+    # at the configured rate without a burst, because the service was overloaded
     assert [round(moment - began, 3) for moment in sorted(moments)] == [7.0, 7.1, 7.2, 7.3, 7.4]
 
 

@@ -1,4 +1,4 @@
-"""What a method was called with stands in no frame of its errors; whoever else's way they came stays to be seen."""
+"""Frames in the traceback of an error do not contain the arguments of a method; other frames are unchanged."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ NAME_SENTINEL = "sentinel-of-a-name"
 
 
 def list_package_frames(error: BaseException) -> list[str]:
-    """The package's frames in an error's traceback, each with its locals."""
+    """Return the frames of the package in an error's traceback, with their locals."""
     told = traceback.TracebackException.from_exception(error, capture_locals=True)
     return [f"{frame.name}: {frame.locals}" for frame in told.stack if frame.filename.startswith(PACKAGE)]
 
 
 async def catch_exception(call: Awaitable[object]) -> BaseException:
-    """What a call raises."""
     try:
         await call
     except BaseException as error:  # noqa: BLE001  whatever it is, it is looked at
@@ -103,7 +102,6 @@ async def test_cancellation_shows_the_callers_frames_alone() -> None:
 
 async def test_error_of_a_source_shows_the_callers_frames_alone() -> None:
     async def source() -> AsyncIterator[bytes]:
-        """A source that breaks, and is asked for by name."""
         yield NAME_SENTINEL.encode()
         raise LookupError("the end of the source")
 
@@ -115,7 +113,6 @@ async def test_error_of_a_source_shows_the_callers_frames_alone() -> None:
 
 async def test_fault_of_the_package_shows_its_way_but_no_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(_self: object) -> None:
-        """A fault of the package's own, deep within."""
         raise AssertionError
 
     monkeypatch.setitem(fail.__globals__, "__name__", "directsuite.core.attempt")
@@ -128,7 +125,7 @@ async def test_fault_of_the_package_shows_its_way_but_no_arguments(monkeypatch: 
 
 
 class FailingApi:
-    """A public class of the package, whose methods fail in several ways."""
+    """A public class of the package whose methods fail in several ways."""
 
     def __init__(self, name: str, *, fails: bool = False) -> None:
         self.name = name
@@ -137,26 +134,22 @@ class FailingApi:
 
     @classmethod
     def from_file(cls, name: str) -> FailingApi:
-        """Fail in a library of the system."""
         Path(name).read_bytes()
         raise AssertionError
 
     @staticmethod
     def validate(name: str) -> None:
-        """Raise an error in place of another one."""
         try:
             Path(name).read_bytes()
         except OSError:
             raise ds.ConfigurationError("it cannot be read") from None
 
     async def items(self, name: str) -> AsyncIterator[str]:
-        """Yield one item, and fail."""
         yield str(len(name))
         raise AssertionError
 
     @contextlib.asynccontextmanager
     async def enter(self, name: str) -> AsyncGenerator[str]:
-        """Fail when the block is entered."""
         if name:
             raise AssertionError
         yield name
@@ -247,7 +240,6 @@ async def test_error_that_the_caller_is_handling_keeps_its_way() -> None:
 
 
 async def _make_invalid_settings() -> ds.Settings:
-    """Settings with a fault, found within the package."""
     return ds.Settings(message_url="no url")
 
 

@@ -1,4 +1,4 @@
-"""What is a refusal in each service's own form, what claims success, and what is neither: without a network."""
+"""Rejections, successes, and other responses in the form of each service, without a network."""
 
 from __future__ import annotations
 

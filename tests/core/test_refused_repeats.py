@@ -1,4 +1,4 @@
-"""What refuses or ends a repeat says nothing of the attempt before it, which may have been acted upon."""
+"""An error that prevents or ends a retry does not change the outcome of the attempt before it."""
 
 from __future__ import annotations
 

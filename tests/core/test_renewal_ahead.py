@@ -1,4 +1,4 @@
-"""The token cache while a renewal is under way: who waits, whose token wins, and whose cancellation is whose."""
+"""The token cache during a renewal: waiting callers, concurrent results, and cancellation."""
 
 from __future__ import annotations
 

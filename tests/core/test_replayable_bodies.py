@@ -1,4 +1,4 @@
-"""Bodies that can be sent again, and those that cannot: never after their first byte."""
+"""Request bodies that can be sent again, and those that cannot after their first byte."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_body_in_a_file_is_sent_again(server: ScriptedServer, spent: str, 
 
 
 class BrokenSourceError(Exception):
-    """The user's own."""
+    pass
 
 
 @pytest.mark.exhaustive

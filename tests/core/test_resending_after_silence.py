@@ -1,4 +1,4 @@
-"""A send that nobody answers is sent again, where the caller asks for it, once the settle time has passed."""
+"""With `resend=True`, a message without response is sent again after the settle time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SENT = {"success": True, "code": 0, "smtpId": "<1@direct.example.test>"}
 MARKED = {
     "success": True,
     "messages": [{"uid": 1, "headers": [{"name": "X-Request-ID", "value": "another"}]}],
-    "folders": [],  # for GetFolders: INBOX.Sent is the only one
+    "folders": [],  # for GetFolders: only INBOX.Sent
 }
 
 
 def by_operation(sends: list[Responder], looks: Responder) -> Responder:
-    """Plays in turn for sends, one and the same for looks."""
+    """Return handlers in turn for sends, and always the same for searches."""
 
     async def play(exchange: Exchange) -> None:
         await (sends.pop(0) if "SendWithHeader" in exchange.request.target else looks)(exchange)
@@ -66,8 +66,6 @@ async def test_the_last_look_is_at_the_end_of_the_settle_time(server: ScriptedSe
 async def test_request_id_in_another_form_counts_as_present(
     server: ScriptedServer, shown: str | None, upper: bool
 ) -> None:
-    """Sent again, the recipients would have it twice."""
-
     async def lost_but_listed(exchange: Exchange) -> None:
         if "SendWithHeader" in exchange.request.target:
             await responses.reset(exchange)

@@ -1,4 +1,4 @@
-"""Whether, when and how often the transport tries again."""
+"""Whether, when and how often a call is retried."""
 
 from __future__ import annotations
 

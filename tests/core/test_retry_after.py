@@ -1,4 +1,4 @@
-"""The Retry-After header, in both of its forms and in none."""
+"""The Retry-After header: both forms, and invalid values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The retry policy by itself: what it asks of tenacity, and what it tells."""
+"""The retry policy alone: how it uses tenacity, and its events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from directsuite.core.retry import DefaultWait, parse_retry_after
 
 
 class Course:
-    """A call that fails every time, under a policy; `events` is what happened, in order."""
+    """Runs a call that always fails with a policy. `events`: what happened, in order."""
 
     def __init__(self, policy: ds.RetryPolicy, *, repeats: bool = True, left: Callable[[], float] = lambda: 60) -> None:
         self.events: list[str] = []
@@ -46,7 +46,6 @@ class Course:
         self.events.append(f"told of {seconds:g}")
 
     async def run(self) -> list[str]:
-        """What happened until it was given up."""
         with pytest.raises(ds.ConnectionLostError):
             await self._fail()
         return self.events
@@ -138,7 +137,7 @@ def test_policy_that_could_not_work_is_refused_when_it_is_made(odd: dict[str, An
 
 
 class Strategy:
-    """An object with an async `__call__`, as tenacity takes them."""
+    """An object with an async `__call__`, which tenacity accepts as a strategy."""
 
     async def __call__(self, _: RetryCallState) -> float:
         await asyncio.sleep(0)

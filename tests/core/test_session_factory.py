@@ -1,4 +1,4 @@
-"""A session factory that gives no session is refused where the suite is opened, with what to do."""
+"""A session factory that returns no session is rejected when the suite is opened."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def makes_one_later() -> aiohttp.ClientSession:
 
 
 class Looks:
-    """Something else."""
+    pass
 
 
 @pytest.mark.exhaustive(limit=1)
@@ -35,5 +35,5 @@ async def test_factory_that_gives_no_session_is_refused(
             pass
     assert "ClientSession" in str(caught.value)
     del caught
-    gc.collect()  # a coroutine that was never awaited complains here
+    gc.collect()  # a coroutine that was never awaited causes a warning here
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""A session of the user's: its own TLS holds, and it outlives the suite where it is shared."""
+"""A session of the user: its TLS context applies, and a shared one stays open when the suite closes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One big answer, read message by message while it comes."""
+"""A large response, read message by message while it is received."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .virtual_time import yield_to_loop, yield_until
 MESSAGES = [{"uid": number, "subject": f"message {number}"} for number in range(1, 6)]
 WHOLE = json.dumps({"success": True, "messages": MESSAGES}).encode()
 FIRST = WHOLE.index(b"}, {") + 3
-"""Where the second message begins."""
+"""The position of the second message."""
 
 
 async def read(suite: ds.DirectSuite, seen: list[int | None], timeout: float | None = None) -> None:

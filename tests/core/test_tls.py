@@ -1,4 +1,4 @@
-"""TLS: an unknown authority is refused before anything is sent; the user's own context decides otherwise."""
+"""TLS: an unknown authority is rejected before anything is sent, unless the user's context accepts it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from .scripted_suite import GET_MESSAGE_COUNT, SEND, ApiCall, catch_error, open_
 
 @pytest.fixture
 def address() -> str:
-    """Whom the certificate names."""
     return "127.0.0.1"
 
 
@@ -90,7 +89,7 @@ async def test_plain_server_behind_https_is_refused(server: ScriptedServer) -> N
 
 
 async def test_handshake_that_hangs_sent_nothing(server: ScriptedServer) -> None:
-    # The server waits for a line that a TLS client never sends.
+    # the server waits for a line that a TLS client never sends
     url = server.url("message").replace("http:", "https:")
     async with open_suite(server, message_url=url, attempt_timeout=5, timeout=30) as suite:
         for ask in (GET_MESSAGE_COUNT, SEND):

@@ -1,7 +1,7 @@
-"""The token cache against a model of it, whatever happens in whatever order.
+"""Model test of the token cache, with events in any order.
 
-nothing ── caller ─► fetching ── token ─► good ── margin ─► good, fetching ── expiry, 401 ─► nothing
-                        └─────── failure ─► backs off ── time ─► nothing
+nothing ── caller ─► fetching ── token ─► valid ── margin ─► valid, fetching ── expiry, 401 ─► nothing
+                        └─────── failure ─► back-off ── time ─► nothing
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FAILURES = st.sampled_from(
 
 @attrs.frozen
 class Token:
-    """A token as the model knows it: moments in the loop's time."""
+    """A token of the model, with times of the loop's clock."""
 
     text: str
     generation: int
@@ -47,7 +47,7 @@ class Token:
 
 @attrs.define
 class Model:
-    """What the cache should do, in the fewest words."""
+    """The expected behaviour of the cache."""
 
     token: Token | None = None
     generation: int = 0
@@ -60,7 +60,6 @@ class Model:
     closed: bool = False
 
     def wants(self, now: float) -> bool:
-        """Begin a fetch, where that may be."""
         if self.closed or self.backs_off(now):
             return False
         if self.fetching_since is None:
@@ -68,11 +67,10 @@ class Model:
         return True
 
     def backs_off(self, now: float) -> bool:
-        """Whether the last fetch failed a short while ago."""
         return self.blocked_until is not None and now < self.blocked_until
 
     def adopt(self, text: str, lifetime: float | None, asked_at: float) -> None:
-        """Use a token, unless the current one was asked for later."""
+        """Use a token, unless the current one was requested later."""
         self.back_off, self.blocked_until = 0, None
         if self.token is not None and asked_at < self.token.asked_at:
             return
@@ -82,13 +80,11 @@ class Model:
         self.token = Token(text, self.generation, asked_at, asked_at + life - margin, asked_at + life)
 
     def fetched(self, text: str, lifetime: float | None) -> None:
-        """The fetch gave a token."""
         assert self.fetching_since is not None
         asked_at, self.fetching_since = self.fetching_since, None
         self.adopt(text, lifetime, asked_at)
 
     def failed(self, now: float) -> None:
-        """The fetch failed."""
         self.fetching_since = None
         self.failures += 1
         self.back_off = min(max(2 * self.back_off, 1), 60)
@@ -96,7 +92,7 @@ class Model:
 
 
 class TokenCacheMachine(RuleBasedStateMachine):
-    """Callers, expiry, refusals, failures, cancellations, forced logins and closing, in any order."""
+    """Callers, expiry, rejections, failures, cancellations, forced logins and closing, in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,7 +114,7 @@ class TokenCacheMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 3))
     def callers_arrive(self, count: int) -> None:
-        """Each gets a good token at once, an error at once, or waits for the one fetch."""
+        """Each caller immediately gets a valid token or an error, or waits for the only fetch."""
         now, model = self.hand.now, self.model
         good = model.token is not None and now < model.token.expires_at
         at_once = good or model.closed or model.backs_off(now)
@@ -138,7 +134,6 @@ class TokenCacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.fetching_since is not None)
     @rule(lifetime=LIFETIMES)
     def fetch_gives_a_token(self, lifetime: float | None) -> None:
-        """All who waited get it."""
         text = f"token-{self.model.fetches}"
         self.model.fetched(text, lifetime)
         self.source.complete(AccessToken(text, lifetime))
@@ -149,7 +144,7 @@ class TokenCacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.fetching_since is not None)
     @rule(failure=FAILURES)
     def fetch_fails(self, failure: tuple[type[BaseException], type[BaseException]]) -> None:
-        """All who waited are told, each with an error of his own."""
+        """All waiting callers get the error, each a separate copy."""
         raised, self.failure = failure
         self.model.failed(self.hand.now)
         self.source.fail(raised("broken"))
@@ -159,14 +154,13 @@ class TokenCacheMachine(RuleBasedStateMachine):
 
     @rule(lifetime=st.sampled_from([2, 120, 600]))
     def caller_is_served(self, lifetime: float) -> None:
-        """With nothing in between."""
         self.callers_arrive(1)
         if self.model.fetching_since is not None:
             self.fetch_gives_a_token(lifetime)
 
     @rule(seconds=st.sampled_from([1, 2, 5, 30, 59, 60, 61, 300, 600]))
     def time_passes(self, seconds: float) -> None:
-        """A fetch that takes too long fails; nothing else happens by itself."""
+        """A fetch that takes too long fails; nothing else happens."""
         end = self.hand.now + seconds
         since = self.model.fetching_since
         too_long = since is not None and since + PATIENCE <= end
@@ -182,7 +176,7 @@ class TokenCacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.token is not None and self.model.token.expires_at < float("inf"))
     @rule(moment=st.sampled_from(["renew_at", "expires_at"]), before=st.sampled_from([0, 0.5]))
     def token_grows_old(self, moment: str, before: float) -> None:
-        """Up to one of the moments that count, or just before it."""
+        """Advance to one of the relevant times, or just before it."""
         seconds = getattr(self.model.token, moment) - before - self.hand.now
         if seconds > 0:
             self.time_passes(seconds)
@@ -190,19 +184,17 @@ class TokenCacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.token is not None)
     @rule()
     def current_token_is_refused(self) -> None:
-        """It is given to nobody any more."""
         assert self.model.token is not None
         self.cache.invalidate(self.model.token.generation)
         self.model.token = None
 
     @rule(age=st.integers(1, 3))
     def older_token_is_refused_late(self, age: int) -> None:
-        """Which says nothing of the newer one."""
         self.cache.invalidate(self.model.generation - age)
 
     @rule(ago=st.sampled_from([0, 1, 30, 60]))
     def login_is_forced(self, ago: int) -> None:
-        """Its session is used from here on, unless the current one was asked for later."""
+        """The new session is used from now on, unless the current one was requested later."""
         text = f"forced-{self.model.generation + 1}"
         asked_at = self.hand.now - ago
         self.model.adopt(text, 600, asked_at)
@@ -211,7 +203,6 @@ class TokenCacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: bool(self.waiting))
     @rule(choice=st.data())
     def one_caller_leaves(self, choice: st.DataObject) -> None:
-        """The fetch goes on."""
         leaving = choice.draw(st.sampled_from(self.waiting))
         self.waiting.remove(leaving)
         leaving.task.cancel()
@@ -221,7 +212,6 @@ class TokenCacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: bool(self.waiting))
     @rule()
     def all_callers_leave(self) -> None:
-        """And still the fetch goes on."""
         leaving, self.waiting = self.waiting, []
         for caller in leaving:
             caller.task.cancel()
@@ -231,7 +221,7 @@ class TokenCacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.model.closed and self.model.generation + self.model.failures > 8)
     @rule()
     def suite_closes(self) -> None:
-        """Whoever waits is told so, and no fetch begins any more."""
+        """Waiting callers get an error, and no fetch starts any more."""
         self.model.killed += self.model.fetching_since is not None
         self.model.closed, self.model.fetching_since = True, None
         self.hand.run(self.cache.aclose())
@@ -241,7 +231,7 @@ class TokenCacheMachine(RuleBasedStateMachine):
 
     @invariant()
     def fetches_are_the_model_s(self) -> None:
-        """One at a time, none while it backs off or for nothing, and none of them ended for a caller who left."""
+        """At most one fetch at a time, no fetch during back-off or without need; cancelled callers end no fetch."""
         assert self.source.started == self.model.fetches
         assert self.source.max_concurrent <= 1
         assert self.source.cancelled == self.model.killed
@@ -265,7 +255,7 @@ class TokenCacheMachine(RuleBasedStateMachine):
         return callers
 
     def _got_token(self, caller: Caller) -> None:
-        """The current one, which is good, or was asked for on the caller's own behalf."""
+        """Check the current token: it is valid, or was requested for this caller."""
         token = self.model.token
         assert token is not None
         credential: Credential = caller.task.result()
@@ -278,7 +268,7 @@ class TokenCacheMachine(RuleBasedStateMachine):
         assert type(error) is kind
         assert id(error) not in self.seen
         self.seen.add(id(error))
-        self.kept.append(error)  # so that no other gets its id
+        self.kept.append(error)  # so that no other object gets its id
 
 
 TestTokenCache = TokenCacheMachine.TestCase

@@ -1,4 +1,4 @@
-"""The token cache while everything happens in the same few turns of the loop."""
+"""The token cache if several events happen in the same few turns of the loop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STEPS = st.sampled_from(
 
 
 class Race:
-    """One cache, and what happens to it."""
+    """A token cache, and the events of a test."""
 
     def __init__(self, hand: ManualLoop) -> None:
         self.hand = hand
@@ -44,7 +44,7 @@ class Race:
         self.refused_so_far = 0
 
     async def run(self, steps: list[str], *, closes: bool) -> None:
-        """All steps, only some of which let the loop turn; then an end for everybody."""
+        """Run all steps, only some of which let the loop turn, then complete the fetch."""
         for step in steps:
             await self._take(step)
         if closes:
@@ -112,7 +112,7 @@ def _assert_each_ended_well(race: Race) -> None:
 
 
 def _assert_next_gets_a_token(race: Race) -> None:
-    race.hand.pass_time(61)  # whatever back-off there was is over
+    race.hand.pass_time(61)  # any back-off has ended
     caller = race.hand.loop.create_task(race.cache.get_current())
     race.hand.run_until_idle()
     if not caller.done():

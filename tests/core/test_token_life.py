@@ -1,4 +1,4 @@
-"""What the token cache tells, says and leaves behind: events, words, tasks."""
+"""Events, messages and tasks of the token cache."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ async def test_renewal_ahead_that_ends_badly_is_no_complaint(source: Source, tim
 
 async def test_fetch_that_begins_as_another_ends_is_the_only_one(time: ManualClock) -> None:
     class Hasty(Source):
-        """Its first token is of no use any more, and somebody asks before the cache hears that it has come."""
+        """A source whose first token has expired when the cache receives it, while a caller asks for one."""
 
         async def fetch(self) -> AccessToken:
             token = await super().fetch()

@@ -1,4 +1,4 @@
-"""Tokens and sessions as calls use them: over the socket, with refusals and many callers."""
+"""Tokens and sessions in calls over a socket, with rejections and many callers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OK: dict[str, object] = {"success": True, "code": "000", "patient": []}
 
 
 class Sessions:
-    """The registration service: numbered sessions, of which those in `valid` are accepted."""
+    """The registration service, with numbered sessions. Those in `valid` are accepted."""
 
     def __init__(self) -> None:
         self.logins = 0
@@ -139,7 +139,7 @@ async def test_lost_login_leaves_the_call_unsent(
     server: ScriptedServer, ask: object, play: Responder, error: type[ds.DirectSuiteError]
 ) -> None:
     server.default_responder = play
-    async with open_suite(server, leaky=True) as suite:  # the login goes on when the call's time is up
+    async with open_suite(server, leaky=True) as suite:  # the login continues after the call's deadline
         call = PROVISION if ask is PROVISION else GET_PATIENT_ADDRESS
         failure = await catch_error(call.call(suite))
     assert isinstance(failure, error)
@@ -270,7 +270,7 @@ async def test_password_goes_to_the_login_and_the_session_into_the_path_only(
 
 
 class Tokens:
-    """A signing service that refuses the first token, and a source of numbered ones."""
+    """A signing service that rejects the first token, and a source of numbered tokens."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -1,4 +1,4 @@
-"""An answer that nobody could read says nothing of the change that was asked for, though its head was good."""
+"""An unreadable response proves nothing about the requested change, even if its head is valid."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SIGNED = responses.respond(
 
 
 class GoneError(Exception):
-    """The caller's own."""
+    pass
 
 
 def gone(_done: int, _total: int | None) -> None:
-    """A progress callback that fails as soon as it is called."""
+    """Progress callback that always fails."""
     raise GoneError
 
 
@@ -77,7 +77,6 @@ async def test_file_missing_before_first_byte_leaves_outcome_unknown(server: Scr
 
 async def test_progress_that_fails_at_the_first_byte_comes_after_the_change(server: ScriptedServer) -> None:
     def gone_later(done: int, _total: int | None) -> None:
-        """Fail once there is something."""
         if done:
             raise GoneError
 
@@ -101,7 +100,6 @@ async def test_progress_that_fails_once_is_not_asked_again_by_settling(server: S
     told: list[int] = []
 
     def gone_at_first(done: int, _total: int | None) -> None:
-        """Fail the first time only."""
         told.append(done)
         if len(told) == 1:
             raise GoneError

@@ -1,4 +1,4 @@
-"""What goes on the wire and what does not: nothing from the environment, no cookies, no other host, no old TLS."""
+"""What is sent over the network: nothing from the environment, no cookies, no other host, no old TLS."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_environment_gives_no_proxy_and_no_password(
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
         await ask.call(suite)
-        async with aiohttp.ClientSession(trust_env=True) as trusting:  # the trap would have caught it
+        async with aiohttp.ClientSession(trust_env=True) as trusting:  # the server would have recorded it
             response = await trusting.get(server.url("signing"))
             response.close()
     assert len(trap.requests) == 1
@@ -154,7 +154,7 @@ async def test_answer_without_end_is_left_soon_after_the_limit(server: ScriptedS
         assert server.connections == 1
     assert isinstance(error, ds.ResponseDecodeError)
     assert error.too_large
-    assert sent < 16 * 2**20  # what the sockets' buffers hold
+    assert sent < 16 * 2**20  # more than the buffers of the sockets
 
 
 @pytest.mark.parametrize(("size", "fits"), [(8000, True), (9000, False)])
@@ -297,7 +297,7 @@ async def test_rejection_before_reset_is_raised_or_outcome_unknown(server: Scrip
     server.default_responder = refuse
     async with open_suite(server) as suite:
         error = await catch_error(ask.call(suite))
-    # The kernel may throw an answer away that nobody has read when the reset comes; then it is as if none had come.
+    # the kernel may discard an unread response after a reset, as if none had been received
     if isinstance(error, ds.ServiceError):
         assert (error.status, error.outcome, len(server.requests)) == (413, ds.Outcome.FAILED, 1)
     else:

@@ -1,4 +1,4 @@
-"""A connection is used again only as it was left; what ended before the request was written sent nothing."""
+"""A connection is reused only if it is clean; if it closed before the request was written, nothing was sent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECOND = {"success": True, "count": 666, "identifier": "of another", "smtpId": "
 
 
 def and_later(extra: bytes) -> Responder:
-    """A good answer, and a second later bytes that nobody asked for."""
+    """Send a valid response, and unexpected bytes a second later."""
 
     async def play(exchange: Exchange) -> None:
         text = responses.encode_body(FIRST)

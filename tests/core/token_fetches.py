@@ -1,4 +1,4 @@
-"""A token cache with its source and its callers in hand: nothing happens but what a test lets happen."""
+"""A token cache, its source and its callers, all controlled by the test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class VirtualLoopClock:
-    """The time of a loop, which need not run."""
+    """The clock of a loop that may be stopped."""
 
     def __init__(self, loop: VirtualTimeLoop) -> None:
         self._loop = loop
@@ -31,9 +31,9 @@ class VirtualLoopClock:
 
 @attrs.define
 class ControlledTokenSource:
-    """A token source whose fetches end when the test says so.
+    """A token source whose fetches are completed by the test.
 
-    begun: how many there were. killed: how many were cancelled from outside. most: how many there were at a time.
+    begun: the number of fetches. killed: the number cancelled from outside. most: the maximum at a time.
     """
 
     renewable = True
@@ -43,7 +43,6 @@ class ControlledTokenSource:
     _open: list[asyncio.Future[AccessToken]] = attrs.Factory(list[asyncio.Future[AccessToken]])
 
     async def fetch(self) -> AccessToken:
-        """What the test gives it."""
         answer: asyncio.Future[AccessToken] = asyncio.get_running_loop().create_future()
         self.started += 1
         self._open.append(answer)
@@ -58,23 +57,20 @@ class ControlledTokenSource:
 
     @property
     def is_fetching(self) -> bool:
-        """Whether a fetch waits for the test's word."""
         return any(not answer.done() for answer in self._open)
 
     def complete(self, token: AccessToken) -> None:
-        """End the fetch under way with a token."""
         [answer] = self._open
         answer.set_result(token)
 
     def fail(self, error: BaseException) -> None:
-        """End it with an error."""
         [answer] = self._open
         answer.set_exception(error)
 
 
 @attrs.define(eq=False)
 class Caller:
-    """Somebody who wants a token. fetch: the number of the fetch that he waits for."""
+    """A caller that waits for a token. fetch: the number of its fetch."""
 
     task: asyncio.Task[Credential]
     fetch: int
@@ -82,7 +78,7 @@ class Caller:
 
 @attrs.define
 class TokenEvents:
-    """What the cache told, by kind."""
+    """The events of the cache, by kind."""
 
     renewed: list[Renewed] = attrs.Factory(list[Renewed])
     failed: list[RenewalFailed] = attrs.Factory(list[RenewalFailed])
@@ -95,7 +91,7 @@ class TokenEvents:
 
 
 class ManualLoop:
-    """A loop that turns only when it is told to."""
+    """A loop that runs only when the test says so."""
 
     def __init__(self) -> None:
         self.loop = VirtualTimeLoop()
@@ -107,32 +103,26 @@ class ManualLoop:
         return self.loop.time()
 
     def run_until_idle(self) -> None:
-        """Turn until nothing more can happen without time, or a word of the test's."""
+        """Run until all tasks wait for time or for the test."""
         self.loop.run_until_complete(yield_to_loop(12))
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What it gives."""
         return self.loop.run_until_complete(coroutine)
 
     def call(self, action: Callable[[], T]) -> T:
-        """Do something within the loop that doesn't wait."""
-
         async def within() -> T:
             return action()
 
         return self.run(within())
 
     def pass_time(self, seconds: float) -> None:
-        """Let so many virtual seconds go by."""
         self.run(asyncio.sleep(seconds))
         self.run_until_idle()
 
     def tasks(self) -> set[asyncio.Task[Any]]:
-        """All tasks that are there."""
         return asyncio.all_tasks(self.loop)
 
     def close(self) -> None:
-        """End what is left."""
         left = self.tasks()
         for task in left:
             task.cancel()

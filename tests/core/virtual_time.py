@@ -1,7 +1,7 @@
-"""An event loop whose time jumps: nothing waits, sockets stay real.
+"""An event loop with virtual time and real sockets: tests never wait.
 
-When no socket is ready and a timer lies ahead, the loop's clock moves there at once. A minute's deadline passes in no
-time, and exactly.
+If no socket is ready, the clock advances to the next timer immediately. A deadline of a minute passes at once, and
+exactly.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import TypeVar, TypeVarTuple
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_LOOPBACK_DELAY = 0.001  # real seconds in which bytes on loopback arrive before time is let go
+_LOOPBACK_DELAY = 0.001  # real seconds in which bytes on loopback must arrive before virtual time advances
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Waits for sockets no longer than bytes on loopback take, and lets virtual time pass instead."""
+    """Waits for sockets only as long as bytes on loopback need, then lets virtual time pass."""
 
     def __init__(self, elapse: Callable[[float], None]) -> None:
         super().__init__()
         self._elapse = elapse
         self.threads = 0
-        """How many jobs in threads are under way: real time passes for them."""
+        """The number of jobs in threads, during which real time passes."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
@@ -41,7 +41,7 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """A selector event loop that begins at second 1000 and whose timers are due as soon as nothing else is to do."""
+    """A selector event loop that starts at second 1000, and whose timers are due as soon as it is idle."""
 
     def __init__(self) -> None:
         self._now = 1000.0
@@ -58,7 +58,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """Wait without the limit of Python 3.12 and later, whose seconds would pass at once."""
+        """Wait without the timeout of Python 3.12 and later, which would pass at once."""
         del timeout
         await super().shutdown_default_executor()
 
@@ -70,7 +70,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class LoopClock:
-    """The suite's clock on the loop's virtual time; `sleeps` are the waits that the core asked for."""
+    """The suite's clock in virtual time. `sleeps`: the pauses that the core has requested."""
 
     def __init__(self) -> None:
         self.sleeps: list[float] = []
@@ -84,7 +84,7 @@ class LoopClock:
 
 
 class ManualClock:
-    """A clock that moves only when a test, or someone's sleep, moves it."""
+    """A clock that advances only in a test or in `sleep`."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -99,16 +99,13 @@ class ManualClock:
 
 
 async def yield_to_loop(count: int = 20) -> None:
-    """Give way to other tasks and to sockets, so many times; no time passes."""
+    """Let other tasks and sockets continue for some turns of the loop; no time passes."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 async def yield_until(condition: Callable[[], bool]) -> None:
-    """Give way until something has happened; AssertionError where it never does.
-
-    What happens in another thread may take its time on a machine that is busy.
-    """
+    """Let other tasks and threads continue until a condition holds. Raises AssertionError if it never holds."""
     late = time.monotonic() + 30.0
     while time.monotonic() < late:
         if condition():
@@ -118,7 +115,6 @@ async def yield_until(condition: Callable[[], bool]) -> None:
 
 
 async def measure_elapsed(awaitable: Awaitable[object]) -> float:
-    """Virtual seconds that something took."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     await awaitable
