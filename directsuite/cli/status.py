@@ -272,8 +272,8 @@ def _report_unknown(watch: DeliveryWatch, rejection: ds.ServiceError | None) -> 
     unknown = sum(not records for records in watch.records.values())
     if rejection is not None:
         echo_err(
-            f"The service rejected the request for {unknown} messages (HTTP {rejection.status}), perhaps because it "
-            f"doesn't know one of them yet. {hint}, and the service's URL."
+            f"The service rejected the request (HTTP {rejection.status}), perhaps because it doesn't know all of the "
+            f"messages yet. {hint}, and the service's URL."
         )
     elif unknown:
         echo_err(
