@@ -29,7 +29,8 @@ from directsuite.sandbox.state import SandboxState
 
 BASE = "/_sandbox"
 
-ControlHandler = Callable[[SandboxState, web.Request, Any], Awaitable[Mapping[str, Any]]]
+Json = Mapping[str, Any]
+ControlHandler = Callable[[SandboxState, web.Request, Any], Awaitable[Json]]
 """Runs a control, given the request and its decoded body. Returns the JSON response."""
 
 
@@ -81,56 +82,28 @@ def choose_error_status(error: Exception) -> HTTPStatus:
 _Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
 _Number = int | Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,19}$(?!\n)")]  # JSON Schema has no \Z
 _MAX_SECONDS = 3_153_600_000  # a hundred years
+_OPTIONAL_TEXT = (str | None, None)
 _Seconds = Annotated[float, msgspec.Meta(ge=0, extra_json_schema={"maximum": _MAX_SECONDS})]
 
 
-class _Body(msgspec.Struct, kw_only=True):
-    """A body without members. Unknown members are ignored."""
-
-
-class _Account(_Body):
-    account: str | None = None
-
-
-class _Username(_Body):
-    username: str | None = None
-
-
-class _Freeze(_Body):
-    at: str | None = None
-
-
-class _Set(_Body):
-    at: str
-
-
-class _Advance(_Body):
-    seconds: _Seconds
-
-
-class _Token(_Body):
-    account: _Text | None = None
-    seconds: _Seconds = 3600
-
-
-class _Mailbox(_Body, tag_field="kind", tag="mailbox"):
+class _Mailbox(msgspec.Struct, kw_only=True, tag_field="kind", tag="mailbox"):
     address: _Text
     password: _Text
 
 
-class _TUser(_Body, tag_field="kind", tag="tuser"):
+class _TUser(msgspec.Struct, kw_only=True, tag_field="kind", tag="tuser"):
     username: _Text
     password: _Text
     direct_addresses: list[str] = []
 
 
-class _Reseller(_Body, tag_field="kind", tag="reseller"):
+class _Reseller(msgspec.Struct, kw_only=True, tag_field="kind", tag="reseller"):
     username: _Text
     password: _Text
     domains: list[str] = []
 
 
-class _Client(_Body, tag_field="kind", tag="client"):
+class _Client(msgspec.Struct, kw_only=True, tag_field="kind", tag="client"):
     client_id: _Text
     client_secret: _Text
     account: _Text | None = None
@@ -144,86 +117,129 @@ class _Individual(Contact, kw_only=True, rename="camel"):
     id: _Number | None = None
 
 
-class _PatientState(_Body):
-    state: str | None = None
+@attrs.frozen
+class ControlOperation:
+    """A control: its route, handler and documentation."""
+
+    method: str
+    path: str
+    """The path below /_sandbox, in the syntax of aiohttp."""
+    handler: ControlHandler
+    body_type: Any = None
+    """The type of the JSON body. None: there is no JSON body."""
+    documented_body_type: Any = None
+    """The type of the body in the OpenAPI document, if it differs; bytes if the body is not JSON."""
+    query_parameter: str | None = None
+    example: Any = None
+    """A body that works with the sample data."""
+    path_parameter: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    """An example of the path parameter, or the operation whose response contains its value."""
+    prerequisite: str | None = None
+    """The operation to call before the example."""
 
 
-class _FaxStatus(_Body):
-    status: _Text
+_EXAMPLE_TIME = "2026-05-01T12:00:00+00:00"
+_CREATED_MEMBER = {"member": "/created"}
 
 
-class _Renumber(_Body):
-    folder: str | None = None
-    first: _Number | None = None
+CONTROLS = list[ControlOperation]()
+"""All controls. Their summaries are the docstrings of the handlers."""
 
 
-class _DeliveryStatus(_Body):
-    recipient: _Text
-    status: _Text
+def _control(
+    method: str, path: str, body: Any = None, **documentation: Any
+) -> Callable[[ControlHandler], ControlHandler]:
+    """Add the decorated handler to CONTROLS.
+
+    body: the members of the JSON body with their types, or with type and default value; or the type of the body.
+    """
+
+    def register(handler: ControlHandler) -> ControlHandler:
+        body_type = body
+        if isinstance(body, dict):
+            members: Any = [(name, *kind) if isinstance(kind, tuple) else (name, kind) for name, kind in body.items()]
+            body_type = msgspec.defstruct(handler.__name__, members, kw_only=True)
+        CONTROLS.append(ControlOperation(method, path, handler, body_type, **documentation))
+        return handler
+
+    return register
 
 
-class _Profile(_Body):
-    profile: Profile | list[Profile]
-
-
-async def _reset(sandbox: SandboxState, request: web.Request, body: _Account) -> Mapping[str, Any]:
-    _require_exists(
-        await sandbox.reset(body.account), f"there is no account {body.account}, and no mailbox with this address"
-    )
-    return {"reset": body.account or "everything"}
-
-
-async def _clock(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
+@_control("GET", "clock")
+async def _clock(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
+    """Return the time of the sandbox."""
     return {"now": sandbox.clock.now().isoformat(), "frozen": sandbox.clock.frozen}
 
 
-async def _freeze(sandbox: SandboxState, request: web.Request, body: _Freeze) -> Mapping[str, Any]:
+@_control("POST", "clock/freeze", {"at": _OPTIONAL_TEXT}, example={"at": _EXAMPLE_TIME})
+async def _freeze(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
+    """Stop the clock at its present time, or at another time."""
     sandbox.clock.freeze(None if body.at is None else _parse_time(body.at))
     return await _store_clock(sandbox, request)
 
 
-async def _set(sandbox: SandboxState, request: web.Request, body: _Set) -> Mapping[str, Any]:
+@_control("POST", "clock/set", {"at": str}, example={"at": _EXAMPLE_TIME})
+async def _set(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
+    """Set the clock."""
     sandbox.clock.set(_parse_time(body.at))
     return await _store_clock(sandbox, request)
 
 
-async def _advance(sandbox: SandboxState, request: web.Request, body: _Advance) -> Mapping[str, Any]:
+@_control("POST", "clock/advance", {"seconds": _Seconds}, example={"seconds": 600})
+async def _advance(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
+    """Advance the clock."""
     sandbox.clock.advance(_duration(body.seconds))
     return await _store_clock(sandbox, request)
 
 
-async def _resume(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
+@_control("POST", "clock/resume")
+async def _resume(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
+    """Restart a stopped clock."""
     sandbox.clock.resume()
     return await _store_clock(sandbox, request)
 
 
-async def _store_clock(sandbox: SandboxState, request: web.Request) -> Mapping[str, Any]:
-    await sandbox.keep_clock()
-    return await _clock(sandbox, request, None)
-
-
-async def _faults(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
+@_control("GET", "faults")
+async def _faults(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
+    """List the fault rules, and how often each was applied."""
     return {"faults": sandbox.faults()}
 
 
-async def _add_fault(sandbox: SandboxState, request: web.Request, body: dict[str, Any]) -> Mapping[str, Any]:
+@_control(
+    "POST", "faults", dict[str, Any], documented_body_type=Fault, example={"operation": "Send", "kind": "reset_after"}
+)
+async def _add_fault(sandbox: SandboxState, request: web.Request, body: dict[str, Any]) -> Json:
+    """Add a fault rule and return its id."""
     members: dict[str, Any] = {"operation": None, "kind": None, **body}  # so that the error names a missing member
     return {"created": sandbox.inject_fault(**members)}
 
 
-async def _clear_faults(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
+@_control("DELETE", "faults")
+async def _clear_faults(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
+    """Remove all fault rules."""
     sandbox.clear_faults()
     return {"faults": []}
 
 
-async def _remove_fault(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
+@_control(
+    "DELETE", "faults/{id:[0-9]{1,9}}", path_parameter={"x-source": {"operationId": "add_fault", **_CREATED_MEMBER}}
+)
+async def _remove_fault(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
+    """Remove a fault rule."""
     _require_exists(sandbox.remove_fault(int(request.match_info["id"])), "there is no fault with this id")
     return {"faults": sandbox.faults()}
 
 
+@_control(
+    "POST",
+    "accounts",
+    _Mailbox | _TUser | _Reseller | _Client,
+    example={"kind": "mailbox", "address": "carol@direct.example.test", "password": "sandbox"},
+)
 async def _add_account(
     sandbox: SandboxState, request: web.Request, body: _Mailbox | _TUser | _Reseller | _Client
-) -> Mapping[str, Any]:
+) -> Json:
+    """Add a mailbox, a T-User, a login for registration, or an OAuth 2.0 client."""
     match body:
         case _Mailbox():
             await sandbox.add_account(body.address, body.password)
@@ -238,30 +254,71 @@ async def _add_account(
     return {"created": body.username}
 
 
-async def _add_individual(sandbox: SandboxState, request: web.Request, body: _Individual) -> Mapping[str, Any]:
+@_control(
+    "POST",
+    "individuals",
+    _Individual,
+    example={"firstName": "Jan", "lastName": "Pattern", "ssn4": "2468", "dob": "1991-03-05"},
+)
+async def _add_individual(sandbox: SandboxState, request: web.Request, body: _Individual) -> Json:
+    """Add an identity-proofed individual and return the id."""
     name, proof = (body.first_name, body.last_name), (body.ssn4, body.dob)
     number = None if body.id is None else int(body.id)
     return {"created": await sandbox.add_individual(*name, *proof, id=number, **body.to_members())}
 
 
-async def _set_patient_state(sandbox: SandboxState, request: web.Request, body: _PatientState) -> Mapping[str, Any]:
+@_control(
+    "POST",
+    "patients/{address}/state",
+    {"state": _OPTIONAL_TEXT},
+    example={"state": "disabled"},
+    path_parameter={"example": "ada@direct.example.test"},
+    prerequisite="ProvisionIDProofedPatient",
+)
+async def _set_patient_state(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
+    """Set the state of a patient; null makes it depend on the clock again."""
     address = request.match_info["address"]
     _require_exists(await sandbox.set_patient_state(address, body.state), "there is no patient with this address")
     return {"address": address, "state": body.state}
 
 
-async def _add_fax(sandbox: SandboxState, request: web.Request, body: dict[str, Any]) -> Mapping[str, Any]:
+@_control(
+    "POST",
+    "fax",
+    dict[str, Any],
+    documented_body_type=NewFax,
+    example={"fax_number": "15550100100", "status": "waiting"},
+)
+async def _add_fax(sandbox: SandboxState, request: web.Request, body: dict[str, Any]) -> Json:
+    """Add a fax and return its handle."""
     members: dict[str, Any] = {name: body.get(name) for name in NewFax.__struct_fields__}
     return {"created": await sandbox.add_fax(**members)}
 
 
-async def _set_fax_status(sandbox: SandboxState, request: web.Request, body: _FaxStatus) -> Mapping[str, Any]:
+@_control(
+    "PATCH",
+    "fax/{handle}",
+    {"status": _Text},
+    example={"status": "complete"},
+    path_parameter={"x-source": {"operationId": "add_fax", **_CREATED_MEMBER}},
+)
+async def _set_fax_status(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
+    """Change the status of a fax."""
     handle = request.match_info["handle"]
     _require_exists(await sandbox.set_fax_status(handle, body.status), "there is no fax with this handle")
     return {"handle": handle, "status": body.status}
 
 
-async def _deliver(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
+@_control(
+    "POST",
+    "inbound/{address}",
+    documented_body_type=bytes,
+    query_parameter="folder",
+    example="From: lab@lab.example.test\nSubject: Blood count\n\nAll within limits.\n",
+    path_parameter={"example": "alice@direct.example.test"},
+)
+async def _deliver(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
+    """Deliver the body, a raw message (RFC 5322), into a mailbox."""
     raw = await request.read()
     if not raw.strip():
         raise ValueError("the request body must be a raw message, but it is empty")
@@ -269,12 +326,15 @@ async def _deliver(sandbox: SandboxState, request: web.Request, body: object) ->
     return {"created": await sandbox.deliver(request.match_info["address"], raw, folder)}
 
 
-async def _renumber(sandbox: SandboxState, request: web.Request, body: _Renumber) -> Mapping[str, Any]:
-    address, first = request.match_info["address"], 1 if body.first is None else int(body.first)
-    return {"renumbered": await sandbox.renumber(address, body.folder or "INBOX", first=first)}
-
-
-async def _set_message_status(sandbox: SandboxState, request: web.Request, body: _DeliveryStatus) -> Mapping[str, Any]:
+@_control(
+    "POST",
+    "messages/{smtp_id}/status",
+    {"recipient": _Text, "status": _Text},
+    example={"recipient": "bob@direct.example.test", "status": "Remotely Failed"},
+    path_parameter={"x-source": {"operationId": "Send", "member": "/smtpId"}},
+)
+async def _set_message_status(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
+    """Set the final status of a message's delivery to a recipient."""
     try:
         await sandbox.set_message_status(request.match_info["smtp_id"], body.recipient, body.status)
     except LookupError:
@@ -282,30 +342,69 @@ async def _set_message_status(sandbox: SandboxState, request: web.Request, body:
     return {"recipient": body.recipient, "status": body.status}
 
 
-async def _profile(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
+@_control(
+    "POST",
+    "mailboxes/{address}/renumber",
+    {"folder": _OPTIONAL_TEXT, "first": (_Number | None, None)},
+    example={"folder": "INBOX", "first": 1000},
+    path_parameter={"example": "alice@direct.example.test"},
+)
+async def _renumber(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
+    """Assign new uids to the messages of a folder, as a restore does."""
+    address, first = request.match_info["address"], 1 if body.first is None else int(body.first)
+    return {"renumbered": await sandbox.renumber(address, body.folder or "INBOX", first=first)}
+
+
+@_control("GET", "profile")
+async def _profile(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
+    """Return the profile: the deviations from the specification."""
     return {"profile": sandbox.profile}
 
 
-async def _set_profile(sandbox: SandboxState, request: web.Request, body: _Profile) -> Mapping[str, Any]:
+@_control("POST", "profile", {"profile": Profile | list[Profile]}, example={"profile": "java"})
+async def _set_profile(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
+    """Set the profile, or several: the deviations from the specification."""
     sandbox.profile = body.profile
     return {"profile": sandbox.profile}
 
 
-async def _issue_token(sandbox: SandboxState, request: web.Request, body: _Token) -> Mapping[str, Any]:
+@_control("POST", "tokens", {"account": (_Text | None, None), "seconds": (_Seconds, 3600)}, example={"seconds": 60})
+async def _issue_token(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
+    """Issue an access token."""
     lifetime = _duration(body.seconds)
     return {"created": await sandbox.issue_token(body.account or DEMO_ACCOUNT, lifetime=lifetime)}
 
 
-async def _expire_tokens(sandbox: SandboxState, request: web.Request, body: _Account) -> Mapping[str, Any]:
+@_control("POST", "tokens/expire", {"account": _OPTIONAL_TEXT})
+async def _expire_tokens(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
+    """Expire the access tokens of an account, or all."""
     return {"expired": await sandbox.expire_tokens(body.account)}
 
 
-async def _expire_sessions(sandbox: SandboxState, request: web.Request, body: _Username) -> Mapping[str, Any]:
+@_control("POST", "sessions/expire", {"username": _OPTIONAL_TEXT})
+async def _expire_sessions(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
+    """Expire the registration sessions of a login, or all."""
     return {"expired": await sandbox.expire_sessions(body.username)}
 
 
-async def _ledger(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
+@_control("GET", "ledger", query_parameter="operation")
+async def _ledger(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
+    """List the side effects of all operations, or of one."""
     return {"effects": await sandbox.ledger(request.query.get("operation"))}
+
+
+@_control("POST", "reset", {"account": _OPTIONAL_TEXT})
+async def _reset(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
+    """Delete everything and add the initial data again, or delete the data of an account."""
+    _require_exists(
+        await sandbox.reset(body.account), f"there is no account {body.account}, and no mailbox with this address"
+    )
+    return {"reset": body.account or "everything"}
+
+
+async def _store_clock(sandbox: SandboxState, request: web.Request) -> Json:
+    await sandbox.keep_clock()
+    return await _clock(sandbox, request, None)
 
 
 def _parse_time(text: str) -> datetime:
@@ -326,168 +425,6 @@ def _require_exists(exists: bool, text: str) -> None:
         raise UnknownSubjectError(text)
 
 
-@attrs.frozen
-class ControlOperation:
-    """A control: its route, handler and documentation."""
-
-    method: str
-    path: str
-    """The path below /_sandbox, in the syntax of aiohttp."""
-    summary: str
-    handler: ControlHandler
-    body_type: Any = None
-    """The type of the JSON body. None: there is no JSON body."""
-    documented_body_type: Any = None
-    """The type of the body in the OpenAPI document, if it differs; bytes if the body is not JSON."""
-    query_parameter: str | None = None
-    example: Any = None
-    """A body that works with the sample data."""
-    path_parameter: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    """An example of the path parameter, or the operation whose response contains its value."""
-    prerequisite: str | None = None
-    """The operation to call before the example."""
-
-
-_EXAMPLE_TIME = "2026-05-01T12:00:00+00:00"
-_CREATED_MEMBER = {"member": "/created"}
-
-
-CONTROLS = (
-    ControlOperation("GET", "clock", "Return the time of the sandbox.", _clock),
-    ControlOperation(
-        "POST",
-        "clock/freeze",
-        "Stop the clock at its present time, or at another time.",
-        _freeze,
-        _Freeze,
-        example={"at": _EXAMPLE_TIME},
-    ),
-    ControlOperation("POST", "clock/set", "Set the clock.", _set, _Set, example={"at": _EXAMPLE_TIME}),
-    ControlOperation("POST", "clock/advance", "Advance the clock.", _advance, _Advance, example={"seconds": 600}),
-    ControlOperation("POST", "clock/resume", "Restart a stopped clock.", _resume),
-    ControlOperation("GET", "faults", "List the fault rules, and how often each was applied.", _faults),
-    ControlOperation(
-        "POST",
-        "faults",
-        "Add a fault rule and return its id.",
-        _add_fault,
-        dict[str, Any],
-        Fault,
-        example={"operation": "Send", "kind": "reset_after"},
-    ),
-    ControlOperation("DELETE", "faults", "Remove all fault rules.", _clear_faults),
-    ControlOperation(
-        "DELETE",
-        r"faults/{id:[0-9]{1,9}}",
-        "Remove a fault rule.",
-        _remove_fault,
-        path_parameter={"x-source": {"operationId": "add_fault", **_CREATED_MEMBER}},
-    ),
-    ControlOperation(
-        "POST",
-        "accounts",
-        "Add a mailbox, a T-User, a login for registration, or an OAuth 2.0 client.",
-        _add_account,
-        _Mailbox | _TUser | _Reseller | _Client,
-        example={"kind": "mailbox", "address": "carol@direct.example.test", "password": "sandbox"},
-    ),
-    ControlOperation(
-        "POST",
-        "individuals",
-        "Add an identity-proofed individual and return the id.",
-        _add_individual,
-        _Individual,
-        example={"firstName": "Jan", "lastName": "Pattern", "ssn4": "2468", "dob": "1991-03-05"},
-    ),
-    ControlOperation(
-        "POST",
-        "patients/{address}/state",
-        "Set the state of a patient; null makes it depend on the clock again.",
-        _set_patient_state,
-        _PatientState,
-        example={"state": "disabled"},
-        path_parameter={"example": "ada@direct.example.test"},
-        prerequisite="ProvisionIDProofedPatient",
-    ),
-    ControlOperation(
-        "POST",
-        "fax",
-        "Add a fax and return its handle.",
-        _add_fax,
-        dict[str, Any],
-        NewFax,
-        example={"fax_number": "15550100100", "status": "waiting"},
-    ),
-    ControlOperation(
-        "PATCH",
-        "fax/{handle}",
-        "Change the status of a fax.",
-        _set_fax_status,
-        _FaxStatus,
-        example={"status": "complete"},
-        path_parameter={"x-source": {"operationId": "add_fax", **_CREATED_MEMBER}},
-    ),
-    ControlOperation(
-        "POST",
-        "inbound/{address}",
-        "Deliver the body, a raw message (RFC 5322), into a mailbox.",
-        _deliver,
-        documented_body_type=bytes,
-        query_parameter="folder",
-        example="From: lab@lab.example.test\nSubject: Blood count\n\nAll within limits.\n",
-        path_parameter={"example": "alice@direct.example.test"},
-    ),
-    ControlOperation(
-        "POST",
-        "messages/{smtp_id}/status",
-        "Set the final status of a message's delivery to a recipient.",
-        _set_message_status,
-        _DeliveryStatus,
-        example={"recipient": "bob@direct.example.test", "status": "Remotely Failed"},
-        path_parameter={"x-source": {"operationId": "Send", "member": "/smtpId"}},
-    ),
-    ControlOperation(
-        "POST",
-        "mailboxes/{address}/renumber",
-        "Assign new uids to the messages of a folder, as a restore does.",
-        _renumber,
-        _Renumber,
-        example={"folder": "INBOX", "first": 1000},
-        path_parameter={"example": "alice@direct.example.test"},
-    ),
-    ControlOperation("GET", "profile", "Return the profile: the deviations from the specification.", _profile),
-    ControlOperation(
-        "POST",
-        "profile",
-        "Set the profile, or several: the deviations from the specification.",
-        _set_profile,
-        _Profile,
-        example={"profile": "java"},
-    ),
-    ControlOperation("POST", "tokens", "Issue an access token.", _issue_token, _Token, example={"seconds": 60}),
-    ControlOperation(
-        "POST", "tokens/expire", "Expire the access tokens of an account, or all.", _expire_tokens, _Account
-    ),
-    ControlOperation(
-        "POST", "sessions/expire", "Expire the registration sessions of a login, or all.", _expire_sessions, _Username
-    ),
-    ControlOperation(
-        "GET",
-        "ledger",
-        "List the side effects of all operations, or of one.",
-        _ledger,
-        query_parameter="operation",
-    ),
-    ControlOperation(
-        "POST",
-        "reset",
-        "Delete everything and add the initial data again, or delete the data of an account.",
-        _reset,
-        _Account,
-    ),
-)
-
-
 def build_control_document() -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of the control API."""
     bodies = [entry.documented_body_type or entry.body_type for entry in CONTROLS if entry.body_type is not None]
@@ -498,7 +435,7 @@ def build_control_document() -> dict[str, Any]:
         path = re.sub(r":.*", "}", entry.path)
         operation: dict[str, Any] = {
             "operationId": entry.handler.__name__.removeprefix("_"),
-            "summary": entry.summary,
+            "summary": entry.handler.__doc__,
             "tags": ["control"],
             "parameters": [
                 {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
