@@ -35,8 +35,6 @@ from directsuite.sandbox.files import PiecesPayload, has_small_body, receive_bod
 from directsuite.sandbox.rejections import respond_to_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from aiohttp.typedefs import Handler, Middleware
 
 FaultKind = Literal[
@@ -107,15 +105,11 @@ class _FaultRule:
     times_applied: int = 0
 
     def count_request(self) -> bool:
-        if self.skips_left == 0:
-            return True
         self.skips_left -= 1
-        return False
+        return self.skips_left < 0
 
     def try_to_apply(self) -> bool:
-        if self.uses_left == 0:
-            return False
-        if self.fault.probability < 1 and self.rng.random() >= self.fault.probability:
+        if self.uses_left == 0 or (self.fault.probability < 1 and self.rng.random() >= self.fault.probability):
             return False
         self.times_applied += 1
         if self.uses_left is not None:
@@ -129,15 +123,12 @@ class Faults:
     def __init__(self) -> None:
         self._rules: dict[int, _FaultRule] = {}
         self._last_number = 0
-        self._operations: frozenset[str] = frozenset()
+        self.operations: frozenset[str] = frozenset()
+        """The names of the sandbox's operations. `add` rejects rules for others, except `*`."""
         self.listeners = list[Callable[[], None]]()
         """Called after each change of the rules."""
         self.stopped = False
         """True once the sandbox stops, which ends requests that hang."""
-
-    def set_operations(self, operations: Iterable[str]) -> None:
-        """Set the names of the sandbox's operations. `add` rejects rules for others, except `*`."""
-        self._operations = frozenset(operations)
 
     def add(self, fault: Fault) -> int:
         """Add a rule and return its id. Raises ValueError for an unknown operation."""
@@ -150,8 +141,8 @@ class Faults:
 
     def validate_operation(self, operation: str) -> None:
         """Raise ValueError if the operation is unknown."""
-        if operation not in self._operations:
-            alike = difflib.get_close_matches(operation, self._operations, 1)
+        if operation not in self.operations:
+            alike = difflib.get_close_matches(operation, self.operations, 1)
             raise ValueError(f"there is no operation {operation!r}" + (f": did you mean {alike[0]}?" if alike else ""))
 
     def remove(self, number: int) -> bool:
@@ -169,26 +160,18 @@ class Faults:
         for listener in self.listeners:
             listener()
 
-    @property
-    def operations(self) -> frozenset[str]:
-        """The names of the operations for which rules can be added."""
-        return self._operations
-
     def list_rules(self) -> list[dict[str, Any]]:
         """Return the fields of the rules, with `id`, `applied` (how often), and `remaining` (None: without limit)."""
         return [
-            {
-                "id": number,
-                **msgspec.structs.asdict(rule.fault),
-                "applied": rule.times_applied,
-                "remaining": rule.uses_left,
-            }
+            {"id": number}
+            | msgspec.structs.asdict(rule.fault)
+            | {"applied": rule.times_applied, "remaining": rule.uses_left}
             for number, rule in self._rules.items()
         ]
 
     def claim_fault(self, operation: str | None) -> Fault | None:
         """Count a request. Return the fault of the first rule that applies to it, and count its use, or return None."""
-        if operation not in self._operations:
+        if operation not in self.operations:
             return None
         rules = [rule for rule in self._rules.values() if rule.fault.operation in {operation, EVERY_OPERATION}]
         due = [rule for rule in rules if rule.count_request()]  # for all rules, not only up to the first that applies

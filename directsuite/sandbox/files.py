@@ -395,26 +395,3 @@ class PiecesPayload(Payload):
                 await writer.write(piece)
         finally:
             self._release()
-
-
-class FilePayload(PiecesPayload):
-    """A response body that is read from a file while it is sent, optionally as base64.
-
-    The file is opened at once, so that it may be deleted in the meantime.
-    """
-
-    def __init__(self, file: Path, *, base64: bool = False) -> None:
-        descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-        length = os.fstat(descriptor).st_size
-
-        def read() -> bytes:
-            piece = os.read(descriptor, _PIECE_BYTES)
-            while len(piece) % 3 and (more := os.read(descriptor, _PIECE_BYTES - len(piece))):
-                piece += more
-            return pybase64.b64encode(piece) if base64 else piece
-
-        def iter_pieces() -> Iterator[bytes]:
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            return iter(read, b"")
-
-        super().__init__(iter_pieces, (length + 2) // 3 * 4 if base64 else length, lambda: os.close(descriptor))

@@ -111,13 +111,9 @@ class OAuth:
         redirect_uri, client_id = query.get("redirect_uri", ""), query.get("client_id", "")
         account = await self._database.read(lambda connection: _find_client_account(connection, client_id))
         if account is None or not is_usable_redirect(redirect_uri):
-            return _build_response(
-                {
-                    "error": "invalid_request",
-                    "error_description": "client_id is unknown, or redirect_uri is no absolute URI without a fragment",
-                },
-                HTTPStatus.BAD_REQUEST,
-            )
+            text = "client_id is unknown, or redirect_uri is no absolute URI without a fragment"
+            error = {"error": "invalid_request", "error_description": text}
+            return _build_response(error, HTTPStatus.BAD_REQUEST)
         outcome = {"state": query["state"]} if "state" in query else {}
         if query.get("response_type") == "code":
             code, scope = generate_secret(), query.get("scope") or DEFAULT_SCOPE
@@ -276,12 +272,8 @@ def is_usable_redirect(redirect_uri: str) -> bool:
         return False
     try:
         parts = urlsplit(redirect_uri)
-        return (
-            parts.scheme in {"http", "https"}
-            and bool(parts.hostname)
-            and not parts.fragment
-            and bool(URL(redirect_uri))
-        )
+        is_absolute = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        return is_absolute and not parts.fragment and bool(URL(redirect_uri))
     except ValueError:
         return False
 

@@ -110,9 +110,14 @@ class IndividualDescription(msgspec.Struct, kw_only=True, rename="camel"):
     dob: str | None = None
 
     def __post_init__(self) -> None:
-        self.id = None if self.id is None else _normalize_id(self.id)
-        self.ssn4 = None if self.ssn4 is None else _normalize_ssn4(self.ssn4)
-        self.dob = None if self.dob is None else _normalize_dob(self.dob)
+        if self.id is not None:
+            self.id = _normalize_id(self.id)
+        if self.ssn4 is not None:
+            self.ssn4 = self.ssn4.strip()
+            if not re.fullmatch("[0-9]{4}", self.ssn4):
+                raise ValueError("ssn4 must be the last four digits of the SSN")
+        if self.dob is not None:
+            self.dob = _normalize_dob(self.dob)
         missing = [name for field, name in _REQUIRED_MEMBERS.items() if not (getattr(self, field) or "").strip()]
         if self.id is None and missing:
             raise ValueError(f"without an id, these members are required: {', '.join(missing)}")
@@ -183,13 +188,8 @@ def add_individual(
     cursor = connection.execute(
         "INSERT INTO individual(id, first_name, last_name, name_key, ssn4, dob, contact) VALUES(?, ?, ?, ?, ?, ?, ?)",
         (
-            number,
-            described.first_name,
-            described.last_name,
-            described.name_key,
-            described.ssn4,
-            described.dob,
-            json.dumps(contact.to_members()),
+            *(number, described.first_name, described.last_name, described.name_key),
+            *(described.ssn4, described.dob, json.dumps(contact.to_members())),
         ),
     )
     return int(cursor.lastrowid or 0)
@@ -242,14 +242,8 @@ def provision(
         (username, domain, person["id"], members, (today + _YEAR).isoformat()),
     )
     order_id = int(cursor.lastrowid or 0)
-    record_effect(
-        connection,
-        operation="ProvisionIDProofedPatient",
-        subject=address,
-        at=now,
-        individual=person["id"],
-        order=order_id,
-    )
+    detail = {"individual": person["id"], "order": order_id}
+    record_effect(connection, operation="ProvisionIDProofedPatient", subject=address, at=now, **detail)
     user = find_patient(connection, domain, username, now=now)
     return {"users": [user], "paymentConfirmation": _build_payment(order_id, address, today, now)}
 
@@ -337,21 +331,19 @@ def _build_detail(row: sqlite3.Row, now: int) -> dict[str, Any]:
 
 
 def _build_payment(order_id: int, address: str, today: date, now: int) -> dict[str, Any]:
-    expires = today + _YEAR
-    sale_price = round(_OFFER_PRICE * ((expires - today) / _YEAR), 2)
     product = {
         "name": "Direct address",
         "description": "Direct address with certificate for an identity-proofed patient",
         "quantity": 1,
         "offerPrice": _OFFER_PRICE,
-        "salePrice": sale_price,
-        "amount": sale_price,
+        "salePrice": _OFFER_PRICE,
+        "amount": _OFFER_PRICE,
         "startDate": today.isoformat(),
-        "expireDate": expires.isoformat(),
+        "expireDate": (today + _YEAR).isoformat(),
     }
     return {
         "orderId": order_id,
-        "amount": product["amount"],
+        "amount": _OFFER_PRICE,
         "orderTime": format_timestamp(now),
         "products": [product],
         "detail": f"Direct address {address}",
@@ -377,11 +369,9 @@ def _to_date(now: int) -> date:
 
 
 def _normalize_id(number: int | str) -> int:
-    if isinstance(number, str) and number.isascii() and number.isdecimal() and len(number) < 20:
-        number = int(number)
-    if isinstance(number, str) or abs(number) > _MAX_ID:
+    if not re.fullmatch("-?[0-9]{1,19}", str(number)) or abs(int(number)) > _MAX_ID:
         raise ValueError("id must be an integer")
-    return number
+    return int(number)
 
 
 def _normalize_dob(dob: str) -> str:
@@ -391,13 +381,6 @@ def _normalize_dob(dob: str) -> str:
         except ValueError:
             continue
     raise ValueError("dob must be a date in the form yyyy-MM-dd")
-
-
-def _normalize_ssn4(ssn4: str) -> str:
-    digits = ssn4.strip()
-    if not (len(digits) == 4 and digits.isascii() and digits.isdecimal()):
-        raise ValueError("ssn4 must be the last four digits of the SSN")
-    return digits
 
 
 def _fold_name(name: str | None) -> str:

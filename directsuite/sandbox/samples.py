@@ -97,7 +97,7 @@ def _add_message(connection: sqlite3.Connection, account: int, sample: _Sample, 
         filename, media_type, content = sample.attachment
         maintype, _, subtype = media_type.partition("/")
         message.add_attachment(content, maintype=maintype, subtype=subtype, filename=filename)
-    folder = mailboxes.get_folder_id(connection, account, sample.folder)
+    folder = mailboxes.get_folder(connection, account, sample.folder).id
     uid = mailboxes.append_message(connection, folder, build_content(bytes(message)), received_ms=received)
     if sample.is_read:
         mailboxes.set_flag(connection, folder, [uid], mailboxes.Flag.SEEN, value=True)

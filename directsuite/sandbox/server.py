@@ -176,7 +176,7 @@ class Sandbox(SandboxState):
         application.add_routes(_allow_any_segment(self._make_routes()))
         endpoints = oauth.OAuth(self._database, self.clock, registration.authenticate)
         application.add_routes(_allow_any_segment(endpoints.make_routes()))
-        self._faults.set_operations(application.router.named_resources())
+        self._faults.operations = frozenset(application.router.named_resources())
         application.add_routes(_allow_any_segment(make_control_routes(self, self._access)))
         for name, handler in (
             ("health", self._access.guard_control_handler(self._get_health, without_token=True)),

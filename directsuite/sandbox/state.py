@@ -29,7 +29,7 @@ from directsuite.sandbox.signing.service import SigningService
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
-    from contextlib import AbstractContextManager, AsyncExitStack
+    from contextlib import AsyncExitStack
     from pathlib import Path
 
     from directsuite.sandbox.files import StoredFiles
@@ -117,7 +117,7 @@ class SandboxState:
             ),
             registration=RegistrationService(opened, self.clock),
         )
-        opening.callback(self._open_services.signing.close)
+        opening.callback(self._open_services.signing.files.close)
         opening.callback(self._open_services.messaging.files.close)
         if self._folder is not None:
             await self._remove_unreferenced_files(at_start=True)
@@ -130,8 +130,8 @@ class SandboxState:
         self._open_services = None
 
     async def _remove_unreferenced_files(self, *, at_start: bool = False) -> None:
-        await self._services.signing.remove_unreferenced(at_start=at_start)
-        await self._services.messaging.files.remove_unreferenced(self._database, at_start=at_start)
+        for files in (self.document_files, self.message_files):
+            await files.remove_unreferenced(self._database, at_start=at_start)
 
     @property
     def _services(self) -> Services:
@@ -161,9 +161,10 @@ class SandboxState:
         """
         return await self._services.signing.describe(name)
 
-    def reading_document(self, name: str) -> AbstractContextManager[Path]:
-        """Yield a document's file, not deleted in the block. Raises FileNotFoundError if it does not exist."""
-        return self._services.signing.hold_file(name)
+    @property
+    def document_files(self) -> StoredFiles:
+        """The files of the stored documents."""
+        return self._services.signing.files
 
     @property
     def message_files(self) -> StoredFiles:
@@ -382,7 +383,7 @@ class SandboxState:
 
         def renumber(connection: sqlite3.Connection) -> int:
             account = mailboxes.get_account_id(connection, address)
-            return mailboxes.renumber_messages(connection, mailboxes.get_folder_id(connection, account, folder), first)
+            return mailboxes.renumber_messages(connection, mailboxes.get_folder(connection, account, folder).id, first)
 
         return await self._write(renumber)
 

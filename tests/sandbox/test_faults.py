@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def rules(**members: Any) -> Faults:
     faults = Faults()
-    faults.set_operations(["Send", "login"])
+    faults.operations = frozenset({"Send", "login"})
     faults.add(Fault.from_members({"operation": "Send", "kind": "status", **members}))
     return faults
 
@@ -99,7 +99,7 @@ def test_first_rule_that_applies_decides() -> None:
 )
 def test_an_invalid_rule_is_rejected(members: dict[str, Any]) -> None:
     faults = Faults()
-    faults.set_operations(["Send"])
+    faults.operations = frozenset({"Send"})
     with pytest.raises(ValueError):
         faults.add(Fault.from_members(members))
 

@@ -197,20 +197,17 @@ def list_deliveries(connection: sqlite3.Connection, smtp_id: str, *, now_ms: int
 def build_report_members(logs: Sequence[dict[str, Any]], *, as_csv: bool) -> dict[str, Any]:
     """Return the members of a status report: hasCvData (as the specification spells it), csvData and messageLogs.
 
-    The logs are in csvData if `as_csv` is True and there are any, otherwise in messageLogs.
+    If `as_csv` is True and there are logs, they are in csvData (RFC 4180 in UTF-8, with a header line and empty XDR
+    columns), otherwise in messageLogs.
     """
-    if as_csv and logs:
-        return {"hasCvData": True, "csvData": pybase64.b64encode(format_csv(logs)).decode("ascii"), "messageLogs": []}
-    return {"hasCvData": False, "csvData": "", "messageLogs": logs}
-
-
-def format_csv(logs: Sequence[dict[str, Any]]) -> bytes:
-    """Return logs as CSV (RFC 4180, UTF-8) with a header line. The XDR columns are always empty."""
+    if not (as_csv and logs):
+        return {"hasCvData": False, "csvData": "", "messageLogs": logs}
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(CSV_COLUMNS)
     writer.writerows([log[member] for member in CSV_COLUMNS.values()] for log in logs)
-    return text.getvalue().encode("utf-8")
+    encoded = pybase64.b64encode(text.getvalue().encode("utf-8")).decode("ascii")
+    return {"hasCvData": True, "csvData": encoded, "messageLogs": []}
 
 
 def force_status(connection: sqlite3.Connection, smtp_id: str, recipient: str, status: str) -> None:

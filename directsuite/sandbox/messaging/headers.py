@@ -125,17 +125,13 @@ def decode_text(octets: bytes | bytearray, charset: str) -> str:
         )
     except (LookupError, ValueError):
         text = octets.decode("latin-1")
-    return replace_surrogates(text)
+    # Neither JSON nor SQLite accept unpaired surrogates.
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def fold(text: str) -> str:
     """Return text in NFC and case-folded, for comparisons."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
-
-
-def replace_surrogates(text: str) -> str:
-    """Replace unpaired surrogates by `?`, because neither JSON nor SQLite accept them."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def format_header(name: str, value: str) -> str:

@@ -94,7 +94,8 @@ def create_account(connection: sqlite3.Connection, address: str, password: str, 
     if row is None:
         raise AccountExists(f"the mailbox {address} already exists")
     account: int = row["id"]
-    _create_folders(connection, account)
+    for name in (*RESERVED_FOLDERS, TRASH):
+        _insert_folder(connection, account, name)
     return account
 
 
@@ -173,19 +174,6 @@ class MailboxFolder(NamedTuple):
     """In the stored spelling."""
 
 
-class Subscriptions(NamedTuple):
-    """Folder names in the stored spelling, without duplicates."""
-
-    names: list[str]
-    changed: list[str]
-    """Those whose subscription changed."""
-
-
-def _create_folders(connection: sqlite3.Connection, account: int) -> None:
-    for name in (*RESERVED_FOLDERS, TRASH):
-        _insert_folder(connection, account, name)
-
-
 def get_folder(connection: sqlite3.Connection, account: int, name: str) -> MailboxFolder:
     """Return a folder. Raises MessagingError with code 3 if it does not exist."""
     return _require_folder(_find_folder(connection, account, name), name)
@@ -195,11 +183,6 @@ def _require_folder(existing: MailboxFolder | None, name: str) -> MailboxFolder:
     if existing is None:
         raise MessagingError(MessagingCode.FOLDER, f"The mailbox has no folder {name!r}")
     return existing
-
-
-def get_folder_id(connection: sqlite3.Connection, account: int, name: str) -> int:
-    """Return the id of a folder. Raises MessagingError with code 3 if it does not exist."""
-    return get_folder(connection, account, name).id
 
 
 def ensure_trash_id(connection: sqlite3.Connection, account: int) -> int:
@@ -273,8 +256,13 @@ def list_subfolders(connection: sqlite3.Connection, account: int, root: str, *, 
     return [row["name"] for row in rows]
 
 
-def subscribe(connection: sqlite3.Connection, account: int, names: Iterable[str], *, subscribed: bool) -> Subscriptions:
-    """Subscribe to folders or unsubscribe. If one does not exist, raise MessagingError with code 3 and change none."""
+def subscribe(
+    connection: sqlite3.Connection, account: int, names: Iterable[str], *, subscribed: bool
+) -> tuple[list[str], list[str]]:
+    """Subscribe to folders or unsubscribe. If one does not exist, raise MessagingError with code 3 and change none.
+
+    Return the stored spellings of all, and of those whose subscription changed.
+    """
     rows = connection.execute("SELECT id, name FROM folder WHERE account = ?", (account,))
     existing = {fold(row["name"]): MailboxFolder(row["id"], row["name"]) for row in rows}
     folders = list(dict.fromkeys(_require_folder(existing.get(fold(name)), name) for name in names))
@@ -283,7 +271,7 @@ def subscribe(connection: sqlite3.Connection, account: int, names: Iterable[str]
         update = "UPDATE folder SET subscribed = :subscribed WHERE id = :folder AND subscribed != :subscribed"
         if connection.execute(update, {"subscribed": subscribed, "folder": each.id}).rowcount:
             changed.append(each.name)
-    return Subscriptions([each.name for each in folders], changed)
+    return [each.name for each in folders], changed
 
 
 def _find_folder(connection: sqlite3.Connection, account: int, name: str) -> MailboxFolder | None:
@@ -397,14 +385,8 @@ def append_message(connection: sqlite3.Connection, folder: int, content: StoredC
             "INSERT INTO content(digest, message_id, sender, subject, sent, metadata, detail, raw)"
             " VALUES(?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(digest) DO NOTHING",
             (
-                content.digest,
-                content.message_id,
-                content.sender,
-                content.subject,
-                content.sent_ms,
-                content.metadata,
-                content.detail,
-                content.raw,
+                *(content.digest, content.message_id, content.sender, content.subject),
+                *(content.sent_ms, content.metadata, content.detail, content.raw),
             ),
         )
     except (sqlite3.DataError, OverflowError):
@@ -465,9 +447,8 @@ def renumber_messages(connection: sqlite3.Connection, folder: int, first: int) -
     """Assign consecutive uids from `first` to a folder's messages, in their order. Return the number of messages."""
     rows = connection.execute("SELECT uid FROM message WHERE folder = ? ORDER BY uid", (folder,))
     uids = [row["uid"] for row in rows.fetchall()]
-    connection.execute(
-        "UPDATE message SET uid = -uid WHERE folder = ?", (folder,)
-    )  # first, because uids must be unique at every step
+    # First, because uids must be unique at every step.
+    connection.execute("UPDATE message SET uid = -uid WHERE folder = ?", (folder,))
     connection.executemany(
         "UPDATE message SET uid = ? WHERE folder = ? AND uid = ?",
         [(new, folder, -old) for new, old in enumerate(uids, first)],

@@ -289,26 +289,6 @@ def read_message(raw: bytes | Path) -> ParsedMessage:
         )
 
 
-def read_plain_alternative(raw: bytes | Path) -> str | None:
-    """Return the text of the first text/plain part within a multipart/alternative.
-
-    Return None if there is none or parsing fails. Raises MessagingError with code 4 if too much must be read.
-    """
-    message = _MessageOctets(raw)
-    try:
-        leaves = _divide(message)[1]
-        return next(
-            (
-                _decode_part(message, leaf)
-                for leaf in leaves
-                if leaf.is_alternative and _is_text(leaf.part, "text/plain")
-            ),
-            None,
-        )
-    except (MessageError, ValueError, TypeError, LookupError, AttributeError):  # as in read_message
-        return None
-
-
 def read_headers(head: bytes) -> list[Header]:
     """Return the headers of a message. head: the bytes before its content."""
     return _list_headers(_read_head(_MessageOctets(head), 0, _OpenParts(head))[0])

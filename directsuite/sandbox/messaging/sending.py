@@ -194,7 +194,7 @@ def deliver_inbound(
             MessagingCode.ADDRESS, "Messages to this address are rejected: its certificate has expired or is revoked"
         )
     uid = mailboxes.append_message(
-        connection, mailboxes.get_folder_id(connection, account, folder), content, received_ms=now
+        connection, mailboxes.get_folder(connection, account, folder).id, content, received_ms=now
     )
     record_effect(connection, operation="Inbound", subject=address, at=now, folder=folder, uid=uid)
     return uid
@@ -285,7 +285,7 @@ def _store_outgoing(
         raise MessagingError(
             MessagingCode.ADDRESS, "Messages from this address are rejected: its certificate has expired or is revoked"
         )
-    sent_folder = mailboxes.get_folder_id(connection, call.account, mailboxes.SENT)
+    sent_folder = mailboxes.get_folder(connection, call.account, mailboxes.SENT).id
     mailboxes.append_message(connection, sent_folder, outgoing.message.sender_copy, received_ms=call.at_ms)
     outcomes = [(recipient.email, _deliver(connection, call, outgoing, recipient)) for recipient in outgoing.recipients]
     size = outgoing.message.recipient_copy.size
@@ -303,7 +303,7 @@ def _deliver(
         return delivery.choose_outcome(recipient.email, mailboxes.list_domains(connection))
     if find_user_state(connection, recipient.email, call.at_ms) in STATES_WITHOUT_CERTIFICATE:
         return delivery.REJECTED_LOCALLY
-    inbox = mailboxes.get_folder_id(connection, account, mailboxes.INBOX)
+    inbox = mailboxes.get_folder(connection, account, mailboxes.INBOX).id
     mailboxes.append_message(connection, inbox, outgoing.message.recipient_copy, received_ms=call.at_ms)
     return delivery.DELIVERED_LOCALLY
 

@@ -1,4 +1,4 @@
-"""The operations of the messaging service, in the order of the specification (4.C), and their HTTP handlers.
+"""The operations of the messaging service (specification section 4.C), and their HTTP handlers.
 
     body ──► validated request ──► credentials ──► operation ──► response
              code 4, HTTP 400      code 1 or 2     code 2, 3, 4  success true, code 0
@@ -16,7 +16,6 @@ import re
 import secrets
 import sqlite3
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -163,17 +162,15 @@ class MessagingService:
         self, row: MessagingOperation, request: web.Request, octets: bytes, contents: Contents
     ) -> web.Response:
         body = await _parse_body(request, octets, row.body_type)
-        for _ in range(_MAX_TRIES - 1):
-            with suppress(FileNotFoundError):
-                return await self._respond_once(row, request, body, contents)
-        return await self._respond_once(row, request, body, contents)
-
-    async def _respond_once(
-        self, row: MessagingOperation, request: web.Request, body: AuthenticatedRequest, contents: Contents
-    ) -> web.Response:
-        parts = await self._run_operation(row, request, body, contents)
-        content = parts[0] if len(parts) == 1 else self.files.make_payload(parts)
-        return web.Response(body=content, content_type="application/json")
+        for tries_left in reversed(range(_MAX_TRIES)):
+            try:
+                parts = await self._run_operation(row, request, body, contents)
+                content = parts[0] if len(parts) == 1 else self.files.make_payload(parts)
+                return web.Response(body=content, content_type="application/json")
+            except FileNotFoundError:
+                if not tries_left:
+                    raise
+        raise AssertionError
 
     async def _run_operation(
         self, row: MessagingOperation, request: web.Request, body: AuthenticatedRequest, contents: Contents
@@ -256,15 +253,8 @@ def _make_route_pattern(path: str) -> str:
     return _PARAMETER.sub(lambda name: f"{{{name[1]}:[^/]{'+' if name[1] == 'smtpId' else '*'}}}", path)
 
 
-def _get_status(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
-    return _build_report(connection, call, [call.path["smtpId"]])
-
-
-def _get_statuses(connection: sqlite3.Connection, call: MessagingCall[SmtpIdsRequest]) -> ResponseMembers:
-    return _build_report(connection, call, call.request.smtp_ids)
-
-
-def _build_report(connection: sqlite3.Connection, call: MessagingCall[Any], smtp_ids: list[str]) -> ResponseMembers:
+def _get_statuses(connection: sqlite3.Connection, call: MessagingCall[Any]) -> ResponseMembers:
+    smtp_ids = [call.path["smtpId"]] if "smtpId" in call.path else call.request.smtp_ids
     records = delivery.list_records(connection, call.account, smtp_ids, now_ms=call.at_ms)
     return delivery.build_report_members(records, as_csv=len(smtp_ids) > call.csv_above)
 
@@ -283,13 +273,13 @@ def _get_deleted_count(connection: sqlite3.Connection, call: MessagingCall[Mailb
     return {"count": counted.all if fold(folder.name) == fold(mailboxes.TRASH) else counted.deleted}
 
 
-def _make_message_reader(select: Callable[[MessagingCall[Any]], Selection], *, with_body: bool = True) -> OperationFn:
+def _read(select: Callable[[MessagingCall[Any]], Selection], *, with_body: bool = True) -> Read:
     def read(connection: sqlite3.Connection, call: MessagingCall[Any]) -> ResponseMembers:
         folder = call.get_folder(connection)
         messages = mailboxes.list_messages(connection, folder.id, select(call), with_body=with_body)
         return {"messages": [_build_detail(message, folder.name, call.files) for message in messages]}
 
-    return read
+    return Read(read)
 
 
 def _build_detail(message: mailboxes.StoredMessage, folder: str, files: StoredFiles) -> msgspec.Raw | dict[str, Any]:
@@ -309,30 +299,6 @@ def _build_detail(message: mailboxes.StoredMessage, folder: str, files: StoredFi
         if isinstance(part.get("content"), list):
             part["content"] = FileRange(files[message.file], *part["content"])
     return {**place, **members}
-
-
-def _make_metadata_reader(select: Callable[[MessagingCall[Any]], Selection]) -> OperationFn:
-    return _make_message_reader(select, with_body=False)
-
-
-def _select_all(_: MessagingCall[Any]) -> Selection:
-    return Selection()
-
-
-def _select_unread(_: MessagingCall[Any]) -> Selection:
-    return Selection(unread=True)
-
-
-def _select_by_uids(call: MessagingCall[UidsRequest]) -> Selection:
-    return Selection(uids=call.request.uids)
-
-
-def _select_by_sender(call: MessagingCall[Any]) -> Selection:
-    return Selection(sender=call.path["sender"])
-
-
-def _select_by_subject(call: MessagingCall[Any]) -> Selection:
-    return Selection(subject=call.path["subject"])
 
 
 def _select_received(call: MessagingCall[Any]) -> Selection:
@@ -397,7 +363,7 @@ def _delete_folder(connection: sqlite3.Connection, call: MessagingCall[MailboxRe
     return {}
 
 
-def _make_transfer(transfer: mailboxes.TransferFn) -> OperationFn:
+def _make_transfer(transfer: mailboxes.TransferFn) -> Write:
     def change(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
         source = call.get_folder(connection)
         destination = mailboxes.get_folder(connection, call.account, call.path["destFolderName"])
@@ -407,7 +373,7 @@ def _make_transfer(transfer: mailboxes.TransferFn) -> OperationFn:
             call.record(connection, source.name, uids=uids, destination=destination.name, new_uids=new_uids)
         return {}
 
-    return change
+    return Write(change)
 
 
 def _delete_messages(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
@@ -423,7 +389,7 @@ def _delete_messages(connection: sqlite3.Connection, call: MessagingCall[UidsReq
     return {}
 
 
-def _make_seen_setter(*, seen: bool) -> OperationFn:
+def _make_seen_setter(*, seen: bool) -> Write:
     def change(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
         folder = call.get_folder(connection)
         marked = mailboxes.set_flag(connection, folder.id, call.request.uids, mailboxes.Flag.SEEN, value=seen)
@@ -431,7 +397,7 @@ def _make_seen_setter(*, seen: bool) -> OperationFn:
             call.record(connection, folder.name, uids=marked)
         return {}
 
-    return change
+    return Write(change)
 
 
 def _get_raw_messages(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
@@ -462,104 +428,66 @@ def _parse_boolean(segment: str) -> bool:
 _LARGE_BODY_TYPES = frozenset((SendRequest, SendRequestWithHeader, RawMessagesRequest))
 """The bodies whose large contents are written to a file while they are received."""
 
-_TIME_RANGE_PATH = "{folderName}/{beginTime}/{endTime}"
+_FOLDER = "{folderName}"
+_FOLDER_AND_TIMES = "{folderName}/{beginTime}/{endTime}"
+_FOLDER_AND_DESTINATION = "{folderName}/{destFolderName}"
 
 OPERATIONS = (
-    MessagingOperation("Send", "PUT", "Send", SendRequest, AsyncWrite(sending.send)),
-    MessagingOperation("SendWithHeader", "PUT", "SendWithHeader", SendRequestWithHeader, AsyncWrite(sending.send)),
+    *(
+        MessagingOperation(name, "PUT", name, body, AsyncWrite(sending.send), is_tuser=name.endswith("WithTuser"))
+        for name, body in (
+            ("Send", SendRequest),
+            ("SendWithHeader", SendRequestWithHeader),
+            ("SendWithTuser", SendRequest),
+            ("SendWithHeaderWithTuser", SendRequestWithHeader),
+        )
+    ),
     MessagingOperation("Forward", "PUT", "Forward/{folderName}", UidsRequest, AsyncWrite(sending.forward)),
-    MessagingOperation("SendWithTuser", "PUT", "SendWithTuser", SendRequest, AsyncWrite(sending.send), is_tuser=True),
-    MessagingOperation(
-        "SendWithHeaderWithTuser",
-        "PUT",
-        "SendWithHeaderWithTuser",
-        SendRequestWithHeader,
-        AsyncWrite(sending.send),
-        is_tuser=True,
-    ),
-    MessagingOperation("GetMessageStatus", "POST", "GetMessageStatus/{smtpId}", MailboxRequest, Read(_get_status)),
     MessagingOperation("GetMessageStatusMany", "POST", "GetMessageStatus/", SmtpIdsRequest, Read(_get_statuses)),
-    MessagingOperation(
-        "GetMessageStatusWithTuser",
-        "POST",
-        "GetMessageStatusWithTuser/{smtpId}",
-        MailboxRequest,
-        Read(_get_status),
-        is_tuser=True,
-    ),
     *(
-        MessagingOperation(name, "POST", f"{name}/{path}", body, Read(work))
-        for name, path, body, work in (
-            ("GetMessageCount", "{folderName}", MailboxRequest, _get_message_count),
-            ("GetUnreadMessageCount", "{folderName}", MailboxRequest, _get_unread_count),
-            ("GetDeletedMessageCount", "{folderName}", MailboxRequest, _get_deleted_count),
-            ("GetMessagesByUIDs", "{folderName}", UidsRequest, _make_message_reader(_select_by_uids)),
-            ("GetUnreadMessages", "{folderName}", MailboxRequest, _make_message_reader(_select_unread)),
-            ("GetMessagesByReceivedDate", _TIME_RANGE_PATH, MailboxRequest, _make_message_reader(_select_received)),
+        MessagingOperation(name, "POST", f"{name}/{path}", body, run, is_tuser=name.endswith("WithTuser"))
+        for name, path, body, run in (
+            ("GetMessageStatus", "{smtpId}", MailboxRequest, Read(_get_statuses)),
+            ("GetMessageStatusWithTuser", "{smtpId}", MailboxRequest, Read(_get_statuses)),
+            ("GetMessageCount", _FOLDER, MailboxRequest, Read(_get_message_count)),
+            ("GetUnreadMessageCount", _FOLDER, MailboxRequest, Read(_get_unread_count)),
+            ("GetDeletedMessageCount", _FOLDER, MailboxRequest, Read(_get_deleted_count)),
+            ("GetMessagesByUIDs", _FOLDER, UidsRequest, _read(lambda call: Selection(uids=call.request.uids))),
+            ("GetUnreadMessages", _FOLDER, MailboxRequest, _read(lambda _: Selection(unread=True))),
+            ("GetMessagesByReceivedDate", _FOLDER_AND_TIMES, MailboxRequest, _read(_select_received)),
+            ("GetMessagesByReceivedDateUTC", _FOLDER_AND_TIMES, MailboxRequest, _read(_select_received_utc)),
             (
-                "GetMessagesByReceivedDateUTC",
-                _TIME_RANGE_PATH,
-                MailboxRequest,
-                _make_message_reader(_select_received_utc),
-            ),
-            ("GetMessagesBySender", "{folderName}/{sender}", MailboxRequest, _make_message_reader(_select_by_sender)),
-            (
-                "GetMessagesBySubject",
-                "{folderName}/{subject}",
-                MailboxRequest,
-                _make_message_reader(_select_by_subject),
-            ),
-            ("GetMessages", "{folderName}", MailboxRequest, _make_message_reader(_select_all)),
-            ("GetMessageMetaData", "{folderName}", MailboxRequest, _make_metadata_reader(_select_all)),
-            (
-                "SearchMessagesMetadataByReceivedDate",
-                _TIME_RANGE_PATH,
-                MailboxRequest,
-                _make_metadata_reader(_select_received),
+                *("GetMessagesBySender", "{folderName}/{sender}", MailboxRequest),
+                _read(lambda call: Selection(sender=call.path["sender"])),
             ),
             (
-                "SearchMessagesMetadataByReceivedDateUTC",
-                _TIME_RANGE_PATH,
-                MailboxRequest,
-                _make_metadata_reader(_select_received_utc),
+                *("GetMessagesBySubject", "{folderName}/{subject}", MailboxRequest),
+                _read(lambda call: Selection(subject=call.path["subject"])),
             ),
-            ("GetUIDs", "{folderName}", MailboxRequest, _get_uids),
-            ("GetFolders", "{rootFolderName}/{subscribedFolderOnly}", MailboxRequest, _get_folders),
+            ("GetMessages", _FOLDER, MailboxRequest, _read(lambda _: Selection())),
+            ("GetMessageMetaData", _FOLDER, MailboxRequest, _read(lambda _: Selection(), with_body=False)),
+            (
+                *("SearchMessagesMetadataByReceivedDate", _FOLDER_AND_TIMES, MailboxRequest),
+                _read(_select_received, with_body=False),
+            ),
+            (
+                *("SearchMessagesMetadataByReceivedDateUTC", _FOLDER_AND_TIMES, MailboxRequest),
+                _read(_select_received_utc, with_body=False),
+            ),
+            ("GetUIDs", _FOLDER, MailboxRequest, Read(_get_uids)),
+            ("GetFolders", "{rootFolderName}/{subscribedFolderOnly}", MailboxRequest, Read(_get_folders)),
+            ("SetFoldersSubscribed", "", SetFoldersSubscribedRequest, Write(_set_folders_subscribed)),
+            ("CreateFolder", _FOLDER, MailboxRequest, Write(_create_folder)),
+            ("MoveFolder", "{folderName}/{newFolderName}", MailboxRequest, Write(_move_folder)),
+            ("DeleteFolder", _FOLDER, MailboxRequest, Write(_delete_folder)),
+            ("CopyMessagesByUIDs", _FOLDER_AND_DESTINATION, UidsRequest, _make_transfer(mailboxes.copy_messages)),
+            ("MoveMessagesByUIDs", _FOLDER_AND_DESTINATION, UidsRequest, _make_transfer(mailboxes.move_messages)),
+            ("DeleteMessagesByUIDs", "{folderName}/{deleteForever}", UidsRequest, Write(_delete_messages)),
+            ("MarkMessagesAsReadByUIDs", _FOLDER, UidsRequest, _make_seen_setter(seen=True)),
+            ("MarkMessagesAsUnreadByUIDs", _FOLDER, UidsRequest, _make_seen_setter(seen=False)),
+            ("GetRawMessagesByUIDs", _FOLDER, UidsRequest, Read(_get_raw_messages)),
+            ("SaveRawMessages", _FOLDER, RawMessagesRequest, AsyncWrite(sending.save_raw_messages)),
         )
-    ),
-    *(
-        MessagingOperation(name, "POST", f"{name}/{path}", body, Write(work))
-        for name, path, body, work in (
-            ("SetFoldersSubscribed", "", SetFoldersSubscribedRequest, _set_folders_subscribed),
-            ("CreateFolder", "{folderName}", MailboxRequest, _create_folder),
-            ("MoveFolder", "{folderName}/{newFolderName}", MailboxRequest, _move_folder),
-            ("DeleteFolder", "{folderName}", MailboxRequest, _delete_folder),
-            (
-                "CopyMessagesByUIDs",
-                "{folderName}/{destFolderName}",
-                UidsRequest,
-                _make_transfer(mailboxes.copy_messages),
-            ),
-            (
-                "MoveMessagesByUIDs",
-                "{folderName}/{destFolderName}",
-                UidsRequest,
-                _make_transfer(mailboxes.move_messages),
-            ),
-            ("DeleteMessagesByUIDs", "{folderName}/{deleteForever}", UidsRequest, _delete_messages),
-            ("MarkMessagesAsReadByUIDs", "{folderName}", UidsRequest, _make_seen_setter(seen=True)),
-            ("MarkMessagesAsUnreadByUIDs", "{folderName}", UidsRequest, _make_seen_setter(seen=False)),
-        )
-    ),
-    MessagingOperation(
-        "GetRawMessagesByUIDs", "POST", "GetRawMessagesByUIDs/{folderName}", UidsRequest, Read(_get_raw_messages)
-    ),
-    MessagingOperation(
-        "SaveRawMessages",
-        "POST",
-        "SaveRawMessages/{folderName}",
-        RawMessagesRequest,
-        AsyncWrite(sending.save_raw_messages),
     ),
 )
-"""All operations, in the order of the specification."""
+"""All operations of the service."""

@@ -117,7 +117,7 @@ def find_mailbox(connection: sqlite3.Connection, address: str) -> Row | None:
     return None if account is None else {"id": account, "address": address}
 
 
-def list_sent_messages(connection: sqlite3.Connection, text: str, before: int, *, now: int) -> list[Row]:
+def list_sent_messages(connection: sqlite3.Connection, text: str, before: int, now: int) -> list[Row]:
     """List sent messages with their deliveries, newest first. The subject is None if no mailbox has a copy."""
     rows = _fetch_rows(
         connection,
@@ -142,7 +142,7 @@ def find_sent_message(connection: sqlite3.Connection, smtp_id: str, *, now: int)
     return {**rows[0], "passages": delivery.list_deliveries(connection, smtp_id, now_ms=now)} if rows else None
 
 
-def list_documents(connection: sqlite3.Connection, text: str, before: int, *, now: int) -> list[Row]:
+def list_documents(connection: sqlite3.Connection, text: str, before: int, now: int) -> list[Row]:
     """List stored PDFs, newest first, including expired ones until the next Save request."""
     return _fetch_rows(
         connection,
@@ -166,7 +166,7 @@ def find_document(connection: sqlite3.Connection, identifier: str) -> Row | None
     return rows[0] if rows else None
 
 
-def list_faxes(connection: sqlite3.Connection, text: str, before: int) -> list[Row]:
+def list_faxes(connection: sqlite3.Connection, text: str, before: int, now: int) -> list[Row]:
     """List faxes, newest first."""
     rows = _fetch_rows(
         connection,
@@ -211,15 +211,16 @@ def list_sessions(connection: sqlite3.Connection, *, now: int) -> list[Row]:
 def list_logins(connection: sqlite3.Connection) -> Row:
     """Return up to PAGE_ROWS each of `tusers`, `resellers` and OAuth `clients`."""
     return {
-        "tusers": _fetch_rows(connection, "SELECT username FROM tuser ORDER BY username LIMIT ?", (PAGE_ROWS,)),
-        "resellers": _fetch_rows(connection, "SELECT username FROM reseller ORDER BY username LIMIT ?", (PAGE_ROWS,)),
-        "clients": _fetch_rows(
-            connection, "SELECT client_id, account FROM oauth_client ORDER BY client_id LIMIT ?", (PAGE_ROWS,)
-        ),
+        name: _fetch_rows(connection, f"{query} ORDER BY 1 LIMIT ?", (PAGE_ROWS,))
+        for name, query in (
+            ("tusers", "SELECT username FROM tuser"),
+            ("resellers", "SELECT username FROM reseller"),
+            ("clients", "SELECT client_id, account FROM oauth_client"),
+        )
     }
 
 
-def list_effects(connection: sqlite3.Connection, text: str, before: int) -> list[Row]:
+def list_effects(connection: sqlite3.Connection, text: str, before: int, now: int) -> list[Row]:
     """List the ledger's effects, newest first."""
     return _fetch_rows(
         connection,

@@ -309,7 +309,7 @@ class SandboxPage:
     def hold_document(self, document: content.Row) -> Generator[Path]:
         """Yield a PDF's file, not deleted in the block. Raises PageNotFoundError if it is gone."""
         try:
-            with self.sandbox.reading_document(document["name"]) as file:
+            with self.sandbox.document_files.hold_file(document["name"]) as file:
                 yield file
         except FileNotFoundError:
             raise PageNotFoundError("The document was changed or deleted while it was read. Reload the page.") from None

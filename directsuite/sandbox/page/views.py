@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -14,10 +14,10 @@ from aiohttp.helpers import content_disposition_header
 from directsuite.sandbox.calls import mask_secrets
 from directsuite.sandbox.client import DEFAULT_URL
 from directsuite.sandbox.faults import EVERY_OPERATION, FAULT_KINDS
-from directsuite.sandbox.files import FilePayload, PiecesPayload
+from directsuite.sandbox.files import FileRange, PiecesPayload
 from directsuite.sandbox.messaging.delivery import CONFIRMATION_TIMEOUT_MS
 from directsuite.sandbox.messaging.mailboxes import SENT
-from directsuite.sandbox.messaging.parsing import read_message, read_plain_alternative
+from directsuite.sandbox.messaging.parsing import read_message
 from directsuite.sandbox.page import content
 from directsuite.sandbox.page.content import MAX_ROW_ID, PAGE_ROWS, require_found
 from directsuite.sandbox.page.drawing import neutralize_html
@@ -83,14 +83,18 @@ async def _show_message(page: SandboxPage, request: web.Request) -> Mapping[str,
     shown = await _find_message(page, request)
     with page.hold_message(shown["message"]) as raw:
         reading = await asyncio.to_thread(read_message, raw)
-        plain = await asyncio.to_thread(read_plain_alternative, raw) if reading.html_body else None
-    return {**shown, "reading": reading, "plain": plain, "timeout": CONFIRMATION_TIMEOUT_MS}
+    return {**shown, "reading": reading, "timeout": CONFIRMATION_TIMEOUT_MS}
 
 
-async def _show_sent(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    text, before, now = _read_search_text(request), _read_number(request, "before", MAX_ROW_ID), page.now_ms
-    rows = await page.sandbox.read(lambda connection: content.list_sent_messages(connection, text, before, now=now))
-    return {"text": text, "timeout": CONFIRMATION_TIMEOUT_MS, **_paginate(rows, request, "before")}
+def _make_list_view(list_rows: Callable[[Any, str, int, int], list[content.Row]], **context: Any) -> View:
+    """Return the view of rows that contain the search text, newest first. `list_rows` receives text, `before`, now."""
+
+    async def show(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
+        text, before, now = _read_search_text(request), _read_number(request, "before", MAX_ROW_ID), page.now_ms
+        rows = await page.sandbox.read(lambda connection: list_rows(connection, text, before, now))
+        return {"text": text, **context, **_paginate(rows, request, "before")}
+
+    return show
 
 
 async def _show_calls(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
@@ -106,12 +110,6 @@ async def _show_call(page: SandboxPage, request: web.Request) -> Mapping[str, An
     call, exchange = require_found(page.calls.find(number)), page.calls.find_exchange(number)
     bodies = None if exchange is None else (mask_secrets(exchange.request), mask_secrets(exchange.response))
     return {"call": call, "exchange": exchange, "bodies": bodies}
-
-
-async def _show_documents(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    text, before, now = _read_search_text(request), _read_number(request, "before", MAX_ROW_ID), page.now_ms
-    rows = await page.sandbox.read(lambda connection: content.list_documents(connection, text, before, now=now))
-    return {"text": text, **_paginate(rows, request, "before")}
 
 
 async def _show_document(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
@@ -134,23 +132,11 @@ async def _show_document(page: SandboxPage, request: web.Request) -> Mapping[str
     }
 
 
-async def _show_faxes(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    text, before = _read_search_text(request), _read_number(request, "before", MAX_ROW_ID)
-    rows = await page.sandbox.read(lambda connection: content.list_faxes(connection, text, before))
-    return {"text": text, **_paginate(rows, request, "before")}
-
-
 async def _show_patients(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
     text, after, now = _read_search_text(request), _read_number(request, "after", 0), page.now_ms
     rows = await page.sandbox.read(lambda connection: content.list_individuals(connection, text, after, now=now))
     sessions = await page.sandbox.read(lambda connection: content.list_sessions(connection, now=now))
     return {"text": text, "sessions": sessions, "states": USER_STATES, **_paginate(rows, request, "after")}
-
-
-async def _show_effects(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    text, before = _read_search_text(request), _read_number(request, "before", MAX_ROW_ID)
-    rows = await page.sandbox.read(lambda connection: content.list_effects(connection, text, before))
-    return {"text": text, **_paginate(rows, request, "before")}
 
 
 async def _show_controls(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
@@ -189,14 +175,14 @@ VIEWS: dict[str, tuple[str, View]] = {
     "/": ("overview.html", _show_overview),
     "/page/mail/{address}": ("mailbox.html", _show_mailbox),
     _MESSAGE_PATH: ("message.html", _show_message),
-    "/page/sent": ("sent.html", _show_sent),
+    "/page/sent": ("sent.html", _make_list_view(content.list_sent_messages, timeout=CONFIRMATION_TIMEOUT_MS)),
     "/page/calls": ("calls.html", _show_calls),
     "/page/calls/{number:[0-9]{1,15}}": ("call.html", _show_call),
-    "/page/documents": ("documents.html", _show_documents),
+    "/page/documents": ("documents.html", _make_list_view(content.list_documents)),
     "/page/documents/{identifier}": ("document.html", _show_document),
-    "/page/faxes": ("faxes.html", _show_faxes),
+    "/page/faxes": ("faxes.html", _make_list_view(content.list_faxes)),
     "/page/patients": ("patients.html", _show_patients),
-    "/page/effects": ("effects.html", _show_effects),
+    "/page/effects": ("effects.html", _make_list_view(content.list_effects)),
     "/page/controls": ("controls.html", _show_controls),
     "/docs": ("docs.html", _show_docs),
     "/docs/{name}": ("operation.html", _show_operation),
@@ -214,7 +200,8 @@ async def _serve_raw(page: SandboxPage, request: web.Request) -> web.StreamRespo
     message = (await _find_message(page, request))["message"]
     with page.hold_message(message) as raw:
         if isinstance(raw, Path):
-            return _build_download(FilePayload(raw), f"message-{message['uid']}.eml")
+            body = page.sandbox.message_files.make_payload([FileRange.from_file(raw)], base64=False)
+            return _build_download(body, f"message-{message['uid']}.eml")
     headers = {"Content-Security-Policy": _FILE_POLICY}
     return web.Response(body=raw, content_type="text/plain", charset="utf-8", headers=headers)
 
@@ -232,7 +219,8 @@ async def _serve_attachment(page: SandboxPage, request: web.Request) -> web.Stre
 async def _serve_pdf(page: SandboxPage, request: web.Request) -> web.StreamResponse:
     document = await page.find_document(request.match_info["identifier"])
     with page.hold_document(document) as file:
-        return _build_download(FilePayload(file), f"{document['identifier']}.pdf")
+        body = page.sandbox.document_files.make_payload([FileRange.from_file(file)], base64=False)
+        return _build_download(body, f"{document['identifier']}.pdf")
 
 
 async def _serve_picture(page: SandboxPage, request: web.Request) -> web.StreamResponse:

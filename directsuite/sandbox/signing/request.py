@@ -1,6 +1,6 @@
 """Parse and validate the requests of the signing service.
 
-Base64 may contain line breaks and have a `data:` prefix. The specification does not define the members of a widget.
+Base64 may contain line breaks. The specification does not define the members of a widget.
 Two spellings are accepted, both in points from the top-left corner of the page's crop box before rotation, with pages
 counted from 1:
 
@@ -11,7 +11,6 @@ counted from 1:
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING, Annotated, Any, Self, cast
@@ -26,7 +25,6 @@ from directsuite.sandbox.rejections import InvalidParameterError
 if TYPE_CHECKING:
     from pathlib import Path
 
-_DATA_PREFIX = re.compile(rb"\s*data:[^,]{0,200},")
 _WHITE_SPACE = b" \t\r\n"
 _MAX_OFFSET_HOURS = 14  # of time zones; a larger GMTOffset is in minutes
 _OFFSET = re.compile(r"(?:GMT|UTC)?([+-])(\d{1,2}):?(\d{2})?", re.IGNORECASE)
@@ -37,42 +35,22 @@ _ABBREVIATIONS = {  # not in the IANA database
 }  # fmt: skip
 
 
-def decode_base64(text: bytes | str, what: str) -> bytes:
-    """Decode base64 text or a `data:` URL; ignore white space. Raises InvalidParameterError if it is invalid or empty.
-
-    what: the name of the text in the error.
-    """
-    raw = text.encode("ascii", "replace") if isinstance(text, str) else text
-    with suppress(ValueError):  # usually nothing needs to be removed
-        if raw:
-            return pybase64.b64decode(raw, validate=True)
-    prefix = _DATA_PREFIX.match(raw)
-    compact = (raw[prefix.end() :] if prefix else raw).translate(None, _WHITE_SPACE)
-    if not compact:
-        raise InvalidParameterError(f"{what} is empty: base64 text is expected")
+def _decode_base64(text: str, what: str) -> bytes:
     try:
-        return pybase64.b64decode(compact, validate=True)
+        return pybase64.b64decode("".join(text.split()).encode("ascii"), validate=True)
     except ValueError:
         raise InvalidParameterError(f"{what} is not valid base64") from None
 
 
 class Base64File:
-    """Decodes base64 text piece by piece into a file. Its methods may run in different threads, but not concurrently.
-
-    Whitespace is ignored, and also the prefix of a data URL if the first piece contains all of it.
-    """
+    """Decodes base64 text piece by piece into a file. Not thread-safe."""
 
     def __init__(self, file: Path) -> None:
         self._file = file.open("wb")
         self._decoder = Base64Decoder()
-        self._at_start = True
 
     def write(self, text: bytes, *, last: bool = False) -> None:
         """Decode a piece of the text. Raises InvalidParameterError if it is invalid, or if all are empty."""
-        if self._at_start and text:
-            found = _DATA_PREFIX.match(text)
-            text = text[found.end() :] if found else text
-            self._at_start = False
         try:
             octets = self._decoder.decode(text.translate(None, _WHITE_SPACE), last=last)
         except ValueError:
@@ -141,9 +119,7 @@ class _SignBody(
 
 
 class _MultiSignBody(msgspec.Struct, rename={"signatures": "Signatures"}):
-    """The body of MultiSign. Its items are converted one by one, so that errors name the position."""
-
-    signatures: Annotated[list[Any], msgspec.Meta(min_length=1)]
+    signatures: Annotated[list[Any], msgspec.Meta(min_length=1)]  # converted one by one: errors name the position
 
 
 _MEMBERS = _SignBody.__struct_encode_fields__
@@ -199,19 +175,19 @@ def _read_signature(body: object, path: str) -> SignatureRequest:
         reason=signature.reason or None,
         signer_name=signature.signer_name or None,
         zone=_find_zone(signature.timezone, signature.gmt_offset, path),
-        picture=decode_base64(signature.picture, f"{path}graphicalSignature") if signature.picture else None,
+        picture=_decode_base64(signature.picture, f"{path}graphicalSignature") if signature.picture else None,
     )
 
 
 def _read_placement(widget: _Widget, path: str) -> Placement:
-    page = _require_number(widget.page, widget.page_index, 1.0, name=f"{path}.page")
-    placement = Placement(
-        left=_require_number(widget.x, widget.left, name=f"{path}.x"),
-        top=_require_number(widget.y, widget.top, name=f"{path}.y"),
-        width=_require_number(widget.width, name=f"{path}.width"),
-        height=_require_number(widget.height, name=f"{path}.height"),
-        page=int(page),
-    )
+    page = 1.0
+    if widget.page is not None or widget.page_index is not None:
+        page = (widget.page if widget.page is not None else widget.page_index) or 0.0
+    left, top = (widget.left if widget.x is None else widget.x), (widget.top if widget.y is None else widget.y)
+    for name, number in (("x", left), ("y", top), ("width", widget.width), ("height", widget.height)):
+        if number is None:
+            raise InvalidParameterError(f"{path}.{name} must be a number")
+    placement = Placement(left or 0.0, top or 0.0, widget.width or 0.0, widget.height or 0.0, int(page))
     if placement.width < 1 or placement.height < 1:  # pyHanko uses integers
         raise InvalidParameterError(
             f"{path} must have a width and a height of at least 1 point: leave it out for an invisible signature"
@@ -219,13 +195,6 @@ def _read_placement(widget: _Widget, path: str) -> Placement:
     if page != placement.page or placement.page < 1:
         raise InvalidParameterError(f"{path}.page must be a whole number, counted from 1")
     return placement
-
-
-def _require_number(*spellings: float | None, name: str) -> float:
-    number = next((value for value in spellings if value is not None), None)
-    if number is None:
-        raise InvalidParameterError(f"{name} must be a number")
-    return number
 
 
 def _find_zone(name: str | None, offset: int | None, path: str) -> tzinfo:

@@ -23,7 +23,7 @@ from aiohttp import web
 from directsuite.sandbox.clock import format_timestamp
 from directsuite.sandbox.credentials import ACCOUNT
 from directsuite.sandbox.database import record_effect
-from directsuite.sandbox.files import FilePayload, StoredFiles, make_abandoned_schema, receive_body
+from directsuite.sandbox.files import FileRange, StoredFiles, make_abandoned_schema, receive_body
 from directsuite.sandbox.rejections import (
     InvalidActionError,
     InvalidParameterError,
@@ -36,7 +36,6 @@ from directsuite.sandbox.signing.request import Base64File, SignatureRequest, re
 
 if TYPE_CHECKING:
     import sqlite3
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from directsuite.sandbox.clock import Clock
@@ -91,7 +90,8 @@ class SigningService:
         max_body: int | None = None,
     ) -> None:
         self.missing_status = missing_status
-        self._files = StoredFiles(folder, "signing_file")
+        self.files = StoredFiles(folder, "signing_file")
+        """The files of the documents."""
         self._max_body = max_body
         self._database = database
         self._clock = clock
@@ -122,42 +122,27 @@ class SigningService:
         Raises InvalidActionError if it is malformed, FileNotFoundError if it is missing, or KeyUnavailableError.
         """
         moment = self._clock.now()
-        with self._files.hold_file(name) as file:
+        with self.files.hold_file(name) as file:
             described: dict[str, Any] = await self._run_in_worker(
                 lambda: _import_engine().describe(file, self._keys, moment)
             )
         return described
 
-    def hold_file(self, name: str) -> AbstractContextManager[Path]:
-        """Delay the deletion of a file until the block ends. Raises FileNotFoundError if it does not exist."""
-        return self._files.hold_file(name)
-
-    async def remove_unreferenced(self, *, at_start: bool = False) -> None:
-        """Delete the files of deleted documents.
-
-        at_start: also delete those left by a sandbox that was killed.
-        """
-        await self._files.remove_unreferenced(self._database, at_start=at_start)
-
-    def close(self) -> None:
-        """Delete the documents of a temporary folder."""
-        self._files.close()
-
     async def _save(self, request: web.Request) -> web.Response:
-        with self._files.create_file() as repaired_file:
-            with self._files.create_file() as uploaded:
+        with self.files.create_file() as repaired_file:
+            with self.files.create_file() as uploaded:
                 await self._receive(request, uploaded)
                 repaired: bool = await self._run_in_worker(
                     lambda: _import_engine().repair_upload(uploaded, repaired_file)
                 )
             stored, unused = (repaired_file, uploaded) if repaired else (uploaded, repaired_file)
-            self._files.abandon([unused.name])
-            document = StoredPdf(
+            self.files.abandon([unused.name])
+            document = _StoredPdf(
                 str(uuid.uuid4()),
                 self._clock.milliseconds(),
-                *await asyncio.to_thread(self._files.sync_and_digest, stored),
+                *await asyncio.to_thread(self.files.sync_and_digest, stored),
             )
-            await self._write(lambda connection: insert_document(connection, document, request[ACCOUNT]))
+            await self._write(lambda connection: _insert_document(connection, document, request[ACCOUNT]))
         repair = "; its damaged structure was repaired" if repaired else ""
         return web.json_response(_build_summary(document, f"the document is stored{repair}"))
 
@@ -177,7 +162,7 @@ class SigningService:
     async def _delete(self, request: web.Request) -> web.Response:
         identifier, at = request.match_info["identifier"], self._clock.milliseconds()
         async with self._get_lock(identifier):
-            await self._write(lambda connection: delete_document(connection, identifier, request[ACCOUNT], at))
+            await self._write(lambda connection: _delete_document(connection, identifier, request[ACCOUNT], at))
         return web.json_response({"documentDigest": "", "description": "the document is deleted"})
 
     async def _change(self, operation: ChangeOperation, request: web.Request) -> web.Response:
@@ -188,39 +173,39 @@ class SigningService:
         _, document = await self._apply_change(operation, request)
         return self._build_base64_response(document.file)
 
-    async def _apply_change(self, operation: ChangeOperation, request: web.Request) -> tuple[PdfChange, StoredPdf]:
+    async def _apply_change(self, operation: ChangeOperation, request: web.Request) -> tuple[PdfChange, _StoredPdf]:
         read_body = _BODY_READERS[operation]
         signatures = [] if read_body is None else read_body(await _read_json(request))
         async with self._get_lock(request.match_info["identifier"]):
             before = await self._use_document(request)
             moment = self._clock.now()
-            with self._files.hold_file(before.file) as source, self._files.create_file() as target:
+            with self.files.hold_file(before.file) as source, self.files.create_file() as target:
                 changed: PdfChange = await self._run_in_worker(
                     lambda: _import_engine().change(operation, source, target, signatures, self._keys, moment)
                 )
                 if not changed.names:
-                    self._files.abandon([target.name])
+                    self.files.abandon([target.name])
                     return changed, before
-                after = StoredPdf(
-                    before.identifier, before.created, *await asyncio.to_thread(self._files.sync_and_digest, target)
+                after = _StoredPdf(
+                    before.identifier, before.created, *await asyncio.to_thread(self.files.sync_and_digest, target)
                 )
                 name, at = str(request.match_info.route.name), self._clock.milliseconds()
                 await self._write(
-                    lambda connection: replace_document(connection, before, after, changed.names, name, at)
+                    lambda connection: _replace_document(connection, before, after, changed.names, name, at)
                 )
             return changed, after
 
-    async def _use_document(self, request: web.Request) -> StoredPdf:
+    async def _use_document(self, request: web.Request) -> _StoredPdf:
         identifier, account, at = request.match_info["identifier"], request[ACCOUNT], self._clock.milliseconds()
-        return await self._write(lambda connection: use_document(connection, identifier, account, at))
+        return await self._write(lambda connection: _use_document(connection, identifier, account, at))
 
     def _build_base64_response(self, name: str) -> web.Response:
-        payload = FilePayload(self._files[name], base64=True)
+        payload = self.files.make_payload([FileRange.from_file(self.files[name])])
         return web.Response(body=payload, content_type="text/plain", charset="us-ascii")
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            return await self._files.write(self._database, work)
+            return await self.files.write(self._database, work)
         except NoSuchDocumentError as missing:
             missing.status = self.missing_status
             raise
@@ -239,7 +224,7 @@ def _import_engine() -> Any:
     return engine
 
 
-def _build_summary(document: StoredPdf, description: str) -> dict[str, str]:
+def _build_summary(document: _StoredPdf, description: str) -> dict[str, str]:
     return {
         "documentType": _DOCUMENT_TYPE,
         "createdTime": format_timestamp(document.created),
@@ -257,23 +242,17 @@ async def _read_json(request: web.Request) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredPdf:
-    """The current state of a stored document."""
-
+class _StoredPdf:
     identifier: str
     created: int
-    """Milliseconds since 1970."""
     digest: str
-    """SHA-256 of the content, in hex."""
     file: str
     """The name of the file."""
     size: int
-    """In bytes."""
 
 
-def insert_document(connection: sqlite3.Connection, document: StoredPdf, account: str) -> None:
-    """Store a new document of an account, and delete the expired documents of all accounts."""
-    connection.execute(
+def _insert_document(connection: sqlite3.Connection, document: _StoredPdf, account: str) -> None:
+    connection.execute(  # the expired documents of all accounts
         "DELETE FROM signing_document WHERE last_activity <= ?", (document.created - DOCUMENT_LIFETIME_MS,)
     )
     connection.execute(
@@ -287,7 +266,7 @@ def insert_document(connection: sqlite3.Connection, document: StoredPdf, account
     _record(connection, "Save", document.identifier, document.created, digest=document.digest)
 
 
-def use_document(connection: sqlite3.Connection, identifier: str, account: str, at: int) -> StoredPdf:
+def _use_document(connection: sqlite3.Connection, identifier: str, account: str, at: int) -> _StoredPdf:
     """Return the document and restart its lifetime at `at`, in milliseconds since 1970.
 
     Raises NoSuchDocumentError if it is unknown, deleted or expired, and WrongAccountError if it is another account's.
@@ -300,21 +279,17 @@ def use_document(connection: sqlite3.Connection, identifier: str, account: str, 
     if row["account"] != account:
         raise WrongAccountError("the document belongs to another account")
     connection.execute("UPDATE signing_document SET last_activity = ? WHERE identifier = ?", (at, identifier))
-    return StoredPdf(identifier, row["created"], row["digest"], row["name"], row["size"])
+    return _StoredPdf(identifier, row["created"], row["digest"], row["name"], row["size"])
 
 
-def replace_document(
+def _replace_document(
     connection: sqlite3.Connection,
-    before: StoredPdf,
-    after: StoredPdf,
+    before: _StoredPdf,
+    after: _StoredPdf,
     names: list[str],
     operation: str,
     at: int,
 ) -> None:
-    """Replace the stored file by the result of `operation`, and record it. names: the changed fields.
-
-    Raises InvalidActionError if the document was changed or deleted in the meantime.
-    """
     changed = connection.execute(
         "UPDATE signing_document SET digest = ? WHERE identifier = ? AND digest = ?",
         (after.digest, before.identifier, before.digest),
@@ -327,12 +302,8 @@ def replace_document(
     _record(connection, operation, before.identifier, at, digest=after.digest, before=before.digest, names=names)
 
 
-def delete_document(connection: sqlite3.Connection, identifier: str, account: str, at: int) -> None:
-    """Delete a document.
-
-    Raises NoSuchDocumentError if it is unknown, deleted or expired, and WrongAccountError if it is another account's.
-    """
-    use_document(connection, identifier, account, at)
+def _delete_document(connection: sqlite3.Connection, identifier: str, account: str, at: int) -> None:
+    _use_document(connection, identifier, account, at)
     connection.execute("DELETE FROM signing_document WHERE identifier = ?", (identifier,))
     _record(connection, "Delete", identifier, at, digest="")
 

@@ -240,10 +240,7 @@ def wrap_text(font: Font, text: str, size: float, width: float) -> list[str]:
     lines: list[str] = []
     space = font.measure_width(" ", 1000)
     for line in text.splitlines() or [""]:
-        words, units = (
-            list[str](),
-            0.0,
-        )  # integers, so that sums are exact
+        words, units = list[str](), 0.0  # integers, so that sums are exact
         for word in line.split(" "):
             added = font.measure_width(word, 1000)
             if words and (units + space + added) * size / 1000 > width:

@@ -90,7 +90,7 @@ async def test_a_recreated_folder_has_new_uids_and_another_uidvalidity(mail: Mes
     def uidvalidity(connection: sqlite3.Connection) -> int:
         account = find_account_id(connection, ALICE)
         assert account is not None
-        return mailboxes.get_folder_id(connection, account, "INBOX.A")
+        return mailboxes.get_folder(connection, account, "INBOX.A").id
 
     await mail.call_ok("CreateFolder", "INBOX.A")
     before = await mail.database.read(uidvalidity)

@@ -32,7 +32,7 @@ async def test_messages_are_counted(mail: MessagingServer) -> None:
     def flag(connection: sqlite3.Connection) -> None:
         account = find_account_id(connection, ALICE)
         assert account is not None
-        inbox = mailboxes.get_folder_id(connection, account, "INBOX")
+        inbox = mailboxes.get_folder(connection, account, "INBOX").id
         assert mailboxes.set_flag(connection, inbox, [3, 99], mailboxes.Flag.DELETED, value=True) == [3]
 
     await mail.database.write(flag)

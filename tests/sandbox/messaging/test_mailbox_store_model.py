@@ -52,7 +52,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def folder(self, name: str) -> int | None:
         try:
-            return mailboxes.get_folder_id(self.db, self.account, name)
+            return mailboxes.get_folder(self.db, self.account, name).id
         except MessagingError:
             assert name not in self.model
             return None

@@ -139,7 +139,7 @@ async def message_of(sandbox: Sandbox, html: str, *, plain: str | None = None) -
         )
     raw = f"From: evil@canary.test\r\nSubject: hostile\r\nMIME-Version: 1.0\r\n{content}"
     uid = await sandbox.deliver(ALICE, raw.encode())
-    folder = await sandbox.read(lambda connection: mailboxes.get_folder_id(connection, 1, "INBOX"))
+    folder = await sandbox.read(lambda connection: mailboxes.get_folder(connection, 1, "INBOX").id)
     return f"/page/mail/{ALICE}/{folder}/{uid}"
 
 
@@ -181,7 +181,7 @@ async def test_hostile_names_are_text(populated_sandbox: Sandbox, tab: Watched, 
         f"<script>alert(3)</script>\r\n--q--\r\n"
     )
     uid = await populated_sandbox.deliver(ALICE, raw.encode())
-    folder = await populated_sandbox.read(lambda connection: mailboxes.get_folder_id(connection, 1, "INBOX"))
+    folder = await populated_sandbox.read(lambda connection: mailboxes.get_folder(connection, 1, "INBOX").id)
     own = f"/page/mail/{ALICE}/{folder}/{uid}"
     for path in (f"/page/mail/{ALICE}", own, f"{own}/raw"):
         await tab.open(path)

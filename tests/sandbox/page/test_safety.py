@@ -119,7 +119,7 @@ async def test_a_form_redirects_to_its_page(page: PageClient) -> None:
 
 
 async def test_security_headers_forbid_other_scripts_and_servers(page: PageClient, signed_document_id: str) -> None:
-    folder = await page.sandbox.read(lambda connection: mailboxes.get_folder_id(connection, 1, "INBOX"))
+    folder = await page.sandbox.read(lambda connection: mailboxes.get_folder(connection, 1, "INBOX").id)
     message = f"/page/mail/{ALICE}/{folder}/1"
     for path in (
         "/",
@@ -154,7 +154,7 @@ async def test_text_of_messages_is_escaped(page: PageClient) -> None:
         f"From: {hostile} <a@b.test>\r\nTo: {hostile}\r\nSubject: {hostile}\r\nX-{'a' * 9}: {hostile}\r\n\r\n{hostile}"
     )
     uid = await page.sandbox.deliver(ALICE, raw.encode())
-    folder = await page.sandbox.read(lambda connection: mailboxes.get_folder_id(connection, 1, "INBOX"))
+    folder = await page.sandbox.read(lambda connection: mailboxes.get_folder(connection, 1, "INBOX").id)
     for path in (f"/page/mail/{ALICE}", f"/page/mail/{ALICE}/{folder}/{uid}", "/page/calls?q=%22%3E%3Cscript%3Ealert"):
         text = await page.view(path)
         assert "<script>" not in text

@@ -50,7 +50,7 @@ async def test_mailboxes_folders_and_messages_are_shown(page: PageClient) -> Non
     assert "Blood count" in found
     assert "Welcome" not in found
     uid = await page.sandbox.deliver(ALICE, MULTIPART)
-    folder = await page.sandbox.read(lambda connection: mailboxes.get_folder_id(connection, 1, "INBOX"))
+    folder = await page.sandbox.read(lambda connection: mailboxes.get_folder(connection, 1, "INBOX").id)
     own = f"/page/mail/{ALICE}/{folder}/{uid}"
     message = await page.view(own)
     assert "Blutätter" in message
@@ -64,22 +64,6 @@ async def test_mailboxes_folders_and_messages_are_shown(page: PageClient) -> Non
     for missing in (f"{own}9", f"{own}/attachments/7", f"/page/mail/{ALICE}?folder=x", "/page/mail/nobody@x.test"):
         async with page.http.get(f"{page.root}{missing}") as response:
             assert response.status == 404, missing
-
-
-async def test_the_plain_text_beside_html_is_shown(page: PageClient) -> None:
-    own, folder = (
-        f"/page/mail/{ALICE}",
-        await page.sandbox.read(lambda it: mailboxes.get_folder_id(it, 1, "INBOX")),
-    )
-    both = MULTIPART.replace(b"mixed", b"alternative").replace(
-        b"\r\n\r\n--q\r\n", b"\r\n\r\n--q\r\n\r\nNo <i>alarm</i>\r\n--q\r\n", 1
-    )
-    shown = await page.view(f"{own}/{folder}/{await page.sandbox.deliver(ALICE, both)}")
-    assert '<pre class="text" tabindex="0">No &lt;i&gt;alarm&lt;/i&gt;</pre>' in shown
-    assert "&lt;b&gt;fine&lt;/b&gt;" in shown
-    assert "The plain-text alternative" not in await page.view(
-        f"{own}/{folder}/{await page.sandbox.deliver(ALICE, MULTIPART)}"
-    )
 
 
 async def test_the_delivery_to_each_recipient_is_shown(page: PageClient, sent_message_id: str) -> None:
@@ -213,7 +197,7 @@ def test_text_without_secrets_is_not_masked() -> None:
 @pytest.mark.wide
 async def test_views_of_large_mailboxes_and_many_calls_are_fast(page: PageClient) -> None:
     def fill(connection: sqlite3.Connection) -> None:
-        folder = mailboxes.get_folder_id(connection, 1, "INBOX")
+        folder = mailboxes.get_folder(connection, 1, "INBOX").id
         for number in range(10_000):
             raw = b"From: a@b.test\r\nSubject: message %d\r\n\r\ntext" % number
             mailboxes.append_message(connection, folder, build_content(raw), received_ms=number)
