@@ -4,8 +4,9 @@
     database.execute(statement) ─► one statement, committed immediately
     database.fetch(statement) ───► committed rows
 
-Statements are written for PostgreSQL, in the schema `directsuite`; the text for SQLite is derived from that, if it is
-not given. A list is a value in `= ANY(:names)` or `<> ALL(:names)`, a list of bytes in `= ANY(:names::bytea[])`.
+Statements are in files with the suffixes `.postgres.sql`, for the schema `directsuite`, and `.sqlite.sql`
+(`load_statements`), or written for PostgreSQL and translated (`sql`). A list is a value in `= ANY(:names)`, and in
+SQLite JSON (`json_each(:names)`); a list of bytes is a value in `IN (:names)`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import itertools
 import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
+from importlib import resources
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
@@ -63,8 +65,30 @@ def sql(text: str, *, sqlite: str | None = None) -> Statement:
     derived = text if sqlite is None else sqlite
     for pattern, other in _SQLITE_REWRITES:
         derived = pattern.sub(other, derived)
+    return Statement(_to_postgres(text), derived)
+
+
+def load_statements(package: str, name: str) -> Mapping[str, Statement]:
+    """Return the statements of `name`.postgres.sql and `name`.sqlite.sql in a package, by their names.
+
+    A line `-- name: NAME` begins a statement. One of the files may be missing.
+    """
+    texts = [_read_statements(package, f"{name}.{dialect}.sql") for dialect in ("postgres", "sqlite")]
+    names = texts[0] | texts[1]
+    return {each: Statement(_to_postgres(texts[0].get(each, "")), texts[1].get(each, "")) for each in names}
+
+
+def _read_statements(package: str, name: str) -> dict[str, str]:
+    file = resources.files(package).joinpath(name)
+    if not file.is_file():
+        return {}
+    _, *pieces = re.split(r"^-- name: (\w+)\n", file.read_text("utf-8"), flags=re.MULTILINE)
+    return dict(zip(pieces[::2], pieces[1::2], strict=True))
+
+
+def _to_postgres(text: str) -> bytes:
     rows = text.replace(_ROWS_PLACEHOLDER, "\0")
-    return Statement(_PLACEHOLDER.sub(r"%(\1)s", rows).replace("\0", _ROWS_PLACEHOLDER).encode(), derived)
+    return _PLACEHOLDER.sub(r"%(\1)s", rows).replace("\0", _ROWS_PLACEHOLDER).encode()
 
 
 @functools.lru_cache(maxsize=256)

@@ -344,7 +344,8 @@ class SqliteTransaction:
     async def ensure(self, tables: Tables) -> None:
         """Create missing tables."""
         for statement in tables.statements:
-            self.connection.execute(statement.sqlite)
+            for each in statement.sqlite.split(";\n"):
+                self.connection.execute(each)
 
     def find_rejection(self, error: Exception) -> DatabaseRejection | None:
         """Return why SQLite rejected a statement, or None."""

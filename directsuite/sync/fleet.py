@@ -22,11 +22,10 @@ import attrs
 from directsuite.core.checks import AT_LEAST_ONE, DURATION, INTERVAL
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.privacy import scrub_class
-from directsuite.durable.database import Transaction
+from directsuite.durable.database import Tables, Transaction, load_statements
 from directsuite.durable.fleet import FleetEngine
 from directsuite.durable.postgres import Connections, PostgresDatabase
 from directsuite.suite import DirectSuite
-from directsuite.sync import sql
 from directsuite.sync.commits import Deliver
 from directsuite.sync.model import StoreError
 from directsuite.sync.postgres import PostgresStore
@@ -37,6 +36,9 @@ from directsuite.sync.synchronizer import MailboxWorker, Passwords
 __all__ = ["Fleet", "FleetStatus"]
 
 _LOGGER = logging.getLogger("directsuite")
+
+_SQL = load_statements("directsuite.sync", "fleet")
+_TABLES = Tables("fleet", (_SQL["fleet_tables"],))
 
 _BATCH = 50  # the maximum number of mailboxes claimed in one statement
 _MAX_DUE_MAILBOXES = 500  # mailboxes woken per tick
@@ -331,21 +333,21 @@ class FleetTable:
 
     async def prepare(self) -> None:
         """Create missing tables."""
-        await self._database.transaction(lambda transaction: transaction.ensure(sql.FLEET_TABLES))
+        await self._database.transaction(lambda transaction: transaction.ensure(_TABLES))
 
     async def add(self, names: Iterable[str]) -> int:
         """Add mailboxes, due immediately. Return the number of new ones."""
         values = {"names": sorted(set(names))}  # sorted, so that two callers with the same names do not deadlock
 
         async def add(transaction: Transaction) -> int:
-            await transaction.execute(sql.ADD_MAILBOXES, values)
-            return len(await transaction.execute(sql.ADD_TO_SCHEDULE, values))
+            await transaction.execute(_SQL["add_mailboxes"], values)
+            return len(await transaction.execute(_SQL["add_to_schedule"], values))
 
         return await self._database.transaction(add)
 
     async def remove(self, names: Iterable[str]) -> int:
         """Remove mailboxes. Return how many were removed."""
-        return len(await self._database.execute(sql.REMOVE_FROM_SCHEDULE, {"names": list(names)}))
+        return len(await self._database.execute(_SQL["remove_from_schedule"], {"names": list(names)}))
 
     async def heartbeat(self, claimed: Iterable[LeasedRound] = ()) -> tuple[int, Collection[int]]:
         """Record that this worker is alive, and extend its claims.
@@ -353,12 +355,12 @@ class FleetTable:
         Return the fleet's number of mailboxes, and those whose last round ran here.
         """
         values = {"worker": self._worker, "patience": self._worker_timeout}
-        ((count, own),) = await self._database.execute(sql.HEARTBEAT, values | _make_claim_values(claimed))
+        ((count, own),) = await self._database.execute(_SQL["heartbeat"], values | _make_claim_values(claimed))
         return count, set(own or ())
 
     async def leave(self) -> None:
         """Remove this worker from the table, because it has ended."""
-        await self._database.execute(sql.LEAVE, {"worker": self._worker})
+        await self._database.execute(_SQL["leave"], {"worker": self._worker})
 
     async def list_due(self) -> Sequence[tuple[int, str | None]]:
         """Return due mailboxes not returned within `worker_timeout`.
@@ -366,14 +368,14 @@ class FleetTable:
         Each with its last worker; None if that is dead or busy.
         """
         values = {"patience": self._worker_timeout, "longest": self._max_pause, "most": _MAX_DUE_MAILBOXES}
-        found = await self._database.execute(sql.TAKE_DUE_MAILBOXES, values)
+        found = await self._database.execute(_SQL["take_due_mailboxes"], values)
         return [(mailbox, worker) for mailbox, worker in found]
 
     async def claim(self, mailboxes: Sequence[int]) -> Sequence[LeasedRound]:
         """Claim and return a round of each mailbox that is due and that no worker has."""
         values = {"mailboxes": list(mailboxes), "worker": self._worker}
         bounds = {"patience": self._worker_timeout, "longest": self._max_pause}
-        return [LeasedRound(*found) for found in await self._database.execute(sql.CLAIM_ROUNDS, values | bounds)]
+        return [LeasedRound(*found) for found in await self._database.execute(_SQL["claim_rounds"], values | bounds)]
 
     async def finish(self, ended: Sequence[EndedRound], *, wakes: bool = False) -> set[int]:
         """Record the ends of rounds. Return their mailboxes, without those that another worker has claimed.
@@ -387,21 +389,21 @@ class FleetTable:
             "wakes": wakes,
         }
         claims = _make_claim_values(each.leased for each in ended)
-        return {mailbox for (mailbox,) in await self._database.execute(sql.FINISH_ROUNDS, values | claims)}
+        return {mailbox for (mailbox,) in await self._database.execute(_SQL["finish_rounds"], values | claims)}
 
     async def reschedule_now(self, names: Iterable[str]) -> int:
         """Make mailboxes due immediately, or after a round in progress. Return how many of them the fleet has."""
-        return len(await self._database.execute(sql.RESCHEDULE_NOW, {"names": list(names)}))
+        return len(await self._database.execute(_SQL["reschedule_now"], {"names": list(names)}))
 
     async def list_mailboxes(self) -> Sequence[FleetMailbox]:
         """Return the scheduled mailboxes, by name."""
-        return [FleetMailbox(*values) for values in await self._database.fetch(sql.SCHEDULED_MAILBOXES)]
+        return [FleetMailbox(*values) for values in await self._database.fetch(_SQL["scheduled_mailboxes"])]
 
     async def read_status(self) -> FleetStatus:
         """Return the fleet's status."""
         values = {"patience": self._worker_timeout}
-        ((mailboxes, waiting, late, workers),) = await self._database.fetch(sql.FLEET_STATUS, values)
-        failing = {str(problem): count for problem, count in await self._database.fetch(sql.PROBLEMS)}
+        ((mailboxes, waiting, late, workers),) = await self._database.fetch(_SQL["fleet_status"], values)
+        failing = {str(problem): count for problem, count in await self._database.fetch(_SQL["problems"])}
         return FleetStatus(mailboxes=mailboxes, waiting=waiting, failing=failing, late=late, workers=workers)
 
 

@@ -23,13 +23,16 @@ from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.limits import LocalRateLimiter
 from directsuite.core.privacy import scrub_class
 from directsuite.core.retry import MAX_RETRY_AFTER
+from directsuite.durable.database import Tables, load_statements
 from directsuite.durable.postgres import Connections, PostgresDatabase
 from directsuite.errors import ConfigurationError, DirectSuiteError
 from directsuite.secret import Secret, as_secret
-from directsuite.sync import sql
 from directsuite.sync.model import StoreError
 
 __all__ = ["SharedLimits"]
+
+_SQL = load_statements("directsuite.sync", "shared_limits")
+_TABLES = Tables("rate", (_SQL["rate_tables"],))
 
 _TIMEOUT = 2.0  # seconds for PostgreSQL to respond; without slots, no request is sent
 _RETRY_DELAY = 1.0  # seconds after a failure of PostgreSQL
@@ -223,7 +226,7 @@ class SharedRate:
         try:
             await self._prepare()
             values = {"rate": self._name, "seconds": seconds + self._tolerance}
-            await self._database.execute(sql.PUSH_BACK, values)
+            await self._database.execute(_SQL["push_back"], values)
         except DirectSuiteError:
             self._mark_lost()  # the service pauses other processes itself
 
@@ -239,11 +242,11 @@ class SharedRate:
             await self._prepare()
             slot = {"slots": slots, "spacing": self.interval, "tolerance": self._tolerance, "longest": _MAX_LEASE_AHEAD}
             values = slot | {"rate": self._name}
-            ((wait,),) = await self._database.execute(sql.TAKE_SLOTS, values)
+            ((wait,),) = await self._database.execute(_SQL["take_slots"], values)
             if -wait > _MAX_AHEAD:
                 longest = {"rate": self._name, "longest": _MAX_AHEAD + self._tolerance}
-                await self._database.execute(sql.CORRECT_RATE, longest)
-                ((wait,),) = await self._database.execute(sql.TAKE_SLOTS, values)
+                await self._database.execute(_SQL["correct_rate"], longest)
+                ((wait,),) = await self._database.execute(_SQL["take_slots"], values)
         except DirectSuiteError:
             self._mark_lost()
             return
@@ -264,5 +267,5 @@ class SharedRate:
 
     async def _prepare(self) -> None:
         if not self._is_prepared:
-            await self._database.transaction(lambda transaction: transaction.ensure(sql.RATE_TABLES))
+            await self._database.transaction(lambda transaction: transaction.ensure(_TABLES))
             self._is_prepared = True

@@ -16,10 +16,9 @@ from typing import Any, Protocol, Self
 import attrs
 
 from directsuite.core.privacy import scrub_class
-from directsuite.durable.database import Database, DatabaseRejection, Transaction
+from directsuite.durable.database import Database, DatabaseRejection, Tables, Transaction, load_statements
 from directsuite.durable.sqlite import SqliteDatabase, SqliteFile
 from directsuite.errors import ConfigurationError
-from directsuite.sync import sql
 from directsuite.sync.model import (
     Change,
     ChangeSet,
@@ -46,6 +45,10 @@ FILE = SqliteFile(
     version=2,
     page_bytes=16384,  # the sink may store complete messages
 )
+
+_SQL = load_statements("directsuite.sync", "store")
+_TABLES = Tables("store", (_SQL["tables"],), version=2)
+_QUARANTINE_TABLES = Tables("quarantine", (_SQL["quarantine_tables"],))
 
 _STATES = {int(state): state for state in MessageState}  # faster than calling the enum for each of many rows
 
@@ -87,8 +90,8 @@ class Store:
         await self.database.open(self._prepare)
 
     async def _prepare(self, transaction: Transaction) -> None:
-        await transaction.ensure(sql.TABLES)
-        await transaction.ensure(sql.QUARANTINE_TABLES)
+        await transaction.ensure(_TABLES)
+        await transaction.ensure(_QUARANTINE_TABLES)
         if self._sink is not None:
             await self._sink.prepare(transaction)
 
@@ -108,8 +111,8 @@ class Store:
         """Bind the store to a sink, at the first call. Raises ConfigurationError if it is bound to another one."""
 
         async def work(transaction: Transaction) -> None:
-            await transaction.execute(sql.BIND, {"kind": sink})
-            ((bound,),) = await transaction.execute(sql.BOUND_SINK)
+            await transaction.execute(_SQL["bind"], {"kind": sink})
+            ((bound,),) = await transaction.execute(_SQL["bound_sink"])
             if bound != sink:
                 raise ConfigurationError(
                     f"This store is bound to another sink ({bound}, not {sink}). Use a separate store for each sink."
@@ -119,7 +122,7 @@ class Store:
 
     async def claim(self, mailbox: str) -> Lease:
         """Return a new lease of the mailbox, and make earlier ones stale. An unknown mailbox is added."""
-        (found,) = await self.database.execute(sql.CLAIM, {"name": mailbox})
+        (found,) = await self.database.execute(_SQL["claim"], {"name": mailbox})
         return Lease(*found)
 
     async def folder(self, lease: Lease, name: str) -> StoredFolder:
@@ -128,44 +131,46 @@ class Store:
 
         async def make(transaction: Transaction) -> None:
             await _validate_lease(transaction, lease)
-            await transaction.execute(sql.MAKE_FOLDER, named)
+            await transaction.execute(_SQL["make_folder"], named)
 
-        if not (found := await self.database.fetch(sql.FOLDER, named, _make_folder)):
+        if not (found := await self.database.fetch(_SQL["folder"], named, _make_folder)):
             await self.database.transaction(make)
-            found = await self.database.fetch(sql.FOLDER, named, _make_folder)
+            found = await self.database.fetch(_SQL["folder"], named, _make_folder)
         folder: StoredFolder = found[0]
         return folder
 
     async def folders(self, lease: Lease) -> Sequence[StoredFolder]:
         """Return the mailbox's folders."""
-        return await self.database.fetch(sql.FOLDERS, {"mailbox": lease.mailbox}, _make_folder)
+        return await self.database.fetch(_SQL["folders"], {"mailbox": lease.mailbox}, _make_folder)
 
     async def states(self, folder: StoredFolder) -> Mapping[int, MessageState]:
         """Return the state of each uid of the current numbering."""
-        return dict(await self.database.fetch(sql.STATES, _make_folder_values(folder), _make_uid_and_state))
+        return dict(await self.database.fetch(_SQL["states"], _make_folder_values(folder), _make_uid_and_state))
 
     async def rows(self, folder: StoredFolder, uids: Collection[int] | None = None) -> Sequence[MessageRow]:
         """Return rows of the current numbering, by ascending uid."""
         if uids is None:
-            return await self.database.fetch(sql.ROWS, _make_folder_values(folder), _make_row)
-        return await self.database.fetch(sql.ROWS_BY_UID, _make_folder_values(folder) | {"uids": list(uids)}, _make_row)
+            return await self.database.fetch(_SQL["rows"], _make_folder_values(folder), _make_row)
+        return await self.database.fetch(
+            _SQL["rows_by_uid"], _make_folder_values(folder) | {"uids": list(uids)}, _make_row
+        )
 
     async def sentinels(self, folder: StoredFolder) -> Sequence[MessageRow]:
         """Return the newest and the oldest LIVE row with an identity and a date."""
-        return await self.database.fetch(sql.SENTINELS, _make_folder_values(folder), _make_row)
+        return await self.database.fetch(_SQL["sentinels"], _make_folder_values(folder), _make_row)
 
     async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, MessageRow]]:
         """Return the mailbox's rows with one of the digests, each with its folder's name."""
         if not (wanted := list(set(digests))):
             return ()
         found = await self.database.fetch(
-            sql.WITH_DIGESTS, {"mailbox": lease.mailbox, "digests": wanted}, _make_folder_row
+            _SQL["with_digests"], {"mailbox": lease.mailbox, "digests": wanted}, _make_folder_row
         )
         return sorted(found, key=lambda each: each[1].key)
 
     async def unfinished(self, lease: Lease) -> Sequence[tuple[str, MessageRow]]:
         """Return the mailbox's rows in `UNFINISHED_STATES`, each with its folder's name, by key."""
-        return await self.database.fetch(sql.UNFINISHED, {"mailbox": lease.mailbox}, _make_folder_row)
+        return await self.database.fetch(_SQL["unfinished"], {"mailbox": lease.mailbox}, _make_folder_row)
 
     async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
         """Write rows, and pass the changes to the store's sink, in one transaction.
@@ -202,34 +207,34 @@ class Store:
         wanted = set(names)
 
         async def work(transaction: Transaction) -> list[str]:
-            known = [name for (name,) in await transaction.execute(sql.MAILBOX_NAMES)]
+            known = [name for (name,) in await transaction.execute(_SQL["mailbox_names"])]
             left = [name for name in known if not wanted or name in wanted]
-            await transaction.execute(sql.ADD_REQUEST, {"kind": kind.value, "names": left})
+            await transaction.execute(_SQL["add_request"], {"kind": kind.value, "names": left})
             return sorted(left)
 
         return await self.database.transaction(work)
 
     async def pending_requests(self) -> Sequence[str]:
         """Return the mailboxes with requests."""
-        return [name for (name,) in await self.database.fetch(sql.PENDING_REQUESTS)]
+        return [name for (name,) in await self.database.fetch(_SQL["pending_requests"])]
 
     async def apply_requests(self, mailbox: str) -> bool:
         """Apply and delete operators' requests for a mailbox. Return True if there were any."""
-        if not await self.database.fetch(sql.HAS_REQUESTS, {"name": mailbox}):
+        if not await self.database.fetch(_SQL["has_requests"], {"name": mailbox}):
             return False
 
         async def work(transaction: Transaction) -> bool:
-            requests = await transaction.execute(sql.TAKE_REQUESTS, {"name": mailbox})
+            requests = await transaction.execute(_SQL["take_requests"], {"name": mailbox})
             for identifier, kind in requests:
-                if kind in sql.APPLY_REQUEST:  # a later release may have added other kinds
-                    await transaction.execute(sql.APPLY_REQUEST[kind], {"mailbox": identifier})
+                if f"apply_{kind}" in _SQL:  # a later release may have added other kinds
+                    await transaction.execute(_SQL[f"apply_{kind}"], {"mailbox": identifier})
             return bool(requests)
 
         return await self.database.transaction(work)
 
     async def status(self) -> Sequence[MailboxStatus]:
         """Return the status of every mailbox, by name."""
-        found = await self.database.fetch(sql.STATUS)
+        found = await self.database.fetch(_SQL["status"])
         by_mailbox = itertools.groupby(found, key=operator.itemgetter(0, 1))
         return [
             MailboxStatus(number=number, name=name, folders=_make_folder_statuses(of_it))
@@ -238,7 +243,7 @@ class Store:
 
     async def quarantined(self) -> Sequence[QuarantinedMessage]:
         """Return the quarantined messages, by mailbox, folder, uid_validity and uid."""
-        return await self.database.fetch(sql.QUARANTINED_MESSAGES, make=lambda values: QuarantinedMessage(*values))
+        return await self.database.fetch(_SQL["quarantined_messages"], make=lambda values: QuarantinedMessage(*values))
 
 
 @scrub_class
@@ -256,7 +261,7 @@ class SqliteStore(Store):
 
 async def _validate_lease(transaction: Transaction, lease: Lease) -> None:
     # The row lock delays claims until the transaction ends.
-    if await transaction.execute(sql.LOCK_LEASE, {"mailbox": lease.mailbox}) != [(lease.lease_number,)]:
+    if await transaction.execute(_SQL["lock_lease"], {"mailbox": lease.mailbox}) != [(lease.lease_number,)]:
         raise StaleLeaseError(
             "Another worker has claimed the mailbox, so nothing was written. Let only one worker synchronise it."
         )
@@ -264,15 +269,15 @@ async def _validate_lease(transaction: Transaction, lease: Lease) -> None:
 
 async def _apply(transaction: Transaction, lease: Lease, change_set: ChangeSet) -> None:
     if change_set.renumbered:
-        await transaction.execute(sql.RENUMBER, {"folders": change_set.renumbered})
+        await transaction.execute(_SQL["renumber"], {"folders": change_set.renumbered})
     rows = {row.key: row for row in change_set.rows}  # a statement may write a row only once
-    await transaction.insert(sql.WRITE_ROWS, [_make_row_values(row) for row in rows.values()])
+    await transaction.insert(_SQL["write_rows"], [_make_row_values(row) for row in rows.values()])
     if change_set.problems:
-        await transaction.execute(sql.FORGET_PROBLEMS, {"folders": list({folder for folder, *_ in rows})})
+        await transaction.execute(_SQL["forget_problems"], {"folders": list({folder for folder, *_ in rows})})
         problems = [(*key, problem) for key, problem in change_set.problems.items()]
-        await transaction.insert(sql.WRITE_PROBLEMS, problems)
+        await transaction.insert(_SQL["write_problems"], problems)
     for folder in change_set.folders:
-        await transaction.execute(sql.WRITE_FOLDER, attrs.asdict(folder) | {"mailbox": lease.mailbox})
+        await transaction.execute(_SQL["write_folder"], attrs.asdict(folder) | {"mailbox": lease.mailbox})
 
 
 def _make_folder_values(folder: StoredFolder) -> dict[str, Any]:

@@ -15,80 +15,15 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from directsuite.core.privacy import scrub_class
-from directsuite.durable.database import Statement, Tables, Transaction, sql
+from directsuite.durable.database import Statement, Tables, Transaction, load_statements
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.model import Change, Key, Kind
 from directsuite.sync.sinks.eml import replace_lone_surrogates
 
 _StoredKey: TypeAlias = tuple[str, str, int, int]
 
-_TABLES = Tables(
-    "sink",
-    (
-        sql("""
-            CREATE TABLE directsuite.message (
-                id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-                mailbox text NOT NULL,
-                folder text NOT NULL,
-                uid_validity bigint NOT NULL,
-                uid bigint NOT NULL,
-                present boolean NOT NULL DEFAULT true,
-                digest text,
-                message_id text,
-                sent timestamptz,
-                received timestamptz,
-                sender text,
-                reply_to text,
-                subject text,
-                body text,
-                html boolean NOT NULL,
-                recipients jsonb NOT NULL,
-                headers jsonb NOT NULL
-            )
-        """),
-        sql("""
-            CREATE UNIQUE INDEX message_present ON directsuite.message (mailbox, folder, uid_validity, uid)
-            WHERE present
-        """),
-        sql("CREATE INDEX message_gone ON directsuite.message (mailbox, folder, uid_validity, uid) WHERE NOT present"),
-        sql("""
-            CREATE TABLE directsuite.attachment (
-                message bigint NOT NULL REFERENCES directsuite.message ON DELETE CASCADE,
-                number bigint NOT NULL,
-                filename text,
-                content_type text,
-                content bytea NOT NULL,
-                PRIMARY KEY (message, number)
-            )
-        """),
-    ),
-)
-
-_SELECT_BY_KEY = """
-    SELECT id, digest FROM directsuite.message
-    WHERE mailbox = :mailbox AND folder = :folder AND uid_validity = :uid_validity AND uid = :uid
-"""
-_SELECT_PRESENT = sql(f"{_SELECT_BY_KEY} AND present")
-_SELECT_GONE = sql(f"{_SELECT_BY_KEY} AND NOT present ORDER BY id DESC")
-_SELECT_IDS = sql("""
-    SELECT string_agg(uid || ' ' || id, ',') FROM directsuite.message
-    WHERE mailbox = :mailbox AND folder = :folder AND uid_validity = :uid_validity AND present AND uid = ANY(:uids)
-""")
-_MOVE = sql("""
-    UPDATE directsuite.message
-    SET present = true, mailbox = :mailbox, folder = :folder, uid_validity = :uid_validity, uid = :uid WHERE id = :id
-""")
-_INSERT = sql("""
-    INSERT INTO directsuite.message (
-        mailbox, folder, uid_validity, uid, digest, message_id, sent, received, sender, reply_to, subject, body, html,
-        recipients, headers
-    ) VALUES :rows
-""")
-_INSERT_ATTACHMENTS = sql(
-    "INSERT INTO directsuite.attachment (message, number, filename, content_type, content) VALUES :rows"
-)
-_HIDE = sql("UPDATE directsuite.message SET present = false WHERE id = :id")
-_DELETE = sql("DELETE FROM directsuite.message WHERE id = :id")
+_SQL = load_statements("directsuite.sync.sinks", "table")
+_TABLES = Tables("sink", (_SQL["tables"],))
 
 
 @scrub_class
@@ -120,7 +55,7 @@ class TableSink:
                 run[key] = change
             elif change.kind is Kind.GONE:
                 await self._remove(
-                    transaction, await _find_message_id(transaction, _SELECT_PRESENT, change.key, change.digest)
+                    transaction, await _find_message_id(transaction, _SQL["select_present"], change.key, change.digest)
                 )
             else:
                 await self._put(transaction, change)
@@ -133,27 +68,27 @@ class TableSink:
         await _insert(transaction, {key: change for key, change in run.items() if key not in taken})
 
     async def _put(self, transaction: Transaction, change: Change) -> None:
-        here, before = await _find_message_id(transaction, _SELECT_PRESENT, change.key, change.digest), None
+        here, before = await _find_message_id(transaction, _SQL["select_present"], change.key, change.digest), None
         if change.previous is not None:
-            before = await _find_message_id(transaction, _SELECT_PRESENT, change.previous, change.digest)
+            before = await _find_message_id(transaction, _SQL["select_present"], change.previous, change.digest)
         if here is not None:
             if before != here:
                 await self._remove(transaction, before)
             return
         if before is None and change.previous is not None:
-            before = await _find_message_id(transaction, _SELECT_GONE, change.previous, change.digest)
+            before = await _find_message_id(transaction, _SQL["select_gone"], change.previous, change.digest)
         if before is not None or change.message is not None:
             await self._remove(
-                transaction, await _find_message_id(transaction, _SELECT_PRESENT, change.key)
+                transaction, await _find_message_id(transaction, _SQL["select_present"], change.key)
             )  # a key identifies one message
         if before is not None:
-            await transaction.execute(_MOVE, _make_key_values(change.key) | {"id": before})
+            await transaction.execute(_SQL["move"], _make_key_values(change.key) | {"id": before})
         elif change.message is not None:
             await _insert(transaction, {_make_stored_key(change.key): change})
 
     async def _remove(self, transaction: Transaction, message: int | None) -> None:
         if message is not None:
-            await transaction.execute(_HIDE if self._keep_gone else _DELETE, {"id": message})
+            await transaction.execute(_SQL["hide"] if self._keep_gone else _SQL["delete"], {"id": message})
 
 
 async def _find_message_id(
@@ -168,8 +103,7 @@ async def _read_ids(transaction: Transaction, keys: Iterable[_StoredKey]) -> dic
     found = dict[_StoredKey, int]()
     for folder, keys_there in itertools.groupby(sorted(keys), key=_get_folder_key):
         values: dict[str, Any] = dict(zip(("mailbox", "folder", "uid_validity"), folder, strict=True))
-        # Aggregated, because SQLite releases and reacquires the GIL for each row.
-        ((pairs,),) = await transaction.execute(_SELECT_IDS, values | {"uids": [uid for *_, uid in keys_there]})
+        ((pairs,),) = await transaction.execute(_SQL["select_ids"], values | {"uids": [uid for *_, uid in keys_there]})
         for pair in pairs.split(",") if pairs else ():
             uid, number = map(int, pair.split())
             found[(*folder, uid)] = number
@@ -179,14 +113,14 @@ async def _read_ids(transaction: Transaction, keys: Iterable[_StoredKey]) -> dic
 async def _insert(transaction: Transaction, new: dict[_StoredKey, Change]) -> None:
     messages = {key: change.message for key, change in new.items() if change.message is not None}
     rows = [(*key, new[key].digest, *_make_columns(transaction, message)) for key, message in messages.items()]
-    await transaction.insert(_INSERT, rows)
+    await transaction.insert(_SQL["insert"], rows)
     ids = await _read_ids(transaction, messages)  # faster than RETURNING
     attachments = [
         (ids[key], place, _sanitize_text(each.filename), _sanitize_text(each.content_type), each.content)
         for key, message in messages.items()
         for place, each in enumerate(message.attachments, start=1)
     ]
-    await transaction.insert(_INSERT_ATTACHMENTS, attachments)
+    await transaction.insert(_SQL["insert_attachments"], attachments)
 
 
 def _make_columns(transaction: Transaction, message: MessageDetail) -> tuple[Any, ...]:
