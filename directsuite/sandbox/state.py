@@ -117,7 +117,7 @@ class SandboxState:
             ),
             registration=RegistrationService(opened, self.clock),
         )
-        opening.callback(self._open_services.signing.files.close)
+        opening.callback(self._open_services.signing.close)
         opening.callback(self._open_services.messaging.files.close)
         if self._folder is not None:
             await self._remove_unreferenced_files(at_start=True)
