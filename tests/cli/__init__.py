@@ -1,1 +1,1 @@
-"""The command `directsuite`."""
+"""Tests of the command `directsuite`."""

@@ -1,4 +1,4 @@
-"""A sandbox, and somebody who types commands: each runs in a thread, for it has an event loop of its own."""
+"""A sandbox, and a runner of commands. Each command runs in a thread, because it has its own event loop."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ EXAMPLES = {
     name: [line.strip() for line in f"{app.help_epilogue}".splitlines() if line.startswith("    directsuite ")]
     for name, app in COMMANDS.items()
 }
-"""The examples at the end of the help of each command."""
+"""The examples in each command's help."""
 
 
 @attrs.frozen
 class CliResult:
-    """A command that has ended."""
+    """The result of a command."""
 
     status: int
     out: str
@@ -57,13 +57,12 @@ class CliResult:
 
     @property
     def document(self) -> Any:
-        """What --json printed."""
         return json.loads(self.out)
 
 
 @attrs.frozen
 class CliRunner:
-    """Somebody who types commands in a folder, with the sandbox in the environment."""
+    """Runs commands in a folder, with the sandbox's settings in the environment."""
 
     sandbox: Sandbox
     folder: Path
@@ -71,7 +70,6 @@ class CliRunner:
     capsys: pytest.CaptureFixture[str]
 
     async def run(self, *arguments: str, stdin: str = "", is_terminal: bool = False) -> CliResult:
-        """Run `directsuite` with these arguments. typed: what comes from stdin."""
         self.capsys.readouterr()
         stream = io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8")
         self.monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
@@ -81,7 +79,7 @@ class CliRunner:
         return CliResult(status, told.out, told.err)
 
     def set_environment(self, address: str, password: str) -> None:
-        """Go to the folder, and have the sandbox and a mailbox in the environment, and nothing else of ours."""
+        """Change to the folder, and set the variables of the sandbox and a mailbox, and no others of directsuite."""
         self.monkeypatch.chdir(self.folder)
         for name in VARIABLES:
             self.monkeypatch.delenv(name, raising=False)
@@ -91,20 +89,18 @@ class CliRunner:
             self.monkeypatch.setenv(name, value)
 
     def write_private_file(self, name: str, text: str) -> str:
-        """A file that others may not read; its name."""
         path = self.folder / name
         path.write_text(text)
         path.chmod(0o600)
         return name
 
     async def deliver(self, subject: str, raw: bytes | None = None) -> int:
-        """Mail for Alice; its uid."""
         return await self.sandbox.deliver(ALICE, make_raw_message(subject) if raw is None else raw)
 
 
 @asynccontextmanager
 async def start_process(*arguments: str, stdin: int = PIPE, stdout: int = PIPE) -> AsyncGenerator[Process]:
-    """A command as a process of its own, in the current folder; killed where the block leaves it running."""
+    """Start a command as a process in the current folder. It is killed at the end of the block if it still runs."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-W", "error", "-m", "directsuite", *arguments),
         stdin=stdin,
@@ -125,7 +121,6 @@ async def start_process(*arguments: str, stdin: int = PIPE, stdout: int = PIPE) 
 async def cli_runner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> AsyncIterator[CliRunner]:
-    """Alice, at her desk."""
     async with Sandbox() as sandbox:
         for address in (ALICE, BOB):
             await sandbox.add_account(address, PASSWORD)
@@ -139,13 +134,11 @@ async def cli_runner(
 
 @pytest.fixture
 def no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever keyring this machine has."""
     monkeypatch.setattr("directsuite.cli.credentials.has_keyring", lambda: False)
 
 
 @pytest.fixture
 def full_disk() -> Generator[BinaryIO]:
-    """A file that takes nothing."""
     if not Path("/dev/full").exists():
         pytest.skip("the system has no disk that is always full")
     with Path("/dev/full").open("wb") as full:

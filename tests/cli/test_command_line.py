@@ -1,4 +1,4 @@
-"""Options, exit statuses, and what is said of what can't be."""
+"""Options, exit statuses, and messages about invalid input."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ def test_a_shell_that_nobody_can_tell_is_asked_for(
     for variable in ("BASH_VERSION", "ZSH_VERSION", "FISH_VERSION", "SHELL"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path))  # without `ps`, which tells who has started this
+    monkeypatch.setenv("PATH", str(tmp_path))  # without `ps`, which would show the parent process
     assert main(["--install-completion"]) == 2
     told = capsys.readouterr()
     assert (told.out, told.err) == (

@@ -1,4 +1,4 @@
-"""`directsuite config show`, and the options that all commands have."""
+"""`directsuite config show`, and the options of all commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a secret comes from, in which order, and that nothing shows it."""
+"""The sources of secrets and their order. No output shows a secret."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ def ask(prompt: str) -> str:
 
 
 def keep(monkeypatch: pytest.MonkeyPatch, kept: str | Exception | None, priority: float = 5) -> None:
-    """A keyring that has this."""
-
     def get_password(service: str, name: str) -> str | None:
         assert (service, name) == ("directsuite", "token")
         if isinstance(kept, Exception):
@@ -141,7 +139,7 @@ def test_typed_non_text_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(UsageError, match="The access token is not text in this machine's encoding") as raised:
         PLACES.find_secret(None, {}, of_another_encoding)
-    assert raised.value.__suppress_context__  # it has what was typed
+    assert raised.value.__suppress_context__  # the typed text
 
 
 def test_errors_name_nobody_whose_secret_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

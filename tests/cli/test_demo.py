@@ -1,4 +1,4 @@
-"""The demo as a whole: its exit status, its report, its files."""
+"""The complete demo: its exit status, report and files."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_full_disk_is_reported(
 
 
 def _heed_interrupts() -> None:
-    """Undo what shells do to background jobs, which ignore SIGINT and pass that on to their children."""
+    """Handle SIGINT, which shells ignore for background jobs and their children."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -170,7 +170,7 @@ def test_a_signal_ends_the_demo_and_leaves_no_state(tmp_path: Path, number: sign
     )
     give_up = time.monotonic() + 30
     try:
-        while not (tmp_path / "out" / "messages").exists():  # the second step writes it, the third one is long
+        while not (tmp_path / "out" / "messages").exists():  # the second step writes it, and the third is long
             assert process.poll() is None
             assert time.monotonic() < give_up
         process.send_signal(number)

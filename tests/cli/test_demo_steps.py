@@ -1,4 +1,4 @@
-"""Each step notices a service that does not do what it should."""
+"""Each step of the demo notices a service that does not behave as specified."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def run_step(name: str, context: DemoContext) -> StepResult:
 
 
 def _lie(name: str, operation: str, body: Any, problem: str, **rule: Any) -> Any:
-    """rule: members of the sandbox's fault, such as how many requests it lets through first."""
+    """Inject a fault. rule: its members, such as the number of requests to skip."""
     return pytest.param(name, operation, {"body": body, **rule}, problem, id=f"{name}-{operation}-{problem}")
 
 

@@ -1,4 +1,4 @@
-"""One exit status and one sentence for each kind of error, and one table of them."""
+"""One exit status and one message for each kind of error, from one table."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from directsuite.core.outcome import classify_status
 
 
 def kinds(of: type[errors.DirectSuiteError]) -> list[type[errors.DirectSuiteError]]:
-    """A class and all below it that the package itself defines."""
+    """Return a class and all of its subclasses in the package."""
     below = [each for child in of.__subclasses__() for each in kinds(child)]
     return [each for each in [of, *below] if each.__module__ == errors.__name__]
 
 
 def made(kind: type[errors.DirectSuiteError]) -> errors.DirectSuiteError:
-    """An error of this kind, as a call raises it."""
     about: dict[str, Any] = {"operation": "GetUIDs", "service": "messaging"}
     if issubclass(kind, errors.InvalidArgumentError):
         return kind("it is wrong", parameter="uids")
@@ -71,7 +70,7 @@ def test_every_sentence_is_ours_and_on_one_line(kind: type[errors.DirectSuiteErr
     assert "\n" not in sentence
     if issubclass(kind, errors.TransportError | errors.ServiceError):
         assert sentence.startswith("GetUIDs: ")
-        assert ": " in sentence.removeprefix("GetUIDs: ")  # what to do
+        assert ": " in sentence.removeprefix("GetUIDs: ")  # the advice
 
 
 def test_an_argument_is_named_by_its_option() -> None:

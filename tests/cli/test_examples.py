@@ -1,4 +1,4 @@
-"""The examples of `--help`: somebody gives all of them, in their order, at the sandbox with its sample content."""
+"""The examples of `--help` work, one after another, on a sandbox with sample content."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ PDFS = ("scan.pdf", "consent.pdf", "form.pdf", "consents/first.pdf", "consents/s
 async def reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> AsyncIterator[CliRunner]:
-    """Somebody who has the files that the examples name."""
     (tmp_path / "consents").mkdir()
     for name in PDFS:
         (tmp_path / name).write_bytes(build_consent_form(1))
@@ -57,7 +56,7 @@ async def reader(
 
 
 def split_example(reader: CliRunner, example: str, stand_ins: dict[str, str]) -> list[str]:
-    """Return the arguments of an example, with the values that only this run knows."""
+    """Return the arguments of an example, with the values of this run."""
     text = example.replace("http://127.0.0.1:8025", reader.sandbox.root_url)
     for name, value in stand_ins.items():
         text = text.replace(name, value)

@@ -1,4 +1,4 @@
-"""`directsuite fax`: a number's faxes, and one of them."""
+"""`directsuite fax`: the faxes of a number, and a single fax."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def test_one_fax_is_watched_until_it_is_over(cli_runner: CliRunner, state:
     ended = await cli_runner.run("fax", "watch", FAX_NUMBER, "--handle", "h", "--interval", "0.01", "--json")
     records = [json.loads(line) for line in ended.out.splitlines()]
     assert (ended.status, [each["status"] for each in records]) == (status, ["waiting", "sending", state])
-    assert records[0]["updated_ts"] == "2026-05-01T12:00:00.500000+00:00"  # as `fax list` has it
+    assert records[0]["updated_ts"] == "2026-05-01T12:00:00.500000+00:00"  # as printed by `fax list`
     assert ("other than complete" in ended.err) == (status != 0)
 
 
@@ -144,5 +144,5 @@ async def test_faxes_are_watched_until_ctrl_c(form: tuple[str, ...], cli_runner:
         process.send_signal(signal.SIGINT)
         _, told = await process.communicate()
     assert process.returncode == 130
-    since = told.decode().partition("--since ")[2].split()[0]  # the value that goes on with the last record
+    since = told.decode().partition("--since ")[2].split()[0]  # the value that continues after the last record
     assert len((await cli_runner.run("fax", "list", FAX_NUMBER, "--since", since, "--status", "waiting")).out) > 0

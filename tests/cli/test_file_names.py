@@ -1,4 +1,4 @@
-"""Names of files that a hostile sender chose."""
+"""File names chosen by a hostile sender."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stdout that takes nothing: what was done is told on stderr, and isn't done again."""
+"""A full stdout: the result is reported on stderr, and not repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`directsuite guide`: the list, a guide as text, and a topic that there isn't."""
+"""`directsuite guide`: the list, a guide as text, and an unknown topic."""
 
 from __future__ import annotations
 

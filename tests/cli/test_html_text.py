@@ -1,4 +1,4 @@
-"""What is read of HTML: all that a mail program would show, whatever a sender made of it."""
+"""The text of HTML messages: everything that a mail program would show, also for malformed HTML."""
 
 from __future__ import annotations
 
@@ -167,13 +167,12 @@ def test_nothing_that_a_mail_program_may_show_is_left_out(html: str, text: str) 
     ],
 )
 def test_a_sender_can_not_have_it_take_long(piece: str) -> None:
-    """Twice as much HTML is twice the work, for whatever can be nested or left open."""
+    """Twice as much HTML takes twice as long, with every construct that can be nested or left open."""
     once, twice = (calls_in("".join(piece.format(number) for number in range(count))) for count in (300, 600))
     assert twice < 2.2 * once + 100
 
 
 def calls_in(html: str) -> int:
-    """How many functions are called to read it."""
     calls = 0
 
     def count(_: object, event: str, __: object) -> None:

@@ -1,4 +1,4 @@
-"""`directsuite inbox`: what it lists and shows, and that what came over the wire stays where it belongs."""
+"""`directsuite inbox`: its output, and safe handling of received content."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tests.integration.scenario import ALICE, BOB, PASSWORD, open_scenario
 
 
 def with_files(*names: str, html: str | None = None) -> bytes:
-    """A message with a file under each name."""
     message = EmailMessage()
     message["From"], message["To"], message["Subject"] = "carol@elsewhere.test", ALICE, "Results"
     message.set_content(html or "See the files.", subtype="plain" if html is None else "html")
@@ -41,7 +40,7 @@ async def test_messages_are_listed_newest_first(cli_runner: CliRunner) -> None:
     assert ended.status == 0
     header, *rows = ended.out.splitlines()
     assert header.split()[:2] == ["uid", "received"]
-    assert header.split()[3:] == ["from", "subject", "files", "size"]  # after the time zone's name
+    assert header.split()[3:] == ["from", "subject", "files", "size"]  # after the time zone
     assert [(row.split()[0], row.split()[4]) for row in rows] == [("3", "three"), ("2", "two")]
 
 
@@ -180,16 +179,13 @@ async def test_missing_message_has_its_own_exit_status(cli_runner: CliRunner, ar
 
 
 async def sent_copies(typist: CliRunner, *recipients: str) -> None:
-    """A message of Alice's in INBOX.Sent."""
     to = [word for each in recipients for word in ("--to", each)]
     assert (await typist.run("send", *to, "--subject", "Lab", "--body", "x")).status == 0
 
 
 async def test_ones_own_message_shows_the_id_that_status_takes(cli_runner: CliRunner) -> None:
     await cli_runner.deliver("one")
-    assert (
-        "SMTP id" not in (await cli_runner.run("inbox", "read", "1")).out
-    )  # its sender can ask for it, and nobody else
+    assert "SMTP id" not in (await cli_runner.run("inbox", "read", "1")).out  # only its sender can request it
     await sent_copies(cli_runner, BOB)
     shown = (await cli_runner.run("inbox", "read", "1", "--folder", "INBOX.Sent")).out.splitlines()
     (smtp_id,) = [line.removeprefix("SMTP id:").strip() for line in shown if line.startswith("SMTP id:")]
@@ -251,7 +247,7 @@ async def test_a_folder_that_was_named_in_short_is_suggested(cli_runner: CliRunn
     ended = await cli_runner.run("inbox", "list", "--folder", "sent", "-v")
     assert (ended.status, "no such folder. Did you mean INBOX.Sent? Run `directsuite" in ended.err) == (4, True)
     ended = await cli_runner.run("inbox", "list", "--folder", "sent")
-    assert (ended.status, "Did you mean" in ended.err) == (4, False)  # a folder's name may be a patient's
+    assert (ended.status, "Did you mean" in ended.err) == (4, False)  # the name of a folder may be a patient's
 
 
 @pytest.mark.parametrize(("width", "listed"), [(1000, 4), (60, 1)])

@@ -1,4 +1,4 @@
-"""`directsuite inbox` for what changes a mailbox, and how a long list says that there is more."""
+"""The commands of `directsuite inbox` that change a mailbox, and incomplete lists."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ async def test_a_message_is_answered(cli_runner: CliRunner) -> None:
 
 
 async def sent_with_bcc(typist: CliRunner) -> None:
-    """A message of Alice's, whose Bcc nobody else knows of, is number 1 of INBOX.Sent."""
+    """Store a message of Alice's with a Bcc recipient as number 1 of INBOX.Sent."""
     to = ("--to", BOB, "--to", ALICE, "--cc", "nurse@elsewhere.test", "--bcc", "lawyer@elsewhere.test")
     assert (await typist.run("send", *to, "--subject", "Lab", "--body", "x")).status == 0
 

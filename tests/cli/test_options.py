@@ -1,4 +1,4 @@
-"""The records of options: what holds for all of them, and defaults that the SDK's own classes have, too."""
+"""The classes of options: shared options, and defaults that are the same as in the SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table or JSON on stdout, every line whole and printable; bars on a terminal, after a second."""
+"""Tables and JSON on stdout with complete, printable lines; progress bars on a terminal, after a second."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_nothing_is_left_that_a_terminal_acts_upon(text: str) -> None:
     shown = make_printable(text)
     assert len(shown) == len(text)
     assert all(letter.isprintable() or letter not in "\x1b\x07\x08\r\n\t\x9b\u2028\u202e" for letter in shown)
-    shown.encode()  # no half of a pair
+    shown.encode()  # no half of a surrogate pair
     assert make_printable(shown) == shown
 
 
@@ -133,7 +133,6 @@ def make_terminal() -> Console:
 
 
 async def let_timer_fire() -> None:
-    """A timer of no time has gone off."""
     for _ in range(2):
         await asyncio.sleep(0)
 

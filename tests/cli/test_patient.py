@@ -1,4 +1,4 @@
-"""`directsuite patient`: people stand in files, what costs is asked for, and a lost answer is no second one."""
+"""`directsuite patient`: files with persons, confirmation of costs, and lost responses."""
 
 from __future__ import annotations
 
@@ -25,12 +25,10 @@ TWICE = (("twice.json", '{"ada": "a", "ada": "b"}'), ("cases.toml", 'ada = "a"\n
 
 
 async def debits(typist: CliRunner) -> int:
-    """How many patients were really provisioned."""
     return len(await typist.sandbox.ledger("ProvisionIDProofedPatient"))
 
 
 async def added(typist: CliRunner) -> None:
-    """Ada, as a patient."""
     ended = await typist.run("patient", "add", typist.write_private_file("ada.toml", ADA), *DOMAIN, "--yes")
     assert ended.status == 0, ended.err
 

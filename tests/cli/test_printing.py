@@ -1,4 +1,4 @@
-"""Which functions of the command line write to the terminal: all others call those, which filter what they print."""
+"""Only a few functions write to the terminal. All others call them, because they filter their output."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ WRITERS = {
     "process.show_line",
     "process.echo_err_line",
     "output.show_json",  # ASCII
-    "output.show_table",  # of cells made printable
-    "guide._show_markdown",  # the package's own text
-    "command.confirm",  # a question without its line's end, made printable
+    "output.show_table",  # made of printable cells
+    "guide._show_markdown",  # a text of the package
+    "command.confirm",  # a question without a line break, made printable
     "process.end_line",
 }
 

@@ -1,4 +1,4 @@
-"""Streams that take nothing, widths to lay text out in, and extras that are not installed."""
+"""Broken streams, widths of text, and extras that are not installed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.integration.scenario import BOB
 
 
 class Broken(io.RawIOBase):
-    """A place that takes nothing. error: None where it would have to wait."""
+    """A stream that accepts nothing. error: None if writing would block."""
 
     def __init__(self, error: OSError | None) -> None:
         super().__init__()
@@ -45,7 +45,6 @@ class Broken(io.RawIOBase):
 
 
 async def status_without_stderr(full_disk: BinaryIO, *arguments: str, flags: tuple[str, ...] = ()) -> int | None:
-    """The exit status of a command whose stderr takes nothing."""
     command = (sys.executable, "-W", "error", *flags, "-m", "directsuite", *arguments)
     process = await create_subprocess_exec(*command, stdout=PIPE, stderr=full_disk)
     await process.communicate()
@@ -92,7 +91,7 @@ async def test_a_bar_on_a_terminal_that_is_gone_is_no_trouble(error: OSError | N
 
 
 class Slow(Broken):
-    """A place that takes three bytes at a time, and is left by Ctrl-C when it has taken them."""
+    """A stream that accepts three bytes at a time, interrupted by Ctrl-C."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -107,7 +106,7 @@ class Slow(Broken):
 
 
 class Full(Broken):
-    """A disk that is full, or isn't."""
+    """A disk that is full or not."""
 
     def __init__(self) -> None:
         super().__init__(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
@@ -227,7 +226,7 @@ def test_sandbox_without_its_extra_runs_and_says_what_will_refuse(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def serves(_: object) -> None:
-        """It ends at once."""
+        pass
 
     monkeypatch.setitem(sys.modules, "pikepdf", None)
     monkeypatch.setattr(sandbox_server, "serve", serves)

@@ -73,7 +73,6 @@ def test_a_size_may_have_a_unit(text: str, size: int, monkeypatch: pytest.Monkey
 
 
 def fail_to_start(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """Return the reason of the only line on stderr."""
     assert main(["sandbox", "--memory", "--port", "0", *arguments]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     return line.removeprefix("directsuite: The sandbox cannot start: ")

@@ -1,4 +1,4 @@
-"""`directsuite sandbox env`, `account` and so on, and the client of the control API that they use."""
+"""`directsuite sandbox env`, `account` and others, and the client of the control API."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ADDRESS = "carol@direct.example.test"
 
 
 class Operator:
-    """Gives commands to a sandbox that runs."""
+    """Runs commands with a running sandbox."""
 
     def __init__(self, sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
         self.sandbox, self._capsys = sandbox, capsys

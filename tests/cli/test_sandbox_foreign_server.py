@@ -28,7 +28,6 @@ ACTED_UPON = "\x1b\x07\r\x9b\u202e\u2066"
 
 @pytest.fixture
 def requests() -> list[str]:
-    """The bodies of requests to /elsewhere."""
     return []
 
 

@@ -1,4 +1,4 @@
-"""`directsuite send`: what goes, what doesn't, and that a message with a key goes once."""
+"""`directsuite send`: which messages are sent, and that a message with a key is sent once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ KEYED = ("send", *TO_BOB, "--key", "referral-17")
 
 
 async def sent(typist: CliRunner) -> int:
-    """How many messages really went."""
     return sum(effect["operation"] in ("Send", "SendWithHeader") for effect in await typist.sandbox.ledger())
 
 
@@ -138,7 +137,7 @@ async def test_a_lost_answer_has_a_status_of_its_own_and_says_where_to_look(cli_
     assert (ended.status, ended.out) == (7, "")
     assert ended.err.count("may or may not have happened") == 1
     assert "`directsuite inbox list --folder INBOX.Sent`" in ended.err
-    assert "get_message" not in ended.err  # the words of the API are no help here
+    assert "get_message" not in ended.err  # the message must not name the API's parameters
     assert await sent(cli_runner) == 1
 
 
@@ -154,7 +153,6 @@ async def test_a_message_that_is_too_large_is_told_with_its_size(cli_runner: Cli
 
 
 def find_journals(folder: Path) -> list[Path]:
-    """Return the journals in a folder, without their lock files."""
     return [each for each in folder.iterdir() if each.suffix != ".lock"]
 
 
@@ -174,15 +172,13 @@ async def test_with_a_key_a_bar_is_told_the_bytes_of_the_files(
     told, bars = list[tuple[int, int | None]](), list[tuple[str, str, int | None]]()
 
     class Seen(Bar):
-        """Looked at."""
+        """Marks the message as seen."""
 
         def update(self, done: int, total: int | None) -> None:
-            """Keep it."""
             told.append((done, total))
 
     @asynccontextmanager
     async def shown(title: str, *, unit: str = "waiting", total: int | None = None) -> AsyncGenerator[Bar]:
-        """As on a terminal."""
         bars.append((title, unit, total))
         yield Seen()
 
@@ -206,7 +202,7 @@ async def test_with_a_key_a_large_file_is_waited_for_as_long_as_it_may_take(
     monkeypatch.setattr("directsuite.cli.send.SETTLE_TIMEOUT", 0.0)
     cli_runner.folder.joinpath("scan.pdf").write_bytes(bytes(3_000_000))
     assert (await cli_runner.run(*KEYED, "--attach", "scan.pdf")).status == 0
-    assert timeouts == [60.0 + 40.0]  # what goes is base64, a third more
+    assert timeouts == [60.0 + 40.0]  # base64 is a third larger
 
 
 async def test_a_send_that_runs_out_of_time_says_which_setting_gives_it_more(
@@ -266,7 +262,7 @@ NEEDS_DEV_ZERO = pytest.mark.skipif(sys.platform == "win32", reason="Windows has
 
 
 def refused(ended: CliResult, named: str) -> None:
-    """With status 2, a sentence that names what is wrong, and nothing on stdout."""
+    """Assert that the command fails with status 2, a message that contains `named`, and no output on stdout."""
     assert (ended.status, ended.out) == (2, "")
     assert named in ended.err
     assert "Traceback" not in ended.err
@@ -317,7 +313,7 @@ async def test_invalid_arguments_are_rejected_before_sending(
         os.mkfifo(cli_runner.folder / "pipe")
     ended = await cli_runner.run("send", *options)
     refused(ended, named)
-    assert "ada-example" not in ended.err  # a file's name may be a patient's
+    assert "ada-example" not in ended.err  # the name of a file may be a patient's
     assert BOB not in ended.err
     assert await sent(cli_runner) == 0
 
@@ -347,7 +343,7 @@ async def test_send_journal_is_in_users_state_folder(cli_runner: CliRunner, monk
 
 
 async def lost(typist: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A send with a key whose request got lost, so that nobody can tell."""
+    """Send with a key and lose the request, so that the outcome is unknown."""
     monkeypatch.setattr("directsuite.cli.send.SETTLE_TIMEOUT", 0.0)
     typist.sandbox.inject_fault("SendWithHeader", "reset_before")
     ended = await typist.run(*KEYED)
@@ -363,7 +359,7 @@ async def test_absent_message_is_sent_by_next_command(cli_runner: CliRunner, mon
 
 
 async def test_unverifiable_outcome_asks_user_to_check(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    await cli_runner.run("send", *TO_BOB)  # without a mark: this server may show none
+    await cli_runner.run("send", *TO_BOB)  # without a request id: this server may show none
     await lost(cli_runner, monkeypatch)
     for _ in range(2):
         ended = await cli_runner.run(*KEYED)

@@ -1,4 +1,4 @@
-"""`directsuite status`: each recipient's, and an exit status that scripts can act upon."""
+"""`directsuite status`: the status of each recipient, and an exit status for scripts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from tests.integration.scenario import BOB
 
 
 async def sent(typist: CliRunner, *recipients: str) -> str:
-    """The SMTP id of a message to these."""
     to = [option for address in recipients for option in ("--to", address)]
     ended = await typist.run("send", *to, "--body", "x")
     return ended.out.strip()
@@ -206,7 +205,6 @@ async def test_failed_last_poll_keeps_watched_statuses(cli_runner: CliRunner, mo
     look, looks = ds.Mailbox.get_message_statuses, list[None]()
 
     async def looked(box: ds.Mailbox, listed: list[str]) -> ds.DirectMessageStatusReportResponse:
-        """The first time only."""
         looks.append(None)
         if len(looks) > 1:
             raise ds.ServerError("it fails", operation="GetMessageStatusMany", status=503)
@@ -258,7 +256,6 @@ async def test_how_long_an_unknown_one_is_waited_for_is_told_before_the_wait(
     told = list[str]()
 
     async def track(_: ds.Mailbox, smtp_id: str, *, give_up_after: float, **more: Any) -> Delivery:
-        """It stays unknown for all of it."""
         assert give_up_after == 900
         told.append(cli_runner.capsys.readouterr().err)
         return Delivery(smtp_id=smtp_id, records=[], given_up=True)
@@ -288,7 +285,6 @@ async def test_message_known_later_is_followed_to_its_end(
     waits = list[float | None]()
 
     async def track(_: ds.Mailbox, smtp_id: str, *, give_up_after: float | None = None, **more: Any) -> Delivery:
-        """Over at the second time."""
         waits.append(give_up_after)
         if len(waits) > 1:
             return Delivery(smtp_id=smtp_id, records=[ds.DirectMessageLog(to=BOB, status=ds.MessageStatus.DELIVERED)])
@@ -334,7 +330,6 @@ async def test_all_messages_are_followed_at_a_time(cli_runner: CliRunner, monkey
     everyone, met = asyncio.Barrier(25), list[str]()
 
     async def track(_: ds.Mailbox, smtp_id: str, *, give_up_after: float, **more: Any) -> Delivery:
-        """Over when all are looked at."""
         assert give_up_after == 900
         async with asyncio.timeout(5):
             await everyone.wait()
@@ -347,11 +342,10 @@ async def test_all_messages_are_followed_at_a_time(cli_runner: CliRunner, monkey
 
 
 def give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have no message followed for long, be it known or not."""
+    """Give up every message soon, known or unknown."""
     follow = ds.Mailbox.track
 
     async def track(box: ds.Mailbox, smtp_id: str, **patience: Any) -> Delivery:
-        """For a moment."""
         patience["give_up_after"] = 0.01
         return await follow(box, smtp_id, **patience)
 
@@ -359,15 +353,13 @@ def give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, shown: int, *looks: str) -> None:
-    """Have the first look of each of these methods show so many records only."""
+    """Let the first poll of each method return only the first `count` records."""
     hidden = list(looks)
 
     def cut(name: str) -> None:
-        """Do it for one of them."""
         look = getattr(ds.Mailbox, name)
 
         async def looked(*values: Any, **named: Any) -> ds.DirectMessageStatusReportResponse:
-            """As it is, but for the first time."""
             report: ds.DirectMessageStatusReportResponse = await look(*values, **named)
             if name not in hidden:
                 return report

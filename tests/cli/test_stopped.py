@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: a command ends at once, with its own status, and says how to go on."""
+"""Ctrl-C and SIGTERM: a command ends immediately, with its own exit status and advice."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ SEND = ("send", "--to", BOB, "--subject", "Referral", "--body", "Please see her.
 
 
 async def until_faulty(typist: CliRunner) -> None:
-    """A request has come, and gets no answer."""
     async with asyncio.timeout(20):
         while not any(rule["applied"] for rule in typist.sandbox.faults()):  # noqa: ASYNC110  it is another process
             await asyncio.sleep(0.05)
 
 
 async def stopped(typist: CliRunner, number: signal.Signals, *arguments: str) -> tuple[int | None, str]:
-    """The exit status and stderr of a command that gets a signal while it waits for its answer."""
+    """Return the exit status and stderr of a command that gets a signal while it waits for a response."""
     async with start_process(*arguments) as process:
         await until_faulty(typist)
         process.send_signal(number)
@@ -109,7 +108,7 @@ async def test_reader_of_output_may_close_pipe(cli_runner: CliRunner) -> None:
 
 
 async def test_a_question_that_is_broken_off_provisions_nothing(cli_runner: CliRunner) -> None:
-    import pty  # POSIX has it
+    import pty  # only POSIX has it
 
     ours, theirs = pty.openpty()
     cli_runner.write_private_file("ada.toml", 'id = 7\ndirect_username = "ada"\n')
@@ -141,7 +140,7 @@ async def test_streams_that_are_closed_are_no_trouble(cli_runner: CliRunner, clo
     )
     async with asyncio.timeout(30):
         out, err = await process.communicate(b"Dear Bob")
-    is_empty = "<&-" in closed  # and nothing is sent that says nothing
+    is_empty = "<&-" in closed  # and no empty message is sent
     assert (process.returncode, b"Traceback" in out + err) == (2 if is_empty else 0, False)
     assert len(await cli_runner.sandbox.ledger("Send")) == (0 if is_empty else 1)
 

@@ -1,4 +1,4 @@
-"""Commands that read a stream to its end: the timeout of the settings bounds them, however slowly bytes arrive."""
+"""The timeout of the settings limits commands that read a stream, however slowly bytes arrive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that are watched at a terminal, at the length that it takes: how long, what is kept, and what ends it."""
+"""Watching messages on a terminal: how long, what is kept, and what ends it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ async def opened_clinic() -> AsyncIterator[Clinic]:
 
 
 async def watched(stage: Clinic, box: ds.Mailbox, smtp_ids: Sequence[str]) -> DeliveryWatch:
-    """These messages, watched to the end, on the suite's time."""
     known = (await stage.box.get_message_statuses(smtp_ids)).records
     watch = DeliveryWatch(box=box, records={each: select_records(each, known) for each in smtp_ids}, clock=stage.time)
     await watch.run()
@@ -36,12 +35,11 @@ async def watched(stage: Clinic, box: ds.Mailbox, smtp_ids: Sequence[str]) -> De
 
 
 def courses(watch: DeliveryWatch) -> list[list[str]]:
-    """The statuses of each message."""
     return [[str(record.status) for record in records] for records in watch.records.values()]
 
 
 class Refusing(ds.Mailbox):
-    """Raises what it is given when it is asked for one message, as often as it is told to."""
+    """Raises the error for a single message a number of times."""
 
     def __init__(self, stage: Clinic, smtp_id: str, error: Callable[[], ds.DirectSuiteError], times: float) -> None:
         super().__init__(stage.box._transport, ALICE, PASSWORD)
@@ -50,7 +48,6 @@ class Refusing(ds.Mailbox):
     async def get_message_status(
         self, smtp_id: str, *, timeout: float | None = None
     ) -> ds.DirectMessageStatusReportResponse:
-        """Unless it is the one."""
         if smtp_id == self.smtp_id and self.times > 0:
             self.times -= 1
             raise self.error()
@@ -85,22 +82,19 @@ async def test_unknown_message_is_waited_for_15_minutes(opened_clinic: Clinic) -
 
 async def test_a_recipient_who_shows_late_makes_it_two_hours_in_all_and_no_more(opened_clinic: Clinic) -> None:
     class Late(ds.Mailbox):
-        """Shows one more recipient in the last look, who comes to no end."""
+        """Returns an additional recipient without a final status in the last poll."""
 
         async def track(self, smtp_id: str, **patience: Any) -> Delivery:
-            """The first is over after 100 minutes."""
             if patience["recipients"] > 1:
                 return await super().track(smtp_id, **patience)
             await opened_clinic.time.sleep(6_000)
             return Delivery(smtp_id=smtp_id, records=[ds.DirectMessageLog(message_id=smtp_id, to=BOB)])
 
         async def get_message_status(self, smtp_id: str, **timeout: Any) -> ds.DirectMessageStatusReportResponse:
-            """Both, for ever."""
             both = [waiting(smtp_id, BOB), waiting(smtp_id, NEVER)]
             return ds.DirectMessageStatusReportResponse(success=True, message_logs=both)
 
         async def get_message_statuses(self, smtp_ids: Any, **timeout: Any) -> ds.DirectMessageStatusReportResponse:
-            """Of one message."""
             return await self.get_message_status(*smtp_ids)
 
     watch = DeliveryWatch(
@@ -116,18 +110,16 @@ async def test_a_recipient_who_shows_late_makes_it_two_hours_in_all_and_no_more(
 
 async def test_given_up_message_is_not_followed_after_later_poll(opened_clinic: Clinic) -> None:
     class Sparse(ds.Mailbox):
-        """Shows one recipient of two when it is asked for one message."""
+        """Returns one of two recipients if a single message is requested."""
 
         looks = 0
 
         async def get_message_status(self, smtp_id: str, **timeout: Any) -> ds.DirectMessageStatusReportResponse:
-            """Who comes to no end."""
             self.looks += 1
             assert self.looks < 100
             return ds.DirectMessageStatusReportResponse(success=True, message_logs=[waiting(smtp_id, BOB)])
 
         async def get_message_statuses(self, smtp_ids: Any, **timeout: Any) -> ds.DirectMessageStatusReportResponse:
-            """Both."""
             both = [waiting(each, address) for each in smtp_ids for address in (BOB, NEVER)]
             return ds.DirectMessageStatusReportResponse(success=True, message_logs=both)
 
@@ -155,9 +147,8 @@ async def test_rejected_password_keeps_known_statuses(opened_clinic: Clinic) -> 
     assert courses(watch) == [["Waiting"], ["Waiting"]]
     assert isinstance(watch.failure, ds.AuthenticationError)
     assert sum(opened_clinic.time.sleeps) <= 5
-    assert opened_clinic.request_counts["GetMessageStatusMany"] == 1  # asked again and again, it might lock the mailbox
+    assert opened_clinic.request_counts["GetMessageStatusMany"] == 1  # repeated attempts might lock the mailbox
 
 
 def waiting(smtp_id: str, recipient: str) -> ds.DirectMessageLog:
-    """A record of one who waits."""
     return ds.DirectMessageLog(message_id=smtp_id, to=recipient, status=ds.MessageStatus.WAITING)

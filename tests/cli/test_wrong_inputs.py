@@ -1,4 +1,4 @@
-"""Each command as a new user may try it, with something wrong: an exit status, no traceback, and what to do next."""
+"""Invalid input to each command: an exit status, no traceback, and advice."""
 
 from __future__ import annotations
 
@@ -33,13 +33,12 @@ of_every_command = pytest.mark.parametrize("command", COMMANDS)
 
 @pytest.fixture
 def files(cli_runner: CliRunner) -> None:
-    """Those that the commands name."""
     cli_runner.write_private_file("ada.toml", "id = 7")
     cli_runner.write_private_file("passwords.toml", 'ada = "Correct-Horse-1"')
 
 
 async def fails(typist: CliRunner, command: str, status: int, *named: str) -> None:
-    """The command ends with this status and one sentence on stderr, which names these and nobody's data."""
+    """Assert that the command fails with this status and one line on stderr that contains the words and no data."""
     ended = await typist.run(*COMMANDS[command])
     assert (ended.status, ended.out) == (status, "")
     assert ended.err.startswith("directsuite: ")

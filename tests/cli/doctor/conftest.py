@@ -1,4 +1,4 @@
-"""A machine with nothing set, on which `directsuite doctor` runs."""
+"""`directsuite doctor` on a machine without settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CA_VARS = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDL
 
 @attrs.frozen
 class DoctorReport:
-    """What the command told. checks: result and sentence of each, by subject and check."""
+    """The output of the command. checks: result and details by subject and check."""
 
     status: int
     out: str
@@ -33,27 +33,25 @@ class DoctorReport:
     checks: Mapping[tuple[str, str], tuple[str, str]]
 
     def get_results(self, subject: str) -> dict[str, str]:
-        """The result of each check of a subject."""
         return {check: result for (of, check), (result, _) in self.checks.items() if of == subject}
 
 
 @attrs.frozen
 class DoctorRunner:
-    """Where the command runs."""
+    """Runs the command."""
 
     folder: Path
     set_env: Callable[[str, str], None]
     _run: Callable[[tuple[str, ...]], Awaitable[tuple[int, str, str]]]
 
     async def run_json(self, *arguments: str) -> DoctorReport:
-        """What it says to programs."""
         status, out, err = await self._run((*arguments, "--json"))
         document = json.loads(out)
         checks = {(each["subject"], each["check"]): (each["result"], each["sentence"]) for each in document["checks"]}
         return DoctorReport(status, out, err, document, checks)
 
     async def run_table(self, *arguments: str) -> tuple[int, str, str]:
-        """Exit status, stdout and stderr of what it says to people."""
+        """Return the exit status, stdout and stderr of a run without --json."""
         return await self._run(arguments)
 
 
@@ -65,7 +63,7 @@ def doctor_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
             monkeypatch.delenv(name)
 
     async def run(arguments: tuple[str, ...]) -> tuple[int, str, str]:
-        """In a thread, for a command has a loop of its own."""
+        """Run the command in a thread, because it has its own event loop."""
         capsys.readouterr()
         status = await asyncio.to_thread(main, ["doctor", *arguments])
         told = capsys.readouterr()
@@ -87,7 +85,7 @@ async def serve_response(
     at: Callable[[str], web.Response] = lambda _: web.Response(),
     tls: SSLContext | None = None,
 ) -> AsyncGenerator[str]:
-    """Something that answers every request so, or a request of a path so; its URL, whose path is /service."""
+    """Serve this response to every request, or the response for its path. Yield the URL, with the path /service."""
 
     async def handler(request: web.Request) -> web.Response:
         return at(request.path) if answer is None else answer()

@@ -1,4 +1,4 @@
-"""What a server answers, and what time it has."""
+"""Responses and clocks of servers."""
 
 from __future__ import annotations
 

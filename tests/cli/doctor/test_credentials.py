@@ -1,4 +1,4 @@
-"""Tokens, logins and mailboxes: accepted or refused, and nothing changed by asking."""
+"""Tokens, logins and mailboxes: accepted or rejected, and unchanged by the check."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def not_found(description: str) -> web.Response:
 
 
 def documents_and_paths(path: str) -> web.Response:
-    """Says not found of both, and which only in the description."""
+    """Answer both requests with 404, and say only in the description which of them was not found."""
     known = path.startswith(("/service/pdf/", "/service/api/fax/"))
     return not_found("there is no such document" if known else f"no endpoint {path}")
 

@@ -1,4 +1,4 @@
-"""`directsuite doctor --deep`: what a server has that the specification lacks, and nothing of what it says."""
+"""`directsuite doctor --deep`: it reports additions to the specification, without their values."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ pytestmark = pytest.mark.wide
 
 NUMBER = "15550100100"
 SECRET = "JaneDoe1980"
-"""What looks like the name of a member, too."""
+"""A secret that looks like the name of a member."""
 
 
 @attrs.define
 class ServerResponse:
-    """What a server answers, to be changed."""
+    """A response that a test changes."""
 
     operation: str
     status: int
     headers: dict[str, str]
     body: Any
-    """JSON, or text."""
+    """A JSON value, or text."""
 
 
 def is_array(value: object) -> TypeGuard[list[Any]]:
@@ -64,7 +64,7 @@ load_openapi_document = functools.cache(load_openapi_document)
 
 @asynccontextmanager
 async def serve_changed(sandbox: Sandbox, change: ResponseChange) -> AsyncGenerator[str]:
-    """A server before the sandbox that changes its answers; its root URL."""
+    """Serve the sandbox's responses, changed. Yield the root URL."""
 
     async def forward(request: web.Request) -> web.Response:
         url, headers = f"{sandbox.root_url}{request.raw_path}", dict(request.headers)
@@ -93,7 +93,7 @@ async def serve_changed(sandbox: Sandbox, change: ResponseChange) -> AsyncGenera
 
 
 def _find_operation(path: str) -> str:
-    """The name of the operation that has this path, as far as the tests need it."""
+    """Return the name of the operation with this path, if a test needs it."""
     _, _, below = path.partition("/api/message/")
     if below:
         return "GetMessageStatusMany" if below == "GetMessageStatus/" else below.partition("/")[0]
@@ -106,7 +106,7 @@ async def arguments(sandbox: Sandbox, doctor_runner: DoctorRunner) -> list[str]:
 
 
 async def populate(machine: DoctorRunner, sandbox: Sandbox) -> list[str]:
-    """The options with which everything is asked for, of services that have something to tell."""
+    """Return the options that request everything, and add content to the services."""
     await sandbox.add_fax(NUMBER)
     await sandbox.deliver(ALICE, b"From: dr@elsewhere.test\r\nSubject: Lab\r\nMessage-ID: <a@b>\r\n\r\nfine\r\n")
     async with ds.DirectSuite.from_env(sandbox.environment) as suite:
@@ -282,7 +282,7 @@ async def test_a_sandbox_imitates_a_server_by_its_report(
         set_service_urls(doctor_runner, imitation)
         again = await doctor_runner.run_json(*options)
         async with ds.DirectSuite(ds.Settings(message_url=imitation.message_url)) as suite:
-            with pytest.raises(ds.AuthenticationError):  # a refusal is as it was
+            with pytest.raises(ds.AuthenticationError):  # the rejection is unchanged
                 await suite.mailbox(ALICE, "wrong").get_unread_message_count()
     own = {(operation, path, what) for operation, path, what in list_differences(told.document) if "SDK" not in what}
     assert {each for each in list_differences(again.document) if "SDK" not in each[2]} == own
@@ -294,7 +294,7 @@ async def test_no_report_shows_what_a_server_says(
     doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]
 ) -> None:
     def plant(value: Any, depth: int = 0) -> Any:
-        """Every text a secret, and every number one, but for what a program has to understand."""
+        """Replace every text and number by a secret, except those that a client must understand."""
         if is_object(value):
             kept = {"success", "code", "uids", "uid", "folders", "msgID", "receivedDate", "MessageHandle"}
             return {name: each if name in kept else plant(each, depth + 1) for name, each in value.items()} | {

@@ -1,4 +1,4 @@
-"""Dialects of servers, each of which `doctor --deep` finds and a sandbox imitates."""
+"""Server dialects, each of which `doctor --deep` finds and a sandbox imitates."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ EPOCH = 1_777_636_800  # 2026-05-01T12:00:00Z
 
 
 def changed(value: Any, change: Callable[[str, Any], Any]) -> Any:
-    """Change each member of a document, at any depth."""
     if is_object(value):
         return {name: change(name, changed(each, change)) for name, each in value.items()}
     return [changed(each, change) for each in value] if is_array(value) else value
@@ -82,7 +81,7 @@ MOMENTS = [
     "May 1, 2026 12:00:00 PM",
     "May 1, 2026, 12:00:00\u202fPM",
 ]
-"""Noon of 1 May 2026 in forms that the SDK reads."""
+"""Noon of 1 May 2026 in the formats that the SDK reads."""
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -127,7 +126,7 @@ DIALECTS: dict[str, ResponseChange] = {
     "HTTP 404 for a folder": refused(404, "GetMessageCount"),
     "HTTP 500 for a document": refused(500, "GetDocInfo"),
 }
-"""Fifteen dialects of servers."""
+"""Fifteen server dialects."""
 
 
 @pytest.mark.exhaustive(limit=2)
@@ -161,7 +160,6 @@ async def test_a_profile_is_found_and_imitated(profile: str, doctor_runner: Doct
 
 
 def all_found(document: Any) -> set[tuple[str, str, str]]:
-    """Return the differences and forms of a report."""
     forms = {(each["operation"], one["path"], one["what"]) for each in document["operations"] for one in each["forms"]}
     return list_differences(document) | forms
 

@@ -1,4 +1,4 @@
-"""What is set, what isn't, and what is set wrongly."""
+"""Settings that are given, missing or invalid."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_every_extra_and_each_of_its_libraries_is_looked_for() -> None:
         if extra and not library.startswith(("directsuite", "tzdata")):
             libraries.setdefault(extra.strip("'\""), set()).add(library)
     del libraries["dev"], libraries["all"]
-    for extra in ("hsm", "testing"):  # who has the sandbox without the other half lacks nothing
+    for extra in ("hsm", "testing"):  # with the sandbox's settings nothing is missing
         libraries[extra] -= libraries["sandbox"]
     assert {extra: len(modules) for extra, modules in process.EXTRAS.items()} == {
         extra: len(named) for extra, named in libraries.items()

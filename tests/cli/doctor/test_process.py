@@ -1,4 +1,4 @@
-"""`directsuite doctor` as a process: Ctrl-C ends it cleanly."""
+"""`directsuite doctor` as a process: Ctrl-C ends it without a traceback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def test_a_signal_ends_it_with_a_sentence(
     came = asyncio.Event()
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if await reader.read(1):  # the request; a connection alone is the check before
+        if await reader.read(1):  # the request; the check before it only connects
             came.set()
         await reader.read()
         writer.close()

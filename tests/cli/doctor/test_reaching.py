@@ -1,4 +1,4 @@
-"""Names, connections and certificates: each failure has its sentence."""
+"""Host names, connections and certificates: each failure has its own message."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.wide
 
 @asynccontextmanager
 async def shaking_hands(context: ssl.SSLContext) -> AsyncGenerator[str]:
-    """A server for one TLS handshake; it sends an alert where it fails, as asyncio's own servers don't."""
+    """Serve one TLS handshake, and send an alert if it fails, which asyncio's servers do not."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def shake_hands() -> None:
@@ -44,19 +44,19 @@ class _Answering(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  its name in the base class
-        """To nobody."""
+        pass
 
 
 class _Quiet(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that was only looked at."""
+        pass
 
 
 @contextmanager
 def answering(context: ssl.SSLContext) -> Generator[str]:
-    """An HTTPS server whose sockets are closed when the block ends."""
+    """An HTTPS server whose sockets are closed at the end of the block."""
     with _Quiet(("127.0.0.1", 0), _Answering) as listening:
-        listening.daemon_threads = False  # they are waited for
+        listening.daemon_threads = False
         listening.socket = context.wrap_socket(listening.socket, server_side=True)
         serving = threading.Thread(target=listening.serve_forever, args=(0.01,))
         serving.start()

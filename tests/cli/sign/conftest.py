@@ -1,4 +1,4 @@
-"""A sandbox, a folder with PDFs, and the command `directsuite sign` in it."""
+"""A sandbox, a folder with PDFs, and the command `directsuite sign` in this folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENT, WITNESS = "PatientSig", "WitnessSig"
 
 @attrs.frozen
 class SignRunner:
-    """Where somebody sits who signs. folder: where the command runs."""
+    """Runs `directsuite sign`. folder: the current folder."""
 
     sandbox: Sandbox
     folder: Path
@@ -30,29 +30,24 @@ class SignRunner:
     _run: Callable[[tuple[str, ...]], Awaitable[CliResult]]
 
     async def sign(self, *arguments: str) -> CliResult:
-        """Run `directsuite sign` with these arguments."""
         ended = await self._run(arguments)
         assert "Traceback" not in ended.err
         return ended
 
     def write_pdfs(self, *names: str, content: bytes | None = None) -> None:
-        """PDFs of these names, or files of another content."""
         for name in names:
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(make_consent_form() if content is None else content)
 
     def count_signatures(self, name: str) -> int:
-        """How many signatures a file has."""
         return len(re.findall(rb"/ByteRange\s*\[", (self.folder / name).read_bytes()))
 
     def list_files(self, folder: str = "out") -> list[str]:
-        """What a folder and those in it have."""
         root = self.folder / folder
         return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
 
     async def count_requests(self, operation: str) -> int:
-        """How often the service did this."""
         return len(await self.sandbox.ledger(operation))
 
 
@@ -74,7 +69,7 @@ def sign_runner(
         monkeypatch.setenv(name, sandbox.environment[name])
 
     async def run(arguments: tuple[str, ...]) -> CliResult:
-        """In a thread, for a command has a loop of its own."""
+        """Run the command in a thread, because it has its own event loop."""
         capsys.readouterr()
         status = await asyncio.to_thread(main, ["sign", *arguments])
         told = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""`directsuite sign` for one PDF at a time."""
+"""`directsuite sign` with one PDF at a time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_signatures_are_verified(sign_runner: SignRunner) -> None:
     assert ended.status == 0
     titles, row = ended.out.splitlines()
     assert titles.split()[:5] == ["file", "signature", "stated", "signer", "time"]
-    assert titles.split()[6:] == ["reason", "valid"]  # after the time zone's name
+    assert titles.split()[6:] == ["reason", "valid"]  # after the time zone
     assert {"signed.pdf", PATIENT, "Consent", "valid"} <= set(row.split())
     ended = await sign_runner.sign("verify", "signed.pdf", "consent.pdf")
     assert (ended.status, ended.err) == (1, "directsuite: PDFs without a signature: 1 of 2.\n")
@@ -224,11 +224,14 @@ async def test_verify_goes_on_past_one_pdf_that_the_service_refuses(sign_runner:
 
 async def test_verify_ends_where_the_service_fails_with_one_pdf_after_another(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs(*(f"in/{number}.pdf" for number in range(9)))
-    sign_runner.write_pdfs("in/3.pdf", content=b"no PDF")  # which says nothing of the service
+    sign_runner.write_pdfs("in/3.pdf", content=b"no PDF")  # which concerns only this machine
     sign_runner.set_env("DIRECTSUITE_RETRY_ATTEMPTS", "1")
     sign_runner.sandbox.inject_fault("Save", "status", status=500, skip=1, times=None)
     ended = await sign_runner.sign("verify", "in", "--json")
-    assert (ended.status, len(ended.document)) == (6, 7)  # one, the five that it failed with, and what is no PDF
+    assert (ended.status, len(ended.document)) == (
+        6,
+        7,
+    )  # one for each file: the five failed ones, and the one that is not a PDF
     assert "PDFs that were not processed: 2 of 9." in ended.err
 
 
@@ -316,7 +319,6 @@ async def test_a_file_that_appears_meanwhile_is_not_replaced(
     pull = Signing.sign_and_pull
 
     async def pulled(self: Signing, *arguments: Any, **options: Any) -> Any:
-        """The PDF comes, and then another file of its name."""
         result = await pull(self, *arguments, **options)
         (sign_runner.folder / "signed.pdf").write_text("precious")
         return result
@@ -333,7 +335,7 @@ async def test_a_file_that_appears_meanwhile_is_not_replaced(
 
 async def test_verifying_a_folder_ends_where_the_service_is_away(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("in/a.pdf", "in/b.pdf", "in/c.pdf")
-    sign_runner.set_env("DIRECTSUITE_TIMEOUT", "0.4")  # in which no second attempt fits
+    sign_runner.set_env("DIRECTSUITE_TIMEOUT", "0.4")  # too short for a second attempt
     sign_runner.sandbox.inject_fault("Save", "status", status=503)
     ended = await sign_runner.sign("verify", "in")
     assert (ended.status, ended.out) == (6, "")

@@ -1,4 +1,4 @@
-"""What is there by its name and can't be signed is told, and the command doesn't say that all went well."""
+"""Files that cannot be signed are reported, and the exit status shows it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ async def test_a_file_that_goes_away_while_it_waits_is_told(
     def decided(
         self: Admission, some: Sequence[Candidate], known: Mapping[str, SigningEntry]
     ) -> list[CandidateVerdict]:
-        """And then somebody takes one away."""
         verdicts = decide(self, some, known)
         (sign_runner.folder / "in/b.pdf").unlink()
         return verdicts
@@ -35,7 +34,7 @@ async def test_a_file_that_goes_away_while_it_waits_is_told(
     assert (told.status, told.document["signed"]) == (1, 1)
     [failed] = told.document["failed"]
     assert (failed["name"], failed["problem"]) == ("b.pdf", "it can't be read (No such file or directory)")
-    told = await sign_runner.sign("in", *SIGNED)  # the sources don't have it any more
+    told = await sign_runner.sign("in", *SIGNED)  # the source no longer contains it
     assert (told.status, told.out) == (0, f"0 signed, 1 signed before. Output folder: {sign_runner.folder / 'out'}\n")
 
 

@@ -1,4 +1,4 @@
-"""`directsuite sign` as a process: broken off, it goes on with the same command."""
+"""`directsuite sign` as a process: after an interruption, the same command continues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ ARGUMENTS = ("in", "--output", "out", "--name", PATIENT, "--concurrency", "2")
 
 
 async def until_signed(desk: SignRunner, count: int) -> None:
-    """The process and its server are real."""
     async with asyncio.timeout(30):
         while not (desk.folder / "out").exists() or len(finished(desk)) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
@@ -59,4 +58,4 @@ async def test_interrupted_command_continues_when_repeated(
     assert finished(sign_runner) == sorted(f"{each}.pdf" for each in range(COUNT))
     assert {sign_runner.count_signatures(f"out/{name}") for name in finished(sign_runner)} == {1}
     done = {name for name in before if (sign_runner.folder / "out" / name).read_bytes() == before[name]}
-    assert len(before) - len(done) <= 2  # at most what was under way
+    assert len(before) - len(done) <= 2  # at most the documents in progress

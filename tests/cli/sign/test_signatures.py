@@ -1,4 +1,4 @@
-"""What the options of signatures may say: nothing that a signature, or this machine, can't hold."""
+"""Invalid options of signatures are rejected before anything is sent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_what_is_no_text_is_refused_and_not_shown(given: dict[str, Any], named: 
     with pytest.raises(UsageError, match=f"^{named} is not text in this machine's encoding: set LC_ALL") as refused:
         make_signatures(dataclasses.replace(NOTHING, **given))
     assert str(refused.value).isascii()
-    assert refused.value.__context__ is None  # which would hold it
+    assert refused.value.__context__ is None  # which would allow it
 
 
 def test_text_of_any_language_is_taken() -> None:

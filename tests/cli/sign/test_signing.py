@@ -1,4 +1,4 @@
-"""Files and folders in, signed files out."""
+"""Files and folders as sources of signed files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_files_and_folders_are_signed_under_their_names(sign_runner: SignR
     assert sign_runner.list_files() == ["B.PDF", "a.pdf", "one.pdf"]
     assert {sign_runner.count_signatures(f"out/{name}") for name in sign_runner.list_files()} == {1}
     assert sign_runner.count_signatures("one.pdf") == 0
-    assert await sign_runner.count_requests("Delete") == 3  # nothing stays behind
+    assert await sign_runner.count_requests("Delete") == 3  # no file is left behind
 
 
 async def test_recursive_includes_subfolders_except_the_output(sign_runner: SignRunner) -> None:
@@ -101,7 +101,7 @@ async def test_the_same_command_again_signs_nothing_twice_and_what_is_new(sign_r
 
 
 async def test_a_dry_run_tells_all_and_does_nothing(sign_runner: SignRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DIRECTSUITE_TOKEN")  # which it doesn't need
+    monkeypatch.delenv("DIRECTSUITE_TOKEN")  # which it does not need
     monkeypatch.delenv("DIRECTSUITE_SIGNING_URL")
     sign_runner.write_pdfs("in/a.pdf", "other/a.pdf", "in/b.pdf", "out/b.pdf")
     sign_runner.write_pdfs("in/c.pdf", content=b"no PDF")
@@ -210,7 +210,7 @@ async def test_signed_document_not_yet_deleted_is_finished(sign_runner: SignRunn
 
 
 async def saved(desk: SignRunner) -> str:
-    """What the service has after a crash between two steps: a stored document, and its entry as SIGNED."""
+    """Create the state after a crash between two steps: a stored document, and its entry as SIGNED."""
     async with (
         ds.DirectSuite.from_env() as suite,
         SigningJournal(desk.folder / "out.signing.db") as journal,
@@ -237,7 +237,7 @@ async def test_failures_are_listed_with_reason_and_retried_alone(sign_runner: Si
     )
     assert "the request is larger than the service accepts (HTTP 413)" in told.out
     assert len(sign_runner.list_files()) == 1
-    told = await sign_runner.sign("in", *SIGNED)  # it is not tried again by itself
+    told = await sign_runner.sign("in", *SIGNED)  # it is not retried automatically
     assert (told.status, len(sign_runner.list_files())) == (1, 1)
     told = await sign_runner.sign("in", *SIGNED, "--dry-run")
     assert (told.status, told.err.split()[6:10]) == (1, ["0", "PDFs", "would", "be"])
@@ -281,7 +281,7 @@ async def test_a_dry_run_tells_that_an_output_was_signed_in_another_way(sign_run
     dry = await sign_runner.sign(*other, "--dry-run")
     assert (dry.status, dry.out) == (2, "")
     assert dry.err.startswith("directsuite: --output contains PDFs that were signed with other options")
-    assert dry.err == (await sign_runner.sign(*other)).err  # as it would be
+    assert dry.err == (await sign_runner.sign(*other)).err  # as in a normal run
     assert (await sign_runner.sign("in", *SIGNED, "--dry-run")).err.startswith(
         "directsuite: Dry run: nothing was sent. 1 PDF would"
     )
@@ -334,7 +334,9 @@ async def test_in_a_folder_too_a_signature_stands_where_its_name_says(
         else "it has no signature field with the signature's name"
     ) in words
     assert ("`directsuite sign info` lists the fields of the PDF" in words) is (not more)
-    assert (await sign_runner.sign("in/a.pdf", "--output", "other", "--name", name, *more)).status == 1  # one file, too
+    assert (
+        await sign_runner.sign("in/a.pdf", "--output", "other", "--name", name, *more)
+    ).status == 1  # also for a single file
     assert await sign_runner.count_requests("Delete") == 2
 
 

@@ -1,4 +1,4 @@
-"""Folders and files that this user has no rights to: told as what they are, and the others are signed."""
+"""Folders and files without permissions are reported, and the others are signed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if sys.platform == "win32":
 SIGNED = ("--output", "out", "--name", PATIENT, "--recursive", "--json")
 _TOLD = "directsuite: {} not signed. The table shows the reasons. Fix them, then run the same command with --again.\n"
 _FROM_ROOT = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
-"""For root has rights to everything."""
+"""Runs a command without the capabilities of root, which could read everything."""
 _TAKEN = _FROM_ROOT if os.geteuid() == 0 else ()
 
 
@@ -35,7 +35,6 @@ pytestmark = [pytest.mark.process, pytest.mark.skipif(not _can_be_taken(), reaso
 
 
 async def sign(desk: SignRunner, *sources: str) -> CliResult:
-    """Run the command as somebody who isn't root."""
     command = (*_TAKEN, sys.executable, "-m", "directsuite", "sign", *sources, *SIGNED)
     process = await asyncio.create_subprocess_exec(*command, cwd=desk.folder, stdout=PIPE, stderr=PIPE)
     out, err = await process.communicate()
@@ -43,7 +42,6 @@ async def sign(desk: SignRunner, *sources: str) -> CliResult:
 
 
 def refused(told: CliResult) -> dict[str, str]:
-    """What isn't signed, and why."""
     return {each["name"]: each["problem"] for each in told.document["refused"]}
 
 

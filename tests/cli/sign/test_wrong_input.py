@@ -1,4 +1,4 @@
-"""What can't be is told in a sentence that says what to do, and nothing is sent."""
+"""Invalid input: the message says what to do, and nothing is sent."""
 
 from __future__ import annotations
 
@@ -210,9 +210,7 @@ async def test_a_service_that_is_not_there_is_waited_for_and_then_told_with_6(si
 
 async def test_no_call_is_tried_again_after_patience(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("a.pdf")
-    sign_runner.sandbox.inject_fault(
-        "Save", "status", status=503, times=None
-    )  # a call by itself waits for half a minute
+    sign_runner.sandbox.inject_fault("Save", "status", status=503, times=None)  # a single call waits for half a minute
     async with asyncio.timeout(25):
         told = await sign_runner.sign("a.pdf", *_OUT, "--patience", "0.1")
     assert told.status == 6
@@ -267,7 +265,6 @@ async def test_a_journal_s_error_is_told_in_the_words_of_commands(
     sign_runner: SignRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fails(_: SigningJournal) -> SigningJournal:
-        """In words of Python."""
         raise SigningJournalError("its place is unsafe: set allow_insecure_http=True.")
 
     monkeypatch.setattr(SigningJournal, "__aenter__", fails)

@@ -1,4 +1,4 @@
-"""A sandbox with two mailboxes, and a folder of its own for each test."""
+"""A sandbox with two mailboxes, and a folder for each test."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from tests.integration.scenario import ALICE, BOB, PASSWORD, make_raw_message
 
 @attrs.frozen
 class SyncRunner:
-    """Where an operator sits. folder: where the commands run."""
+    """Runs the commands. folder: the current folder."""
 
     sandbox: Sandbox
     folder: Path
     _run: Callable[[tuple[str, ...]], Awaitable[CliResult]]
 
     async def run(self, *arguments: str) -> CliResult:
-        """Run `directsuite sync` with these arguments."""
         return await self._run(arguments)
 
     def write_passwords(self, name: str = "passwords.toml", **of: str) -> str:
-        """A file with Alice's and Bob's passwords, or others that are given; its name."""
+        """Write a file with Alice's and Bob's passwords, or the given ones. Return its name."""
         known = {ALICE: of.get("alice", PASSWORD), BOB: of.get("bob", PASSWORD)}
         path = self.folder / name
         path.write_text("".join(f'"{address}" = "{password}"\n' for address, password in known.items()))
@@ -37,7 +36,6 @@ class SyncRunner:
         return name
 
     async def deliver(self, address: str, *subjects: str) -> None:
-        """Mail for somebody."""
         for subject in subjects:
             await self.sandbox.deliver(address, make_raw_message(subject))
 
@@ -52,7 +50,7 @@ def sync_runner(
         monkeypatch.delenv(f"DIRECTSUITE_{name}", raising=False)
 
     async def run(arguments: tuple[str, ...]) -> CliResult:
-        """In a thread, for a command has a loop of its own."""
+        """Run the command in a thread, because it has its own event loop."""
         capsys.readouterr()
         status = await asyncio.to_thread(main, ["sync", *arguments])
         told = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""`directsuite sync run` with a store that has told its changes elsewhere."""
+"""`directsuite sync run` with a store that has delivered its changes to another sink."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ SENTENCE = re.compile(
 
 
 async def run(desk: SyncRunner, *options: str) -> CliResult:
-    """A worker for Alice."""
     passwords = desk.write_passwords()
     return await desk.run("run", "--mailbox", ALICE, "--passwords", passwords, "--once", "--store", "sync.db", *options)
 
@@ -45,7 +44,7 @@ async def test_another_sink_is_refused_and_the_first_one_goes_on(
 
 async def test_looking_and_requesting_bind_nothing(sync_runner: SyncRunner) -> None:
     assert (await run(sync_runner)).status == 0
-    with closing(sqlite3.connect("sync.db")) as connection:  # as a release left it that knew of no such thing
+    with closing(sqlite3.connect("sync.db")) as connection:  # as an earlier release left it
         connection.execute("DROP TABLE sink")
     for command in ("status", "audit", "retry"):
         ended = await sync_runner.run(command, "--store", "sync.db")

@@ -1,4 +1,4 @@
-"""Where passwords come from, in which order, and that no other user can read them."""
+"""The sources of passwords and their order. No other user can read them."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> No
         ("p.json", '["hunter2"]'),
         ("p.json", "{hunter2"),
         ("p.toml", f"{ALICE} = hunter2"),
-        ("p.toml", f'{ALICE} = "hunter2"'),  # without quotes it is a key within a key
+        ("p.toml", f'{ALICE} = "hunter2"'),  # without quotes it is a nested key
         ("p.json", f'{{"{ALICE}": 2}}'),
         ("p", ""),
         ("p", "hunter2\x00"),
@@ -153,7 +153,7 @@ def test_nothing_typed_is_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("is_terminal", [False, True])
 async def test_a_keyring_is_asked_before_anybody(monkeypatch: pytest.MonkeyPatch, is_terminal: bool) -> None:
     class KeyringError(Exception):
-        """As keyring has it."""
+        """The exception of the keyring package."""
 
     def get_password(service: str, address: str) -> str | None:
         assert service == "directsuite"

@@ -1,4 +1,4 @@
-"""`directsuite sync run` as a process: signals end it gracefully, and what it did stays done."""
+"""`directsuite sync run` as a process: signals end it gracefully, and finished work is kept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform == "win32", r
 
 
 async def line_with(process: Process, word: str) -> str:
-    """The next line that has a word in it."""
     assert process.stdout is not None
     while line := (await process.stdout.readline()).decode():
         if word in line:
@@ -41,7 +40,6 @@ def subjects(folder: Path) -> list[str]:
 
 
 async def until(seen: Callable[[], bool]) -> None:
-    """The process and its server are real."""
     async with asyncio.timeout(20):
         while not seen():  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -69,12 +67,12 @@ async def test_a_signal_ends_it_gracefully(sync_runner: SyncRunner, number: sign
             2,
             "directsuite: The store is already open, in this program or in another. Close it there first\n",
         )
-        sync_runner.write_passwords()  # the right ones: the file is read again
+        sync_runner.write_passwords()  # the correct passwords: the file is read again
         assert (await sync_runner.run("retry")).status == 0
         await sync_runner.deliver(BOB, "his")
         await line_with(process, "1 new")
         process.send_signal(number)
-        async with asyncio.timeout(20):  # less than the grace: there is nothing to wait for
+        async with asyncio.timeout(20):  # less than the grace period, because nothing is in progress
             out, err = await process.communicate()
     assert (process.returncode, err) == (0, b"")
     assert b"stopping: work in progress has 30 s to finish" in out
@@ -92,7 +90,7 @@ async def test_a_worker_outlasts_whoever_reads_its_lines(sync_runner: SyncRunner
     os.close(reading)
     async with start_process("sync", "run", *options, stdout=writing) as process:
         os.close(writing)
-        path = sync_runner.folder / "directsuite-sync.db.status.json"  # the store is ready by then
+        path = sync_runner.folder / "directsuite-sync.db.status.json"  # the store is ready
         await sync_runner.deliver(ALICE, "two")
         await until(lambda: path.exists() and subjects(sync_runner.folder) == ["one", "two"])
         await sync_runner.deliver(ALICE, "three")

@@ -1,4 +1,4 @@
-"""What `directsuite sync run` refuses before it begins: with status 2, and without naming anybody."""
+"""Input that `directsuite sync run` rejects before it starts: status 2, and no names in the message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ HERS = ("--mailbox", ALICE)
 
 @pytest.fixture
 def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where PostgreSQL could be, and isn't."""
     pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -83,7 +82,7 @@ async def test_the_mailbox_of_the_environment_is_checked_too(
         "directsuite: DIRECTSUITE_MAILBOX is not an e-mail address. Expected something like nurse@direct.example.org.\n"
     )
     monkeypatch.setenv("DIRECTSUITE_MAILBOX", BOB)
-    ended = await sync_runner.run("run", "--postgres")  # a fleet may have none of its own to add
+    ended = await sync_runner.run("run", "--postgres")  # a fleet may have no mailboxes to add
     assert "DIRECTSUITE_POSTGRES is not set" in ended.err
 
 

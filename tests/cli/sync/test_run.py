@@ -1,4 +1,4 @@
-"""`directsuite sync run --once`: where messages go, what is told, and what is refused."""
+"""`directsuite sync run --once`: destinations, output, and rejected input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ BOTH = ("--mailbox", ALICE, "--mailbox", BOB)
 
 
 def subjects(path: str = "directsuite-sync.db") -> list[str]:
-    """Subjects of the messages that a store's own sink has."""
     with closing(sqlite3.connect(path)) as connection:
         return sorted(subject for (subject,) in connection.execute("SELECT subject FROM message"))
 

@@ -1,4 +1,4 @@
-"""`directsuite sync status`, `audit` and `retry`: beside a worker, after it, and where there was none."""
+"""`directsuite sync status`, `audit` and `retry`: during a run, after it, and without a store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOTH = ("--mailbox", ALICE, "--mailbox", BOB)
 
 
 async def ran(desk: SyncRunner, **passwords: str) -> None:
-    """A worker that has brought both mailboxes up to date, or tried to."""
+    """Run a worker until both mailboxes are up to date or have failed."""
     await desk.deliver(ALICE, "one")
     await desk.run("run", *BOTH, "--passwords", desk.write_passwords(**passwords), "--once")
 
@@ -31,7 +31,6 @@ async def ran(desk: SyncRunner, **passwords: str) -> None:
 def report(
     desk: SyncRunner, age: float, *mailboxes: MailboxProgress, pid: int | None = None, host: str | None = None
 ) -> None:
-    """A worker's report that was written so many seconds ago."""
     written = WorkerStatus(
         pid=pid or os.getpid(),
         host=host or socket.gethostname(),
@@ -44,7 +43,7 @@ def report(
 
 @pytest.fixture
 def held_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The day's clock stands still, so that what a busy machine takes adds nothing to an age."""
+    """Stop the wall clock, so that a slow machine does not change ages."""
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)
 
@@ -170,7 +169,7 @@ async def test_a_worker_that_was_killed_is_seen_at_once_on_its_machine(
     sync_runner: SyncRunner, host: str, is_seen: bool
 ) -> None:
     await ran(sync_runner)
-    nobody = 2**30  # more than a process's number can be
+    nobody = 2**30  # larger than any process id
     report(sync_runner, 2.0, MailboxProgress(name=ALICE, status=SyncStatus.UP_TO_DATE), pid=nobody, host=host)
     ended = await sync_runner.run("status")
     assert ended.status == is_seen
@@ -228,7 +227,7 @@ async def test_what_is_quarantined_is_told(sync_runner: SyncRunner, monkeypatch:
     assert (ended.status, ended.out) == (0, "No message is quarantined.\n")
     await sync_runner.deliver(ALICE, "two")
     sync_runner.sandbox.inject_fault("GetMessagesByUIDs", "status", status=500, times=60)
-    for _ in range(2):  # in the second round it isn't asked for again
+    for _ in range(2):  # it is not requested again in the second round
         ended = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords(), "--once")
         assert (ended.status, ended.out.splitlines()[-1].split(" ", 1)[1]) == (0, "2 up to date, 1 message quarantined")
     ended = await sync_runner.run("status", "--quarantined")
