@@ -246,7 +246,7 @@ def _read_toml(path: Path) -> tuple[dict[str, Any], dict[tuple[str, str], int]]:
             text = _read_limited(file, MAX_SETTINGS_BYTES).decode()
         return tomllib.loads(text), _find_line_numbers(text)
     except FileNotFoundError:
-        reason = "it does not exist"
+        reason = "it does not exist: give another file, or create it"
     except _TooLargeError as error:
         reason = str(error)
     # The error is not chained, because its text quotes the file. A path with a null byte also raises ValueError.

@@ -301,7 +301,7 @@ async def add_or_update_fax(
 def _show_key(key: str, kind: str, key_name: str) -> ExitStatus:
     if not show_effect(lambda: show_line(key), f"The {kind} was added with the {key_name} {key}"):
         return ExitStatus.FAILED
-    echo_err(f"The {kind} was added with this {key_name}.")
+    echo_err(f"The {kind} was added. Its {key_name} is on standard output.")
     return ExitStatus.DONE
 
 

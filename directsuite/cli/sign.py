@@ -352,8 +352,8 @@ async def _show_job_progress(
             bar.update(progress.done + progress.failed + skipped, total)
             if progress.trouble is not None and not is_reported:
                 is_reported = True
-                trouble = _OUTAGE_CAUSES.get(progress.trouble, "The service is not working")
-                echo_err(f"{trouble}. Waiting up to {options.patience:g} s; Ctrl-C stops.")
+                trouble = _OUTAGE_CAUSES.get(progress.trouble, "The service is unavailable")
+                echo_err(f"{trouble}. Retrying for up to {options.patience:g} s; press Ctrl-C to stop.")
 
     counting = asyncio.create_task(asyncio.to_thread(sources.count))
     watching = asyncio.create_task(update_bar())

@@ -122,8 +122,8 @@ class TrackingState:
         """Register the loop that reads changes. Raises AnotherLoopError while another one exists."""
         if self.reader is not None and self.reader() is not None:
             raise AnotherLoopError(
-                "another loop is reading the changes of this mailbox: wait until it ends, or close it with `aclose`, "
-                "then try again"
+                "another `async for` loop is reading the changes of this mailbox: wait until it ends, or call "
+                "`aclose` on it, then try again"
             )
         self.reader = reader
 

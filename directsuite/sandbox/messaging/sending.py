@@ -507,7 +507,7 @@ def _format_custom_header(name: str, value: str) -> str:
     if _HEADER_NAME.fullmatch(name) is None:
         raise MessagingError(
             MessagingCode.OTHER,
-            "The name of a header must have 1 to 76 printable ASCII characters without spaces and colons",
+            "The name of a header must have 1 to 76 printable ASCII characters without spaces or colons",
         )
     if lowered in _SERVICE_HEADERS or lowered.startswith("content-"):
         raise MessagingError(MessagingCode.OTHER, f"The header {name} is set by the service")

@@ -122,12 +122,14 @@ class MaildirSink:
             with contextlib.suppress(PermissionError):  # the parent may be unreadable
                 sync_folder(self._root.parent)
         except OSError as error:
-            reason = explain_os_error(error)
+            problem = (
+                f"the directory can't be created ({explain_os_error(error)}): create it first, or name another one"
+            )
+            if isinstance(error, FileExistsError):
+                problem = "it is a file: name a directory"
         else:
             return
-        raise InvalidArgumentError(
-            f"the directory can't be created ({reason}): create it first, or name another one", parameter="folder"
-        )
+        raise InvalidArgumentError(problem, parameter="folder")
 
     @property
     def sink_name(self) -> str:

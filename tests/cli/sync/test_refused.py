@@ -45,7 +45,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
             "The file /dev/zero has more than 16,777,216 bytes",
             marks=pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /dev/zero"),
         ),
-        ([*HERS, "--passwords", "known", "--maildir", "latin"], "--maildir: the directory can't be created"),
+        ([*HERS, "--passwords", "known", "--maildir", "latin"], "--maildir: it is a file: name a directory"),
         ([*HERS, "--passwords", "nothing"], "passwords file nothing"),
         (HERS, "--passwords"),
         ([*HERS, "--interval", "0"], "--interval"),

@@ -349,9 +349,9 @@ async def test_the_loop_goes_on_while_a_large_message_is_written(tmp_path: Path)
 
 def test_a_folder_that_can_not_be_one_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    for folder in (tmp_path / "file", tmp_path / "none" / "mail"):
-        with pytest.raises(ds.InvalidArgumentError, match="folder: the directory can't be created") as caught:
-            MaildirSink(folder)
+    for name, problem in (("file", "it is a file: name a directory"), ("none/mail", "the directory can't be created")):
+        with pytest.raises(ds.InvalidArgumentError, match=f"folder: {problem}") as caught:
+            MaildirSink(tmp_path / name)
         assert caught.value.__context__ is None
 
 
