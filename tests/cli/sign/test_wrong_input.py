@@ -202,8 +202,8 @@ async def test_a_service_that_is_not_there_is_waited_for_and_then_told_with_6(si
     assert (told.status, told.document["signed"]) == (6, 0)
     waiting, why, _ = told.err.splitlines()
     assert waiting == (
-        "directsuite: Could not connect to the service (run `directsuite doctor` to see why). Retrying for up to 0.1 s; "
-        "press Ctrl-C to stop."
+        "directsuite: Could not connect to the service (run `directsuite doctor` to see why). Retrying for up to "
+        "0.1 s; press Ctrl-C to stop."
     )
     assert "no connection to the signing service" in why
 
