@@ -32,7 +32,7 @@ def written(folder: Path, text: str = FILE) -> dict[str, str]:
     return {"DIRECTSUITE_CONFIG": str(folder / "config.toml")}
 
 
-def test_the_file_in_the_home_folder_is_read_where_none_is_named(tmp_path: Path) -> None:
+def test_file_in_the_home_folder_is_read_where_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "directsuite").mkdir()
     written(tmp_path / "directsuite")
     assert ds.Settings.from_env({"XDG_CONFIG_HOME": str(tmp_path)}).timeout == 5
@@ -61,7 +61,7 @@ def test_variable_overrides_profile_and_profile_overrides_file(tmp_path: Path) -
         ({"DIRECTSUITE_PROFILE": "test", "DIRECTSUITE_CONFIG": ""}, "there is no settings file"),
     ],
 )
-def test_a_profile_that_is_not_there_is_rejected(tmp_path: Path, environ: dict[str, str], sentence: str) -> None:
+def test_profile_that_is_not_there_is_rejected(tmp_path: Path, environ: dict[str, str], sentence: str) -> None:
     with pytest.raises(ds.ConfigurationError, match=sentence):
         ds.Settings.from_env(written(tmp_path) | environ)
 
@@ -111,7 +111,7 @@ def test_http_url_error_names_setting_that_allows_it(tmp_path: Path) -> None:
         ("signing_url", "https://s.example.test", "https://s.example.test"),
     ],
 )
-def test_a_variable_gives_a_setting(name: str, text: str, value: object) -> None:
+def test_variable_gives_a_setting(name: str, text: str, value: object) -> None:
     assert getattr(ds.Settings.from_env({f"DIRECTSUITE_{name.upper()}": text}), name) == value
     assert ds.Settings.from_env({"DIRECTSUITE_RETRY_ATTEMPTS": "2"}).retry.attempts == 2
 
@@ -125,14 +125,14 @@ def test_a_variable_gives_a_setting(name: str, text: str, value: object) -> None
         ("retry_attempts", "no", "DIRECTSUITE_RETRY_ATTEMPTS: retry_attempts must be a whole number, 1 or more"),
     ],
 )
-def test_a_variable_that_can_not_be_right_is_rejected_by_its_name(name: str, text: str, sentence: str) -> None:
+def test_variable_that_cannot_be_right_is_rejected_by_its_name(name: str, text: str, sentence: str) -> None:
     with pytest.raises(ds.ConfigurationError) as caught:
         ds.Settings.from_env({f"DIRECTSUITE_{name.upper()}": text})
     assert str(caught.value).startswith(sentence)
     assert "Zaphod" not in str(caught.value)
 
 
-def test_a_secret_is_a_variable_or_is_in_a_file_beside_the_settings(tmp_path: Path) -> None:
+def test_secret_is_a_variable_or_is_in_a_file_beside_the_settings(tmp_path: Path) -> None:
     environ = written(tmp_path)
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "token").write_text("Zaphod\n")
@@ -144,13 +144,13 @@ def test_a_secret_is_a_variable_or_is_in_a_file_beside_the_settings(tmp_path: Pa
     assert "Zaphod" not in repr(Configuration.read(environ))
 
 
-def test_a_login_of_the_file_needs_its_password(tmp_path: Path) -> None:
+def test_login_of_the_file_needs_its_password(tmp_path: Path) -> None:
     with pytest.raises(ds.ConfigurationError, match="login_password_file"):
         ds.DirectSuite.from_env(written(tmp_path), profile="test")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
-def test_a_file_of_a_secret_that_others_may_read_is_rejected(tmp_path: Path) -> None:
+def test_file_of_a_secret_that_others_may_read_is_rejected(tmp_path: Path) -> None:
     environ = written(tmp_path)
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "token").write_text("Zaphod")
@@ -160,7 +160,7 @@ def test_a_file_of_a_secret_that_others_may_read_is_rejected(tmp_path: Path) -> 
     assert "Zaphod" not in str(caught.value)
 
 
-async def test_the_bundle_is_trusted_and_the_certificate_shown(tmp_path: Path) -> None:
+async def test_bundle_is_trusted_and_the_certificate_shown(tmp_path: Path) -> None:
     pair = make_certificate(tmp_path)
     demanding = make_server_context(pair)
     demanding.verify_mode = ssl.CERT_REQUIRED
@@ -183,7 +183,7 @@ async def test_the_bundle_is_trusted_and_the_certificate_shown(tmp_path: Path) -
     assert shown == [((("commonName", "loopback"),),)]
 
 
-def test_an_encrypted_key_is_rejected_and_nobody_is_asked(tmp_path: Path) -> None:
+def test_encrypted_key_is_rejected_and_nobody_is_asked(tmp_path: Path) -> None:
     public, private = make_certificate(tmp_path)
     key = serialization.load_pem_private_key(private.read_bytes(), None)
     sealed = serialization.BestAvailableEncryption(b"hunter2")
@@ -198,7 +198,7 @@ def test_no_setting_has_two_meanings() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="the system has no file without an end")
-def test_a_file_without_an_end_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_without_an_end_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ds.ConfigurationError, match="settings file /dev/zero: it has more than 1,048,576 bytes"):
         Configuration.read({"DIRECTSUITE_CONFIG": "/dev/zero"})
     monkeypatch.setattr("directsuite.configuration.stat.S_IRWXO", 0)

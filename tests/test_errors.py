@@ -85,7 +85,7 @@ def made(name: str) -> errors.DirectSuiteError:
 every_error = pytest.mark.parametrize("name", ["DirectSuiteError", *PARENTS])
 
 
-def test_the_tree_is_the_one_drawn() -> None:
+def test_tree_is_the_one_drawn() -> None:
     classes = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, BaseException)]
     tree = {cls.__name__: [base.__name__ for base in cls.__bases__] for cls in classes}
     assert tree.pop("DirectSuiteError") == ["Exception"]
@@ -109,7 +109,7 @@ def _copies(error: E) -> list[E]:
 
 
 @every_error
-def test_an_error_survives_pickle_and_copy(name: str) -> None:
+def test_error_survives_pickle_and_copy(name: str) -> None:
     error = made(name)
     error.add_note("tried on Monday")
     for again in (*_copies(error), error.copy()):
@@ -165,7 +165,7 @@ def _told(error: errors.DirectSuiteError) -> dict[str, object]:
     return {name: getattr(error, name, None) for name in [*names.split(), "message", "body", "path", "too_large"]}
 
 
-def test_a_copy_has_no_traceback_of_the_first_caller() -> None:
+def test_copy_has_no_traceback_of_the_first_caller() -> None:
     with pytest.raises(errors.TransportError) as caught:
         raise made("TransportError")
     assert caught.value.__traceback__ is not None
@@ -204,7 +204,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize(("name", "text"), TEXTS.items())
-def test_the_text_names_operation_and_attempts(name: str, text: str) -> None:
+def test_text_names_operation_and_attempts(name: str, text: str) -> None:
     assert str(made(name)) == text
     assert repr(made(name)) == f"{name}({text!r})"
 
@@ -215,7 +215,7 @@ def test_one_attempt_is_not_attempts() -> None:
     assert "(1 attempt, " in str(error)
 
 
-def test_an_unknown_outcome_says_so() -> None:
+def test_unknown_outcome_says_so() -> None:
     assert made("OutcomeUnknownError").outcome is ds.Outcome.UNKNOWN
     assert made("ResponseDecodeError").outcome is ds.Outcome.UNKNOWN
 

@@ -38,7 +38,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 @pytest.mark.process
-def test_a_star_import_gives_every_name() -> None:
+def test_star_import_gives_every_name() -> None:
     found = _run("from directsuite import *; import directsuite; print(set(directsuite.__all__) - set(globals()))")
     assert found == "set()"
 
@@ -48,7 +48,7 @@ def test_every_public_name_can_be_had(name: str) -> None:
     assert getattr(ds, name) is not None
 
 
-def test_the_names_are_sorted_unique_and_what_dir_shows() -> None:
+def test_names_are_sorted_unique_and_what_dir_shows() -> None:
     assert vars(ds)["__all__"] == NAMES == sorted(set(NAMES))
 
 
@@ -68,7 +68,7 @@ def test_classes_say_where_they_are_from() -> None:
             assert value.__module__.startswith("directsuite."), name
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         getattr(ds, "nothing")  # noqa: B009  type checkers refuse the attribute
 
@@ -264,7 +264,7 @@ NAMES_OF_THE_PUBLIC_FACE = [
 
 
 @pytest.mark.parametrize("name", NAMES_OF_THE_PUBLIC_FACE)
-def test_the_public_face_s_names_are_importable(name: str) -> None:
+def test_public_face_s_names_are_importable(name: str) -> None:
     assert name in NAMES
 
 

@@ -39,7 +39,7 @@ def test_no_form_of_printing_shows_the_text(printed: Callable[[ds.Secret], str])
     assert TEXT not in printed(ds.Secret(TEXT))
 
 
-def test_a_traceback_with_locals_does_not_show_it() -> None:
+def test_traceback_with_locals_does_not_show_it() -> None:
     def fail(password: ds.Secret) -> None:
         raise RuntimeError(f"no way in with {password}")
 
@@ -59,7 +59,7 @@ def test_secrets_are_equal_as_their_texts_are(one: str, other: str) -> None:
     assert ds.Secret(one).reveal() == one
 
 
-def test_a_secret_survives_copy_and_pickle() -> None:
+def test_secret_survives_copy_and_pickle() -> None:
     secret = ds.Secret(TEXT)
     for again in (copy.copy(secret), copy.deepcopy(secret), pickle.loads(pickle.dumps(secret))):  # noqa: S301  our own
         assert again == secret
@@ -73,7 +73,7 @@ def test_no_other_encoder_takes_it(encode: Callable[[object], object]) -> None:
     assert TEXT not in str(caught.value)
 
 
-def test_the_codec_puts_it_on_the_wire() -> None:
+def test_codec_puts_it_on_the_wire() -> None:
     assert CODEC.encode(ds.Login("reseller", TEXT)) == b'{"username":"reseller","password":"hunter2-Zaphod"}'
 
 

@@ -19,7 +19,7 @@ import directsuite as ds
 URL = "https://signing.example.test/v3"
 
 
-def test_the_defaults_are_the_documented_ones() -> None:
+def test_defaults_are_the_documented_ones() -> None:
     settings = ds.Settings()
     assert (settings.signing_url, settings.fax_url, settings.message_url, settings.registration_url) == (None,) * 4
     assert (settings.timeout, settings.attempt_timeout, settings.session_margin) == (60.0, 20.0, 60.0)
@@ -147,7 +147,7 @@ def test_limits_are_finite_and_more_than_nothing(name: str, value: object) -> No
 
 
 @pytest.mark.parametrize("name", ["max_connections", "burst", "max_response_bytes"])
-def test_counts_are_whole(name: str) -> None:
+def test_counts_are_complete(name: str) -> None:
     limits: dict[str, Any] = {name: 1.5}
     with pytest.raises(ds.ConfigurationError, match=f"{name} must be a whole number"):
         ds.Settings(**limits)
@@ -161,7 +161,7 @@ ENVIRON = {
 }
 
 
-def test_the_environment_gives_the_urls() -> None:
+def test_environment_gives_the_urls() -> None:
     settings = ds.Settings.from_env(ENVIRON)
     assert settings.signing_url == "https://s.example.test"
     assert settings.fax_url == "https://f.example.test"
@@ -169,17 +169,17 @@ def test_the_environment_gives_the_urls() -> None:
     assert settings.registration_url == "https://r.example.test"
 
 
-def test_an_empty_environment_gives_the_defaults() -> None:
+def test_empty_environment_gives_the_defaults() -> None:
     assert ds.Settings.from_env({}).signing_url is None
     assert ds.Settings.from_env({"DIRECTSUITE_SIGNING_URL": "", "DIRECTSUITE_CONFIG": ""}).signing_url is None
 
 
-def test_the_process_s_own_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_s_own_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIRECTSUITE_FAX_URL", "https://f.example.test")
     assert ds.Settings.from_env().fax_url == "https://f.example.test"
 
 
-def test_a_variable_goes_before_the_file(tmp_path: Path) -> None:
+def test_variable_goes_before_the_file(tmp_path: Path) -> None:
     config = _file(tmp_path, f'signing_url = "{URL}"\nfax_url = "{URL}"\ntimeout = 5')
     settings = ds.Settings.from_env(
         {"DIRECTSUITE_CONFIG": str(config), "DIRECTSUITE_SIGNING_URL": "https://s.example.test"}
@@ -187,7 +187,7 @@ def test_a_variable_goes_before_the_file(tmp_path: Path) -> None:
     assert (settings.signing_url, settings.fax_url, settings.timeout) == ("https://s.example.test", URL, 5)
 
 
-def test_a_file_gives_every_setting(tmp_path: Path) -> None:
+def test_file_gives_every_setting(tmp_path: Path) -> None:
     config = _file(
         tmp_path,
         f"""
@@ -243,7 +243,7 @@ BAD_FILES: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("text", "reason"), BAD_FILES)
-def test_a_file_that_cannot_be_right_is_rejected(tmp_path: Path, text: str, reason: str) -> None:
+def test_file_that_cannot_be_right_is_rejected(tmp_path: Path, text: str, reason: str) -> None:
     config = _file(tmp_path, text)
     with pytest.raises(ds.ConfigurationError, match=reason) as caught:
         ds.Settings.from_toml(config)
@@ -252,7 +252,7 @@ def test_a_file_that_cannot_be_right_is_rejected(tmp_path: Path, text: str, reas
         ds.Settings.from_env({"DIRECTSUITE_CONFIG": str(config)})
 
 
-def test_a_file_that_cannot_be_read_is_rejected(tmp_path: Path) -> None:
+def test_file_that_cannot_be_read_is_rejected(tmp_path: Path) -> None:
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe")
     for path, reason in (
@@ -264,13 +264,13 @@ def test_a_file_that_cannot_be_read_is_rejected(tmp_path: Path) -> None:
             ds.Settings.from_toml(path)
 
 
-def test_a_suite_needs_both_halves_of_a_login() -> None:
+def test_suite_needs_both_halves_of_a_login() -> None:
     for name in ("USERNAME", "PASSWORD"):
         with pytest.raises(ds.ConfigurationError, match="set both"):
             ds.DirectSuite.from_env({f"DIRECTSUITE_LOGIN_{name}": "Zaphod"})
 
 
-def test_a_repr_hides_what_may_hold_credentials() -> None:
+def test_repr_hides_what_may_hold_credentials() -> None:
     assert "Zaphod" not in repr(ds.Settings(proxy="http://Zaphod:Zaphod@proxy.example.test"))
 
 
@@ -323,7 +323,7 @@ def test_password_of_a_url_is_in_no_frame_of_a_rejection(tmp_path: Path) -> None
         assert not _shown(caught.value, "Zaphod")
 
 
-def test_a_proxy_may_hold_credentials() -> None:
+def test_proxy_may_hold_credentials() -> None:
     url = "http://alice:s%C3%A4cret@proxy.example.test:3128/"
     assert ds.Settings(proxy=url).proxy == url
 

@@ -59,7 +59,7 @@ SERVICES: list[Any] = ["signing", "fax", "message", "registration"]
         ("registration", "DIRECTSUITE_LOGIN", "DIRECTSUITE_LOGIN_USERNAME and DIRECTSUITE_LOGIN_PASSWORD"),
     ],
 )
-def test_what_a_required_service_lacks_is_named_at_once(service: Any, missing: str, named: str) -> None:
+def test_what_a_required_service_lacks_is_named_immediately(service: Any, missing: str, named: str) -> None:
     environ = {name: text for name, text in ENVIRON.items() if not name.startswith(missing)}
     with pytest.raises(ds.ConfigurationError, match=f"{named}$"):
         ds.DirectSuite.from_env(environ, require=[service])
@@ -67,7 +67,7 @@ def test_what_a_required_service_lacks_is_named_at_once(service: Any, missing: s
     ds.DirectSuite.from_env(environ, require=[each for each in SERVICES if each not in others])
 
 
-def test_a_suite_that_has_what_is_required_is_made() -> None:
+def test_suite_that_has_what_is_required_is_made() -> None:
     ds.DirectSuite.from_env(ENVIRON, require=SERVICES)
     ds.DirectSuite.from_env({}, require=())
 

@@ -11,7 +11,7 @@ builder = pytest.importorskip("hatchling.builders.wheel", reason="hatchling isn'
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_wheel_holds_every_file_of_the_package() -> None:
+def test_wheel_holds_every_file_of_the_package() -> None:
     wheel = builder.WheelBuilder(str(ROOT))
     held = {file.distribution_path for file in wheel.recurse_included_files()}
     there = {file.relative_to(ROOT).as_posix() for file in (ROOT / "directsuite").rglob("*.*") if file.is_file()}

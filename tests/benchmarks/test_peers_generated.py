@@ -51,7 +51,7 @@ def test_generated_clients_give_what_bare_aiohttp_gives(given: dict[str, Any], n
     assert given[name]["send"].endswith("@direct.example.test>")  # spaces in its JSON: some more bytes
 
 
-def test_the_one_without_save_says_so(given: dict[str, Any]) -> None:
+def test_one_without_save_says_so(given: dict[str, Any]) -> None:
     for work in WITHOUT_SAVE:
         assert "does not support text/plain bodies" in given["openapi-python-client"][work]
 

@@ -208,7 +208,7 @@ def test_file_has_the_requested_size(size: int, tmp_path: Path) -> None:
 
 
 @given(st.lists(st.floats(0.001, 1000), min_size=1, max_size=30))
-def test_a_quarter_of_the_values_is_beyond_each_quartile(values: list[float]) -> None:
+def test_quarter_of_the_values_is_beyond_each_quartile(values: list[float]) -> None:
     found = compute_spread(values)
     assert found.low <= found.median <= found.high
     assert 4 * sum(value < found.low - 1e-9 for value in values) <= len(values) + 2

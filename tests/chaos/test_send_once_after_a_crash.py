@@ -45,7 +45,7 @@ async def _lands(world: VerificationScenario) -> None:
 
 
 @pytest.mark.usefixtures("_hidden_request_ids")
-async def test_a_server_that_shows_no_request_ids_gets_no_second_message(
+async def test_server_that_shows_no_request_ids_gets_no_second_message(
     scenario: VerificationScenario, began: datetime
 ) -> None:
     scenario.sandbox.inject_fault("SendWithHeader", "reset_after")
@@ -68,7 +68,7 @@ async def test_messages_without_request_id_prove_nothing_about_server(
 
 
 @pytest.mark.parametrize("waits", [1, 3])
-async def test_a_first_request_that_lands_late_is_the_only_one(
+async def test_first_request_that_lands_late_is_the_only_one(
     scenario: VerificationScenario, began: datetime, waits: int
 ) -> None:
     async def nothing() -> None:
@@ -83,7 +83,7 @@ async def test_a_first_request_that_lands_late_is_the_only_one(
 
 
 @pytest.mark.usefixtures("_hidden_request_ids")
-async def test_a_late_request_that_is_not_recognized_leaves_it_open(
+async def test_late_request_that_is_not_recognized_leaves_it_open(
     scenario: VerificationScenario, began: datetime
 ) -> None:
     scenario.clock.actions_during_waits = [lambda: _lands(scenario)]
@@ -105,7 +105,7 @@ async def test_absent_message_is_sent_after_settle_time(
 
 
 @pytest.mark.parametrize("filed", ["INBOX.Referrals", "INBOX.Trash"])
-async def test_a_message_that_somebody_has_moved_is_not_sent_again(
+async def test_message_that_somebody_has_moved_is_not_sent_again(
     scenario: VerificationScenario, began: datetime, filed: str
 ) -> None:
     await scenario.box.create_folder("INBOX.Referrals")
@@ -119,7 +119,7 @@ async def test_a_message_that_somebody_has_moved_is_not_sent_again(
     assert await scenario.count_effects("SendWithHeader") == 2
 
 
-async def test_a_resend_finds_what_somebody_has_moved(scenario: VerificationScenario) -> None:
+async def test_resend_finds_what_somebody_has_moved(scenario: VerificationScenario) -> None:
     await scenario.box.send_once(MESSAGE, key="another")
     scenario.sandbox.inject_fault("SendWithHeader", "reset_after")
 
@@ -135,7 +135,7 @@ async def test_a_resend_finds_what_somebody_has_moved(scenario: VerificationScen
     assert await scenario.count_effects("SendWithHeader") == 2
 
 
-async def test_folders_that_can_not_be_searched_leave_it_open(scenario: VerificationScenario, began: datetime) -> None:
+async def test_folders_that_cannot_be_searched_leave_it_open(scenario: VerificationScenario, began: datetime) -> None:
     scenario.sandbox.inject_fault("GetFolders", "status", status=400, times=None)
     with pytest.raises(ds.OutcomeUnknownError, match="a folder that cannot be searched") as caught:
         await scenario.box.send_once(MESSAGE, key=KEY, since=began)
@@ -143,7 +143,7 @@ async def test_folders_that_can_not_be_searched_leave_it_open(scenario: Verifica
     assert await scenario.count_effects("SendWithHeader") == 0
 
 
-async def test_a_resend_that_can_not_search_leaves_the_first_send_open(scenario: VerificationScenario) -> None:
+async def test_resend_that_can_not_search_leaves_the_first_send_open(scenario: VerificationScenario) -> None:
     await scenario.box.send_once(MESSAGE, key="another")
     scenario.sandbox.inject_fault("SendWithHeader", "reset_before", times=None)
     scenario.sandbox.inject_fault("GetFolders", "status", status=400, times=None)
@@ -173,7 +173,7 @@ async def test_rejected_search_is_reported_and_nothing_is_sent(scenario: Verific
     assert await scenario.count_effects("SendWithHeader") == 0
 
 
-async def test_a_suite_that_closes_while_it_searches_sends_nothing(
+async def test_suite_that_closes_while_it_searches_sends_nothing(
     scenario: VerificationScenario, began: datetime
 ) -> None:
     scenario.clock.actions_during_waits = [scenario.suite.aclose]

@@ -46,7 +46,7 @@ async def test_only_rejection_of_message_resolves_first_send(
         assert isinstance(caught.value.__cause__.__cause__, ds.ConnectionLostError)
 
 
-async def test_a_suite_that_closes_before_the_second_send_leaves_the_first_open(scenario: VerificationScenario) -> None:
+async def test_suite_that_closes_before_the_second_send_leaves_the_first_open(scenario: VerificationScenario) -> None:
     closing: list[asyncio.Task[None]] = []
 
     async def close() -> None:
@@ -58,7 +58,7 @@ async def test_a_suite_that_closes_before_the_second_send_leaves_the_first_open(
     await closing[0]
 
 
-async def test_an_attachment_that_is_gone_by_then_leaves_the_first_send_open(
+async def test_attachment_that_is_gone_by_then_leaves_the_first_send_open(
     scenario: VerificationScenario, tmp_path: Path
 ) -> None:
     file = tmp_path / "result.txt"

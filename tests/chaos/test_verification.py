@@ -52,7 +52,7 @@ async def test_lost_response_is_confirmed_by_message_in_sent_folder(
 
 
 @pytest.mark.parametrize("fault", ["reset_before", "status"])
-async def test_a_message_that_is_not_there_is_not_sent_again(sandbox: Sandbox, box: ds.Mailbox, fault: str) -> None:
+async def test_message_that_is_not_there_is_not_sent_again(sandbox: Sandbox, box: ds.Mailbox, fault: str) -> None:
     sandbox.inject_fault("SendWithHeader", fault)
     with pytest.raises(ds.OutcomeUnknownError) as caught:
         await box.send_once(_message())
@@ -72,7 +72,7 @@ async def test_resending_needs_a_server_that_was_seen_to_show_request_ids(sandbo
     assert await _sends(sandbox) == 2
 
 
-async def test_the_same_key_after_a_crash_sends_nothing_again(sandbox: Sandbox, box: ds.Mailbox) -> None:
+async def test_same_key_after_a_crash_sends_nothing_again(sandbox: Sandbox, box: ds.Mailbox) -> None:
     began = datetime.now(UTC)
     first = await box.send_once(_message(), key="result-17")
     again = await box.send_once(_message(), key="result-17", since=began)
@@ -81,7 +81,7 @@ async def test_the_same_key_after_a_crash_sends_nothing_again(sandbox: Sandbox, 
     assert await _sends(sandbox) == 2
 
 
-async def test_a_key_is_not_readable_in_the_message(box: ds.Mailbox) -> None:
+async def test_key_is_not_readable_in_the_message(box: ds.Mailbox) -> None:
     await box.send_once(_message(), key="patient-4711")
     [sent] = await box.get_messages("INBOX.Sent")
     assert all("4711" not in (header.value or "") for header in sent.headers)
@@ -107,14 +107,14 @@ async def test_send_once_rejects_what_would_break_its_promise(
     assert await _sends(sandbox) == 0
 
 
-async def test_a_server_whose_clock_is_behind_is_allowed_for(sandbox: Sandbox, box: ds.Mailbox) -> None:
+async def test_server_whose_clock_is_behind_is_allowed_for(sandbox: Sandbox, box: ds.Mailbox) -> None:
     sandbox.clock.set(datetime.now(UTC) - timedelta(minutes=10))
     sandbox.inject_fault("SendWithHeader", "reset_after")
     assert (await box.send_once(_message())).smtp_id
 
 
 @pytest.mark.parametrize(("fault", "copies"), [("reset_after", 2), ("reset_before", 0)])
-async def test_a_verified_copy_is_settled_by_what_arrived(
+async def test_verified_copy_is_settled_by_what_arrived(
     sandbox: Sandbox, box: ds.Mailbox, fault: str, copies: int
 ) -> None:
     for _ in range(2):
@@ -129,14 +129,14 @@ async def test_a_verified_copy_is_settled_by_what_arrived(
     assert await box.get_message_count("INBOX.Drafts") == copies
 
 
-async def test_a_copy_that_is_not_verified_stays_unknown(sandbox: Sandbox, box: ds.Mailbox) -> None:
+async def test_copy_that_is_not_verified_stays_unknown(sandbox: Sandbox, box: ds.Mailbox) -> None:
     await box.send(_message())
     sandbox.inject_fault("CopyMessagesByUIDs", "reset_after")
     with pytest.raises(ds.OutcomeUnknownError):
         await box.copy_messages_by_uids("INBOX.Sent", "INBOX.Drafts", await box.get_uids("INBOX.Sent"))
 
 
-async def test_a_verified_append_counts_messages_of_the_same_id(sandbox: Sandbox, box: ds.Mailbox) -> None:
+async def test_verified_append_counts_messages_of_the_same_id(sandbox: Sandbox, box: ds.Mailbox) -> None:
     raw = ds.RawMessage(data=b"Message-ID: <1@direct.example.test>\r\nSubject: x\r\n\r\nbody\r\n")
     await box.save_raw_messages("INBOX.Drafts", [raw])
     sandbox.inject_fault("SaveRawMessages", "reset_before")
@@ -147,13 +147,13 @@ async def test_a_verified_append_counts_messages_of_the_same_id(sandbox: Sandbox
     assert await box.get_message_count("INBOX.Drafts") == 2
 
 
-async def test_a_message_without_an_id_proves_nothing(sandbox: Sandbox, box: ds.Mailbox) -> None:
+async def test_message_without_an_id_proves_nothing(sandbox: Sandbox, box: ds.Mailbox) -> None:
     sandbox.inject_fault("SaveRawMessages", "reset_after")
     with pytest.raises(ds.OutcomeUnknownError):
         await box.save_raw_messages("INBOX.Drafts", [ds.RawMessage(data=b"Subject: x\r\n\r\n")], verify=True)
 
 
-async def test_a_folder_created_by_a_lost_first_attempt_is_not_an_error(sandbox: Sandbox, box: ds.Mailbox) -> None:
+async def test_folder_created_by_a_lost_first_attempt_is_not_an_error(sandbox: Sandbox, box: ds.Mailbox) -> None:
     sandbox.inject_fault("CreateFolder", "reset_after")
     await box.create_folder("INBOX.Cases")
     sandbox.inject_fault("MoveFolder", "reset_after")

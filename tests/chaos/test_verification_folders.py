@@ -23,7 +23,7 @@ async def scenario() -> AsyncIterator[VerificationScenario]:
 
 @pytest.mark.parametrize("folder", ["INBOX.Cases", "INBOX.Cases.Open", "inbox.Cases"])
 @pytest.mark.parametrize("fault", ["reset_after", "truncate", "malformed", "reset_before", "status"])
-async def test_a_deletion_is_reported_as_the_ledger_has_it(
+async def test_deletion_is_reported_as_the_ledger_has_it(
     scenario: VerificationScenario, fault: str, folder: str
 ) -> None:
     scenario.sandbox.inject_fault("DeleteFolder", fault)
@@ -35,7 +35,7 @@ async def test_a_deletion_is_reported_as_the_ledger_has_it(
     assert "INBOX.Other.Cases" in await scenario.box.get_folders()
 
 
-async def test_an_unsubscribed_folder_is_not_taken_for_a_deleted_one(scenario: VerificationScenario) -> None:
+async def test_unsubscribed_folder_is_not_taken_for_a_deleted_one(scenario: VerificationScenario) -> None:
     await scenario.box.set_folders_subscribed(["INBOX.Other.Cases"], subscribed=False)
     scenario.sandbox.inject_fault("DeleteFolder", "reset_before")
     with pytest.raises(ds.OutcomeUnknownError):

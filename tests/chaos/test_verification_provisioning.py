@@ -43,7 +43,7 @@ async def unknown(world: VerificationScenario, individual: ds.IDProofedIndividua
 
 
 @pytest.mark.parametrize(("fault", "happened"), FAULTS.values(), ids=FAULTS)
-async def test_the_user_is_found_where_the_ledger_has_it(
+async def test_user_is_found_where_the_ledger_has_it(
     scenario: VerificationScenario, fault: dict[str, Any], *, happened: bool
 ) -> None:
     scenario.sandbox.inject_fault("ProvisionIDProofedPatient", times=None, **fault)
@@ -84,7 +84,7 @@ async def test_another_person_with_same_names_does_not_confirm(scenario: Verific
     assert (error.found, error.looked) == (None, True)
 
 
-async def test_a_person_is_found_by_the_id_of_the_proofing_record(scenario: VerificationScenario) -> None:
+async def test_person_is_found_by_the_id_of_the_proofing_record(scenario: VerificationScenario) -> None:
     number = await scenario.sandbox.add_individual("Bea", "Example", "4321", "1981-02-28")
     scenario.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
     error = await unknown(scenario, ds.IDProofedIndividualRESTful(id=number, direct_username="Bea"))
@@ -92,7 +92,7 @@ async def test_a_person_is_found_by_the_id_of_the_proofing_record(scenario: Veri
     assert error.found.first_name == "Bea"
 
 
-async def test_the_user_who_was_found_shows_nowhere_and_is_not_lost(scenario: VerificationScenario) -> None:
+async def test_user_who_was_found_shows_nowhere_and_is_not_lost(scenario: VerificationScenario) -> None:
     scenario.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
     error = await unknown(scenario, ada())
     assert error.found is not None

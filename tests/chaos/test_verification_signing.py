@@ -64,7 +64,7 @@ async def save_and_get_info(world: VerificationScenario) -> ds.StoredDocument:
 @pytest.mark.parametrize("to_file", [False, True], ids=["bytes", "file"])
 @pytest.mark.parametrize("fault", ["reset_after", "reset_before"])
 @pytest.mark.parametrize("operation", PULLS)
-async def test_a_pull_gives_the_changed_pdf_or_nothing(
+async def test_pull_gives_the_changed_pdf_or_nothing(
     scenario: VerificationScenario, tmp_path: Path, operation: str, fault: str, *, to_file: bool
 ) -> None:
     document = await save_and_get_info(scenario)
@@ -103,7 +103,7 @@ async def test_document_without_known_digest_is_not_verified(
         await scenario.signing.sign(document, PATIENT)
 
 
-async def test_a_chain_of_updates_is_settled_at_every_link(scenario: VerificationScenario) -> None:
+async def test_chain_of_updates_is_settled_at_every_link(scenario: VerificationScenario) -> None:
     update: ds.StoredDocument | ds.DocumentUpdate = await save_and_get_info(scenario)
     for operation in ("Flatten", "Sign", "ClearUnsignedFields"):
         scenario.sandbox.inject_fault(operation, "reset_after")
@@ -113,7 +113,7 @@ async def test_a_chain_of_updates_is_settled_at_every_link(scenario: Verificatio
     assert (info.form_fields, [(each.name, each.is_signed) for each in info.signatures]) == ([], [("PatientSig", True)])
 
 
-async def test_a_name_that_is_there_unsigned_proves_no_signature(scenario: VerificationScenario) -> None:
+async def test_name_that_is_there_unsigned_proves_no_signature(scenario: VerificationScenario) -> None:
     document = await scenario.save()
     async with ds.DirectSuite.from_env(scenario.sandbox.environment) as other:
         await other.signing.flatten(document)  # another program changes the digest
@@ -123,7 +123,7 @@ async def test_a_name_that_is_there_unsigned_proves_no_signature(scenario: Verif
     assert (caught.value.looked, await scenario.count_effects("Sign")) == (True, 0)
 
 
-async def test_a_name_that_was_signed_before_has_to_be_there_once_more(scenario: VerificationScenario) -> None:
+async def test_name_that_was_signed_before_has_to_be_there_once_more(scenario: VerificationScenario) -> None:
     await scenario.signing.sign(document := await scenario.save(), PATIENT)
     info = await scenario.signing.get_doc_info(document)
     async with ds.DirectSuite.from_env(scenario.sandbox.environment) as other:
@@ -135,9 +135,7 @@ async def test_a_name_that_was_signed_before_has_to_be_there_once_more(scenario:
 
 
 @pytest.mark.parametrize("operation", ["Flatten", "ClearUnsignedFields"])
-async def test_a_change_of_another_kind_is_not_taken_for_this_one(
-    scenario: VerificationScenario, operation: str
-) -> None:
+async def test_change_of_another_kind_is_not_taken_for_this_one(scenario: VerificationScenario, operation: str) -> None:
     document = await scenario.save()
     async with ds.DirectSuite.from_env(scenario.sandbox.environment) as other:
         await other.signing.sign(document, PATIENT)
@@ -147,7 +145,7 @@ async def test_a_change_of_another_kind_is_not_taken_for_this_one(
     assert (caught.value.looked, await scenario.count_effects(operation)) == (True, 0)
 
 
-async def test_an_old_response_is_not_a_base_for_proof(scenario: VerificationScenario) -> None:
+async def test_old_response_is_not_a_base_for_proof(scenario: VerificationScenario) -> None:
     document = await scenario.save()
     await scenario.signing.sign(document, PATIENT)
     scenario.sandbox.inject_fault("Sign", "reset_before")
@@ -176,7 +174,7 @@ async def test_get_doc_info_makes_next_change_verifiable(scenario: VerificationS
     assert (await scenario.signing.sign(info, PATIENT)).document_digest != info.document_digest
 
 
-async def test_a_change_left_unknown_makes_later_ones_untraceable(scenario: VerificationScenario) -> None:
+async def test_change_left_unknown_makes_later_ones_untraceable(scenario: VerificationScenario) -> None:
     document = await scenario.save()
     scenario.sandbox.inject_fault("Flatten", "reset_after")
     with pytest.raises(ds.OutcomeUnknownError):
@@ -199,7 +197,7 @@ async def test_concurrent_changes_are_not_confused(scenario: VerificationScenari
     assert isinstance(results[1], ds.DocumentUpdate)
 
 
-async def test_a_nameless_signature_is_not_looked_for(scenario: VerificationScenario) -> None:
+async def test_nameless_signature_is_not_searched(scenario: VerificationScenario) -> None:
     document = await scenario.save()
     scenario.sandbox.inject_fault("Sign", "reset_after")
     with pytest.raises(ds.OutcomeUnknownError) as caught:
@@ -207,7 +205,7 @@ async def test_a_nameless_signature_is_not_looked_for(scenario: VerificationScen
     assert (caught.value.looked, scenario.clock.time) == (False, 0.0)
 
 
-async def test_a_hanging_signature_leaves_time_to_settle_it(scenario: VerificationScenario) -> None:
+async def test_hanging_signature_leaves_time_to_settle_it(scenario: VerificationScenario) -> None:
     document = await scenario.save()
     scenario.sandbox.inject_fault("Sign", "hang", processed=True)
     signing = asyncio.create_task(scenario.signing.sign(document, PATIENT))
@@ -219,7 +217,7 @@ async def test_a_hanging_signature_leaves_time_to_settle_it(scenario: Verificati
 
 
 @pytest.mark.parametrize("to_file", [False, True], ids=["bytes", "file"])
-async def test_a_proven_change_whose_pdf_can_not_be_had_does_not_seem_undone(
+async def test_proven_change_whose_pdf_can_not_be_had_does_not_seem_undone(
     scenario: VerificationScenario, tmp_path: Path, *, to_file: bool
 ) -> None:
     document = await scenario.save()
@@ -237,7 +235,7 @@ async def test_a_proven_change_whose_pdf_can_not_be_had_does_not_seem_undone(
     assert destination.read_bytes() == b"before"
 
 
-async def test_a_file_that_can_not_take_the_pdf_ends_the_looking(
+async def test_file_that_can_not_take_the_pdf_ends_the_looking(
     scenario: VerificationScenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     document = await scenario.save()

@@ -208,7 +208,7 @@ def test_interrupt_during_command_does_not_claim_no_change(
 @pytest.mark.parametrize(
     "moment", ["asyncio.run", "asyncio.ensure_future"], ids=["before the loop", "at its first step"]
 )
-def test_an_interrupt_before_the_first_step_leaves_no_work_unawaited(
+def test_interrupt_before_the_first_step_leaves_no_work_unawaited(
     moment: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     works = list[Coroutine[Any, Any, int]]()
@@ -262,7 +262,7 @@ sys.exit(", ".join(name for name in {HEAVY!r} if name in sys.modules))
 
 
 @pytest.mark.process
-def test_the_version_is_told_without_what_only_help_needs() -> None:
+def test_version_is_reported_without_what_only_help_needs() -> None:
     program = """
 import sys
 from directsuite.cli import main
@@ -297,7 +297,7 @@ def test_shells_are_taught_the_commands_and_options(shell: str, tmp_path: Path) 
 
 
 @pytest.mark.process
-def test_a_shell_that_nobody_can_tell_is_asked_for(
+def test_shell_that_nobody_can_tell_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for variable in ("BASH_VERSION", "ZSH_VERSION", "FISH_VERSION", "SHELL"):
@@ -336,7 +336,7 @@ def test_shell_setup_for_custom_completion_file_is_shown(
 
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="its shells are others")
-def test_completion_that_can_not_be_installed_is_told(tmp_path: Path) -> None:
+def test_completion_that_cannot_be_installed_is_reported(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.write_text("no folder")
     environment = {**os.environ, "HOME": str(home), "SHELL": "/bin/bash"}
@@ -359,7 +359,7 @@ sys.exit(", ".join(name for name in others if name in sys.modules) or 0)
     assert (ended.returncode, len(ended.stderr.splitlines())) == (0, 1)
 
 
-def test_an_unknown_command_is_answered_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_command_is_responded_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["no-such-command"]) == 2
     told = capsys.readouterr().err
     assert told.startswith("directsuite: There is no such command. The commands are send, ")

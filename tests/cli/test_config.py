@@ -40,7 +40,7 @@ async def test_errors_are_printed_below_settings(cli_runner: CliRunner) -> None:
     assert ended.err == "directsuite: suite.toml, line 1: timeout must be a finite number greater than 0\n"
 
 
-async def test_a_profile_names_the_mailbox_and_the_file_of_its_password(cli_runner: CliRunner) -> None:
+async def test_profile_names_the_mailbox_and_the_file_of_its_password(cli_runner: CliRunner) -> None:
     for name in ("MAILBOX", "MAILBOX_PASSWORD"):
         cli_runner.monkeypatch.delenv(f"DIRECTSUITE_{name}")
     cli_runner.write_private_file("bob.password", f"{PASSWORD}\n")
@@ -55,7 +55,7 @@ async def test_a_profile_names_the_mailbox_and_the_file_of_its_password(cli_runn
     assert (unnamed.status, "or mailbox in the settings file" in unnamed.err) == (2, True)
 
 
-async def test_an_unknown_profile_is_refused(cli_runner: CliRunner) -> None:
+async def test_unknown_profile_is_rejected(cli_runner: CliRunner) -> None:
     configured(cli_runner, "[profiles.test]\n")
     ended = await cli_runner.run("inbox", "list", "--profile", "tset")
     assert (ended.status, ended.out) == (2, "")

@@ -52,7 +52,7 @@ def file_with(path: Path, content: str, mode: int = 0o600) -> Path:
     return path
 
 
-def test_the_first_place_that_has_one_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_place_that_has_one_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sit_at(monkeypatch, is_terminal=True)
     keep(monkeypatch, "kept")
     environment = {"DIRECTSUITE_TOKEN": "set"}
@@ -70,7 +70,7 @@ def test_the_first_place_that_has_one_counts(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("kept", [RuntimeError("hunter2"), OSError("hunter2"), None, ""])
-def test_a_keyring_that_is_locked_or_empty_counts_for_nothing(
+def test_keyring_that_is_locked_or_empty_counts_for_nothing(
     monkeypatch: pytest.MonkeyPatch, kept: str | Exception | None
 ) -> None:
     keep(monkeypatch, kept)
@@ -78,31 +78,31 @@ def test_a_keyring_that_is_locked_or_empty_counts_for_nothing(
     assert find_in_keyring("token") is None
 
 
-def test_a_keyring_without_a_back_end_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keyring_without_a_back_end_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     keep(monkeypatch, "kept", priority=0)
     assert not has_keyring()
     assert find_in_keyring("token") is None
 
 
-def test_a_keyring_that_can_not_be_set_up_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keyring_that_cannot_be_set_up_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     keep(monkeypatch, "kept")
     monkeypatch.delattr(sys.modules["keyring"], "get_keyring")
     assert not has_keyring()
 
 
 @pytest.mark.parametrize("content", ["hunter2", "hunter2\n", "hunter2\r\n", "\ufeffhunter2\n"])
-def test_a_file_holds_the_secret_alone(tmp_path: Path, content: str) -> None:
+def test_file_holds_the_secret_alone(tmp_path: Path, content: str) -> None:
     assert PLACES.find_secret(file_with(tmp_path / "t", content)) == Secret("hunter2")
 
 
 @pytest.mark.parametrize("content", ["", "\n", "hunter2\nhunter3\n", "name: x\nhunter2"])
-def test_a_file_that_holds_something_else_is_refused(tmp_path: Path, content: str) -> None:
+def test_file_that_holds_something_else_is_rejected(tmp_path: Path, content: str) -> None:
     with pytest.raises(ConfigurationError, match="must contain only the secret, on one line") as raised:
         PLACES.find_secret(file_with(tmp_path / "t", content))
     assert "hunter" not in str(raised.value)
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_file_that_is_not_a_text_is_rejected(tmp_path: Path) -> None:
     path = file_with(tmp_path / "t", "")
     path.write_bytes(b"\xff\xfe\xff")
     with pytest.raises(ConfigurationError, match="must contain only the secret, on one line"):
@@ -111,7 +111,7 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
 @pytest.mark.parametrize("mode", [0o604, 0o602, 0o644])
-def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+def test_file_that_others_may_read_is_rejected(tmp_path: Path, mode: int) -> None:
     with pytest.raises(ConfigurationError, match="the file of --token-file is accessible to other users"):
         PLACES.find_secret(file_with(tmp_path / "t", "hunter2", mode))
 

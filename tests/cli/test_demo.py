@@ -113,7 +113,7 @@ def test_failing_steps_are_named_in_the_json_report(tmp_path: Path, capsys: pyte
 
 
 @pytest.mark.parametrize("output", ["file", "file/below"])
-def test_output_folder_that_cannot_be_is_refused(
+def test_output_folder_that_cannot_be_is_rejected(
     output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("mine", encoding="utf-8")
@@ -126,7 +126,7 @@ def test_output_folder_that_cannot_be_is_refused(
     assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
 
 
-def test_output_folder_that_is_not_writable_is_refused(
+def test_output_folder_that_is_not_writable_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def denied(*_: object, **__: object) -> None:
@@ -158,7 +158,7 @@ def _heed_interrupts() -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_demo_and_leaves_no_state(tmp_path: Path, number: signal.Signals, status: int) -> None:
+def test_signal_ends_the_demo_and_leaves_no_state(tmp_path: Path, number: signal.Signals, status: int) -> None:
     (tmp_path / "temporary").mkdir()
     process = subprocess.Popen(
         [*DEMO, "--messages", "5000", "--output", str(tmp_path / "out")],
@@ -188,9 +188,7 @@ def test_a_signal_ends_the_demo_and_leaves_no_state(tmp_path: Path, number: sign
 @pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("report", ["table", "json"])
-def test_the_sandbox_stays_with_its_page_until_a_signal_comes(
-    tmp_path: Path, number: signal.Signals, report: str
-) -> None:
+def test_sandbox_stays_with_its_page_until_a_signal_comes(tmp_path: Path, number: signal.Signals, report: str) -> None:
     (tmp_path / "temporary").mkdir()
     process = subprocess.Popen(
         [*DEMO, *SMALL, "--keep", "--output", str(tmp_path / "out"), *(["--json"] if report == "json" else [])],

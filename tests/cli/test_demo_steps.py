@@ -75,7 +75,7 @@ def _metadata(**members: str) -> dict[str, Any]:
         _lie("fax", "getMultipleMessageInfo", {"MessageDetail": []}, "the listing of 10 records", skip=3),
     ],
 )
-async def test_step_notices_a_false_answer(
+async def test_step_notices_a_false_response(
     name: str, operation: str, rule: dict[str, Any], problem: str, opened_demo: DemoContext
 ) -> None:
     if name == "message":  # it writes to the patient of the first step
@@ -97,7 +97,7 @@ async def test_step_notices_a_false_answer(
         ("fax", "getMultipleMessageInfo"),
     ],
 )
-async def test_step_tells_of_a_service_that_refuses(name: str, operation: str, opened_demo: DemoContext) -> None:
+async def test_step_tells_of_a_service_that_rejects(name: str, operation: str, opened_demo: DemoContext) -> None:
     opened_demo.sandbox.inject_fault(operation, "status", status=400, times=None)
     result = await run_step(name, opened_demo)
     assert (result.problem or "").startswith(f"{operation}: ")

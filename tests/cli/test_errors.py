@@ -73,7 +73,7 @@ def test_every_sentence_is_ours_and_on_one_line(kind: type[errors.DirectSuiteErr
         assert ": " in sentence.removeprefix("GetUIDs: ")  # the advice
 
 
-def test_an_argument_is_named_by_its_option() -> None:
+def test_argument_is_named_by_its_option() -> None:
     error = errors.InvalidArgumentError("give whole numbers", parameter="uids")
     assert exit_for_error(error, option_names={"uids": "the numbers"}) == (2, "the numbers: give whole numbers")
 
@@ -106,7 +106,7 @@ def test_hint_in_error_message_is_not_repeated(said: str) -> None:
         ("ClientConnectorError", ": "),
     ],
 )
-def test_why_there_is_no_connection_is_told_in_words(seen: str, told: str) -> None:
+def test_reason_for_a_failed_connection_is_reported(seen: str, told: str) -> None:
     error = errors.ConnectFailedError(f"no connection to the fax service ({seen})", operation="x", service="fax")
     _, sentence = exit_for_error(error)
     assert sentence.startswith(f"x: no connection to the fax service{told}")
@@ -115,13 +115,13 @@ def test_why_there_is_no_connection_is_told_in_words(seen: str, told: str) -> No
     assert "errno" not in sentence
 
 
-def test_the_wait_that_a_service_asks_for_is_told() -> None:
+def test_wait_that_a_service_asks_for_is_reported() -> None:
     error = made(errors.RateLimitedError)
     error.retry_after = 30.0
     assert exit_for_error(error)[1].endswith("wait 30 s and try again")
 
 
-def test_a_command_may_know_better_what_to_do() -> None:
+def test_command_may_know_better_what_to_do() -> None:
     _, sentence = exit_for_error(made(errors.BadRequestError), advice={errors.BadRequestError: "check the handle"})
     assert sentence == "GetUIDs: it said no: check the handle"
 
@@ -149,7 +149,7 @@ def test_error_message_is_not_repeated(status: int, told: str) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, None])
-def test_a_file_is_not_named(number: int | None) -> None:
+def test_file_is_not_named(number: int | None) -> None:
     error = OSError("ada-example.pdf") if number is None else OSError(number, "no", "ada-example.pdf")
     status, sentence = exit_for_error(error)
     assert status == 1
@@ -157,11 +157,11 @@ def test_a_file_is_not_named(number: int | None) -> None:
 
 
 @pytest.mark.parametrize(("error", "status"), [(UsageError("give --to"), 2), (ItemNotFoundError("give --to"), 4)])
-def test_our_own_words_are_told_as_they_are(error: Exception, status: int) -> None:
+def test_our_own_words_are_reported_unchanged(error: Exception, status: int) -> None:
     assert exit_for_error(error) == (status, "give --to")
 
 
-def test_help_has_the_whole_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_the_complete_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert [status for status in ExitStatus if f"{status:d} {status.meaning}" not in told] == []
@@ -174,7 +174,7 @@ def refusal(message: str) -> errors.ServiceError:
 
 
 @pytest.mark.parametrize(("asked", "shown"), [("1", True), ("0", False), ("", False)])
-def test_the_service_and_file_names_are_quoted_only_for_who_asks(
+def test_service_and_file_names_are_quoted_only_for_who_asks(
     asked: str, shown: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DIRECTSUITE_VERBOSE", asked)

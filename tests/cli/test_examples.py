@@ -64,7 +64,7 @@ def split_example(reader: CliRunner, example: str, stand_ins: dict[str, str]) ->
 
 
 @pytest.mark.wide
-async def test_the_examples_can_be_given_in_their_order(reader: CliRunner) -> None:
+async def test_examples_can_be_given_in_their_order(reader: CliRunner) -> None:
     stand_ins = {"HANDLE": (await reader.run("fax", "list", FAX_NUMBER, "--json")).document[0]["message_handle"]}
     failed = dict[str, str]()
     for example in ALL_EXAMPLES:
@@ -85,7 +85,7 @@ async def test_the_examples_can_be_given_in_their_order(reader: CliRunner) -> No
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")
 @pytest.mark.parametrize("example", UNTIL_CTRL_C)
-async def test_the_examples_that_go_on_until_ctrl_c_do_so(reader: CliRunner, example: str) -> None:
+async def test_examples_that_go_on_until_ctrl_c_do_so(reader: CliRunner, example: str) -> None:
     words = [*split_example(reader, example, {}), *(["--port", "0"] if example in EXAMPLES["sandbox"] else [])]
     async with start_process(*dict.fromkeys(words)) as process:
         assert process.stdout is not None

@@ -18,7 +18,7 @@ async def test_faxes_are_listed_newest_first(cli_runner: CliRunner) -> None:
     assert [row.rsplit("  ", 1)[-1] for row in rows] == ["Fax 2", "Fax 1"]
 
 
-async def test_a_list_that_is_cut_says_so(cli_runner: CliRunner) -> None:
+async def test_list_that_is_cut_says_so(cli_runner: CliRunner) -> None:
     for form in ((), ("--json",)):
         ended = await cli_runner.run("fax", "list", FAX_NUMBER, "--limit", "2", *form)
         assert ended.status == 0
@@ -39,7 +39,7 @@ async def test_one_is_shown_by_its_handle(cli_runner: CliRunner) -> None:
     assert document[0]["description"] == "Fax 2"
 
 
-async def test_a_handle_that_is_not_there_says_where_handles_are(cli_runner: CliRunner) -> None:
+async def test_handle_that_is_not_there_says_where_handles_are(cli_runner: CliRunner) -> None:
     for command in ("show", FAX_NUMBER, "nope"), ("watch", FAX_NUMBER, "--handle", "nope"):
         ended = await cli_runner.run("fax", *command)
         assert (ended.status, ended.out) == (4, "")
@@ -50,14 +50,14 @@ async def test_a_handle_that_is_not_there_says_where_handles_are(cli_runner: Cli
     assert (ended.status, "another server responded" in ended.err) == (5, True)
 
 
-async def test_a_number_without_faxes_is_told(cli_runner: CliRunner) -> None:
+async def test_number_without_faxes_is_reported(cli_runner: CliRunner) -> None:
     ended = await cli_runner.run("fax", "list", "15550199999")
     assert (ended.status, ended.out) == (0, "")
     assert "no faxes" in ended.err
     assert json.loads((await cli_runner.run("fax", "list", "15550199999", "--json")).out) == []
 
 
-async def test_the_token_from_a_file(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_token_from_a_file(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     token = cli_runner.sandbox.environment["DIRECTSUITE_TOKEN"]
     monkeypatch.setenv("DIRECTSUITE_TOKEN", "stale")
     assert (await cli_runner.run("fax", "list", FAX_NUMBER)).status == 3
@@ -120,7 +120,7 @@ async def test_watch_reports_failing_polls_once_and_recovery_once(cli_runner: Cl
 
 
 @pytest.mark.process
-async def test_a_watch_that_reached_nothing_does_not_say_that_it_goes_on(cli_runner: CliRunner) -> None:
+async def test_watch_that_reached_nothing_does_not_say_that_it_goes_on(cli_runner: CliRunner) -> None:
     cli_runner.sandbox.inject_fault("getMultipleMessageInfo", "status", status=405, times=None)
     async with start_process("fax", "watch", FAX_NUMBER) as process:
         assert process.stderr is not None

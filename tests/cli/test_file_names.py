@@ -23,7 +23,7 @@ NAMES = st.one_of(
 
 
 @given(NAMES)
-def test_a_name_is_one_component_of_a_path_on_any_system(name: str | None) -> None:
+def test_name_is_one_component_of_a_path_on_any_system(name: str | None) -> None:
     safe = make_safe_name(name, "fallback")
     assert safe not in ("", ".", "..")
     assert not set(safe) & set('/\\:*?"<>|')

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.process
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
-async def test_what_was_sent_is_told_where_stdout_takes_nothing(
+async def test_what_was_sent_is_reported_where_stdout_takes_nothing(
     cli_runner: CliRunner, full_disk: BinaryIO, form: tuple[str, ...]
 ) -> None:
     process = await create_subprocess_exec(
@@ -41,7 +41,7 @@ async def test_what_was_sent_is_told_where_stdout_takes_nothing(
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
-async def test_what_was_saved_is_told_where_stdout_takes_nothing(
+async def test_what_was_saved_is_reported_where_stdout_takes_nothing(
     cli_runner: CliRunner, full_disk: BinaryIO, form: tuple[str, ...]
 ) -> None:
     uid = await cli_runner.deliver("Referral")
@@ -68,7 +68,7 @@ async def test_what_stdout_did_not_take_is_not_marked_as_read(cli_runner: CliRun
     assert [each["uid"] for each in unread] == [uid]
 
 
-async def test_a_listing_that_stdout_does_not_take_has_the_documented_status(
+async def test_listing_that_stdout_does_not_take_has_the_documented_status(
     cli_runner: CliRunner, full_disk: BinaryIO
 ) -> None:
     await cli_runner.deliver("Referral")

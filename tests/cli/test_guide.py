@@ -16,7 +16,7 @@ def test_without_a_topic_all_guides_are_listed(capsys: pytest.CaptureFixture[str
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["topic", *GUIDES]
 
 
-def test_a_guide_is_printed_as_it_stands_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_guide_is_printed_as_it_stands_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["guide", "errors"]) == ExitStatus.DONE
     assert capsys.readouterr().out == read_document("errors")
 
@@ -24,14 +24,14 @@ def test_a_guide_is_printed_as_it_stands_where_nobody_looks(capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("topic", "sentence"), [("eror", "Did you mean errors?"), ("zzz", "The guides are contributing")]
 )
-def test_a_topic_that_there_is_not_says_which_there_are(
+def test_topic_that_there_is_not_says_which_there_are(
     topic: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["guide", topic]) == ExitStatus.USAGE_ERROR
     assert sentence in capsys.readouterr().err
 
 
-def test_a_terminal_gets_it_drawn_and_paged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_gets_it_drawn_and_paged(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = list[str]()
 
     def show(_: object, content: str) -> None:

@@ -166,7 +166,7 @@ def test_nothing_that_a_mail_program_may_show_is_left_out(html: str, text: str) 
         ),
     ],
 )
-def test_a_sender_can_not_have_it_take_long(piece: str) -> None:
+def test_sender_can_not_have_it_take_long(piece: str) -> None:
     """Twice as much HTML takes twice as long, with every construct that can be nested or left open."""
     once, twice = (calls_in("".join(piece.format(number) for number in range(count))) for count in (300, 600))
     assert twice < 2.2 * once + 100

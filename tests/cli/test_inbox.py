@@ -44,7 +44,7 @@ async def test_messages_are_listed_newest_first(cli_runner: CliRunner) -> None:
     assert [(row.split()[0], row.split()[4]) for row in rows] == [("3", "three"), ("2", "two")]
 
 
-async def test_a_long_folder_is_listed_from_its_end(cli_runner: CliRunner) -> None:
+async def test_long_folder_is_listed_from_its_end(cli_runner: CliRunner) -> None:
     for number in range(1_010):
         await cli_runner.deliver(f"m{number}")
     listed = json.loads((await cli_runner.run("inbox", "list", "--limit", "3", "--json")).out)
@@ -70,7 +70,7 @@ async def test_listing_and_reading_leave_a_message_unread(cli_runner: CliRunner)
         assert await world.suite.mailbox(ALICE, PASSWORD).get_unread_message_count() == 1
 
 
-async def test_a_message_is_read_as_text(cli_runner: CliRunner) -> None:
+async def test_message_is_read_as_text(cli_runner: CliRunner) -> None:
     await cli_runner.deliver("", with_files("scan.pdf"))
     ended = await cli_runner.run("inbox", "read", "1")
     assert (ended.status, ended.err) == (0, "")
@@ -103,14 +103,14 @@ async def test_html_that_shows_nothing_is_said_to(cli_runner: CliRunner, html: s
     assert json.loads((await cli_runner.run("inbox", "read", "1", "--json")).out)["body"].strip() == html
 
 
-async def test_as_json_it_is_whole_but_for_the_files_contents(cli_runner: CliRunner) -> None:
+async def test_as_json_it_is_complete_but_for_the_files_contents(cli_runner: CliRunner) -> None:
     await cli_runner.deliver("", with_files("scan.pdf"))
     document = json.loads((await cli_runner.run("inbox", "read", "1", "--json")).out)
     assert (document["uid"], document["subject"], document["body"].strip()) == (1, "Results", "See the files.")
     assert document["attachments"] == [{"content_type": "text/x-own", "filename": "scan.pdf", "size": 8}]
 
 
-async def test_a_terminal_is_not_shown_what_it_would_act_upon(cli_runner: CliRunner) -> None:
+async def test_terminal_is_not_shown_what_it_would_act_upon(cli_runner: CliRunner) -> None:
     raw = b"From: m@x.test\r\nSubject: \x1b]0;owned\x07 =?utf-8?q?=E2=80=AEfdp=1B[2J?=\r\n\r\nbody \x1b[31m\x9b2J\r\n"
     await cli_runner.deliver("", raw)
     for arguments in (("list",), ("read", "1")):
@@ -145,7 +145,7 @@ async def test_attachments_get_unique_names_and_owner_only_mode(cli_runner: CliR
     assert "saved/a-2.pdf" in ended.out.replace("\\", "/")
 
 
-async def test_a_message_is_saved_as_it_stands_on_the_server(cli_runner: CliRunner) -> None:
+async def test_message_is_saved_as_it_stands_on_the_server(cli_runner: CliRunner) -> None:
     raw = with_files("scan.pdf")
     await cli_runner.deliver("", raw)
     ended = await cli_runner.run("inbox", "save", "1", "--into", "new/folder", "--eml", "--json")
@@ -162,7 +162,7 @@ async def test_missing_messages_are_reported_and_others_saved(cli_runner: CliRun
     assert cli_runner.folder.joinpath("saved", "scan.pdf").exists()
 
 
-async def test_a_message_without_files_is_told(cli_runner: CliRunner) -> None:
+async def test_message_without_files_is_reported(cli_runner: CliRunner) -> None:
     await cli_runner.deliver("one")
     ended = await cli_runner.run("inbox", "save", "1", "--into", "saved")
     assert (ended.status, ended.out) == (0, "")
@@ -210,7 +210,7 @@ async def test_messages_are_searched_by_recipient_in_all_folders(cli_runner: Cli
     )
 
 
-async def test_the_newest_of_all_folders_stand_first(cli_runner: CliRunner) -> None:
+async def test_newest_of_all_folders_stand_first(cli_runner: CliRunner) -> None:
     for subject in ("one", "two"):
         await cli_runner.deliver(subject)
     cli_runner.sandbox.clock.advance(timedelta(minutes=1))
@@ -243,7 +243,7 @@ async def test_messages_are_listed_until_the_end_of_a_day_or_until_a_time(
     assert (await cli_runner.run("inbox", "list", "--until", "9999-12-31", "--json")).status == 0
 
 
-async def test_a_folder_that_was_named_in_short_is_suggested(cli_runner: CliRunner) -> None:
+async def test_folder_that_was_named_in_short_is_suggested(cli_runner: CliRunner) -> None:
     ended = await cli_runner.run("inbox", "list", "--folder", "sent", "-v")
     assert (ended.status, "no such folder. Did you mean INBOX.Sent? Run `directsuite" in ended.err) == (4, True)
     ended = await cli_runner.run("inbox", "list", "--folder", "sent")

@@ -29,7 +29,7 @@ def listed(ended: CliResult) -> list[str]:
     return [row.split()[0] for row in ended.out.splitlines()[1:]]
 
 
-async def test_a_list_says_how_many_more_there_are_and_how_to_see_them(cli_runner: CliRunner) -> None:
+async def test_list_says_how_many_more_there_are_and_how_to_see_them(cli_runner: CliRunner) -> None:
     await three(cli_runner)
     ended = await cli_runner.run("inbox", "list", "--limit", "2")
     assert listed(ended) == ["3", "2"]
@@ -39,7 +39,7 @@ async def test_a_list_says_how_many_more_there_are_and_how_to_see_them(cli_runne
     assert (await cli_runner.run("inbox", "list", "--limit", "1", "--all")).err == ""
 
 
-async def test_a_list_is_searched_by_sender_and_subject(cli_runner: CliRunner) -> None:
+async def test_list_is_searched_by_sender_and_subject(cli_runner: CliRunner) -> None:
     await three(cli_runner)
     assert listed(await cli_runner.run("inbox", "list", "--subject", "T")) == ["3", "2"]
     assert listed(await cli_runner.run("inbox", "list", "--subject", "t", "--from", "nobody")) == []
@@ -65,7 +65,7 @@ async def test_messages_are_moved_and_copied(cli_runner: CliRunner) -> None:
     assert (await uids(cli_runner), len(await uids(cli_runner, "INBOX.Archive"))) == ([3], 3)
 
 
-async def test_messages_that_are_not_there_are_told_and_the_others_done(cli_runner: CliRunner) -> None:
+async def test_missing_messages_are_reported_and_the_others_processed(cli_runner: CliRunner) -> None:
     await three(cli_runner)
     ended = await cli_runner.run("inbox", "mark", "2", "9")
     assert (ended.status, "1 of 2 messages do not exist" in ended.err) == (4, True)
@@ -84,7 +84,7 @@ async def test_messages_are_deleted_only_after_a_yes(
     assert len(await uids(cli_runner, "INBOX.Trash")) == (2 if status == 0 else 0)
 
 
-async def test_the_question_before_a_deletion_shows_what_it_is_about(cli_runner: CliRunner) -> None:
+async def test_question_before_a_deletion_shows_what_it_is_about(cli_runner: CliRunner) -> None:
     await three(cli_runner)
     ended = await cli_runner.run("inbox", "delete", "1", "3", "9", "-v", stdin="n\n", is_terminal=True)
     assert ended.status == 2
@@ -118,7 +118,7 @@ async def test_messages_are_deleted_forever_where_that_is_said(cli_runner: CliRu
     assert (await uids(cli_runner), await uids(cli_runner, "INBOX.Trash")) == ([2, 3], [])
 
 
-async def test_a_message_is_marked_as_read_and_as_unread(cli_runner: CliRunner) -> None:
+async def test_message_is_marked_as_read_and_as_unread(cli_runner: CliRunner) -> None:
     await three(cli_runner)
     for options, unread in (((), 2), (("--unread",), 3)):
         assert (await cli_runner.run("inbox", "mark", "1", *options)).status == 0
@@ -139,7 +139,7 @@ async def test_messages_are_forwarded(cli_runner: CliRunner) -> None:
 
 
 @pytest.mark.parametrize("others", [(), ("2",)], ids=["alone", "with another"])
-async def test_a_message_with_a_bcc_is_forwarded_only_where_that_is_meant(
+async def test_message_with_a_bcc_is_forwarded_only_where_that_is_meant(
     others: tuple[str, ...], cli_runner: CliRunner
 ) -> None:
     await sent_with_bcc(cli_runner)
@@ -169,7 +169,7 @@ async def test_lost_response_to_forward_or_reply_has_its_own_status(
     assert len(await cli_runner.sandbox.ledger(operation)) == 1
 
 
-async def test_a_message_is_answered(cli_runner: CliRunner) -> None:
+async def test_message_is_responded(cli_runner: CliRunner) -> None:
     cc = "carol@elsewhere.example.test"
     head = f"From: Bob <{BOB}>\r\nTo: {ALICE}\r\nCc: {cc}\r\nSubject: Lab\r\nMessage-ID: <lab@x>\r\n"
     await cli_runner.deliver("", f"{head}\r\nSee.".encode())
@@ -212,7 +212,7 @@ async def test_reply_to_own_message_goes_to_its_to_and_cc_recipients(
     assert [(each.email, each.type) for each in answer.recipients] == recipients
 
 
-async def test_an_answer_to_all_of_a_message_that_names_a_bcc_leaves_it_out(cli_runner: CliRunner) -> None:
+async def test_response_to_all_of_a_message_that_names_a_bcc_leaves_it_out(cli_runner: CliRunner) -> None:
     head = f"From: {BOB}\r\nTo: {ALICE.upper()}, Carol <carol@x.test>\r\nBcc: lawyer@x.test\r\nSubject: Lab\r\n"
     await cli_runner.deliver("", f"{head}\r\nSee.".encode())
     ended = await cli_runner.run("inbox", "reply", "1", "--body", "y", "--all", "--yes", "--json")
@@ -232,7 +232,7 @@ async def test_reply_without_recipient_is_rejected(cli_runner: CliRunner) -> Non
 @pytest.mark.parametrize(
     ("typed", "options", "status"), [("y\n", (), 0), ("\n", (), 2), ("", ("--yes",), 0)], ids=["yes", "no", "--yes"]
 )
-async def test_an_answer_to_several_names_them_and_is_sent_after_a_yes(
+async def test_response_to_several_names_them_and_is_sent_after_a_yes(
     typed: str, options: tuple[str, ...], status: int, cli_runner: CliRunner
 ) -> None:
     await sent_with_bcc(cli_runner)
@@ -258,7 +258,7 @@ async def test_bcc_recipient_is_warned_before_reply_to_all(cli_runner: CliRunner
     assert (ended.status, "You are neither in To nor in Cc of the message" in ended.err) == (2, True)
 
 
-async def test_an_answer_to_one_is_not_asked_about(cli_runner: CliRunner) -> None:
+async def test_response_to_one_is_not_asked_about(cli_runner: CliRunner) -> None:
     await three(cli_runner)
     ended = await cli_runner.run("inbox", "reply", "1", "--body", "y", is_terminal=True)
     assert (ended.status, ended.err) == (0, "directsuite: The reply was sent to 1 recipient.\n")
@@ -270,6 +270,6 @@ async def test_empty_reply_is_rejected(cli_runner: CliRunner) -> None:
     assert (ended.status, "The message has no text" in ended.err) == (2, True)
 
 
-async def test_a_folder_that_is_not_there_is_told(cli_runner: CliRunner) -> None:
+async def test_folder_that_is_not_there_is_reported(cli_runner: CliRunner) -> None:
     ended = await cli_runner.run("inbox", "mark", "1", "--folder", "INBOX.Nowhere")
     assert (ended.status, "no such folder" in ended.err) == (4, True)

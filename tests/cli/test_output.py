@@ -35,7 +35,7 @@ def test_names_stay_what_they_are(text: str) -> None:
     assert make_printable(text) == text
 
 
-def test_a_row_is_a_line_however_long_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_row_is_a_line_however_long_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     show_table(("uid", "subject"), [(1, "x" * 900), (22, "[bold]a\nb[/]"), (3, None)], right=("uid",))
     lines = capsys.readouterr().out.splitlines()
     assert lines == ["uid  subject", f"  1  {'x' * 900}", " 22  [bold]a\ufffdb[/]", "  3"]
@@ -53,14 +53,14 @@ def test_json_is_ascii_and_has_moments_in_iso_8601(capsys: pytest.CaptureFixture
     assert json.loads(told) == {"at": "2026-05-01T12:00:00+00:00", "on": "2026-05-01", "name": "Grüße \ud800"}
 
 
-def test_a_secret_of_a_model_is_left_out() -> None:
+def test_secret_of_a_model_is_left_out() -> None:
     user = DirectUser(username="ada", endpoint_password=Secret("hunter2"), extra={"new": UserStateType.ACTIVATED})
     members = model_to_dict(user)
     assert (members["username"], members["extra"]) == ("ada", {"new": "activated"})
     assert "hunter2" not in json.dumps(members)
 
 
-def test_a_terminal_gets_a_table_of_its_width(
+def test_terminal_gets_a_table_of_its_width(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -113,7 +113,7 @@ def test_what_does_not_fit_stands_below_its_row_with_its_title(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no tzset")
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
-def test_a_moment_at_the_ends_of_time_is_shown_as_it_came(monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
+def test_moment_at_the_ends_of_time_is_shown_as_it_came(monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     try:
@@ -143,7 +143,7 @@ def get_output(console: Console) -> str:
 
 
 @pytest.mark.parametrize(("unit", "words"), [("pieces", ("3/4", "/s", "0:")), ("bytes", ("3/4 bytes", "0:"))])
-async def test_a_terminal_sees_counts_rate_and_remaining_time(unit: Unit, words: tuple[str, ...]) -> None:
+async def test_terminal_sees_counts_rate_and_remaining_time(unit: Unit, words: tuple[str, ...]) -> None:
     console = make_terminal()
     async with show_progress("signing", unit=unit, total=4, console=console, delay=0.0) as bar:
         await let_timer_fire()
@@ -170,7 +170,7 @@ async def test_progress_is_shown_only_on_a_terminal() -> None:
     assert get_output(console) == ""
 
 
-async def test_a_terminal_is_left_as_it_was_when_it_goes_wrong() -> None:
+async def test_terminal_is_left_as_it_was_when_it_goes_wrong() -> None:
     console = make_terminal()
 
     async def fail() -> None:

@@ -61,7 +61,7 @@ async def test_without_terminal_confirmation_needs_an_option(cli_runner: CliRunn
     assert await debits(cli_runner) == 1
 
 
-async def test_a_lost_answer_shows_who_is_there_and_has_a_status_of_its_own(cli_runner: CliRunner) -> None:
+async def test_lost_response_shows_who_is_there_and_has_a_status_separately(cli_runner: CliRunner) -> None:
     cli_runner.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
     ended = await cli_runner.run("patient", "add", cli_runner.write_private_file("ada.toml", ADA), *DOMAIN, "--yes")
     assert ended.status == 7
@@ -71,7 +71,7 @@ async def test_a_lost_answer_shows_who_is_there_and_has_a_status_of_its_own(cli_
     assert await debits(cli_runner) == 1
 
 
-async def test_as_json_a_lost_answer_has_the_shape_of_one_that_came(cli_runner: CliRunner) -> None:
+async def test_as_json_a_lost_response_has_the_shape_of_one_that_came(cli_runner: CliRunner) -> None:
     cli_runner.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
     ended = await cli_runner.run(
         "patient", "add", cli_runner.write_private_file("ada.toml", ADA), *DOMAIN, "--yes", "--json"
@@ -82,7 +82,7 @@ async def test_as_json_a_lost_answer_has_the_shape_of_one_that_came(cli_runner: 
     assert document == {"payment_confirmation": None}
 
 
-async def test_a_person_who_has_an_address_gets_another_only_where_that_is_said(cli_runner: CliRunner) -> None:
+async def test_person_who_has_an_address_gets_another_only_where_that_is_said(cli_runner: CliRunner) -> None:
     await added(cli_runner)
     unnamed = ADA.replace('direct_username = "ada"\n', "")
     again = ("patient", "add", cli_runner.write_private_file("again.toml", unnamed), *DOMAIN, "--yes")
@@ -103,7 +103,7 @@ async def test_nothing_is_provisioned_if_address_lookup_fails(cli_runner: CliRun
     assert (ended.status, ended.out, await debits(cli_runner)) == (5, "", 0)
 
 
-async def test_while_a_patient_is_looked_for_stderr_says_so(cli_runner: CliRunner) -> None:
+async def test_while_a_patient_is_searched_stderr_says_so(cli_runner: CliRunner) -> None:
     cli_runner.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
     ended = await cli_runner.run("patient", "add", cli_runner.write_private_file("ada.toml", ADA), *DOMAIN, "--yes")
     assert (
@@ -121,7 +121,7 @@ async def test_while_a_patient_is_looked_for_stderr_says_so(cli_runner: CliRunne
         ("012", "check the individual's file"),
     ],
 )
-async def test_the_advice_for_a_refusal_is_that_of_its_code(cli_runner: CliRunner, code: str, advice: str) -> None:
+async def test_advice_for_a_rejection_is_that_of_its_code(cli_runner: CliRunner, code: str, advice: str) -> None:
     cli_runner.sandbox.inject_fault(
         "ProvisionIDProofedPatient", "status", status=200, body={"success": False, "code": code}
     )
@@ -131,7 +131,7 @@ async def test_the_advice_for_a_refusal_is_that_of_its_code(cli_runner: CliRunne
 
 
 @pytest.mark.parametrize("command", [("find", "ada.toml"), ("by-username", "ada"), ("add", "ada.toml", "--yes")])
-async def test_a_domain_that_the_service_does_not_know_is_not_taken_for_nobody(
+async def test_domain_that_the_service_does_not_know_is_not_taken_for_nobody(
     cli_runner: CliRunner, command: tuple[str, ...]
 ) -> None:
     cli_runner.write_private_file("ada.toml", ADA)
@@ -154,7 +154,7 @@ async def test_too_many_passwords_on_stdin_are_rejected(cli_runner: CliRunner) -
     assert "more than 16,777,216 bytes" in ended.err
 
 
-async def test_a_patient_is_found_by_who_that_is_and_by_username(cli_runner: CliRunner) -> None:
+async def test_patient_is_found_by_who_that_is_and_by_username(cli_runner: CliRunner) -> None:
     await added(cli_runner)
     for arguments in (("find", "ada.toml"), ("by-username", "ada")):
         ended = await cli_runner.run("patient", *arguments, *DOMAIN, "--json")
@@ -190,7 +190,7 @@ async def test_passwords_are_set_from_a_file(cli_runner: CliRunner) -> None:
     assert "may or may not have been set" in ended.err
 
 
-async def test_passwords_whose_answers_get_lost_may_be_set(cli_runner: CliRunner) -> None:
+async def test_passwords_whose_responses_get_lost_may_be_set(cli_runner: CliRunner) -> None:
     cli_runner.monkeypatch.setenv("DIRECTSUITE_RETRY_ATTEMPTS", "1")
     await added(cli_runner)
     cli_runner.sandbox.inject_fault("SetPatientsPasswords", "status", status=500, processed=True, times=None)
@@ -220,7 +220,7 @@ async def test_passwords_whose_answers_get_lost_may_be_set(cli_runner: CliRunner
         ("first_name = '\ufffe\x00", "as JSON or TOML"),
     ],
 )
-async def test_a_file_that_is_wrong_is_told_without_what_stands_in_it(
+async def test_file_that_is_wrong_is_reported_without_what_stands_in_it(
     cli_runner: CliRunner, text: str, named: str
 ) -> None:
     file = cli_runner.write_private_file("ada-example.toml" if not text.startswith("[") else "ada-example.json", text)
@@ -277,7 +277,7 @@ async def test_who_logs_in_has_to_be_known(
     assert (ended.status, "password" in ended.err) == (3, True)
 
 
-async def test_a_narrow_terminal_says_which_address_is_the_regular_one(
+async def test_narrow_terminal_says_which_address_is_the_regular_one(
     cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await cli_runner.sandbox.add_individual("Grace", "Sample", "5678", "1975-12-09", email="grace@example.test")

@@ -79,7 +79,7 @@ async def broken_terminal(error: OSError | None) -> AsyncGenerator[io.TextIOWrap
 
 
 @pytest.mark.parametrize("error", [OSError(5, "gone"), BrokenPipeError(), None])
-async def test_a_bar_on_a_terminal_that_is_gone_is_no_trouble(error: OSError | None) -> None:
+async def test_bar_on_a_closed_terminal_is_not_an_error(error: OSError | None) -> None:
     async with broken_terminal(error) as stream:
         assert (stream.isatty(), stream.fileno()) == (True, 2)
         console = Console(file=stream, force_terminal=True)
@@ -118,7 +118,7 @@ class Full(Broken):
         return len(content)
 
 
-def test_a_stdout_that_forgives_loses_lines_only_while_the_disk_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stdout_that_forgives_loses_lines_only_while_the_disk_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     full, lost = Full(), list[OSError]()
     stdout = io.TextIOWrapper(io.BufferedWriter(full), "utf-8")
     monkeypatch.setattr(sys, "stdout", stdout)
@@ -132,7 +132,7 @@ def test_a_stdout_that_forgives_loses_lines_only_while_the_disk_is_full(monkeypa
     assert [error.errno for error in lost] == [errno.ENOSPC]
 
 
-def test_a_reader_that_has_gone_is_missed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_that_has_gone_is_missed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     lost = list[OSError]()
@@ -179,7 +179,7 @@ def test_help_is_laid_out_whatever_the_columns_are_said_to_be(
     assert told.err == ""
 
 
-def test_a_terminal_too_narrow_for_anything_is_taken_for_a_wider_one(
+def test_terminal_too_narrow_for_anything_is_taken_for_a_wider_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def narrow(_: int = 0) -> os.terminal_size:
@@ -222,7 +222,7 @@ def test_demo_without_sandbox_extra_names_the_extra(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_sandbox_without_its_extra_runs_and_says_what_will_refuse(
+def test_sandbox_without_its_extra_runs_and_says_what_will_reject(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def serves(_: object) -> None:

@@ -53,7 +53,7 @@ def test_options_of_the_command_reach_the_server(
         *((["--max-body", size], "give a size such as 500M") for size in ("", "0", "-1", "1.5G", "G", "1T", "٣M")),
     ],
 )
-def test_an_invalid_option_is_a_usage_error(
+def test_invalid_option_is_a_usage_error(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sandbox", "--memory", *arguments]) == 2
@@ -61,7 +61,7 @@ def test_an_invalid_option_is_a_usage_error(
 
 
 @pytest.mark.parametrize(("text", "size"), [("1", 1), ("500M", 500 * 2**20), ("2g", 2 * 2**30), ("8k", 8192)])
-def test_a_size_may_have_a_unit(text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_size_may_have_a_unit(text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     received: list[int | None] = []
 
     async def record(options: SandboxOptions) -> None:
@@ -78,7 +78,7 @@ def fail_to_start(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return line.removeprefix("directsuite: The sandbox cannot start: ")
 
 
-def test_a_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         assert main(["sandbox", "--memory", "--port", str(port)]) == 1
@@ -98,7 +98,7 @@ def test_a_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
         ),
     ],
 )
-def test_an_unavailable_address_is_reported(
+def test_unavailable_address_is_reported(
     failure: int, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def fail(_: web.TCPSite) -> None:
@@ -116,7 +116,7 @@ def test_an_unavailable_address_is_reported(
         ("{}", "{} is not a report of `directsuite doctor --deep`: "),
     ],
 )
-def test_an_invalid_report_is_reported(
+def test_invalid_report_is_reported(
     content: str | None, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report = tmp_path / "report.json"
@@ -126,15 +126,13 @@ def test_an_invalid_report_is_reported(
 
 
 @pytest.mark.parametrize("name", ["file", "file/state"])
-def test_a_data_folder_that_is_a_file_is_reported(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_data_folder_that_is_a_file_is_reported(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("not a folder")
     assert main(["sandbox", "--port", "0", "--data", str(tmp_path / name)]) == 1
     assert f"cannot be stored in {tmp_path / name}, which is a file or inside of one" in capsys.readouterr().err
 
 
-def test_a_damaged_state_is_reported_with_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_state_is_reported_with_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "sandbox.sqlite3").write_bytes(b"no database" * 1000)
     assert main(["sandbox", "--port", "0", "--data", str(tmp_path)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
@@ -143,7 +141,7 @@ def test_a_damaged_state_is_reported_with_its_folder(tmp_path: Path, capsys: pyt
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
 @pytest.mark.parametrize("mode", [0o604, 0o644, 0o606])
-def test_a_pin_file_that_others_may_read_is_rejected(
+def test_pin_file_that_others_may_read_is_rejected(
     mode: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("pkcs11")
@@ -155,7 +153,7 @@ def test_a_pin_file_that_others_may_read_is_rejected(
     assert reason == f"the PIN file {pin} is accessible to other users: run `chmod o=` on it."
 
 
-async def test_a_state_folder_is_used_by_one_sandbox_at_a_time(tmp_path: Path) -> None:
+async def test_state_folder_is_used_by_one_sandbox_at_a_time(tmp_path: Path) -> None:
     document = tmp_path / "documents" / "without a row in the database"
     async with Sandbox(tmp_path):
         document.parent.mkdir(exist_ok=True)
@@ -167,7 +165,7 @@ async def test_a_state_folder_is_used_by_one_sandbox_at_a_time(tmp_path: Path) -
         assert not document.exists()
 
 
-async def test_an_error_while_serving_is_not_a_failed_start(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_error_while_serving_is_not_a_failed_start(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> str:
         raise BrokenPipeError
 
@@ -196,7 +194,7 @@ async def test_sample_content_is_added_completely_or_not_at_all(
 
 
 @pytest.mark.process
-async def test_a_stored_state_has_the_sample_content_once(tmp_path: Path) -> None:
+async def test_stored_state_has_the_sample_content_once(tmp_path: Path) -> None:
     for _ in range(2):
         async with run_command("--data", str(tmp_path)) as process, aiohttp.ClientSession() as http:
             environment, urls = await read_startup_output(process)
@@ -210,7 +208,7 @@ async def test_a_stored_state_has_the_sample_content_once(tmp_path: Path) -> Non
 
 @pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_the_command_serves_sample_content_until_a_signal(number: signal.Signals) -> None:
+async def test_command_serves_sample_content_until_a_signal(number: signal.Signals) -> None:
     credentials = {"username": "alice@direct.example.test", "password": "sandbox"}
     async with (
         run_command("--memory", "--profile", "java", "--profile", "attachment-list") as process,

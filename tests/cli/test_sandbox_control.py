@@ -39,14 +39,14 @@ async def operator(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
         yield Operator(sandbox, capsys)
 
 
-async def test_the_environment_is_printed_for_a_shell(operator: Operator) -> None:
+async def test_environment_is_printed_for_a_shell(operator: Operator) -> None:
     ended = await operator.run("env")
     assert (ended.status, ended.err) == (0, "")
     expected = operator.sandbox.environment | {"DIRECTSUITE_SANDBOX": operator.sandbox.root_url}
     assert ended.out.splitlines() == [f"export {name}={value}" for name, value in expected.items()]
 
 
-async def test_an_account_can_be_used_at_once(operator: Operator) -> None:
+async def test_account_can_be_used_immediately(operator: Operator) -> None:
     assert (
         await operator.run("account", ADDRESS)
     ).err == "directsuite: The mailbox was added. Its password is sandbox.\n"
@@ -57,7 +57,7 @@ async def test_an_account_can_be_used_at_once(operator: Operator) -> None:
     assert "directsuite: " in again.err
 
 
-async def test_an_account_has_the_password_of_a_file_or_of_stdin(
+async def test_account_has_the_password_of_a_file_or_of_stdin(
     operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "password"
@@ -72,7 +72,7 @@ async def test_an_account_has_the_password_of_a_file_or_of_stdin(
             assert await suite.mailbox(address, password).get_message_count() == 0
 
 
-async def test_a_password_among_the_arguments_is_refused(operator: Operator) -> None:
+async def test_password_among_the_arguments_is_rejected(operator: Operator) -> None:
     ended = await operator.run("account", ADDRESS, "blue")
     assert (ended.status, "--password-file FILE" in ended.err, "blue" in ended.err) == (2, True, False)
     assert (await operator.run("account", ADDRESS)).status == 0  # it was not added before
@@ -91,7 +91,7 @@ async def test_readable_or_empty_password_file_is_rejected(
         assert (ended.status, "--password-file" in ended.err) == (2, True)
 
 
-async def test_a_password_on_stdin_that_is_no_text_is_refused(
+async def test_password_on_stdin_that_is_not_a_text_is_rejected(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"gr\xfcn\n"), "utf-8", errors="replace"))
@@ -99,12 +99,12 @@ async def test_a_password_on_stdin_that_is_no_text_is_refused(
     assert (ended.status, "is not text" in ended.err) == (2, True)
 
 
-async def test_a_body_that_is_nested_too_deeply_is_refused(operator: Operator) -> None:
+async def test_body_that_is_nested_too_deeply_is_rejected(operator: Operator) -> None:
     ended = await operator.run("fault", "Send", "status", "--body", "[" * 100_000)
     assert (ended.status, "nested too deeply" in ended.err) == (2, True)
 
 
-async def test_a_patient_can_be_provisioned(operator: Operator) -> None:
+async def test_patient_can_be_provisioned(operator: Operator) -> None:
     ended = await operator.run("individual", "Ada", "Example", "1234", "1980-02-29")
     assert ended.status == 0
     assert int(ended.out) > 0
@@ -112,7 +112,7 @@ async def test_a_patient_can_be_provisioned(operator: Operator) -> None:
     assert (wrong.status, wrong.out) == (2, "")
 
 
-async def test_a_fax_is_added_and_changed(operator: Operator) -> None:
+async def test_fax_is_added_and_changed(operator: Operator) -> None:
     ended = await operator.run("fax", "15550100100", "--status", "waiting", "--description", "Results")
     handle = ended.out.strip()
     async with ds.DirectSuite.from_env(operator.sandbox.environment) as suite:
@@ -122,7 +122,7 @@ async def test_a_fax_is_added_and_changed(operator: Operator) -> None:
             await operator.run("fax", "15550100100", "--handle", handle, "--status", "complete")
 
 
-async def test_the_clock_is_shown_and_changed(operator: Operator) -> None:
+async def test_clock_is_shown_and_changed(operator: Operator) -> None:
     assert (await operator.run("clock", "--set", "2026-05-01T09:00+00:00")).out.startswith("2026-05-01 ")
     await operator.run("clock", "--freeze")
     for text, seconds in (("600", 600), ("0.5", 0.5), ("31m", 31 * 60), ("2h30m", 9000)):
@@ -138,7 +138,7 @@ async def test_the_clock_is_shown_and_changed(operator: Operator) -> None:
 
 
 @pytest.mark.parametrize("text", ["0001-01-01", "0001-01-01T00:00+00:00", "9999-12-31T23:59", "9999-12-31T23:59-14:00"])
-async def test_clock_refuses_a_time_at_an_end_of_the_calendar(operator: Operator, text: str) -> None:
+async def test_clock_rejects_a_time_at_an_end_of_the_calendar(operator: Operator, text: str) -> None:
     wrong = await operator.run("clock", "--set", text)
     assert (wrong.status, wrong.out) == (2, "")
     assert "at fault" not in wrong.err
@@ -174,7 +174,7 @@ async def test_faults_are_listed_with_how_often_they_still_apply(operator: Opera
     assert figures == [["id", "operation", "fault", "applied", "still"], ["1", "used", "up"], ["0", "2"]]
 
 
-async def test_a_fault_has_the_body_that_is_given(operator: Operator, tmp_path: Path) -> None:
+async def test_fault_has_the_body_that_is_given(operator: Operator, tmp_path: Path) -> None:
     refusal = '{"success": false, "code": "021"}'
     (tmp_path / "refusal.json").write_text(refusal)
     for body, expected in (
@@ -190,7 +190,7 @@ async def test_a_fault_has_the_body_that_is_given(operator: Operator, tmp_path: 
     assert (ended.status, "The file of --body can't be read" in ended.err) == (2, True)
 
 
-async def test_the_ledger_tells_what_happened_and_reset_forgets_it(operator: Operator) -> None:
+async def test_ledger_tells_what_happened_and_reset_forgets_it(operator: Operator) -> None:
     assert (await operator.run("ledger")).err == "directsuite: There are no effects.\n"
     await operator.sandbox.add_account(ALICE, "secret")
     async with ds.DirectSuite.from_env(operator.sandbox.environment) as suite:
@@ -212,7 +212,7 @@ async def test_missing_sandbox_names_command_that_starts_one(
     )
 
 
-async def test_the_client_does_what_the_commands_do_not(operator: Operator) -> None:
+async def test_client_does_what_the_commands_do_not(operator: Operator) -> None:
     sandbox = operator.sandbox
     await sandbox.add_account(ALICE, "secret")
     async with Control(sandbox.root_url) as control, ds.DirectSuite.from_env(sandbox.environment) as suite:

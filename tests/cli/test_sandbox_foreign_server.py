@@ -86,7 +86,7 @@ async def test_env_prints_only_variables_of_a_sandbox(run: Run, name: str) -> No
     assert (ended.status, names) == (0, ["DIRECTSUITE_TOKEN", "DIRECTSUITE_SANDBOX"])
 
 
-def test_a_summary_quotes_each_value_for_the_shell() -> None:
+def test_summary_quotes_each_value_for_the_shell() -> None:
     assert sandbox_server.format_exports({"DIRECTSUITE_MAILBOX": "a$b@x.test"}) == [
         "export DIRECTSUITE_MAILBOX='a$b@x.test'"
     ]
@@ -132,7 +132,7 @@ async def test_text_of_a_server_is_printed_without_control_characters(run: Run, 
 
 
 @each_command
-async def test_an_error_of_a_server_is_printed_without_control_characters(run: Run, arguments: tuple[str, ...]) -> None:
+async def test_error_of_a_server_is_printed_without_control_characters(run: Run, arguments: tuple[str, ...]) -> None:
     ended = await run(*arguments, document={"description": f"no{ESCAPES}"}, status=400)
     assert (ended.status, has_control_characters(ended), ended.err.count("\n")) == (2, False, 1)
 
@@ -150,7 +150,7 @@ NO_SANDBOX: list[object] = [
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("document", NO_SANDBOX, ids=str)
 @each_command
-async def test_a_response_that_no_sandbox_sends_is_reported(
+async def test_response_that_no_sandbox_sends_is_reported(
     run: Run, arguments: tuple[str, ...], document: object
 ) -> None:
     ended = await run(*arguments, document=document)
@@ -159,18 +159,18 @@ async def test_a_response_that_no_sandbox_sends_is_reported(
         assert (ended.status, "is not a sandbox" in ended.err) == (4, True)
 
 
-async def test_a_redirect_is_not_followed(run: Run, requests: list[str]) -> None:
+async def test_redirect_is_not_followed(run: Run, requests: list[str]) -> None:
     arguments = "account", "carol@direct.example.test"
     ended = await run(*arguments, document={}, status=307, headers={"Location": "/elsewhere"})
     assert (ended.status, "is not a sandbox" in ended.err, requests) == (4, True, [])
 
 
-async def test_an_endless_response_is_not_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_endless_response_is_not_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "_MAX_RESPONSE_BYTES", 1_000)
     ended = await run("ledger", document={"effects": [], "more": 1_000 * "x"})
     assert (ended.status, "is not a sandbox" in ended.err) == (4, True)
 
 
-async def test_a_handle_is_printed_without_control_characters(run: Run) -> None:
+async def test_handle_is_printed_without_control_characters(run: Run) -> None:
     ended = await run("fax", "15550100100", document={"created": f"x{ESCAPES}y"})
     assert (ended.status, ended.out.count("\n"), ended.out[0], ended.out[-2]) == (0, 1, "x", "y")

@@ -70,13 +70,13 @@ async def test_recipients_have_names_and_stand_in_a_list(given: tuple[str, ...],
 
 
 @pytest.mark.parametrize("given", ["Bob <bob>", f"{BOB},", f"Bob <{BOB}", f"<{BOB}> Bob", "", f"{BOB};{ALICE}"])
-async def test_what_is_no_list_of_addresses_is_refused(given: str, cli_runner: CliRunner) -> None:
+async def test_file_without_addresses_is_rejected(given: str, cli_runner: CliRunner) -> None:
     ended = await cli_runner.run("send", "--to", given, "--body", "x")
     assert (ended.status, "--to number 1 is not an e-mail address" in ended.err) == (2, True)
     assert await sent(cli_runner) == 0
 
 
-async def test_the_body_from_stdin(cli_runner: CliRunner) -> None:
+async def test_body_from_stdin(cli_runner: CliRunner) -> None:
     ended = await cli_runner.run("send", "--to", BOB, "--html", "--body-file", "-", stdin="<p>Grüße</p>")
     assert ended.status == 0
     async with open_scenario(cli_runner.sandbox, cli_runner.folder) as world:
@@ -84,7 +84,7 @@ async def test_the_body_from_stdin(cli_runner: CliRunner) -> None:
     assert (message.html_body, (message.body or "").strip()) == (True, "<p>Grüße</p>")
 
 
-async def test_a_dry_run_sends_nothing_and_needs_neither_service_nor_password(
+async def test_dry_run_sends_nothing_and_needs_neither_service_nor_password(
     cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DIRECTSUITE_MAILBOX_PASSWORD")
@@ -101,7 +101,7 @@ async def test_a_dry_run_sends_nothing_and_needs_neither_service_nor_password(
     assert await sent(cli_runner) == 0
 
 
-async def test_a_dry_run_says_what_became_of_its_key(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dry_run_says_what_became_of_its_key(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("directsuite.cli.send.SETTLE_TIMEOUT", 0.0)
     before = await cli_runner.run(*KEYED, "--dry-run", "--json")
     assert (before.document["sent_before"], cli_runner.folder.joinpath("state").exists()) == (False, False)
@@ -124,14 +124,14 @@ async def test_a_dry_run_says_what_became_of_its_key(cli_runner: CliRunner, monk
     assert (ended.status, "used for a different message" in ended.err) == (2, True)
 
 
-async def test_a_name_that_is_not_sent_is_told(cli_runner: CliRunner) -> None:
+async def test_name_that_is_not_sent_is_reported(cli_runner: CliRunner) -> None:
     said = "Only the address of `Name <address>` is sent"
     for to, is_told in ((f"Dr. Bob <{BOB}>", True), (f'{ALICE}, "Bob" <{BOB}>', True), (f"{ALICE}, <{BOB}>", False)):
         ended = await cli_runner.run("send", "--to", to, "--body", "x", "--dry-run")
         assert (ended.status, said in ended.err) == (0, is_told)
 
 
-async def test_a_lost_answer_has_a_status_of_its_own_and_says_where_to_look(cli_runner: CliRunner) -> None:
+async def test_lost_response_has_a_status_of_its_own_and_says_where_to_look(cli_runner: CliRunner) -> None:
     cli_runner.sandbox.inject_fault("Send", "reset_after")
     ended = await cli_runner.run("send", *TO_BOB)
     assert (ended.status, ended.out) == (7, "")
@@ -141,7 +141,7 @@ async def test_a_lost_answer_has_a_status_of_its_own_and_says_where_to_look(cli_
     assert await sent(cli_runner) == 1
 
 
-async def test_a_message_that_is_too_large_is_told_with_its_size(cli_runner: CliRunner) -> None:
+async def test_message_that_is_too_large_is_reported_with_its_size(cli_runner: CliRunner) -> None:
     (cli_runner.folder / "scan.pdf").write_bytes(bytes(3_000_000))
     cli_runner.sandbox.inject_fault("Send", "status", status=413)
     ended = await cli_runner.run("send", *TO_BOB, "--attach", "scan.pdf")
@@ -166,7 +166,7 @@ async def test_with_a_key_it_goes_once_however_often_it_is_given(cli_runner: Cli
     assert [word for word in (b"referral", b"alice", b"bob", b"please") if word in known] == []
 
 
-async def test_with_a_key_a_bar_is_told_the_bytes_of_the_files(
+async def test_with_a_key_a_bar_is_reported_the_bytes_of_the_files(
     cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told, bars = list[tuple[int, int | None]](), list[tuple[str, str, int | None]]()
@@ -205,7 +205,7 @@ async def test_with_a_key_a_large_file_is_waited_for_as_long_as_it_may_take(
     assert timeouts == [60.0 + 40.0]  # base64 is a third larger
 
 
-async def test_a_send_that_runs_out_of_time_says_which_setting_gives_it_more(
+async def test_send_that_runs_out_of_time_says_which_setting_gives_it_more(
     cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DIRECTSUITE_CONFIG", cli_runner.write_private_file("directsuite.toml", "timeout = 0.5\n"))
@@ -215,14 +215,14 @@ async def test_a_send_that_runs_out_of_time_says_which_setting_gives_it_more(
     assert ended.err.endswith("; raise timeout in the settings file\n")
 
 
-async def test_with_a_key_a_lost_answer_is_found(cli_runner: CliRunner) -> None:
+async def test_with_a_key_a_lost_response_is_found(cli_runner: CliRunner) -> None:
     cli_runner.sandbox.inject_fault("SendWithHeader", "reset_after")
     ended = await cli_runner.run(*KEYED)
     assert ended.status == 0
     assert await sent(cli_runner) == 1
 
 
-async def test_a_key_that_was_another_message_s_is_refused(cli_runner: CliRunner) -> None:
+async def test_key_that_was_another_message_s_is_rejected(cli_runner: CliRunner) -> None:
     await cli_runner.run(*KEYED)
     cli_runner.write_private_file("scan.pdf", "%PDF-1.7")
     others = (
@@ -240,7 +240,7 @@ async def test_a_key_that_was_another_message_s_is_refused(cli_runner: CliRunner
     assert await sent(cli_runner) == 1
 
 
-async def test_a_refused_attempt_leaves_no_doubt_behind(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rejected_attempt_leaves_no_doubt_behind(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIRECTSUITE_MAILBOX_PASSWORD", "wrong")
     assert (await cli_runner.run(*KEYED)).status == 3
     monkeypatch.setenv("DIRECTSUITE_MAILBOX_PASSWORD", PASSWORD)
@@ -324,7 +324,7 @@ async def test_send_needs_a_mailbox(cli_runner: CliRunner, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("argument", ["--password", "--password=hunter2", "--token=hunter2"])
-async def test_a_secret_in_an_argument_is_refused_and_not_shown(cli_runner: CliRunner, argument: str) -> None:
+async def test_secret_in_an_argument_is_rejected_and_not_shown(cli_runner: CliRunner, argument: str) -> None:
     ended = await cli_runner.run("send", *TO_BOB, argument, "hunter2")
     refused(ended, "There is no option --")
     assert "hunter2" not in ended.err

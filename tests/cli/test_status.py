@@ -39,7 +39,7 @@ async def test_each_recipient_is_a_row(cli_runner: CliRunner) -> None:
     assert smtp_id in bob
 
 
-async def test_a_recipient_who_will_not_have_it_is_status_1(cli_runner: CliRunner) -> None:
+async def test_recipient_who_will_not_have_it_is_status_1(cli_runner: CliRunner) -> None:
     smtp_id = await sent(cli_runner, BOB, "bounce@elsewhere.test")
     ended = await cli_runner.run("status", smtp_id, "--json")
     assert ended.status == 1
@@ -64,7 +64,7 @@ async def test_unconfirmed_recipient_is_not_reported_as_failed(cli_runner: CliRu
     ]
 
 
-async def test_the_id_of_a_message_stands_once(cli_runner: CliRunner) -> None:
+async def test_id_of_a_message_stands_once(cli_runner: CliRunner) -> None:
     smtp_ids = [await sent(cli_runner, BOB, "bounce@elsewhere.test"), await sent(cli_runner, BOB)]
     rows = (await cli_runner.run("status", *smtp_ids)).out.splitlines()[1:]
     assert [[smtp_id in row for smtp_id in smtp_ids] for row in rows] == [
@@ -74,7 +74,7 @@ async def test_the_id_of_a_message_stands_once(cli_runner: CliRunner) -> None:
     ]
 
 
-async def test_an_unknown_message_is_status_4_and_the_others_are_told(cli_runner: CliRunner) -> None:
+async def test_unknown_message_is_status_4_and_the_others_are_reported(cli_runner: CliRunner) -> None:
     smtp_id = await sent(cli_runner, BOB)
     ended = await cli_runner.run("status", smtp_id, "<nobody@elsewhere.test>")
     assert ended.status == 4
@@ -121,7 +121,7 @@ async def test_one_id_in_two_forms_is_one_message(cli_runner: CliRunner, more: t
 
 
 @pytest.mark.parametrize("smtp_id", ["", " ", "<>", "<\udcff@elsewhere.test>"], ids=ascii)
-async def test_what_is_no_smtp_id_is_refused_in_words_of_the_command(cli_runner: CliRunner, smtp_id: str) -> None:
+async def test_invalid_smtp_id_is_rejected_in_terms_of_the_command(cli_runner: CliRunner, smtp_id: str) -> None:
     ended = await cli_runner.run("status", smtp_id)
     assert ended.status == 2
     assert "An SMTP id" in ended.err
@@ -146,14 +146,14 @@ async def test_failed_polls_do_not_make_message_unknown(cli_runner: CliRunner) -
     assert "The service knows none" not in ended.err
 
 
-async def test_a_first_look_with_a_refused_password_is_the_last(cli_runner: CliRunner) -> None:
+async def test_first_look_with_a_rejected_password_is_the_last(cli_runner: CliRunner) -> None:
     smtp_id = await sent(cli_runner, BOB)
     cli_runner.sandbox.inject_fault("GetMessageStatusMany", "status", status=401, times=9)
     ended = await cli_runner.run("status", smtp_id, "--watch")
     assert (ended.status, ended.out) == (3, "")
 
 
-async def test_without_watching_a_refusal_is_told_as_that(cli_runner: CliRunner) -> None:
+async def test_without_watching_a_rejection_is_reported_as_that(cli_runner: CliRunner) -> None:
     smtp_id = await sent(cli_runner, BOB)
     cli_runner.sandbox.inject_fault("GetMessageStatusMany", "status", status=400, times=1)
     assert (await cli_runner.run("status", smtp_id)).status == 5
@@ -218,7 +218,7 @@ async def test_failed_last_poll_keeps_watched_statuses(cli_runner: CliRunner, mo
     assert "A poll failed, so the output may be out of date" in ended.err
 
 
-async def test_a_message_that_arrives_meanwhile_is_waited_for(
+async def test_message_that_arrives_meanwhile_is_waited_for(
     cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     smtp_id = await sent(cli_runner, "slow+2m@elsewhere.test")
@@ -230,7 +230,7 @@ async def test_a_message_that_arrives_meanwhile_is_waited_for(
     assert (ended.status, "Delivered" in ended.out) == (0, True)
 
 
-async def test_an_error_that_ends_the_watching_is_told_as_that_error(cli_runner: CliRunner) -> None:
+async def test_error_that_ends_the_watching_is_reported_as_that_error(cli_runner: CliRunner) -> None:
     smtp_ids = [await sent(cli_runner, "nomdn@elsewhere.test") for _ in range(2)]
     cli_runner.sandbox.inject_fault("GetMessageStatus", "status", status=401, times=9)
     ended = await cli_runner.run("status", *smtp_ids, "--watch")
@@ -239,7 +239,7 @@ async def test_an_error_that_ends_the_watching_is_told_as_that_error(cli_runner:
     assert "fault" not in ended.err
 
 
-async def test_a_message_that_the_service_does_not_know_yet_is_waited_for(
+async def test_message_that_the_service_does_not_know_yet_is_waited_for(
     cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     smtp_id = await sent(cli_runner, BOB)
@@ -250,7 +250,7 @@ async def test_a_message_that_the_service_does_not_know_yet_is_waited_for(
 
 
 @pytest.mark.parametrize("more", [(), ("--json",)], ids=["people", "programs"])
-async def test_how_long_an_unknown_one_is_waited_for_is_told_before_the_wait(
+async def test_how_long_an_unknown_one_is_waited_for_is_reported_before_the_wait(
     cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
 ) -> None:
     told = list[str]()
@@ -316,7 +316,7 @@ async def test_late_recipient_is_followed_after_others_end(
     assert "Remotely Failed" in ended.out
 
 
-async def test_a_message_that_is_given_up_is_told_and_status_1(
+async def test_message_that_is_given_up_is_reported_and_status_1(
     cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     give_up_soon(monkeypatch)
@@ -372,7 +372,7 @@ def hide(monkeypatch: pytest.MonkeyPatch, shown: int, *looks: str) -> None:
         cut(name)
 
 
-async def test_what_ctrl_c_shows_begins_on_a_line_of_its_own(
+async def test_what_ctrl_c_shows_begins_on_a_line_separately(
     cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Terminal(io.StringIO):

@@ -35,7 +35,7 @@ async def stopped(typist: CliRunner, number: signal.Signals, *arguments: str) ->
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
-async def test_a_command_that_reads_is_given_again(cli_runner: CliRunner, number: signal.Signals, status: int) -> None:
+async def test_command_that_reads_is_given_again(cli_runner: CliRunner, number: signal.Signals, status: int) -> None:
     cli_runner.sandbox.inject_fault("GetMessageMetaData", "hang")
     ended = await stopped(cli_runner, number, "inbox", "list")
     assert ended == (status, "directsuite: stopped; nothing was changed: run the same command again\n")
@@ -52,7 +52,7 @@ async def test_what_is_known_of_watched_messages_is_shown(cli_runner: CliRunner)
     assert out.decode().splitlines()[1].split()[:2] == ["nomdn@elsewhere.test", "Waiting"]
 
 
-async def test_a_send_that_was_under_way_is_looked_for_first(cli_runner: CliRunner) -> None:
+async def test_send_that_was_in_progress_is_searched_first(cli_runner: CliRunner) -> None:
     cli_runner.sandbox.inject_fault("Send", "hang", processed=True)
     status, err = await stopped(cli_runner, signal.SIGINT, *SEND)
     assert status == 130
@@ -61,7 +61,7 @@ async def test_a_send_that_was_under_way_is_looked_for_first(cli_runner: CliRunn
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
-async def test_a_send_with_a_key_is_given_again_and_goes_once(cli_runner: CliRunner, number: signal.Signals) -> None:
+async def test_send_with_a_key_is_given_again_and_goes_once(cli_runner: CliRunner, number: signal.Signals) -> None:
     cli_runner.sandbox.inject_fault("SendWithHeader", "hang", processed=True)
     status, err = await stopped(cli_runner, number, *SEND, "--key", "k")
     assert status == (130 if number == signal.SIGINT else -9)
@@ -71,7 +71,7 @@ async def test_a_send_with_a_key_is_given_again_and_goes_once(cli_runner: CliRun
     assert len(await cli_runner.sandbox.ledger("SendWithHeader")) == 1
 
 
-async def test_a_provisioning_whose_answer_was_lost_is_not_said_to_be_none(cli_runner: CliRunner) -> None:
+async def test_provisioning_whose_response_was_lost_is_not_said_to_be_none(cli_runner: CliRunner) -> None:
     cli_runner.write_private_file(
         "ada.toml", 'id = 7\nfirst_name = "Ada"\nlast_name = "Example"\ndirect_username = "ada"\n'
     )
@@ -107,7 +107,7 @@ async def test_reader_of_output_may_close_pipe(cli_runner: CliRunner) -> None:
     assert (process.returncode, err) == (1, b"")
 
 
-async def test_a_question_that_is_broken_off_provisions_nothing(cli_runner: CliRunner) -> None:
+async def test_question_that_is_broken_off_provisions_nothing(cli_runner: CliRunner) -> None:
     import pty  # only POSIX has it
 
     ours, theirs = pty.openpty()
@@ -132,7 +132,7 @@ async def test_a_question_that_is_broken_off_provisions_nothing(cli_runner: CliR
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-async def test_streams_that_are_closed_are_no_trouble(cli_runner: CliRunner, closed: str) -> None:
+async def test_closed_streams_are_not_errors(cli_runner: CliRunner, closed: str) -> None:
     command = f"'{sys.executable}' -m directsuite send --to {BOB} --body-file - {closed}"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     process = await asyncio.create_subprocess_shell(
@@ -146,7 +146,7 @@ async def test_streams_that_are_closed_are_no_trouble(cli_runner: CliRunner, clo
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it is a device of Linux")
-async def test_a_disk_that_is_full_is_told(cli_runner: CliRunner) -> None:
+async def test_disk_that_is_full_is_reported(cli_runner: CliRunner) -> None:
     await cli_runner.deliver("one")
     full = os.open("/dev/full", os.O_WRONLY)
     async with start_process("inbox", "list", stdout=full) as process:
@@ -158,7 +158,7 @@ async def test_a_disk_that_is_full_is_told(cli_runner: CliRunner) -> None:
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
-async def test_a_question_that_nobody_answers_ends_with_the_command(
+async def test_question_that_nobody_responses_ends_with_the_command(
     cli_runner: CliRunner, number: signal.Signals, status: int
 ) -> None:
     await cli_runner.run("send", "--to", BOB, "--cc", "nurse@elsewhere.test", "--body", "x")

@@ -80,7 +80,7 @@ async def test_unknown_message_is_waited_for_15_minutes(opened_clinic: Clinic) -
     assert sum(opened_clinic.time.sleeps) == pytest.approx(900, abs=1)
 
 
-async def test_a_recipient_who_shows_late_makes_it_two_hours_in_all_and_no_more(opened_clinic: Clinic) -> None:
+async def test_recipient_who_shows_late_makes_it_two_hours_in_all_and_no_more(opened_clinic: Clinic) -> None:
     class Late(ds.Mailbox):
         """Returns an additional recipient without a final status in the last poll."""
 

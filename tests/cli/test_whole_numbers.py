@@ -38,7 +38,7 @@ def test_integer_options_are_found() -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("text", ["1.5", "1.0", "1e1", "0x2", "1_0", "\u0661", "9" * 40])
 @pytest.mark.parametrize(("command", "option"), INTEGERS, ids=[" ".join((*path, name)) for path, name in INTEGERS])
-def test_an_integer_refuses_what_is_no_whole_number(command: tuple[str, ...], option: str, text: str) -> None:
+def test_integer_rejects_a_fraction_or_text(command: tuple[str, ...], option: str, text: str) -> None:
     arguments = [*command, *REQUIRED.get(command, ()), f"{option}={text}" if option else text]
     with pytest.raises(CoercionError) as caught:
         build_app().parse_args(arguments, exit_on_error=False, print_error=False)
@@ -54,7 +54,7 @@ async def test_delete_of_a_fraction_deletes_no_message(cli_runner: CliRunner) ->
 
 
 @pytest.mark.parametrize("number", ["1.5", "true", "'1'", "1.0"])
-async def test_a_patient_id_in_a_file_refuses_a_fraction(cli_runner: CliRunner, number: str) -> None:
+async def test_patient_id_in_a_file_rejects_a_fraction(cli_runner: CliRunner, number: str) -> None:
     cli_runner.write_private_file("ada.toml", f"id = {number}")
     ended = await cli_runner.run("patient", "find", "ada.toml", "--domain", "direct.example.test")
     assert ended.status == 2
@@ -79,7 +79,7 @@ SECONDS = (
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seconds", ["nan", "inf", "-1"])
 @pytest.mark.parametrize("arguments", SECONDS, ids=" ".join)
-def test_seconds_refuse_what_is_no_duration(arguments: tuple[str, ...], seconds: str) -> None:
+def test_seconds_reject_invalid_durations(arguments: tuple[str, ...], seconds: str) -> None:
     *command, option = arguments
     with pytest.raises(CycloptsError):
         build_app().parse_args([*command, f"{option}={seconds}"], exit_on_error=False, print_error=False)

@@ -57,7 +57,7 @@ async def test_where_no_url_is_set_it_says_which(
 
 
 @of_every_command
-async def test_where_there_is_no_secret_it_says_where_one_could_be(
+async def test_missing_secret_names_its_possible_sources(
     cli_runner: CliRunner, files: None, no_keyring: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     variable = SECRETS[SERVICES[command.split()[0]]]
@@ -66,7 +66,7 @@ async def test_where_there_is_no_secret_it_says_where_one_could_be(
 
 
 @of_every_command
-async def test_a_secret_that_is_no_text_is_told_by_its_variable(
+async def test_secret_that_is_not_a_text_is_reported_by_its_variable(
     cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     variable = SECRETS[SERVICES[command.split()[0]]]
@@ -75,7 +75,7 @@ async def test_a_secret_that_is_no_text_is_told_by_its_variable(
 
 
 @of_every_command
-async def test_a_wrong_secret_is_told(
+async def test_wrong_secret_is_reported(
     cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     variable = SECRETS[SERVICES[command.split()[0]]]
@@ -95,7 +95,7 @@ async def test_where_nobody_listens_it_says_that_nothing_was_sent(
 
 
 @of_every_command
-async def test_an_unsafe_url_is_refused(
+async def test_unsafe_url_is_rejected(
     cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL", "http://service.example.org")
@@ -103,7 +103,7 @@ async def test_an_unsafe_url_is_refused(
 
 
 @of_every_command
-async def test_a_url_below_which_there_is_nothing_is_told_by_its_variable(
+async def test_url_below_which_there_is_nothing_is_reported_by_its_variable(
     cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     variable = f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL"
@@ -112,7 +112,7 @@ async def test_a_url_below_which_there_is_nothing_is_told_by_its_variable(
 
 
 @pytest.mark.parametrize("command", ["inbox list", "fax list", "patient by-username"])
-async def test_a_page_that_is_no_answer_points_to_the_url(
+async def test_page_that_is_not_a_response_points_to_the_url(
     cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DIRECTSUITE_CONFIG", cli_runner.write_private_file("directsuite.toml", "retry_attempts = 1\n"))
@@ -122,7 +122,7 @@ async def test_a_page_that_is_no_answer_points_to_the_url(
 
 
 @pytest.mark.parametrize("command", ["inbox list", "fax list", "patient by-username"])
-async def test_a_service_that_fails_may_be_asked_again(
+async def test_service_that_fails_may_be_asked_again(
     cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DIRECTSUITE_CONFIG", cli_runner.write_private_file("directsuite.toml", "retry_attempts = 1\n"))
@@ -134,7 +134,7 @@ async def test_a_service_that_fails_may_be_asked_again(
 
 
 @pytest.mark.parametrize("config", ["none.toml", "timeout = ", "timeout = 0", "tiemout = 5"])
-async def test_a_settings_file_that_is_wrong_is_told(
+async def test_settings_file_that_is_wrong_is_reported(
     cli_runner: CliRunner, config: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = config if config.endswith(".toml") else cli_runner.write_private_file("settings.toml", config)
@@ -183,7 +183,7 @@ async def test_invalid_argument_is_named_with_status_2(
 
 
 @of_every_command
-async def test_a_url_in_clear_is_answered_in_the_words_of_the_file(
+async def test_url_in_clear_is_responded_in_the_words_of_the_file(
     cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = SERVICES[command.split()[0]]
@@ -205,7 +205,7 @@ async def test_a_url_in_clear_is_answered_in_the_words_of_the_file(
         (("demo", "--output", " "), "--output"),
     ],
 )
-async def test_an_empty_path_or_a_folder_for_a_file_is_refused(
+async def test_empty_path_or_a_folder_for_a_file_is_rejected(
     cli_runner: CliRunner, arguments: tuple[str, ...], told: str
 ) -> None:
     ended = await cli_runner.run(*arguments)
@@ -270,7 +270,7 @@ async def test_verbose_has_wrong_usage_name_what_was_typed(cli_runner: CliRunner
         ({}, 'timeout = "x"', "settings.toml, line 1: timeout (x) must be a finite number greater than 0"),
     ],
 )
-async def test_a_setting_that_is_wrong_is_named_with_its_value(
+async def test_setting_that_is_wrong_is_named_with_its_value(
     cli_runner: CliRunner, variables: dict[str, str], file: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DIRECTSUITE_CONFIG", cli_runner.write_private_file("settings.toml", file))
@@ -283,7 +283,7 @@ async def test_a_setting_that_is_wrong_is_named_with_its_value(
 @pytest.mark.parametrize(
     ("name", "value"), [("PROXY", "http://proxy.test:none"), ("FAX_URL", "https://ada:Correct@fax.test")]
 )
-async def test_a_setting_that_may_hold_a_password_is_named_without_its_value(
+async def test_setting_that_may_hold_a_password_is_named_without_its_value(
     cli_runner: CliRunner, name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"DIRECTSUITE_{name}", value)
@@ -291,7 +291,7 @@ async def test_a_setting_that_may_hold_a_password_is_named_without_its_value(
     assert (ended.status, f"DIRECTSUITE_{name}: {name.lower()} " in ended.err, value in ended.err) == (2, True, False)
 
 
-async def test_a_number_that_the_service_does_not_take_is_named_in_the_advice(cli_runner: CliRunner) -> None:
+async def test_number_that_the_service_does_not_take_is_named_in_the_advice(cli_runner: CliRunner) -> None:
     ended = await cli_runner.run("fax", "list", "abc", "-v")
     assert ended.status == 5
     assert ended.err.endswith(": check the fax number (abc): it must be one of your own, such as 15550100100\n")

@@ -52,7 +52,7 @@ HINTS: list[tuple[Callable[[ds.DirectSuite], Awaitable[object]], str]] = [
 
 @pytest.mark.parametrize(("call", "hint"), HINTS)
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_answer_beyond_the_limit_names_what_to_do_and_is_not_repeated(
+async def test_response_beyond_the_limit_names_what_to_do_and_is_not_repeated(
     server: ScriptedServer, call: Callable[[ds.DirectSuite], Awaitable[object]], hint: str, *, chunked: bool
 ) -> None:
     large = b'{"success": true, "x": "%b"}' % (b"A" * LIMIT)
@@ -81,7 +81,7 @@ async def test_limit_itself_still_fits(server: ScriptedServer, size: int, *, fit
             assert isinstance(await catch_error(suite.signing.get_doc_info("doc")), ds.ResponseDecodeError)
 
 
-async def test_large_refusal_is_bounded_too(server: ScriptedServer) -> None:
+async def test_large_rejection_is_bounded(server: ScriptedServer) -> None:
     server.default_responder = responses.respond(b"<html>" + bytes(LIMIT), 404)
     async with open_suite(server, max_response_bytes=LIMIT) as suite:
         error = await catch_error(GET_DOC_INFO.call(suite))
@@ -115,7 +115,7 @@ async def test_compression_bomb_is_stopped_early(server: ScriptedServer, encodin
 
 
 @pytest.mark.wide
-async def test_answer_that_is_too_large_is_held_once(server: ScriptedServer) -> None:
+async def test_response_that_is_too_large_is_held_once(server: ScriptedServer) -> None:
     limit = 32 * 2**20
     server.default_responder = bomb(100, "gzip")
     async with open_suite(server, max_response_bytes=limit) as suite:
@@ -153,7 +153,7 @@ DOCUMENTS = [_download, _pull, _stream_doc, _in_memory]
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 @pytest.mark.parametrize("fetch", DOCUMENTS)
 @pytest.mark.wide
-async def test_document_that_expands_beyond_reason_is_refused(
+async def test_document_that_expands_beyond_reason_is_rejected(
     server: ScriptedServer, fetch: Callable[[ds.DirectSuite, Path], Awaitable[object]], encoding: str, tmp_path: Path
 ) -> None:
     server.default_responder = bomb(300, encoding, b"A")
@@ -216,14 +216,14 @@ async def test_message_that_expands_without_end_is_stopped_early(
     assert peak < 24 * 2**20
 
 
-async def test_compressed_answer_is_read(server: ScriptedServer) -> None:
+async def test_compressed_response_is_read(server: ScriptedServer) -> None:
     text = zlib.compress(b'{"identifier": "doc"}', wbits=31)
     server.default_responder = responses.respond(text, Content_Encoding="gzip")
     async with open_suite(server) as suite:
         assert (await suite.signing.get_doc_info("doc")).identifier == "doc"
 
 
-async def test_broken_compression_is_a_spoilt_answer(server: ScriptedServer) -> None:
+async def test_broken_compression_is_a_spoilt_response(server: ScriptedServer) -> None:
     server.default_responder = responses.respond(b"not gzip at all", Content_Encoding="gzip")
     async with open_suite(server) as suite:
         error = await catch_error(GET_DOC_INFO.call(suite))

@@ -10,12 +10,12 @@ from directsuite.core.retry import MAX_RETRY_AFTER, Backoff
 SECONDS = st.floats(min_value=0.001, max_value=1e6)
 
 
-def test_a_pause_doubles_until_the_longest() -> None:
+def test_pause_doubles_until_the_longest() -> None:
     backoff = Backoff(30.0, 200.0)
     assert [backoff.compute_wait(failures) for failures in (1, 2, 3, 4, 100_000)] == [30.0, 60.0, 120.0, 200.0, 200.0]
 
 
-def test_a_service_gets_the_pause_that_it_asks_for_up_to_an_hour() -> None:
+def test_service_gets_the_pause_that_it_asks_for_up_to_an_hour() -> None:
     backoff = Backoff(1.0, 60.0)
     assert backoff.compute_wait(1, 42.0) == 42.0
     assert backoff.compute_wait(7, 42.0) == 60.0

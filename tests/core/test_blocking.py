@@ -87,7 +87,7 @@ async def test_job_that_was_cancelled_before_it_began_is_not_done() -> None:
     assert done == []
 
 
-async def test_job_under_way_at_a_cancellation_is_done_to_its_end() -> None:
+async def test_job_in_progress_at_a_cancellation_is_done_to_its_end() -> None:
     own, begun, released, done = DedicatedThread(), threading.Event(), threading.Event(), list[bool]()
 
     def job() -> None:
@@ -104,7 +104,7 @@ async def test_job_under_way_at_a_cancellation_is_done_to_its_end() -> None:
 
 
 @pytest.mark.parametrize("job", [int, fails], ids=["result", "error"])
-def test_loop_closed_meanwhile_is_no_error_in_the_thread(
+def test_closed_loop_is_not_an_error_in_the_thread(
     job: Callable[[], object], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raised: list[object] = []

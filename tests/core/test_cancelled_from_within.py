@@ -77,7 +77,7 @@ class NeverResolves(AbstractResolver):
         pass
 
 
-async def test_session_closed_by_another_before_a_connection_is_told(server: ScriptedServer) -> None:
+async def test_session_closed_by_another_before_a_connection_is_reported(server: ScriptedServer) -> None:
     resolver = NeverResolves()
     shared = aiohttp.ClientSession(connector=FreshConnector(resolver=resolver))
     others: dict[str, Any] = {"session_factory": lambda: shared, "close_session": False}
@@ -95,7 +95,9 @@ async def test_session_closed_by_another_before_a_connection_is_told(server: Scr
     [responses.never_respond, responses.respond_in_chunks(b'{"success": ', responses.Pause(1e6))],
     ids=["head", "body"],
 )
-async def test_session_closed_by_another_while_an_answer_comes_is_told(server: ScriptedServer, play: Responder) -> None:
+async def test_session_closed_by_another_while_an_response_comes_is_reported(
+    server: ScriptedServer, play: Responder
+) -> None:
     server.default_responder = play
     shared = aiohttp.ClientSession(connector=FreshConnector())
     others: dict[str, Any] = {"session_factory": lambda: shared, "close_session": False}

@@ -56,7 +56,7 @@ async def fail(suite: ds.DirectSuite, times: int) -> None:
     ],
     ids=["reset", "closed", "silent", "502", "503", "504"],
 )
-async def test_calls_fail_at_once_after_many_attempts_without_an_answer(
+async def test_calls_fail_immediately_after_many_attempts_without_an_response(
     server: ScriptedServer, silence: Responder
 ) -> None:
     server.default_responder = silence
@@ -68,7 +68,7 @@ async def test_calls_fail_at_once_after_many_attempts_without_an_answer(
         assert len(server.requests) == 3
 
 
-async def test_service_that_cannot_be_reached_is_left_alone_too(server: ScriptedServer) -> None:
+async def test_service_that_cannot_be_reached_is_left_alone(server: ScriptedServer) -> None:
     async with open_suite(server, circuit_failures=2) as suite:
         await server.stop()
         await fail(suite, 2)
@@ -87,7 +87,7 @@ async def test_service_that_cannot_be_reached_is_left_alone_too(server: Scripted
     ],
     ids=["refusal", "refusal with 503", "400", "500", "503 with Retry-After", "malformed"],
 )
-async def test_any_answer_of_the_service_itself_shows_that_it_is_there(
+async def test_any_response_of_the_service_itself_shows_that_it_is_there(
     server: ScriptedServer, answer: Responder
 ) -> None:
     server.enqueue(responses.reset, answer, responses.reset)
@@ -175,7 +175,7 @@ async def test_cancelled_probe_leaves_its_place_to_the_next(server: ScriptedServ
         assert await suite.mailbox(ALICE, PASSWORD).get_message_count() == 7
 
 
-async def test_a_probe_that_hangs_does_not_delay_the_next(server: ScriptedServer) -> None:
+async def test_probe_that_hangs_does_not_delay_the_next(server: ScriptedServer) -> None:
     server.enqueue(responses.hang_up, responses.never_respond, responses.never_respond)
     server.default_responder = GOOD
     async with open_suite(server, circuit_failures=1, circuit_pause=10, timeout=600) as suite:
@@ -196,9 +196,7 @@ async def test_a_probe_that_hangs_does_not_delay_the_next(server: ScriptedServer
         await asyncio.wait(probes)
 
 
-async def test_a_document_that_is_flowing_shows_that_the_service_is_there(
-    server: ScriptedServer, tmp_path: Path
-) -> None:
+async def test_document_that_is_flowing_shows_that_the_service_is_there(server: ScriptedServer, tmp_path: Path) -> None:
     """A download may take hours, during which other calls must not be rejected."""
     pdf = base64.b64encode(b"%PDF-1.7 " + bytes(30))
     server.enqueue(responses.hang_up, responses.respond_in_chunks(pdf[:20], responses.Pause(15), pdf[20:]))
@@ -213,7 +211,7 @@ async def test_a_document_that_is_flowing_shows_that_the_service_is_there(
         await probe
 
 
-async def test_an_upload_that_takes_long_is_the_probe_for_one_pause(server: ScriptedServer) -> None:
+async def test_upload_that_takes_long_is_the_probe_for_one_pause(server: ScriptedServer) -> None:
     async def pdf() -> AsyncGenerator[bytes]:
         yield PDF
         for _ in range(6):

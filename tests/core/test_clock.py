@@ -10,7 +10,7 @@ import directsuite as ds
 from directsuite.core.clock import sleep_or_event
 
 
-async def test_a_wait_ends_with_the_sleep_or_with_the_event() -> None:
+async def test_wait_ends_with_the_sleep_or_with_the_event() -> None:
     event, woken = asyncio.Event(), asyncio.Event()
     waiting = asyncio.create_task(sleep_or_event(_until(woken), event))
     await asyncio.sleep(0)
@@ -29,7 +29,7 @@ async def test_what_ends_a_sleep_is_raised() -> None:
         await sleep_or_event(closed(), asyncio.Event())
 
 
-async def test_a_wait_that_is_cancelled_leaves_no_sleep_behind() -> None:
+async def test_wait_that_is_cancelled_leaves_no_sleep_behind() -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def sleep() -> None:

@@ -58,7 +58,7 @@ def _left_in(folder: Path) -> list[Path]:
         (_stream, ds.ClosedError | ds.ConnectionLostError),
     ],
 )
-async def test_closing_ends_who_waits_for_the_rest_of_an_answer(
+async def test_closing_ends_who_waits_for_the_rest_of_an_response(
     server: ScriptedServer,
     tmp_path: Path,
     read: Callable[[ds.DirectSuite, Path], Awaitable[object]],
@@ -134,7 +134,7 @@ async def test_second_closer_waits_for_the_first_and_disturbs_nobody(server: Scr
         await call
 
 
-async def test_second_closer_in_another_loop_is_refused(server: ScriptedServer) -> None:
+async def test_second_closer_in_another_loop_is_rejected(server: ScriptedServer) -> None:
     server.default_responder = responses.delay(3, server.default_responder)
     async with open_suite(server) as suite:
         call = asyncio.create_task(suite.mailbox(ALICE, PASSWORD).get_message_count())

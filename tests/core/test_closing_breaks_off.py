@@ -118,7 +118,7 @@ async def test_cancelled_call_stays_cancelled_when_the_suite_closes(server: Scri
             await asking
 
 
-async def test_closing_is_no_silence_of_the_service(server: ScriptedServer) -> None:
+async def test_closing_does_not_count_as_silence_of_the_service(server: ScriptedServer) -> None:
     heard: list[Event] = []
     server.default_responder = responses.never_respond
     async with aiohttp.ClientSession(connector=ds.FreshConnector()) as shared:

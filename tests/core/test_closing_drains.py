@@ -65,7 +65,7 @@ async def test_login_is_not_waited_for(server: ScriptedServer) -> None:
         assert isinstance(await caller, ds.ClosedError)
 
 
-async def test_second_closer_waits_for_the_fetch_too(server: ScriptedServer) -> None:
+async def test_second_closer_waits_for_the_fetch(server: ScriptedServer) -> None:
     source = Spending(2)
     async with open_suite(server, token=source, leaky=True) as suite:
         caller = asyncio.create_task(catch_error(GET_DOC_INFO.call(suite)))
@@ -77,7 +77,7 @@ async def test_second_closer_waits_for_the_fetch_too(server: ScriptedServer) -> 
         await caller
 
 
-async def test_no_other_fetch_begins_meanwhile(server: ScriptedServer) -> None:
+async def test_no_other_fetch_begins_concurrently(server: ScriptedServer) -> None:
     told: list[ds.Event] = []
     source = Spending(2)
     async with open_suite(server, token=source, listeners=[told.append], leaky=True) as suite:

@@ -125,7 +125,7 @@ async def test_life_counts_from_when_the_token_was_asked_for(
 
 
 @pytest.mark.parametrize(("at", "held"), [(599.9, True), (600.0, False)])
-async def test_token_is_held_until_it_expires_or_is_refused(
+async def test_token_is_held_until_it_expires_or_is_rejected(
     cache: TokenCache, time: ManualClock, at: float, *, held: bool
 ) -> None:
     credential = await cache.get_current()
@@ -144,7 +144,7 @@ async def test_late_401_keeps_the_new_token(cache: TokenCache, source: Source) -
     assert source.asked == 2
 
 
-async def test_refused_token_is_fetched_anew(cache: TokenCache) -> None:
+async def test_rejected_token_is_fetched_again(cache: TokenCache) -> None:
     cache.invalidate((await cache.get_current()).generation)
     assert await get_token_text(cache) == "token-2"
 
@@ -236,7 +236,7 @@ async def test_fetch_that_hangs_is_given_up(cache: TokenCache, source: Source) -
     assert caught.value.outcome is ds.Outcome.NOT_SENT
 
 
-async def test_closing_ends_a_fetch_under_way(cache: TokenCache, source: Source) -> None:
+async def test_closing_ends_a_fetch_in_progress(cache: TokenCache, source: Source) -> None:
     source.gate.clear()
     caller = asyncio.create_task(get_token_text(cache))
     await yield_to_loop()
@@ -263,7 +263,7 @@ async def test_failed_fetch_without_waiters_logs_nothing(cache: TokenCache, sour
 @pytest.mark.parametrize(
     "garbage", [None, 5, b"token", "", "  ", "two\nlines", " padded", "padded ", "ünlaut", object()]
 )
-async def test_garbage_in_place_of_a_token_is_refused_by_name(time: ManualClock, garbage: object) -> None:
+async def test_garbage_in_place_of_a_token_is_rejected_by_name(time: ManualClock, garbage: object) -> None:
     async def ask() -> str:
         return cast("str", garbage)
 
@@ -274,7 +274,7 @@ async def test_garbage_in_place_of_a_token_is_refused_by_name(time: ManualClock,
         assert garbage not in str(caught.value)
 
 
-async def test_source_that_gives_no_access_token_is_refused_by_name(time: ManualClock) -> None:
+async def test_source_that_gives_no_access_token_is_rejected_by_name(time: ManualClock) -> None:
     class Odd(Source):
         async def fetch(self) -> AccessToken:
             return cast("AccessToken", "plain text")
@@ -285,7 +285,7 @@ async def test_source_that_gives_no_access_token_is_refused_by_name(time: Manual
 
 
 @pytest.mark.parametrize("token", ["", "  ", "two\nlines", " padded", "padded ", Secret(""), 5, None])
-def test_static_token_that_cannot_be_right_is_refused(token: object) -> None:
+def test_static_token_that_cannot_be_right_is_rejected(token: object) -> None:
     with pytest.raises(ds.ConfigurationError):
         make_token_source(cast("str", token))
 
@@ -313,7 +313,7 @@ def test_text_cannot_be_replaced_by_another_token(
 
 
 @pytest.mark.parametrize("lifetime", ["3600", float("nan"), float("inf"), 10**400, True, b"60"])
-async def test_lifetime_that_is_no_number_of_seconds_is_refused_once(time: ManualClock, lifetime: Any) -> None:
+async def test_lifetime_that_is_not_a_number_of_seconds_is_rejected_once(time: ManualClock, lifetime: Any) -> None:
     source = Source(lifetime)
     cache = TokenCache(source, time)
     for _ in range(3):

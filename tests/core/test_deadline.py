@@ -56,7 +56,7 @@ async def test_time_out_holds_while_waiting_for_a_connection(server: ScriptedSer
 
 
 @pytest.mark.parametrize("call", [count, send])
-async def test_rate_slot_after_deadline_raises_at_once(server: ScriptedServer, call: Call) -> None:
+async def test_rate_slot_after_deadline_raises_immediately(server: ScriptedServer, call: Call) -> None:
     async with open_suite(server, requests_per_second=0.1, burst=1) as suite:
         await count(suite)
         error = await catch_error(call(suite, 5))
@@ -77,7 +77,7 @@ async def test_deadline_covers_all_attempts_together(server: ScriptedServer) -> 
     assert error.elapsed == pytest.approx(15)
 
 
-async def test_back_off_beyond_the_deadline_raises_the_last_failure_at_once(server: ScriptedServer) -> None:
+async def test_back_off_beyond_the_deadline_raises_the_last_failure_immediately(server: ScriptedServer) -> None:
     server.default_responder = responses.delay(4, responses.reset)
     async with open_suite(server, retry=ds.RetryPolicy(attempts=10, wait=wait_fixed(2))) as suite:
         error = await catch_error(count(suite, 11))
@@ -109,7 +109,7 @@ async def test_stuck_attempt_is_tried_again_within_the_deadline(server: Scripted
     [responses.never_respond, responses.respond_in_chunks(b"{", responses.Pause(1000))],
     ids=["no answer", "half an answer"],
 )
-async def test_operation_with_effects_waits_for_the_whole_deadline(
+async def test_operation_with_effects_waits_for_the_complete_deadline(
     server: ScriptedServer, ask: object, play: Responder
 ) -> None:
     server.enqueue(play)

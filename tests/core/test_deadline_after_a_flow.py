@@ -43,7 +43,7 @@ async def test_next_attempt_waits_for_a_connection_within_the_time_of_the_call(s
     assert error.elapsed == pytest.approx(TIMEOUT)
 
 
-async def test_next_attempt_waits_for_its_answer_within_the_time_of_the_call(server: ScriptedServer) -> None:
+async def test_next_attempt_waits_for_its_response_within_the_time_of_the_call(server: ScriptedServer) -> None:
     server.enqueue(FLOWS_AND_BREAKS)
     server.default_responder = responses.never_respond
     async with open_suite(server, timeout=TIMEOUT, attempt_timeout=100) as suite:
@@ -52,7 +52,7 @@ async def test_next_attempt_waits_for_its_answer_within_the_time_of_the_call(ser
     assert error.elapsed == pytest.approx(TIMEOUT)
 
 
-async def test_answer_of_the_next_attempt_flows_as_long_as_it_likes(server: ScriptedServer) -> None:
+async def test_response_of_the_next_attempt_flows_as_long_as_it_likes(server: ScriptedServer) -> None:
     slow = [part for start in range(0, len(CODED), 1200) for part in (CODED[start : start + 1200], responses.Pause(4))]
     server.enqueue(FLOWS_AND_BREAKS, responses.respond_in_chunks(*slow))
     file = io.BytesIO()

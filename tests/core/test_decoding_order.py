@@ -46,7 +46,7 @@ def _has_bytes(exchange: Exchange) -> bool:
 
 
 @pytest.mark.parametrize(("play", "sent"), [(LONG, True), (SHORT, False)], ids=["long", "short"])
-async def test_next_request_leaves_before_a_long_answer_is_decoded(
+async def test_next_request_leaves_before_a_long_response_is_decoded(
     play: Responder, sent: bool, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.default_responder = play

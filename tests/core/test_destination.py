@@ -122,7 +122,7 @@ async def test_time_out_of_its_own_bounds_a_download(server: ScriptedServer, pat
     assert_untouched(path)
 
 
-async def test_missing_folder_is_refused_before_anything_is_sent(server: ScriptedServer, tmp_path: Path) -> None:
+async def test_missing_folder_is_rejected_before_anything_is_sent(server: ScriptedServer, tmp_path: Path) -> None:
     async with open_suite(server) as suite:
         for destination in (tmp_path / "missing" / "a.pdf", tmp_path):
             for call in (

@@ -32,7 +32,7 @@ async def test_unwritable_destination_is_rejected_before_the_effect(
     assert server.requests == []
 
 
-async def test_a_long_file_name_is_as_good_as_any(server: ScriptedServer, tmp_path: Path) -> None:
+async def test_long_file_name_is_as_good_as_any(server: ScriptedServer, tmp_path: Path) -> None:
     server.default_responder = responses.respond(b"JVBERi0xLjc=")
     destination = tmp_path / ("a" * 251 + ".pdf")
     async with open_suite(server) as suite:
@@ -59,7 +59,7 @@ async def test_effect_with_unstorable_response_is_reported_as_happened(
 
 
 @pytest.mark.parametrize("read", ["get_doc", "download", "sign_and_pull"])
-async def test_an_empty_answer_is_no_document(server: ScriptedServer, tmp_path: Path, read: str) -> None:
+async def test_empty_response_is_not_a_document(server: ScriptedServer, tmp_path: Path, read: str) -> None:
     server.default_responder = responses.respond(b"")
     kept = tmp_path / "kept.pdf"
     kept.write_bytes(PDF)
@@ -74,7 +74,7 @@ async def test_an_empty_answer_is_no_document(server: ScriptedServer, tmp_path: 
     assert kept.read_bytes() == PDF
 
 
-async def test_an_answer_that_flows_may_take_longer_than_a_call(server: ScriptedServer, tmp_path: Path) -> None:
+async def test_response_that_flows_may_take_longer_than_a_call(server: ScriptedServer, tmp_path: Path) -> None:
     coded = b"JVBERi0xLjcK" * 8
     flowing = [part for start in range(0, len(coded), 12) for part in (coded[start : start + 12], responses.Pause(15))]
     server.default_responder = responses.respond_in_chunks(*flowing)

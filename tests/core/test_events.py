@@ -47,7 +47,7 @@ def names(told: list[Event]) -> list[str]:
     return [type(event).__name__ for event in told]
 
 
-async def test_call_that_goes_well_is_told_from_beginning_to_end(server: ScriptedServer) -> None:
+async def test_call_that_goes_well_is_reported_from_beginning_to_end(server: ScriptedServer) -> None:
     told: list[Event] = []
     server.default_responder = responses.delay(3, GOOD)
     async with open_suite(server, listeners=[told.append]) as suite:
@@ -73,7 +73,7 @@ async def test_call_that_goes_well_is_told_from_beginning_to_end(server: Scripte
     ]
 
 
-async def test_failures_and_retries_are_told(server: ScriptedServer) -> None:
+async def test_failures_and_retries_are_reported(server: ScriptedServer) -> None:
     told: list[Event] = []
     server.enqueue(responses.respond(b"", 500), GOOD)
     async with open_suite(server, listeners=[told.append]) as suite:
@@ -94,7 +94,7 @@ async def test_failures_and_retries_are_told(server: ScriptedServer) -> None:
     assert (scheduled.attempt, scheduled.wait) == (2, 1)
 
 
-async def test_failed_call_is_told_with_its_class_and_outcome(server: ScriptedServer) -> None:
+async def test_failed_call_is_reported_with_its_class_and_outcome(server: ScriptedServer) -> None:
     told: list[Event] = []
     server.default_responder = responses.respond({"success": False, "code": 1})
     async with open_suite(server, listeners=[told.append]) as suite:
@@ -118,7 +118,7 @@ async def test_attempt_that_could_not_begin_has_no_number(server: ScriptedServer
 
 
 @pytest.mark.parametrize("lost", [responses.reset, responses.truncate({"success": True}), responses.respond(b"", 500)])
-async def test_outcome_that_stays_unknown_is_told(server: ScriptedServer, lost: Responder) -> None:
+async def test_outcome_that_stays_unknown_is_reported(server: ScriptedServer, lost: Responder) -> None:
     told: list[Event] = []
     server.default_responder = lost
     async with open_suite(server, listeners=[told.append]) as suite:
@@ -189,7 +189,7 @@ async def test_stream_that_is_left_early_ends(server: ScriptedServer) -> None:
     assert (finished.error, finished.cancelled) == (None, True)
 
 
-async def test_renewals_and_their_failures_are_told(server: ScriptedServer) -> None:
+async def test_renewals_and_their_failures_are_reported(server: ScriptedServer) -> None:
     told: list[Event] = []
     server.enqueue(responses.respond(b"", 500), responses.respond(LOGIN_RESPONSE))
     server.default_responder = responses.respond({"success": True, "code": "000", "patient": []})
@@ -202,7 +202,7 @@ async def test_renewals_and_their_failures_are_told(server: ScriptedServer) -> N
     assert SessionRenewed(generation=1, expires_in=600) in told
 
 
-async def test_new_bearer_token_is_told(server: ScriptedServer) -> None:
+async def test_new_bearer_token_is_reported(server: ScriptedServer) -> None:
     told: list[Event] = []
     server.default_responder = responses.respond({"identifier": "doc"})
     async with open_suite(server, listeners=[told.append], token=Source(lifetime=120)) as suite:

@@ -52,7 +52,7 @@ ODD_OPTIONS: list[tuple[str, object]] = [
 
 
 @pytest.mark.parametrize(("name", "value"), ODD_OPTIONS)
-async def test_option_that_is_none_is_refused_when_the_view_is_made(
+async def test_option_that_is_none_is_rejected_when_the_view_is_made(
     server: ScriptedServer, name: str, value: object
 ) -> None:
     odd: dict[str, Any] = {name: value}
@@ -67,7 +67,7 @@ async def test_option_that_is_none_is_refused_when_the_view_is_made(
     assert server.requests == []
 
 
-async def test_raw_response_has_the_value_and_the_answer_it_came_in(server: ScriptedServer) -> None:
+async def test_raw_response_has_the_value_and_the_response_it_came_in(server: ScriptedServer) -> None:
     server.enqueue(responses.reset, responses.delay(2, responses.respond({"success": True, "count": 7}, X_Trace="abc")))
     async with open_suite(server) as suite:
         raw = await suite.mailbox(ALICE, PASSWORD).with_raw_response.get_message_count()
@@ -76,7 +76,7 @@ async def test_raw_response_has_the_value_and_the_answer_it_came_in(server: Scri
     assert raw.headers["x-trace"] == "abc"
 
 
-async def test_two_observers_of_a_facade_see_the_same_answers(server: ScriptedServer) -> None:
+async def test_two_observers_of_a_facade_see_the_same_responses(server: ScriptedServer) -> None:
     server.default_responder = responses.respond({"success": True, "count": 7})
     first, second = list[ExchangeInfo](), list[ExchangeInfo]()
     async with open_suite(server) as suite:
@@ -88,7 +88,9 @@ async def test_two_observers_of_a_facade_see_the_same_answers(server: ScriptedSe
 
 
 @pytest.mark.parametrize("results", [(SKIP_DECODING, None), (None, SKIP_DECODING)])
-async def test_one_of_two_observers_may_know_the_answer(server: ScriptedServer, results: tuple[object, object]) -> None:
+async def test_one_of_two_observers_may_know_the_response(
+    server: ScriptedServer, results: tuple[object, object]
+) -> None:
     server.default_responder = responses.respond({"success": True, "uids": [1]})
     async with open_suite(server) as suite:
         box = suite.mailbox(ALICE, PASSWORD)
@@ -103,7 +105,7 @@ async def test_raw_view_keeps_the_options_of_its_facade(server: ScriptedServer) 
     assert error.attempts == 1
 
 
-async def test_raw_views_do_not_mix_up_answers(server: ScriptedServer) -> None:
+async def test_raw_views_do_not_mix_up_responses(server: ScriptedServer) -> None:
     async with open_suite(server) as suite:
         box = suite.mailbox(ALICE, PASSWORD)
         server.enqueue(responses.respond({"success": True, "count": 1}, X_Number="1"))
@@ -135,7 +137,7 @@ async def test_raw_view_has_awaitable_methods_only(server: ScriptedServer, name:
             getattr(suite.mailbox(ALICE, PASSWORD).with_raw_response, name)
 
 
-async def test_raw_response_of_nothing_sent_is_refused(server: ScriptedServer) -> None:
+async def test_raw_response_of_nothing_sent_is_rejected(server: ScriptedServer) -> None:
     async with open_suite(server) as suite:
         with pytest.raises(ValueError, match="sent no request"):
             await suite.mailbox(ALICE, PASSWORD).with_raw_response.get_messages_by_uids("INBOX", [])

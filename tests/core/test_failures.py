@@ -53,7 +53,7 @@ ROWS: list[tuple[DirectSuiteError, ErrorScope]] = [
 
 
 @pytest.mark.parametrize(("error", "scope"), ROWS, ids=lambda value: type(value).__name__)
-def test_an_error_has_its_scope(error: DirectSuiteError, scope: ErrorScope) -> None:
+def test_error_has_its_scope(error: DirectSuiteError, scope: ErrorScope) -> None:
     assert find_error_scope(error) is scope
 
 

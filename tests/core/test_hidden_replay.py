@@ -77,7 +77,7 @@ async def test_connection_closed_long_ago_costs_no_outcome(server: ScriptedServe
     assert len(server.requests) == 2
 
 
-async def test_connection_is_kept_alive_after_a_refusal_that_was_read(server: ScriptedServer) -> None:
+async def test_connection_is_kept_alive_after_a_rejection_that_was_read(server: ScriptedServer) -> None:
     server.enqueue(responses.respond({"error": "no"}, 400), responses.respond(b"", 500))
     async with open_suite(server, retry=ONCE) as suite:
         for _ in range(2):

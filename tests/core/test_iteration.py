@@ -135,7 +135,7 @@ def test_failure_is_raised_at_its_own_place_and_ends_what_is_behind_it(
 
 
 @given(delays=st.lists(st.integers(1, 5).map(float), min_size=1, max_size=25), window=windows)
-def test_cancelled_reader_cancels_what_is_under_way(delays: list[float], window: int) -> None:
+def test_cancelled_reader_cancels_what_is_in_progress(delays: list[float], window: int) -> None:
     desk = DelayedSource(delays)
 
     async def read() -> None:
@@ -164,7 +164,7 @@ async def test_slow_reader_stops_the_fetching_at_the_window() -> None:
         assert desk.requested == [0, 1, 2, 3]
 
 
-async def test_answer_that_makes_room_lets_the_next_request_go_at_once() -> None:
+async def test_response_that_makes_room_lets_the_next_request_go_immediately() -> None:
     desk = DelayedSource([9.0, 1.0, 9.0, 9.0], places=2)
     async with desk.make_prefetch(4) as answers:
         first = asyncio.ensure_future(anext(answers))
@@ -244,7 +244,7 @@ async def test_listing_is_the_generator_itself() -> None:
             await listing.athrow(KeyError("thrown in"))
 
 
-async def test_leaving_a_listing_early_cancels_what_is_under_way() -> None:
+async def test_leaving_a_listing_early_cancels_what_is_in_progress() -> None:
     desk = DelayedSource([0.0, 9.0, 9.0])
     async with Listing(_listed(desk)) as listing:
         await anext(listing)

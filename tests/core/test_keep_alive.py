@@ -26,7 +26,7 @@ async def kept(cache: TokenCache, seconds: float) -> str:
     return await get_token_text(cache)
 
 
-async def test_token_is_renewed_though_nobody_asks(source: Source) -> None:
+async def test_token_is_renewed_though_no_caller_asks(source: Source) -> None:
     cache = TokenCache(source, LoopClock(), keep_alive=True)
     await cache.get_current()
     await asyncio.sleep(3600)
@@ -54,7 +54,7 @@ async def test_failed_renewals_back_off_and_go_on(source: Source) -> None:
     await cache.aclose()
 
 
-async def test_refused_token_is_replaced_though_nobody_asks(source: Source) -> None:
+async def test_rejected_token_is_replaced_though_no_caller_asks(source: Source) -> None:
     cache = TokenCache(source, LoopClock(), keep_alive=True)
     cache.invalidate((await cache.get_current()).generation)
     assert source.asked == 1
@@ -63,7 +63,7 @@ async def test_refused_token_is_replaced_though_nobody_asks(source: Source) -> N
     await cache.aclose()
 
 
-async def test_token_that_is_adopted_is_kept_alive_too(source: Source) -> None:
+async def test_token_that_is_adopted_is_kept_alive(source: Source) -> None:
     cache = TokenCache(source, LoopClock(), keep_alive=True)
     cache.store(AccessToken("mine", 600), cache.now())
     assert await kept(cache, 539) == "mine"
@@ -72,7 +72,7 @@ async def test_token_that_is_adopted_is_kept_alive_too(source: Source) -> None:
 
 
 @pytest.mark.parametrize("lifetime", [0.0, 0.001])
-async def test_token_that_expires_at_once_is_not_fetched_without_pause(lifetime: float) -> None:
+async def test_token_that_expires_immediately_is_not_fetched_without_pause(lifetime: float) -> None:
     source = Source(lifetime=lifetime)
     cache = TokenCache(source, LoopClock(), keep_alive=True)
     await cache.get_current()
@@ -100,7 +100,7 @@ async def test_suite_keeps_its_session_alive(server: ScriptedServer) -> None:
 
 
 @pytest.mark.wide
-async def test_refused_login_is_not_tried_again_and_again(server: ScriptedServer) -> None:
+async def test_rejected_login_is_not_tried_repeatedly(server: ScriptedServer) -> None:
     server.enqueue(responses.respond(LOGIN_RESPONSE))
     server.default_responder = responses.respond({"success": True, "code": "000", "patient": []})
     async with open_suite(server, keep_alive=True) as suite:

@@ -66,7 +66,7 @@ async def test_suite_that_is_not_open_says_how_to_open_it(
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_closed_suite_refuses_calls(
+async def test_closed_suite_rejects_calls(
     server: ScriptedServer, call: Callable[[ds.DirectSuite], Awaitable[object]]
 ) -> None:
     async with open_suite(server) as suite:
@@ -85,7 +85,7 @@ async def test_suite_is_built_without_an_event_loop() -> None:
         pass
 
 
-async def test_entering_twice_is_refused(server: ScriptedServer) -> None:
+async def test_entering_twice_is_rejected(server: ScriptedServer) -> None:
     async with open_suite(server) as suite:
         with pytest.raises(ds.ConfigurationError, match="already open"):
             async with suite:
@@ -93,7 +93,7 @@ async def test_entering_twice_is_refused(server: ScriptedServer) -> None:
         await GET_MESSAGE_COUNT.call(suite)
 
 
-async def test_entering_again_after_closing_is_refused(server: ScriptedServer) -> None:
+async def test_entering_again_after_closing_is_rejected(server: ScriptedServer) -> None:
     async with open_suite(server) as suite:
         pass
     with pytest.raises(ds.ClosedError, match="new DirectSuite"):
@@ -112,7 +112,7 @@ async def test_closing_twice_and_closing_unopened_are_harmless(server: ScriptedS
         await unopened.__aenter__()
 
 
-async def test_other_event_loop_is_refused(server: ScriptedServer) -> None:
+async def test_other_event_loop_is_rejected(server: ScriptedServer) -> None:
     async with open_suite(server) as suite:
         errors: list[BaseException] = []
 
@@ -191,7 +191,7 @@ def test_call_in_a_forked_process_raises_and_explains(program: str) -> None:
     assert "each worker process" in text
 
 
-async def test_closing_waits_for_calls_under_way(server: ScriptedServer) -> None:
+async def test_closing_waits_for_calls_in_progress(server: ScriptedServer) -> None:
     server.default_responder = responses.delay(3, server.default_responder)
     async with open_suite(server) as suite:
         call = asyncio.create_task(_count(suite))

@@ -26,7 +26,7 @@ def wait_for_slot(rate: LocalRateLimiter, clock: ManualClock) -> float:
     return round(clock.now, 6)
 
 
-def test_burst_goes_at_once_and_the_rest_at_the_rate() -> None:
+def test_burst_goes_immediately_and_the_rest_at_the_rate() -> None:
     clock = ManualClock()
     rate = LocalRateLimiter(10, 3, clock)
     assert [wait_for_slot(rate, clock) for _ in range(6)] == [0, 0, 0, 0.1, 0.2, 0.3]

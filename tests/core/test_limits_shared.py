@@ -73,7 +73,7 @@ async def test_shared_limits_get_slots_and_pauses(server: ScriptedServer) -> Non
 
 
 @pytest.mark.parametrize("way", InterruptMode, ids=str)
-def test_a_call_ended_at_any_wait_keeps_no_connection(way: InterruptMode) -> None:
+def test_call_ended_at_any_wait_keeps_no_connection(way: InterruptMode) -> None:
     async def at_every_wait() -> int:
         for at in itertools.count(1):
             shared = Shared(connections=1)

@@ -64,7 +64,7 @@ async def test_null_in_a_list_is_passed_over_and_counted(
 @pytest.mark.exhaustive
 @every_way
 @pytest.mark.parametrize("padding", [0, 300_000], ids=["small", "large"])
-async def test_a_broken_character_in_one_message_hides_no_other(
+async def test_broken_character_in_one_message_hides_no_other(
     read: Callable[[ds.Mailbox], Awaitable[list[ds.MessageDetail]]], padding: int, server: ScriptedServer
 ) -> None:
     messages = b'[{"uid":1,"subject":"a\\ud83d"},{"uid":2,"subject":"M\xfcller"},{"uid":3,"subject":"%s"}]'
@@ -75,7 +75,7 @@ async def test_a_broken_character_in_one_message_hides_no_other(
     assert [message.subject for message in found][:2] == ["a\ufffd", "M\ufffdller"]
 
 
-async def test_an_answer_without_null_is_told_as_nothing_special(server: ScriptedServer) -> None:
+async def test_response_without_null_is_reported_as_nothing_special(server: ScriptedServer) -> None:
     told: list[ds.Event] = []
     server.enqueue(
         responses.respond({"success": True, "messages": WITH_NULLS}),
@@ -148,7 +148,7 @@ def _serve(server: ScriptedServer, answer: dict[str, Any]) -> None:
 
 
 @every_list
-async def test_an_absent_list_is_read_under_a_name_that_nobody_knows(
+async def test_absent_list_is_read_under_a_name_that_nobody_knows(
     ask: Ask, name: str, answer: dict[str, Any], element: Any, server: ScriptedServer
 ) -> None:
     answers: list[Any] = []
@@ -167,7 +167,7 @@ async def test_an_absent_list_is_read_under_a_name_that_nobody_knows(
 @pytest.mark.parametrize(
     "others", [{}, {"x": []}, {"x": [None]}, {"x": {"requestId": 1}}, {"x": "text"}, {"x": {"nested": [1]}}], ids=str
 )
-async def test_an_absent_list_is_empty_where_nothing_else_could_be_it(
+async def test_absent_list_is_empty_where_nothing_else_could_be_it(
     ask: Ask, name: str, answer: dict[str, Any], element: Any, others: dict[str, Any], server: ScriptedServer
 ) -> None:
     forms: list[dict[str, Any]] = [{}, {name: None}, {name: []}]
@@ -185,7 +185,7 @@ async def test_an_absent_list_is_empty_where_nothing_else_could_be_it(
 @pytest.mark.exhaustive
 @every_list
 @pytest.mark.parametrize("empty", [True, False])
-async def test_a_list_under_its_own_name_may_have_others_beside_it(
+async def test_list_under_its_own_name_may_have_others_beside_it(
     ask: Ask, name: str, answer: dict[str, Any], element: Any, empty: bool, server: ScriptedServer
 ) -> None:
     _serve(server, answer | {name: [] if empty else [element], "warnings": ["none"]})
@@ -193,7 +193,7 @@ async def test_a_list_under_its_own_name_may_have_others_beside_it(
         await ask(suite)
 
 
-async def test_a_report_as_csv_needs_no_list(server: ScriptedServer) -> None:
+async def test_report_as_csv_needs_no_list(server: ScriptedServer) -> None:
     server.default_responder = responses.respond({"success": True, "csvData": "YUB4LGJAeQ==", "warnings": ["none"]})
     async with open_suite(server) as suite:
         answer = await suite.mailbox(ALICE, PASSWORD).get_message_status("<1@x>")
@@ -201,7 +201,7 @@ async def test_a_report_as_csv_needs_no_list(server: ScriptedServer) -> None:
 
 
 @pytest.mark.parametrize("csv", ["*", 5, [], {"a": 1}])
-async def test_a_report_with_unreadable_csv_has_its_logs(csv: object, server: ScriptedServer) -> None:
+async def test_report_with_unreadable_csv_has_its_logs(csv: object, server: ScriptedServer) -> None:
     logs = [{"to": "b@y", "ts": "soon", "status": 5}, {"to": "c@z"}]
     server.default_responder = responses.respond({"success": True, "csvData": csv, "messageLogs": logs})
     async with open_suite(server) as suite:
@@ -229,7 +229,7 @@ async def test_one_event_counts_what_could_not_be_read(
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("addresses", [[{"username": "ada"}], {"username": "ada"}], ids=["a list", "a bare element"])
 @pytest.mark.parametrize("own", [{}, {"patient": []}, {"patient": None}], ids=str)
-async def test_patients_are_read_under_addresses_too(
+async def test_patients_are_read_under_addresses(
     addresses: object, own: dict[str, Any], server: ScriptedServer
 ) -> None:
     _serve(server, {"success": True, "code": "000", "addresses": addresses} | own)

@@ -253,7 +253,7 @@ async def test_call_that_goes_well_is_silent_above_debug(
     assert caplog.records == []
 
 
-async def test_retried_call_is_told_from_its_beginning_to_its_end(
+async def test_retried_call_is_reported_from_its_beginning_to_its_end(
     server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "directsuite")
@@ -272,7 +272,7 @@ async def test_retried_call_is_told_from_its_beginning_to_its_end(
     assert len({fields_of(record)["call"] for record in caplog.records}) == 1
 
 
-async def test_lost_send_and_a_login_are_told_without_their_contents(
+async def test_lost_send_and_a_login_are_reported_without_their_contents(
     server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "directsuite")

@@ -120,7 +120,7 @@ async def test_failed_login_shows_nothing(server: ScriptedServer, failure: str) 
         assert find_leaks(error) == []
 
 
-async def test_refused_connection_shows_nothing(server: ScriptedServer) -> None:
+async def test_rejected_connection_shows_nothing(server: ScriptedServer) -> None:
     async with open_suite(server) as suite:
         await server.stop()
         for ask in API_CALLS:
@@ -200,7 +200,7 @@ INVALID_CALLS: list[Callable[[ds.DirectSuite], Awaitable[object]]] = [
 
 
 @pytest.mark.parametrize("refused", INVALID_CALLS, ids=lambda call: call.__name__)
-async def test_refused_argument_shows_nothing(
+async def test_rejected_argument_shows_nothing(
     server: ScriptedServer, refused: Callable[[ds.DirectSuite], Awaitable[object]]
 ) -> None:
     async with open_suite(server) as suite:

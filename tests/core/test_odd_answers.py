@@ -14,7 +14,7 @@ from .scripted_suite import ALICE, PASSWORD, catch_error, open_suite
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "5"])
-async def test_a_timeout_that_is_no_time_is_refused(server: ScriptedServer, timeout: float) -> None:
+async def test_timeout_that_is_not_a_time_is_rejected(server: ScriptedServer, timeout: float) -> None:
     async with open_suite(server) as suite:
         with pytest.raises(ds.InvalidArgumentError) as caught:
             await suite.mailbox(ALICE, PASSWORD).get_message_count(timeout=timeout)
@@ -22,7 +22,7 @@ async def test_a_timeout_that_is_no_time_is_refused(server: ScriptedServer, time
     assert server.requests == []
 
 
-async def test_a_streamed_refusal_tells_its_figures(server: ScriptedServer) -> None:
+async def test_streamed_rejection_tells_its_figures(server: ScriptedServer) -> None:
     server.default_responder = responses.respond({"success": False, "code": 1})
     async with open_suite(server) as suite, suite.mailbox(ALICE, PASSWORD).stream_messages() as messages:
         error = await catch_error(anext(messages))
@@ -30,7 +30,7 @@ async def test_a_streamed_refusal_tells_its_figures(server: ScriptedServer) -> N
     assert (error.operation, error.attempts) == ("GetMessages", 1)
 
 
-async def test_the_source_of_a_refused_upload_is_closed_by_then(server: ScriptedServer) -> None:
+async def test_source_of_a_rejected_upload_is_closed_by_then(server: ScriptedServer) -> None:
     closed: list[bool] = []
 
     async def pdf() -> AsyncGenerator[bytes]:

@@ -167,7 +167,7 @@ async def test_call_ends_exactly_when_its_time_is_up(server: ScriptedServer, pha
 
 
 @pytest.mark.parametrize("call", [doc_info, flatten], ids=["safe", "with effects"])
-async def test_token_connection_place_and_answer_share_one_deadline(server: ScriptedServer, call: Call) -> None:
+async def test_token_connection_place_and_response_share_one_deadline(server: ScriptedServer, call: Call) -> None:
     server.default_responder = responses.respond({"identifier": "doc"})
     async with open_suite(
         server, token=Tokens(), max_connections=1, requests_per_second=0.2, burst=1, attempt_timeout=100
@@ -231,7 +231,7 @@ async def test_failing_verification_ends_within_the_deadline(server: ScriptedSer
     assert len(server.find_requests("SendWithHeader")) == 1
 
 
-async def test_back_off_that_does_not_fit_ends_the_call_at_once(server: ScriptedServer) -> None:
+async def test_back_off_that_does_not_fit_ends_the_call_immediately(server: ScriptedServer) -> None:
     server.default_responder = responses.delay(3, responses.respond(b"", 503, Retry_After="4"))
     async with open_suite(server, attempt_timeout=100) as suite:
         error = await catch_error(send(suite))

@@ -31,7 +31,7 @@ def test_failure_that_is_not_the_network_s_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("ask", API_CALLS, ids=str)
-async def test_provider_s_answer_on_the_second_try_is_the_call_s(server: ScriptedServer, ask: ApiCall) -> None:
+async def test_provider_s_response_on_the_second_try_is_the_call_s(server: ScriptedServer, ask: ApiCall) -> None:
     if ask.service == "registration":
         server.enqueue(responses.respond(LOGIN_RESPONSE))
     server.enqueue(responses.respond(b"", 429, Retry_After="3"))
@@ -43,7 +43,7 @@ async def test_provider_s_answer_on_the_second_try_is_the_call_s(server: Scripte
 
 
 @pytest.mark.parametrize("refusal", [responses.respond({"success": False, "code": "011"}), responses.respond(b"", 401)])
-async def test_refused_session_is_renewed_once_and_no_more(server: ScriptedServer, refusal: Responder) -> None:
+async def test_rejected_session_is_renewed_once_and_no_more(server: ScriptedServer, refusal: Responder) -> None:
     again = responses.respond(LOGIN_RESPONSE | {"sessionId": f"{SESSION}-2"})
     server.enqueue(responses.respond(LOGIN_RESPONSE), refusal, again, refusal)
     async with open_suite(server) as suite:

@@ -136,7 +136,7 @@ def test_failure_on_the_network_is_named_by_type_and_number_alone(
 
 
 @pytest.mark.parametrize(("error", "started"), [(UnicodeError(), True), (ValueError(), True), (ValueError(), False)])
-def test_failure_that_is_not_of_the_network_is_left_as_it_is(error: Exception, started: bool) -> None:
+def test_failure_that_is_not_of_the_network_is_left_unchanged(error: Exception, started: bool) -> None:
     assert convert_exception(error, SEND, started=started) is None
 
 
@@ -262,7 +262,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize("answered", ANSWERS, ids=range(len(ANSWERS)))
-def test_refusal_says_and_carries_what_the_answer_did(answered: Answered) -> None:
+def test_rejection_says_and_carries_what_the_response_did(answered: Answered) -> None:
     body = b"x" * 70_000
     error = find_service_error(answered.operation, answered.status, answered.headers, answered.document, body)
     assert error is not None
@@ -277,7 +277,7 @@ def test_refusal_says_and_carries_what_the_answer_did(answered: Answered) -> Non
 @pytest.mark.parametrize(
     ("content_type", "said"), [("text/plain; charset=utf-8", "blocked"), ("text/html", None), (None, None)]
 )
-def test_a_refusal_in_plain_text_says_that(content_type: str | None, said: str | None) -> None:
+def test_rejection_in_plain_text_says_that(content_type: str | None, said: str | None) -> None:
     headers = {} if content_type is None else {"Content-Type": content_type}
     error = find_service_error(SIGN, 403, headers, None, b" blocked\n")
     assert error is not None

@@ -41,7 +41,7 @@ class Counting(cattrs.Converter):
         return super().unstructure(obj, unstructure_as)
 
 
-async def test_every_answer_and_request_goes_through_it(server: ScriptedServer) -> None:
+async def test_every_response_and_request_goes_through_it(server: ScriptedServer) -> None:
     converter = Counting()
     server.default_responder = responses.respond(MESSAGES)
     async with open_suite(server, converter=converter) as suite:
@@ -54,7 +54,7 @@ async def test_every_answer_and_request_goes_through_it(server: ScriptedServer) 
     assert {types.Authentication, types.UidsRequest} <= set(converter.written)
 
 
-async def test_its_hooks_hold_inside_answers_and_requests(server: ScriptedServer, tmp_path: Path) -> None:
+async def test_its_hooks_hold_inside_responses_and_requests(server: ScriptedServer, tmp_path: Path) -> None:
     converter = cattrs.preconf.json.make_converter()
     converter.register_structure_hook(datetime, lambda value, _: f"at {value}")
     converter.register_unstructure_hook(ds.RecipientType, lambda kind: kind.value.lower())
@@ -118,12 +118,12 @@ async def test_file_is_rejected_if_hook_writes_bytes_not_as_base64(server: Scrip
 
 
 @pytest.mark.parametrize("converter", [object(), cattrs.Converter, "cattrs"])
-def test_what_is_no_converter_is_refused(converter: Any) -> None:
+def test_invalid_converter_is_rejected(converter: Any) -> None:
     with pytest.raises(ds.ConfigurationError, match="make_converter"):
         ds.Settings(converter=converter)
 
 
-def test_a_converter_gets_the_hooks_once() -> None:
+def test_converter_gets_the_hooks_once() -> None:
     converter = cattrs.Converter()
     ds.DirectSuite(ds.Settings(converter=converter))
     hook = converter.get_structure_hook(ds.Recipient)

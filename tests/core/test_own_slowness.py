@@ -40,14 +40,14 @@ async def test_slow_destination_opens_no_circuit(server: ScriptedServer) -> None
         await GET_DOC_INFO.call(suite)
 
 
-async def test_silence_in_the_middle_of_an_answer_opens_no_circuit(server: ScriptedServer) -> None:
+async def test_silence_in_the_middle_of_an_response_opens_no_circuit(server: ScriptedServer) -> None:
     server.default_responder = responses.respond_in_chunks(b'{"success": ', responses.Pause(1000))
     async with open_suite(server, attempt_timeout=5, circuit_failures=2, retry=ONCE) as suite:
         for _ in range(3):
             assert "not received completely" in str(await catch_error(GET_MESSAGE_COUNT.call(suite)))
 
 
-async def test_silence_in_a_stream_is_told_as_such(server: ScriptedServer) -> None:
+async def test_silence_in_a_stream_is_reported_as_such(server: ScriptedServer) -> None:
     async def read() -> None:
         async with suite.signing.stream_doc("doc") as pieces:
             async for _ in pieces:

@@ -56,7 +56,7 @@ async def test_queued_calls_wait_for_pause(server: ScriptedServer) -> None:
     assert len(server.requests) == 3
 
 
-async def test_pause_longer_than_the_deadline_is_told_at_once(server: ScriptedServer) -> None:
+async def test_pause_longer_than_the_deadline_is_reported_immediately(server: ScriptedServer) -> None:
     server.enqueue(responses.respond(b"", 503, Retry_After="3600"))
     async with open_suite(server) as suite:
         box = suite.mailbox(ALICE, PASSWORD)

@@ -190,7 +190,7 @@ async def test_every_kind_of_method_is_scrubbed(failing_api: type[FailingApi]) -
     assert errors[2].__context__ is None
 
 
-async def test_a_task_that_waits_goes_on_after_its_fault_was_raised_elsewhere(failing_api: type[FailingApi]) -> None:
+async def test_task_that_waits_goes_on_after_its_fault_was_raised_elsewhere(failing_api: type[FailingApi]) -> None:
     faults: list[BaseException] = []
     released = asyncio.Event()
 
@@ -243,7 +243,7 @@ async def _make_invalid_settings() -> ds.Settings:
     return ds.Settings(message_url="no url")
 
 
-async def test_a_task_that_waits_in_a_generator_goes_on_after_its_fault(failing_api: type[FailingApi]) -> None:
+async def test_task_that_waits_in_a_generator_goes_on_after_its_fault(failing_api: type[FailingApi]) -> None:
     faults: list[BaseException] = []
     released = asyncio.Event()
 
@@ -272,7 +272,7 @@ async def test_a_task_that_waits_in_a_generator_goes_on_after_its_fault(failing_
     assert await task == ["done"]
 
 
-def test_the_contexts_of_an_error_form_no_loop() -> None:
+def test_contexts_of_an_error_form_no_loop() -> None:
     @privacy.scrub_traceback
     def call(function: Callable[[], object]) -> None:
         function()
@@ -303,7 +303,7 @@ def test_the_contexts_of_an_error_form_no_loop() -> None:
     assert [type(each) for each in contexts] == [ds.ConfigurationError, RuntimeError, ds.ConfigurationError]
 
 
-async def test_the_end_of_a_listing_looks_at_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_end_of_a_listing_looks_at_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
     @privacy.scrub_traceback
     async def listed() -> AsyncGenerator[str]:
         yield "item"

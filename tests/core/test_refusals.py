@@ -60,7 +60,7 @@ REFUSED: list[tuple[FaultFormat, Any, ServiceFault | None]] = [
 
 
 @pytest.mark.parametrize(("refusals", "document", "refused"), REFUSED)
-def test_a_refusal_is_told_by_its_service_s_own_form(
+def test_rejection_is_reported_by_its_service_s_own_form(
     refusals: FaultFormat, document: Any, refused: ServiceFault | None
 ) -> None:
     assert refusals.read(document) == refused
@@ -131,7 +131,7 @@ UNREADABLE: list[tuple[Operation[Any], bytes, int, str, str]] = [
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("operation", "body", "status", "path", "expected"), UNREADABLE)
-def test_an_answer_that_does_not_fit_is_told_by_its_place(
+def test_response_that_does_not_fit_is_reported_by_its_place(
     operation: Operation[Any], body: bytes, status: int, path: str, expected: str
 ) -> None:
     error = read(operation, body, status)
@@ -152,12 +152,12 @@ def test_an_answer_that_does_not_fit_is_told_by_its_place(
         ("text/html\x1b[1m", "no media type"),
     ],
 )
-def test_the_media_type_is_named_and_decides_nothing(header: str, named: str) -> None:
+def test_media_type_is_named_and_decides_nothing(header: str, named: str) -> None:
     assert f"the response ({named}, 0 bytes)" in read(messaging.GET_MESSAGE_COUNT, b"", 200, header).explanation
     assert read(messaging.GET_MESSAGE_COUNT, b'{"success": true, "count": 1}', 200, header).count == 1
 
 
-def test_an_answer_that_is_too_large_says_what_to_do() -> None:
+def test_response_that_is_too_large_says_what_to_do() -> None:
     cases: list[tuple[Operation[Any], str]] = [
         (messaging.GET_MESSAGES, "read it with stream_messages, or raise"),
         (messaging.SEND, "raise"),
@@ -169,13 +169,13 @@ def test_an_answer_that_is_too_large_says_what_to_do() -> None:
         assert error.explanation == f"the response is larger than 7 bytes: {hint} max_response_bytes"
 
 
-def test_an_answer_that_fits_is_read() -> None:
+def test_response_that_fits_is_read() -> None:
     assert read(messaging.GET_MESSAGE_COUNT, b'{"success": true, "count": 3}').count == 3
     assert read(registration.LOGIN, b'{"code": "000", "sessionId": "s"}').session_id == ds.Secret("s")
     assert read(signing.GET_DOC, b"JVBERg==") == b"%PDF"
 
 
-def test_a_redirect_of_a_download_is_no_document() -> None:
+def test_redirect_of_a_download_is_not_a_document() -> None:
     error = read(signing.GET_DOC, b"JVBERg==", 300)
     assert (type(error), error.status) == (ds.ServiceError, 300)
 
@@ -190,7 +190,7 @@ def test_elements_that_are_null_are_counted() -> None:
     assert ([message.uid for message in answer.messages], counts) == ([3], [{"$.messages[]": 2}])
 
 
-def test_what_is_nested_too_deeply_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_nested_too_deeply_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def deep(*_: object) -> Any:
         raise RecursionError
 

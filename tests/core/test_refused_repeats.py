@@ -23,7 +23,7 @@ from .virtual_time import yield_until
         (DELETE, responses.respond(b"", 429), ds.RateLimitedError),
     ],
 )
-async def test_refusal_of_the_repeat_leaves_the_outcome_unknown(
+async def test_rejection_of_the_repeat_leaves_the_outcome_unknown(
     server: ScriptedServer, ask: ApiCall, refusal: Responder, told: type[ds.DirectSuiteError]
 ) -> None:
     server.enqueue(responses.reset)
@@ -34,7 +34,7 @@ async def test_refusal_of_the_repeat_leaves_the_outcome_unknown(
     assert error.outcome is ds.Outcome.UNKNOWN
 
 
-async def test_refusal_of_a_repeated_reading_is_what_it_says(server: ScriptedServer) -> None:
+async def test_rejection_of_a_repeated_reading_is_what_it_says(server: ScriptedServer) -> None:
     server.enqueue(responses.reset, responses.respond(b"", 403))
     async with open_suite(server) as suite:
         error = await catch_error(GET_MESSAGE_COUNT.call(suite))

@@ -39,7 +39,7 @@ async def test_renewal_that_hangs_delays_nobody_while_the_token_is_good(time: Ma
     assert source.asked == 2
 
 
-async def test_call_goes_out_while_the_renewal_of_its_token_hangs(server: ScriptedServer) -> None:
+async def test_call_is_sent_while_the_renewal_of_its_token_hangs(server: ScriptedServer) -> None:
     source = Source(lifetime=120)
     server.default_responder = respond({"identifier": "doc"})
     async with open_suite(server, token=source) as suite:
@@ -131,7 +131,7 @@ async def test_caller_who_was_cancelled_before_is_told_that_the_suite_was_closed
     assert type(await caller) is ds.ClosedError
 
 
-async def test_token_source_that_ends_as_cancelled_is_told_as_what_it_is(time: ManualClock) -> None:
+async def test_token_source_that_ends_as_cancelled_is_reported_as_what_it_is(time: ManualClock) -> None:
     async def ask() -> str:
         raise asyncio.CancelledError
 

@@ -67,7 +67,7 @@ class BrokenSourceError(Exception):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("after", [0, 1, 3])
 @pytest.mark.parametrize("kind", [BrokenSourceError, OSError, TimeoutError, ValueError, ConnectionResetError])
-async def test_error_of_the_user_s_own_source_comes_out_as_it_is(
+async def test_error_of_the_user_s_own_source_comes_out_unchanged(
     server: ScriptedServer, kind: type[Exception], after: int
 ) -> None:
     broken = kind("of the user's")
@@ -84,7 +84,7 @@ async def test_error_of_the_user_s_own_source_comes_out_as_it_is(
     assert len(server.requests) <= 1
 
 
-async def test_file_that_shrinks_before_it_is_sent_again_is_told(server: ScriptedServer, tmp_path: Path) -> None:
+async def test_file_that_shrinks_before_it_is_sent_again_is_reported(server: ScriptedServer, tmp_path: Path) -> None:
     file = tmp_path / "a.pdf"
     file.write_bytes(PDF * 50_000)
 

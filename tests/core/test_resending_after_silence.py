@@ -30,7 +30,7 @@ def by_operation(sends: list[Responder], looks: Responder) -> Responder:
 
 
 @pytest.mark.parametrize("first", [responses.never_respond, responses.reset])
-async def test_a_silent_send_is_sent_again_when_it_was_looked_for_long_enough(
+async def test_silent_send_is_sent_again_when_it_was_searched_long_enough(
     server: ScriptedServer, first: Responder
 ) -> None:
     server.default_responder = by_operation([first, responses.respond(SENT)], responses.respond(MARKED))
@@ -49,7 +49,7 @@ async def test_searches_without_evidence_prevent_resend(server: ScriptedServer, 
     assert not caught.value.looked
 
 
-async def test_the_last_look_is_at_the_end_of_the_settle_time(server: ScriptedServer) -> None:
+async def test_last_look_is_at_the_end_of_the_settle_time(server: ScriptedServer) -> None:
     server.default_responder = by_operation([responses.reset], responses.respond(MARKED))
     clock: Any = None
     async with open_suite(server, retry=ds.RetryPolicy.none()) as suite:

@@ -101,7 +101,7 @@ async def test_rejected_operation_with_effects_is_tried_again(server: ScriptedSe
 
 
 @pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, SEND], ids=str)
-async def test_wait_that_does_not_fit_the_deadline_raises_at_once(server: ScriptedServer, ask: ApiCall) -> None:
+async def test_wait_that_does_not_fit_the_deadline_raises_immediately(server: ScriptedServer, ask: ApiCall) -> None:
     server.enqueue(responses.respond(b"", 429, Retry_After="60"))
     clock = LoopClock()
     async with open_suite(server, clock=clock, timeout=30) as suite:
@@ -163,7 +163,7 @@ async def _move(suite: ds.DirectSuite) -> None:
     [(_create, ["inbox.new"]), (_move, ["INBOX.New"])],
     ids=["create", "move"],
 )
-async def test_refused_repeat_with_proof_had_happened(
+async def test_rejected_repeat_with_proof_had_happened(
     server: ScriptedServer, change: Callable[[ds.DirectSuite], Awaitable[None]], seen: list[str]
 ) -> None:
     server.enqueue(responses.reset, EXISTS)
@@ -189,7 +189,7 @@ async def test_rejected_retry_without_proof_is_raised(
 
 
 @pytest.mark.parametrize("change", [_create, _move], ids=["create", "move"])
-async def test_first_refusal_is_believed_without_looking(
+async def test_first_rejection_is_believed_without_looking(
     server: ScriptedServer, change: Callable[[ds.DirectSuite], Awaitable[None]]
 ) -> None:
     server.enqueue(EXISTS)
@@ -198,7 +198,7 @@ async def test_first_refusal_is_believed_without_looking(
     assert len(server.requests) == 1
 
 
-async def test_proof_that_cannot_be_had_leaves_the_refusal(server: ScriptedServer) -> None:
+async def test_proof_that_cannot_be_had_leaves_the_rejection(server: ScriptedServer) -> None:
     server.enqueue(responses.reset, EXISTS)
     server.default_responder = responses.reset
     async with open_suite(server) as suite:

@@ -58,12 +58,12 @@ class Course:
                 raise ds.ConnectionLostError("lost")
 
 
-async def test_each_wait_is_told_before_it_begins() -> None:
+async def test_each_wait_is_reported_before_it_begins() -> None:
     course = Course(ds.RetryPolicy(attempts=3, wait=wait_fixed(2)))
     assert await course.run() == ["tried", "told of 2", "slept 2", "tried", "told of 2", "slept 2", "tried"]
 
 
-async def test_what_may_not_be_repeated_is_tried_once() -> None:
+async def test_what_must_not_be_repeated_is_tried_once() -> None:
     assert await Course(ds.RetryPolicy(wait=wait_fixed(2)), repeats=False).run() == ["tried"]
 
 
@@ -130,7 +130,7 @@ ODD_POLICIES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("odd", ODD_POLICIES, ids=lambda odd: next(iter(odd)))
-def test_policy_that_could_not_work_is_refused_when_it_is_made(odd: dict[str, Any]) -> None:
+def test_policy_that_could_not_work_is_rejected_when_it_is_made(odd: dict[str, Any]) -> None:
     with pytest.raises(ds.ConfigurationError, match=f"^{next(iter(odd))} must be ") as caught:
         ds.RetryPolicy(**odd)
     assert caught.value.__context__ is None
@@ -170,7 +170,7 @@ async def test_async_stop_is_awaited(tries: int, answer: bool) -> None:
     assert events.count("tried") == tries
 
 
-async def test_async_wait_that_never_answers_ends_with_the_time_left() -> None:
+async def test_async_wait_that_never_responses_ends_with_the_time_left() -> None:
     async def wait(_: RetryCallState) -> float:
         await asyncio.Event().wait()
         raise AssertionError
@@ -216,12 +216,12 @@ ODD: list[Any] = [wait_fixed, OwnWait, of_nothing, 1.0, "1", AsyncRetrying(), re
 
 
 @pytest.mark.parametrize("wait", [wait_fixed(1), wait_fixed(1) + wait_fixed(2), own_wait, OwnWait()])
-def test_a_wait_is_one_of_tenacity_s_or_a_function_of_the_state(wait: Any) -> None:
+def test_wait_is_one_of_tenacity_s_or_a_function_of_the_state(wait: Any) -> None:
     assert ds.RetryPolicy(wait=wait).wait is wait
 
 
 @pytest.mark.parametrize("stop", [None, stop_after_attempt(2), stop_after_attempt(2) | stop_after_attempt(3), own_wait])
-def test_a_stop_is_one_of_tenacity_s_or_a_function_of_the_state(stop: Any) -> None:
+def test_stop_is_one_of_tenacity_s_or_a_function_of_the_state(stop: Any) -> None:
     assert ds.RetryPolicy(stop=stop).stop is stop
 
 
@@ -243,12 +243,12 @@ def test_no_other_stop_is_taken(stop: Any) -> None:
     )
 
 
-async def test_a_wait_may_be_of_no_time() -> None:
+async def test_wait_may_be_of_no_time() -> None:
     assert "slept 0" in await Course(ds.RetryPolicy(attempts=2, wait=lambda _: 0)).run()
 
 
 @pytest.mark.parametrize("seconds", ["1", None, True, -1.0, float("nan")])
-async def test_a_wait_that_gives_no_seconds_is_refused_in_words(seconds: Any) -> None:
+async def test_wait_that_gives_no_seconds_is_rejected_in_words(seconds: Any) -> None:
     course = Course(ds.RetryPolicy(attempts=2, wait=lambda _: seconds))
     with pytest.raises(ds.ConfigurationError) as caught:
         await course.run()

@@ -27,7 +27,7 @@ class Looks:
 @pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("factory", [makes_one_later, lambda: None, Looks], ids=["async", "none", "another"])
 @pytest.mark.parametrize("close_session", [True, False])
-async def test_factory_that_gives_no_session_is_refused(
+async def test_factory_that_gives_no_session_is_rejected(
     server: ScriptedServer, factory: Callable[[], Any], *, close_session: bool
 ) -> None:
     with pytest.raises(ds.ConfigurationError, match=r"session_factory must return .*a plain function") as caught:

@@ -92,7 +92,7 @@ def with_netrc() -> aiohttp.ClientSession:
 
 @pytest.mark.filterwarnings("ignore:.*deprecated and will be removed:DeprecationWarning")
 @pytest.mark.parametrize("factory", [with_a_password, with_netrc, aiohttp.ClientSession])
-async def test_session_that_would_be_unsafe_is_refused_and_closed(
+async def test_session_that_would_be_unsafe_is_rejected_and_closed(
     server: ScriptedServer, factory: Callable[[], aiohttp.ClientSession]
 ) -> None:
     made: list[aiohttp.ClientSession] = []
@@ -107,7 +107,7 @@ async def test_session_that_would_be_unsafe_is_refused_and_closed(
     assert made[0].closed
 
 
-async def test_session_that_nobody_taught_to_trust_refuses(secure_server: ScriptedServer) -> None:
+async def test_session_that_nobody_taught_to_trust_rejects(secure_server: ScriptedServer) -> None:
     async with open_suite(secure_server, session_factory=fresh) as suite:
         error = await catch_error(GET_MESSAGE_COUNT.call(suite))
     assert type(error) is ds.ConnectFailedError

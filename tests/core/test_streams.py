@@ -26,7 +26,7 @@ async def read(suite: ds.DirectSuite, seen: list[int | None], timeout: float | N
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 100_000])
-async def test_messages_come_in_order_however_the_answer_is_cut(server: ScriptedServer, size: int) -> None:
+async def test_messages_come_in_order_however_the_response_is_cut(server: ScriptedServer, size: int) -> None:
     server.enqueue(responses.respond_in_chunks(*(WHOLE[start : start + size] for start in range(0, len(WHOLE), size))))
     seen: list[int | None] = []
     async with open_suite(server) as suite:
@@ -65,7 +65,7 @@ BROKEN: dict[str, tuple[Responder, type[ds.DirectSuiteError]]] = {
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-async def test_answer_that_breaks_raises_after_the_messages_before(server: ScriptedServer, broken: str) -> None:
+async def test_response_that_breaks_raises_after_the_messages_before(server: ScriptedServer, broken: str) -> None:
     play, kind = BROKEN[broken]
     server.enqueue(play)
     seen: list[int | None] = []
@@ -78,7 +78,7 @@ async def test_answer_that_breaks_raises_after_the_messages_before(server: Scrip
     assert len(server.requests) == 1
 
 
-async def test_an_unreadable_value_is_skipped_and_counted_once(server: ScriptedServer) -> None:
+async def test_unreadable_value_is_skipped_and_counted_once(server: ScriptedServer) -> None:
     server.enqueue(responses.respond(b'{"messages": [{"uid": 1}, {"uid": 2, "size": "big"}, {}, 7], "success": true}'))
     seen: list[int | None] = []
     events: list[ds.Event] = []
@@ -99,7 +99,7 @@ async def test_failure_before_the_first_byte_is_tried_again(server: ScriptedServ
     assert len(server.requests) == 2
 
 
-async def test_refusal_in_place_of_the_stream_is_typed(server: ScriptedServer) -> None:
+async def test_rejection_in_place_of_the_stream_is_typed(server: ScriptedServer) -> None:
     server.enqueue(
         responses.respond({"success": False, "code": 1}, 401), responses.respond({"success": False, "code": 1})
     )
@@ -111,7 +111,7 @@ async def test_refusal_in_place_of_the_stream_is_typed(server: ScriptedServer) -
 
 
 @pytest.mark.parametrize("ending", ["context manager", "aclose", "cancellation"])
-async def test_leaving_early_closes_the_connection_at_once(server: ScriptedServer, ending: str) -> None:
+async def test_leaving_early_closes_the_connection_immediately(server: ScriptedServer, ending: str) -> None:
     server.enqueue(responses.respond_in_chunks(WHOLE[:120], responses.Pause(1000), length=len(WHOLE)))
     async with open_suite(server) as suite:
         messages = suite.mailbox(ALICE, PASSWORD).stream_messages()
@@ -146,7 +146,7 @@ async def test_slow_reader_is_not_timed_out(server: ScriptedServer) -> None:
             await asyncio.sleep(100)
 
 
-async def test_caller_s_time_out_may_span_the_whole_stream(server: ScriptedServer) -> None:
+async def test_caller_s_time_out_may_span_the_complete_stream(server: ScriptedServer) -> None:
     server.enqueue(responses.respond_in_chunks(WHOLE[:120], responses.Pause(1000)))
     async with open_suite(server, attempt_timeout=100) as suite:
         with pytest.raises(TimeoutError) as caught:

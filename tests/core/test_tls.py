@@ -35,7 +35,7 @@ async def secure_server(certificate: tuple[Path, Path]) -> AsyncIterator[Scripte
 
 
 @pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, SEND], ids=str)
-async def test_unknown_authority_is_refused_and_nothing_sent(secure_server: ScriptedServer, ask: ApiCall) -> None:
+async def test_unknown_authority_is_rejected_and_nothing_sent(secure_server: ScriptedServer, ask: ApiCall) -> None:
     async with open_suite(secure_server) as suite:
         error = await catch_error(ask.call(suite))
     assert type(error) is ds.ConnectFailedError
@@ -54,7 +54,7 @@ async def test_context_that_trusts_the_server_is_taken(
 
 
 @pytest.mark.parametrize("address", ["127.0.0.2"])
-async def test_certificate_for_another_address_is_refused(
+async def test_certificate_for_another_address_is_rejected(
     secure_server: ScriptedServer, certificate: tuple[Path, Path]
 ) -> None:
     trusting = ssl.create_default_context(cafile=certificate[0])
@@ -64,7 +64,7 @@ async def test_certificate_for_another_address_is_refused(
     assert secure_server.requests == []
 
 
-async def test_old_tls_is_refused(secure_server: ScriptedServer, certificate: tuple[Path, Path]) -> None:
+async def test_old_tls_is_rejected(secure_server: ScriptedServer, certificate: tuple[Path, Path]) -> None:
     context = ssl.create_default_context(cafile=certificate[0])
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
     async with open_suite(secure_server) as suite:
@@ -75,7 +75,7 @@ async def test_old_tls_is_refused(secure_server: ScriptedServer, certificate: tu
     assert used.check_hostname
 
 
-async def test_plain_server_behind_https_is_refused(server: ScriptedServer) -> None:
+async def test_plain_server_behind_https_is_rejected(server: ScriptedServer) -> None:
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(responses.make_head(400, 0))
         writer.close()

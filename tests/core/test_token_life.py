@@ -33,7 +33,7 @@ async def _words(call: Awaitable[object]) -> str:
     return str(caught.value)
 
 
-async def test_every_token_and_every_failure_is_told(source: Source, time: ManualClock) -> None:
+async def test_every_token_and_every_failure_is_reported(source: Source, time: ManualClock) -> None:
     told: list[Event] = []
     cache = TokenCache(source, time, emit=told.append)
     for failures in (0, 2, 0):
@@ -200,7 +200,7 @@ async def test_tasks_in_the_background_are_named(source: Source) -> None:
     await cache.aclose()
 
 
-async def test_refused_token_is_fetched_anew_before_anybody_asks(source: Source) -> None:
+async def test_rejected_token_is_fetched_again_before_anybody_asks(source: Source) -> None:
     cache = TokenCache(source, LoopClock(), keep_alive=True)
     cache.invalidate((await cache.get_current()).generation)
     await asyncio.sleep(541)
@@ -213,7 +213,7 @@ async def test_refused_token_is_fetched_anew_before_anybody_asks(source: Source)
 
 
 @pytest.mark.parametrize("ending", ["failure", "closing"])
-async def test_renewal_ahead_that_ends_badly_is_no_complaint(source: Source, time: ManualClock, ending: str) -> None:
+async def test_failed_early_renewal_is_not_reported(source: Source, time: ManualClock, ending: str) -> None:
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     cache = TokenCache(source, time)

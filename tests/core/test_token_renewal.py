@@ -66,7 +66,9 @@ async def test_hundred_callers_without_a_session_cause_one_login(server: Scripte
     assert sessions.logins == 1
 
 
-async def test_hundred_callers_on_a_refused_session_cause_one_login(server: ScriptedServer, sessions: Sessions) -> None:
+async def test_hundred_callers_on_a_rejected_session_cause_one_login(
+    server: ScriptedServer, sessions: Sessions
+) -> None:
     async with open_suite(server, requests_per_second=10_000, burst=1000) as suite:
         await look(suite)
         sessions.valid.clear()
@@ -87,7 +89,7 @@ async def test_session_is_renewed_a_minute_before_its_ten_are_over(
     assert len(server.requests) == 2 + logins
 
 
-async def test_refused_session_is_replayed_once_outside_the_retry_budget(
+async def test_rejected_session_is_replayed_once_outside_the_retry_budget(
     server: ScriptedServer, sessions: Sessions
 ) -> None:
     async with open_suite(server, retry=ds.RetryPolicy.none()) as suite:
@@ -148,7 +150,7 @@ async def test_lost_login_leaves_the_call_unsent(
     assert all(path == "login" for path in server.paths)
 
 
-async def test_refused_login_is_told_once_and_backs_off(server: ScriptedServer) -> None:
+async def test_rejected_login_is_reported_once_and_backs_off(server: ScriptedServer) -> None:
     server.default_responder = responses.respond({"success": False, "code": "011"})
     async with open_suite(server) as suite:
         errors = [await catch_error(GET_PATIENT_ADDRESS.call(suite)) for _ in range(3)]
@@ -191,7 +193,7 @@ async def test_static_token_is_not_replayed(server: ScriptedServer, token: str |
     assert len(server.requests) == 1
 
 
-async def test_renewable_token_is_replayed_once_and_then_refused(server: ScriptedServer) -> None:
+async def test_renewable_token_is_replayed_once_and_then_rejected(server: ScriptedServer) -> None:
     async def token() -> str:
         return TOKEN
 
@@ -302,7 +304,7 @@ async def test_token_that_is_given_out_expired_is_fetched_once_a_call(server: Sc
     assert source.asked == 3
 
 
-async def test_upload_behind_a_refused_call_takes_the_new_token(server: ScriptedServer) -> None:
+async def test_upload_behind_a_rejected_call_takes_the_new_token(server: ScriptedServer) -> None:
     server.default_responder = tokens = Tokens()
     async with open_suite(server, token=tokens.token, max_connections=1) as suite:
         await asyncio.gather(GET_DOC_INFO.call(suite), SAVE_STREAM.call(suite))

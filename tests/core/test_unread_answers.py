@@ -49,7 +49,7 @@ async def test_progress_error_before_first_byte_leaves_outcome_unknown(
     assert len(server.requests) == 1
 
 
-async def test_unread_answer_of_a_change_is_settled(server: ScriptedServer) -> None:
+async def test_unread_response_of_a_change_is_settled(server: ScriptedServer) -> None:
     server.enqueue(SAYS_NO, SIGNED, responses.respond(CODED), SIGNED)
     async with open_suite(server) as suite:
         signing = suite.signing.sign_and_pull(OLD, SIGNATURE, destination=io.BytesIO(), progress=gone)

@@ -104,7 +104,7 @@ async def test_other_host_of_a_redirect_is_never_called(server: ScriptedServer, 
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
-async def test_cookies_of_one_answer_are_not_in_the_next_request(server: ScriptedServer, name: str) -> None:
+async def test_cookies_of_one_response_are_not_in_the_next_request(server: ScriptedServer, name: str) -> None:
     server.default_responder = responses.respond(GOOD, Set_Cookie="JSESSIONID=of-another-mailbox; Path=/")
     async with open_suite(server, **make_service_urls(f"http://{name}:{server.port}")) as suite:
         await SEND.call(suite)
@@ -117,7 +117,7 @@ async def test_cookies_of_one_answer_are_not_in_the_next_request(server: Scripte
     ("version", "taken"),
     [(ssl.TLSVersion.TLSv1, False), (ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True)],
 )
-async def test_server_of_an_old_tls_is_refused_though_others_would_talk_to_it(
+async def test_server_of_an_old_tls_is_rejected_though_others_would_talk_to_it(
     server: ScriptedServer, tmp_path: Path, version: ssl.TLSVersion, *, taken: bool
 ) -> None:
     pair = make_certificate(tmp_path)
@@ -137,7 +137,7 @@ async def test_server_of_an_old_tls_is_refused_though_others_would_talk_to_it(
         assert len(secure.requests) == taken + 1
 
 
-async def test_answer_without_end_is_left_soon_after_the_limit(server: ScriptedServer) -> None:
+async def test_response_without_end_is_left_soon_after_the_limit(server: ScriptedServer) -> None:
     sent = 0
 
     async def flood(exchange: Exchange) -> None:
@@ -245,7 +245,7 @@ async def test_byte_order_mark_before_a_document_is_left_out(server: ScriptedSer
         assert (await suite.signing.get_doc("doc"), file.getvalue()) == (b"PDF", b"PDF")
 
 
-async def test_byte_order_mark_alone_is_no_document(server: ScriptedServer) -> None:
+async def test_byte_order_mark_alone_is_not_a_document(server: ScriptedServer) -> None:
     server.default_responder = responses.respond(b"\xef\xbb\xbf")
     async with open_suite(server) as suite:
         for call in (suite.signing.get_doc("doc"), suite.signing.download("doc", io.BytesIO())):
@@ -261,7 +261,7 @@ async def test_error_status_counts_more_than_the_encoding(server: ScriptedServer
 @pytest.mark.parametrize(
     "media_type", ["text/plain", "text/html", "application/octet-stream", "application/json;charset=UTF-8", ""]
 )
-async def test_answer_is_known_by_what_it_holds(server: ScriptedServer, media_type: str) -> None:
+async def test_response_is_known_by_what_it_holds(server: ScriptedServer, media_type: str) -> None:
     server.default_responder = responses.respond(GOOD, Content_Type=media_type)
     async with open_suite(server) as suite:
         await GET_MESSAGE_COUNT.call(suite)
@@ -269,7 +269,7 @@ async def test_answer_is_known_by_what_it_holds(server: ScriptedServer, media_ty
 
 
 @pytest.mark.parametrize("error", ["", None])
-async def test_empty_error_member_is_no_error(server: ScriptedServer, error: str | None) -> None:
+async def test_empty_error_member_is_not_an_error(server: ScriptedServer, error: str | None) -> None:
     server.default_responder = responses.respond(GOOD | {"error": error, "description": "saved"})
     async with open_suite(server) as suite:
         await GET_DOC_INFO.call(suite)
@@ -277,7 +277,9 @@ async def test_empty_error_member_is_no_error(server: ScriptedServer, error: str
 
 
 @pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, SEND], ids=str)
-async def test_informational_answers_before_the_answer_are_passed_over(server: ScriptedServer, ask: ApiCall) -> None:
+async def test_informational_responses_before_the_response_are_passed_over(
+    server: ScriptedServer, ask: ApiCall
+) -> None:
     before = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 3
     text = responses.encode_body(GOOD)
     server.default_responder = responses.send_raw(

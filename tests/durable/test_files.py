@@ -96,7 +96,7 @@ def held_elsewhere(path: Path) -> bool:
 
 @pytest.mark.process
 @pytest.mark.parametrize("child", [[], pytest.param(["with a child"], marks=NOT_ON_WINDOWS)], ids=["alone", "forked"])
-def test_the_lock_of_a_killed_process_is_free(child: list[str], tmp_path: Path) -> None:
+def test_lock_of_a_killed_process_is_free(child: list[str], tmp_path: Path) -> None:
     path = tmp_path / "lock"
     command = [sys.executable, "-c", _LOCK, str(path), *child]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -109,7 +109,7 @@ def test_the_lock_of_a_killed_process_is_free(child: list[str], tmp_path: Path) 
         lock_file(path).release()  # its child is still there, with the open file
 
 
-def test_the_names_of_a_missing_folder_are_not_on_the_disk(tmp_path: Path) -> None:
+def test_names_of_a_missing_folder_are_not_on_the_disk(tmp_path: Path) -> None:
     sync_folder(tmp_path)
     if os.name != "nt":
         with pytest.raises(FileNotFoundError):
@@ -117,7 +117,7 @@ def test_the_names_of_a_missing_folder_are_not_on_the_disk(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("synced", [True, False])
-def test_a_file_has_its_name_when_it_is_whole(tmp_path: Path, synced: bool) -> None:
+def test_file_has_its_name_when_it_is_complete(tmp_path: Path, synced: bool) -> None:
     path, temporary = tmp_path / "file", tmp_path / "new"
     path.write_bytes(b"before")
     with replace_file(path, temporary=temporary, synced=synced) as file:
@@ -129,7 +129,7 @@ def test_a_file_has_its_name_when_it_is_whole(tmp_path: Path, synced: bool) -> N
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_that_was_not_written_to_its_end_is_removed(tmp_path: Path) -> None:
+def test_file_that_was_not_written_to_its_end_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"before")
 
@@ -145,7 +145,7 @@ def test_a_file_that_was_not_written_to_its_end_is_removed(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege on Windows")
-def test_a_new_file_is_not_written_through_a_link(tmp_path: Path) -> None:
+def test_new_file_is_not_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(FileExistsError):
         create_file(tmp_path / "link")

@@ -105,7 +105,7 @@ async def queued(
         assert not pending
 
 
-async def test_a_result_is_given_when_it_is_committed(writer: GroupCommitter, path: Path) -> None:
+async def test_result_is_given_when_it_is_committed(writer: GroupCommitter, path: Path) -> None:
     assert await writer.run(insert(7)) == 7
     assert kept(path) == [7]
 
@@ -131,7 +131,7 @@ async def test_no_transaction_takes_more_than_its_share(writer: GroupCommitter, 
     assert commits.count("COMMIT") == 5
 
 
-async def test_a_work_that_raises_is_undone_alone(writer: GroupCommitter, path: Path) -> None:
+async def test_work_that_raises_is_undone_alone(writer: GroupCommitter, path: Path) -> None:
     def fail(connection: sqlite3.Connection) -> None:
         insert(2)(connection)
         raise ValueError("mine")
@@ -156,7 +156,7 @@ async def test_any_exception_leaves_thread_running_and_waiter_released(
     assert kept(path) == [2]
 
 
-async def test_a_commit_that_fails_fails_for_all_and_spares_the_next(writer: GroupCommitter, path: Path) -> None:
+async def test_commit_that_fails_fails_for_all_and_spares_the_next(writer: GroupCommitter, path: Path) -> None:
     def orphan(connection: sqlite3.Connection) -> None:
         connection.execute("INSERT INTO child VALUES (99)")  # checked by COMMIT
 
@@ -184,7 +184,7 @@ async def test_lost_transaction_is_reported_to_all_of_its_work(writer: GroupComm
     assert kept(path) == [1, 3]
 
 
-async def test_a_lost_transaction_that_a_work_conceals_is_reported_all_the_same(
+async def test_lost_transaction_that_a_work_conceals_is_reported_all_the_same(
     writer: GroupCommitter, path: Path
 ) -> None:
     await writer.run(insert(1))
@@ -203,7 +203,7 @@ async def test_a_lost_transaction_that_a_work_conceals_is_reported_all_the_same(
     assert kept(path) == [1, 3, 4]
 
 
-async def test_a_transaction_that_cannot_begin_is_reported_to_all(writer: GroupCommitter, path: Path) -> None:
+async def test_transaction_that_cannot_begin_is_reported_to_all(writer: GroupCommitter, path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         errors = await asyncio.gather(*(writer.run(insert(number)) for number in (1, 2)), return_exceptions=True)
@@ -223,7 +223,7 @@ _ENDS: dict[str, Callable[[sqlite3.Connection], object]] = {
 
 
 @pytest.mark.parametrize("end", _ENDS.values(), ids=_ENDS.keys())
-async def test_a_work_cannot_end_the_transaction_of_all(
+async def test_work_cannot_end_the_transaction_of_all(
     writer: GroupCommitter, path: Path, end: Callable[[sqlite3.Connection], object]
 ) -> None:
     def work(connection: sqlite3.Connection) -> None:
@@ -240,7 +240,7 @@ async def test_a_work_cannot_end_the_transaction_of_all(
     assert kept(path) == [2, 3]
 
 
-async def test_a_work_may_have_savepoints_of_its_own(writer: GroupCommitter, path: Path) -> None:
+async def test_work_may_have_savepoints_separately(writer: GroupCommitter, path: Path) -> None:
     def work(connection: sqlite3.Connection) -> None:
         insert(1)(connection)
         connection.execute("SAVEPOINT mine")
@@ -326,7 +326,7 @@ async def test_opening_that_is_cancelled_leaves_no_thread(path: Path) -> None:
         other.execute("BEGIN EXCLUSIVE")  # no other process has it open
 
 
-def test_a_loop_that_ends_before_the_work_does_no_harm(path: Path) -> None:
+def test_loop_that_ends_before_the_work_does_no_harm(path: Path) -> None:
     held = Held()
 
     async def leave() -> None:
@@ -370,7 +370,7 @@ async def test_reads_see_what_is_committed_while_another_writes(writer: GroupCom
     await reader.aclose()
 
 
-async def test_a_work_that_closes_the_connection_keeps_nobody_waiting(writer: GroupCommitter) -> None:
+async def test_work_that_closes_the_connection_keeps_nobody_waiting(writer: GroupCommitter) -> None:
     def fail_too(connection: sqlite3.Connection) -> None:
         connection.close()
         raise ValueError
@@ -461,9 +461,7 @@ async def test_ended_thread_fails_waiting_work_and_rejects_new_work(path: Path) 
     assert kept(path) == []
 
 
-async def test_a_thread_that_cannot_be_started_keeps_nobody_waiting(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_thread_that_cannot_be_started_keeps_nobody_waiting(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

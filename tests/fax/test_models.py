@@ -29,7 +29,7 @@ ANSWER: dict[str, Any] = {
 }
 
 
-def test_a_response_is_read_and_goes_back_out_as_it_came() -> None:
+def test_response_is_read_and_goes_back_out_as_it_came() -> None:
     information = CODEC.decode(ds.FaxMessageInformation, json.dumps(ANSWER).encode())
     assert (information.username, information.message_handle, information.description) == ("alice", "h1", "ok")
     (message,) = information.message_detail
@@ -41,13 +41,13 @@ def test_a_response_is_read_and_goes_back_out_as_it_came() -> None:
 
 
 @pytest.mark.parametrize("member", ["MessageHandle", "messageHandle", "message_handle"])
-def test_a_fax_may_carry_its_handle_under_any_of_its_names(member: str) -> None:
+def test_fax_may_carry_its_handle_under_any_of_its_names(member: str) -> None:
     message = CODEC.decode(ds.FaxMessage, json.dumps({member: "h7"}).encode())
     assert message.message_handle == "h7"
     assert message.extra == {}
 
 
-def test_a_status_that_nobody_listed_keeps_its_text() -> None:
+def test_status_that_nobody_listed_keeps_its_text() -> None:
     message = CODEC.decode(ds.FaxMessage, b'{"status":"busy"}')
     assert message.status == "busy"
     assert message.status is not None
@@ -55,7 +55,7 @@ def test_a_status_that_nobody_listed_keeps_its_text() -> None:
     assert CODEC.encode(message) == b'{"status":"busy"}'
 
 
-def test_a_repr_shows_states_and_no_numbers() -> None:
+def test_repr_shows_states_and_no_numbers() -> None:
     shown = repr(CODEC.decode(ds.FaxMessageInformation, json.dumps(ANSWER).encode()))
     assert "FaxStatus.COMPLETE" in shown
     assert "+1555" not in shown

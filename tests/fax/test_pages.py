@@ -152,7 +152,7 @@ async def test_pages_of_any_size_are_read_to_the_end(page_size: int, ends_with_4
     assert {message.description for message in await watch(listed).poll()} == names("old", 35)
 
 
-async def test_a_short_page_is_not_the_end() -> None:
+async def test_short_page_is_not_the_end() -> None:
     listed = FaxList(faxes(35))
 
     def vary_size(page: int) -> None:
@@ -163,7 +163,7 @@ async def test_a_short_page_is_not_the_end() -> None:
     assert len(await watch(listed).poll()) == 35
 
 
-async def test_a_watch_of_small_pages_reports_what_is_new_with_few_requests() -> None:
+async def test_watch_of_small_pages_reports_what_is_new_with_few_requests() -> None:
     listed = FaxList(faxes(40), 5)
     watched = watch(listed)
     await watched.poll()
@@ -197,13 +197,13 @@ async def test_faxes_that_arrive_while_older_ones_are_read_come_once(count: int)
 
 
 @pytest.mark.parametrize("count", [3, 10, 25, 30])
-async def test_a_service_that_repeats_its_last_page_comes_to_an_end(count: int) -> None:
+async def test_service_that_repeats_its_last_page_comes_to_an_end(count: int) -> None:
     listed = FaxList(faxes(count), repeats_last_page=True)
     assert len(await read_all(listed)) == count
     assert len(await watch(listed).poll()) == count
 
 
-async def test_a_listing_raises_if_the_service_ignores_offsets() -> None:
+async def test_listing_raises_if_the_service_ignores_offsets() -> None:
     listed = FaxList(faxes(25), ignores_offset=True)
     async with listing(listed) as messages:
         assert [await anext(messages) for _ in range(10)] == listed.faxes[:10]
@@ -229,19 +229,19 @@ async def test_servers_that_ignore_offsets_and_differ_come_to_an_end(page_size: 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("count", [9, 10, 11, 25])
 @pytest.mark.parametrize("arriving", [0, 1, 30])
-async def test_a_repeated_last_page_ends_a_listing_though_faxes_arrive(count: int, arriving: int) -> None:
+async def test_repeated_last_page_ends_a_listing_though_faxes_arrive(count: int, arriving: int) -> None:
     listed = FaxList(faxes(count), repeats_last_page=True)
     listed.add_before_page(2, faxes(arriving, "new"))
     assert {name for name in await read_all(listed) if "old" in name} == names("old", count)
 
 
-async def test_a_limit_that_the_first_page_reaches_needs_no_offset() -> None:
+async def test_limit_that_the_first_page_reaches_needs_no_offset() -> None:
     listed = FaxList(faxes(25), ignores_offset=True)
     assert len(await read_all(listed, limit=10)) == 10
     assert listed.offsets == [0]
 
 
-async def test_a_watch_of_a_service_that_ignores_offsets_reports_what_is_new() -> None:
+async def test_watch_of_a_service_that_ignores_offsets_reports_what_is_new() -> None:
     listed = FaxList(faxes(25), ignores_offset=True)
     watched = watch(listed)
     assert len(await watched.poll()) == 10
@@ -251,7 +251,7 @@ async def test_a_watch_of_a_service_that_ignores_offsets_reports_what_is_new() -
 
 
 @pytest.mark.parametrize("handle", [".", ".."])
-async def test_an_older_fax_whose_handle_no_request_can_name_stops_no_watch(handle: str) -> None:
+async def test_older_fax_whose_handle_no_request_can_name_stops_no_watch(handle: str) -> None:
     listed = FaxList([*faxes(24), fax(handle, "waiting"), *faxes(5, "older")])
 
     async def single(message_handle: str) -> ds.FaxMessageInformation:

@@ -199,7 +199,7 @@ async def test_missing_fax_raises_and_failures_are_retried(opened_clinic: Clinic
     assert opened_clinic.time.sleeps == [60, 60, 60]
 
 
-async def test_one_of_another_account_is_rejected_at_once(opened_clinic: Clinic) -> None:
+async def test_one_of_another_account_is_rejected_immediately(opened_clinic: Clinic) -> None:
     await opened_clinic.sandbox.add_fax("15550100999", account="another")
     with pytest.raises(ds.PermissionDeniedError):
         await anext(opened_clinic.suite.fax.watch("15550100999"))
@@ -243,7 +243,7 @@ async def test_retry_after_is_limited_to_an_hour(opened_clinic: Clinic, monkeypa
     assert opened_clinic.time.sleeps == [60] * 60  # in pieces that a clock of tests leaps over
 
 
-async def test_a_suite_that_closes_ends_it_while_it_waits(opened_clinic: Clinic) -> None:
+async def test_suite_that_closes_ends_it_while_it_waits(opened_clinic: Clinic) -> None:
     await add(opened_clinic, 1)
     watched = opened_clinic.suite.fax.watch(FAX_NUMBER)
     await anext(watched)
@@ -256,7 +256,7 @@ async def test_a_suite_that_closes_ends_it_while_it_waits(opened_clinic: Clinic)
     assert await waiting is None
 
 
-async def test_a_suite_that_is_not_open_is_reported(opened_clinic: Clinic) -> None:
+async def test_suite_that_is_not_open_is_reported(opened_clinic: Clinic) -> None:
     suite = ds.DirectSuite(ds.Settings(fax_url=opened_clinic.sandbox.fax_url), token="token")
     with pytest.raises(ds.ClosedError):
         await anext(suite.fax.watch(FAX_NUMBER))

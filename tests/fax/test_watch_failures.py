@@ -70,7 +70,7 @@ def handles(last: int, first: int = 0) -> list[str]:
     return [str(number) for number in range(first, last)]
 
 
-async def test_a_first_look_at_many_survives_pages_that_fail_and_reads_few_again() -> None:
+async def test_first_look_at_many_survives_pages_that_fail_and_reads_few_again() -> None:
     listed = Failing(faxes(2_000), repeats_from=2_000, fails=lambda calls: calls % 20 == 0)
     assert await looked(watch_faxes(listed)) == handles(2_000)
     assert listed.calls < 201 + 3 * 12  # each that fails, the newest page, and the one before it

@@ -84,7 +84,7 @@ async def test_404_for_a_number_without_faxes_is_reported() -> None:
         await watch_faxes(FakeFaxList([], ends_with_404=True)).poll()
 
 
-async def test_a_record_that_changes_is_reported_though_its_time_stays() -> None:
+async def test_record_that_changes_is_reported_though_its_time_stays() -> None:
     listed = FakeFaxList([make_fax(1, "waiting")])
     watch = watch_faxes(listed, since=NOON + timedelta(hours=1), now=NOON + timedelta(hours=2))
     assert await watch.poll() == []
@@ -107,7 +107,7 @@ async def test_without_handles_a_changed_record_is_another_one() -> None:
     assert listed.page_requests == 3
 
 
-async def test_the_response_for_one_may_have_its_handle_elsewhere() -> None:
+async def test_response_for_one_may_have_its_handle_elsewhere() -> None:
     listed = FakeFaxList([make_fax(number, "waiting" if number == 0 else "complete") for number in reversed(range(15))])
     watch = watch_faxes(listed)
     assert len(await watch.poll()) == 15

@@ -35,7 +35,7 @@ async def test_batch_is_sent_and_missing_deliveries_are_reported(
         assert len(await context.sandbox.ledger("SendWithHeader")) == 3
 
 
-async def test_a_recipient_who_is_named_twice_is_not_called(
+async def test_recipient_who_is_named_twice_is_not_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

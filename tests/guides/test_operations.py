@@ -42,12 +42,12 @@ def test_each_command_has_options_that_there_are(command: list[str]) -> None:
     build_app().parse_args(command, exit_on_error=False, print_error=False)
 
 
-def test_the_guide_has_all_of_them() -> None:
+def test_guide_has_all_of_them() -> None:
     assert len(commands()) >= 9
     assert tuple(len(find_code_blocks("operations", language)) for language in ("sh", "ini", "yaml")) == (2, 1, 2)
 
 
-def test_the_unit_is_one_that_stops_gracefully() -> None:
+def test_unit_is_one_that_stops_gracefully() -> None:
     unit = configparser.ConfigParser(interpolation=None)
     unit.read_string(find_code_blocks("operations", "ini")[0])
     assert unit["Service"]["KillSignal"] == "SIGTERM"
@@ -56,7 +56,7 @@ def test_the_unit_is_one_that_stops_gracefully() -> None:
     assert store.startswith(f"/var/lib/{unit['Service']['StateDirectory']}/")
 
 
-def test_the_deployments_are_yaml() -> None:
+def test_deployments_are_yaml() -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML isn't installed")
     alone, fleet = (yaml.safe_load(block)["spec"] for block in find_code_blocks("operations", "yaml"))
     assert (alone["replicas"], alone["strategy"]["type"], fleet["replicas"]) == (1, "Recreate", 4)

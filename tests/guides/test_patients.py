@@ -11,7 +11,7 @@ from tests.guides.documents import execute_programs, find_code_blocks
 DOMAIN = "direct.example.test"
 
 
-async def test_a_patient_is_provisioned_once_and_found() -> None:
+async def test_patient_is_provisioned_once_and_found() -> None:
     provisioning, finding = find_code_blocks("patients")
     programs: dict[str, Any] = execute_programs(provisioning) | execute_programs(finding)
     async with Sandbox() as sandbox:

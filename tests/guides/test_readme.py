@@ -44,7 +44,7 @@ def test_readme_is_short() -> None:
 
 
 @pytest.mark.process
-def test_the_first_program_prints_the_message_it_sent(tmp_path: Path) -> None:
+def test_first_program_prints_the_message_it_sent(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(find_code_blocks("README")[0], encoding="utf-8")
     ran = subprocess.run(
@@ -66,7 +66,7 @@ async def test_documents_are_sent_followed_and_read(
     assert (tmp_path / "1-0").read_bytes() == b"<ClinicalDocument/>"
 
 
-async def test_a_pdf_is_signed_visibly(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_pdf_is_signed_visibly(sandbox: Sandbox, tmp_path: Path) -> None:
     (tmp_path / "consent.pdf").write_bytes(build_consent_form(1))
     Image.new("L", (20, 10)).save(tmp_path / "ink.png")
     await main_of("sign.py")(*(str(tmp_path / name) for name in ("consent.pdf", "signed.pdf", "ink.png")))
@@ -83,7 +83,7 @@ async def test_faxes_are_paged_through(sandbox: Sandbox, capsys: pytest.CaptureF
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == handles[::-1]
 
 
-async def test_a_patient_is_provisioned_once(sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_patient_is_provisioned_once(sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
     await sandbox.add_individual("Ada", "Example", "1234", "1980-02-29")
     await main_of("provision.py")("direct.example.test")
     assert capsys.readouterr().out == "['ada@direct.example.test']\n"

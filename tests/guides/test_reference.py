@@ -75,7 +75,7 @@ def test_every_public_name_has_one_place(site: dict[Path, Page]) -> None:
     assert public - set(found) == {"__version__"}
 
 
-def test_the_other_modules_have_their_names(site: dict[Path, Page]) -> None:
+def test_other_modules_have_their_names(site: dict[Path, Page]) -> None:
     modules = {".".join(path.with_suffix("").parts) for path in site if path.parts[0] == "directsuite"}
     for name in modules - {"directsuite.types"}:
         module = importlib.import_module(name)

@@ -185,7 +185,7 @@ async def screen_of(command: str, monkeypatch: pytest.MonkeyPatch, ids: Ids) -> 
     return "\n".join([f"$ {command}", *lines, *([f"$ echo $?\n{status}"] if status else [])]) + "\n"
 
 
-async def test_the_guide_shows_what_the_commands_print(terminal_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_guide_shows_what_the_commands_print(terminal_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written, made, ids = read_document("screens"), list[str](), Ids()
     for block in BLOCK.findall(written):
         commands = [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ directsuite")]
@@ -197,7 +197,7 @@ async def test_the_guide_shows_what_the_commands_print(terminal_folder: Path, mo
     assert guide == written
 
 
-async def test_the_table_has_the_operations_that_each_command_asks_for(
+async def test_table_has_the_operations_that_each_command_asks_for(
     sandbox: Sandbox, terminal_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = read_document("sandbox").partition("| command | operations |")[2].partition("\n\n")[0]

@@ -60,9 +60,7 @@ async def test_nothing_is_sent_where_nobody_listens(unused_tcp_port: int) -> Non
     assert result == "nothing was sent (ConnectFailedError): try again later"
 
 
-async def test_a_hook_a_policy_and_a_listener_do_their_work(
-    sandbox: Sandbox, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_hook_a_policy_and_a_listener_do_their_work(sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
     conversion, retries, events = find_code_blocks("extending")
     converter = execute_programs(conversion)["settings"].converter
     assert converter.structure(" cc ", ds.RecipientType) is ds.RecipientType.CC
@@ -75,7 +73,7 @@ async def test_a_hook_a_policy_and_a_listener_do_their_work(
     assert capsys.readouterr().out.startswith("Send: it may have happened: look in INBOX.Sent")
 
 
-async def test_the_sandbox_tells_what_really_happened() -> None:
+async def test_sandbox_tells_what_really_happened() -> None:
     [program] = find_code_blocks("sandbox")
     assert await execute_programs(program)["rehearse"]() == "sent 1 time"
 

@@ -34,7 +34,7 @@ def outputs(folder: Path) -> list[str]:
     return sorted(file.name for file in folder.iterdir() if file.is_file())
 
 
-async def test_a_folder_is_signed_and_what_failed_is_reported(
+async def test_folder_is_signed_and_what_failed_is_reported(
     examples: dict[str, Any], suite: ds.DirectSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await examples["sign_all"](suite)
@@ -44,7 +44,7 @@ async def test_a_folder_is_signed_and_what_failed_is_reported(
     assert "three.pdf it is not a PDF" in printed
 
 
-async def test_a_storage_is_signed_into_another(
+async def test_storage_is_signed_into_another(
     examples: dict[str, Any], suite: ds.DirectSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("fsspec", reason="fsspec isn't installed: the extra 'storage' brings it")
@@ -54,7 +54,7 @@ async def test_a_storage_is_signed_into_another(
 
 
 @pytest.mark.postgres
-async def test_a_fleet_signs_the_names_that_it_was_given(
+async def test_fleet_signs_the_names_that_it_was_given(
     conninfo: str, examples: dict[str, Any], suite: ds.DirectSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await examples["sign_in_many_processes"](suite, conninfo, ["one.pdf", "two.pdf", "three.pdf"])

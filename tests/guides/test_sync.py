@@ -32,7 +32,7 @@ async def _password(_: str) -> str:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")
-async def test_a_program_stops_at_sigterm_and_tells_of_failures(
+async def test_program_stops_at_sigterm_and_tells_of_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -49,9 +49,7 @@ async def test_a_program_stops_at_sigterm_and_tells_of_failures(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")
-async def test_a_program_does_not_swallow_the_end_of_its_worker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_program_does_not_swallow_the_end_of_its_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Synchronizer, "run", _fail)
     serve = execute_programs(find_code_blocks("sync")[1])["serve"]
@@ -70,7 +68,7 @@ def _stop_after_a_round(event: ds.Event) -> None:
         asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
 
 
-async def test_a_sink_of_ones_own_writes_with_the_store(tmp_path: Path) -> None:
+async def test_sink_of_ones_own_writes_with_the_store(tmp_path: Path) -> None:
     subjects = execute_programs(find_code_blocks("sync")[2])["Subjects"]
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
         await sandbox.add_account(*ALICE)
@@ -108,7 +106,7 @@ async def test_rows_and_calls_of_ones_own(tmp_path: Path) -> None:
     assert len(called) == 3  # one is delivered twice, with the same key and digest
 
 
-async def test_a_callable_gets_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_callable_gets_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     deliver = execute_programs(find_code_blocks("sync")[4])["deliver"]
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
         await sandbox.add_account(*ALICE)

@@ -25,13 +25,13 @@ def run(programs: list[str], folder: Path) -> int:
 
 
 @pytest.mark.process
-def test_the_examples_pass(tmp_path: Path) -> None:
+def test_examples_pass(tmp_path: Path) -> None:
     programs = [program for program in find_code_blocks("testing") if not program.startswith(WEB)]
     assert run([*programs, *(each for each in find_code_blocks("README") if each.startswith("# test_"))], tmp_path) == 7
 
 
 @pytest.mark.process
-def test_the_tests_of_a_web_application_pass(tmp_path: Path) -> None:
+def test_tests_of_a_web_application_pass(tmp_path: Path) -> None:
     pytest.importorskip("fastapi", reason="FastAPI isn't installed")
     pytest.importorskip("httpx", reason="httpx isn't installed")
     programs = [program for program in find_code_blocks("testing") if program.startswith(WEB)]
@@ -39,7 +39,7 @@ def test_the_tests_of_a_web_application_pass(tmp_path: Path) -> None:
     assert run([*programs, *application], tmp_path) == 2
 
 
-def test_the_table_names_every_fixture() -> None:
+def test_table_names_every_fixture() -> None:
     plugin = importlib.import_module("directsuite.testing.plugin")
     fixtures = {name for name in vars(plugin) if name.startswith("directsuite_")}
     assert set(re.findall(r"^\| `(\w+)` \|", read_document("testing"), re.MULTILINE)) == fixtures

@@ -220,7 +220,7 @@ async def test_wrong_token_is_logged(url: str, sandbox: Sandbox, caplog: pytest.
     ]
 
 
-async def test_document_that_can_not_be_deleted_spoils_no_response(
+async def test_document_that_cannot_be_deleted_spoils_no_response(
     url: str, sandbox: Sandbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     sandbox.inject_fault("Delete", "status", status=500, times=None)
@@ -269,7 +269,7 @@ async def test_failing_service_is_reported_as_such(url: str, sandbox: Sandbox) -
     assert await effects(sandbox, "Delete") == 1
 
 
-async def test_download_that_breaks_off_is_not_a_whole_response(url: str, sandbox: Sandbox) -> None:
+async def test_download_that_breaks_off_is_not_a_complete_response(url: str, sandbox: Sandbox) -> None:
     sandbox.inject_fault("GetDoc", "truncate")
     with pytest.raises(ClientPayloadError):
         await post(url, make_large_pdf(MEGABYTE))
@@ -352,7 +352,7 @@ def test_memory_does_not_grow_with_the_documents(framework: str) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_200_uploads_at_once_take_a_fixed_amount_each(framework: str) -> None:
+def test_200_uploads_immediately_take_a_fixed_amount_each(framework: str) -> None:
     pytest.importorskip(framework, reason=f"{framework} isn't installed")
     few, many = measure_framework(framework, [(20, MEGABYTE), (200, MEGABYTE)], warm_up=(1, MEGABYTE))
     assert few.growth < 20 * PER_BROWSER + 10 * PER_CONNECTION

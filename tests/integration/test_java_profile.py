@@ -109,7 +109,7 @@ async def test_members_of_the_server_s_own_are_kept(scenario: Scenario) -> None:
         assert [{name: message.extra[name] for name in JAVAMAIL} for message in received] == [JAVAMAIL]
 
 
-async def test_changes_and_sends_work_with_this_profile_too(scenario: Scenario) -> None:
+async def test_changes_and_sends_work_with_this_profile(scenario: Scenario) -> None:
     scenario.sandbox.profile = "java"
     assert (await scenario.box.send(make_message())).smtp_id
     await scenario.box.create_folder("INBOX.a")

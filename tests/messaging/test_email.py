@@ -54,7 +54,7 @@ def test_headers_and_body_are_taken_over() -> None:
     )
 
 
-def test_an_empty_email_gives_an_empty_message() -> None:
+def test_empty_email_gives_an_empty_message() -> None:
     message = ds.Message.from_email(EmailMessage())
     assert (message.sender, message.subject, message.recipients) == (None, None, [])
 
@@ -93,7 +93,7 @@ def test_attachments_keep_name_type_and_bytes() -> None:
     ]
 
 
-def test_a_forwarded_email_becomes_an_eml() -> None:
+def test_forwarded_email_becomes_an_eml() -> None:
     inner = _email(subject="inner")
     inner.set_content("inside\n")
     source = _email()
@@ -105,7 +105,7 @@ def test_a_forwarded_email_becomes_an_eml() -> None:
     assert again["Subject"] == "inner"
 
 
-def test_an_inline_image_is_not_lost() -> None:
+def test_inline_image_is_not_lost() -> None:
     source = _email()
     source.set_content("<img src='cid:1'>", subtype="html")
     source.add_related(b"GIF89a", "image", "gif", cid="<1>", filename="dot.gif")
@@ -115,7 +115,7 @@ def test_an_inline_image_is_not_lost() -> None:
     assert [name for name, _, _ in _attached(message)] == ["dot.gif", "a.pdf"]
 
 
-def test_an_email_that_is_nothing_but_a_file_is_not_lost() -> None:
+def test_email_that_is_nothing_but_a_file_is_not_lost() -> None:
     source = _email()
     source.set_content(b"%PDF", "application", "pdf", filename="scan.pdf")
     message = ds.Message.from_email(source)
@@ -123,7 +123,7 @@ def test_an_email_that_is_nothing_but_a_file_is_not_lost() -> None:
     assert _attached(message) == [("scan.pdf", "application/pdf", b"%PDF")]
 
 
-def test_a_second_text_part_is_an_attachment() -> None:
+def test_second_text_part_is_an_attachment() -> None:
     source = _email()
     source.set_content("Hello\n")
     source.make_mixed()
@@ -135,7 +135,7 @@ def test_a_second_text_part_is_an_attachment() -> None:
     assert [content for _, _, content in _attached(message)] == [b"footer\n"]
 
 
-def test_an_invitation_beside_the_text_is_an_attachment() -> None:
+def test_invitation_beside_the_text_is_an_attachment() -> None:
     source = _email()
     source.set_content("Hello\n")
     source.add_alternative("BEGIN:VCALENDAR\n", subtype="calendar")
@@ -190,7 +190,7 @@ def test_no_email_raises_anything_of_the_parsers_own(header: bytes, name: str) -
         (b"Subject: x\r\n\r\n", None),
     ],
 )
-def test_a_message_id_is_read_however_it_is_written(raw: bytes, expected: str | None) -> None:
+def test_message_id_is_read_however_it_is_written(raw: bytes, expected: str | None) -> None:
     found = read_message_id(raw)
     assert (None if found is None else found.strip()) == expected
 
@@ -220,7 +220,7 @@ def test_no_name_in_a_header_changes_who_receives_a_message(written: str, addres
     name=st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=40),
     address=st.from_regex(r"[a-z0-9!#$%&'*+/=^_`{|}~-]{1,12}(\.[a-z0-9]{1,12})?@[a-z0-9]{1,12}\.test", fullmatch=True),
 )
-def test_the_address_that_was_written_is_the_one_that_is_read(name: str, address: str) -> None:
+def test_address_that_was_written_is_the_one_that_is_read(name: str, address: str) -> None:
     raw = f"To: {formataddr((name, address))}, b@x.test\r\n\r\ntext".encode("ascii")
     message = ds.Message.from_email(ds.RawMessage(data=raw).to_email())
     assert [recipient.email for recipient in message.recipients or ()] == [address, "b@x.test"]
@@ -273,9 +273,7 @@ MESSAGE_PARTS = {
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
 @pytest.mark.parametrize(("content_type", "content"), MESSAGE_PARTS.items(), ids=MESSAGE_PARTS.keys())
-def test_a_message_part_keeps_its_type_and_bytes(
-    content_type: str, content: bytes, policy: email.policy.Policy
-) -> None:
+def test_message_part_keeps_its_type_and_bytes(content_type: str, content: bytes, policy: email.policy.Policy) -> None:
     raw = _multipart(_part(content_type, content), content_type="multipart/report; report-type=x")
     message = ds.Message.from_email(email.message_from_bytes(raw, policy=policy))
     assert message.body == "Hello\r\n"
@@ -285,7 +283,7 @@ def test_a_message_part_keeps_its_type_and_bytes(
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("encoding", ["base64", "quoted-printable"])
 @pytest.mark.parametrize("content_type", ["message/rfc822", "message/delivery-status"])
-def test_an_encoded_message_part_is_decoded(content_type: str, encoding: str) -> None:
+def test_encoded_message_part_is_decoded(content_type: str, encoding: str) -> None:
     encode = base64.encodebytes if encoding == "base64" else quopri.encodestring
     part = _part(content_type, encode(DELIVERY_STATUS), f"Content-Transfer-Encoding: {encoding}")
     (attachment,) = _from_bytes(_multipart(part)).attachment_list
@@ -293,7 +291,7 @@ def test_an_encoded_message_part_is_decoded(content_type: str, encoding: str) ->
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
-def test_an_enclosed_multipart_keeps_its_bytes(policy: email.policy.Policy) -> None:
+def test_enclosed_multipart_keeps_its_bytes(policy: email.policy.Policy) -> None:
     enclosed = _multipart(_part("message/rfc822", ENCLOSED), _part("image/png", b"AAAA")).replace(b"=_1", b"=_2")
     raw = _multipart(_part("message/rfc822", enclosed))
     (attachment,) = ds.Message.from_email(email.message_from_bytes(raw, policy=policy)).attachment_list
@@ -301,7 +299,7 @@ def test_an_enclosed_multipart_keeps_its_bytes(policy: email.policy.Policy) -> N
     assert attachment.filename == "message-1.eml"
 
 
-def test_a_signed_email_gives_its_text_and_the_signature() -> None:
+def test_signed_email_gives_its_text_and_the_signature() -> None:
     signature = _part('application/pkcs7-signature; name="smime.p7s"', b"MIAG", "Content-Transfer-Encoding: base64")
     raw = _multipart(content_type="multipart/signed; protocol=x").replace(_part("text/plain", b"Hello\r\n"), SIGNED)
     raw = raw.replace(b"--=_1--", b"--=_1\r\n" + signature + b"\r\n--=_1--")
@@ -321,13 +319,13 @@ def test_a_signed_email_gives_its_text_and_the_signature() -> None:
         'filename="=?utf-8?q?=C3=A4_b=2Epdf?="',
     ],
 )
-def test_a_file_name_is_read_in_every_encoding(parameter: str, policy: email.policy.Policy) -> None:
+def test_file_name_is_read_in_every_encoding(parameter: str, policy: email.policy.Policy) -> None:
     raw = _multipart(_part("application/pdf", b"%PDF", f"Content-Disposition: attachment; {parameter}"))
     message = ds.Message.from_email(email.message_from_bytes(raw, policy=policy))
     assert _attached(message) == [("ä b.pdf", "application/pdf", b"%PDF")]
 
 
-def test_a_file_name_in_no_charset_is_still_valid_text() -> None:
+def test_file_name_in_no_charset_is_still_valid_text() -> None:
     part = _part("application/pdf", b"%PDF").replace(b"pdf", b'pdf; name="\xe4.pdf"', 1)
     ((name, _, content),) = _attached(_from_bytes(_multipart(part)))
     assert (name, content) == ("\ufffd.pdf", b"%PDF")
@@ -349,7 +347,7 @@ def test_parameters_that_a_file_needs_are_kept(content_type: str, expected: str)
     assert (kind, content) == (expected, b"\xe4;1\r\n")
 
 
-def test_a_multipart_without_parts_is_a_file_of_unknown_type() -> None:
+def test_multipart_without_parts_is_a_file_of_unknown_type() -> None:
     ((_, kind, content),) = _attached(_from_bytes(_multipart(_part("multipart/mixed; boundary=x", b"Hello"))))
     assert (kind, content.strip()) == ("application/octet-stream", b"Hello")
 
@@ -366,14 +364,14 @@ def test_a_multipart_without_parts_is_a_file_of_unknown_type() -> None:
         ("text/plain; charset*=x''%ff", b"abc", "abc"),
     ],
 )
-def test_a_body_in_a_wrong_charset_is_not_lost(header: str, content: bytes, body: str) -> None:
+def test_body_in_a_wrong_charset_is_not_lost(header: str, content: bytes, body: str) -> None:
     assert _from_bytes(_part(header, content)).body == body
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("policy", [email.policy.default, email.policy.compat32], ids=["default", "compat32"])
 @pytest.mark.parametrize("charset", ["", "; charset=utf-8", "; charset=iso-8859-1", "; charset=x-unknown"])
-def test_an_email_parsed_from_a_str_keeps_every_character(charset: str, policy: email.policy.Policy) -> None:
+def test_email_parsed_from_a_str_keeps_every_character(charset: str, policy: email.policy.Policy) -> None:
     header = "From: alice@direct.example.test\nContent-Type: multipart/mixed; boundary=B\n\n"
     text = f"--B\nContent-Type: text/plain{charset}\n\nGrüße € 日本\n"
     file = "--B\nContent-Type: text/csv; charset=utf-8\nContent-Disposition: attachment\n\nmg;µg\n--B--\n"
@@ -394,7 +392,7 @@ def test_alternatives_beside_those_of_the_body_are_attachments() -> None:
     assert [part.content for part in message.attachment_list] == [b"second", b"<p>second"]
 
 
-def test_a_file_among_alternatives_is_an_attachment() -> None:
+def test_file_among_alternatives_is_an_attachment() -> None:
     raw = _multipart(
         _part("text/html", b"<p>Hello</p>"),
         _part("text/plain; name=notes.txt", b"notes"),
@@ -411,7 +409,7 @@ def test_addresses_beyond_ascii_are_taken_over() -> None:
         assert [each.email for each in message.recipients] == ["jürgen@bücher.test", "j@x.test"]
 
 
-def test_an_email_made_from_parts_of_both_apis_is_read() -> None:
+def test_email_made_from_parts_of_both_apis_is_read() -> None:
     source: Any = MIMEMultipart()
     source["From"], source["To"] = "a@x.test", "b@x.test"
     source["Subject"] = Header("Grüße", "utf-8")

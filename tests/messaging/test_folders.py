@@ -127,7 +127,7 @@ async def test_nothing_is_fetched_after_a_rejection_and_what_is_in_progress_ends
 @pytest.mark.parametrize("name", ["batch_size", "batch_bytes"])
 @pytest.mark.parametrize("method", ["iter_messages", "iter_raw"])
 @pytest.mark.parametrize("number", [0, -1, True, 2.0])
-async def test_number_that_is_not_a_number_is_rejected_at_once(
+async def test_invalid_number_is_rejected_immediately(
     server: ScriptedServer, method: str, name: str, number: object
 ) -> None:
     async with open_suite(server) as suite:

@@ -243,7 +243,7 @@ async def test_streamed_messages_are_read_under_another_name(
 
 
 @pytest.mark.parametrize("name", STREAMED)
-async def test_a_byte_order_mark_before_a_streamed_response_is_accepted(
+async def test_byte_order_mark_before_a_streamed_response_is_accepted(
     name: str, services: FakeServices, box: ds.Mailbox
 ) -> None:
     body = b'\xef\xbb\xbf{"success": true, "messages": [{"uid": 1}]}'

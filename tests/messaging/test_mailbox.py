@@ -28,7 +28,7 @@ NOTHING_TO_DO: dict[str, tuple[Callable[[ds.Mailbox], Awaitable[Any]], Any]] = {
 
 
 @pytest.mark.parametrize("uid", [-5, "-1", 2**63, 1e30, "9" * 30, None, "1\xff"])
-async def test_a_listing_with_a_uid_that_can_t_be_names_its_place(
+async def test_listing_with_a_uid_that_cannot_be_names_its_place(
     uid: object, services: FakeServices, box: ds.Mailbox
 ) -> None:
     services.add_response("POST", f"{MESSAGE}/GetUIDs/INBOX", SUCCESS | {"uids": [1, 2, uid]})

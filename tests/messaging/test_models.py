@@ -41,7 +41,7 @@ PATHS: list[tuple[str, dict[str, str], tuple[str, ...], str]] = [
 
 
 @pytest.mark.parametrize(("name", "options", "content_types", "filename"), PATHS)
-def test_an_attachment_from_a_path_is_named_and_typed_by_it(
+def test_attachment_from_a_path_is_named_and_typed_by_it(
     name: str, options: dict[str, Any], content_types: tuple[str, ...], filename: str
 ) -> None:
     for path in (Path("folder") / name, f"folder/{name}"):
@@ -52,13 +52,13 @@ def test_an_attachment_from_a_path_is_named_and_typed_by_it(
         assert attachment.content == b""
 
 
-def test_the_path_of_an_attachment_never_goes_on_the_wire() -> None:
+def test_path_of_an_attachment_never_goes_on_the_wire() -> None:
     written = CODEC.encode(ds.Attachment.from_path("/private/Zaphod/scan.pdf"))
     assert b"Zaphod" not in written
     assert "Zaphod" not in repr(ds.Attachment.from_path("/private/Zaphod/scan.pdf"))
 
 
-def test_a_repr_shows_what_is_set_and_how_large_it_is() -> None:
+def test_repr_shows_what_is_set_and_how_large_it_is() -> None:
     scan = ds.Attachment(content=b"%PDF-", filename="Zaphod.pdf", content_type="application/pdf; name=Zaphod.pdf")
     message = ds.Message(subject="Zaphod", recipients=[ds.Recipient("zaphod@x.test")], attachment_list=[scan])
     assert repr(message) == "Message(subject=<6 chars>, html_body=False, recipients=<1>, attachment_list=<1>)"
@@ -75,7 +75,7 @@ def test_everything_is_revealed_to_those_who_ask_for_it() -> None:
     assert ds.reveal(ds.Login("zaphod", "Zaphod1")) == "Login(username='zaphod', password='Zaphod1')"
 
 
-def test_a_recipient_is_a_to_where_nothing_else_is_said() -> None:
+def test_recipient_is_a_to_where_nothing_else_is_said() -> None:
     assert CODEC.encode(ds.Recipient("bob@direct.example.test")) == b'{"email":"bob@direct.example.test","type":"TO"}'
     assert ds.Recipient("bob@direct.example.test", ds.RecipientType.CC).type is ds.RecipientType.CC
 
@@ -87,20 +87,20 @@ def test_required_members_are_written_even_with_default_values() -> None:
     )
 
 
-def test_a_nested_subclass_is_written_with_all_its_fields() -> None:
+def test_nested_subclass_is_written_with_all_its_fields() -> None:
     message = ds.MessageWithHeader(headers=[ds.MessageHeader("X-A", "1")])
     request = types.SendRequest(authentication=types.Authentication(username="a@b", password="p"), message=message)
     assert CODEC.unstructure(request)["message"]["headers"] == [{"name": "X-A", "value": "1"}]
 
 
-def test_a_raw_message_becomes_an_email() -> None:
+def test_raw_message_becomes_an_email() -> None:
     raw = b"From: alice@direct.example.test\r\nSubject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\n\r\nHello\r\n"
     message = ds.RawMessage(data=raw).to_email()
     assert message["Subject"] == "Grüße"
     assert message.get_content() == "Hello\r\n"
 
 
-def test_a_raw_message_without_data_is_not_an_email() -> None:
+def test_raw_message_without_data_is_not_an_email() -> None:
     with pytest.raises(ValueError, match="no data"):
         ds.RawMessage(uid=1).to_email()
 
@@ -125,5 +125,5 @@ def test_records_are_the_same_in_both_forms() -> None:
 
 
 @pytest.mark.parametrize("csv", [None, b""])
-def test_a_report_about_nothing_has_no_records(csv: bytes | None) -> None:
+def test_report_about_nothing_has_no_records(csv: bytes | None) -> None:
     assert ds.DirectMessageStatusReportResponse(has_cv_data=True, csv_data=csv).records == []

@@ -56,11 +56,11 @@ DOCUMENTS = {
 
 
 @pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS.keys())
-def test_a_report_is_read_in_every_layout(document: str) -> None:
+def test_report_is_read_in_every_layout(document: str) -> None:
     assert _records(document) == [EXPECTED]
 
 
-def test_the_ten_columns_stand_in_the_specification_s_order() -> None:
+def test_ten_columns_stand_in_the_specification_s_order() -> None:
     record = _records("1,2,3,4,5,6,7,8,9,10")[0]
     assert (record.from_, record.to, record.message_id, record.message_size, record.status) == ("1", "2", "3", 4, "5")
     assert (record.xdr_id, record.source_id, record.unique_id, record.patient_id) == ("7", "8", "9", "10")
@@ -80,27 +80,27 @@ ODD: list[tuple[str, dict[str, object]]] = [
 
 
 @pytest.mark.parametrize(("line", "expected"), ODD)
-def test_an_odd_cell_hides_no_delivery(line: str, expected: dict[str, object]) -> None:
+def test_odd_cell_hides_no_delivery(line: str, expected: dict[str, object]) -> None:
     records = _records(line)
     assert len(records) == 1
     assert {name: getattr(records[0], name) for name in expected} == expected
 
 
-def test_each_table_of_a_report_may_have_borders_and_a_heading_of_its_own() -> None:
+def test_each_table_of_a_report_may_have_borders_and_a_heading_separately() -> None:
     table = (
         f'-----BEGIN MESSAGE LOG DATA-----\r\n"From", "To", "Message ID"\r\n{LINE}\r\n-----END MESSAGE LOG DATA-----'
     )
     assert _records(f"{table}\r\n\r\n{table}\r\n") == [EXPECTED, EXPECTED]
 
 
-def test_a_separator_within_a_cell_is_none() -> None:
+def test_separator_within_a_cell_is_none() -> None:
     [record] = _records('"Hans; Smith <a@x>",b@y;c@z,<1@x>,2048')
     assert (record.from_, record.to, record.message_size) == ("Hans; Smith <a@x>", "b@y;c@z", 2048)
     [record] = _records('Smith, Hans <a@x>;"b@y, c@z";<1@x>;2048')
     assert (record.from_, record.to, record.message_size) == ("Smith, Hans <a@x>", "b@y, c@z", 2048)
 
 
-def test_a_second_heading_is_a_record() -> None:
+def test_second_heading_is_a_record() -> None:
     assert len(_records(f"{LINE}\n{HEADING}")) == 2
 
 
@@ -119,7 +119,7 @@ def test_any_bytes_are_read_without_an_error(document: bytes) -> None:
         assert isinstance(record.extra, dict)
 
 
-def test_a_cell_longer_than_any_reports_is_a_typed_error() -> None:
+def test_cell_longer_than_any_reports_is_a_typed_error() -> None:
     with pytest.raises(ds.ResponseDecodeError) as caught:
         _records("a@x," + "b" * 200_000)
     assert caught.value.path == "$.csvData"

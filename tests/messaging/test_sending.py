@@ -31,7 +31,7 @@ async def _sent(body: RequestBody) -> bytes:
     return b"".join([chunk async for chunk in body.stream()])
 
 
-async def test_a_message_without_files_is_one_piece() -> None:
+async def test_message_without_files_is_one_piece() -> None:
     body = await make_send_body(CODEC, _request(ds.Attachment(content=b"\x00\x01", content_type="a/b", filename="f")))
     assert body.chunks is None
     assert json.loads(await _sent(body)) == {
@@ -67,7 +67,7 @@ async def test_files_stand_where_their_contents_would(
     assert [entry["filename"] for entry in entries] == [f"{number}.pdf" for number in range(len(contents))]
 
 
-async def test_a_body_with_files_can_be_sent_again(tmp_path: Path) -> None:
+async def test_body_with_files_can_be_sent_again(tmp_path: Path) -> None:
     path = tmp_path / "large.pdf"
     path.write_bytes(bytes(range(256)) * 2048)
     body = await make_send_body(CODEC, _request(ds.Attachment.from_path(path)))

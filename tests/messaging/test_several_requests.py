@@ -75,7 +75,7 @@ async def test_one_deadline_holds_over_every_step(
         assert await measure_elapsed(attempt(_box(suite))) <= 0.5 + 1e-6
 
 
-async def test_a_silent_send_is_not_sent_again_without_a_look(server: ScriptedServer) -> None:
+async def test_silent_send_is_not_sent_again_without_a_look(server: ScriptedServer) -> None:
     server.enqueue(responses.never_respond)
     server.default_responder = _looks_answer
     async with open_suite(server) as suite:
@@ -101,7 +101,7 @@ async def test_failed_searches_prevent_resend(server: ScriptedServer) -> None:
     assert _sends(server) == 1
 
 
-async def test_a_message_that_stayed_away_is_sent_again(server: ScriptedServer) -> None:
+async def test_message_that_stayed_away_is_sent_again(server: ScriptedServer) -> None:
     server.enqueue(responses.reset)
     server.default_responder = _looks_answer
     async with open_suite(server) as suite:
@@ -114,7 +114,7 @@ async def test_a_message_that_stayed_away_is_sent_again(server: ScriptedServer) 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=14)), timezone(timedelta(hours=-14))], ids=str)
 @pytest.mark.parametrize("moment", FIRST_MOMENTS, ids=str)
-async def test_a_since_at_the_beginning_of_the_calendar_is_accepted(
+async def test_since_at_the_beginning_of_the_calendar_is_accepted(
     server: ScriptedServer, zone: timezone, moment: datetime
 ) -> None:
     async with open_suite(server) as suite:
@@ -128,7 +128,7 @@ async def test_a_since_at_the_beginning_of_the_calendar_is_accepted(
 
 
 @pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=14)), timezone(timedelta(hours=-14))], ids=str)
-async def test_a_since_at_the_end_of_the_calendar_sends_nothing(server: ScriptedServer, zone: timezone) -> None:
+async def test_since_at_the_end_of_the_calendar_sends_nothing(server: ScriptedServer, zone: timezone) -> None:
     moment = datetime.max.replace(tzinfo=zone)
     async with open_suite(server) as suite:
         with pytest.raises(ds.OutcomeUnknownError, match="in the future"):
@@ -139,9 +139,7 @@ async def test_a_since_at_the_end_of_the_calendar_sends_nothing(server: Scripted
 @pytest.mark.parametrize(
     "resent", [responses.respond({}, status=429), responses.respond({}, status=503, Retry_After="1")]
 )
-async def test_a_resend_that_was_not_taken_leaves_the_first_send_open(
-    server: ScriptedServer, resent: Responder
-) -> None:
+async def test_resend_that_was_not_taken_leaves_the_first_send_open(server: ScriptedServer, resent: Responder) -> None:
     sends = iter([responses.reset, resent])
 
     async def responder(exchange: Exchange) -> None:
@@ -163,7 +161,7 @@ TAKES_AWAY: dict[str, OnBox] = {
 
 
 @pytest.mark.parametrize("call", TAKES_AWAY.values(), ids=TAKES_AWAY)
-async def test_a_repeat_rejected_because_the_messages_are_gone_is_not_an_error(
+async def test_repeat_rejected_because_the_messages_are_gone_is_not_an_error(
     server: ScriptedServer, call: OnBox
 ) -> None:
     server.enqueue(responses.reset, responses.respond(REJECTION), responses.respond({"success": True, "uids": [3]}))
@@ -173,7 +171,7 @@ async def test_a_repeat_rejected_because_the_messages_are_gone_is_not_an_error(
 
 
 @pytest.mark.parametrize("call", TAKES_AWAY.values(), ids=TAKES_AWAY)
-async def test_a_repeat_rejected_while_a_message_is_there_is_an_error(server: ScriptedServer, call: OnBox) -> None:
+async def test_repeat_rejected_while_a_message_is_there_is_an_error(server: ScriptedServer, call: OnBox) -> None:
     server.enqueue(responses.reset, responses.respond(REJECTION), responses.respond({"success": True, "uids": [2, 3]}))
     async with open_suite(server) as suite:
         with pytest.raises(ds.ServiceError):
@@ -203,7 +201,7 @@ TOO_LARGE: dict[str, tuple[OnBox, str | None]] = {
 
 
 @pytest.mark.parametrize(("call", "hint"), TOO_LARGE.values(), ids=TOO_LARGE)
-async def test_a_too_large_response_names_what_reads_the_same(
+async def test_too_large_response_names_what_reads_the_same(
     server: ScriptedServer, call: OnBox, hint: str | None
 ) -> None:
     server.enqueue(responses.respond({"success": True, "messages": [{"uid": 1, "body": "x" * 2000}]}))
@@ -215,7 +213,7 @@ async def test_a_too_large_response_names_what_reads_the_same(
     assert ("read it with" in str(caught.value)) == (hint is not None)
 
 
-async def test_a_malformed_message_id_is_not_an_obstacle_to_saving(server: ScriptedServer) -> None:
+async def test_malformed_message_id_is_not_an_obstacle_to_saving(server: ScriptedServer) -> None:
     server.enqueue(responses.respond(UIDS))
     async with open_suite(server) as suite:
         await _box(suite).save_raw_messages("INBOX.B", [ds.RawMessage(data=b"Message-ID: <\r\n\r\nHello")], verify=True)
@@ -268,7 +266,7 @@ async def test_partial_search_prevents_resend(look: dict[str, Any], server: Scri
     assert _sends(server) == 1
 
 
-async def test_a_look_reads_dates_leniently(server: ScriptedServer) -> None:
+async def test_look_reads_dates_leniently(server: ScriptedServer) -> None:
     server.enqueue(responses.reset)
     messages = [message | {"sentDate": "", "size": "x"} for message in ANOTHERS_MARK["messages"]]
 
@@ -283,7 +281,7 @@ async def test_a_look_reads_dates_leniently(server: ScriptedServer) -> None:
 
 
 @pytest.mark.parametrize(("listed", "is_proof"), [(["INBOX.other"], True), (["INBOX.other", None], False)])
-async def test_an_unreadable_folder_name_proves_no_deletion(
+async def test_unreadable_folder_name_proves_no_deletion(
     listed: list[str | None], is_proof: bool, server: ScriptedServer
 ) -> None:
     server.enqueue(responses.reset)

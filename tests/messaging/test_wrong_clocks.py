@@ -122,7 +122,7 @@ async def test_since_that_was_an_hour_ahead_and_has_passed_finds_what_was_sent(
 
 
 @pytest.mark.parametrize("offset", [HOUR, -HOUR, YEARS, -YEARS], ids=str)
-async def test_a_lost_response_is_found_however_wrong_our_clock_is(
+async def test_lost_response_is_found_however_wrong_our_clock_is(
     mail: MailServer, server: ScriptedServer, offset: timedelta
 ) -> None:
     mail.add("another", mail.now + offset)
@@ -135,7 +135,7 @@ async def test_a_lost_response_is_found_however_wrong_our_clock_is(
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("offset", [HOUR, -HOUR, YEARS, -YEARS], ids=str)
 @pytest.mark.parametrize("folder", ["INBOX.Sent", "INBOX.Filed"])
-async def test_an_earlier_attempt_is_found_however_wrong_our_clock_is(
+async def test_earlier_attempt_is_found_however_wrong_our_clock_is(
     mail: MailServer, server: ScriptedServer, offset: timedelta, folder: str
 ) -> None:
     mail.offset = offset
@@ -148,7 +148,7 @@ async def test_an_earlier_attempt_is_found_however_wrong_our_clock_is(
 
 
 @pytest.mark.parametrize("name", [".", "..", ""], ids=repr)
-async def test_a_listed_folder_that_no_request_can_name_is_left_out(
+async def test_listed_folder_that_no_request_can_name_is_left_out(
     mail: MailServer, server: ScriptedServer, name: str
 ) -> None:
     mail.folders[name] = []
@@ -158,7 +158,7 @@ async def test_a_listed_folder_that_no_request_can_name_is_left_out(
 
 
 @pytest.mark.parametrize("name", [None, {"name": "INBOX.Filed"}], ids=repr)
-async def test_a_folder_whose_name_is_unreadable_may_have_the_message(
+async def test_folder_whose_name_is_unreadable_may_have_the_message(
     mail: MailServer, server: ScriptedServer, name: Any
 ) -> None:
     mail.unreadable = [name]
@@ -168,9 +168,7 @@ async def test_a_folder_whose_name_is_unreadable_may_have_the_message(
     assert mail.sends == 0
 
 
-async def test_a_raw_response_of_a_found_message_is_that_of_the_search(
-    mail: MailServer, server: ScriptedServer
-) -> None:
+async def test_raw_response_of_a_found_message_is_that_of_the_search(mail: MailServer, server: ScriptedServer) -> None:
     mail.add(MARK)
     async with open_suite(server) as suite:
         box = suite.mailbox(ALICE, PASSWORD)

@@ -108,7 +108,7 @@ async def test_scope_wider_than_the_consent_is_rejected_and_spends_nothing(sandb
         await look(suite)
 
 
-async def test_whole_authorization_code_grant(sandbox: Sandbox) -> None:
+async def test_complete_authorization_code_grant(sandbox: Sandbox) -> None:
     request = ds.AuthorizationRequest.to(
         sandbox.token_url.replace("/token", "/authorize"), DEMO_CLIENT[0], BACK, scope="fax"
     )

@@ -23,7 +23,7 @@ WRONG: dict[str, Callable[[ds.Registration, Any], Awaitable[object]]] = {
 @pytest.mark.parametrize(
     "value", [None, 5, "ada", ["ada"], ds.UserPassword("ada", "hush")], ids=lambda value: type(value).__name__
 )
-async def test_an_argument_of_the_wrong_type_is_rejected(server: ScriptedServer, parameter: str, value: object) -> None:
+async def test_argument_of_the_wrong_type_is_rejected(server: ScriptedServer, parameter: str, value: object) -> None:
     async with open_suite(server) as suite:
         error = await catch_error(WRONG[parameter](suite.registration, value))
     assert isinstance(error, ds.InvalidArgumentError)
@@ -31,7 +31,7 @@ async def test_an_argument_of_the_wrong_type_is_rejected(server: ScriptedServer,
     assert server.requests == []
 
 
-async def test_a_person_without_credentials_is_not_provisioned(server: ScriptedServer) -> None:
+async def test_person_without_credentials_is_not_provisioned(server: ScriptedServer) -> None:
     person: Any = ds.IDProofedIndividual(id=5)
     async with open_suite(server) as suite:
         error = await catch_error(suite.registration.provision_id_proofed_patient(DOMAIN, person))

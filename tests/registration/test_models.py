@@ -16,7 +16,7 @@ CODEC = Codec()
 
 
 @pytest.mark.parametrize("dob", [date(1970, 1, 31), "1970-01-31"])
-def test_a_day_is_sent_as_year_month_day(dob: date | str) -> None:
+def test_day_is_sent_as_year_month_day(dob: date | str) -> None:
     assert CODEC.encode(ds.IDProofedIndividual(dob=dob)) == b'{"dob":"1970-01-31"}'
 
 
@@ -29,21 +29,21 @@ DAYS: list[tuple[str, date | str]] = [
 
 
 @pytest.mark.parametrize(("text", "day"), DAYS)
-def test_a_day_is_read_and_other_text_stays(text: str, day: date | str) -> None:
+def test_day_is_read_and_other_text_stays(text: str, day: date | str) -> None:
     product = CODEC.decode(ds.Product, json.dumps({"startDate": text, "expireDate": text}).encode())
     assert (product.start_date, product.expire_date) == (day, day)
     assert json.loads(CODEC.encode(product)) == {"startDate": text, "expireDate": text}
 
 
 @pytest.mark.parametrize("member", ["UserStateType", "userState"])
-def test_a_state_is_read_under_either_name_and_written_as_specified(member: str) -> None:
+def test_state_is_read_under_either_name_and_written_as_specified(member: str) -> None:
     detail = CODEC.decode(ds.DirectUserDetail, json.dumps({member: "activated"}).encode())
     assert detail.user_state is ds.UserStateType.ACTIVATED
     assert detail.extra == {}
     assert CODEC.encode(detail) == b'{"UserStateType":"activated"}'
 
 
-def test_both_names_at_once_lose_nothing() -> None:
+def test_both_names_immediately_lose_nothing() -> None:
     document = {"UserStateType": "activated", "userState": "disabled"}
     detail = CODEC.decode(ds.DirectUserDetail, json.dumps(document).encode())
     assert detail.user_state is ds.UserStateType.ACTIVATED

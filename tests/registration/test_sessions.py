@@ -123,7 +123,7 @@ async def test_day_of_birth_may_be_a_date_or_text(services: FakeServices, suite:
     assert [request.members["dob"] for request in services.requests_by_url[1:]] == ["1980-02-29", "02/29/1980"]
 
 
-async def test_a_username_that_is_listed_twice_is_rejected(services: FakeServices, suite: ds.DirectSuite) -> None:
+async def test_username_that_is_listed_twice_is_rejected(services: FakeServices, suite: ds.DirectSuite) -> None:
     passwords = [ds.UserPassword("ada", "one"), ds.UserPassword("Ada", "two")]
     with pytest.raises(ds.InvalidArgumentError) as refused:
         await suite.registration.set_patients_passwords(DOMAIN, passwords)

@@ -87,7 +87,7 @@ async def test_later_responses_have_the_identifier_that_was_requested(
     assert (await suite.signing.delete("d1")).identifier == "d1"
 
 
-async def test_an_image_without_a_byte_is_rejected_before_anything_is_sent(
+async def test_image_without_a_byte_is_rejected_before_anything_is_sent(
     services: FakeServices, suite: ds.DirectSuite
 ) -> None:
     empty = attrs.evolve(SIGNATURE, graphical_signature=b"")

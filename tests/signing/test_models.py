@@ -33,7 +33,7 @@ SIGNATURE_ON_THE_WIRE = {
 }
 
 
-def test_a_signature_is_written_as_specified() -> None:
+def test_signature_is_written_as_specified() -> None:
     assert json.loads(CODEC.encode(SIGNATURE)) == SIGNATURE_ON_THE_WIRE
 
 
@@ -66,14 +66,14 @@ def test_meta_data_named_like_a_pair_comes_back_as_it_was(meta_data: dict[str, s
 
 
 @pytest.mark.parametrize("names", [("signatureTime", "reason"), ("SignatureTime", "Reason")])
-def test_a_found_signature_is_read_in_both_spellings(names: tuple[str, str]) -> None:
+def test_found_signature_is_read_in_both_spellings(names: tuple[str, str]) -> None:
     document = {names[0]: "2016-07-05 17:47:15", names[1]: "Approved", "isSigned": True}
     found = CODEC.decode(ds.DocumentSignature, json.dumps(document).encode())
     assert (found.signature_time, found.reason, found.is_signed) == ("2016-07-05 17:47:15", "Approved", True)
     assert found.extra == {}
 
 
-def test_a_stored_document_tells_when_it_was_saved() -> None:
+def test_stored_document_tells_when_it_was_saved() -> None:
     document = CODEC.decode(ds.StoredDocument, b'{"identifier":"d1","createdTime":1467740835000,"documentDigest":""}')
     assert document.created_time == datetime(2016, 7, 5, 17, 47, 15, tzinfo=UTC)
     assert document.document_digest == ""

@@ -26,7 +26,7 @@ INFO: dict[str, Any] = {"identifier": "1", "documentDigest": "before", "formFiel
     ],
     ids=str,
 )
-async def test_an_unreadable_form_field_proves_no_flattening(
+async def test_unreadable_form_field_proves_no_flattening(
     members: dict[str, Any], is_proof: bool, server: ScriptedServer
 ) -> None:
     server.enqueue(responses.respond(INFO), responses.reset)

@@ -124,7 +124,7 @@ def test_no_change_takes_another_for_its_own_at_length() -> None:
     case.runTest()
 
 
-def test_a_change_that_is_alone_is_reported_by_its_digest() -> None:
+def test_change_that_is_alone_is_reported_by_its_digest() -> None:
     versions = DigestHistory()
     digest = "d0"
     for following in ("d1", "d2"):
@@ -137,7 +137,7 @@ def test_a_change_that_is_alone_is_reported_by_its_digest() -> None:
         digest = following
 
 
-def test_a_rejected_change_leaves_the_document_traceable() -> None:
+def test_rejected_change_leaves_the_document_traceable() -> None:
     versions = DigestHistory()
     with contextlib.suppress(ServiceError), versions.track_change(NAME, "d0"):
         refused()
@@ -159,7 +159,7 @@ def test_number_of_remembered_documents_is_limited() -> None:
     assert (len(versions._inactive), len(versions._in_progress)) == (512, 0)
 
 
-def test_a_document_in_progress_is_not_forgotten() -> None:
+def test_document_in_progress_is_not_forgotten() -> None:
     versions = DigestHistory()
     with versions.track_change(NAME, "d0") as first:
         _others(versions)
@@ -168,7 +168,7 @@ def test_a_document_in_progress_is_not_forgotten() -> None:
             assert not second.is_proven_by("d1")
 
 
-def test_a_document_left_open_is_not_forgotten() -> None:
+def test_document_left_open_is_not_forgotten() -> None:
     versions = DigestHistory()
     with contextlib.suppress(ConnectionLostError), versions.track_change(NAME, "d0"):
         lost()
@@ -227,7 +227,7 @@ def test_digest_of_another_response_is_comparable_until_disproved(before: Before
         assert change.has_comparable_digest == alike
 
 
-def test_a_digest_that_was_looked_up_is_comparable() -> None:
+def test_digest_that_was_looked_up_is_comparable() -> None:
     versions = DigestHistory()
     with versions.track_change(NAME, "d0", from_info=True) as change:
         assert change.has_comparable_digest
@@ -279,7 +279,7 @@ def test_changes_after_unknown_outcome_are_unverifiable() -> None:
 
 
 @pytest.mark.parametrize("overtaken", ["by a change under way", "by a change that ended", "by none"])
-def test_a_reading_counts_where_no_change_overtook_it(overtaken: str) -> None:
+def test_reading_counts_where_no_change_overtook_it(overtaken: str) -> None:
     versions = DigestHistory()
     with versions.track_change(NAME, None) as first:
         first.record_success(None)
@@ -296,7 +296,7 @@ def test_a_reading_counts_where_no_change_overtook_it(overtaken: str) -> None:
         assert later.is_traceable == (overtaken == "by none")
 
 
-def test_a_reading_does_not_spoil_the_proof_of_a_change_in_progress() -> None:
+def test_reading_does_not_spoil_the_proof_of_a_change_in_progress() -> None:
     versions = DigestHistory()
     with versions.track_change(NAME, "d0") as change:
         with versions.track_info_request(NAME) as reported:

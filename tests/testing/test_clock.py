@@ -27,7 +27,7 @@ def follower() -> Clock:
     return clock
 
 
-async def test_a_wait_passes_at_once_for_all(follower: Clock) -> None:
+async def test_wait_passes_immediately_for_all(follower: Clock) -> None:
     clock, began, at = LeapingClock(follower), time.monotonic(), LeapingClock().monotonic()
     await clock.sleep(MAX_LEAP_SECONDS)
     assert time.monotonic() - began < MAX_LEAP_SECONDS / 2
@@ -41,7 +41,7 @@ async def test_waits_at_the_same_time_do_not_add_up(follower: Clock) -> None:
     assert follower.now() - NOON <= timedelta(seconds=20)
 
 
-async def test_a_long_wait_ends_when_the_test_has_advanced_time_so_far(follower: Clock) -> None:
+async def test_long_wait_ends_when_the_test_has_advanced_time_so_far(follower: Clock) -> None:
     clock = LeapingClock(follower)
     waiting = asyncio.create_task(clock.sleep(540.0))
     for _ in range(5):
@@ -54,7 +54,7 @@ async def test_a_long_wait_ends_when_the_test_has_advanced_time_so_far(follower:
     assert follower.now() - NOON >= timedelta(seconds=540)
 
 
-async def test_a_long_wait_that_nobody_shortens_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_wait_that_nobody_shortens_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("directsuite.testing.clock.MAX_LEAP_SECONDS", 0.0)
     began = time.monotonic()
     await LeapingClock().sleep(0.02)

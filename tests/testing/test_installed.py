@@ -36,7 +36,7 @@ def test_installing_is_enough(python: str, tmp_path: Path) -> None:
     assert counts == {"passed": 1}, written
 
 
-def test_a_project_that_does_not_use_it_does_not_notice(python: str, tmp_path: Path) -> None:
+def test_project_that_does_not_use_it_does_not_notice(python: str, tmp_path: Path) -> None:
     project = Project(tmp_path, python)
     project.write("test_mine.py", 'import sys\n\ndef test_mine():\n    assert "aiohttp" not in sys.modules\n')
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PY", "COV"))}

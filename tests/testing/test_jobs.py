@@ -105,7 +105,7 @@ async def test_outage(a_job, directsuite_sandbox, tmp_path):
     assert 243 <= (directsuite_sandbox.clock.now() - at).total_seconds() < 600
     assert time.monotonic() - began < 60
 
-async def test_an_outage_that_is_too_long(a_job, directsuite_sandbox, directsuite_clock, tmp_path):
+async def test_outage_that_is_too_long(a_job, directsuite_sandbox, directsuite_clock, tmp_path):
     began, at = time.monotonic(), directsuite_clock.monotonic()
     directsuite_sandbox.inject_fault("Save", "status", status=503, times=None)
     async with SigningJournal(tmp_path / "signing.db") as journal:

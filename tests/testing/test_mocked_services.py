@@ -44,7 +44,7 @@ async def test_any_aiohttp_request_is_responded_to_from_memory(mocked: Any) -> N
         assert await response.json() == {"answer": 42}
 
 
-async def test_request_without_a_response_fails_the_test_at_once(mocked: Any, box: ds.Mailbox) -> None:
+async def test_request_without_a_response_fails_the_test_immediately(mocked: Any, box: ds.Mailbox) -> None:
     patient = box.with_options(retry=ds.RetryPolicy(attempts=4))
     mocked.post(f"{MESSAGE}/GetMessageCount/INBOX", payload=SUCCESS | {"count": 1})
     assert await patient.get_message_count() == 1

@@ -16,7 +16,7 @@ def test_every_name_can_be_had(name: str) -> None:
     assert name in dir(testing)
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         getattr(testing, "nothing")  # noqa: B009  type checkers refuse the attribute
 

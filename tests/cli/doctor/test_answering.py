@@ -27,7 +27,7 @@ def at(distance: timedelta) -> web.Response:
     ],
     ids=["behind", "ahead", "far ahead"],
 )
-async def test_a_skewed_clock_is_a_warning(doctor_runner: DoctorRunner, distance: timedelta, sentence: str) -> None:
+async def test_skewed_clock_is_a_warning(doctor_runner: DoctorRunner, distance: timedelta, sentence: str) -> None:
     async with serve_response(lambda: at(distance)) as url:
         doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
         told = await doctor_runner.run_json()
@@ -46,7 +46,7 @@ async def test_accurate_clock_gives_no_warning(doctor_runner: DoctorRunner, seco
 
 
 @pytest.mark.parametrize("date", ["now", f"Mon, 01 Jan {9**30} 00:00:00 GMT", f"Mon, 01 Jan 2024 00:00:00 +{9**30}"])
-async def test_a_server_without_a_time_is_not_compared(date: str, doctor_runner: DoctorRunner) -> None:
+async def test_server_without_a_time_is_not_compared(date: str, doctor_runner: DoctorRunner) -> None:
     async with serve_response(lambda: web.Response(headers={"Date": date})) as url:
         doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
         told = await doctor_runner.run_json()
@@ -60,7 +60,7 @@ async def test_a_server_without_a_time_is_not_compared(date: str, doctor_runner:
         (302, "HTTP 302: The server redirects, which is not followed. Use the new URL."),
     ],
 )
-async def test_an_answer_that_hints_at_trouble_is_a_warning(
+async def test_response_that_hints_at_trouble_is_a_warning(
     doctor_runner: DoctorRunner, status: int, sentence: str
 ) -> None:
     async with serve_response(lambda: web.Response(status=status, headers={"Location": "/elsewhere"})) as url:
@@ -69,7 +69,7 @@ async def test_an_answer_that_hints_at_trouble_is_a_warning(
     assert told.checks["messaging", "response"] == ("warning", sentence)
 
 
-async def test_a_proxy_that_asks_for_a_password_or_is_not_there_is_told(doctor_runner: DoctorRunner) -> None:
+async def test_proxy_that_asks_for_a_password_or_is_not_there_is_reported(doctor_runner: DoctorRunner) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if await reader.read(1):
             await reader.readuntil(b"\r\n\r\n")

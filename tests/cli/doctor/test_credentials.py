@@ -78,7 +78,7 @@ def one_description_for_all(path: str) -> web.Response:
 
 
 @pytest.mark.parametrize(("at", "result"), [(documents_and_paths, "ok"), (one_description_for_all, "failed")])
-async def test_a_description_tells_a_missing_document_from_a_missing_path(
+async def test_description_tells_a_missing_document_from_a_missing_path(
     at: Callable[[str], web.Response], result: str, doctor_runner: DoctorRunner
 ) -> None:
     async with serve_response(at=at) as url:
@@ -89,7 +89,7 @@ async def test_a_description_tells_a_missing_document_from_a_missing_path(
     assert [told.get_results(service)["token"] for service in ("signing", "fax")] == [result, result]
 
 
-async def test_a_wrong_token_login_and_password_are_told(doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
+async def test_wrong_token_login_and_password_are_reported(doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
     wrong = {
         "DIRECTSUITE_TOKEN": WRONG,
         "DIRECTSUITE_LOGIN_PASSWORD": WRONG,
@@ -148,7 +148,7 @@ async def test_response_of_another_server_is_reported(doctor_runner: DoctorRunne
 
 
 @pytest.mark.parametrize("status", [500, 429])
-async def test_a_service_that_fails_is_told(doctor_runner: DoctorRunner, sandbox: Sandbox, status: int) -> None:
+async def test_service_that_fails_is_reported(doctor_runner: DoctorRunner, sandbox: Sandbox, status: int) -> None:
     take(doctor_runner, sandbox)
     sandbox.inject_fault("login", "status", status=status, times=None)
     told = await doctor_runner.run_json()

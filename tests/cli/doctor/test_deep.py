@@ -140,9 +140,7 @@ def reading_operations() -> set[str]:
     return {each.name for each in operations if each.semantics is Semantics.SAFE}
 
 
-async def test_the_sandbox_has_no_difference(
-    doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]
-) -> None:
+async def test_sandbox_has_no_difference(doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]) -> None:
     set_service_urls(doctor_runner, sandbox)
     told = await doctor_runner.run_json(*arguments)
     assert list_differences(told.document) == set()
@@ -267,7 +265,7 @@ async def test_each_of_twenty_quirks_is_found(
 
 
 @pytest.mark.wide
-async def test_a_sandbox_imitates_a_server_by_its_report(
+async def test_sandbox_imitates_a_server_by_its_report(
     doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]
 ) -> None:
     def change(answer: ServerResponse) -> None:
@@ -352,7 +350,7 @@ async def test_first_and_last_date_are_not_searched_for(
     assert len(skipped) == 4
 
 
-async def test_an_operation_without_a_complete_response_is_a_difference(
+async def test_operation_without_a_complete_response_is_a_difference(
     doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]
 ) -> None:
     sandbox.inject_fault("GetFolders", "truncate")
@@ -365,7 +363,7 @@ async def test_an_operation_without_a_complete_response_is_a_difference(
     assert told.status == 1
 
 
-async def test_a_rejected_operation_has_no_result(
+async def test_rejected_operation_has_no_result(
     doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]
 ) -> None:
     set_service_urls(doctor_runner, sandbox)
@@ -376,7 +374,7 @@ async def test_a_rejected_operation_has_no_result(
     assert told.status == 0
 
 
-async def test_a_wrong_password_is_sent_three_times_at_most(
+async def test_wrong_password_is_sent_three_times_at_most(
     doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]
 ) -> None:
     requests = list[str]()
@@ -421,7 +419,7 @@ async def test_dependent_options_are_rejected_alone(options: list[str], text: st
     assert (status, text in err) == (2, True)
 
 
-async def test_a_report_replaces_no_file(doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]) -> None:
+async def test_report_replaces_no_file(doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]) -> None:
     set_service_urls(doctor_runner, sandbox)
     calls = sandbox.calls.count
     (doctor_runner.folder / "report.json").write_text("kept")

@@ -97,7 +97,7 @@ def test_imitated_moment_is_the_same_for_the_sdk(moment: object) -> None:
 
 
 @pytest.mark.parametrize(("value", "imitated"), [([], []), ([7], 7), ([7, 8], [7, 8]), ("text", 1)])
-def test_a_number_is_imitated_only_in_place_of_an_array_of_one(value: Any, imitated: Any) -> None:
+def test_number_is_imitated_only_in_place_of_an_array_of_one(value: Any, imitated: Any) -> None:
     message = {"uids": value}
     _change_member(message, "uids", "is integer, not array or null")
     assert message == {"uids": imitated}
@@ -131,7 +131,7 @@ DIALECTS: dict[str, ResponseChange] = {
 
 @pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("name", DIALECTS)
-async def test_a_dialect_is_found_and_imitated(name: str, doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
+async def test_dialect_is_found_and_imitated(name: str, doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
     options = await populate(doctor_runner, sandbox)
     async with serve_changed(sandbox, DIALECTS[name]) as root:
         set_service_urls(doctor_runner, sandbox, root)
@@ -145,7 +145,7 @@ async def test_a_dialect_is_found_and_imitated(name: str, doctor_runner: DoctorR
 
 
 @pytest.mark.parametrize("profile", ["java", "attachment-list"])
-async def test_a_profile_is_found_and_imitated(profile: str, doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
+async def test_profile_is_found_and_imitated(profile: str, doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
     sandbox.profile = profile  # type: ignore[assignment]  # of the two that there are
     options = await populate(doctor_runner, sandbox)
     set_service_urls(doctor_runner, sandbox)
@@ -164,7 +164,7 @@ def all_found(document: Any) -> set[tuple[str, str, str]]:
     return list_differences(document) | forms
 
 
-async def test_forms_are_no_differences(doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
+async def test_forms_are_not_differences(doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
     options = await populate(doctor_runner, sandbox)
     async with serve_changed(sandbox, DIALECTS["milliseconds"]) as root:
         set_service_urls(doctor_runner, sandbox, root)
@@ -197,7 +197,7 @@ async def request_document(imitation: Sandbox, token: str | None = None) -> int:
         return response.status
 
 
-async def test_an_imitated_rejection_keeps_other_statuses(tmp_path: Path) -> None:
+async def test_imitated_rejection_keeps_other_statuses(tmp_path: Path) -> None:
     report = write_report(tmp_path, "GetDocInfo", ("refusal status", "is 404, not 400"))
     async with open_populated_sandbox(imitate=report) as imitation:
         assert await request_document(imitation) == 404
@@ -226,7 +226,7 @@ async def test_headers_of_the_connection_are_not_imitated(name: str, tmp_path: P
         assert await suite.mailbox(ALICE, PASSWORD).with_options(retry=ds.RetryPolicy.none()).get_uids() == []
 
 
-async def test_a_fault_reaches_a_client_of_an_imitation(doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
+async def test_fault_reaches_a_client_of_an_imitation(doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
     options = await populate(doctor_runner, sandbox)
     async with serve_changed(sandbox, DIALECTS["milliseconds"]) as root:
         set_service_urls(doctor_runner, sandbox, root)

@@ -37,9 +37,7 @@ async def test_where_nothing_is_set_it_says_what_to_set(doctor_runner: DoctorRun
     ],
     ids=["no scheme", "in clear", "with a password"],
 )
-async def test_a_wrong_url_is_explained_without_showing_it(
-    doctor_runner: DoctorRunner, url: str, sentence: str
-) -> None:
+async def test_wrong_url_is_explained_without_showing_it(doctor_runner: DoctorRunner, url: str, sentence: str) -> None:
     doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
     told = await doctor_runner.run_json()
     assert told.status == 1
@@ -60,7 +58,7 @@ async def test_a_wrong_url_is_explained_without_showing_it(
     ],
     ids=["missing", "not TOML", "misspelt", "zero"],
 )
-async def test_a_wrong_settings_file_is_told(doctor_runner: DoctorRunner, text: str | None, sentence: str) -> None:
+async def test_wrong_settings_file_is_reported(doctor_runner: DoctorRunner, text: str | None, sentence: str) -> None:
     if text is not None:
         (doctor_runner.folder / "suite.toml").write_text(text)
     doctor_runner.set_env("DIRECTSUITE_CONFIG", "suite.toml")
@@ -100,7 +98,7 @@ async def test_no_password_is_requested_for_a_service_without_a_url(
     assert asked == []
 
 
-async def test_secrets_that_are_given_wrongly_are_told(doctor_runner: DoctorRunner) -> None:
+async def test_secrets_that_are_given_wrongly_are_reported(doctor_runner: DoctorRunner) -> None:
     open_to_all = doctor_runner.folder / "token"
     open_to_all.write_text(SECRET)
     open_to_all.chmod(0o644)
@@ -137,7 +135,7 @@ async def test_variables_of_certificates_and_proxies_are_looked_at(doctor_runner
     assert told.checks["this machine", "trusted certificates"][1].startswith("SSL_CERT_FILE does not name a file")
 
 
-async def test_an_extra_that_is_there_in_part_is_told(
+async def test_extra_that_is_there_in_part_is_reported(
     doctor_runner: DoctorRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor_checks, "EXTRAS", {"storage": ("attrs", "no_such_library")})
@@ -149,7 +147,7 @@ async def test_an_extra_that_is_there_in_part_is_told(
     assert "directsuite " in told.checks["this machine", "versions"][1]
 
 
-def test_every_extra_and_each_of_its_libraries_is_looked_for() -> None:
+def test_every_extra_and_each_of_its_libraries_is_searched() -> None:
     libraries: dict[str, set[str]] = {}
     for requirement in requires("directsuite") or ():
         library, _, extra = requirement.partition("; extra == ")

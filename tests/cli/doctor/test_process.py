@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform == "win32", r
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
-async def test_a_signal_ends_it_with_a_sentence(
+async def test_signal_ends_it_with_a_sentence(
     doctor_runner: DoctorRunner, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, status: int
 ) -> None:
     came = asyncio.Event()

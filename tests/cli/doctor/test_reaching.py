@@ -89,7 +89,7 @@ async def test_dns_failure_is_reported_and_later_checks_are_skipped(
     assert told.checks["fax", "token"][1] == "The check of name failed."
 
 
-async def test_a_refused_connection_is_told(doctor_runner: DoctorRunner) -> None:
+async def test_rejected_connection_is_reported(doctor_runner: DoctorRunner) -> None:
     with socket.socket() as bound:  # and not listening
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
@@ -114,7 +114,7 @@ async def test_a_refused_connection_is_told(doctor_runner: DoctorRunner) -> None
     ],
     ids=["unknown authority", "expired", "of tomorrow", "another address"],
 )
-async def test_a_certificate_that_is_not_accepted_is_explained(
+async def test_certificate_that_is_not_accepted_is_explained(
     doctor_runner: DoctorRunner, tmp_path: Path, days: tuple[int, int], address: str, trusted: bool, sentence: str
 ) -> None:
     pair = make_certificate(tmp_path, address=address, days=days)
@@ -131,7 +131,7 @@ async def test_a_certificate_that_is_not_accepted_is_explained(
 
 
 @pytest.mark.parametrize(("days", "result"), [(3, "warning"), (90, "ok")])
-async def test_an_accepted_certificate_tells_its_days(
+async def test_accepted_certificate_tells_its_days(
     doctor_runner: DoctorRunner, tmp_path: Path, days: int, result: str
 ) -> None:
     pair = make_certificate(tmp_path, days=(-1, days))
@@ -147,7 +147,7 @@ async def test_an_accepted_certificate_tells_its_days(
     assert told.get_results("this machine")["trusted certificates"] == "ok"
 
 
-async def test_the_certificates_of_the_settings_are_trusted(doctor_runner: DoctorRunner, tmp_path: Path) -> None:
+async def test_certificates_of_the_settings_are_trusted(doctor_runner: DoctorRunner, tmp_path: Path) -> None:
     pair = make_certificate(tmp_path, days=(-1, 90))
     doctor_runner.set_env("DIRECTSUITE_CA_BUNDLE", str(pair[0]))
     with answering(make_server_context(pair)) as url:
@@ -157,7 +157,7 @@ async def test_the_certificates_of_the_settings_are_trusted(doctor_runner: Docto
     assert list(told.get_results("messaging").values())[4] == "ok"
 
 
-async def test_an_old_tls_is_told(doctor_runner: DoctorRunner, tmp_path: Path) -> None:
+async def test_old_tls_is_reported(doctor_runner: DoctorRunner, tmp_path: Path) -> None:
     context = make_server_context(make_certificate(tmp_path), newest=ssl.TLSVersion.TLSv1_1)
     async with shaking_hands(context) as url:
         doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
@@ -167,7 +167,7 @@ async def test_an_old_tls_is_told(doctor_runner: DoctorRunner, tmp_path: Path) -
     )
 
 
-async def test_a_server_without_tls_behind_https_is_told(doctor_runner: DoctorRunner) -> None:
+async def test_server_without_tls_behind_https_is_reported(doctor_runner: DoctorRunner) -> None:
     async with serve_response() as url:
         doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url.replace("http://", "https://"))
         told = await doctor_runner.run_json()
@@ -177,7 +177,7 @@ async def test_a_server_without_tls_behind_https_is_told(doctor_runner: DoctorRu
     assert "Check scheme and port in the URL" in said
 
 
-async def test_a_resolver_that_hangs_costs_its_time_and_no_more(
+async def test_resolver_that_hangs_costs_its_time_and_no_more(
     doctor_runner: DoctorRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over = threading.Event()
@@ -203,7 +203,7 @@ async def test_http_to_another_machine_is_a_warning(url: str, result: str) -> No
     assert (await server.check_tls()).result == result
 
 
-async def test_a_server_that_says_nothing_costs_its_time_and_no_more(doctor_runner: DoctorRunner) -> None:
+async def test_server_that_says_nothing_costs_its_time_and_no_more(doctor_runner: DoctorRunner) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await reader.read()

@@ -25,7 +25,7 @@ async def test_one_pdf_is_signed_into_one_file(sign_runner: SignRunner) -> None:
     assert (await sign_runner.count_requests("Save"), await sign_runner.count_requests("Delete")) == (1, 1)
 
 
-async def test_a_file_that_is_there_is_replaced_only_where_that_is_said(sign_runner: SignRunner) -> None:
+async def test_file_that_is_there_is_replaced_only_where_that_is_said(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("consent.pdf")
     sign_runner.write_pdfs("signed.pdf", content=b"another")
     ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
@@ -37,7 +37,7 @@ async def test_a_file_that_is_there_is_replaced_only_where_that_is_said(sign_run
     assert sign_runner.count_signatures("signed.pdf") == 1
 
 
-async def test_a_folder_whose_name_ends_like_a_pdf_is_a_folder(sign_runner: SignRunner) -> None:
+async def test_folder_whose_name_ends_like_a_pdf_is_a_folder(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("consent.pdf")
     (sign_runner.folder / "signed.pdf").mkdir()
     assert (await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)).status == 0
@@ -57,7 +57,7 @@ async def test_signatures_are_verified(sign_runner: SignRunner) -> None:
     assert (ended.status, ended.err) == (1, "directsuite: PDFs without a signature: 1 of 2.\n")
 
 
-async def test_a_signature_of_a_changed_pdf_is_not_valid(sign_runner: SignRunner) -> None:
+async def test_signature_of_a_changed_pdf_is_not_valid(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("consent.pdf")
     await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--reason", "Consent")
     content = (sign_runner.folder / "signed.pdf").read_bytes()
@@ -101,7 +101,7 @@ async def test_unreadable_file_or_non_pdf_is_rejected(command: str, sign_runner:
 
 
 @pytest.mark.parametrize("command", [(), ("flatten",), ("clear",)])
-async def test_the_source_is_never_replaced(command: tuple[str, ...], sign_runner: SignRunner) -> None:
+async def test_source_is_never_replaced(command: tuple[str, ...], sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("consent.pdf")
     (sign_runner.folder / "linked.pdf").symlink_to("consent.pdf")
     before = (sign_runner.folder / "consent.pdf").read_bytes()
@@ -141,7 +141,7 @@ async def test_unknown_field_is_rejected_unless_a_widget_is_given(sign_runner: S
     )
 
 
-async def test_a_cut_off_pdf_is_not_signed(sign_runner: SignRunner) -> None:
+async def test_cut_off_pdf_is_not_signed(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("in/whole.pdf")
     sign_runner.write_pdfs("in/cut.pdf", content=make_consent_form()[:-2000])
     ended = await sign_runner.sign("in/cut.pdf", "--output", "signed.pdf")
@@ -186,20 +186,20 @@ async def test_verify_continues_after_unreadable_file(sign_runner: SignRunner) -
     ]
 
 
-async def test_a_folder_of_one_pdf_is_verified_as_a_folder(sign_runner: SignRunner) -> None:
+async def test_folder_of_one_pdf_is_verified_as_a_folder(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("in/text.pdf", content=b"no PDF")
     ended = await sign_runner.sign("verify", "in", "--json")
     assert (ended.status, [each["file"] for each in json.loads(ended.out)]) == (1, ["in/text.pdf"])
 
 
-async def test_a_field_that_is_signed_is_refused(sign_runner: SignRunner) -> None:
+async def test_field_that_is_signed_is_rejected(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("consent.pdf")
     await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
     ended = await sign_runner.sign("signed.pdf", "--output", "twice.pdf", "--name", PATIENT)
     assert (ended.status, "which is already signed" in ended.err) == (2, True), ended.err
 
 
-async def test_a_folder_without_a_pdf_is_told(sign_runner: SignRunner) -> None:
+async def test_folder_without_a_pdf_is_reported(sign_runner: SignRunner) -> None:
     (sign_runner.folder / "empty").mkdir()
     ended = await sign_runner.sign("verify", "empty")
     assert (ended.status, "There is no PDF in the folders. --recursive includes their subfolders." in ended.err) == (
@@ -211,7 +211,7 @@ async def test_a_folder_without_a_pdf_is_told(sign_runner: SignRunner) -> None:
     assert (ended.status, "empty/below/consent.pdf" in ended.out) == (1, True)
 
 
-async def test_verify_goes_on_past_one_pdf_that_the_service_refuses(sign_runner: SignRunner) -> None:
+async def test_verify_goes_on_past_one_pdf_that_the_service_rejects(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("in/a.pdf", "in/b.pdf", "in/c.pdf")
     sign_runner.sandbox.inject_fault("Save", "status", status=413, skip=1, times=1)
     found = json.loads((await sign_runner.sign("verify", "in", "--json")).out)
@@ -247,7 +247,7 @@ async def test_verify_goes_on_past_some_that_the_service_fails_with(sign_runner:
     "options",
     [("--recursive",), ("--patience", "3"), ("--concurrency", "2"), ("--dry-run",), ("--again", "--recursive")],
 )
-async def test_options_of_folders_are_refused_for_one_file(options: tuple[str, ...], sign_runner: SignRunner) -> None:
+async def test_options_of_folders_are_rejected_for_one_file(options: tuple[str, ...], sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("consent.pdf")
     ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", *options)
     named = [each for each in options if each.startswith("-")]
@@ -257,7 +257,7 @@ async def test_options_of_folders_are_refused_for_one_file(options: tuple[str, .
     assert sign_runner.list_files(".") == ["consent.pdf"]
 
 
-async def test_verify_shows_what_it_found_before_the_service_refused_the_token(sign_runner: SignRunner) -> None:
+async def test_verify_shows_what_it_found_before_the_service_rejected_the_token(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("in/a.pdf", "in/b.pdf", "in/c.pdf")
     sign_runner.sandbox.inject_fault("Save", "status", status=401, skip=1, times=2)
     ended = await sign_runner.sign("verify", "in")
@@ -266,7 +266,7 @@ async def test_verify_shows_what_it_found_before_the_service_refused_the_token(s
 
 
 @pytest.mark.parametrize("command", [("verify",), ("info",), ("flatten", "--output", "flat.pdf")])
-async def test_a_pdf_that_needs_a_password_is_told_by_its_name(
+async def test_pdf_that_needs_a_password_is_reported_by_its_name(
     command: tuple[str, ...], sign_runner: SignRunner
 ) -> None:
     sign_runner.set_env("DIRECTSUITE_VERBOSE", "1")
@@ -280,7 +280,7 @@ async def test_a_pdf_that_needs_a_password_is_told_by_its_name(
     assert "Use a PDF without a password." in ended.err
 
 
-async def test_a_refused_token_is_told_as_one(sign_runner: SignRunner) -> None:
+async def test_rejected_token_is_reported_as_one(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("consent.pdf")
     sign_runner.set_env("DIRECTSUITE_TOKEN", "wrong")
     for arguments in (
@@ -292,7 +292,7 @@ async def test_a_refused_token_is_told_as_one(sign_runner: SignRunner) -> None:
         assert (ended.status, "the token is wrong or has expired: get a new one" in ended.err) == (3, True)
 
 
-async def test_a_lost_answer_says_what_became_of_the_file_and_the_copy(sign_runner: SignRunner) -> None:
+async def test_lost_response_says_what_became_of_the_file_and_the_copy(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("consent.pdf")
     sign_runner.sandbox.inject_fault("SignAndPull", "reset_before", times=1)
     ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf")
@@ -304,7 +304,7 @@ async def test_a_lost_answer_says_what_became_of_the_file_and_the_copy(sign_runn
     assert (sign_runner.list_files("."), await sign_runner.count_requests("Delete")) == (["consent.pdf"], 1)
 
 
-async def test_a_copy_that_stays_at_the_service_is_told(sign_runner: SignRunner) -> None:
+async def test_copy_that_stays_at_the_service_is_reported(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("consent.pdf")
     sign_runner.sandbox.inject_fault("Delete", "status", status=400)
     ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
@@ -312,7 +312,7 @@ async def test_a_copy_that_stays_at_the_service_is_told(sign_runner: SignRunner)
     assert "The service's copy of the PDF could not be deleted. It expires" in ended.err
 
 
-async def test_a_file_that_appears_meanwhile_is_not_replaced(
+async def test_file_that_appears_meanwhile_is_not_replaced(
     sign_runner: SignRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sign_runner.write_pdfs("consent.pdf")
@@ -342,7 +342,7 @@ async def test_verifying_a_folder_ends_where_the_service_is_away(sign_runner: Si
     assert "HTTP 503" in ended.err
 
 
-async def test_a_folder_without_a_pdf_has_a_row_beside_others(sign_runner: SignRunner) -> None:
+async def test_folder_without_a_pdf_has_a_row_beside_others(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("consent.pdf", "in/deep/a.pdf")
     (sign_runner.folder / "empty").mkdir()
     await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)

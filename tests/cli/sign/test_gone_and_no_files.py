@@ -15,7 +15,7 @@ from tests.cli.sign.conftest import PATIENT, SignRunner
 SIGNED = ("--output", "out", "--name", PATIENT)
 
 
-async def test_a_file_that_goes_away_while_it_waits_is_told(
+async def test_file_that_goes_away_while_it_waits_is_reported(
     sign_runner: SignRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sign_runner.write_pdfs("in/a.pdf", "in/b.pdf")

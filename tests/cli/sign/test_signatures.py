@@ -23,7 +23,7 @@ NOTHING = SignOptions(output=Path("out"))
         ({"signer": "J\udce9"}, "--signer"),
     ],
 )
-def test_what_is_no_text_is_refused_and_not_shown(given: dict[str, Any], named: str) -> None:
+def test_bytes_that_are_not_text_are_rejected_and_not_shown(given: dict[str, Any], named: str) -> None:
     with pytest.raises(UsageError, match=f"^{named} is not text in this machine's encoding: set LC_ALL") as refused:
         make_signatures(dataclasses.replace(NOTHING, **given))
     assert str(refused.value).isascii()
@@ -36,7 +36,7 @@ def test_text_of_any_language_is_taken() -> None:
 
 
 @pytest.mark.parametrize("form", [(), ("--dry-run",)], ids=["signing", "dry run"])
-async def test_the_command_ends_before_it_does_anything(sign_runner: SignRunner, form: tuple[str, ...]) -> None:
+async def test_command_ends_before_it_does_anything(sign_runner: SignRunner, form: tuple[str, ...]) -> None:
     sign_runner.write_pdfs("in/a.pdf")
     ended = await sign_runner.sign("in", "--output", "out", "--reason", "J\udce9", *form)
     assert (ended.status, ended.out) == (2, "")

@@ -47,7 +47,7 @@ async def test_recursive_includes_subfolders_except_the_output(sign_runner: Sign
     assert sign_runner.count_signatures("out/c.pdf") == 0
 
 
-async def test_a_file_that_is_named_twice_is_signed_once(sign_runner: SignRunner) -> None:
+async def test_file_that_is_named_twice_is_signed_once(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("in/a.pdf", "in/b.pdf")
     told = await sign_runner.sign("in", "in/a.pdf", "./in/a.pdf", "in/../in", *SIGNED)
     assert (told.status, told.out) == (0, f"2 signed. Output folder: {sign_runner.folder / 'out'}\n")
@@ -89,7 +89,7 @@ async def test_signatures_need_neither_name_nor_place(sign_runner: SignRunner) -
     assert sign_runner.count_signatures("deep/er/out/a.pdf") == 1
 
 
-async def test_the_same_command_again_signs_nothing_twice_and_what_is_new(sign_runner: SignRunner) -> None:
+async def test_same_command_again_signs_nothing_twice_and_what_is_new(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("in/a.pdf")
     assert (await sign_runner.sign("in", *SIGNED)).status == 0
     before = (sign_runner.folder / "out/a.pdf").read_bytes()
@@ -100,7 +100,7 @@ async def test_the_same_command_again_signs_nothing_twice_and_what_is_new(sign_r
     assert await sign_runner.count_requests("Save") == 2
 
 
-async def test_a_dry_run_tells_all_and_does_nothing(sign_runner: SignRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dry_run_tells_all_and_does_nothing(sign_runner: SignRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DIRECTSUITE_TOKEN")  # which it does not need
     monkeypatch.delenv("DIRECTSUITE_SIGNING_URL")
     sign_runner.write_pdfs("in/a.pdf", "other/a.pdf", "in/b.pdf", "out/b.pdf")
@@ -135,14 +135,14 @@ async def test_a_dry_run_tells_all_and_does_nothing(sign_runner: SignRunner, mon
     ]
 
 
-async def test_a_dry_run_of_what_is_signed_says_so(sign_runner: SignRunner) -> None:
+async def test_dry_run_of_what_is_signed_says_so(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("a.pdf")
     await sign_runner.sign("a.pdf", *SIGNED)
     told = await sign_runner.sign("a.pdf", *SIGNED, "--dry-run")
     assert (told.status, told.out.splitlines()[1].split(maxsplit=1)[1]) == (0, "skipped: it is signed")
 
 
-async def test_what_is_no_pdf_is_told_and_the_others_are_signed(sign_runner: SignRunner) -> None:
+async def test_files_that_are_not_pdfs_are_reported_and_the_others_signed(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("a.pdf", "in/b.pdf")
     sign_runner.write_pdfs("Ada Example.txt", "in/Ada Example.pdf", content=b"no PDF")
     told = await sign_runner.sign("Ada Example.txt", "a.pdf", "missing.pdf", "in", *SIGNED)
@@ -274,7 +274,7 @@ async def test_wrong_options_can_be_corrected_before_first_signature(sign_runner
     assert told.err.startswith("directsuite: --output contains PDFs that were signed with other options")
 
 
-async def test_a_dry_run_tells_that_an_output_was_signed_in_another_way(sign_runner: SignRunner) -> None:
+async def test_dry_run_tells_that_an_output_was_signed_in_another_way(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("in/a.pdf", "in/b.pdf")
     assert (await sign_runner.sign("in/a.pdf", *SIGNED)).status == 0
     other = ("in", "--output", "out", "--name", WITNESS)
@@ -288,7 +288,7 @@ async def test_a_dry_run_tells_that_an_output_was_signed_in_another_way(sign_run
 
 
 @pytest.mark.parametrize("more", [(), ("--again",)], ids=["new", "again"])
-async def test_a_dry_run_counts_what_failed_in_another_way_as_the_command_does(
+async def test_dry_run_counts_what_failed_in_another_way_as_the_command_does(
     sign_runner: SignRunner, more: tuple[str, ...]
 ) -> None:
     sign_runner.write_pdfs("a.pdf")
@@ -304,7 +304,7 @@ async def test_a_dry_run_counts_what_failed_in_another_way_as_the_command_does(
 
 
 @pytest.mark.parametrize("name", ["--output", "--image"])
-async def test_folders_and_files_in_each_other_s_places_are_told(sign_runner: SignRunner, name: str) -> None:
+async def test_folders_and_files_in_each_other_s_places_are_reported(sign_runner: SignRunner, name: str) -> None:
     sign_runner.write_pdfs("a.pdf", "file")
     sign_runner.write_pdfs("folder/any")
     wrong = {"--output": ("--output", "file"), "--image": ("--output", "out", "--image", "folder")}[name]
@@ -340,7 +340,7 @@ async def test_in_a_folder_too_a_signature_stands_where_its_name_says(
     assert await sign_runner.count_requests("Delete") == 2
 
 
-async def test_copies_that_stay_at_the_service_are_told(sign_runner: SignRunner) -> None:
+async def test_copies_that_stay_at_the_service_are_reported(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("in/a.pdf")
     rule = sign_runner.sandbox.inject_fault("Delete", "status", status=403, times=None)
     told = await sign_runner.sign("in", *SIGNED)
@@ -353,7 +353,7 @@ async def test_copies_that_stay_at_the_service_are_told(sign_runner: SignRunner)
     assert (told.err, await sign_runner.count_requests("Delete")) == ("", 1)
 
 
-async def test_an_output_that_looks_like_another_file_is_refused(sign_runner: SignRunner) -> None:
+async def test_output_that_looks_like_another_file_is_rejected(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("a.pdf")
     told = await sign_runner.sign("a.pdf", "--output", "signed.txt")
     assert (told.status, "looks like a file that is not a PDF" in told.err, sign_runner.list_files(".")) == (

@@ -45,7 +45,7 @@ def refused(told: CliResult) -> dict[str, str]:
     return {each["name"]: each["problem"] for each in told.document["refused"]}
 
 
-async def test_a_folder_in_a_folder_is_told_whatever_else_has_its_name(sign_runner: SignRunner) -> None:
+async def test_folder_in_a_folder_is_reported_whatever_else_has_its_name(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("one/a.pdf", "one/sub/x.pdf", "two/sub/b.pdf", "two/c.pdf")
     (sign_runner.folder / "one/sub").chmod(0)
     told = await sign(sign_runner, "one", "two")
@@ -62,7 +62,7 @@ async def test_unreadable_file_is_reported(sign_runner: SignRunner) -> None:
     assert refused(told) == {"b.pdf": "it can't be read (Permission denied)"}
 
 
-async def test_the_report_comes_of_failures_whose_folder_has_lost_its_rights(sign_runner: SignRunner) -> None:
+async def test_report_comes_of_failures_whose_folder_has_lost_its_rights(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("in/sub/bad.pdf")
     sign_runner.sandbox.inject_fault("Save", "status", status=413, times=1)
     assert (await sign_runner.sign("in", *SIGNED)).document["signed"] == 0
@@ -85,7 +85,7 @@ async def test_the_report_comes_of_failures_whose_folder_has_lost_its_rights(sig
     ],
     ids=["nothing", "reading"],
 )
-async def test_a_folder_in_the_output_is_told(mode: int, problem: str, sign_runner: SignRunner) -> None:
+async def test_folder_in_the_output_is_reported(mode: int, problem: str, sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("in/sub/a.pdf", "in/sub/deep/b.pdf", "in/c.pdf")
     (sign_runner.folder / "out/sub").mkdir(parents=True)
     (sign_runner.folder / "out/sub").chmod(mode)
@@ -96,7 +96,7 @@ async def test_a_folder_in_the_output_is_told(mode: int, problem: str, sign_runn
     assert sign_runner.list_files() == ["c.pdf"]
 
 
-async def test_an_output_is_told_by_its_option(sign_runner: SignRunner, tmp_path: Path) -> None:
+async def test_output_is_reported_by_its_option(sign_runner: SignRunner, tmp_path: Path) -> None:
     sign_runner.write_pdfs("in/a.pdf")
     (tmp_path / "out").mkdir()
     (tmp_path / "out").chmod(0o500)

@@ -71,7 +71,7 @@ _OUT = ("--output", "out")
         (("a.pdf", *_OUT, "--token-file", "none"), "the file of --token-file can't be read"),
     ],
 )
-async def test_wrong_options_are_told(sign_runner: SignRunner, arguments: tuple[str, ...], sentence: str) -> None:
+async def test_wrong_options_are_reported(sign_runner: SignRunner, arguments: tuple[str, ...], sentence: str) -> None:
     sign_runner.write_pdfs("a.pdf")
     sign_runner.write_pdfs("large.png", content=b"\x89PNG\r\n\x1a\n".ljust(1_000_001))
     sign_runner.write_pdfs("small.png", content=b"\x89PNG\r\n\x1a\n")
@@ -111,7 +111,7 @@ async def test_help_names_every_option_and_needs_no_service(sign_runner: SignRun
     assert "--no-" not in told.out
 
 
-async def test_settings_and_a_token_that_are_not_set_are_told(
+async def test_settings_and_a_token_that_are_not_set_are_reported(
     sign_runner: SignRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sign_runner.write_pdfs("a.pdf")
@@ -127,7 +127,7 @@ async def test_settings_and_a_token_that_are_not_set_are_told(
     assert told.err.startswith("directsuite: The URL of the signing service is not set. Set DIRECTSUITE_SIGNING_URL")
 
 
-async def test_a_refused_token_ends_it_with_3_and_the_next_command_goes_on(
+async def test_rejected_token_ends_it_with_3_and_the_next_command_goes_on(
     sign_runner: SignRunner, sandbox: Sandbox
 ) -> None:
     sign_runner.write_pdfs("a.pdf")
@@ -143,7 +143,7 @@ async def test_a_refused_token_ends_it_with_3_and_the_next_command_goes_on(
 
 
 @pytest.mark.parametrize(("http_status", "status"), [(302, 5), (403, 3), (404, 4), (405, 5)])
-async def test_a_denied_permission_or_a_wrong_url_is_no_document_s_failure(
+async def test_denied_permission_or_wrong_url_fails_no_document(
     http_status: int, status: int, sign_runner: SignRunner
 ) -> None:
     sign_runner.write_pdfs(*(f"in/{number}.pdf" for number in range(3)))
@@ -193,7 +193,7 @@ async def test_interrupted_again_continues(more: tuple[str, ...], sign_runner: S
 
 
 @pytest.mark.wide
-async def test_a_service_that_is_not_there_is_waited_for_and_then_told_with_6(sign_runner: SignRunner) -> None:
+async def test_service_that_is_not_there_is_waited_for_and_then_told_with_6(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("a.pdf")
     (sign_runner.folder / "suite.toml").write_text("retry_attempts = 1\n")
     sign_runner.set_env("DIRECTSUITE_CONFIG", "suite.toml")
@@ -217,7 +217,7 @@ async def test_no_call_is_tried_again_after_patience(sign_runner: SignRunner) ->
     assert "HTTP 503" in told.err
 
 
-async def test_an_output_that_cannot_be_made_is_told(sign_runner: SignRunner) -> None:
+async def test_output_that_cannot_be_made_is_reported(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("a.pdf")
     told = await sign_runner.sign("a.pdf", "--output", "a.pdf/out")
     assert (told.status, told.err) == (
@@ -227,7 +227,7 @@ async def test_an_output_that_cannot_be_made_is_told(sign_runner: SignRunner) ->
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links are for some users only there")
-async def test_an_output_that_is_a_link_to_itself_is_told(sign_runner: SignRunner) -> None:
+async def test_output_that_is_a_link_to_itself_is_reported(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("a.pdf")
     (sign_runner.folder / "out").symlink_to("out")
     told = await sign_runner.sign("a.pdf", *_OUT)
@@ -245,7 +245,7 @@ async def test_file_in_place_of_output_folder_is_reported(sign_runner: SignRunne
     assert list(await sign_runner.sandbox.ledger()) == []
 
 
-async def test_a_journal_that_is_in_use_or_no_journal_is_told(sign_runner: SignRunner) -> None:
+async def test_journal_that_is_in_use_or_no_journal_is_reported(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("a.pdf")
     async with SigningJournal(sign_runner.folder / "out.signing.db"):
         told = await sign_runner.sign("a.pdf", *_OUT)
@@ -261,7 +261,7 @@ async def test_a_journal_that_is_in_use_or_no_journal_is_told(sign_runner: SignR
         assert "is not an SQLite database. Use another --output." in told.err
 
 
-async def test_a_journal_s_error_is_told_in_the_words_of_commands(
+async def test_journal_s_error_is_reported_in_the_words_of_commands(
     sign_runner: SignRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fails(_: SigningJournal) -> SigningJournal:
@@ -274,14 +274,14 @@ async def test_a_journal_s_error_is_told_in_the_words_of_commands(
     assert told.err.endswith("set allow_insecure_http = true in the settings file.\n")
 
 
-async def test_folders_without_a_pdf_are_no_error_and_told(sign_runner: SignRunner) -> None:
+async def test_folders_without_a_pdf_are_reported_as_unusable(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("in/deep/a.pdf")
     told = await sign_runner.sign("in", *_OUT)
     assert told.status == 0
     assert told.err == ("directsuite: There is no PDF in the folders. --recursive includes their subfolders.\n")
 
 
-async def test_a_source_within_another_is_refused(sign_runner: SignRunner) -> None:
+async def test_source_within_another_is_rejected(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("in/late/a.pdf")
     for sources in (("in", "in/late/a.pdf"), ("in", "in/late"), ("in/late", "in")):
         told = await sign_runner.sign(*sources, *_OUT, "--recursive")

@@ -67,7 +67,7 @@ def test_as_json_a_summary_counts(capsys: pytest.CaptureFixture[str]) -> None:
     ("seconds", "told"),
     [(None, ""), (0.4, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"), (200_000, "2 d")],
 )
-def test_a_span_of_time_is_told_in_one_unit(seconds: float | None, told: str) -> None:
+def test_span_of_time_is_reported_in_one_unit(seconds: float | None, told: str) -> None:
     assert format_duration(seconds) == told
 
 

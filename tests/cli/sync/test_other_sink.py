@@ -27,7 +27,7 @@ async def run(desk: SyncRunner, *options: str) -> CliResult:
     [((), ("--maildir", "mail")), (("--maildir", "mail"), ()), (("--maildir", "mail"), ("--maildir", "post"))],
     ids=["store-maildir", "maildir-store", "maildir-maildir"],
 )
-async def test_another_sink_is_refused_and_the_first_one_goes_on(
+async def test_another_sink_is_rejected_and_the_first_one_goes_on(
     sync_runner: SyncRunner, first: tuple[str, ...], then: tuple[str, ...]
 ) -> None:
     await sync_runner.deliver(ALICE, "one")

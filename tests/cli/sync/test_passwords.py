@@ -53,7 +53,7 @@ def no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
         ("p", f'# mine\n"{ALICE}" = "pässword"'),
     ],
 )
-async def test_a_file_of_json_or_toml(tmp_path: Path, name: str, text: str) -> None:
+async def test_file_of_json_or_toml(tmp_path: Path, name: str, text: str) -> None:
     password = make_password_source([ALICE], written(tmp_path / name, text))
     assert await password(ALICE) == Secret("pässword")
     with pytest.raises(ConfigurationError, match="has no password for this mailbox") as raised:
@@ -62,11 +62,11 @@ async def test_a_file_of_json_or_toml(tmp_path: Path, name: str, text: str) -> N
 
 
 @pytest.mark.parametrize(("name", "text"), [("p.json", f'{{"{ALICE}": "hers"}}'), ("p.toml", f'"{ALICE}" = "hers"')])
-async def test_a_file_that_begins_with_a_byte_order_mark(tmp_path: Path, name: str, text: str) -> None:
+async def test_file_that_begins_with_a_byte_order_mark(tmp_path: Path, name: str, text: str) -> None:
     assert await make_password_source([ALICE], written(tmp_path / name, f"\ufeff{text}"))(ALICE) == Secret("hers")
 
 
-async def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
+async def test_file_that_changes_is_read_again(tmp_path: Path) -> None:
     path = written(tmp_path / "p.toml", f'"{ALICE}" = "before"')
     password = make_password_source([ALICE], path)
     assert await password(ALICE) == Secret("before")
@@ -78,7 +78,7 @@ async def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("log_names", [False, True])
-async def test_a_mailbox_without_a_password_is_told_by_its_number(sync_runner: SyncRunner, log_names: bool) -> None:
+async def test_mailbox_without_a_password_is_reported_by_its_number(sync_runner: SyncRunner, log_names: bool) -> None:
     written(sync_runner.folder / "p.toml", f'"{ALICE}" = "{PASSWORD}"')
     boxes = ("--mailbox", BOB, "--mailbox", ALICE, "--mailbox", "carol@direct.example.test")
     ended = await sync_runner.run(
@@ -94,7 +94,7 @@ async def test_a_mailbox_without_a_password_is_told_by_its_number(sync_runner: S
 
 @pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
 @pytest.mark.parametrize("mode", [0o604, 0o602, 0o644, 0o777])
-def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+def test_file_that_others_may_read_is_rejected(tmp_path: Path, mode: int) -> None:
     path = written(tmp_path / "p.toml", f'"{ALICE}" = "hunter2"', mode)
     with pytest.raises(ConfigurationError, match="is accessible to other users"):
         make_password_source([ALICE], path)
@@ -112,7 +112,7 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> No
         ("p", "hunter2\x00"),
     ],
 )
-def test_a_file_of_something_else_is_refused_without_being_shown(tmp_path: Path, name: str, text: str) -> None:
+def test_file_of_something_else_is_rejected_without_being_shown(tmp_path: Path, name: str, text: str) -> None:
     path = written(tmp_path / name, text)
     if not text:
         assert make_password_source([ALICE], path) is not None
@@ -123,7 +123,7 @@ def test_a_file_of_something_else_is_refused_without_being_shown(tmp_path: Path,
     assert raised.value.__cause__ is None
 
 
-async def test_the_variable_is_for_one_mailbox() -> None:
+async def test_variable_is_for_one_mailbox() -> None:
     environment = {MAILBOX_PASSWORD_VAR: "hunter2"}
     assert await make_password_source([ALICE], None, environment)(ALICE) == Secret("hunter2")
     with pytest.raises(UsageError, match="a single mailbox"):
@@ -136,7 +136,7 @@ async def test_on_a_terminal_they_are_asked_for(monkeypatch: pytest.MonkeyPatch)
     assert await password(BOB) == Secret(f"of {BOB}:")
 
 
-def test_nothing_typed_is_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_input_is_not_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
     sit_at(monkeypatch, is_terminal=True)
 
     def end_of_input(_: str) -> str:
@@ -151,7 +151,7 @@ def test_nothing_typed_is_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
-async def test_a_keyring_is_asked_before_anybody(monkeypatch: pytest.MonkeyPatch, is_terminal: bool) -> None:
+async def test_keyring_is_asked_before_anybody(monkeypatch: pytest.MonkeyPatch, is_terminal: bool) -> None:
     class KeyringError(Exception):
         """The exception of the keyring package."""
 

@@ -46,7 +46,7 @@ async def until(seen: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
-async def test_a_signal_ends_it_gracefully(sync_runner: SyncRunner, number: signal.Signals) -> None:
+async def test_signal_ends_it_gracefully(sync_runner: SyncRunner, number: signal.Signals) -> None:
     await sync_runner.deliver(ALICE, "one")
     options = (
         "--mailbox",
@@ -83,7 +83,7 @@ async def test_a_signal_ends_it_gracefully(sync_runner: SyncRunner, number: sign
     assert ended.out.startswith("No worker is running. The last one stopped")
 
 
-async def test_a_worker_outlasts_whoever_reads_its_lines(sync_runner: SyncRunner) -> None:
+async def test_worker_outlasts_whoever_reads_its_lines(sync_runner: SyncRunner) -> None:
     await sync_runner.deliver(ALICE, "one")
     options = ("--mailbox", ALICE, "--passwords", sync_runner.write_passwords(), "--interval", "0.2", "--json")
     reading, writing = os.pipe()
@@ -121,7 +121,7 @@ async def test_round_longer_than_grace_is_cancelled(sync_runner: SyncRunner) -> 
     assert subjects(sync_runner.folder) == ["one"]
 
 
-async def test_a_second_signal_breaks_it_off_at_once(sync_runner: SyncRunner) -> None:
+async def test_second_signal_breaks_it_off_immediately(sync_runner: SyncRunner) -> None:
     sync_runner.sandbox.inject_fault("GetMessagesByUIDs", "hang", times=None)
     await sync_runner.deliver(ALICE, "one")
     async with start_process(

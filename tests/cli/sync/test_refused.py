@@ -73,9 +73,7 @@ async def test_invalid_argument_is_named(sync_runner: SyncRunner, options: list[
     assert "Traceback" not in ended.err
 
 
-async def test_the_mailbox_of_the_environment_is_checked_too(
-    sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_mailbox_of_the_environment_is_checked(sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIRECTSUITE_MAILBOX", "bob")
     ended = await sync_runner.run("run", "--once")
     assert ended.err == (
@@ -86,23 +84,21 @@ async def test_the_mailbox_of_the_environment_is_checked_too(
     assert "DIRECTSUITE_POSTGRES is not set" in ended.err
 
 
-async def test_no_url_is_refused(sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_url_is_rejected(sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DIRECTSUITE_MESSAGE_URL")
     ended = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords())
     assert ended.status == 2
     assert "Set DIRECTSUITE_MESSAGE_URL" in ended.err
 
 
-async def test_a_fleet_without_a_database_is_refused(sync_runner: SyncRunner) -> None:
+async def test_fleet_without_a_database_is_rejected(sync_runner: SyncRunner) -> None:
     for arguments in (("run", *BOTH, "--passwords", sync_runner.write_passwords()), ("status",), ("audit",)):
         ended = await sync_runner.run(*arguments, "--postgres")
         assert ended.status == 2
         assert "DIRECTSUITE_POSTGRES is not set" in ended.err
 
 
-async def test_a_database_that_is_not_there_is_refused_with_what_to_check(
-    sync_runner: SyncRunner, nowhere: str
-) -> None:
+async def test_database_that_is_not_there_is_rejected_with_what_to_check(sync_runner: SyncRunner, nowhere: str) -> None:
     for arguments in (
         ("run", *BOTH, "--passwords", sync_runner.write_passwords()),
         ("status",),
@@ -115,7 +111,7 @@ async def test_a_database_that_is_not_there_is_refused_with_what_to_check(
         assert nowhere not in ended.err
 
 
-async def test_what_names_no_database_is_refused_by_the_variable_s_name(
+async def test_what_names_no_database_is_rejected_by_the_variable_s_name(
     sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
@@ -132,7 +128,7 @@ async def test_what_names_no_database_is_refused_by_the_variable_s_name(
         assert "nonsense" not in ended.err
 
 
-async def test_a_store_that_can_not_be_opened_is_refused(sync_runner: SyncRunner) -> None:
+async def test_store_that_cannot_be_opened_is_rejected(sync_runner: SyncRunner) -> None:
     sync_runner.folder.joinpath("letter.db").write_bytes(b"a letter" * 1000)
     stores = {"letter.db": "not an SQLite database", "letter.db/sync.db": "can't be opened"}
     for store, said in stores.items():

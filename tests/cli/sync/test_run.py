@@ -67,7 +67,7 @@ async def test_mailboxes_from_a_file_and_a_password_from_the_environment(
     assert (ended.status, ended.out.split()[-4:]) == (0, ["1", "up", "to", "date"])
 
 
-async def test_the_mailbox_of_the_environment_where_none_is_given(
+async def test_mailbox_of_the_environment_where_none_is_given(
     sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DIRECTSUITE_MAILBOX", ALICE)
@@ -96,7 +96,7 @@ async def test_duplicate_folder_is_polled_once_and_inbox_ignores_case(sync_runne
         assert sorted(connection.execute("SELECT name FROM folder")) == [("INBOX",), ("INBOX.Sent",)]
 
 
-async def test_a_mistyped_folder_is_told_in_words_that_fit(sync_runner: SyncRunner) -> None:
+async def test_mistyped_folder_is_reported_in_words_that_fit(sync_runner: SyncRunner) -> None:
     ended = await sync_runner.run(
         "run", "--mailbox", ALICE, "--passwords", sync_runner.write_passwords(), "--once", "--folder", "INBOX.Snet"
     )
@@ -149,7 +149,7 @@ async def test_log_lines_name_mailboxes_where_that_is_wanted(sync_runner: SyncRu
     assert json.loads(ended.out.splitlines()[1])["name"] == ALICE
 
 
-async def test_a_store_that_fails_under_the_worker_is_status_1(
+async def test_store_that_fails_under_the_worker_is_status_1(
     sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     once = Synchronizer.once
@@ -164,7 +164,7 @@ async def test_a_store_that_fails_under_the_worker_is_status_1(
     assert ended.err.endswith("directsuite: The disk of the store is full\n")
 
 
-async def test_a_store_that_fails_before_the_first_turn_is_status_2(
+async def test_store_that_fails_before_the_first_turn_is_status_2(
     sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(_: SqliteStore, __: str) -> None:
@@ -176,7 +176,7 @@ async def test_a_store_that_fails_before_the_first_turn_is_status_2(
     assert ended.err.endswith("directsuite: The disk of the store is full\n")
 
 
-async def test_a_store_that_fails_on_the_way_is_status_1(
+async def test_store_that_fails_on_the_way_is_status_1(
     sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     close = SqliteStore.aclose

@@ -48,7 +48,7 @@ def held_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: now)
 
 
-async def test_a_store_that_is_not_there_is_told(sync_runner: SyncRunner) -> None:
+async def test_store_that_is_not_there_is_reported(sync_runner: SyncRunner) -> None:
     for command in ("status", "audit", "retry"):
         ended = await sync_runner.run(command)
         assert (ended.status, ended.out) == (2, "")
@@ -67,7 +67,7 @@ async def test_after_a_worker_it_tells_what_that_left(sync_runner: SyncRunner) -
     assert all("up to date" in row for row in rows)
 
 
-async def test_a_mailbox_that_fails_is_status_1_and_stands_first(sync_runner: SyncRunner) -> None:
+async def test_mailbox_that_fails_is_status_1_and_stands_first(sync_runner: SyncRunner) -> None:
     await ran(sync_runner, bob="wrong")
     ended = await sync_runner.run("status")
     assert ended.status == 1
@@ -136,7 +136,7 @@ async def test_beside_a_worker_that_has_the_store_open(sync_runner: SyncRunner) 
 
 @pytest.mark.usefixtures("held_clock")
 @pytest.mark.parametrize(("age", "status"), [(2.0, 0), (100.0, 1)])
-async def test_a_worker_that_was_killed_is_status_1_though_no_mailbox_fails(
+async def test_worker_that_was_killed_is_status_1_though_no_mailbox_fails(
     sync_runner: SyncRunner, age: float, status: int
 ) -> None:
     await ran(sync_runner)
@@ -165,7 +165,7 @@ async def test_without_a_report_it_tells_what_the_store_knows(sync_runner: SyncR
 
 @pytest.mark.skipif(sys.platform == "win32", reason="nobody can tell there")
 @pytest.mark.parametrize(("host", "is_seen"), [(socket.gethostname(), True), ("elsewhere", False)])
-async def test_a_worker_that_was_killed_is_seen_at_once_on_its_machine(
+async def test_worker_that_was_killed_is_seen_immediately_on_its_machine(
     sync_runner: SyncRunner, host: str, is_seen: bool
 ) -> None:
     await ran(sync_runner)
@@ -187,7 +187,7 @@ async def test_whether_the_worker_lives_has_nothing_to_do_with_its_mailboxes(
     assert ended.out == f"The worker reported {age:.0f} s ago.\n"
 
 
-async def test_a_worker_that_has_ended_does_not_live(sync_runner: SyncRunner) -> None:
+async def test_worker_that_has_ended_does_not_live(sync_runner: SyncRunner) -> None:
     for _ in range(2):
         ended = await sync_runner.run("status", "--max-age", "120")
         assert (ended.status, ended.out) == (1, "No worker is running.\n")
@@ -220,7 +220,7 @@ async def test_requests_are_left_and_applied_by_the_next_run(sync_runner: SyncRu
     assert before is not None
 
 
-async def test_what_is_quarantined_is_told(sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_quarantined_is_reported(sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIRECTSUITE_RETRY_ATTEMPTS", "1")
     await ran(sync_runner)
     ended = await sync_runner.run("status", "--quarantined")
@@ -243,7 +243,7 @@ async def test_what_is_quarantined_is_told(sync_runner: SyncRunner, monkeypatch:
     assert (await sync_runner.run("status")).status == 0
 
 
-async def test_a_request_for_somebody_unknown_is_refused(sync_runner: SyncRunner) -> None:
+async def test_request_for_somebody_unknown_is_rejected(sync_runner: SyncRunner) -> None:
     await ran(sync_runner)
     for known in ((), ("--mailbox", ALICE)):
         ended = await sync_runner.run("retry", *known, "--mailbox", "nobody@direct.example.test")

@@ -37,7 +37,7 @@ def test_poll_interval_doubles_up_to_an_hour() -> None:
 
 
 @given(age=st.floats(0, 20_000), give_up_after=st.floats(0.1, 20_000))
-def test_the_next_poll_is_ahead_and_none_is_after_the_last(age: float, give_up_after: float) -> None:
+def test_next_poll_is_ahead_and_none_is_after_the_last(age: float, give_up_after: float) -> None:
     window = compute_next_poll(age, give_up_after)
     assert window.earliest <= window.latest <= max(age, give_up_after)
     assert window.latest > age or age >= give_up_after

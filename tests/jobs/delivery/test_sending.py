@@ -53,7 +53,7 @@ async def test_second_run_returns_same_id_without_request(tracker_factory: Track
     assert await sends(tracker_factory) == 1
 
 
-async def test_the_first_attempt_does_not_search(tracker_factory: TrackerFactory) -> None:
+async def test_first_attempt_does_not_search(tracker_factory: TrackerFactory) -> None:
     async with run(tracker_factory) as tracker:
         await tracker.send(LETTER, key=KEY)
     assert [*tracker_factory.clinic.request_counts] == ["SendWithHeader"]
@@ -205,7 +205,7 @@ class SilentFile(io.RawIOBase):
         return 0
 
 
-async def test_the_timeout_covers_reading_attachments(tracker_factory: TrackerFactory) -> None:
+async def test_timeout_covers_reading_attachments(tracker_factory: TrackerFactory) -> None:
     file = SilentFile()
     attached = [ds.Attachment.from_file(file, filename="dose.xml", content_type="text/xml")]
     async with run(tracker_factory) as tracker:

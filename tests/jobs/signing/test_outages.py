@@ -161,7 +161,7 @@ async def test_oserror_of_signatures_function_is_raised(job_factory: JobFactory)
         await job_factory.make_job(yield_pdfs("a.pdf"), signatures=signatures).run()
 
 
-async def test_wait_longer_than_outage_left_stops_job_at_once(job_factory: JobFactory) -> None:
+async def test_wait_longer_than_outage_left_stops_job_immediately(job_factory: JobFactory) -> None:
     class Long(FragileService):
         async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
             error = AWAY.copy()

@@ -97,7 +97,7 @@ async def test_failed_put_leaves_no_output_and_next_run_continues(
     assert job_factory.service.request_counts.total() == 1  # the document signed by the first run was used
 
 
-async def test_incomplete_upload_is_no_output(
+async def test_incomplete_upload_is_not_an_output(
     url: str, job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(f"{url}/in", ["a.pdf"])

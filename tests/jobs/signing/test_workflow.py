@@ -101,7 +101,7 @@ def test_sign_is_requested_only_once_and_for_the_stored_source(
 
 
 @given(known=entries, facts=facts, now=st.floats(0, 10 * HOUR))
-def test_the_target_gets_only_complete_pdfs_with_all_new_signatures(
+def test_target_gets_only_complete_pdfs_with_all_new_signatures(
     known: SigningEntry, facts: RunContext, now: float
 ) -> None:
     if next_step(known, facts, now) is SigningStep.STORE:

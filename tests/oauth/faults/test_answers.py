@@ -70,7 +70,7 @@ async def test_unusual_response_is_taken(
         assert (await suite.signing.get_doc_info("doc")).identifier == "doc"
 
 
-async def test_a_byte_order_mark_before_the_tokens_is_accepted(server: ScriptedServer, service: TokenService) -> None:
+async def test_byte_order_mark_before_the_tokens_is_accepted(server: ScriptedServer, service: TokenService) -> None:
     service.valid = {GOOD["access_token"]}
     service.script = [responses.respond(b"\xef\xbb\xbf" + responses.encode_body(GOOD))]
     async with open_suite(server, token=service.make_client_credentials()) as suite:
@@ -78,7 +78,7 @@ async def test_a_byte_order_mark_before_the_tokens_is_accepted(server: ScriptedS
 
 
 @pytest.mark.parametrize("token_type", ["mac", "", 7, ["Bearer"]], ids=str)
-async def test_other_token_type_is_rejected_at_once(
+async def test_other_token_type_is_rejected_immediately(
     server: ScriptedServer, service: TokenService, token_type: Any
 ) -> None:
     service.script = [responses.respond(GOOD | {"token_type": token_type})]

@@ -170,7 +170,7 @@ async def test_closing_cancelled_once_still_waits_for_new_token(server: Scripted
     assert saved.tokens == [service.refresh_token]
 
 
-async def test_closing_cancelled_twice_ends_at_once(server: ScriptedServer, service: TokenService) -> None:
+async def test_closing_cancelled_twice_ends_immediately(server: ScriptedServer, service: TokenService) -> None:
     service.script = [responses.never_respond]
     async with open_suite(server, token=service.make_refresh_token(), leaky=True) as suite:
         caller = asyncio.create_task(catch_error(suite.signing.get_doc_info("doc")))
