@@ -200,18 +200,26 @@ class DatabaseContext:
 
     _database: Database
 
-    async def __aenter__(self) -> Self:
+    async def open(self) -> None:
+        """Connect, and create missing tables."""
         try:
             await self._database.open(self._prepare)
         except BaseException:
             await self._database.aclose()
             raise
+
+    async def aclose(self) -> None:
+        """Disconnect. Transactions in progress are completed."""
+        await self._database.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._database.aclose()
+        await self.aclose()
 
     async def _prepare(self, transaction: Transaction) -> None:
         raise NotImplementedError

@@ -20,6 +20,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable,
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, LiteralString
 
+import attrs
+
 from directsuite.core.clock import Clock
 from directsuite.durable.postgres import Connection, Connections, ensure_part, lock_schema, propagate_cancellation
 from directsuite.errors import ConfigurationError
@@ -51,6 +53,7 @@ _DELETE_OLD_JOBS = """
 """
 
 
+@attrs.define(eq=False, repr=False, slots=False)
 class FleetEngine:
     """Dispatches due keys to the workers of the fleet, and runs the keys that this worker gets.
 
@@ -69,38 +72,24 @@ class FleetEngine:
     Raises ConfigurationError if procrastinate is not installed.
     """
 
-    def __init__(
-        self,
-        connections: Connections,
-        kind: str,
-        worker: str,
-        *,
-        list_due: Callable[[], Awaitable[Iterable[tuple[int, str | None]]]],
-        run_keys: Callable[[Sequence[int]], Awaitable[None]],
-        heartbeat: Callable[[], Awaitable[None]],
-        on_stop: Callable[[], None] = lambda: None,
-        concurrency: int,
-        batch: int = 1,
-        grace: float,
-        worker_timeout: float,
-        tick: float,
-        clock: Clock,
-    ) -> None:
-        self._connections = connections
-        self._worker = worker
-        self._list_due = list_due
-        self._run_keys = run_keys
-        self._heartbeat = heartbeat
-        self._on_stop = on_stop
-        self._concurrency = concurrency
-        self._batch = batch
-        self._grace = grace
-        self._worker_timeout = worker_timeout
-        self._tick = tick
-        self._clock = clock
-        self._shared_queue = f"directsuite_{kind}"
-        self._task_name = f"directsuite.{kind}.run"
-        self._app = _make_app(connections)
+    _connections: Connections = attrs.field(alias="connections")
+    _kind: str = attrs.field(alias="kind")
+    _worker: str = attrs.field(alias="worker")
+    _list_due: Callable[[], Awaitable[Iterable[tuple[int, str | None]]]] = attrs.field(alias="list_due", kw_only=True)
+    _run_keys: Callable[[Sequence[int]], Awaitable[None]] = attrs.field(alias="run_keys", kw_only=True)
+    _heartbeat: Callable[[], Awaitable[None]] = attrs.field(alias="heartbeat", kw_only=True)
+    _on_stop: Callable[[], None] = attrs.field(default=lambda: None, alias="on_stop", kw_only=True)
+    _concurrency: int = attrs.field(alias="concurrency", kw_only=True)
+    _batch: int = attrs.field(default=1, alias="batch", kw_only=True)
+    _grace: float = attrs.field(alias="grace", kw_only=True)
+    _worker_timeout: float = attrs.field(alias="worker_timeout", kw_only=True)
+    _tick: float = attrs.field(alias="tick", kw_only=True)
+    _clock: Clock = attrs.field(alias="clock", kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        self._shared_queue = f"directsuite_{self._kind}"
+        self._task_name = f"directsuite.{self._kind}.run"
+        self._app = _make_app(self._connections)
         self._task: Any = self._app.task(name=self._task_name, queue=self._shared_queue)(self._run_job)
         self._procrastinate_worker: Any = None  # only partly typed
         self._started = set[asyncio.Task[None]]()
@@ -151,15 +140,9 @@ class FleetEngine:
         """
         try:
             await self.open()
-            tasks = [
-                asyncio.create_task(each)
-                for each in (
-                    self._work(),
-                    self._repeat(self._wake_due, self._tick),
-                    self._repeat(self._beat, self._worker_timeout / 3),
-                    self._stop_requested.wait(),
-                )
-            ]
+            waking = self._repeat(self._wake_due, self._tick)
+            beating = self._repeat(self._beat, self._worker_timeout / 3)
+            tasks = list(map(asyncio.create_task, (self._work(), waking, beating, self._stop_requested.wait())))
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -181,22 +164,21 @@ class FleetEngine:
         shipped = _read_migrations(self._app)
 
         async def prepare(connection: Connection) -> None:
-            """Create the tables. Procrastinate does not record which migrations it has applied."""
+            # Procrastinate does not record which migrations it has applied.
             statements: list[LiteralString | bytes] = [_SET_SEARCH_PATH, schema, _CREATE_MIGRATION_TABLE]
             if await ensure_part(connection, "queue", _VERSION, statements, error=self._connections.error):
                 for name in shipped:
                     await connection.execute(_RECORD_MIGRATION, (name,))
 
         async def migrate(connection: Connection) -> bool:
-            # In a separate transaction, as some require.
+            """Apply the next migration, in a separate transaction, as some require. Return False if there is none."""
             await lock_schema(connection)
             cursor = await connection.execute("SELECT name FROM directsuite.queue_migration")
             pending = sorted(shipped.keys() - {name for (name,) in await cursor.fetchall()})
-            if pending and "_post_" in pending[-1]:
-                cursor = await connection.execute(_HAS_RECENT_WORKERS, {"stale": _STALE_SECONDS})
-                if await cursor.fetchone() == (True,):
-                    while pending and "_post_" in pending[-1]:
-                        pending.pop()
+            cursor = await connection.execute(_HAS_RECENT_WORKERS, {"stale": _STALE_SECONDS})
+            if await cursor.fetchone() == (True,):
+                while pending and "_post_" in pending[-1]:
+                    pending.pop()
             if pending:
                 await connection.execute(_SET_SEARCH_PATH)
                 await connection.execute(shipped[pending[0]])
@@ -271,23 +253,19 @@ class FleetEngine:
         self._is_stopping = True
         if self._procrastinate_worker is not None:
             self._procrastinate_worker.stop()  # procrastinate may lose a cancellation
-        await asyncio.gather(self._end_waking(waking), self._end_work(working))
-        await self.aclose()  # ends waits for PostgreSQL if it is not available
-        await _cancel(working, *self._started, *others)  # last, so that heartbeats continue during the grace period
-
-    async def _end_waking(self, waking: asyncio.Task[object]) -> None:
-        # Later calls of `list_due` return these keys only after `worker_timeout`.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._grace), self._waking_lock:
-                pass
-        await _cancel(waking)
-
-    async def _end_work(self, working: asyncio.Task[object]) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._grace + _SLACK):
+                async with self._waking_lock:  # later calls of `list_due` return its keys only after `worker_timeout`
+                    waking.cancel()
                 await asyncio.wait([working])
                 while self._started:
                     await asyncio.wait(self._started)
+        await self.aclose()  # ends waits for PostgreSQL if it is not available
+        # Last, so that heartbeats continue during the grace period.
+        tasks = [working, waking, *self._started, *others]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
     @contextlib.contextmanager
     def _translate_errors(self) -> Generator[None]:
@@ -320,12 +298,6 @@ async def _finish(ending: Coroutine[Any, Any, None]) -> None:
     task.result()
     if cancelled is not None:
         raise cancelled
-
-
-async def _cancel(*tasks: asyncio.Task[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
 
 
 def _make_app(connections: Connections) -> procrastinate.App:

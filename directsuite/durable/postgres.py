@@ -39,7 +39,6 @@ TIMEOUT = 30.0
 """Default seconds for a call."""
 
 _MAX_SETTING_MS = 2**31 - 1  # the largest value of PostgreSQL's timeout settings
-_ROWS_PER_TURN = 2000  # rows converted before the event loop may run other tasks
 _GRACE = 1.0  # seconds for PostgreSQL to cancel a statement after its timeout
 
 _UNREACHABLE = "PostgreSQL can't be reached, or the connection was lost: the next call connects again."
@@ -59,12 +58,8 @@ _HINT_BY_SQLSTATE = {
 }
 """Messages by SQLSTATE, or else by its class of two characters."""
 
-_SERVER_ERROR_CLASSES = (
-    "08",
-    "53",
-    "57",
-    "58",
-)  # SQLSTATE classes of errors that no row causes: connection, resources, intervention, system
+_SERVER_ERROR_CLASSES = ("08", "53", "57", "58")
+"""SQLSTATE classes of errors that no row causes: connection, resources, intervention, system."""
 
 _SETTINGS = """
     SELECT set_config('application_name', 'directsuite', false), set_config('client_encoding', 'UTF8', false),
@@ -126,9 +121,7 @@ class Connections:
         self._idle: list[Connection] = []
         self._process: int | None = None  # that opened the connections
         self._closed = False
-        problem = _find_conninfo_problem(self.conninfo)
-        if problem is not None:
-            raise ConfigurationError(problem)
+        _validate_conninfo(self.conninfo)
 
     async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Run `work` in a transaction, commit it, and return its result. Roll back if `work` raises.
@@ -140,19 +133,17 @@ class Connections:
             async with connection.transaction():
                 return await work(connection)
 
-        with propagate_cancellation():
-            return await self._run_bounded(transact)
+        return await self._run_bounded(transact)
 
     async def fetch(
         self, query: LiteralString | bytes, values: Sequence[Any] | Mapping[str, Any] = ()
     ) -> list[tuple[Any, ...]]:
         """Execute one statement, commit it, and return its rows. Raises `self.error`."""
 
-        async def ask(connection: Connection) -> list[tuple[Any, ...]]:
+        async def execute(connection: Connection) -> list[tuple[Any, ...]]:
             return await _fetch_rows(await connection.execute(query, values, binary=True))
 
-        with propagate_cancellation():
-            return await self._run_bounded(ask)
+        return await self._run_bounded(execute)
 
     @contextlib.asynccontextmanager
     async def borrow(self) -> AsyncGenerator[Connection]:
@@ -190,10 +181,12 @@ class Connections:
         if self._closed:
             raise ClosedError("The connections to PostgreSQL are closed. Close them only after their last use.")
         bound = asyncio.timeout(self.timeout)
+        # psycopg waits ten seconds for the server to cancel the statement; the longer timeout shortens that.
+        longer = asyncio.timeout(self.timeout + _GRACE)
         try:
-            # psycopg waits ten seconds for the server to cancel the statement; the longer timeout shortens that.
-            async with asyncio.timeout(self.timeout + _GRACE), bound, self.borrow() as connection:
-                return await work(connection)
+            with propagate_cancellation():
+                async with longer, bound, self.borrow() as connection:
+                    return await work(connection)
         except psycopg.Error as error:
             failure = self.error(explain(error))
         except UnicodeEncodeError:  # whose text contains the name
@@ -225,16 +218,16 @@ class Connections:
         self._process = os.getpid()
         self.connections_made += 1
         try:
-            cursor = await connection.execute(
-                _SETTINGS, {"ms": str(min(math.ceil(self.timeout * 1000), _MAX_SETTING_MS))}
-            )
+            milliseconds = min(math.ceil(self.timeout * 1000), _MAX_SETTING_MS)
+            cursor = await connection.execute(_SETTINGS, {"ms": str(milliseconds)})
             (*_, encoding) = await cursor.fetchone() or ("",)
+            if encoding != "UTF8":
+                raise ConfigurationError(
+                    "The PostgreSQL database is not encoded in UTF8. Create one with this encoding."
+                )
         except BaseException:
             await connection.close()
             raise
-        if encoding != "UTF8":
-            await connection.close()
-            raise ConfigurationError("The PostgreSQL database is not encoded in UTF8. Create one with this encoding.")
         return connection
 
 
@@ -246,11 +239,7 @@ class PostgresDatabase:
 
     async def open(self, prepare: TransactionFn[object]) -> None:
         """Connect and prepare."""
-        try:
-            await self.transaction(prepare)
-        except BaseException:
-            await self.connections.disconnect()
-            raise
+        await self.transaction(prepare)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -267,8 +256,8 @@ class PostgresDatabase:
     async def fetch(
         self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
     ) -> list[Any]:
-        """Return converted rows, without blocking the event loop."""
-        return await _convert_rows(await self.connections.fetch(statement.postgres, values), make)
+        """Return converted rows."""
+        return list(map(make, await self.connections.fetch(statement.postgres, values)))
 
 
 @attrs.frozen
@@ -336,38 +325,28 @@ async def _fetch_rows(cursor: psycopg.AsyncCursor[Row]) -> list[Row]:
     return [] if cursor.description is None else await cursor.fetchall()
 
 
-async def _convert_rows(found: list[Row], make: Callable[[Row], Any]) -> list[Any]:
-    if make is tuple:
-        return found
-    made = list[Any]()
-    for start in range(0, len(found), _ROWS_PER_TURN):
-        if start:
-            await asyncio.sleep(0)
-        made += map(make, found[start : start + _ROWS_PER_TURN])
-    return made
-
-
 def _is_readable(socket: int) -> bool:
     with selectors.DefaultSelector() as selector:
         selector.register(socket, selectors.EVENT_READ)
         return bool(selector.select(0))
 
 
-def _find_conninfo_problem(conninfo: Secret) -> str | None:
+def _validate_conninfo(conninfo: Secret) -> None:
     try:
         import psycopg
         from psycopg.conninfo import conninfo_to_dict
-    except ModuleNotFoundError as error:
-        if error.name != "psycopg":
+    except ImportError as error:
+        if isinstance(error, ModuleNotFoundError) and error.name != "psycopg":
             raise
-        return "PostgreSQL requires the package psycopg. Run: pip install 'directsuite[fleet]'"
-    except ImportError:
-        return "psycopg does not find libpq. Install it with: pip install 'directsuite[fleet]'"
-    try:
-        conninfo_to_dict(conninfo.reveal())
-    except psycopg.ProgrammingError:
-        return "conninfo must be a URI or keywords and values, for example postgresql://user@host/database"
-    return None
+        problem = "PostgreSQL requires psycopg with libpq. Run: pip install 'directsuite[fleet]'"
+    else:
+        try:
+            conninfo_to_dict(conninfo.reveal())
+        except psycopg.ProgrammingError:
+            problem = "conninfo must be a URI or keywords and values, for example postgresql://user@host/database"
+        else:
+            return
+    raise ConfigurationError(problem)
 
 
 async def ensure_part(

@@ -257,16 +257,12 @@ class SqliteDatabase:
             )
 
     async def open(self, prepare: TransactionFn[object]) -> None:
-        """Open the file. Unless it is shared, run `prepare` in the first transaction."""
-        try:
-            await self._writer.open()
-            if not self._shared:
-                await self.transaction(prepare)
-            if self._reader is not self._writer:
-                await self._reader.open()
-        except BaseException:
-            await self.aclose()
-            raise
+        """Open the file. Unless it is shared, run `prepare` in the first transaction. Call `aclose` if this raises."""
+        await self._writer.open()
+        if not self._shared:
+            await self.transaction(prepare)
+        if self._reader is not self._writer:
+            await self._reader.open()
 
     async def aclose(self) -> None:
         """Close the file after the transactions in progress."""

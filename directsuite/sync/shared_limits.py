@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from directsuite.core.checks import AT_LEAST_ONE
-from directsuite.core.clock import Clock, SystemClock
+from directsuite.core.clock import Clock
 from directsuite.core.limits import LocalRateLimiter
 from directsuite.core.privacy import scrub_class
 from directsuite.core.retry import MAX_RETRY_AFTER
@@ -38,6 +38,7 @@ _TIMEOUT = 2.0  # seconds for PostgreSQL to respond; without slots, no request i
 _RETRY_DELAY = 1.0  # seconds after a failure of PostgreSQL
 _MAX_LEASE_AHEAD = 1.0  # seconds; slots further ahead would delay the effect of a pause
 _MAX_AHEAD = MAX_RETRY_AFTER + 60.0  # seconds; a later time was stored while a clock was ahead
+_MAX_LEASE = 5  # slots
 _MIN_WAIT = 0.005  # seconds until PostgreSQL may have responded
 _SLACK = 0.05  # seconds for which a slot may be used late, if the burst permits
 
@@ -83,21 +84,17 @@ class SharedLimits:
 
     def rate_limiter(self, service: str, *, per_second: float, burst: int, clock: Clock) -> SharedRate:
         """Return the rate limiter of a service. Called by the suite."""
+        name = f"{self._name} {service}"
         rate = SharedRate(
-            self._conninfo,
-            f"{self._name} {service}",
-            per_second=per_second,
-            burst=burst,
-            processes=self._processes,
-            clock=clock,
+            self._conninfo, name, per_second=per_second, burst=burst, processes=self._processes, clock=clock
         )
         self._rates.append(rate)
         return rate
 
     async def aclose(self) -> None:
         """Cancel requests to PostgreSQL, and close the connections."""
-        for part in self._rates:
-            await part.aclose()
+        for rate in self._rates:
+            await rate.aclose()
 
 
 class SharedRate:
@@ -107,29 +104,17 @@ class SharedRate:
     burst of 1 counts as 2.
 
     conninfo, processes: as for `SharedLimits`.
-    lease: the maximum number of slots leased at a time.
-
-    Raises ConfigurationError as `SharedLimits`.
     """
 
     def __init__(
-        self,
-        conninfo: str | Secret,
-        name: str,
-        *,
-        per_second: float,
-        burst: int,
-        processes: int,
-        lease: int = 5,
-        clock: Clock | None = None,
+        self, conninfo: str | Secret, name: str, *, per_second: float, burst: int, processes: int, clock: Clock
     ) -> None:
         self._database = PostgresDatabase(Connections(conninfo, error=StoreError, max_connections=2, timeout=_TIMEOUT))
         del conninfo  # a traceback may show the variables of this frame
         self.interval = 1.0 / per_second
         self._name = name
-        self._max_lease = lease
         self._lease_size = 1
-        self._clock = clock or SystemClock()
+        self._clock = clock
         # Part of the burst permits the late use of slots, the rest their early use.
         early = self.interval * max(1, burst - 1)
         self._slack = min(early, max(_SLACK, 2 * self.interval))
@@ -139,36 +124,21 @@ class SharedRate:
         self._last_slot_at = float("-inf")
         self._paused_until = float("-inf")
         self._ask_at = float("-inf")
-        self._is_lost = False
+        self.is_lost = False
+        """True while PostgreSQL fails, so that this process uses its share of the rate."""
         self._is_prepared = False
         self._asking: asyncio.Task[None] | None = None
         self._pushing = set[asyncio.Task[None]]()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    @property
-    def is_lost(self) -> bool:
-        """True while PostgreSQL fails, so that this process uses its share of the rate."""
-        return self._is_lost
 
     def try_acquire(self) -> bool:
         """Consume a slot if one is available now. Return False if none is."""
         now = self._clock.monotonic()
         while self._slots and self._slots[0] + self._slack < now:
             self._slots.popleft()
-        goes = False
-        if self._slots and not self._is_lost:
-            goes = self._slots[0] <= now
-            if goes:
-                self._slots.popleft()
-        elif self._is_lost:
+        if self.is_lost:
             goes = self._share.try_acquire()
+        elif goes := bool(self._slots) and self._slots[0] <= now:
+            self._slots.popleft()
         if not goes or (self._lease_size > 1 and len(self._slots) <= self._lease_size // 2):
             self._request_slots(now)
         return goes
@@ -176,34 +146,28 @@ class SharedRate:
     def seconds_until_slot(self) -> float:
         """Return the estimated seconds until the next slot. It may take longer."""
         now = self._clock.monotonic()
-        if self._is_lost:
+        if self.is_lost:
             return self._share.seconds_until_slot()
         if self._slots:
             return max(0.0, self._slots[0] - now)
         self._request_slots(now)
         return max(_MIN_WAIT, self._ask_at - now)
 
-    async def acquire(self) -> None:
-        """Wait for a slot, and consume it."""
-        while not self.try_acquire():
-            await self._clock.sleep(self.seconds_until_slot())
-
     def pause(self, seconds: float) -> bool:
         """Block all requests, here immediately, in other processes in the background.
 
         Return False if a pause at least as long is already in effect.
         """
-        news = self._pause_locally(seconds)
-        if news:
-            task = asyncio.ensure_future(self._push_back(seconds))
-            self._pushing.add(task)
-            task.add_done_callback(self._pushing.discard)
-        return news
-
-    async def push_back(self, seconds: float) -> None:
-        """Block all requests. Return when other processes' next leases respect that, or PostgreSQL fails."""
-        self._pause_locally(seconds)
-        await self._push_back(seconds)
+        until = self._clock.monotonic() + seconds
+        if until <= self._paused_until:
+            return False
+        self._paused_until = self._ask_at = until
+        self._slots.clear()
+        self._share.pause(seconds)
+        task = asyncio.ensure_future(self._push_back(seconds))
+        self._pushing.add(task)
+        task.add_done_callback(self._pushing.discard)
+        return True
 
     async def aclose(self) -> None:
         """Cancel requests to PostgreSQL, and close the connections."""
@@ -212,15 +176,6 @@ class SharedRate:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._database.aclose()
-
-    def _pause_locally(self, seconds: float) -> bool:
-        until = self._clock.monotonic() + seconds
-        if until <= self._paused_until:
-            return False
-        self._paused_until = self._ask_at = until
-        self._slots.clear()
-        self._share.pause(seconds)
-        return True
 
     async def _push_back(self, seconds: float) -> None:
         try:
@@ -234,14 +189,14 @@ class SharedRate:
         # The lease grows only while this process uses all its slots.
         if now >= self._ask_at and (self._asking is None or self._asking.done()):
             goes_on = now <= self._last_slot_at + self._slack
-            self._lease_size = min(2 * self._lease_size, self._max_lease) if goes_on else 1
+            self._lease_size = min(2 * self._lease_size, _MAX_LEASE) if goes_on else 1
             self._asking = asyncio.ensure_future(self._lease_slots(self._lease_size))
 
     async def _lease_slots(self, slots: int) -> None:
         try:
             await self._prepare()
-            slot = {"slots": slots, "spacing": self.interval, "tolerance": self._tolerance, "longest": _MAX_LEASE_AHEAD}
-            values = slot | {"rate": self._name}
+            values = {"rate": self._name, "slots": slots, "spacing": self.interval, "tolerance": self._tolerance}
+            values["longest"] = _MAX_LEASE_AHEAD
             ((wait,),) = await self._database.execute(_SQL["take_slots"], values)
             if -wait > _MAX_AHEAD:
                 longest = {"rate": self._name, "longest": _MAX_AHEAD + self._tolerance}
@@ -251,7 +206,7 @@ class SharedRate:
             self._mark_lost()
             return
         now = self._clock.monotonic()
-        self._is_lost = False
+        self.is_lost = False
         if now < self._paused_until:
             return
         if wait < 0:
@@ -261,7 +216,7 @@ class SharedRate:
         self._last_slot_at = self._slots[-1]
 
     def _mark_lost(self) -> None:
-        self._is_lost = True
+        self.is_lost = True
         self._slots.clear()
         self._ask_at = max(self._ask_at, self._clock.monotonic() + _RETRY_DELAY)
 

@@ -10,13 +10,19 @@ import itertools
 import operator
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import attrs
 
 from directsuite.core.privacy import scrub_class
-from directsuite.durable.database import Database, DatabaseRejection, Tables, Transaction, load_statements
+from directsuite.durable.database import (
+    Database,
+    DatabaseContext,
+    DatabaseRejection,
+    Tables,
+    Transaction,
+    load_statements,
+)
 from directsuite.durable.sqlite import SqliteDatabase, SqliteFile
 from directsuite.errors import ConfigurationError
 from directsuite.sync.model import (
@@ -69,35 +75,18 @@ class StoreSink(Protocol):
         ...
 
 
-class Store:
-    """A store in a database. Methods raise StoreError."""
+class Store(DatabaseContext):
+    """A store in a database. Methods raise StoreError; opening it also raises exceptions of the sink."""
 
     def __init__(self, database: Database, sink: StoreSink | None) -> None:
-        self.database = database
+        self._database = database
         self._sink = sink
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    async def open(self) -> None:
-        """Connect, and create missing tables. Also raises exceptions of the sink's `prepare`."""
-        await self.database.open(self._prepare)
 
     async def _prepare(self, transaction: Transaction) -> None:
         await transaction.ensure(_TABLES)
         await transaction.ensure(_QUARANTINE_TABLES)
         if self._sink is not None:
             await self._sink.prepare(transaction)
-
-    async def aclose(self) -> None:
-        """Close the store. Transactions in progress are completed."""
-        await self.database.aclose()
 
     @property
     def sink_name(self) -> str | None:
@@ -118,11 +107,11 @@ class Store:
                     f"This store is bound to another sink ({bound}, not {sink}). Use a separate store for each sink."
                 )
 
-        await self.database.transaction(work)
+        await self._database.transaction(work)
 
     async def claim(self, mailbox: str) -> Lease:
         """Return a new lease of the mailbox, and make earlier ones stale. An unknown mailbox is added."""
-        (found,) = await self.database.execute(_SQL["claim"], {"name": mailbox})
+        (found,) = await self._database.execute(_SQL["claim"], {"name": mailbox})
         return Lease(*found)
 
     async def folder(self, lease: Lease, name: str) -> StoredFolder:
@@ -133,44 +122,45 @@ class Store:
             await _validate_lease(transaction, lease)
             await transaction.execute(_SQL["make_folder"], named)
 
-        if not (found := await self.database.fetch(_SQL["folder"], named, _make_folder)):
-            await self.database.transaction(make)
-            found = await self.database.fetch(_SQL["folder"], named, _make_folder)
+        if not (found := await self._database.fetch(_SQL["folder"], named, _make_folder)):
+            await self._database.transaction(make)
+            found = await self._database.fetch(_SQL["folder"], named, _make_folder)
         folder: StoredFolder = found[0]
         return folder
 
     async def folders(self, lease: Lease) -> Sequence[StoredFolder]:
         """Return the mailbox's folders."""
-        return await self.database.fetch(_SQL["folders"], {"mailbox": lease.mailbox}, _make_folder)
+        return await self._database.fetch(_SQL["folders"], {"mailbox": lease.mailbox}, _make_folder)
 
     async def states(self, folder: StoredFolder) -> Mapping[int, MessageState]:
         """Return the state of each uid of the current numbering."""
-        return dict(await self.database.fetch(_SQL["states"], _make_folder_values(folder), _make_uid_and_state))
+        found = await self._database.fetch(_SQL["states"], _make_folder_values(folder))
+        return {uid: _STATES[state] for uid, state in found}
 
     async def rows(self, folder: StoredFolder, uids: Collection[int] | None = None) -> Sequence[MessageRow]:
         """Return rows of the current numbering, by ascending uid."""
         if uids is None:
-            return await self.database.fetch(_SQL["rows"], _make_folder_values(folder), _make_row)
-        return await self.database.fetch(
+            return await self._database.fetch(_SQL["rows"], _make_folder_values(folder), _make_row)
+        return await self._database.fetch(
             _SQL["rows_by_uid"], _make_folder_values(folder) | {"uids": list(uids)}, _make_row
         )
 
     async def sentinels(self, folder: StoredFolder) -> Sequence[MessageRow]:
         """Return the newest and the oldest LIVE row with an identity and a date."""
-        return await self.database.fetch(_SQL["sentinels"], _make_folder_values(folder), _make_row)
+        return await self._database.fetch(_SQL["sentinels"], _make_folder_values(folder), _make_row)
 
     async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, MessageRow]]:
         """Return the mailbox's rows with one of the digests, each with its folder's name."""
         if not (wanted := list(set(digests))):
             return ()
-        found = await self.database.fetch(
+        found = await self._database.fetch(
             _SQL["with_digests"], {"mailbox": lease.mailbox, "digests": wanted}, _make_folder_row
         )
         return sorted(found, key=lambda each: each[1].key)
 
     async def unfinished(self, lease: Lease) -> Sequence[tuple[str, MessageRow]]:
         """Return the mailbox's rows in `UNFINISHED_STATES`, each with its folder's name, by key."""
-        return await self.database.fetch(_SQL["unfinished"], {"mailbox": lease.mailbox}, _make_folder_row)
+        return await self._database.fetch(_SQL["unfinished"], {"mailbox": lease.mailbox}, _make_folder_row)
 
     async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
         """Write rows, and pass the changes to the store's sink, in one transaction.
@@ -192,7 +182,7 @@ class Store:
                     raise
 
         try:
-            return await self.database.transaction(work)
+            return await self._database.transaction(work)
         except StoreError:
             if not rejections:
                 raise
@@ -212,15 +202,15 @@ class Store:
             await transaction.execute(_SQL["add_request"], {"kind": kind.value, "names": left})
             return sorted(left)
 
-        return await self.database.transaction(work)
+        return await self._database.transaction(work)
 
     async def pending_requests(self) -> Sequence[str]:
         """Return the mailboxes with requests."""
-        return [name for (name,) in await self.database.fetch(_SQL["pending_requests"])]
+        return [name for (name,) in await self._database.fetch(_SQL["pending_requests"])]
 
     async def apply_requests(self, mailbox: str) -> bool:
         """Apply and delete operators' requests for a mailbox. Return True if there were any."""
-        if not await self.database.fetch(_SQL["has_requests"], {"name": mailbox}):
+        if not await self._database.fetch(_SQL["has_requests"], {"name": mailbox}):
             return False
 
         async def work(transaction: Transaction) -> bool:
@@ -230,11 +220,11 @@ class Store:
                     await transaction.execute(_SQL[f"apply_{kind}"], {"mailbox": identifier})
             return bool(requests)
 
-        return await self.database.transaction(work)
+        return await self._database.transaction(work)
 
     async def status(self) -> Sequence[MailboxStatus]:
         """Return the status of every mailbox, by name."""
-        found = await self.database.fetch(_SQL["status"])
+        found = await self._database.fetch(_SQL["status"])
         by_mailbox = itertools.groupby(found, key=operator.itemgetter(0, 1))
         return [
             MailboxStatus(number=number, name=name, folders=_make_folder_statuses(of_it))
@@ -243,7 +233,7 @@ class Store:
 
     async def quarantined(self) -> Sequence[QuarantinedMessage]:
         """Return the quarantined messages, by mailbox, folder, uid_validity and uid."""
-        return await self.database.fetch(_SQL["quarantined_messages"], make=lambda values: QuarantinedMessage(*values))
+        return await self._database.fetch(_SQL["quarantined_messages"], make=lambda values: QuarantinedMessage(*values))
 
 
 @scrub_class
@@ -296,10 +286,6 @@ def _make_row_values(row: MessageRow) -> tuple[Any, ...]:
 
 def _make_folder_row(values: Sequence[Any]) -> tuple[str, MessageRow]:
     return values[0], _make_row(values[1:])
-
-
-def _make_uid_and_state(values: Sequence[Any]) -> tuple[int, MessageState]:
-    return values[0], _STATES[values[1]]
 
 
 def _make_folder(values: Sequence[Any]) -> StoredFolder:

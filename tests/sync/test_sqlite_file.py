@@ -49,7 +49,7 @@ async def begun(store: SqliteStore, rows: int) -> tuple[Lease, StoredFolder]:
 
 
 async def pragma(store: SqliteStore, text: str) -> object:
-    found = await store.database.execute(sql(f"PRAGMA {text}"))
+    found = await store._database.execute(sql(f"PRAGMA {text}"))
     return found[0][0] if found else None
 
 
@@ -85,7 +85,7 @@ async def main():
     async with SqliteStore(sys.argv[1]) as store:
         for limit in [int(32_000_000 * 0.6 ** n) for n in range(8)]:
             with contextlib.suppress(MemoryError, StoreError):  # it holds all the same
-                await store.database.execute(sql(f"PRAGMA hard_heap_limit = {limit}"))
+                await store._database.execute(sql(f"PRAGMA hard_heap_limit = {limit}"))
             work = asyncio.gather(*(commit(store, f"{limit}/{number}") for number in range(4)), return_exceptions=True)
             for outcome in await asyncio.wait_for(work, 10):
                 if outcome is not None:

@@ -193,7 +193,7 @@ class Beside(RuleBasedStateMachine):
             assert await self.store.with_digests(lease, [b"1", b"2", b"1"]) == [
                 each for each in of_it if each[1].digest
             ]
-        told = await self.store.database.fetch(sql("SELECT uid FROM told"))
+        told = await self.store._database.fetch(sql("SELECT uid FROM told"))
         assert [uid for (uid,) in told] == model.told
 
 

@@ -55,7 +55,7 @@ def make_new_change(folder: StoredFolder, uid: int) -> Change:
 
 
 async def read_keys(store: SqliteStore) -> list[str]:
-    return [key for (key,) in await store.database.fetch(sql("SELECT key FROM told"))]
+    return [key for (key,) in await store._database.fetch(sql("SELECT key FROM told"))]
 
 
 @pytest.fixture
@@ -84,9 +84,9 @@ async def test_an_existing_folder_is_not_written(store: SqliteStore, lease: Leas
         made: int = transaction.connection.total_changes
         return made
 
-    before = await store.database.transaction(changes)
+    before = await store._database.transaction(changes)
     await store.folder(lease, "INBOX")
-    assert await store.database.transaction(changes) == before
+    assert await store._database.transaction(changes) == before
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ async def test_two_hundred_mailboxes_share_commits(path: Path) -> None:
         async def trace(transaction: Transaction) -> None:
             transaction.connection.set_trace_callback(statements.append)
 
-        await store.database.transaction(trace)
+        await store._database.transaction(trace)
         deltas = [ChangeSet(rows=[make_row(folder, 1)]) for folder in folders]
         await asyncio.gather(*(store.commit(*each, []) for each in zip(leases, deltas, strict=True)))
         commits = statements.count("COMMIT")

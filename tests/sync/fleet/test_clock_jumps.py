@@ -8,12 +8,13 @@ from collections.abc import AsyncGenerator
 import psycopg
 import pytest
 
+from directsuite.core.clock import SystemClock
 from directsuite.sync.fleet import EndedRound, FleetTable
 from directsuite.sync.postgres import PostgresStore
-from directsuite.sync.shared_limits import SharedRate
 
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
 from tests.sync.fleet.fleet_worker import LoggingSink
+from tests.sync.fleet.test_shared_rate import acquire, open_rate
 
 pytestmark = pytest.mark.postgres
 
@@ -105,12 +106,12 @@ async def test_dead_worker_counts_as_dead_after_the_clock_is_set_right(
     ("jump", "is_now"), [("-2 years", True), ("-1 hour", True), ("1 hour", False), ("2 years", True)]
 )
 async def test_requests_go_on_after_the_clock_is_set_right(jump: str, is_now: bool, conninfo: str) -> None:
-    async with SharedRate(conninfo, "x", per_second=100, burst=5, processes=2) as rate:
-        await asyncio.wait_for(rate.acquire(), 10)
+    async with open_rate(conninfo) as rate:
+        await asyncio.wait_for(acquire(rate, SystemClock()), 10)
     change(conninfo, "UPDATE directsuite.rate SET arrival = arrival + %s::interval", jump)
-    async with SharedRate(conninfo, "x", per_second=100, burst=5, processes=2) as rate:
+    async with open_rate(conninfo) as rate:
         if is_now:
-            await asyncio.wait_for(rate.acquire(), 10)
+            await asyncio.wait_for(acquire(rate, SystemClock()), 10)
             return
         while rate._asking is None or not rate._asking.done():  # a service may ask for a pause of an hour
             assert not rate.try_acquire()

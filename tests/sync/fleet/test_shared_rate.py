@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import bisect
 import contextlib
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 import pytest
 
 import directsuite as ds
+from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.limits import Limits
 from directsuite.messaging.operations import GET_UIDS
 from directsuite.sync.shared_limits import SharedRate
@@ -34,11 +36,33 @@ class FakeClock:
         await asyncio.sleep(0.001)
 
 
+@contextlib.asynccontextmanager
+async def open_rate(
+    conninfo: str,
+    name: str = "x",
+    *,
+    clock: Clock | None = None,
+    burst: int = 5,
+    processes: int = 2,
+    per_second: int = 100,
+) -> AsyncGenerator[SharedRate]:
+    clock = clock or SystemClock()
+    rate = SharedRate(conninfo, name, per_second=per_second, burst=burst, processes=processes, clock=clock)
+    async with contextlib.aclosing(rate):
+        yield rate
+
+
+async def acquire(rate: SharedRate, clock: Clock) -> None:
+    """Wait for a slot, and use it."""
+    while not rate.try_acquire():
+        await clock.sleep(rate.seconds_until_slot())
+
+
 async def times_of(rate: SharedRate, clock: FakeClock, count: int) -> list[float]:
     """When so many went."""
     times = list[float]()
     for _ in range(count):
-        await rate.acquire()
+        await acquire(rate, clock)
         times.append(clock.now)
     return times
 
@@ -54,8 +78,8 @@ def most_in(seconds: float, times: list[float]) -> int:
 
 async def test_each_process_uses_its_share_while_postgresql_is_away() -> None:
     clock = FakeClock()
-    async with SharedRate(NOWHERE, "x", per_second=100, burst=50, processes=4, clock=clock) as rate:
-        await asyncio.wait_for(rate.acquire(), 10)
+    async with open_rate(NOWHERE, burst=50, processes=4, clock=clock) as rate:
+        await asyncio.wait_for(acquire(rate, clock), 10)
         assert lost(rate)
         times = await times_of(rate, clock, 60)
         assert most_in(1.0, times) <= 26
@@ -66,17 +90,17 @@ async def test_each_process_uses_its_share_while_postgresql_is_away() -> None:
 async def test_postgresql_that_comes_back_is_found(shaky_postgres: PostgresServer) -> None:
     clock = FakeClock()
     conninfo = shaky_postgres.create_database()
-    async with SharedRate(conninfo, "x", per_second=100, burst=5, processes=4, clock=clock) as rate:
+    async with open_rate(conninfo, burst=5, processes=4, clock=clock) as rate:
         await times_of(rate, clock, 10)
         assert not lost(rate)
         await asyncio.to_thread(shaky_postgres.stop)
         try:
             while not lost(rate):
-                await rate.acquire()
+                await acquire(rate, clock)
         finally:
             await asyncio.to_thread(shaky_postgres.start)
         while lost(rate):  # the crash has emptied the table, too
-            await rate.acquire()
+            await acquire(rate, clock)
         await times_of(rate, clock, 10)
         assert not lost(rate)
 
@@ -84,34 +108,35 @@ async def test_postgresql_that_comes_back_is_found(shaky_postgres: PostgresServe
 @pytest.mark.postgres
 async def test_a_pause_that_one_was_asked_for_holds_for_all(conninfo: str) -> None:
     async with (
-        SharedRate(conninfo, "x", per_second=100, burst=5, processes=2) as one,
-        SharedRate(conninfo, "x", per_second=100, burst=5, processes=2) as other,
-        SharedRate(conninfo, "y", per_second=100, burst=5, processes=2) as another_service,
+        open_rate(conninfo, burst=5, processes=2) as one,
+        open_rate(conninfo, burst=5, processes=2) as other,
+        open_rate(conninfo, "y", burst=5, processes=2) as another_service,
     ):
-        await one.push_back(30)
+        assert one.pause(30)
+        await asyncio.gather(*one._pushing)
         assert not one.pause(10)
         assert one.seconds_until_slot() > 25
         for rate in (one, other):
             with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(rate.acquire(), 0.3)
+                await asyncio.wait_for(acquire(rate, SystemClock()), 0.3)
         assert not lost(other)
-        await asyncio.wait_for(another_service.acquire(), 10)
+        await asyncio.wait_for(acquire(another_service, SystemClock()), 10)
 
 
 async def test_a_pause_is_kept_to_where_postgresql_is_away() -> None:
     clock = FakeClock()
-    async with SharedRate(NOWHERE, "x", per_second=100, burst=5, processes=4, clock=clock) as rate:
-        await rate.acquire()
+    async with open_rate(NOWHERE, burst=5, processes=4, clock=clock) as rate:
+        await acquire(rate, clock)
         began = clock.now
         assert rate.pause(30)
-        await rate.acquire()
+        await acquire(rate, clock)
         assert clock.now - began >= 30
 
 
 @pytest.mark.postgres
 async def test_it_takes_the_place_of_a_service_s_own_rate(conninfo: str) -> None:
     clock = FakeClock()
-    async with SharedRate(conninfo, "x", per_second=100, burst=5, processes=1, clock=clock) as rate:
+    async with open_rate(conninfo, burst=5, processes=1, clock=clock) as rate:
         limits = Limits(
             "messaging",
             connections=1,
@@ -139,8 +164,8 @@ async def test_it_takes_the_place_of_a_service_s_own_rate(conninfo: str) -> None
 @pytest.mark.postgres
 async def test_places_that_were_not_used_lapse(conninfo: str) -> None:
     clock = FakeClock()
-    async with SharedRate(conninfo, "x", per_second=100, burst=3, processes=1, clock=clock) as rate:
-        await rate.acquire()
+    async with open_rate(conninfo, burst=3, processes=1, clock=clock) as rate:
+        await acquire(rate, clock)
         for _ in range(5):
             if rate._asking is not None:
                 await asyncio.wait([rate._asking])  # a place is there before its time passes
@@ -152,8 +177,7 @@ async def test_places_that_were_not_used_lapse(conninfo: str) -> None:
 async def test_who_needs_one_place_takes_no_more(conninfo: str) -> None:
     async with contextlib.AsyncExitStack() as stack:
         rates = [
-            await stack.enter_async_context(SharedRate(conninfo, "x", per_second=1, burst=10, processes=6))
-            for _ in range(6)
+            await stack.enter_async_context(open_rate(conninfo, per_second=1, burst=10, processes=6)) for _ in range(6)
         ]
         async with asyncio.timeout(10):  # the burst has room for all six, and not for six times five
-            await asyncio.gather(*(rate.acquire() for rate in rates))
+            await asyncio.gather(*(acquire(rate, SystemClock()) for rate in rates))

@@ -66,7 +66,7 @@ class StoreScenario:
 
     async def read_keys(self) -> list[str]:
         """Keys that the sink keeps."""
-        return [key for (key,) in await self.store.database.fetch(sql("SELECT key FROM directsuite.told"))]
+        return [key for (key,) in await self.store._database.fetch(sql("SELECT key FROM directsuite.told"))]
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
@@ -200,7 +200,7 @@ async def test_why_it_is_quarantined_is_kept_as_long_as_it_is(
     await commit(MessageState.LIVE, 2, None)
     await commit(MessageState.POISON, 3, "ServerError")
     assert [each.uid for each in await scenario.store.quarantined()] == [3]
-    kept = await scenario.store.database.fetch(sql("SELECT uid FROM directsuite.quarantine"))
+    kept = await scenario.store._database.fetch(sql("SELECT uid FROM directsuite.quarantine"))
     assert [uid for (uid,) in kept] == [3]
 
 

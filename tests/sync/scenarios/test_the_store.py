@@ -26,7 +26,7 @@ async def test_a_full_disk_is_told_and_got_over(scenario: Scenario, tmp_path: Pa
     path = tmp_path / "sync.db"
 
     async def at_most(pages: int) -> None:
-        await store.database.execute(sql(f"PRAGMA max_page_count = {pages}"))
+        await store._database.execute(sql(f"PRAGMA max_page_count = {pages}"))
 
     def make(clock: SteppedClock) -> Synchronizer:
         return Synchronizer(scenario.suite, store, [ALICE, BOB], PasswordSource(), clock=clock, now=clock.monotonic)
