@@ -22,6 +22,7 @@ from __future__ import annotations
 import errno
 import itertools
 import sqlite3
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
@@ -99,9 +100,8 @@ class ChangeStep:
         rows = list[MessageRow]()
         if self.old_row is not None:
             digest = self.old_row.digest if self.new_row is None else None
-            rows.append(
-                attrs.evolve(self.old_row, state=MessageState.DELETED, digest=digest, attempts=0, retry_ms=None)
-            )
+            row = attrs.evolve(self.old_row, state=MessageState.DELETED, digest=digest, attempts=0, retry_ms=None)
+            rows.append(row)
         if self.new_row is not None:
             rows.append(attrs.evolve(self.new_row, attempts=0) if self.new_row.attempts else self.new_row)
         return rows
@@ -113,11 +113,8 @@ class ChangeStep:
             rows.append(attrs.evolve(self.old_row, state=MessageState.UNRESOLVED))
         if self.new_row is not None:
             was_reported_gone = self.old_row is not None and self.old_row.key == self.new_row.key
-            rows.append(
-                attrs.evolve(
-                    self.new_row, state=MessageState.UNRESOLVED if was_reported_gone else MessageState.IN_DOUBT
-                )
-            )
+            state = MessageState.UNRESOLVED if was_reported_gone else MessageState.IN_DOUBT
+            rows.append(attrs.evolve(self.new_row, state=state))
         return rows
 
     @property
@@ -137,11 +134,11 @@ class ChangeStep:
                 # MISSING would say that the sink was not notified.
                 row = attrs.evolve(row, state=MessageState.UNRESOLVED)
             return None if row is None else with_failed_attempt(row, now_ms)
-        digest = self.new_row.digest
+        row = attrs.evolve(self.new_row, state=MessageState.QUARANTINED_UNCONFIRMED)
         if not maybe_sent:  # the digest stays only if a deletion was reported under this key
-            digest = digest if self.old_row is not None and self.old_row.key == self.new_row.key else None
-        state = MessageState.QUARANTINED_UNCONFIRMED if maybe_sent else MessageState.POISON
-        return with_failed_attempt(attrs.evolve(self.new_row, state=state, digest=digest), now_ms)
+            was_reported_gone = self.old_row is not None and self.old_row.key == row.key
+            row = attrs.evolve(row, state=MessageState.POISON, digest=row.digest if was_reported_gone else None)
+        return with_failed_attempt(row, now_ms)
 
 
 _KNOWN_TO_SINK_STATES = (
@@ -152,42 +149,39 @@ _KNOWN_TO_SINK_STATES = (
 )
 
 
-@attrs.define(kw_only=True)
+@attrs.define
 class Rejection:
     """A change that the sink rejects alone."""
 
+    has_message: bool
+    """If True, only batches with messages count as accepted, because many sinks ignore all other changes."""
     accepted: int
     """Batches that the sink accepted before the first rejection."""
     since: float
     """Monotonic seconds of the first rejection."""
     rounds: int = 0
     """Rounds in a row with a rejection."""
-    has_message: bool = True
-    """If True, only batches with messages count as accepted, because many sinks ignore all other changes."""
 
 
 @attrs.define(eq=False)
 class SinkHealth:
     """A record of this process's deliveries, for all mailboxes."""
 
-    accepted_with_messages: int = 0
-    """Batches with at least one message."""
-    accepted_without: int = 0
+    accepted: Counter[bool] = attrs.field(factory=Counter[bool])
+    """The number of accepted batches. True: those with messages; False: all."""
     rejections: dict[Key, Rejection] = attrs.field(factory=dict[Key, Rejection])
 
     def record_accepted(self, changes: Sequence[Change]) -> None:
-        """Count an accepted batch. Its changes no longer count as rejected."""
-        if any(change.message is not None for change in changes):
-            self.accepted_with_messages += 1
-        else:
-            self.accepted_without += 1
+        """Record an accepted batch."""
+        self.accepted[False] += 1
+        self.accepted[True] += any(change.message is not None for change in changes)
         for change in changes if self.rejections else ():
             self.rejections.pop(change.key, None)
 
-    def record_rejected(self, change: Change, *, accepted: int, now: float) -> None:
+    def record_rejected(self, change: Change, accepted: Counter[bool], now: float) -> None:
         """Record that the sink rejected a change delivered alone. accepted: the batches accepted earlier."""
-        first = Rejection(accepted=accepted, since=now, has_message=change.message is not None)
-        self.rejections.setdefault(change.key, first).rounds += 1
+        has_message = change.message is not None
+        self.rejections.setdefault(change.key, Rejection(has_message, accepted[has_message], now)).rounds += 1
 
     def is_item_rejection(self, key: Key, now: float) -> bool:
         """Return True if the change that the sink rejected alone is the cause; False if the sink may be."""
@@ -195,7 +189,7 @@ class SinkHealth:
             return True
         rejection = self.rejections[key]
         return (
-            self.count_accepted(rejection.has_message) > 0
+            self.accepted[rejection.has_message] > 0
             and all(other == key or self.has_accepted_others_since(other) for other in self.rejections)
             and rejection.rounds >= _QUARANTINE_REJECTIONS
             and now - rejection.since >= _MIN_REJECTED_SECONDS
@@ -204,42 +198,29 @@ class SinkHealth:
     def has_accepted_others_since(self, key: Key) -> bool:
         """Return True if the sink has rejected this change alone, and accepted others since."""
         rejection = self.rejections.get(key)
-        return rejection is not None and self.count_accepted(rejection.has_message) > rejection.accepted
-
-    def count_accepted(self, has_message: bool) -> int:
-        """Return the number of accepted batches. has_message: True to count only those with messages."""
-        return self.accepted_with_messages + (0 if has_message else self.accepted_without)
+        return rejection is not None and self.accepted[rejection.has_message] > rejection.accepted
 
 
+@attrs.define(eq=False, repr=False, slots=False)
 class Commits:
     """Writes of one round of a mailbox. deliver: None if the store has its own sink."""
 
-    def __init__(
-        self,
-        store: Store,
-        lease: Lease,
-        deliver: Deliver | None,
-        report: RoundReport,
-        *,
-        clock: Clock,
-        now_ms: Callable[[], int],
-        health: SinkHealth,
-    ) -> None:
-        self.store = store
-        self.lease = lease
-        self.report = report
-        self.now_ms = now_ms
-        self._clock = clock
-        self._deliver = deliver
-        self.needs_read_state: bool = getattr(deliver, "needs_read_state", False)
-        self.health = health
-        self.undecided = dict[str, UndecidedRejectionError]()
-        """The error of each folder with a rejected change whose cause is undecided."""
-        self._rejections_in_a_row = 0
+    store: Store
+    lease: Lease
+    _deliver: Deliver | None = attrs.field(alias="deliver")
+    report: RoundReport
+    _clock: Clock = attrs.field(alias="clock")
+    now_ms: Callable[[], int]
+    health: SinkHealth
+    undecided: dict[str, UndecidedRejectionError] = attrs.field(factory=dict, init=False)
+    """The error of each folder with a rejected change whose cause is undecided."""
+    _rejections_in_a_row: int = attrs.field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.needs_read_state: bool = getattr(self._deliver, "needs_read_state", False)
         # Known rejections raise the limit, because many of them would block the mailbox.
-        self._max_rejections_in_a_row = _MAX_REJECTIONS_IN_A_ROW + 2 * sum(
-            key.mailbox == self.lease.name for key in self.health.rejections
-        )
+        known = sum(key.mailbox == self.lease.name for key in self.health.rejections)
+        self._max_rejections_in_a_row = _MAX_REJECTIONS_IN_A_ROW + 2 * known
 
     async def write(self, change_set: ChangeSet) -> None:
         """Commit rows and folders, without changes for the sink."""
@@ -300,7 +281,7 @@ class Commits:
         self._rejections_in_a_row = 0
 
     async def _deliver_one_by_one(self, steps: Sequence[ChangeStep]) -> list[ChangeStep]:
-        accepted = {has_message: self.health.count_accepted(has_message) for has_message in (True, False)}
+        accepted = self.health.accepted.copy()
         parts, delivered, rejected = split_in_half(steps), list[ChangeStep](), list[tuple[ChangeStep, SinkError]]()
         while parts:
             part = parts.pop()
@@ -313,9 +294,8 @@ class Commits:
                 (step,) = part
                 rejected.append((step, error))
                 if not step.attempts:
-                    before = accepted[step.change.message is not None]
-                    self.health.record_rejected(step.change, accepted=before, now=self._clock.monotonic())
-                self._rejections_in_a_row += not step.attempts
+                    self.health.record_rejected(step.change, accepted, self._clock.monotonic())
+                    self._rejections_in_a_row += 1
                 if self._rejections_in_a_row > self._max_rejections_in_a_row:
                     raise error
         return delivered + await self._retry_rejected(rejected)

@@ -59,13 +59,8 @@ class FetchedBatch:
     """The messages returned for some uids, or the error of the request."""
 
     uids: Sequence[int]
-    messages: Sequence[MessageDetail] = ()
-    digests: Sequence[bytes] = attrs.field(
-        default=attrs.Factory(
-            lambda fetched: [decide.compute_digest(each) for each in fetched.messages], takes_self=True
-        )
-    )
-    """Of each message, computed while the previous batch is written."""
+    messages: Sequence[tuple[MessageDetail, bytes]] = ()
+    """Each message with its digest, which is computed while the previous batch is written."""
     failure: DirectSuiteError | None = None
 
 
@@ -90,7 +85,7 @@ async def fetch_batches(remote: Remote, folder: str, uids: list[int], *, batches
             cut.record_received(batch, len(batch.uids))
             return FetchedBatch(uids=batch.uids, failure=messages)
         cut.record_received(batch, len(messages))
-        return FetchedBatch(uids=batch.uids, messages=messages)
+        return FetchedBatch(uids=batch.uids, messages=_add_digests(messages))
 
     keys = itertools.islice(cut, batches)
     async with Prefetch(keys, fetch, window=_MAX_BATCHES_IN_FLIGHT, has_room=cut.has_room) as fetched_batches:
@@ -119,7 +114,7 @@ async def _fetch(remote: Remote, folder: str, uids: Sequence[int], times: int) -
     fetched = FetchedBatch(uids=uids)
     for _ in range(times):
         try:
-            return FetchedBatch(uids=uids, messages=await remote.fetch_messages(folder, uids))
+            return FetchedBatch(uids=uids, messages=_add_digests(await remote.fetch_messages(folder, uids)))
         except DirectSuiteError as failure:
             if not may_be_about_messages(failure):
                 raise
@@ -129,25 +124,28 @@ async def _fetch(remote: Remote, folder: str, uids: Sequence[int], times: int) -
     return fetched
 
 
+def _add_digests(messages: Sequence[MessageDetail]) -> list[tuple[MessageDetail, bytes]]:
+    return [(message, decide.compute_digest(message)) for message in messages]
+
+
+@attrs.define(eq=False, repr=False, slots=False)
 class FolderFetch:
     """Fetches new and quarantined messages of a folder.
 
     folders: the mailbox's folders, by name.
     """
 
-    def __init__(
-        self, commits: Commits, remote: Remote, snapshot: FolderSnapshot, folders: Mapping[str, FolderMemory]
-    ) -> None:
-        self._commits = commits
-        self._remote = remote
-        self._snapshot = snapshot
-        self._state = snapshot.state
-        self._folders = folders
-        self._listed = snapshot.uids if snapshot.state.certainty is Certainty.CONFIRMED else None
-        self._uids_to_fetch = snapshot.uids_to_fetch
-        self._max_batches = max(
-            MIN_BATCHES_PER_ROUND, len(snapshot.uids) // (MAX_ROUNDS_PER_FOLDER * MAX_BATCH_MESSAGES)
-        )
+    _commits: Commits = attrs.field(alias="commits")
+    _remote: Remote = attrs.field(alias="remote")
+    _snapshot: FolderSnapshot = attrs.field(alias="snapshot")
+    _folders: Mapping[str, FolderMemory] = attrs.field(alias="folders")
+
+    def __attrs_post_init__(self) -> None:
+        self._state = self._snapshot.state
+        uids = self._snapshot.uids
+        self._listed = uids if self._state.certainty is Certainty.CONFIRMED else None
+        self._uids_to_fetch = self._snapshot.uids_to_fetch
+        self._max_batches = max(MIN_BATCHES_PER_ROUND, len(uids) // (MAX_ROUNDS_PER_FOLDER * MAX_BATCH_MESSAGES))
         self._unread: frozenset[int] | None = None
         self._other_listings: dict[str, frozenset[int] | None] = {}
         self._unreadable = set[str]()
@@ -175,11 +173,9 @@ class FolderFetch:
         """Return the uids of unread messages; None if too many or the request fails. Raises AuthenticationError."""
         # Only a few, because the service returns them only with their contents.
         is_first_time = self._state.folder.audited_ms is None
+        max_count = MAX_BATCH_MESSAGES if is_first_time else min(len(self._uids_to_fetch), MAX_BATCH_MESSAGES)
         try:
-            return await self._remote.list_unread_uids(
-                self._state.name,
-                MAX_BATCH_MESSAGES if is_first_time else min(len(self._uids_to_fetch), MAX_BATCH_MESSAGES),
-            )
+            return await self._remote.list_unread_uids(self._state.name, max_count)
         except AuthenticationError:  # repeated logins with a wrong password may lock the account
             raise
         except DirectSuiteError:
@@ -196,7 +192,7 @@ class FolderFetch:
             if self._failures_in_a_row % _FAILURES_BEFORE_PROBE == 0 and not await self._can_any_be_fetched():
                 raise batch.failure
             return 1
-        by_uid = {each.uid: (each, digest) for each, digest in zip(batch.messages, batch.digests, strict=True)}
+        by_uid = {message.uid: (message, digest) for message, digest in batch.messages}
         self._state.missed_fetches.update(_find_missed(batch.uids, by_uid))
         done = 0
         while done < len(batch.uids):
@@ -214,7 +210,7 @@ class FolderFetch:
     async def retry(self, row: MessageRow) -> None:
         """Fetch a quarantined message again. Commit it, or one more failed attempt if it is not returned."""
         fetched = await _fetch(self._remote, self._state.name, [row.uid], 1)
-        for message, digest in zip(fetched.messages, fetched.digests, strict=True):
+        for message, digest in fetched.messages:
             if message.uid == row.uid:
                 await self._commit([row.uid], [(message, digest)])
                 return
@@ -254,8 +250,8 @@ class FolderFetch:
         return len(steps)
 
     async def _read_rows(self, uids: Sequence[int]) -> dict[int, MessageRow]:
-        recorded = self._snapshot.recorded.keys() & uids
-        rows = await self._commits.store.rows(self._state.folder, recorded) if recorded else ()
+        known = self._snapshot.recorded.keys() & uids
+        rows = await self._commits.store.rows(self._state.folder, known) if known else ()
         return {row.uid: row for row in rows}
 
     async def _find_origin(self, row: MessageRow, candidates: Sequence[FolderRow]) -> FolderRow | None:
@@ -388,14 +384,13 @@ class FolderFetch:
                 if not may_mean_missing_folder(error):
                     raise
                 self._metadata = {}
-        metadata, recorded = self._metadata.get(uid), await self._read_row(uid)
+        metadata, recorded = self._metadata.get(uid), (await self._read_rows([uid])).get(uid)
+        maybe_known = recorded is not None and recorded.state in _MAYBE_KNOWN_TO_SINK
         row = MessageRow(
             folder=self._state.folder.id,
             uid_validity=self._state.folder.uid_validity,
             uid=uid,
-            state=MessageState.QUARANTINED_UNCONFIRMED
-            if recorded is not None and recorded.state in _MAYBE_KNOWN_TO_SINK
-            else MessageState.POISON,
+            state=MessageState.QUARANTINED_UNCONFIRMED if maybe_known else MessageState.POISON,
             identity=None if metadata is None else metadata.identity,
             digest=None if recorded is None else recorded.digest,
             size=-1 if metadata is None else metadata.size,
@@ -405,10 +400,6 @@ class FolderFetch:
         problems = {row.key: problem}
         await self._commits.write(ChangeSet(rows=[row], problems=problems, folders=self._state.invalidate_listing()))
         self._commits.report.quarantined += 1
-
-    async def _read_row(self, uid: int) -> MessageRow | None:
-        rows = await self._commits.store.rows(self._state.folder, [uid])
-        return rows[0] if rows else None
 
 
 def _find_missed(uids: Sequence[int], returned: Collection[int | None]) -> list[int]:

@@ -63,6 +63,7 @@ _VERIFICATION_INTERVAL = 600.0  # seconds between two verifications of an unchan
 _MAX_RETRIES_PER_ROUND = 20
 
 
+@attrs.define(eq=False, repr=False, slots=False)
 class MailboxRounds:
     """The rounds of one mailbox while its lease is valid.
 
@@ -70,29 +71,19 @@ class MailboxRounds:
     health: of the sink, shared by all mailboxes.
     """
 
-    def __init__(
-        self,
-        remote: Remote,
-        store: Store,
-        *,
-        name: str,
-        folders: Sequence[str] | None,
-        deliver: Deliver | None,
-        clock: Clock,
-        now_ms: Callable[[], int],
-        health: SinkHealth | None = None,
-    ) -> None:
-        self._remote = remote
-        self._store = store
-        self._name = name
-        self._names = None if folders is None else list(dict.fromkeys(folders))
-        self._deliver = deliver
-        self._clock = clock
-        self._now_ms = now_ms
-        self._health = health or SinkHealth()
-        self.mailbox: int | None = None
-        """The store's number of the mailbox; None before the first round."""
-        self._round_number = 0
+    _remote: Remote = attrs.field(alias="remote")
+    _store: Store = attrs.field(alias="store")
+    _name: str = attrs.field(alias="name", kw_only=True)
+    _names: Sequence[str] | None = attrs.field(alias="folders", kw_only=True)
+    _deliver: Deliver | None = attrs.field(alias="deliver", kw_only=True)
+    _clock: Clock = attrs.field(alias="clock", kw_only=True)
+    _now_ms: Callable[[], int] = attrs.field(alias="now_ms", kw_only=True)
+    _health: SinkHealth = attrs.field(factory=SinkHealth, alias="health", kw_only=True)
+    mailbox: int | None = attrs.field(default=None, init=False)
+    """The store's number of the mailbox; None before the first round."""
+    _round_number: int = attrs.field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
         self._reset()
 
     def _reset(self) -> None:
@@ -120,13 +111,7 @@ class MailboxRounds:
             self.mailbox = self._lease.mailbox
         report = self._report = RoundReport()
         self._commits = Commits(
-            self._store,
-            self._lease,
-            self._deliver,
-            report,
-            clock=self._clock,
-            now_ms=self._now_ms,
-            health=self._health,
+            self._store, self._lease, self._deliver, report, self._clock, self._now_ms, self._health
         )
         snapshots = await self._take_snapshots(audit=audit)
         for snapshot in snapshots:
@@ -156,11 +141,9 @@ class MailboxRounds:
             self._report.failed_folders[name] = error
 
     async def _take_snapshots(self, *, audit: bool) -> list[FolderSnapshot]:
-        names: Sequence[str] | None = self._names
-        if names is None:
-            names = await self._list_names()
+        names = await self._list_names() if self._names is None else self._names
         snapshots = list[FolderSnapshot]()
-        for name in names:
+        for name in dict.fromkeys(names):
             with self._report_errors(name):
                 snapshot = await self._take_snapshot(name, audit=audit)
                 if snapshot is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -167,7 +168,7 @@ async def test_changes_accepted_for_another_mailbox_count(store: SqliteStore) ->
     health = SinkHealth()
     scene.rounds._health = health
     assert await fails(scene)
-    health.accepted_with_messages += 1
+    health.accepted.update([True, False])
     report = await scene.rounds.run_round()
     assert (report.quarantined, report.failed_folders) == (1, {})
 
@@ -281,20 +282,20 @@ async def test_change_after_rejected_one_is_delivered_in_next_round(store: Sqlit
 @pytest.mark.parametrize(
     ("refusal", "taken", "others", "is_blamed"),
     [
-        (Rejection(accepted=1, since=0, rounds=3), 1, 0, True),
-        (Rejection(accepted=1, since=0, rounds=2), 1, 0, False),
-        (Rejection(accepted=1, since=1, rounds=9), 1, 0, False),  # not for a minute
-        (Rejection(accepted=1, since=0, rounds=9), 1, 1, False),  # another is refused, too
-        (Rejection(accepted=0, since=0, rounds=9), 0, 0, False),  # it never took any
-        (Rejection(accepted=0, since=9, rounds=1), 1, 5, True),  # it took one since
+        (Rejection(True, accepted=1, since=0, rounds=3), 1, 0, True),
+        (Rejection(True, accepted=1, since=0, rounds=2), 1, 0, False),
+        (Rejection(True, accepted=1, since=1, rounds=9), 1, 0, False),  # not for a minute
+        (Rejection(True, accepted=1, since=0, rounds=9), 1, 1, False),  # another is refused, too
+        (Rejection(True, accepted=0, since=0, rounds=9), 0, 0, False),  # it never took any
+        (Rejection(True, accepted=0, since=9, rounds=1), 1, 5, True),  # it took one since
     ],
 )
 def test_conditions_for_quarantine_of_rejected_change(
     refusal: Rejection, taken: int, others: int, is_blamed: bool
 ) -> None:
     keys = [Key("mailbox", "INBOX", 1, uid) for uid in range(1 + others)]
-    rejections = {key: Rejection(accepted=taken, since=0) for key in keys} | {keys[0]: refusal}
-    health = SinkHealth(accepted_with_messages=taken, rejections=rejections)
+    rejections = {key: Rejection(True, taken, since=0) for key in keys} | {keys[0]: refusal}
+    health = SinkHealth(Counter({True: taken, False: taken}), rejections=rejections)
     assert health.is_item_rejection(keys[0], now=60.0) is is_blamed
 
 

@@ -116,8 +116,8 @@ def _high_water(patch: pytest.MonkeyPatch) -> None:
 
 @_register_mutant("a partial answer counts as done")
 def _partial_is_done(patch: pytest.MonkeyPatch) -> None:
-    def partial(*, uids: Sequence[int], messages: Sequence[MessageDetail] = (), failure: Any = None) -> FetchedBatch:
-        there = [message.uid for message in messages if message.uid is not None]
+    def partial(*, uids: Sequence[int], messages: Sequence[Any] = (), failure: Any = None) -> FetchedBatch:
+        there = [message.uid for message, _ in messages if message.uid is not None]
         return FetchedBatch(
             uids=uids if failure else [uid for uid in uids if uid in there], messages=messages, failure=failure
         )
@@ -240,10 +240,17 @@ def _kept_fingerprint(patch: pytest.MonkeyPatch) -> None:
 
 @_register_mutant("what is quarantined has no content")
 def _content_forgotten(patch: pytest.MonkeyPatch) -> None:
-    async def nothing(*_: object) -> None:
-        return None
+    quarantine = FolderFetch._quarantine
 
-    patch.setattr(FolderFetch, "_read_row", nothing)
+    async def forget(self: Any, uid: int, problem: str) -> None:
+        with pytest.MonkeyPatch.context() as within:
+            within.setattr(FolderFetch, "_read_rows", read_none)
+            await quarantine(self, uid, problem)
+
+    async def read_none(*_: object) -> dict[int, MessageRow]:
+        return {}
+
+    patch.setattr(FolderFetch, "_quarantine", forget)
 
 
 @_register_mutant("any message may come back under a uid")
