@@ -197,7 +197,9 @@ class MessageReader:
     def __init__(self, operation: Operation[Any], codec: Codec) -> None:
         self._operation = operation
         self._codec = codec
-        self._splitter = ArraySplitter("messages", shape=codec.get_shape(MessageDetail))
+        # A user's converter may read bytes in another way.
+        member = None if codec.has_user_converter else ("attachments", "content")
+        self._splitter = ArraySplitter("messages", base64_member=member)
         self._number = 0
         self.skipped = Counter[str]()
         """The number of unreadable values, by JSON path."""
@@ -243,6 +245,6 @@ class MessageReader:
         messages = rest.get("messages")
         if not isinstance(messages, list) and messages not in NULL_VALUES:
             count_unreadable(self._place)
-        for name in find_unnamed_lists(GetMessageResponse, rest).values():
+        for name in find_unnamed_lists(GetMessageResponse, rest):
             for element in rest[name]:
                 yield from self._read_element(element)

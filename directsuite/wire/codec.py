@@ -5,13 +5,14 @@
     converter.structure({"email": "a@b"}, Recipient)                 ->  a model, or MismatchError
     converter.unstructure(model)                                     ->  a value that any JSON library accepts
 
-Terms: a *hook* is a function that a cattrs converter calls to read or write one type. A *user hook* is one that was
-registered by the program that uses this package. *Plain values* are dicts, lists, texts, numbers, bools and None.
+Terms: a *hook* is a function that a cattrs converter calls to read or write one type. *Plain values* are dicts, lists,
+texts, numbers, bools and None.
 
-The hooks of a model are generated from its attrs metadata when the converter first needs them. A field's value, also
-inside a list or union, is read and written by the user hook for its type, or else by this package, but never by a hook
-of cattrs, because those of `cattrs.preconf` write other formats. To be fast, the generated function fills an instance
-of an unfrozen subclass, then changes its class to the model's.
+A converter reads a model with a `ModelReader`, which is created when it is first needed. To be fast, its generated
+function fills an instance of an unfrozen subclass, then changes its class to the model's. A field whose type is a
+model, an enum or `Secret` is read and written with the converter's hook. For the types of `_FindHooks` the program's
+own hook is used, or else this package, but never a hook of cattrs, because those of `cattrs.preconf` write other
+formats.
 
 An unreadable value raises an error only if its field is required or strict (`Wire.strict`). Any other field gets its
 default, and the value is stored in `extra` under the field's JSON name. An unreadable element of a list of objects is
@@ -20,12 +21,12 @@ skipped. A report counts both cases by JSON path.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
-import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import attrs
 import msgspec
@@ -35,33 +36,28 @@ from directsuite.secret import Secret
 from directsuite.wire import base64
 from directsuite.wire.dates import write_datetime
 from directsuite.wire.models import (
+    NULL_VALUES,
+    TEXT_TYPES,
     Field,
     Model,
     OpenEnum,
-    cached_per_class,
+    Uid,
     find_unnamed_lists,
     get_model_fields,
+    is_enum,
     is_model,
-    strip_annotations,
 )
-from directsuite.wire.parsing import Elements, MismatchError, Shape, parse_in_parts
+from directsuite.wire.parsing import Elements, MismatchError, parse_in_parts
 from directsuite.wire.values import (
-    SCALARS,
-    Document,
-    EnumReader,
-    ExactScalar,
-    Hook,
-    ObjectList,
-    OptionalScalar,
+    PAIR_MEMBERS,
+    READERS,
     Place,
-    Reader,
-    Scalar,
-    as_nested,
     count_unreadable,
+    make_exact_reader,
+    make_object_list_reader,
+    make_scalar_list_reader,
     read_member,
     read_secret,
-    reader_for,
-    write_pairs,
 )
 
 if TYPE_CHECKING:
@@ -69,13 +65,11 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=Model)
 
-Write = Callable[[Any], Any]
+Hook = Callable[..., Any]
+Read = Callable[..., Any]
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # not encodable as UTF-8
-_DAY_CHARS = len("yyyy-MM-dd")
-_BUILTIN_HOOK_MODULES = ("cattrs", "msgspec", "directsuite")
-_TYPES_INHERITING_HOOKS = (bool, datetime)
-"""Types for which cattrs also uses a user hook of their base class. This package does not."""
+_HOOK_TYPES = (str, int, float, bool, bytes, date, datetime)
 
 
 @functools.cache  # generating a model's functions is slow
@@ -92,8 +86,8 @@ class Codec:
         converter: the user's converter. None: use one that all suites share.
         """
         self.converter = _get_package_converter() if converter is None else converter
-        self._has_user_converter = converter is not None
-        if not isinstance(get_model_reader(self.converter, Model), ModelReader):
+        self.has_user_converter = converter is not None
+        if not isinstance(self.converter.get_structure_hook(Model), ModelReader):
             register_hooks(self.converter)
 
     def decode(self, cls: type[M], document: bytes) -> M:
@@ -108,7 +102,7 @@ class Codec:
 
         In a large document, the class's lists of models are parsed lazily.
         """
-        reader = get_model_reader(self.converter, cls)
+        reader = self.converter.get_structure_hook(cls)
         return parse_in_parts(document, reader.lists if isinstance(reader, ModelReader) else ())
 
     def structure(self, cls: type[M], value: Any, place: Place = None) -> M:
@@ -117,64 +111,49 @@ class Codec:
         place: the report in which unreadable values are counted, or the place of an element in its document (see
             `values.Place`). None: do not count.
 
-        Raises MismatchError if a required or strict value cannot be read, or a user hook fails.
+        Raises MismatchError if a required or strict value cannot be read, or a user's hook fails.
         """
-        if place is not None and type(value) is dict:
-            value = Document(cast("dict[str, Any]", value))
-            value.place = place
+        if place is not None and isinstance(self.converter.get_structure_hook(cls), ModelReader):
+            value = _Placed(value, place)
         try:
             return self.converter.structure(value, cls)
         except (MemoryError, RecursionError):
             raise
         except MismatchError as error:
             expected, path = error.expected, error.path
-        except Exception:  # noqa: BLE001  a user hook may raise any exception
+        except Exception:  # noqa: BLE001  a user's hook may raise any exception
             expected, path = "a value that the converter's hook accepts", "$"
         # Not chained to the first error, whose stack frames show the value.
         raise MismatchError(expected, path)
 
-    def get_shape(self, cls: type[Model]) -> Shape | None:
-        """Return the places of base64 text in the JSON of a model, or None if a user hook reads the model."""
-        reader = get_model_reader(self.converter, cls)
-        return reader.shape if isinstance(reader, ModelReader) else None
-
-    def unstructure(self, model: Model) -> Any:
-        """Return plain values from a model. Raise InvalidArgumentError if a user hook fails."""
-        try:
-            return self.converter.unstructure(model)
-        except (DirectSuiteError, MemoryError, RecursionError):
-            raise
-        except Exception as error:  # noqa: BLE001  the error and its stack frames may show the value
-            reason = type(error).__name__
-        raise InvalidArgumentError(f"a hook of the converter failed ({reason})", parameter=type(model).__name__)
-
     def encode(self, document: Any) -> bytes:
         """Return the JSON of a model, a list of models, or plain values.
 
-        Raises InvalidArgumentError if a text contains a surrogate, or if a user hook fails or returns a value that JSON
-        cannot represent.
+        Raises InvalidArgumentError if a text contains a surrogate, or if a user's hook fails or returns a value that
+        JSON cannot represent.
         """
-        plain, unfit = self._to_plain(document), ""
+        plain, reason = None, ""
         try:
+            plain = self._to_plain(document)
             return msgspec.json.encode(plain, enc_hook=self._to_encodable)
         except UnicodeEncodeError:  # it contains the text, so it must not be chained
             pass
-        except TypeError as error:
-            unfit = str(error)
-        if unfit:
-            plain = document = None  # tracebacks expose local variables
-            raise InvalidArgumentError(unfit, parameter="converter")
-        parameter = next((path for path, text in _iter_texts(plain, "") if _LONE_SURROGATE.search(text)), "a text")
-        plain = None  # as above
-        raise InvalidArgumentError(
-            "it contains half of a surrogate pair, which UTF-8 cannot encode", parameter=parameter
-        )
+        except (DirectSuiteError, MemoryError, RecursionError):
+            raise
+        except Exception as error:  # noqa: BLE001  the error and its stack frames may show the value
+            reason = f"the converter cannot write this object ({type(error).__name__})"
+        parameter = type(document).__name__
+        if not reason:
+            reason = "it contains half of a surrogate pair, which UTF-8 cannot encode"
+            parameter = next((path for path, text in _iter_texts(plain, "") if _LONE_SURROGATE.search(text)), "a text")
+        plain = document = None  # tracebacks expose local variables
+        raise InvalidArgumentError(reason, parameter=parameter)
 
     def _to_plain(self, value: Any) -> Any:
         if isinstance(value, Model):
-            plain = self.unstructure(value)
-            # User hooks may return values that contain models.
-            return self._to_plain(plain) if self._has_user_converter else plain
+            plain = self.converter.unstructure(value)
+            # A user's hooks may return values that contain models.
+            return self._to_plain(plain) if self.has_user_converter else plain
         if isinstance(value, list | tuple):
             return [self._to_plain(each) for each in cast("Iterable[object]", value)]
         if isinstance(value, dict):
@@ -186,7 +165,7 @@ class Codec:
             return self.converter.unstructure(value)
         if isinstance(value, str):
             return str(value)
-        raise TypeError(f"the converter returned a {type(value).__name__}, which JSON cannot represent")
+        raise TypeError
 
 
 def _iter_texts(document: Any, path: str) -> Iterator[tuple[str, str]]:
@@ -218,130 +197,194 @@ def make_converter() -> cattrs.Converter:
 def register_hooks(converter: cattrs.Converter) -> None:
     """Register hooks for the specification's types with an existing converter, such as one of `cattrs.preconf`.
 
-    Hooks that you have registered, or register later, also apply inside these types. The hooks of a preconfigured
-    converter for `bytes`, `datetime` and `date` apply only outside these types.
+    Hooks that you register later also apply inside these types, and so do earlier ones for types of the specification.
+    Earlier hooks for other types, such as `datetime`, apply inside these types only if the converter is a plain
+    `cattrs.Converter`: a preconfigured one has hooks that read and write other formats.
 
     `structure` raises ValueError if a required or strict value cannot be read. The error contains the JSON path, but
     not the value. Other unreadable values are stored in `extra`.
     """
-    converter.register_structure_hook(OpenEnum, lambda value, cls: read_member(cls, value))
-    converter.register_unstructure_hook(OpenEnum, _enum_to_text)
+    from cattrs import Converter
+
+    without_user_hooks = Converter() if type(converter) is Converter else converter
+    reading = _UserHooks(without_user_hooks.get_structure_hook)
+    writing = _UserHooks(without_user_hooks.get_unstructure_hook)
+    converter.register_structure_hook(OpenEnum, _structure_enum)
+    converter.register_unstructure_hook(OpenEnum, str.__str__)
     converter.register_structure_hook(Secret, lambda value, _: read_secret(value))
-    converter.register_unstructure_hook(Secret, _reveal)
-    converter.register_structure_hook_factory(is_model, _make_structure_hook)
-    converter.register_unstructure_hook_factory(is_model, _make_unstructure_hook)
+    converter.register_unstructure_hook(Secret, Secret.reveal)
+
+    def make_structure_hook(cls: Any, owner: cattrs.Converter) -> Hook:
+        return ModelReader(cls, owner.get_structure_hook, reading.find(owner.get_structure_hook))
+
+    def make_unstructure_hook(cls: Any, owner: cattrs.Converter) -> Hook:
+        return _make_unstructure_hook(cls, owner, writing.find(owner.get_unstructure_hook))
+
+    converter.register_structure_hook_factory(is_model, make_structure_hook)
+    converter.register_unstructure_hook_factory(is_model, make_unstructure_hook)
 
 
-def get_model_reader(converter: cattrs.Converter, cls: type[Model]) -> Reader:
-    """Return the converter's reader for a model: a ModelReader, or a Hook for a user hook."""
-    hook = converter.get_structure_hook(cls)
-    reader: ModelReader | None = getattr(hook, "reader", None)
-    return Hook(hook, cls) if reader is None else reader
+def _structure_enum(value: Any, cls: type[OpenEnum]) -> OpenEnum:
+    return read_member(cls, value)
 
 
-def _is_user_hook(hook: Any) -> bool:
-    while isinstance(hook, functools.partial):
-        hook = hook.func
-    if hook in (list, dict):  # used by cattrs
-        return False
-    module = getattr(hook, "__module__", None)
-    if module is None:  # a function that cattrs generates, or a method of a built-in type
-        return not isinstance(hook, types.FunctionType)
-    return cast("str", module).partition(".")[0] not in _BUILTIN_HOOK_MODULES
+class _UserHooks:
+    """Finds the hooks for _HOOK_TYPES that were registered with a converter, as opposed to those of cattrs."""
+
+    def __init__(self, get_hook: Callable[[Any], Hook]) -> None:
+        """get_hook: returns the hooks of a converter without user's hooks."""
+        self._built_in = _get_hooks(get_hook)
+
+    def find(self, get_hook: Callable[[Any], Hook]) -> dict[Any, Hook]:
+        """Return the user's hooks by type. A hook for int or date does not count as one for bool or datetime."""
+        hooks = _get_hooks(get_hook)
+        return {
+            kind: hook
+            for kind, hook in hooks.items()
+            if hook != self._built_in.get(kind) and hook != hooks.get(kind.__base__)
+        }
 
 
-def _find_user_hook(get_hook: Callable[[Any], Any], kind: Any) -> Callable[..., Any] | None:
-    """Return the user hook for a type, or None.
+def _get_hooks(get_hook: Callable[[Any], Hook]) -> dict[Any, Hook]:
+    from cattrs.errors import StructureHandlerNotFoundError
 
-    A hook for the base class of a type in _TYPES_INHERITING_HOOKS does not count.
-    """
-    try:
-        hook = get_hook(kind)
-    except Exception:  # noqa: BLE001  cattrs raises different errors if it has no hook for a type
-        return None
-    if not _is_user_hook(hook):
-        return None
-    inherited = kind in _TYPES_INHERITING_HOOKS and _find_user_hook(get_hook, kind.__base__) is hook
-    return None if inherited else cast("Callable[..., Any]", hook)
+    hooks: dict[Any, Hook] = {}
+    for kind in _HOOK_TYPES:
+        with contextlib.suppress(StructureHandlerNotFoundError):
+            hooks[kind] = get_hook(kind)
+    return hooks
+
+
+class _Placed(NamedTuple):
+    """A value and its place, for a ModelReader. A cattrs converter has no argument for the place."""
+
+    value: Any
+    place: Place
 
 
 class ModelReader:
-    """Reads objects of one model class for one converter, with the generated function `read`."""
+    """Reads objects of one model class with the generated function `read`. A structure hook of one converter."""
 
-    def __init__(self, cls: type[Model], converter: cattrs.Converter) -> None:
-        self.cls = cls
-        self.fields = get_model_fields(cls)
-
-        def find_converter_reader(kind: Any) -> Reader | None:
-            if kind is cls:  # the converter has no hook for this class yet, so look it up later
-                return Hook(lambda value, _: converter.structure(value, cls), cls)
-            if is_model(kind):
-                return get_model_reader(converter, kind)
-            kind = strip_annotations(kind)
-            hook = None if cls in get_args(kind) else _find_user_hook(converter.get_structure_hook, kind)
-            return None if hook is None else Hook(hook, kind)
-
-        self.readers = [
-            reader_for(
-                field.annotation,
-                find_converter_reader,
-                exact=field.wire.exact or field.wire.strict,
-                required=field.required,
-            )
-            for field in self.fields
-        ]
-        self.read: Callable[[Any, Place], Any] = _generate_read_function(self)
-
-    @functools.cached_property
-    def shape(self) -> Shape:
-        """The places of base64 text in the model's JSON.
-
-        Names from `Wire.aliases` are not included: a member with such a name may remain undecoded in `extra`.
-        """
-        items = {
-            field.key: item.shape
-            for field, reader in self._iter_fields_and_readers()
-            if (item := _find_item_reader(reader)) is not None
-        }
-        return Shape(
-            texts=frozenset(
-                field.key
-                for field, reader in self._iter_fields_and_readers()
-                if _unwrap_reader(reader) is SCALARS[bytes]
-            ),
-            lists={name: shape for name, shape in items.items() if shape.texts or shape.lists},
-        )
-
-    @functools.cached_property
-    def lists(self) -> frozenset[str]:
+    def __init__(self, cls: type[Model], get_hook: Callable[[Any], Hook], user_hooks: Mapping[Any, Hook]) -> None:
+        self._cls = cls
+        self._get_hook = get_hook
+        self._user_hooks = user_hooks
+        self._fields = get_model_fields(cls)
+        self._keys = frozenset(field.key for field in self._fields)
+        self.lists = frozenset(field.key for field in self._fields if is_model(field.item))
         """The main JSON names of the fields that are lists of models."""
-        return frozenset(
-            field.key for field, reader in self._iter_fields_and_readers() if _find_item_reader(reader) is not None
-        )
+        self.read: Callable[[Any, Place], Any] = self._generate_read_function()
 
-    def _iter_fields_and_readers(self) -> Iterable[tuple[Field, Reader]]:
-        return zip(self.fields, self.readers, strict=True)
+    def __call__(self, value: Any, _: Any) -> Any:
+        """Read an object, or a _Placed object."""
+        place: Place = None
+        if type(value) is _Placed:
+            value, place = value
+        if self.lists and type(value) is dict and type(place) is not tuple and not self._keys.issuperset(value):
+            names = find_unnamed_lists(self._cls, cast("dict[str, Any]", value))
+            value = {names.get(name, name): member for name, member in cast("dict[str, Any]", value).items()}
+        return self.read(value, place)
+
+    def _generate_read_function(self) -> Callable[..., Any]:
+        scope: dict[str, Any] = {
+            "__name__": __name__,  # of its stack frames
+            "cls": self._cls,
+            "twin": _make_unfrozen_class(self._cls),
+            "new": object.__new__,
+            "MismatchError": MismatchError,
+            "handle": _handle_unreadable,
+            "keys": self._keys,
+        }
+        lines = [
+            "def read(value, place):",
+            "    if type(value) is not dict: raise MismatchError('an object')",
+            "    model = new(twin); get = value.get",
+            "    extra = {} if keys.issuperset(value) else {key: value[key] for key in value if key not in keys}",
+        ]
+        for number, field in enumerate(self._fields):
+            scope[f"field{number}"] = field
+            lines.append(f"    v = get({field.key!r})")
+            if field.wire.aliases:
+                lines.append(f"    if extra: v = field{number}.merge_aliases(v, extra)")
+            lines += [
+                f"    try: model.{field.name} = {self._generate_expression(field, number, scope)}",
+                "    except MismatchError as error:",
+                f"        model.{field.name} = handle(field{number}, error, v, value, extra, place)",
+            ]
+        in_json = {field.name for field in self._fields} | {"extra"}
+        lines += [f"    model.{each.name} = None" for each in attrs.fields(self._cls) if each.name not in in_json]
+        lines += ["    model.extra = extra", "    model.__class__ = cls", "    return model"]
+        exec("\n".join(lines), scope)  # noqa: S102  the source contains only field names of this package
+        return cast("Callable[..., Any]", scope["read"])
+
+    def _generate_expression(self, field: Field, number: int, scope: dict[str, Any]) -> str:
+        """Return source code for the field's value, computed from the variable `v`."""
+        kind = field.kind
+        scope[f"read{number}"] = self._make_field_reader(field)
+        if field.item is not None or is_model(kind):
+            code = f"read{number}(v, (place, {field.step!r}))"
+        else:
+            code = f"read{number}(v)"
+            # A value of exactly the field's type needs no reader.
+            if kind in _EXACT_TYPE_TESTS and kind not in self._user_hooks:
+                code = f"v if {_EXACT_TYPE_TESTS[kind]} else {code}"
+            elif is_enum(kind) and self._get_hook(kind) is _structure_enum:
+                scope[f"members{number}"] = dict(kind._value2member_map_)
+                code = f"members{number}[v] if type(v) is str and v in members{number} else {code}"
+        if field.required:
+            return code
+        scope[f"default{number}"] = field.default.factory if field.has_default_factory else field.default
+        return f"default{number}{'()' if field.has_default_factory else ''} if v is None else {code}"
+
+    def _make_field_reader(self, field: Field) -> Read:
+        if field.item is None:
+            return self._make_reader(field.kind, exact=field.exact)
+        read = self._make_reader(field.item, exact=field.exact)
+        if is_model(field.item):
+            return make_object_list_reader(read)
+        return make_scalar_list_reader(read, is_text=field.item is str, exact=field.exact)
+
+    def _make_reader(self, kind: Any, *, exact: bool) -> Read:
+        """Return the reader of a type: of a value and a place for a model, or of a value for other types."""
+        hooks = self._user_hooks
+        base = int if kind == Uid else kind
+        if is_model(kind) or is_enum(kind) or kind is Secret:
+            hook = self._get_hook(kind)
+            read: Read = hook.read if isinstance(hook, ModelReader) else _make_hook_reader(hook, kind)
+        elif kind is date and date in hooks:
+            read = _make_day_reader(_make_hook_reader(hooks[date], date))
+        elif kind is dict and str in hooks:
+            read = _make_pairs_reader(_make_hook_reader(hooks[str], str))
+        else:
+            read = _make_hook_reader(hooks[base], base) if base in hooks else READERS[kind]
+        return make_exact_reader(read) if exact and kind in TEXT_TYPES else read
 
 
-def _unwrap_reader(reader: Reader) -> Reader:
-    while isinstance(reader, OptionalScalar | ExactScalar):
-        reader = reader.inner
-    return reader
+def _make_day_reader(read_day: Read) -> Read:
+    return lambda value: read_day(value) if isinstance(text := READERS[date](value), date) else text
 
 
-def _find_item_reader(reader: Reader) -> ModelReader | None:
-    item = reader.item if isinstance(reader, ObjectList) else None
-    return item if isinstance(item, ModelReader) else None
+def _make_pairs_reader(read_text: Read) -> Read:
+    return lambda value: {key: read_text(text) for key, text in READERS[dict](value).items()}
 
 
-def _make_structure_hook(cls: Any, converter: cattrs.Converter) -> Callable[[Any, Any], Any]:
-    reader = ModelReader(cls, converter)
-    structure = cast("Any", reader.read)
-    structure.reader = reader
-    return cast("Callable[[Any, Any], Any]", structure)
+def _make_hook_reader(hook: Hook, kind: Any) -> Read:
+    """Return a reader that calls a hook. Exceptions of the hook, which may show the value, become MismatchError."""
+    null_values = (None,) if kind in TEXT_TYPES else NULL_VALUES
+
+    def read(value: Any, _: Place = None) -> Any:
+        try:
+            if value not in null_values:
+                return hook(value, kind)
+        except (MismatchError, MemoryError, RecursionError):
+            raise
+        except Exception:  # noqa: BLE001, S110  a hook may raise anything
+            pass
+        raise MismatchError("a value that the converter's hook accepts")
+
+    return read
 
 
-# A value of exactly this type needs no reader.
 _EXACT_TYPE_TESTS = {
     str: "type(v) is str",
     int: "type(v) is int",
@@ -350,90 +393,20 @@ _EXACT_TYPE_TESTS = {
 }
 
 
-def _generate_read_function(reader: ModelReader) -> Callable[..., Any]:
-    """Return a generated function that reads a model.
-
-    Its second argument is the place of the value, or the class if cattrs calls it.
-    """
-    cls = reader.cls
-    scope: dict[str, Any] = {
-        "__name__": __name__,  # of its stack frames
-        "cls": cls,
-        "twin": _make_unfrozen_class(cls),
-        "new": object.__new__,
-        "Document": Document,
-        "MismatchError": MismatchError,
-        "note": count_unreadable,
-        "keys": frozenset(field.key for field in reader.fields),
-    }
-    lines = [
-        "def structure(value, place=None):",
-        "    if type(value) is not dict:",
-        "        if type(value) is not Document: raise MismatchError('an object')",
-        "        place = value.place",
-        "    model = new(twin); get = value.get",
-        "    extra = {} if keys.issuperset(value) else {key: value[key] for key in value if key not in keys}",
-    ]
-    if any(_find_item_reader(each) is not None for each in reader.readers):
-        scope["lists"] = functools.partial(_move_unnamed_lists, cls)
-        lines.append("    if extra and type(place) is not tuple: value = lists(value, extra); get = value.get")
-    for number, (field, each) in enumerate(zip(reader.fields, reader.readers, strict=True)):
-        lines += _generate_field_lines(field, each, number, scope)
-    lines += [f"    model.{name} = None" for name in _find_local_fields(cls)]
-    lines += ["    model.extra = extra", "    model.__class__ = cls", "    return model"]
-    exec("\n".join(lines), scope)  # noqa: S102  the source contains only field names of this package
-    return cast("Callable[..., Any]", scope["structure"])
-
-
-def _generate_field_lines(field: Field, reader: Reader, number: int, scope: dict[str, Any]) -> Iterator[str]:
-    yield f"    v = get({field.key!r})"
-    if field.wire.aliases:
-        scope[f"spelled{number}"] = field.merge_aliases
-        yield f"    if extra: v = spelled{number}(v, extra)"
-    scope[f"step{number}"] = f".{field.key}{'[]' if field.is_list else ''}"
-    fill = f"model.{field.name} = {_generate_expression(field, reader, number, scope)}"
-    item = _find_item_reader(reader)
-    if item is not None and not field.required:
-        scope[f"item{number}"] = item.read
-        yield "    if type(v) is list:"
-        yield f"        at = (place, step{number}); model.{field.name} = w = []"
-        yield "        for each in v:"
-        yield f"            try: w.append(item{number}(each, at))"
-        yield "            except MismatchError: note(at)"
-        yield f"    else: {fill}"
-    else:
-        scope[f"fail{number}"] = _make_mismatch_handler(field)
-        yield f"    try: {fill}"
-        yield f"    except MismatchError as error: model.{field.name} = fail{number}(error, v, value, extra, place)"
-
-
-def _make_mismatch_handler(field: Field) -> Callable[[MismatchError, Any, dict[str, Any], dict[str, Any], Place], Any]:
-    """Return a function that handles an unreadable value of a field.
-
-    It raises MismatchError, or stores the value in `extra`, counts it and returns the default.
-    """
-
-    def fail(error: MismatchError, found: Any, document: dict[str, Any], extra: dict[str, Any], place: Place) -> Any:
-        if field.required or field.wire.strict:
-            raise (error if field.key in document else MismatchError("present", error.path)).prepend_step(
-                f".{field.key}"
-            )
-        extra[field.key] = list(found) if isinstance(found, Elements) else found
-        count_unreadable(place, f".{field.key}")
+def _handle_unreadable(
+    field: Field, error: MismatchError, found: Any, document: dict[str, Any], extra: dict[str, Any], place: Place
+) -> Any:
+    """Raise the error for a required or strict field. Else store the value in `extra`, and return the default."""
+    if not field.required and field.is_null(found):
         return field.make_default()
-
-    return fail
-
-
-def _move_unnamed_lists(cls: type[Model], document: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy of the document in which each list of `find_unnamed_lists` has its field's name.
-
-    Remove these lists from `extra`.
-    """
-    return document | {key: extra.pop(name) for key, name in find_unnamed_lists(cls, document).items()}
+    if field.required or field.wire.strict:
+        mismatch = error if field.key in document else MismatchError("present", error.path)
+        raise mismatch.prepend_step(f".{field.key}")
+    extra[field.key] = list(found) if isinstance(found, Elements) else found
+    count_unreadable(place, f".{field.key}")
+    return field.make_default()
 
 
-@cached_per_class
 def _make_unfrozen_class(cls: type[Any]) -> type[Any]:
     """Return a subclass with the same memory layout and assignable attributes. Filling it is eight times faster."""
     # Assignment is slow unless both methods are replaced.
@@ -441,48 +414,8 @@ def _make_unfrozen_class(cls: type[Any]) -> type[Any]:
     return type(f"Unfrozen{cls.__name__}", (cls,), {"__slots__": (), **assignable})
 
 
-def _make_defaulting_read(field: Field, reader: Reader) -> Callable[..., Any]:
-    if isinstance(reader, Scalar):
-        read = reader.read
-        if field.default is None and isinstance(reader, OptionalScalar):
-            return read  # an OptionalScalar already returns None in this case
-
-        def read_scalar(value: Any) -> Any:
-            return field.make_default() if field.is_absent(value) else read(value)
-
-        return read_scalar
-    nested = as_nested(reader)
-
-    def read_nested(value: Any, place: Place) -> Any:
-        return field.make_default() if field.is_absent(value) else nested(value, place)
-
-    return read_nested
-
-
-def _generate_expression(field: Field, reader: Reader, number: int, scope: dict[str, Any]) -> str:
-    """Return source code for the field's value, computed from the variable `v`."""
-    inner = _unwrap_reader(reader)
-    scope[f"read{number}"] = _make_defaulting_read(field, reader)
-    code = f"read{number}(v)" if isinstance(reader, Scalar) else f"read{number}(v, (place, step{number}))"
-    if isinstance(inner, EnumReader):
-        scope[f"members{number}"] = inner.members
-        code = f"members{number}[v] if type(v) is str and v in members{number} else {code}"
-    for kind, test in _EXACT_TYPE_TESTS.items():
-        if inner is SCALARS[kind]:
-            code = f"v if {test} else {code}"
-    if field.required or field.has_default_factory:
-        return code
-    scope[f"default{number}"] = field.default
-    return f"default{number} if v is None else {code}"
-
-
-def _find_local_fields(cls: type[Model]) -> list[str]:
-    on_wire = {field.name for field in get_model_fields(cls)}
-    return [attribute.name for attribute in attrs.fields(cls) if attribute.name not in on_wire | {"extra"}]
-
-
-def _make_unstructure_hook(cls: Any, converter: cattrs.Converter) -> Callable[[Any], dict[str, Any]]:
-    """A cattrs hook factory for writing a model.
+def _make_unstructure_hook(cls: Any, converter: cattrs.Converter, user_hooks: Mapping[Any, Hook]) -> Hook:
+    """Return the function that writes a model.
 
     A field that has its default, or is None, is omitted, unless it is required or `Wire.always_written` is set. A value
     in `extra` under a field's JSON name is an unreadable one, and is written instead of the default.
@@ -494,17 +427,30 @@ def _make_unstructure_hook(cls: Any, converter: cattrs.Converter) -> Callable[[A
             field.required,
             field.wire.always_written,
             None if field.required else field.make_default(),
-            _make_writer(field.annotation, converter),
+            field.kind is date,
         )
         for field in get_model_fields(cls)
     ]
+    plain_types = {str, int, float, bool, type(None)} - user_hooks.keys()
+    writers: dict[type[Any], Hook] = {
+        list: lambda values: [each if type(each) in plain_types else write(each) for each in values]
+    }
+
+    def write(value: Any) -> Any:
+        kind = type(value)
+        if kind not in writers:
+            bases = [base for base in _WRITERS if issubclass(kind, base) and kind not in user_hooks]
+            writers[kind] = _WRITERS[bases[0]] if bases else converter.get_unstructure_hook(kind)
+        return writers[kind](value)
 
     def unstructure(model: Any) -> dict[str, Any]:
         document: dict[str, Any] = {}
-        for name, key, required, always, default, write in plan:
+        for name, key, required, always, default, is_day in plan:
             value = getattr(model, name)
             if required or (value is not None and value != default) or (always and key not in model.extra):
-                document[key] = value if write is None or value is None else write(value)
+                if is_day and isinstance(value, datetime):
+                    value = value.date()
+                document[key] = value if type(value) in plain_types else write(value)
         for key, value in model.extra.items():
             document.setdefault(key, value)
         return document
@@ -512,44 +458,15 @@ def _make_unstructure_hook(cls: Any, converter: cattrs.Converter) -> Callable[[A
     return unstructure
 
 
-def _make_writer(annotation: Any, converter: cattrs.Converter) -> Write | None:
-    """Return the function that writes values of a type, or None if JSON represents them unchanged."""
-    if is_model(annotation):
-        return converter.unstructure  # the value's class may be a subclass
-    annotation = strip_annotations(annotation)
-    hook = _find_user_hook(converter.get_unstructure_hook, annotation)
-    if hook is not None:
-        return hook
-    kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
-    if isinstance(annotation, types.UnionType):
-        writers = [(kind, write) for kind in kinds if (write := _make_writer(kind, converter)) is not None]
-        if len(kinds) == 1 or not writers:
-            return writers[0][1] if writers else None
-        return lambda value: next((write(value) for kind, write in writers if isinstance(value, kind)), value)
-    if get_origin(annotation) is list:
-        item = _make_writer(kinds[0], converter)
-        return None if item is None else lambda values: [item(value) for value in values]
-    if get_origin(annotation) is dict:
-        return write_pairs
-    if issubclass(annotation, OpenEnum | Secret):
-        return converter.get_unstructure_hook(annotation)
-    return None if annotation not in _WRITERS_BY_TYPE else _make_typed_writer(annotation, _WRITERS_BY_TYPE[annotation])
+def _write_pairs(pairs: dict[str, str]) -> dict[str, str] | list[dict[str, str]]:
+    # `read_pairs` would read an object with exactly these keys as one pair.
+    return [{"key": key, "value": value} for key, value in pairs.items()] if pairs.keys() == PAIR_MEMBERS else pairs
 
 
-def _make_typed_writer(kind: type[Any], write: Write) -> Write:
-    return lambda value: write(value) if isinstance(value, kind) else value
-
-
-def _enum_to_text(member: str) -> str:
-    return str(member)
-
-
-def _reveal(secret: Secret) -> str:
-    return secret.reveal()
-
-
-_WRITERS_BY_TYPE: Mapping[Any, Write] = {
+_WRITERS: Mapping[Any, Callable[[Any], Any]] = {
     bytes: base64.encode_text,
     datetime: write_datetime,
-    date: lambda day: day.isoformat()[:_DAY_CHARS],  # a datetime is also a date: omit its time
+    date: date.isoformat,
+    dict: _write_pairs,
 }
+"""The writers by type. Other values are written with the converter's hook."""

@@ -209,50 +209,31 @@ TEXT_TYPES = (str, bytes, Secret)
 """Types that are texts in JSON. For them "null" is an ordinary text, or base64."""
 
 
-def is_null(value: Any, kind: Any) -> bool:
-    """Return True for null, and for "null" unless the type is in TEXT_TYPES."""
-    return value is None or (kind not in TEXT_TYPES and value in NULL_VALUES)
+def is_model(kind: Any) -> bool:
+    """Return True if `kind` is Model or a subclass of it."""
+    return isinstance(kind, type) and issubclass(kind, Model)
 
 
-def is_model(cls: Any) -> bool:
-    """Return True if `cls` is Model or a subclass of it."""
-    return isinstance(cls, type) and issubclass(cls, Model)
-
-
-def cached_per_class(make: Callable[[Any], T]) -> Callable[[Any], T]:
-    """Decorate a function of a class so that its result is cached for each class."""
-    results: dict[Any, T] = {}
-
-    def get(cls: Any) -> T:
-        if cls not in results:
-            results[cls] = make(cls)
-        return results[cls]
-
-    return get
+def is_enum(kind: Any) -> bool:
+    """Return True if `kind` is a subclass of OpenEnum."""
+    return isinstance(kind, type) and issubclass(kind, OpenEnum)
 
 
 @attrs.frozen
 class Field:
-    """A field of a model: its Python name, JSON names, type and default."""
+    """A field of a model in JSON."""
 
     name: str
+    key: str
+    """The main JSON name, under which the field is written."""
     wire: Wire
     annotation: Any
+    """The type, without `Wire`."""
+    kind: Any
+    """The type without None: `date` for `date | str`, and `list` or `dict` without the types inside."""
+    item: Any
+    """The type of a list's elements. None for other fields."""
     default: Any
-
-    @functools.cached_property
-    def key(self) -> str:
-        """The main JSON name, under which the field is written."""
-        if self.wire.name is not None:
-            return self.wire.name
-        head, *tail = self.name.split("_")
-        return head + "".join(part.capitalize() for part in tail)
-
-    @functools.cached_property
-    def kinds(self) -> list[Any]:
-        """The types that the field accepts, without None."""
-        united = isinstance(self.annotation, types.UnionType)
-        return [kind for kind in get_args(self.annotation) if kind is not type(None)] if united else [self.annotation]
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -260,20 +241,21 @@ class Field:
         return (self.key, *self.wire.aliases)
 
     @property
-    def is_list(self) -> bool:
-        """True if the field's type is a list."""
-        return get_origin(self.annotation) is list
+    def step(self) -> str:
+        """The part of a JSON path from the object to the field's value, or to the elements of its list."""
+        return f".{self.key}" if self.item is None else f".{self.key}[]"
+
+    @property
+    def exact(self) -> bool:
+        """True if a text with broken UTF-8 counts as unreadable."""
+        return self.wire.exact or self.wire.strict
 
     @property
     def required(self) -> bool:
         """True if the field has no default."""
         return self.default is attrs.NOTHING
 
-    def is_absent(self, value: Any) -> bool:
-        """Return True if the JSON value is null (see `is_null`) and the field has a default."""
-        return not self.required and is_null(value, self.kinds[0])
-
-    @functools.cached_property
+    @property
     def has_default_factory(self) -> bool:
         """True if a factory creates a new default for each model."""
         return isinstance(self.default, attrs.Factory)  # type: ignore[arg-type]  # the stubs declare it as a function
@@ -281,6 +263,10 @@ class Field:
     def make_default(self) -> Any:
         """Return the default, from the factory if there is one."""
         return self.default.factory() if self.has_default_factory else self.default
+
+    def is_null(self, value: Any) -> bool:
+        """Return True for null, and for "null" unless the type is in TEXT_TYPES."""
+        return value is None or (self.kind not in TEXT_TYPES and value in NULL_VALUES)
 
     def merge_aliases(self, value: Any, extra: dict[str, Any]) -> Any:
         """Return the field's JSON value, also from the names in `Wire.aliases`. Remove used members from `extra`.
@@ -293,65 +279,62 @@ class Field:
         """
         for name in self.wire.aliases:
             other = extra.get(name)
-            if self.is_list:
-                if other and isinstance(other, list | dict | Elements):
-                    value = _merge_lists(value, extra.pop(name))
-            elif self._is_empty(value) and not self._is_empty(other):
+            is_wrong_type = self.item is not None and not isinstance(other, list | dict | Elements)
+            if is_wrong_type or other == "" or other == [] or self.is_null(other):
+                continue
+            if value == "" or value == [] or self.is_null(value):
                 value = extra.pop(name)
+            elif self.item is not None:
+                value = _merge_lists(value, extra.pop(name))
         return value
 
-    def _is_empty(self, value: Any) -> bool:
-        return value == "" or is_null(value, self.kinds[0])
 
-
-def _merge_lists(value: Any, other: Any) -> Any:
-    """Return the elements of `value`, followed by the elements that only `other` has.
-
-    Each may be a single element. If an element occurs more often in `other`, the difference is added.
-    """
-    if not value or value == "null":
-        return other
-    first, second = _as_list(value), _as_list(other)
+def _merge_lists(value: Any, other: Any) -> list[Any]:
+    first, second = (list(each) if isinstance(each, list | Elements) else [each] for each in (value, other))
     counts = Counter(map(_to_canonical_json, first))
     counts.subtract(map(_to_canonical_json, second))
-    lacking = Counter({text: -count for text, count in counts.items() if count < 0})
-    more: list[Any] = []
     for element in reversed(second):
-        if lacking[_to_canonical_json(element)] > 0:
-            lacking[_to_canonical_json(element)] -= 1
-            more.append(element)
-    return [*first, *reversed(more)]
-
-
-def _as_list(value: Any) -> list[Any]:
-    return list(cast("Iterable[Any]", value)) if isinstance(value, list | Elements) else [value]
+        text = _to_canonical_json(element)
+        if counts[text] < 0:
+            counts[text] += 1
+            first.append(element)
+    return first
 
 
 def _to_canonical_json(element: Any) -> bytes:
     return msgspec.json.encode(element, enc_hook=str, order="sorted")
 
 
-@cached_per_class
-def get_model_fields(cls: type[Any]) -> tuple[Field, ...]:
+def get_model_fields(cls: Any) -> tuple[Field, ...]:
     """Return the fields of a model that are read from and written to JSON."""
+    return _make_fields(cls)
+
+
+@functools.cache
+def _make_fields(cls: Any) -> tuple[Field, ...]:
     hints = get_type_hints(cls, include_extras=True)
-    fields = [
-        _make_field(attribute, hints[attribute.name]) for attribute in attrs.fields(cls) if attribute.name != "extra"
-    ]
+    fields = [_make_field(each, hints[each.name]) for each in attrs.fields(cls) if each.name != "extra"]
     return tuple(field for field in fields if not field.wire.local)
 
 
 def _make_field(attribute: attrs.Attribute[Any], annotation: Any) -> Field:
-    wires = [mark for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, Wire)]
-    kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-    return Field(attribute.name, wires[0] if wires else Wire(), kind, attribute.default)
-
-
-def strip_annotations(kind: Any) -> Any:
-    """Return a type without its annotations, such as `list[int]` for `list[Uid]`."""
-    if get_origin(kind) is list:
-        return list[strip_annotations(get_args(kind)[0])]  # type: ignore[misc]  # the type is created at run time
-    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    wire = next((mark for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, Wire)), Wire())
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    kind = annotation
+    if isinstance(kind, types.UnionType):
+        kind = next(each for each in get_args(kind) if each is not type(None))
+    origin = get_origin(kind)
+    head, *tail = attribute.name.split("_")
+    return Field(
+        name=attribute.name,
+        key=wire.name or head + "".join(part.capitalize() for part in tail),
+        wire=wire,
+        annotation=annotation,
+        kind=origin or kind,
+        item=get_args(kind)[0] if origin is list else None,
+        default=attribute.default,
+    )
 
 
 def get_wire_name(cls: type[Model], name: str) -> str:
@@ -360,7 +343,7 @@ def get_wire_name(cls: type[Model], name: str) -> str:
 
 
 def find_unnamed_lists(cls: type[Model], document: Mapping[str, Any]) -> dict[str, str]:
-    """Find a list field that a response has under an unknown name. Return {field's JSON name: name in the response}.
+    """Find a list field that a response has under an unknown name. Return {name in the response: field's JSON name}.
 
     An array of objects matches a missing list field if, in each object, more than half of the names are field names of
     the list's element type. Return an empty dict unless exactly one array matches exactly one field.
@@ -368,16 +351,16 @@ def find_unnamed_lists(cls: type[Model], document: Mapping[str, Any]) -> dict[st
     fields = get_model_fields(cls)
     unknown = document.keys() - {name for field in fields for name in field.keys}
     arrays = {name: document[name] for name in unknown if isinstance(document[name], list)}
-    absent = [field for field in fields if field.is_list and document.keys().isdisjoint(field.keys)]
+    absent = [field for field in fields if field.item is not None and document.keys().isdisjoint(field.keys)]
     found = [
-        (field.key, name) for name, array in arrays.items() for field in absent if _is_plausible_list(field, array)
+        (name, field.key) for name, array in arrays.items() for field in absent if _is_plausible_list(field, array)
     ]
     return dict(found) if len(found) == 1 else {}
 
 
 def _is_plausible_list(field: Field, array: list[Any]) -> bool:
-    item = get_args(field.annotation)[0]
-    names = {name for inner in get_model_fields(item) for name in inner.keys} if is_model(item) else set[str]()
+    inner = get_model_fields(field.item) if is_model(field.item) else ()
+    names = {name for each in inner for name in each.keys}
     objects = [element for element in array if element is not None]
     return bool(objects) and all(
         isinstance(element, dict) and 2 * len(names & element.keys()) > len(cast("dict[str, Any]", element))

@@ -7,23 +7,19 @@
 from __future__ import annotations
 
 import binascii
+import contextlib
 import json
 import math
 import re
 import secrets
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from enum import Enum, auto
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, cast
 
-import attrs
 import msgspec
 import pybase64
 
 MIN_LAZY_BYTES = 256 * 1024
 """Size from which documents are parsed element by element."""
-
-REPLACEMENT_CHAR = "\N{REPLACEMENT CHARACTER}"
-"""Replaces a broken character."""
 
 _VALUE_DECODER = msgspec.json.Decoder()
 _MEMBERS_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -40,17 +36,21 @@ _ELEMENT_SEPARATOR = re.compile(rb'\}[ \t\r\n]*+,[ \t\r\n]*+\{[ \t\r\n]*+"[^"\\]
 
 _PLAIN_CHARS = rb'[^"{}\[\]]*+'
 _SHORT_STRING = rb'"[^"\\]{0,256}+(?:\\.[^"\\]{0,256}+)*+"'  # for longer strings, searching for the end is faster
+
 _INNERMOST_BRACKETS = rb"[{\[]%b(?:%b%b)*+[}\]]" % (_PLAIN_CHARS, _SHORT_STRING, _PLAIN_CHARS)
 _BALANCED_TEXT = re.compile(
     rb"%b(?:(?>%b|%b)%b)*+" % (_PLAIN_CHARS, _SHORT_STRING, _INNERMOST_BRACKETS, _PLAIN_CHARS), re.DOTALL
 )
 """Text inside brackets, up to the first short string or innermost bracket that is not closed."""
-_TEXT_BEFORE_DELIMITER = re.compile(rb'[^"{}\[\],:]*+')
+_TEXT_BEFORE_NAME_END = re.compile(rb'[^"{}\[\],:]*+')
+_TEXT_BEFORE_VALUE_END = re.compile(rb'[^"{}\[\],]*+')
 
 _QUOTE, _BACKSLASH, _COMMA, _COLON, _OPEN_BRACE, _OPEN_BRACKET = b'"\\,:{['
 
+_MAX_GUESSED_BYTES = 65_536
+"""Size after which the end of the next element is not guessed."""
 _MIN_LONG_STRING_BYTES = 65_536
-"""Size from which strings are recorded, and after which the separator is not guessed."""
+"""Size from which base64 text is decoded without the parser, which is ten times slower."""
 
 
 class MismatchError(ValueError):
@@ -75,7 +75,7 @@ class MismatchError(ValueError):
 
 
 class BrokenText(str):
-    """A text that contained invalid UTF-8 or half of a surrogate pair, replaced by REPLACEMENT_CHAR."""
+    """A text that contained invalid UTF-8 or half of a surrogate pair, replaced by U+FFFD."""
 
     __slots__ = ()
 
@@ -107,7 +107,10 @@ def parse(document: bytes | bytearray | memoryview | msgspec.Raw) -> Any:
     except _DECODE_ERRORS:
         pass
     try:
-        return _parse_leniently(bytes(document))
+        text = bytes(document).decode("utf-8", "surrogateescape")
+        return _mark_broken_texts(
+            json.loads(text, parse_int=_read_int, parse_float=_read_float, parse_constant=_reject_constant)
+        )
     except (ValueError, RecursionError):
         pass
     raise MismatchError("JSON")
@@ -145,34 +148,17 @@ def strip_byte_order_mark(document: bytes) -> bytes:
     return document.removeprefix(BYTE_ORDER_MARK)
 
 
-def _parse_leniently(document: bytes) -> Any:
-    """Parse a document with broken characters or too large numbers. Raises ValueError or RecursionError."""
-    text = document.decode("utf-8", "surrogateescape")
-    value: Any = json.loads(text, parse_int=_read_int, parse_float=_read_float, parse_constant=_reject_constant)
-    if isinstance(value, str):
-        return _wrap_broken_text(value)
-    containers = [value]
-    while containers:
-        container = containers.pop()
-        if isinstance(container, dict):
-            object_ = cast("dict[str, Any]", container)
-            members = [(_replace_broken_chars(name), _wrap_broken_text(member)) for name, member in object_.items()]
-            object_.clear()
-            object_.update(members)
-            containers += object_.values()
-        elif isinstance(container, list):
-            array = cast("list[object]", container)
-            array[:] = map(_wrap_broken_text, array)
-            containers += array
-    return value
-
-
-def _wrap_broken_text(value: Any) -> Any:
+def _mark_broken_texts(value: Any) -> Any:
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value).items()
+        return {_replace_broken_chars(name): _mark_broken_texts(member) for name, member in members}
+    if isinstance(value, list):
+        return list(map(_mark_broken_texts, cast("list[object]", value)))
     return BrokenText(_replace_broken_chars(value)) if isinstance(value, str) and _SURROGATE.search(value) else value
 
 
 def _replace_broken_chars(text: str) -> str:
-    return _NON_BYTE_SURROGATE.sub(REPLACEMENT_CHAR, text).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return _NON_BYTE_SURROGATE.sub("\ufffd", text).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _read_int(digits: str) -> int | str:
@@ -191,91 +177,27 @@ def _reject_constant(name: str) -> Any:
     raise ValueError(name)
 
 
-@attrs.frozen(eq=False)
-class Shape:
-    """The places of base64 text in objects of one kind."""
-
-    texts: frozenset[str]
-    """The names of members with base64 text."""
-    lists: Mapping[str, Shape]
-    """The names of members with lists of objects, and the shape of those objects."""
-
-
-def parse_and_decode_base64(text: memoryview, strings: Sequence[tuple[int, int]], shape: Shape) -> Any:
-    """Parse a JSON document. At the places of the shape, return bytes decoded from base64 instead of long texts.
-
-    If a long string at another place is also valid base64, nothing is decoded. Raises MismatchError if the document is
-    not JSON.
-
-    The parser gets placeholders for long strings, because it is ten times slower than decoding.
-
-    strings: the start and end of each long string, without its quotes.
-    """
-    prefix = secrets.token_hex(16)
-    decoded: dict[str, bytes] = {}
-    short, at = bytearray(), 0
-    for start, end in strings:
-        try:
-            content = pybase64.b64decode(text[start:end], validate=True)
-        except (binascii.Error, ValueError):
-            continue
-        name = f"{prefix}{len(decoded)}"
-        decoded[name] = content
-        short += text[at:start]
-        short += name.encode()
-        at = end
-    short += text[at:]
-    value = parse(short)
-    _insert_decoded(value, shape, decoded)
-    return parse(text) if decoded else value  # some strings look like base64 but are not in the shape
-
-
-def _insert_decoded(value: Any, shape: Shape, decoded: dict[str, bytes]) -> None:
-    if not isinstance(value, dict):
-        return
-    members = cast("dict[str, Any]", value)
-    for name in shape.texts & members.keys():
-        placeholder = members[name]
-        if isinstance(placeholder, str) and placeholder in decoded:
-            members[name] = decoded.pop(placeholder)
-    for name in shape.lists.keys() & members.keys():
-        listed = members[name]
-        for each in cast("Iterable[Any]", listed) if isinstance(listed, list) else (listed,):
-            _insert_decoded(each, shape.lists[name], decoded)
-
-
-class _SplitterState(Enum):
-    """The part of the document to which the next unprocessed byte belongs."""
-
-    START = auto()
-    NAME = auto()
-    TARGET_VALUE = auto()  # the value of `key`
-    OTHER_VALUE = auto()
-    ELEMENT = auto()
-    SINGLE_ELEMENT = auto()  # an object instead of an array
-    END = auto()
+_NEEDS_MORE = object()
 
 
 class ArraySplitter:
     """Yields the parsed elements of the top-level array `key` while the document is received.
 
     An object instead of the array counts as an array with one element. Pieces may end anywhere. The text around the
-    elements is retained, with a 0 for each element, and parsed by `finish()`.
+    elements is retained, and parsed by `finish()`.
 
-    The end of an element is guessed from the text around the previous comma (`},{"uid"`): if the text up to there is
-    JSON, it is the element.
+    base64_member: the name of a list of objects in the elements, and the name of a base64 text in these objects. Long
+    text there is returned as decoded bytes.
     """
 
-    def __init__(self, key: str, *, shape: Shape | None = None) -> None:
-        """shape: the places of base64 text in the elements. Long text there is returned as decoded bytes."""
+    def __init__(self, key: str, *, base64_member: tuple[str, str] | None = None) -> None:
         self._key = key
-        self._shape = shape
+        self._base64_member = base64_member
         self._buffer = bytearray()  # the current element, or the current member of the top level
-        self._outer_text = bytearray()  # the text around the elements
-        self._state = _SplitterState.START
-        self._scanner = _JsonScanner()
-        self._separator = b""  # the text around the last comma
-        self._can_guess = False
+        self._position = 0  # in the buffer
+        self._long_strings: list[tuple[int, int]] = []  # in the buffer, without their quotes
+        self._outer_text = bytearray()
+        self._elements = self._split_document()
 
     @property
     def pending(self) -> int:
@@ -285,28 +207,13 @@ class ArraySplitter:
     def feed(self, piece: bytes) -> Iterator[Any]:
         """Yield the elements that are complete now. Raises MismatchError if one is not JSON."""
         self._buffer += piece
-        self._can_guess = True  # until a guess fails
-        while True:
-            if self._state is _SplitterState.START or self._state is _SplitterState.TARGET_VALUE:
-                if not self._read_first_byte():
-                    return
-            elif self._state is _SplitterState.END:
-                self._move_to_outer_text(len(self._buffer))
+        for element in self._elements:
+            if element is _NEEDS_MORE:
                 return
-            else:
-                if (
-                    self._state is _SplitterState.ELEMENT
-                    and self._separator
-                    and self._can_guess
-                    and not self._scanner.position
-                ):
-                    yield from self._guess_elements()
-                if not self._scanner.skip_to_delimiter(self._buffer):
-                    return
-                yield from self._handle_delimiter(self._scanner.position)
+            yield element
 
     def finish(self) -> dict[str, Any]:
-        """Return the document with an array of zeros instead of the elements.
+        """Return the document with an empty array instead of the elements.
 
         Raises MismatchError if it is not a JSON object.
         """
@@ -315,164 +222,178 @@ class ArraySplitter:
             raise MismatchError("an object")
         return cast("dict[str, Any]", document)
 
-    def _read_first_byte(self) -> bool:
-        """Read the first byte of the document or of the value of `key`. Return False if there is none yet."""
-        first = self._scanner.position = cast(
-            "re.Match[bytes]", _SPACE.match(self._buffer, self._scanner.position)
-        ).end()
-        if first == len(self._buffer):
-            return False
-        byte = self._buffer[first]
-        if self._state is _SplitterState.START:
-            if not first and BYTE_ORDER_MARK.startswith(self._buffer[: len(BYTE_ORDER_MARK)]):
-                if len(self._buffer) < len(BYTE_ORDER_MARK):
-                    return False
-                self._drop_prefix(len(BYTE_ORDER_MARK))
-                return True
-            self._state = _SplitterState.NAME if byte == _OPEN_BRACE else _SplitterState.END
-            self._move_to_outer_text(first + 1)
-        elif byte == _OPEN_BRACKET:
-            self._state = _SplitterState.ELEMENT
-            self._move_to_outer_text(first + 1)
-        else:
-            self._state = _SplitterState.SINGLE_ELEMENT if byte == _OPEN_BRACE else _SplitterState.OTHER_VALUE
-        return True
+    # The following methods yield elements. They yield _NEEDS_MORE to wait until more text is in the buffer.
 
-    def _handle_delimiter(self, position: int) -> Iterator[Any]:
-        byte = self._buffer[position]
-        if byte == _COLON:
-            if self._state is _SplitterState.NAME:
-                self._state = _SplitterState.TARGET_VALUE if self._is_key(position) else _SplitterState.OTHER_VALUE
-                self._move_to_outer_text(position + 1)
-            else:
-                self._scanner.position += 1  # not JSON: the parser raises
-        elif self._state is _SplitterState.ELEMENT:
-            yield from self._finish_element(position, last=byte != _COMMA)
-        else:
-            if self._state is _SplitterState.SINGLE_ELEMENT:
-                element = self._parse_element(position)
-                self._drop_prefix(position)
-                self._outer_text += b"[0]"
-                self._state, position = _SplitterState.OTHER_VALUE, 0
-                yield element
-            self._state = _SplitterState.NAME if byte == _COMMA else _SplitterState.END
-            self._move_to_outer_text(position + 1)
+    def _split_document(self) -> Iterator[Any]:
+        while len(self._buffer) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(self._buffer):
+            yield _NEEDS_MORE
+        if self._buffer.startswith(BYTE_ORDER_MARK):
+            del self._buffer[: len(BYTE_ORDER_MARK)]
+        yield from self._skip_space()
+        has_member = self._buffer[self._position] == _OPEN_BRACE
+        self._retain(self._position + 1)
+        while has_member:
+            yield from self._skip_text(_TEXT_BEFORE_NAME_END)
+            delimiter = self._buffer[self._position]
+            if delimiter == _COLON:
+                is_target = self._is_key()
+                self._retain(self._position + 1)
+                if is_target:
+                    yield from self._skip_space()
+                    if self._buffer[self._position] == _OPEN_BRACE:
+                        yield from self._skip_text(_TEXT_BEFORE_VALUE_END)
+                        yield self._take_element()
+                        self._outer_text += b"[]"
+                    elif self._buffer[self._position] == _OPEN_BRACKET:
+                        self._retain(self._position + 1)
+                        yield from self._split_array()
+                yield from self._skip_text(_TEXT_BEFORE_VALUE_END)
+                delimiter = self._buffer[self._position]
+            self._retain(self._position + 1)
+            has_member = delimiter == _COMMA
+        while True:
+            self._retain(len(self._buffer))
+            yield _NEEDS_MORE
 
-    def _is_key(self, end: int) -> bool:
+    def _is_key(self) -> bool:
         try:
-            return bool(parse(bytes(self._buffer[:end])) == self._key)
+            return bool(parse(self._buffer[: self._position]) == self._key)
         except MismatchError:
             return False
 
-    def _finish_element(self, end: int, *, last: bool) -> Iterator[Any]:
-        if last:
-            self._state = _SplitterState.OTHER_VALUE
-        if _SPACE.fullmatch(self._buffer, 0, end) is not None:
-            if not last:
+    def _split_array(self) -> Iterator[Any]:
+        is_first, has_next = True, True
+        while has_next:
+            yield from self._skip_text(_TEXT_BEFORE_VALUE_END)
+            end = self._position
+            has_next = self._buffer[end] == _COMMA
+            separator = self._find_separator(end)
+            if not _SPACE.fullmatch(self._buffer, 0, end):
+                yield self._take_element()
+            elif has_next or not is_first:
                 raise MismatchError("an element between commas", f"$.{self._key}")
-            self._move_to_outer_text(end + 1)  # an empty array, or a trailing comma, for which `finish` raises
-            return
-        element = self._parse_element(end)
-        if not last:
-            self._learn_separator(end)
-        self._outer_text += b"0"
-        self._outer_text.append(self._buffer[end])
-        self._drop_prefix(end + 1)
-        yield element
+            if has_next:
+                self._remove(1)
+            if separator:
+                yield from self._guess_elements(separator, 2 * end)
+            is_first = False
+        self._retain(self._position + 1)
 
-    def _learn_separator(self, end: int) -> None:
-        if end > _MIN_LONG_STRING_BYTES:
-            self._separator = b""
-            return
-        between = _ELEMENT_SEPARATOR.match(self._buffer, max(self._buffer.rfind(b"}", 0, end), 0))
-        if between is not None:
-            self._separator = bytes(between[0])
+    def _find_separator(self, end: int) -> bytes:
+        if end > _MAX_GUESSED_BYTES:
+            return b""
+        found = _ELEMENT_SEPARATOR.match(self._buffer, max(self._buffer.rfind(b"}", 0, end), 0))
+        return b"" if found is None else found[0]
 
-    def _guess_elements(self) -> Iterator[Any]:
-        """Yield the received elements that end with the same separator as the previous one."""
-        between, buffer, start = self._separator, self._buffer, 0
-        to_next = between.index(b",")
-        try:
-            while end := buffer.find(between, start) + 1:
-                element = _VALUE_DECODER.decode(buffer[start:end])
-                start = end + to_next
-                self._outer_text += b"0,"
-                yield element
-        except _DECODE_ERRORS:
-            pass  # the element has another end
-        finally:
-            self._drop_prefix(start)
-        self._can_guess = False
+    def _guess_elements(self, separator: bytes, max_bytes: int) -> Iterator[Any]:
+        """Yield the received elements that end like the one before them, which is faster than skipping text.
 
-    def _parse_element(self, end: int) -> Any:
-        with memoryview(self._buffer) as view, view[:end] as text:  # no copy
-            if self._shape is not None and self._scanner.long_strings:
-                return parse_and_decode_base64(text, self._scanner.long_strings, self._shape)
-            return parse(text)
-
-    def _move_to_outer_text(self, end: int) -> None:
-        self._outer_text += self._buffer[:end]
-        self._drop_prefix(end)
-
-    def _drop_prefix(self, end: int) -> None:
-        del self._buffer[:end]
-        self._scanner.reset()
-
-
-class _JsonScanner:
-    """Skips JSON text from one delimiter to the next, while the text is received."""
-
-    def __init__(self) -> None:
-        self.position = 0
-        self._depth = 0
-        self._is_in_string = False
-        self._string_start = 0
-        self.long_strings: list[tuple[int, int]] = []
-        """The start and end of each long string, without its quotes."""
-
-    def reset(self) -> None:
-        self.position = self._depth = 0
-        self._is_in_string = False
-        self.long_strings = []
-
-    def skip_to_delimiter(self, text: bytearray) -> bool:
-        """Move to the next comma, colon or closing bracket outside the brackets opened on the way.
-
-        Return False if more text is needed. The next call continues from there.
+        The end is guessed from the text around the previous comma, such as `},{"uid"`. If the text up to there is JSON,
+        it is the element.
         """
-        while not self._is_in_string or self._skip_string(text):
-            skip = _BALANCED_TEXT if self._depth else _TEXT_BEFORE_DELIMITER
-            self.position = position = cast("re.Match[bytes]", skip.match(text, self.position)).end()
-            if position == len(text):
-                return False
-            byte = text[position]
-            if byte == _QUOTE:
-                self._is_in_string, self._string_start = True, position + 1
-            elif byte in (_OPEN_BRACE, _OPEN_BRACKET):
-                self._depth += 1
-            elif not self._depth:
-                return True
+        buffer, to_next = self._buffer, separator.index(b",")
+        with contextlib.suppress(*_DECODE_ERRORS):  # the element has another end
+            while (end := buffer.find(separator, 0, max_bytes) + 1) > 0:
+                element = _VALUE_DECODER.decode(buffer[:end])
+                del buffer[: end + to_next]
+                yield element
+
+    def _take_element(self) -> Any:
+        """Parse the element up to the position, and remove it from the buffer."""
+        with memoryview(self._buffer) as view, view[: self._position] as text:  # no copy
+            if self._base64_member is not None and self._long_strings:
+                element = _parse_and_decode_base64(text, self._long_strings, *self._base64_member)
             else:
-                self._depth -= 1
-            self.position += 1
-        return False
+                element = parse(text)
+        self._remove(self._position)
+        return element
 
-    def _skip_string(self, text: bytearray) -> bool:
+    def _retain(self, end: int) -> None:
+        self._outer_text += self._buffer[:end]
+        self._remove(end)
+
+    def _remove(self, end: int) -> None:
+        del self._buffer[:end]
+        self._position = 0
+        self._long_strings = []
+
+    def _skip_space(self) -> Iterator[Any]:
+        while (position := cast("re.Match[bytes]", _SPACE.match(self._buffer, self._position)).end()) == len(
+            self._buffer
+        ):
+            self._position = position
+            yield _NEEDS_MORE
+        self._position = position
+
+    def _skip_text(self, before_end: re.Pattern[bytes]) -> Iterator[Any]:
+        """Move to the closing bracket after the position, or to the first delimiter outside brackets.
+
+        before_end: the text before a bracket, a string or a delimiter.
+        """
+        depth = 0
         while True:
-            start, quote = self.position, text.find(b'"', self.position)
-            end = len(text) if quote < 0 else quote
+            skip = _BALANCED_TEXT if depth else before_end
+            self._position = cast("re.Match[bytes]", skip.match(self._buffer, self._position)).end()
+            if self._position == len(self._buffer):
+                yield _NEEDS_MORE
+                continue
+            byte = self._buffer[self._position]
+            if byte == _QUOTE:
+                yield from self._skip_string()
+                continue
+            if byte in (_OPEN_BRACE, _OPEN_BRACKET):
+                depth += 1
+            elif depth:
+                depth -= 1
+            else:
+                return
+            self._position += 1
+
+    def _skip_string(self) -> Iterator[Any]:
+        self._position += 1
+        first = start = self._position
+        while True:
+            quote = self._buffer.find(b'"', start)
+            end = len(self._buffer) if quote < 0 else quote
             # An odd number of backslashes escapes the next character. `start` itself is not escaped.
-            escaped = end > start and text[end - 1] == _BACKSLASH and _has_odd_backslashes(text[start:end])
+            is_escaped = end > start and self._buffer[end - 1] == _BACKSLASH and self._has_odd_backslashes(start, end)
             if quote < 0:
-                self.position = end - escaped
-                return False
-            self.position = end + 1
-            if not escaped:
-                self._is_in_string = False
-                if end - self._string_start >= _MIN_LONG_STRING_BYTES:
-                    self.long_strings.append((self._string_start, end))
-                return True
+                start = end - is_escaped
+                yield _NEEDS_MORE
+            elif is_escaped:
+                start = quote + 1
+            else:
+                break
+        self._position = quote + 1
+        if quote - first >= _MIN_LONG_STRING_BYTES:
+            self._long_strings.append((first, quote))
+
+    def _has_odd_backslashes(self, start: int, end: int) -> bool:
+        text = self._buffer[start:end]
+        return (len(text) - len(text.rstrip(b"\\"))) % 2 == 1
 
 
-def _has_odd_backslashes(text: bytearray) -> bool:
-    return (len(text) - len(text.rstrip(b"\\"))) % 2 == 1
+def _parse_and_decode_base64(text: memoryview, strings: list[tuple[int, int]], list_name: str, name: str) -> Any:
+    """Parse an object whose member `list_name` contains objects. Return their base64 texts `name` as decoded bytes.
+
+    strings: the start and end of each long string. The parser gets a placeholder for each, so that it is not slow.
+    """
+    prefix = secrets.token_hex(16)
+    decoded: dict[str, bytes] = {}
+    short, at = bytearray(), 0
+    for start, end in strings:
+        try:
+            content = pybase64.b64decode(text[start:end], validate=True)
+        except (binascii.Error, ValueError):
+            continue
+        decoded[f"{prefix}{len(decoded)}"] = content
+        short += text[at:start]
+        short += f"{prefix}{len(decoded) - 1}".encode()
+        at = end
+    short += text[at:]
+    value = parse(short)
+    objects = cast("Mapping[str, Any]", value).get(list_name) if isinstance(value, dict) else None
+    for item in cast("list[dict[str, Any] | None]", objects) if isinstance(objects, list) else ():
+        if isinstance(item, dict) and isinstance(item.get(name), str) and item[name] in decoded:
+            item[name] = decoded.pop(item[name])
+    return parse(text) if decoded else value  # other long strings may also be valid base64

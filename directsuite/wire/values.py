@@ -1,64 +1,38 @@
-"""Readers that convert one JSON value to one Python value, for each type that a model's field can have.
+"""Readers that turn one JSON value to one Python value, for each type that a model's field can have.
 
 Real servers send a text of digits for a number, a number for a text, a single object for a list with one element, and
 null or the text "null" for no value. The readers accept all of these. For any other value they raise MismatchError.
 The reader of the enclosing object then decides whether to use the field's default.
-
-A *scalar* reader reads a value without parts, such as a number. A *nested* reader reads objects and lists. It skips
-unreadable parts and counts them in a *report*, a Counter that maps JSON paths to numbers. A *hook* is a function
-that a user of this package has registered with a cattrs converter.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 import re
-import types
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import date, datetime
-from typing import Any, Protocol, TypeGuard, Union, get_args, get_origin
+from typing import Any, Union
 
 import msgspec
 
 from directsuite.secret import Secret
 from directsuite.wire import base64
 from directsuite.wire.dates import read_datetime, read_day
-from directsuite.wire.models import MAX_UID, NULL_VALUES, TEXT_TYPES, OpenEnum, Uid, is_model
+from directsuite.wire.models import MAX_UID, NULL_VALUES, OpenEnum, Uid
 from directsuite.wire.parsing import BrokenText, Elements, MismatchError
-
-Read = Callable[[Any], Any]
 
 PAIR_MEMBERS = frozenset({"key", "value"})
 """The member names of an object that is one entry of a mapping."""
 
 _DIGITS = re.compile(r"[+-]?\d{1,40}\Z")
 
-
-def _is_list(value: Any) -> TypeGuard[list[Any]]:
-    return type(value) is list
-
-
-def _is_object(value: Any) -> TypeGuard[dict[str, Any]]:
-    return type(value) is dict
-
-
-Place = Union["Counter[str]", "tuple[Place, str]", type, None]
+Place = Union["tuple[Place, str]", "Counter[str]", None]
 """The position of a value, used to count unreadable values.
 
-For a document it is the report. For a value inside, it is a tuple: the place of the enclosing value, and the step from
-there, a part of a JSON path without indices, such as `.messages[]`. None, or a class (which cattrs passes), means that
-values are not counted.
+For a document it is a report, which maps JSON paths to numbers, or None. For a value inside, it is a tuple: the place
+of the enclosing value, and the step from there, a part of a JSON path without indices, such as `.messages[]`.
 """
-
-
-class Document(dict[str, Any]):
-    """A JSON object that carries its place through a cattrs converter, which has no argument for it."""
-
-    __slots__ = ("place",)
-
-    place: Place
 
 
 def count_unreadable(place: Place, step: str = "") -> None:
@@ -66,219 +40,65 @@ def count_unreadable(place: Place, step: str = "") -> None:
     while isinstance(place, tuple):
         above, last = place
         place, step = above, last + step
-    if isinstance(place, Counter):
+    if place is not None:
         place[f"${step}"] += 1
 
 
-class Scalar:
-    """Reads a value without parts. `read(value)` returns the Python value or raises MismatchError."""
+def make_object_list_reader(read: Callable[[Any, Place], Any]) -> Callable[[Any, Place], list[Any]]:
+    """Return a reader for lists of objects, which skips and counts unreadable elements. read: reads one object."""
 
-    def __init__(self, read: Read) -> None:
-        self.read = read
-
-
-class Nested(Protocol):
-    """Reads a value with parts. `read(value, place)` counts unreadable parts in the report."""
-
-    read: Callable[[Any, Place], Any]
-
-
-Reader = Scalar | Nested
-
-
-class Hook(Scalar):
-    """Reads a value with a hook. Exceptions of the hook, which may show the value, become MismatchError."""
-
-    def __init__(self, hook: Callable[[Any, Any], Any], kind: Any) -> None:
-        def read(value: Any) -> Any:
+    def read_list(value: Any, place: Place) -> list[Any]:
+        elements: list[Any] = []
+        for element in value if type(value) is list else _as_elements(value):
             try:
-                return hook(value, kind)
-            except (MismatchError, MemoryError, RecursionError):
-                raise
-            except Exception:  # noqa: BLE001, S110  a hook may raise anything
-                pass
-            raise MismatchError("a value that the converter's hook accepts")
+                elements.append(read(element, place))
+            except MismatchError:
+                count_unreadable(place)
+        return elements
 
-        super().__init__(read)
+    return read_list
 
 
-class EnumReader(Scalar):
-    """Reads a member of an open enum."""
-
-    def __init__(self, cls: type[OpenEnum]) -> None:
-        self.members: dict[Any, OpenEnum] = dict(cls._value2member_map_.items())  # type: ignore[arg-type]  # cls's members
-        super().__init__(functools.partial(read_member, cls))
-
-
-class ExactScalar(Scalar):
-    """Reads a text that later calls send or compare. Raises MismatchError if the text had broken UTF-8."""
-
-    def __init__(self, inner: Scalar) -> None:
-        self.inner = inner
-        read = inner.read
-
-        def read_exactly(value: Any) -> Any:
-            if isinstance(value, BrokenText):
-                raise MismatchError("text without broken characters")
-            return read(value)
-
-        super().__init__(read_exactly)
-
-
-class OptionalScalar(Scalar):
-    """Reads a value that may be null or absent. "null" also means None, unless the type is in TEXT_TYPES."""
-
-    def __init__(self, inner: Scalar, kind: Any) -> None:
-        self.inner = inner
-        read = inner.read
-        nothing = (None,) if kind in TEXT_TYPES else NULL_VALUES
-        super().__init__(lambda value: None if value in nothing else read(value))
-
-
-class OptionalNested:
-    """Reads an object or list. null, "null" and no value become None."""
-
-    def __init__(self, inner: Nested) -> None:
-        read = inner.read
-        self.read: Callable[[Any, Place], Any] = lambda value, place: (
-            None if value in NULL_VALUES else read(value, place)
-        )
-
-
-class ObjectList:
-    """Reads a list of objects. No value means an empty list, and a single object a list with one element.
-
-    Unreadable elements are skipped and counted. In a required list only null is skipped; others raise MismatchError.
-    """
-
-    def __init__(self, item: Reader, *, required: bool = False) -> None:
-        self.item = item
-        read = as_nested(item)
-
-        def read_list(value: Any, place: Place) -> list[Any]:
-            elements: list[Any] = []
-            for number, element in enumerate(as_elements(value)):
-                try:
-                    elements.append(read(element, place))
-                except MismatchError as mismatch:
-                    if required and element is not None:
-                        raise mismatch.prepend_step(f"[{number}]") from None
-                    count_unreadable(place)
-            return elements
-
-        self.read: Callable[[Any, Place], list[Any]] = read_list
-
-
-class ScalarList:
-    """Reads a list of texts or numbers without skipping elements, because programs rely on their positions.
+def make_scalar_list_reader(
+    read: Callable[[Any], Any], *, is_text: bool, exact: bool
+) -> Callable[[Any, Place], list[Any]]:
+    """Return a reader for lists of texts or numbers, which skips no elements, because programs rely on their positions.
 
     An unreadable text becomes an empty text and is counted. An unreadable number raises MismatchError.
 
-    is_text: True if the elements are texts.
     exact: True if a text with broken UTF-8 also raises MismatchError.
     """
 
-    def __init__(self, item: Scalar, *, is_text: bool, exact: bool) -> None:
-        read = item.read
+    def read_list(value: Any, place: Place) -> list[Any]:
+        elements: list[Any] = []
+        for number, element in enumerate(_as_elements(value)):
+            try:
+                elements.append(read(element))
+            except MismatchError as mismatch:
+                if not is_text or (exact and isinstance(element, BrokenText)):
+                    raise mismatch.prepend_step(f"[{number}]") from None
+                count_unreadable(place)
+                elements.append("")
+        return elements
 
-        def read_list(value: Any, place: Place) -> list[Any]:
-            elements: list[Any] = []
-            for number, element in enumerate(as_elements(value)):
-                try:
-                    elements.append(read(element))
-                except MismatchError as mismatch:
-                    if not is_text or (exact and isinstance(element, BrokenText)):
-                        raise mismatch.prepend_step(f"[{number}]") from None
-                    count_unreadable(place)
-                    elements.append("")
-            return elements
-
-        self.read: Callable[[Any, Place], list[Any]] = read_list
+    return read_list
 
 
-def as_elements(value: Any) -> Iterable[Any]:
-    """Return the elements of a list: none for null or "null", and the value itself if it is not a list."""
-    if _is_list(value) or isinstance(value, Elements):
+def _as_elements(value: Any) -> Iterable[Any]:
+    if isinstance(value, list | Elements):
         return value
     return () if value in NULL_VALUES else (value,)
 
 
-def as_nested(reader: Reader) -> Callable[[Any, Place], Any]:
-    """Return a function that reads a value and its place. A scalar reader ignores the place."""
-    if not isinstance(reader, Scalar):
-        return reader.read
-    read = reader.read
-    return lambda value, _: read(value)
+def make_exact_reader(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a reader that also rejects texts with broken UTF-8."""
 
+    def read_exactly(value: Any) -> Any:
+        if isinstance(value, BrokenText):
+            raise MismatchError("text without broken characters")
+        return read(value)
 
-def reader_for(
-    annotation: Any,
-    find_converter_reader: Callable[[Any], Reader | None],
-    *,
-    exact: bool = False,
-    required: bool = False,
-) -> Reader:
-    """Return the reader for a field with this annotation.
-
-    find_converter_reader: returns the converter's reader for a type, which takes precedence, or None.
-    exact: True if a text with broken UTF-8 is unreadable.
-    required: True if the field is required.
-
-    Raises TypeError for a union of several types, except date and str, and KeyError for a type without reader.
-    """
-    reader = find_converter_reader(annotation)
-    if reader is not None:
-        return ExactScalar(reader) if exact and isinstance(reader, Scalar) else reader
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin in (types.UnionType, Union):
-        kinds = [kind for kind in arguments if kind is not type(None)]
-        if set(kinds) == {date, str}:
-            inner: Reader = _make_day_reader(
-                _as_scalar(find_converter_reader(date)), _as_scalar(find_converter_reader(str))
-            )
-        elif len(kinds) == 1:
-            inner = reader_for(kinds[0], find_converter_reader, exact=exact)
-        else:
-            raise TypeError(f"no reader for {annotation}")
-        if len(kinds) == len(arguments):
-            return inner
-        if isinstance(inner, Scalar):
-            return OptionalScalar(inner, kinds[0] if len(kinds) == 1 else date)
-        return OptionalNested(inner)
-    if origin is list:
-        item = reader_for(arguments[0], find_converter_reader, exact=exact)
-        if is_model(arguments[0]):
-            return ObjectList(item, required=required)
-        return ScalarList(_as_scalar(item) or SCALARS[Any], is_text=arguments[0] is str, exact=exact)
-    if origin is dict:
-        texts = _as_scalar(find_converter_reader(str))
-        return Scalar(read_pairs if texts is None else lambda value: _map_values(read_pairs(value), texts.read))
-    if isinstance(annotation, type) and issubclass(annotation, OpenEnum):
-        return EnumReader(annotation)
-    scalar = SCALARS[annotation]
-    return ExactScalar(scalar) if exact else scalar
-
-
-def _as_scalar(reader: Reader | None) -> Scalar | None:
-    return reader if isinstance(reader, Scalar) else None
-
-
-def _map_values(pairs: dict[str, str], read: Read) -> dict[str, Any]:
-    return {key: read(value) for key, value in pairs.items()}
-
-
-def _make_day_reader(days: Scalar | None, texts: Scalar | None) -> Scalar:
-    """Return a reader that reads a day as a date, and leaves any other text unchanged.
-
-    days, texts: the converter's hook for each of the two types, or None.
-    """
-
-    def read(value: Any) -> Any:
-        day = read_day(read_text(value))
-        hook = days if isinstance(day, date) else texts
-        return day if hook is None else hook.read(value)
-
-    return Scalar(read)
+    return read_exactly
 
 
 def read_text(value: Any) -> str:
@@ -357,23 +177,12 @@ def read_pairs(value: Any) -> dict[str, str]:
     """
     if value in NULL_VALUES:
         return {}
-    if _is_object(value) and value.keys() != PAIR_MEMBERS:
+    if isinstance(value, dict) and value.keys() != PAIR_MEMBERS:
         return {key: _as_text(member) for key, member in value.items()}
-    pairs: list[Any] = value if _is_list(value) else [value]
-    if all(_is_object(pair) and "key" in pair for pair in pairs):
+    pairs: list[Any] = value if isinstance(value, list) else [value]
+    if all(isinstance(pair, dict) and "key" in pair for pair in pairs):
         return {_as_text(pair["key"]): _as_text(pair.get("value")) for pair in pairs}
     raise MismatchError("an object, or a list of key and value")
-
-
-def write_pairs(pairs: dict[str, str]) -> dict[str, str] | list[dict[str, str]]:
-    """Return the JSON form of a mapping.
-
-    A mapping with exactly the keys `key` and `value` becomes a list of pairs, because `read_pairs` would read it as one
-    pair.
-    """
-    if pairs.keys() == PAIR_MEMBERS:
-        return [{"key": key, "value": value} for key, value in pairs.items()]
-    return pairs
 
 
 def _as_text(value: Any) -> str:
@@ -390,17 +199,30 @@ def _as_text(value: Any) -> str:
 
 def read_member(cls: type[OpenEnum], value: Any) -> OpenEnum:
     """Return the enum's member for a text, or for a number's text. Raise MismatchError for any other value."""
+    if value in NULL_VALUES:
+        raise MismatchError("text")
     return cls(read_text(value))
 
 
-SCALARS: dict[Any, Scalar] = {
-    str: Scalar(read_text),
-    int: Scalar(read_int),
-    Uid: Scalar(read_uid),
-    float: Scalar(read_float),
-    bool: Scalar(read_bool),
-    bytes: Scalar(read_bytes),
-    datetime: Scalar(read_datetime),
-    Secret: Scalar(read_secret),
-    Any: Scalar(lambda value: value),
+def read_day_or_text(value: Any) -> date | str:
+    """Return a date from a text in the form `yyyy-MM-dd`, and other texts unchanged.
+
+    Raises MismatchError for "null", and if the value is neither a text nor a number.
+    """
+    if value in NULL_VALUES:
+        raise MismatchError("text")
+    return read_day(read_text(value))
+
+
+READERS: dict[Any, Callable[[Any], Any]] = {
+    str: read_text,
+    int: read_int,
+    Uid: read_uid,
+    float: read_float,
+    bool: read_bool,
+    bytes: read_bytes,
+    date: read_day_or_text,
+    datetime: read_datetime,
+    Secret: read_secret,
+    dict: read_pairs,
 }

@@ -42,8 +42,8 @@ async def test_memory_error_while_decoding_keeps_no_response_data(
 ) -> None:
     server.default_responder = responses.respond({"success": True, "count": 7, "note": PATIENT})
     async with open_suite(server) as suite:
-        structure = suite._transport.codec.converter.get_structure_hook(GetCountResponse)
-        monkeypatch.setitem(structure.__globals__, "new", OUT_OF_MEMORY)
+        reader: Any = suite._transport.codec.converter.get_structure_hook(GetCountResponse)
+        monkeypatch.setitem(reader.read.__globals__, "new", OUT_OF_MEMORY)
         error = await catch_exception(GET_MESSAGE_COUNT.call(suite))
     assert isinstance(error, MemoryError)
     assert PATIENT not in frames_of(error)
@@ -87,8 +87,8 @@ async def test_too_deeply_nested_streamed_message_is_a_decode_error(
             pass
 
     async with open_suite(server) as suite:
-        structure = suite._transport.codec.converter.get_structure_hook(MessageDetail)
-        monkeypatch.setitem(structure.__globals__, "new", too_deep())
+        reader: Any = suite._transport.codec.converter.get_structure_hook(MessageDetail)
+        monkeypatch.setitem(reader.read.__globals__, "new", too_deep())
         error = await catch_error(read(suite))
     assert isinstance(error, ds.ResponseDecodeError)
     assert error.path == "$.messages[0]"

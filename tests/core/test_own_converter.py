@@ -56,6 +56,7 @@ async def test_every_response_and_request_goes_through_it(server: ScriptedServer
 
 async def test_its_hooks_hold_inside_responses_and_requests(server: ScriptedServer, tmp_path: Path) -> None:
     converter = cattrs.preconf.json.make_converter()
+    ds.register_hooks(converter)
     converter.register_structure_hook(datetime, lambda value, _: f"at {value}")
     converter.register_unstructure_hook(ds.RecipientType, lambda kind: kind.value.lower())
     path = tmp_path / "a.pdf"

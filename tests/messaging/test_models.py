@@ -90,7 +90,7 @@ def test_required_members_are_written_even_with_default_values() -> None:
 def test_nested_subclass_is_written_with_all_its_fields() -> None:
     message = ds.MessageWithHeader(headers=[ds.MessageHeader("X-A", "1")])
     request = types.SendRequest(authentication=types.Authentication(username="a@b", password="p"), message=message)
-    assert CODEC.unstructure(request)["message"]["headers"] == [{"name": "X-A", "value": "1"}]
+    assert CODEC.converter.unstructure(request)["message"]["headers"] == [{"name": "X-A", "value": "1"}]
 
 
 def test_raw_message_becomes_an_email() -> None:

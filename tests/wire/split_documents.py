@@ -94,7 +94,7 @@ def compute_expected(members: Iterable[Member]) -> Split:
         if msgspec.json.decode(name) == KEY and isinstance(value, dict | list):
             found: list[Any] = msgspec.convert([value] if isinstance(value, dict) else value, list[Any])
             elements += found
-            value = [0] * len(found)
+            value = []
         rest[msgspec.json.decode(name)] = value
     return elements, rest
 

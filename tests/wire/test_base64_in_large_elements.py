@@ -21,7 +21,7 @@ from directsuite.wire.parsing import ArraySplitter, MismatchError, parse
 CODEC = Codec()
 
 LONG = 12
-SHAPE = CODEC.get_shape(MessageDetail)
+MEMBER = ("attachments", "content")
 
 CODED = st.binary(min_size=9, max_size=40).map(lambda content: base64.b64encode(content).decode())
 TEXTS = st.one_of(
@@ -61,7 +61,7 @@ def short_strings_are_long() -> Any:
 
 
 def read(document: bytes, cuts: list[int], *, shape: bool) -> list[MessageDetail] | str:
-    splitter = ArraySplitter("messages", shape=SHAPE if shape else None)
+    splitter = ArraySplitter("messages", base64_member=MEMBER if shape else None)
     edges = [0, *sorted(cut % (len(document) + 1) for cut in cuts), len(document)]
     messages: list[MessageDetail] = []
     try:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from directsuite.messaging.models import GetMessageResponse
 from directsuite.wire import parsing
-from directsuite.wire.codec import Codec, ModelReader
-from directsuite.wire.models import Model
+from directsuite.wire.codec import Codec
+from directsuite.wire.models import Model, get_model_fields, is_model
 from directsuite.wire.parsing import MismatchError
 from tests.examples import scale_examples
 
@@ -20,7 +20,7 @@ from .model_classes import MODEL_CLASSES, build_instances
 
 CODEC = Codec()
 
-LISTING = [cls for cls in MODEL_CLASSES if ModelReader(cls, CODEC.converter).lists]
+LISTING = [cls for cls in MODEL_CLASSES if any(is_model(field.item) for field in get_model_fields(cls))]
 """Models with lists of models. Others are always parsed completely."""
 
 VALUES = st.recursive(

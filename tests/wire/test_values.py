@@ -8,7 +8,7 @@ import math
 import re
 from collections import Counter
 from datetime import datetime, timedelta, timezone
-from typing import Any, get_args
+from typing import Any
 
 import attrs
 import pytest
@@ -134,7 +134,6 @@ STRICT: list[tuple[type[ds.Model], object, str]] = [
     (types.GetUIDResponse, {"uids": [2**63]}, "$.uids[0]"),
     (types.SendRequest, {"authentication": {"username": "Smith", "password": "Smith"}, "message": 1}, "$.message"),
     (types.SendRequest, {"authentication": {"username": "Smith"}, "message": {}}, "$.authentication.password"),
-    (types.MultiSignRequest, {"Signatures": [{}, "Smith"]}, "$.Signatures[1]"),
 ]
 
 
@@ -210,13 +209,13 @@ def test_an_unreadable_value_gives_way_to_the_default_and_stays_in_extra(
     assert getattr(model, field.name) == field.make_default()
     assert model.extra == {key: document[key]}
     assert report == {f"$.{key}": 1}
-    assert CODEC.unstructure(model).items() >= document.items()
+    assert CODEC.converter.unstructure(model).items() >= document.items()
     assert CODEC.decode(cls, CODEC.encode(model)) == model
 
 
 def test_a_new_value_replaces_an_unreadable_one_when_written() -> None:
     message = CODEC.structure(ds.MessageDetail, {"htmlBody": "yes", "size": "Smith"})
-    assert CODEC.unstructure(attrs.evolve(message, html_body=True, size=1)) == {"htmlBody": True, "size": 1}
+    assert CODEC.converter.unstructure(attrs.evolve(message, html_body=True, size=1)) == {"htmlBody": True, "size": 1}
 
 
 def test_unreadable_values_are_counted_by_path_without_indices() -> None:
@@ -415,13 +414,13 @@ A, B = {"content": "QQ==", "contentType": "a/a"}, {"content": "Qg==", "contentTy
 def test_no_attachment_is_lost_under_either_of_two_names(document: dict[str, object], contents: list[bytes]) -> None:
     message = CODEC.structure(ds.MessageDetail, document)
     assert sorted(each.content for each in message.attachments) == sorted(contents)
-    assert CODEC.structure(ds.MessageDetail, CODEC.unstructure(message)) == message
+    assert CODEC.structure(ds.MessageDetail, CODEC.converter.unstructure(message)) == message
 
 
 @pytest.mark.parametrize("document", [{"attachments": [A], "attachmentList": None}, {"attachmentList": []}], ids=str)
 def test_empty_member_under_another_name_is_written_back(document: dict[str, object]) -> None:
     assert (
-        CODEC.unstructure(CODEC.structure(ds.MessageDetail, document)).items()
+        CODEC.converter.unstructure(CODEC.structure(ds.MessageDetail, document)).items()
         >= {"attachmentList": document["attachmentList"]}.items()
     )
 
@@ -441,12 +440,7 @@ def test_nonempty_member_of_two_names_is_read(
     assert getattr(CODEC.structure(cls, document), field) == expected
 
 
-LISTING = [
-    (cls, field)
-    for cls in MODEL_CLASSES
-    for field in get_model_fields(cls)
-    if field.is_list and is_model(get_args(field.annotation)[0])
-]
+LISTING = [(cls, field) for cls in MODEL_CLASSES for field in get_model_fields(cls) if is_model(field.item)]
 
 
 @pytest.mark.parametrize(("cls", "field"), LISTING, ids=lambda each: getattr(each, "__name__", None) or each.name)
