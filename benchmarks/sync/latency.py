@@ -18,7 +18,7 @@ import attrs
 from benchmarks.processes import RESULTS
 from directsuite.core.limits import LocalRateLimiter
 from directsuite.sync.model import Kind, RoundReport
-from directsuite.sync.schedule import PollSchedule, Schedule
+from directsuite.sync.synchronizer import PollSchedule, Schedule
 
 _RATE, _BURST, _CONCURRENCY = 100.0, 150, 8  # the defaults
 _REQUEST_SECONDS, _COMMIT_SECONDS = 0.05, 0.005

@@ -29,9 +29,8 @@ from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
 from directsuite.sync.model import StoreError
 from directsuite.sync.postgres import PostgresStore
-from directsuite.sync.schedule import PollSchedule
 from directsuite.sync.status import MailboxProgress
-from directsuite.sync.synchronizer import MailboxWorker, Passwords
+from directsuite.sync.synchronizer import MailboxWorker, Passwords, PollSchedule
 
 __all__ = ["Fleet", "FleetStatus"]
 
@@ -125,15 +124,9 @@ class Fleet:
         self._poll_schedule = PollSchedule(
             interval=interval, folders=folders, requests_per_second=requests_per_second, clock=self._clock
         )
+        polls = self._poll_schedule
         self._worker = MailboxWorker(
-            suite,
-            store,
-            password,
-            deliver=deliver,
-            folders=folders,
-            poll_schedule=self._poll_schedule,
-            clock=self._clock,
-            now=now,
+            suite, store, password, deliver, folders=folders, poll_schedule=polls, clock=self._clock, now=now
         )
         self._connections = store.connections
         self._free = asyncio.Semaphore(concurrency)

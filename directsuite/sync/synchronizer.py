@@ -3,6 +3,8 @@
 due ──► a round of one mailbox ──► due again: immediately, soon, after its interval, or later after a failure
 
 Synchronizer    the mailboxes of one process; `fleet` has those of several
+Schedule        the mailboxes of one process, by due time
+PollSchedule    the pause between two polls of a mailbox, so that all polls fit into the requests per second
 MailboxWorker   runs rounds, and computes when the next one is due
 """
 
@@ -10,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
+import itertools
 import logging
 import random
 import time
@@ -19,7 +23,7 @@ from types import MappingProxyType
 
 import attrs
 
-from directsuite.core.checks import AT_LEAST_ONE
+from directsuite.core.checks import AT_LEAST_ONE, INTERVAL, POSITIVE
 from directsuite.core.clock import Clock, SystemClock, is_being_cancelled, sleep_or_event
 from directsuite.core.privacy import scrub_class
 from directsuite.core.retry import Backoff
@@ -30,7 +34,6 @@ from directsuite.sync.commits import Deliver, SinkHealth, UndecidedRejectionErro
 from directsuite.sync.model import Kind, RoundReport, SinkError, StaleLeaseError, StoreError
 from directsuite.sync.remote import ContradictionError, Remote
 from directsuite.sync.round import MailboxRounds
-from directsuite.sync.schedule import PollSchedule, Schedule
 from directsuite.sync.sinks.iterator import ChangeStream
 from directsuite.sync.status import NO_SUCH_FOLDER, MailboxProgress, RoundFinished, SyncStatus, describe_problem
 from directsuite.sync.store import Store
@@ -50,6 +53,14 @@ _STORE_RETRY_DELAY = 10.0  # seconds; short, because a retry costs no request
 
 _MAX_ROUNDS_PER_MAILBOX = 1000  # in `once`, so that it ends even if the server changes all the time
 _REQUEST_POLL_INTERVAL = 2.0
+
+_MIN_INTERVAL = 30.0  # seconds between two polls of a mailbox
+_MIN_ACTIVE_INTERVAL = 10.0
+_POLL_SHARE = 0.9  # of all requests; the rest is for fetching messages
+_ACTIVE_POLL_SHARE = 0.25  # of all requests, for active mailboxes
+_ACTIVE_SECONDS = 3600.0
+
+_DUE_NOW = float("-inf")
 
 
 @scrub_class
@@ -95,14 +106,7 @@ class Synchronizer:
         )
         poll_schedule.mailboxes = len(self._names)
         self._worker = MailboxWorker(
-            suite,
-            store,
-            password,
-            deliver=deliver,
-            folders=folders,
-            poll_schedule=poll_schedule,
-            clock=self._clock,
-            now=now,
+            suite, store, password, deliver, folders=folders, poll_schedule=poll_schedule, clock=self._clock, now=now
         )
         self._store = store
         self._concurrency = concurrency
@@ -217,6 +221,151 @@ class Synchronizer:
                     self._changed.set()
 
 
+@attrs.define(eq=False, repr=False)
+class _ScheduledMailbox:
+    name: str
+    entry: int = 0
+    """The number of its newest heap entry. Older ones are ignored."""
+    has_backlog: bool = False
+    busy: bool = False
+    is_due_again: bool = False
+
+
+class Schedule:
+    """The mailboxes of one process, ordered by due time.
+
+    Mailboxes with a backlog, which need another round immediately, get at most half of `concurrency`.
+    """
+
+    def __init__(self, names: Iterable[str], *, concurrency: int, now: float) -> None:
+        self._scheduled = {name: _ScheduledMailbox(name) for name in names}
+        self._entries = itertools.count(1)
+        self._free = concurrency
+        self._free_for_backlogs = max(1, concurrency // 2)
+        # By has_backlog: due time in monotonic seconds, number of the entry, mailbox.
+        self._heaps: dict[bool, list[tuple[float, int, _ScheduledMailbox]]] = {False: [], True: []}
+        for scheduled in self._scheduled.values():
+            self._push(scheduled, now)
+
+    def start(self, now: float) -> list[str]:
+        """Return the mailboxes to run now, longest due first, at most the free `concurrency`. `finish` frees it."""
+        started = list[str]()
+        while (heap := self._find_next_heap()) is not None and heap[0][0] <= now:
+            scheduled = heapq.heappop(heap)[2]
+            scheduled.busy = True
+            self._free -= 1
+            self._free_for_backlogs -= scheduled.has_backlog
+            started.append(scheduled.name)
+        return started
+
+    def finish(self, name: str, due: float, *, has_backlog: bool) -> None:
+        """Record the end of a round. due: monotonic seconds of the next one, ignored after `reschedule_now`."""
+        scheduled = self._scheduled[name]
+        self._free += 1
+        self._free_for_backlogs += scheduled.has_backlog
+        scheduled.busy, scheduled.has_backlog = False, has_backlog
+        self._push(scheduled, _DUE_NOW if scheduled.is_due_again else due)
+        scheduled.is_due_again = False
+
+    def reschedule_now(self, name: str) -> None:
+        """Make a mailbox due before all others; if it is busy, after its round. An unknown mailbox is ignored."""
+        scheduled = self._scheduled.get(name)
+        if scheduled is None:
+            return
+        if scheduled.busy:
+            scheduled.is_due_again = True
+        else:
+            self._push(scheduled, _DUE_NOW)
+
+    def find_next_due(self) -> float | None:
+        """Return when the next mailbox can start, in monotonic seconds; None if a round must end first."""
+        heap = self._find_next_heap()
+        return None if heap is None else heap[0][0]
+
+    def _find_next_heap(self) -> list[tuple[float, int, _ScheduledMailbox]] | None:
+        heaps = [self._heaps[False]] if self._free else []
+        if self._free and self._free_for_backlogs > 0:
+            heaps.append(self._heaps[True])
+        for heap in heaps:
+            while heap and (heap[0][2].busy or heap[0][2].entry != heap[0][1]):
+                heapq.heappop(heap)
+        return min((heap for heap in heaps if heap), key=lambda heap: heap[0][:2], default=None)
+
+    def _push(self, scheduled: _ScheduledMailbox, due: float) -> None:
+        scheduled.entry = next(self._entries)
+        heapq.heappush(self._heaps[scheduled.has_backlog], (due, scheduled.entry, scheduled))
+
+
+class PollSchedule:
+    """Computes the pause between two polls. A mailbox is active for an hour after a change.
+
+    interval: seconds for an inactive mailbox; None: as often as the requests allow.
+    folders: the folders of each mailbox; None: all, counted during the rounds.
+    requests_per_second: shared by all processes.
+    """
+
+    def __init__(
+        self, *, interval: float | None, folders: Sequence[str] | None, requests_per_second: float, clock: Clock
+    ) -> None:
+        INTERVAL.allow_none().require("interval", interval)
+        POSITIVE.require("requests_per_second", requests_per_second)
+        self.mailboxes: int | None = None
+        """The number of mailboxes in all processes; None: those of this one."""
+        self._interval = interval
+        self._is_learning = folders is None
+        self._min_requests = 1 if folders is None else len(folders)
+        self._requests_per_second = requests_per_second
+        self._clock = clock
+        self._requests: dict[str, int] = {}
+        self._all_requests = 0
+        self._active_until: dict[str, float] = {}
+        """Ordered by time."""
+
+    def learn(self, name: str, report: RoundReport) -> None:
+        """Record the mailbox's requests per poll. If the report has changes, the mailbox is active."""
+        requests = self._requests.get(name, self._min_requests)
+        if self._is_learning:  # one for the list of folders, and one for each folder
+            requests = max(requests, 1 + report.idle_folders + len(report.failed_folders))
+        self._all_requests += requests - self._requests.get(name, 0)
+        self._requests[name] = requests
+        if report.changes.total() > 0:
+            self._active_until.pop(name, None)
+            self._active_until[name] = self._clock.monotonic() + _ACTIVE_SECONDS
+
+    def forget(self, name: str) -> None:
+        """Stop counting a mailbox's requests."""
+        self._all_requests -= self._requests.pop(name, 0)
+        self._active_until.pop(name, None)
+
+    def compute_poll_delay(self, name: str, *, waiting: bool) -> float:
+        """Return the seconds until the mailbox's next poll.
+
+        waiting: True if the last round left something undecided, which shortens the pause.
+        """
+        while self._active_until and next(iter(self._active_until.values())) <= self._clock.monotonic():
+            del self._active_until[next(iter(self._active_until))]
+        hot = len(self._active_until) / max(1, len(self._requests))
+        of_hot = max(_MIN_ACTIVE_INTERVAL, self._compute_poll_seconds(hot) / _ACTIVE_POLL_SHARE)
+        of_all = self._interval or max(_MIN_INTERVAL, self._compute_poll_seconds(1.0) / _POLL_SHARE)
+        if of_hot >= of_all:
+            return of_all
+        if waiting:  # at least _MIN_INTERVAL, because a missing message may come back
+            return min(of_all, max(of_hot, _MIN_INTERVAL))
+        if name in self._active_until:
+            return of_hot
+        if self._interval is not None:
+            return self._interval
+        share = _POLL_SHARE - self._compute_poll_seconds(hot) / of_hot
+        return max(_MIN_INTERVAL, self._compute_poll_seconds(1.0 - hot) / share)
+
+    def _compute_poll_seconds(self, share: float) -> float:
+        # For one poll of this share of all mailboxes.
+        here = max(1, len(self._requests))
+        mailboxes = here if self.mailboxes is None else self.mailboxes
+        requests = (self._all_requests or self._min_requests) / here * mailboxes * share
+        return requests / self._requests_per_second
+
+
 @attrs.frozen(kw_only=True)
 class RoundResult:
     """The result of a round. next_in: seconds until the next one. report: None if the entire mailbox failed."""
@@ -253,7 +402,7 @@ class MailboxWorker:
     _suite: DirectSuite
     _store: Store
     _password: Passwords
-    deliver: Deliver | None = attrs.field(kw_only=True)
+    deliver: Deliver | None
     _folders: Sequence[str] | None = attrs.field(alias="folders", kw_only=True)
     _poll_schedule: PollSchedule = attrs.field(alias="poll_schedule", kw_only=True)
     _clock: Clock = attrs.field(alias="clock", kw_only=True)
@@ -311,21 +460,28 @@ class MailboxWorker:
             mailbox.rounds = None  # the password or the sink may have changed, or the lease may be lost
             if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
                 raise
-            self._fail(
-                status, describe_problem(error) if isinstance(error, DirectSuiteError) else _report_fault(error), {}
-            )
-            elapsed = self._clock.monotonic() - began
-            self._suite.runtime.emit(
-                RoundFinished(
-                    mailbox=status.number, failure=type(error).__name__, problem=status.problem, elapsed=elapsed
-                )
-            )
+            problem = describe_problem(error) if isinstance(error, DirectSuiteError) else _report_fault(error)
+            self._fail(status, problem, {})
+            self._emit(status, RoundReport(), began, failure=type(error).__name__)
             return RoundResult(report=None, next_in=_back_off(status, error))
-        self._suite.runtime.emit(_make_round_event(report, status, self._clock.monotonic() - began))
+        self._emit(status, report, began)
         next_in = self._compute_next_delay(mailbox, report)
-        return RoundResult(
-            report=report, next_in=next_in, no_progress=mailbox.rounds_without_progress >= _MAX_ROUNDS_WITHOUT_PROGRESS
+        no_progress = mailbox.rounds_without_progress >= _MAX_ROUNDS_WITHOUT_PROGRESS
+        return RoundResult(report=report, next_in=next_in, no_progress=no_progress)
+
+    def _emit(self, status: MailboxProgress, report: RoundReport, began: float, *, failure: str | None = None) -> None:
+        event = RoundFinished(
+            mailbox=status.number,
+            problem=status.problem,
+            failure=failure,
+            **{kind.value: report.changes[kind] for kind in Kind},
+            quarantined=report.quarantined,
+            idle_folders=report.idle_folders,
+            failed_folders=len(report.failed_folders),
+            more=report.has_more,
+            elapsed=self._clock.monotonic() - began,
         )
+        self._suite.runtime.emit(event)
 
     async def _run_round(self, mailbox: _MailboxMemory) -> RoundReport:
         name = mailbox.status.name
@@ -391,9 +547,8 @@ class MailboxWorker:
     async def _describe_folder_problems(self, mailbox: _MailboxMemory, report: RoundReport) -> dict[str, str]:
         # The service has no error code for a missing folder.
         there = set(report.failed_folders)
-        if mailbox.remote is not None and any(
-            isinstance(error, ServiceError) for error in report.failed_folders.values()
-        ):
+        by_service = any(isinstance(error, ServiceError) for error in report.failed_folders.values())
+        if mailbox.remote is not None and by_service:
             with contextlib.suppress(DirectSuiteError):
                 there = set(await mailbox.remote.list_folders())
         return {
@@ -403,9 +558,8 @@ class MailboxWorker:
 
     def _compute_next_delay(self, mailbox: _MailboxMemory, report: RoundReport) -> float:
         changed = report.changes.total() > 0
-        mailbox.rounds_without_progress = (
-            mailbox.rounds_without_progress + 1 if report.has_more and not (changed or report.quarantined) else 0
-        )
+        no_progress = report.has_more and not (changed or report.quarantined)
+        mailbox.rounds_without_progress = mailbox.rounds_without_progress + 1 if no_progress else 0
         is_sure = not all(isinstance(error, UndecidedRejectionError) for error in report.failed_folders.values())
         if is_sure and not (report.idle_folders or changed):
             return _back_off(mailbox.status)
@@ -431,19 +585,3 @@ def _back_off(status: MailboxProgress, error: BaseException | None = None) -> fl
         return _add_jitter(_STORE_RETRY_DELAY)
     backoff = _SINK_BACKOFF if isinstance(error, SinkError) else _BACKOFF
     return _add_jitter(backoff.compute_wait(status.failures))
-
-
-def _make_round_event(report: RoundReport, status: MailboxProgress, elapsed: float) -> RoundFinished:
-    return RoundFinished(
-        mailbox=status.number,
-        problem=status.problem,
-        new=report.changes[Kind.NEW],
-        moved=report.changes[Kind.MOVED],
-        restored=report.changes[Kind.RESTORED],
-        gone=report.changes[Kind.GONE],
-        quarantined=report.quarantined,
-        idle_folders=report.idle_folders,
-        failed_folders=len(report.failed_folders),
-        more=report.has_more,
-        elapsed=elapsed,
-    )

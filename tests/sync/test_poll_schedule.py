@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from directsuite.errors import ClosedError
 from directsuite.sync import Change, Kind, RoundFinished, SqliteStore, Synchronizer
 from directsuite.sync.model import RoundReport
-from directsuite.sync.schedule import PollSchedule
+from directsuite.sync.synchronizer import PollSchedule
 from tests.integration.conftest import scenario as scenario
 from tests.integration.scenario import ALICE, PASSWORD, Scenario, SleepDrivenClock
 

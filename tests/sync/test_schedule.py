@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from directsuite.sync.schedule import Schedule
+from directsuite.sync.synchronizer import Schedule
 from tests.examples import scale_examples
 
 NAMES = [f"mailbox {number}" for number in range(6)]

@@ -24,9 +24,8 @@ from directsuite.sync import (
 from directsuite.sync.commits import UndecidedRejectionError
 from directsuite.sync.model import RoundReport
 from directsuite.sync.round import MailboxRounds
-from directsuite.sync.schedule import PollSchedule
 from directsuite.sync.sinks.maildir import MaildirSink
-from directsuite.sync.synchronizer import MailboxWorker, RoundResult
+from directsuite.sync.synchronizer import MailboxWorker, PollSchedule, RoundResult
 from tests.integration.scenario import ALICE, BOB, Scenario
 from tests.sync.test_synchronizer import FakePasswords, RecordingSink, SteppedClock
 
