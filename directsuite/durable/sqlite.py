@@ -2,19 +2,29 @@
 
 file.db, -wal, -shm    readable by their owner only; not on network file systems
 file.db.lock           locked while a process has the file open for writing
+
+A commit flushes the disk, so the jobs of concurrent callers share one:
+
+    run ─► queue ─► BEGIN ─► SAVEPOINT, job, RELEASE ─► … ─► COMMIT ─► callers get their results
+                                └─ raises: ROLLBACK TO, and only its caller gets the exception
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import itertools
 import json
 import os
+import queue
 import sqlite3
 import stat
 import sys
+import threading
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
@@ -35,8 +45,7 @@ from directsuite.durable.database import (
     expand_values,
 )
 from directsuite.durable.files import lock_file, make_lock_key
-from directsuite.durable.group_commit import GroupCommitter
-from directsuite.errors import DirectSuiteError
+from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError
 
 E = TypeVar("E", bound=DirectSuiteError)
 T = TypeVar("T")
@@ -48,20 +57,6 @@ _CHECKPOINT_BYTES = 32 * 1024 * 1024  # of the write-ahead log, which SQLite the
 _FILE_SUFFIXES = ("", "-wal", "-shm", "-journal", ".lock")
 _ERRORS = (sqlite3.Error, MemoryError)  # sqlite3 raises MemoryError for SQLITE_NOMEM
 _PRIMARY_CODE_MASK = 0xFF  # of an extended error code
-_FILE_ERROR_CODES = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_NOTADB,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_READONLY,
-    }
-)
 _HINT_BY_ERROR_CODE = {
     sqlite3.SQLITE_FULL: "The disk of the {noun} is full, so nothing was written. Free some disk space.",
     sqlite3.SQLITE_READONLY: "The {noun}'s file can't be written. Let this user write to it and to its folder.",
@@ -72,6 +67,11 @@ _HINT_BY_ERROR_CODE = {
     sqlite3.SQLITE_BUSY: "Another program has locked the {noun}'s file. Close the file there.",
     sqlite3.SQLITE_IOERR: "The {noun}'s file can't be read or written. Check the disk for errors.",
 }
+_FILE_ERROR_CODES = {*_HINT_BY_ERROR_CODE, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM}
+_HINT_NO_TRANSACTION_CONTROL = (
+    "The store begins and commits the transaction. Use execute and executemany in it, and not executescript."
+)
+_MAX_TRANSACTION_JOBS = 500  # limits the wait of the first job
 
 
 @attrs.frozen(kw_only=True)
@@ -172,12 +172,6 @@ class SqliteFile(Generic[E]):
             )
         return int(version)
 
-    def _create_file(self, path: Path) -> None:
-        # For its owner only. SQLite gives the same mode to its other files.
-        self._validate_regular_file(path)
-        # The caller holds the lock, because closing the file here releases this process's SQLite locks.
-        path.touch(0o600)
-
     def _validate_regular_file(self, path: Path) -> None:
         # SQLite might wait forever for a pipe or device.
         if path.exists() and not path.is_file():
@@ -207,7 +201,10 @@ class SqliteFile(Generic[E]):
         with contextlib.ExitStack() as stack:
             try:
                 stack.callback(lock_file(path.with_name(f"{path.name}.lock")).release)
-                self._create_file(path)
+                self._validate_regular_file(path)
+                # For its owner only. SQLite gives the same mode to its other files. It is locked, because closing it
+                # here releases this process's SQLite locks.
+                path.touch(0o600)
                 key, opened = make_lock_key(path.stat()), object()
                 if _OPEN_DATABASES.setdefault(key, opened) is not opened:
                     raise BlockingIOError
@@ -228,6 +225,197 @@ class SqliteFile(Generic[E]):
         )
 
 
+@attrs.define(eq=False)
+class _Job:
+    work: Callable[[sqlite3.Connection], Any]
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+
+    def fail(self, error: BaseException) -> None:
+        if self.error is None:
+            self.error = error
+
+    def resolve(self) -> None:
+        # Called in the thread of the caller's event loop.
+        if self.future.done():
+            return
+        if self.error is None:
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(self.error)
+
+
+class GroupCommitter:
+    """Runs transactions on one connection in one thread, for callers in one event loop. Can be opened once.
+
+    connect: opens and closes a connection with isolation_level=None, in the thread that uses it.
+    begin: the statement that begins a transaction; BEGIN, for reads, locks nothing.
+    """
+
+    def __init__(
+        self, kind: SqliteFile[Any], connect: Callable[[], AbstractContextManager[sqlite3.Connection]], begin: str
+    ) -> None:
+        self._kind = kind
+        self._connect = connect
+        self._begin = begin
+        self._queue = queue.SimpleQueue[_Job | None]()
+        self._waiting = set[_Job]()
+        self._ended: asyncio.Future[None] | None = None
+        self._process = 0
+        self._is_open = False
+        self._is_at_work = False
+
+    async def open(self) -> None:
+        """Start the thread and connect. Raises exceptions of `connect`. Call `aclose` even if this raises."""
+        loop = asyncio.get_running_loop()
+        opened, ended = (_Job(lambda _: None, loop.create_future()) for _ in range(2))
+        ended.future.add_done_callback(self._fail_waiting)
+        # A daemon thread, so that a program can exit without `aclose`. SQLite survives that at any point.
+        threading.Thread(target=self._commit_all, args=(opened, ended), name="directsuite-store", daemon=True).start()
+        self._ended = ended.future
+        self._process = os.getpid()
+        await opened.future
+        self._is_open = True
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` in a transaction, and return its result after the commit. Roll it back if it raises.
+
+        If the caller is cancelled, the work may be committed anyway. Raises ClosedError if not open, and
+        ConfigurationError in a forked process.
+        """
+        if not self._is_open or self._ended is None or self._ended.done():
+            raise self._make_closed_error()
+        if self._process != os.getpid():
+            raise ConfigurationError(
+                f"The {self._kind.noun} was opened before a fork. Open it in the process that uses it."
+            )
+        job = _Job(work, asyncio.get_running_loop().create_future())
+        self._waiting.add(job)
+        self._queue.put(job)
+        try:
+            result: T = await job.future
+        finally:
+            self._waiting.discard(job)
+        return result
+
+    async def aclose(self) -> None:
+        """Finish the queued jobs, disconnect, and end the thread. Do nothing in a forked process.
+
+        Raises the error that ended the thread, if any.
+        """
+        self._is_open = False
+        if self._ended is not None and self._process == os.getpid():
+            self._queue.put(None)
+            await asyncio.wait([self._ended])
+            if self._ended.exception() is not None:
+                raise self._make_closed_error()
+
+    def _fail_waiting(self, _: asyncio.Future[None]) -> None:
+        for job in self._waiting:
+            job.fail(self._make_closed_error())
+            job.resolve()
+
+    def _make_closed_error(self) -> Exception:
+        error = None if self._ended is None or not self._ended.done() else self._ended.exception()
+        if error is not None:
+            explained: Exception = self._kind.explain(error)
+            return explained
+        return ClosedError(f"The {self._kind.noun} is closed, or not open yet. Use it within `async with`.")
+
+    def _commit_all(self, opened: _Job, ended: _Job) -> None:
+        failing = opened
+        try:
+            with self._connect() as connection:
+                connection.set_authorizer(self._authorize)
+                failing = ended
+                _resolve_jobs([opened])
+                while jobs := self._collect_jobs():
+                    waiting = deque(jobs)
+                    while waiting:
+                        self._transact(connection, waiting)
+                    _resolve_jobs(jobs)
+        except BaseException as error:  # noqa: BLE001  the callers get it
+            failing.fail(error)
+        _resolve_jobs([opened, ended])
+
+    def _collect_jobs(self) -> list[_Job]:
+        """Wait for the next transaction's jobs. Return an empty list at the end."""
+        jobs = list[_Job]()
+        job = self._queue.get()
+        while job is not None:
+            jobs.append(job)
+            if len(jobs) == _MAX_TRANSACTION_JOBS:
+                return jobs
+            try:
+                job = self._queue.get_nowait()
+            except queue.Empty:
+                return jobs
+        if jobs:
+            self._queue.put(None)
+        return jobs
+
+    def _transact(self, connection: sqlite3.Connection, waiting: deque[_Job]) -> None:
+        """Run the waiting jobs. Some remain if SQLite rolls the transaction back before they start."""
+        begun = list[_Job]()
+        try:
+            if connection.in_transaction:
+                connection.rollback()  # the rollback of the previous transaction failed
+            connection.execute(self._begin)
+            while waiting:
+                job = waiting.popleft()
+                if not job.future.cancelled():
+                    begun.append(job)
+                    self._attempt(connection, job)
+            if not connection.in_transaction:
+                raise sqlite3.OperationalError(
+                    "SQLite has rolled back the transaction, but a function suppressed the error. Let it raise."
+                )
+            connection.commit()
+        except BaseException as error:  # noqa: BLE001  the callers get it
+            self._is_at_work = False
+            if not begun:
+                begun.extend(waiting)
+                waiting.clear()
+            for job in begun:
+                job.fail(self._kind.explain(error))
+            with contextlib.suppress(BaseException):
+                if connection.in_transaction:
+                    connection.rollback()
+
+    def _attempt(self, connection: sqlite3.Connection, job: _Job) -> None:
+        """Run one job. If it fails, roll back to its savepoint, or raise if that is not possible."""
+        connection.execute("SAVEPOINT directsuite")
+        self._is_at_work = True
+        try:
+            job.result = job.work(connection)
+        except BaseException as error:
+            self._is_at_work = False
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:
+                error.add_note(_HINT_NO_TRANSACTION_CONTROL)
+            text = "The function passed to the transaction raised StopIteration. Raise another exception."
+            job.fail(RuntimeError(text) if isinstance(error, StopIteration) else error)
+            if not connection.in_transaction:
+                raise  # SQLite may roll back the transaction itself, for example on a full disk
+            connection.execute("ROLLBACK TO directsuite")
+        self._is_at_work = False
+        connection.execute("RELEASE directsuite")
+
+    def _authorize(self, action: int, *_: str | None) -> int:
+        # A job must not end the transaction that it shares with others.
+        forbidden = self._is_at_work and action == sqlite3.SQLITE_TRANSACTION
+        return sqlite3.SQLITE_DENY if forbidden else sqlite3.SQLITE_OK
+
+
+def _resolve_jobs(jobs: Sequence[_Job]) -> None:
+    def resolve_all() -> None:
+        for job in jobs:
+            job.resolve()
+
+    with contextlib.suppress(RuntimeError):  # the event loop is closed
+        jobs[0].future.get_loop().call_soon_threadsafe(resolve_all)
+
+
 class SqliteDatabase:
     """A database in an SQLite file. Concurrent commits share a flush; reads use a second connection.
 
@@ -240,21 +428,11 @@ class SqliteDatabase:
         self._shared = shared
         where = None if path is None else resolve_path(path, "path")
         connect = kind.open_writer if where is None or not shared else kind.open_shared
-        self._writer = GroupCommitter(
-            functools.partial(connect, where),  # type: ignore[arg-type]
-            noun=kind.noun,
-            begin="BEGIN IMMEDIATE",
-            explain=kind.explain,
-        )
+        self._writer = GroupCommitter(kind, functools.partial(connect, where), "BEGIN IMMEDIATE")  # type: ignore[arg-type]
         # A database in memory has a single connection.
         self._reader = self._writer
         if where is not None:
-            self._reader = GroupCommitter(
-                functools.partial(kind.open_shared, where, read_only=True),
-                noun=kind.noun,
-                begin="BEGIN",
-                explain=kind.explain,
-            )
+            self._reader = GroupCommitter(kind, functools.partial(kind.open_shared, where, read_only=True), "BEGIN")
 
     async def open(self, prepare: TransactionFn[object]) -> None:
         """Open the file. Unless it is shared, run `prepare` in the first transaction. Call `aclose` if this raises."""

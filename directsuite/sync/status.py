@@ -120,13 +120,8 @@ _HINT_BY_ERROR: Mapping[type[DirectSuiteError], str] = {
 }
 """By class of error; the nearest base class counts. Other errors have their own messages."""
 
-_HINT_DISK_FULL = (
-    "The disk of the sink is full. Free some space. Changes that were not written will be delivered again."
-)
-_HINT_NOT_WRITABLE = (
-    "The folder of the sink can't be written. Let this user write to it. "
-    "Changes that were not written will be delivered again."
-)
+_HINT_DISK_FULL = "The disk of the sink is full. Free some space."
+_HINT_NOT_WRITABLE = "The folder of the sink can't be written. Let this user write to it."
 _HINT_BY_ERRNO: Mapping[int, str] = {
     errno.ENOSPC: _HINT_DISK_FULL,
     errno.EDQUOT: _HINT_DISK_FULL,
@@ -150,16 +145,12 @@ def _describe_sink_problem(error: SinkError) -> str:
     number: int | None = getattr(error if cause is None else cause, "errno", None)
     if number is None:
         return error.explanation
-    other = (
-        f"The sink can't be written ({os.strerror(number)}). Check its folder and disk. "
-        "Changes that were not written will be delivered again."
-    )
-    return _HINT_BY_ERRNO.get(number, other)
+    other = f"The sink can't be written ({os.strerror(number)}). Check its folder and disk."
+    return f"{_HINT_BY_ERRNO.get(number, other)} Changes that were not written will be delivered again."
 
 
 _VERSION = 1
 _BLOCK_BYTES = 4096
-_FIELDS = [field.name for field in attrs.fields(MailboxProgress) if field.name != "name"]
 
 
 @attrs.frozen(kw_only=True)
@@ -168,7 +159,6 @@ class WorkerStatus:
 
     pid: int
     host: str | None = None
-    """None in reports of the first release."""
     started: float
     written_at: float
     ended: bool = False
@@ -180,9 +170,8 @@ class WorkerStatus:
 
     def is_killed(self) -> bool:
         """Return True if the process died without a last report. False if unknown: on another host or on Windows."""
-        if (
-            self.ended or self.host != socket.gethostname() or sys.platform == "win32"
-        ):  # where os.kill terminates the process
+        is_windows = sys.platform == "win32"  # where os.kill terminates the process
+        if self.ended or self.host != socket.gethostname() or is_windows:
             return False
         try:
             os.kill(self.pid, 0)
@@ -201,9 +190,8 @@ def build_status_path(store: Path) -> Path:
 def write_status(path: Path, status: WorkerStatus) -> None:
     """Replace the status file. Raises OSError."""
     # With the padding, it can be overwritten in place on a full disk, to show that problem.
-    text = json.dumps(_to_document(status), ensure_ascii=False, separators=(",", ":")).encode(
-        "utf-8", "backslashreplace"
-    )
+    document = {"version": _VERSION} | attrs.asdict(status, filter=lambda field, _: field.name != "name")
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
     text = text.ljust((len(text) * 3 // 2 // _BLOCK_BYTES + 1) * _BLOCK_BYTES)
     temporary = path.with_name(f"{path.name}.new")
     try:
@@ -221,27 +209,12 @@ def read_status(path: Path) -> WorkerStatus | None:
     """Return the last report; None if it is missing, unreadable or of another version."""
     try:
         document = json.loads(path.read_bytes())
-        if document["version"] != _VERSION:
+        if document.pop("version") != _VERSION:
             return None
-        mailboxes = {name: _from_values(name, values) for name, values in document["mailboxes"].items()}
-        about = {name: document[name] for name in ("pid", "started", "written_at", "ended")}
-        host = document.get("host")  # missing in reports of the first release
+        mailboxes = {name: _from_values(name, values) for name, values in document.pop("mailboxes").items()}
+        return WorkerStatus(**document, mailboxes=mailboxes)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return WorkerStatus(**about, host=host, mailboxes=mailboxes)
-
-
-def _to_document(status: WorkerStatus) -> dict[str, Any]:
-    about = {name: getattr(status, name) for name in ("pid", "host", "started", "written_at", "ended")}
-    return {
-        "version": _VERSION,
-        **about,
-        "mailboxes": {name: _to_values(each) for name, each in status.mailboxes.items()},
-    }
-
-
-def _to_values(progress: MailboxProgress) -> dict[str, Any]:
-    return {name: getattr(progress, name) for name in _FIELDS}
 
 
 def _from_values(name: str, values: dict[str, Any]) -> MailboxProgress:

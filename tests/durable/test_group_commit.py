@@ -9,11 +9,12 @@ import sqlite3
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from directsuite.durable.group_commit import _HINT_NO_TRANSACTION_CONTROL, GroupCommitter
+from directsuite.durable.sqlite import _HINT_NO_TRANSACTION_CONTROL, GroupCommitter
 from directsuite.errors import ClosedError
 from tests.core.virtual_time import yield_until
 
@@ -59,7 +60,8 @@ def transactions(
         finally:
             connection.close()
 
-    return GroupCommitter(connect, noun="store", begin=begin, explain=explain)
+    kind: Any = SimpleNamespace(noun="store", explain=explain)
+    return GroupCommitter(kind, connect, begin)
 
 
 @pytest.fixture

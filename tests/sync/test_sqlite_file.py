@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from directsuite.durable import group_commit
+from directsuite.durable import sqlite
 from directsuite.durable.database import sql
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError
 from directsuite.jobs.delivery import DeliveryJournal
@@ -428,7 +428,7 @@ def test_a_store_is_open_again_while_children_of_a_killed_worker_live(path: Path
 async def test_a_store_that_was_open_before_a_fork_is_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SqliteStore(path) as store:
         with monkeypatch.context() as forked:
-            forked.setattr(group_commit, "os", SimpleNamespace(getpid=lambda: -1))
+            forked.setattr(sqlite, "os", SimpleNamespace(getpid=lambda: -1))
             with pytest.raises(ConfigurationError, match="before a fork"):
                 await store.claim(MAILBOX)
         await store.claim(MAILBOX)

@@ -78,28 +78,6 @@ class _CachedMaildir:
     """The inode and ctime in nanoseconds of `new` and `cur`."""
 
 
-class _MaildirCache:
-    # Listing a large directory is slow.
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: dict[Path, _CachedMaildir] = {}
-        self._keys = 0
-
-    def pop(self, path: Path) -> _CachedMaildir:
-        with self._lock:
-            known = self._known.pop(path, _CachedMaildir())
-            self._keys -= len(known.keys)
-            return known
-
-    def store(self, path: Path, known: _CachedMaildir) -> None:
-        with self._lock:
-            self._known[path] = known
-            self._keys += len(known.keys)
-            while self._keys > _MAX_CACHED_KEYS and len(self._known) > 1:
-                self._keys -= len(self._known.pop(next(iter(self._known))).keys)
-
-
 @scrub_class
 class MaildirSink:
     """Writes changes to Maildirs. Only one process may deliver the changes of a mailbox at a time.
@@ -116,20 +94,17 @@ class MaildirSink:
     def __init__(self, folder: str | PathLike[str], *, keep_gone: bool = False) -> None:
         self._root = to_path(folder, "folder")
         self._keep_gone = keep_gone
-        self._cache = _MaildirCache()
+        self._cache: dict[Path, _CachedMaildir] = {}
+        """Deliveries in several threads take entries out, and put them back."""
         try:
             self._root.mkdir(mode=0o700, exist_ok=True)
             with contextlib.suppress(PermissionError):  # the parent may be unreadable
                 sync_folder(self._root.parent)
         except OSError as error:
-            problem = (
-                f"the directory can't be created ({explain_os_error(error)}): create it first, or name another one"
-            )
-            if isinstance(error, FileExistsError):
-                problem = "it is a file: name a directory"
+            text = f"the directory can't be created ({explain_os_error(error)}): create it first, or name another one"
         else:
             return
-        raise InvalidArgumentError(problem, parameter="folder")
+        raise InvalidArgumentError(text, parameter="folder")
 
     @property
     def sink_name(self) -> str:
@@ -192,10 +167,9 @@ class _Maildir:
         for name in _list_names(self.path / "tmp"):
             if _TEMPORARY.fullmatch(name):
                 (self.path / "tmp" / name).unlink(missing_ok=True)
-        if self._read_change_stamps() != self._cached.change_stamps or not self._cached.keys.isdisjoint(
-            map(_parse_key_number, self._keys)
-        ):
-            self.scan()
+        is_unchanged = self._read_change_stamps() == self._cached.change_stamps
+        if not is_unchanged or not self._cached.keys.isdisjoint(map(_parse_key_number, self._keys)):
+            self.scan()  # listing a large directory is slow
 
     def scan(self) -> None:
         self._files.clear()
@@ -270,19 +244,20 @@ class _Maildir:
 
 
 class _Delivery:
-    def __init__(self, root: Path, changes: Sequence[Change], memory: _MaildirCache, *, keep_gone: bool) -> None:
+    def __init__(
+        self, root: Path, changes: Sequence[Change], cache: dict[Path, _CachedMaildir], *, keep_gone: bool
+    ) -> None:
         self._root = root
-        self._cache = memory
+        self._cache = cache
         self._keep_gone = keep_gone
         keys = [key for change in changes for key in (change.key, change.previous) if key is not None]
         hashes = {_hash_key(key) for key in keys}
         is_new = all(change.kind is Kind.NEW and change.previous is None for change in changes)
-        known = {path: memory.pop(path) for path in dict.fromkeys(map(self._build_path, keys))}
-        self._maildirs = {
-            path: _Maildir(path, hashes, its if is_new else _CachedMaildir()) for path, its in known.items()
-        }
-        for maildir in self._maildirs.values():
-            maildir.begin()
+        self._maildirs: dict[Path, _Maildir] = {}
+        for path in dict.fromkeys(map(self._build_path, keys)):
+            cached = self._cache.pop(path, _CachedMaildir())
+            self._maildirs[path] = _Maildir(path, hashes, cached if is_new else _CachedMaildir())
+            self._maildirs[path].begin()
 
     def apply(self, change: Change) -> None:
         for _ in range(_MAX_SCANS - 1):
@@ -294,7 +269,9 @@ class _Delivery:
 
     def sync(self) -> None:
         for path, maildir in self._maildirs.items():
-            self._cache.store(path, maildir.sync())
+            self._cache[path] = maildir.sync()
+        while sum(len(each.keys) for each in list(self._cache.values())) > _MAX_CACHED_KEYS and len(self._cache) > 1:
+            self._cache.pop(next(iter(list(self._cache))), None)
         sync_folder(self._root)
 
     def _apply(self, change: Change) -> None:
@@ -323,10 +300,9 @@ class _Delivery:
         name = f"{_read_timestamp(message)}.{_hash_key(change.key)}-{digest or _shorten_digest('')}.eml"
         flags = _READ_FLAG_SUFFIX if change.is_read else None
         before = change.previous or change.key
-        saved = (
-            None if change.kind is Kind.NEW else self._get_maildir(before).find_saved_flags(_hash_key(before), digest)
-        )
-        if saved is not None:
+        if change.kind is Kind.NEW:
+            saved = None
+        elif saved := self._get_maildir(before).find_saved_flags(_hash_key(before), digest):
             flags = saved.name.removeprefix(f"{_hash_key(before)}-{digest}")
         here.write(name, message, flags)
         if saved is not None:
@@ -391,14 +367,9 @@ def build_folder_dir(folder: str) -> str:
     """Return the name of a folder's directory in the mailbox's; empty for INBOX."""
     if folder == INBOX:
         return ""
-    root, dot, below = folder.partition(".")
-    inside = root == INBOX and bool(dot)
-    name = below if inside else folder
-    return (
-        "."
-        + ("" if inside else "%~")
-        + _encode_end(_shorten_name(".".join(map(_encode_component, name.split("."))), name))
-    )
+    name = folder.removeprefix(f"{INBOX}.")
+    prefix = ".%~" if name == folder else "."
+    return prefix + _encode_end(_shorten_name(".".join(map(_encode_component, name.split("."))), name))
 
 
 def _encode_component(text: str) -> str:
