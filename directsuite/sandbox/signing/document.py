@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pikepdf
+from pikepdf import Rectangle
 from pyhanko.pdf_utils import reader as pyhanko_reader
 from pyhanko.pdf_utils.generic import ArrayObject, pdf_name
 from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
@@ -63,7 +64,7 @@ _MAX_ENTRIES = 500_000  # of cross-reference streams; pyHanko needs 300 bytes fo
 _BYTES_PER_ENTRY = 50  # a large document may have one entry for each 50 bytes
 _MAX_HASHED_BYTES = 2**34
 """The maximum that GetDocInfo hashes: up to the entire file for each signature."""
-_LETTER_BOX = (0.0, 0.0, 612.0, 792.0)  # points; the default of viewers
+_LETTER_BOX = Rectangle(0, 0, 612, 792)  # the default of viewers
 
 
 def open_pdf(file: Path) -> AbstractContextManager[pikepdf.Pdf]:
@@ -483,56 +484,11 @@ def _iter_dictionaries(array: pikepdf.Object | None) -> Iterator[pikepdf.Object]
         yield from (item for item in array if isinstance(item, pikepdf.Dictionary))
 
 
-@dataclass(frozen=True, slots=True)
-class Rectangle:
-    """A rectangle in PDF user space, in points. left <= right, bottom <= top."""
-
-    left: float
-    bottom: float
-    right: float
-    top: float
-
-    @classmethod
-    def from_corners(cls, corners: Iterable[object]) -> Rectangle:
-        """Make a rectangle of two opposite corners (x, y, x, y). Raises ValueError if these are not four numbers."""
-        x0, y0, x1, y1 = (float(str(number)) for number in corners)
-        return cls(min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1))
-
-    @property
-    def width(self) -> float:
-        """The width in points."""
-        return self.right - self.left
-
-    @property
-    def height(self) -> float:
-        """The height in points."""
-        return self.top - self.bottom
-
-    def is_within(self, other: Rectangle, *, tolerance: float) -> bool:
-        """Return True if this rectangle exceeds `other` by at most `tolerance` points on each side."""
-        return (
-            self.left >= other.left - tolerance
-            and self.bottom >= other.bottom - tolerance
-            and self.right <= other.right + tolerance
-            and self.top <= other.top + tolerance
-        )
-
-    def intersect(self, other: Rectangle) -> Rectangle | None:
-        """Return the intersection, or None if it is empty."""
-        left, bottom = max(self.left, other.left), max(self.bottom, other.bottom)
-        right, top = min(self.right, other.right), min(self.top, other.top)
-        return Rectangle(left, bottom, right, top) if left < right and bottom < top else None
-
-    def to_corners(self) -> tuple[float, float, float, float]:
-        """Return left, bottom, right and top, as in a PDF rectangle."""
-        return self.left, self.bottom, self.right, self.top
-
-
 def find_crop_box(page: pikepdf.Page) -> Rectangle:
     """Return the visible part of a page, before rotation. An invalid /MediaBox counts as US Letter."""
-    media = _find_inherited_box(page, "/MediaBox") or Rectangle(*_LETTER_BOX)
+    media = _find_inherited_box(page, "/MediaBox") or _LETTER_BOX
     crop = _find_inherited_box(page, "/CropBox")
-    return (crop.intersect(media) if crop is not None else None) or media
+    return media if crop is None or not overlap(crop, media) else crop & media
 
 
 def find_rotation(page: pikepdf.Page) -> int:
@@ -575,13 +531,19 @@ def find_inherited(node: pikepdf.Object, key: str) -> pikepdf.Object | None:
 
 
 def parse_rectangle(corners: pikepdf.Object | None) -> Rectangle | None:
-    """Return a PDF array as a rectangle, or None if it is missing or malformed."""
+    """Return a PDF array as a rectangle in points, or None if it is missing or malformed."""
     if not isinstance(corners, pikepdf.Array):
         return None
     try:
-        return Rectangle.from_corners(iter(corners))
-    except (TypeError, ValueError):
+        return Rectangle(corners)
+    except TypeError:
         return None
+
+
+def overlap(one: Rectangle, other: Rectangle) -> bool:
+    """Return True if the intersection is not empty."""
+    common = one & other
+    return common.width > 0 and common.height > 0
 
 
 def _find_inherited_box(page: pikepdf.Page, key: str) -> Rectangle | None:

@@ -9,16 +9,15 @@ writes question marks for characters outside Latin-1 and loses borders. Size and
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pikepdf
-from pikepdf import Array, Dictionary, Name
+from pikepdf import Array, Dictionary, Name, Rectangle
 
 from directsuite.sandbox.rejections import InvalidActionError
 from directsuite.sandbox.signing.document import (
     FieldFlag,
     PdfField,
-    Rectangle,
     compute_upright_matrix,
     count_signatures,
     find_acro_form,
@@ -26,6 +25,7 @@ from directsuite.sandbox.signing.document import (
     list_subfields,
     make_stream,
     open_pdf,
+    overlap,
     parse_rectangle,
     rewrite,
     value_to_text,
@@ -163,7 +163,7 @@ def _overlaps(note: pikepdf.Object, covered: list[Rectangle]) -> bool:
     rectangle = parse_rectangle(note.get("/Rect"))
     if rectangle is None or not covered:
         return False
-    return len(covered) > _MAX_COVERED or any(rectangle.intersect(other) is not None for other in covered)
+    return len(covered) > _MAX_COVERED or any(overlap(rectangle, other) for other in covered)
 
 
 def _make_stamp(pdf: pikepdf.Pdf, page: pikepdf.Page, widget: pikepdf.Object) -> pikepdf.Object:
@@ -357,7 +357,8 @@ def _draw_mark(pdf: pikepdf.Pdf, field: PdfField, widget: pikepdf.Object, *, is_
 
 
 def _build_frame(widget: pikepdf.Object) -> tuple[float, float, bytes, Array]:
-    rectangle = Rectangle.from_corners(iter(widget["/Rect"]))
+    corners: Any = widget["/Rect"]
+    rectangle = Rectangle(corners)
     looks = widget.get("/MK")
     width, height, matrix = compute_upright_matrix(
         _to_integer(looks.get("/R")) % 360 if looks is not None else 0, rectangle.width, rectangle.height

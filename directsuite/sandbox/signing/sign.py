@@ -20,7 +20,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pikepdf
-from pikepdf import Array, Dictionary, Name
+from pikepdf import Array, Dictionary, Name, Rectangle
 from pyhanko.pdf_utils.content import AppearanceContent
 from pyhanko.pdf_utils.misc import PdfError
 from pyhanko.pdf_utils.reader import PdfFileReader
@@ -33,7 +33,6 @@ from pyhanko.stamp import BaseStampStyle
 from directsuite.sandbox.rejections import InvalidActionError, InvalidParameterError
 from directsuite.sandbox.signing.document import (
     MAX_SIGNATURES,
-    Rectangle,
     compute_upright_matrix,
     count_signatures,
     find_acro_form,
@@ -165,7 +164,8 @@ def _make_field(pdf: pikepdf.Pdf, name: str, taken: set[str], placement: Placeme
         raise InvalidParameterError(f"{name!r} is a group of form fields: use another name for the signature")
     if placement is None:
         return SigFieldSpec(name)
-    corners: Any = _compute_rectangle(pdf, placement).to_corners()
+    place = _compute_rectangle(pdf, placement)
+    corners: Any = place.llx, place.lly, place.urx, place.ury
     return SigFieldSpec(name, on_page=placement.page - 1, box=corners)
 
 
@@ -175,9 +175,10 @@ def _compute_rectangle(pdf: pikepdf.Pdf, placement: Placement) -> Rectangle:
             f"the widget is for page {placement.page}, but the document has {len(pdf.pages)} page(s)"
         )
     page = find_crop_box(pdf.pages[placement.page - 1])
-    left, top = page.left + placement.left, page.top - placement.top
+    left, top = page.llx + placement.left, page.ury - placement.top
     rectangle = Rectangle(left, top - placement.height, left + placement.width, top)
-    if not rectangle.is_within(page, tolerance=_TOLERANCE):
+    tolerated = (page.llx - _TOLERANCE, page.lly - _TOLERANCE, page.urx + _TOLERANCE, page.ury + _TOLERANCE)
+    if not rectangle <= Rectangle(*tolerated):
         raise InvalidParameterError(
             f"the widget reaches beyond page {placement.page}, which is {page.width:g} wide and {page.height:g} high"
             " (points, before rotation, measured from the top-left corner)"
