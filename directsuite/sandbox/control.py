@@ -34,8 +34,8 @@ ControlHandler = Callable[[SandboxState, web.Request, Any], Awaitable[Json]]
 """Runs a control, given the request and its decoded body. Returns the JSON response."""
 
 
-class UnknownSubjectError(Exception):
-    """The fax, patient or other subject that a request names does not exist."""
+class _UnknownSubjectError(Exception):
+    pass
 
 
 def make_control_routes(sandbox: SandboxState, access: Access) -> list[web.RouteDef]:
@@ -64,7 +64,7 @@ def _make_handler(sandbox: SandboxState, entry: ControlOperation) -> RouteHandle
 
 
 REJECTION_ERRORS = (
-    *(AccountExists, NumberTakenError, UnknownSubjectError, UnknownAccount),
+    *(AccountExists, NumberTakenError, _UnknownSubjectError, UnknownAccount),
     *(ValueError, msgspec.DecodeError, OverflowError, RecursionError, RejectionError),
 )
 """The errors of controls, whose texts are sent to the client."""
@@ -76,7 +76,7 @@ def choose_error_status(error: Exception) -> HTTPStatus:
     """Return the HTTP status for one of REJECTION_ERRORS: 409, 404 or 400."""
     if isinstance(error, (AccountExists, NumberTakenError)):
         return HTTPStatus.CONFLICT
-    return HTTPStatus.NOT_FOUND if isinstance(error, (UnknownSubjectError, UnknownAccount)) else HTTPStatus.BAD_REQUEST
+    return HTTPStatus.NOT_FOUND if isinstance(error, (_UnknownSubjectError, UnknownAccount)) else HTTPStatus.BAD_REQUEST
 
 
 _Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
@@ -338,7 +338,7 @@ async def _set_message_status(sandbox: SandboxState, request: web.Request, body:
     try:
         await sandbox.set_message_status(request.match_info["smtp_id"], body.recipient, body.status)
     except LookupError:
-        raise UnknownSubjectError("no message with this smtpId was sent to this recipient") from None
+        raise _UnknownSubjectError("no message with this smtpId was sent to this recipient") from None
     return {"recipient": body.recipient, "status": body.status}
 
 
@@ -422,7 +422,7 @@ def _duration(seconds: float) -> timedelta:
 
 def _require_exists(exists: bool, text: str) -> None:
     if not exists:
-        raise UnknownSubjectError(text)
+        raise _UnknownSubjectError(text)
 
 
 def build_control_document() -> dict[str, Any]:

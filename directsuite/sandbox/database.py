@@ -56,36 +56,26 @@ class SandboxDatabase:
     """The database in `folder`, or in memory if it is None, with the tables of `schemas`.
 
     Raises FolderInUseError, sqlite3.Error if the file cannot be read, and OSError if its permissions cannot be
-    restricted to its owner. read(), write() and post() raise RuntimeError after close() or a failure of the thread.
+    restricted to its owner. read(), write() and post() raise RuntimeError after close().
     """
 
     def __init__(self, folder: Path | None, schemas: Iterable[str]) -> None:
-        self._lock: sqlite3.Connection | None = None
-        if folder is not None:
-            folder.mkdir(0o700, parents=True, exist_ok=True)
-            self._lock = lock_file(folder / _LOCK_NAME)
-        try:
-            self._open(folder, schemas)
-        except BaseException:
-            self._unlock()
-            raise
-
-    def _open(self, folder: Path | None, schemas: Iterable[str]) -> None:
-        if folder is not None:
-            (folder / _FILE_NAME).touch(0o600)
-            make_private(*(folder / (_FILE_NAME + suffix) for suffix in ("", "-wal", "-shm")))
-        location = str(folder / _FILE_NAME) if folder is not None else ":memory:"
-        writing = _connect(location, "\n".join(schemas))
-        self._writer = self._reader = _DatabaseThread(
-            "sandbox-writer", writing, begin="BEGIN IMMEDIATE", max_group_jobs=_MAX_GROUP_JOBS
-        )
-        if folder is not None:
-            try:
+        with contextlib.ExitStack() as opening:
+            location = ":memory:"
+            if folder is not None:
+                folder.mkdir(0o700, parents=True, exist_ok=True)
+                opening.enter_context(contextlib.closing(lock_file(folder / _LOCK_NAME)))
+                (folder / _FILE_NAME).touch(0o600)
+                make_private(*(folder / (_FILE_NAME + suffix) for suffix in ("", "-wal", "-shm")))
+                location = str(folder / _FILE_NAME)
+            writing = _connect(location, "\n".join(schemas))
+            self._writer = self._reader = _DatabaseThread("sandbox-writer", writing, "BEGIN IMMEDIATE", _MAX_GROUP_JOBS)
+            opening.callback(self._writer.close)
+            if folder is not None:
                 reading = _connect(location, "PRAGMA query_only=ON")
-                self._reader = _DatabaseThread("sandbox-reader", reading, begin="BEGIN", max_group_jobs=1)
-            except BaseException:
-                self._writer.close()
-                raise
+                self._reader = _DatabaseThread("sandbox-reader", reading, "BEGIN", 1)
+                opening.callback(self._reader.close)
+            self._opened = opening.pop_all()
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return the result of `work`, run in a transaction. Its exception rolls it back and is raised."""
@@ -116,16 +106,7 @@ class SandboxDatabase:
 
     def close(self) -> None:
         """Finish the submitted work, then close the connections."""
-        try:
-            if self._reader is not self._writer:
-                self._reader.close()
-            self._writer.close()
-        finally:
-            self._unlock()
-
-    def _unlock(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
+        self._opened.close()
 
 
 def record_effect(connection: sqlite3.Connection, *, operation: str, subject: str, at: int, **detail: Any) -> None:
@@ -192,12 +173,12 @@ def _connect(location: str, script: str) -> sqlite3.Connection:
 
 
 class _DatabaseThread:
-    def __init__(self, name: str, connection: sqlite3.Connection, *, begin: str, max_group_jobs: int) -> None:
+    def __init__(self, name: str, connection: sqlite3.Connection, begin: str, max_group_jobs: int) -> None:
         self.connection = connection
         self.listeners = list[Callable[[], None]]()
         self._begin = begin
         self._max_group_jobs = max_group_jobs
-        self._rejection_reason = ""  # empty while work is accepted
+        self._is_closed = False
         self._closing = threading.Lock()  # no work may follow the None that ends the queue
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -210,31 +191,20 @@ class _DatabaseThread:
 
     def put(self, work: TransactionFn, future: asyncio.Future[Any] | None) -> None:
         with self._closing:
-            if self._rejection_reason:
-                raise RuntimeError(self._rejection_reason)
+            if self._is_closed:
+                raise RuntimeError(CLOSED_TEXT)
             self._jobs.put((work, future))
 
     def close(self) -> None:
-        self._stop_accepting(CLOSED_TEXT)
+        with self._closing:
+            self._is_closed = True
+            self._jobs.put(None)
         self._thread.join()
         self.connection.close()
 
-    def _stop_accepting(self, reason: str) -> None:
-        with self._closing:
-            self._rejection_reason = self._rejection_reason or reason
-            self._jobs.put(None)
-
     def _run(self) -> None:
-        group = list[_Job]()
-        try:
-            while group := self._take_group():
-                self._execute(group)
-        except BaseException as error:  # noqa: BLE001  passed to the callers
-            self._stop_accepting(f"the sandbox's database failed ({type(error).__name__}): restart the sandbox")
-            while group:  # callers that already have a result are not affected
-                for _, future in group:
-                    _set_result(future, None, RuntimeError(self._rejection_reason))
-                group = self._take_group()
+        while group := self._take_group():
+            self._execute(group)
 
     def _take_group(self) -> list[_Job]:
         """Wait for work, and return the work for one transaction, or an empty list after `close`."""
@@ -294,8 +264,8 @@ def _set_result(future: asyncio.Future[Any] | None, value: Any, failure: BaseExc
             return
         if failure is None:
             future.set_result(value)
-        else:  # a future does not accept StopIteration
-            future.set_exception(RuntimeError(repr(failure)) if isinstance(failure, StopIteration) else failure)
+        else:
+            future.set_exception(failure)
 
     with contextlib.suppress(RuntimeError):  # the caller's event loop is closed
         future.get_loop().call_soon_threadsafe(resolve_future)

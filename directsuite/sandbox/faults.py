@@ -283,7 +283,7 @@ async def _send_truncated(request: web.Request, response: web.StreamResponse) ->
 def _build_malformed(response: web.StreamResponse) -> web.Response:
     headers = response.headers.copy()
     headers.popall("Content-Length", None)
-    breaking = break_json if response.content_type == "application/json" else break_base64
+    breaking = _break_json if response.content_type == "application/json" else _break_base64
     return web.Response(status=response.status, headers=headers, body=breaking(_get_body(response)))
 
 
@@ -316,16 +316,11 @@ def _cut_body(body: ResponseBody, size: int) -> ResponseBody:
     return body[:size] if isinstance(body, bytes) else body.cut(size)
 
 
-def break_json(body: ResponseBody) -> ResponseBody:
-    """Return the first half of a body, which is invalid JSON if the body is an object or array."""
+def _break_json(body: ResponseBody) -> ResponseBody:
     return _cut_body(body, max(1, _get_size(body) // 2))
 
 
-def break_base64(body: ResponseBody) -> ResponseBody:
-    """Return a body as invalid base64: an invalid character, the complete groups of four, and one more character.
-
-    A decoder that skips invalid characters still rejects the last one. Bodies from files have no line breaks.
-    """
+def _break_base64(body: ResponseBody) -> ResponseBody:
     if not isinstance(body, bytes):
         return body.cut(max(0, body.size - 1) // 4 * 4, b"!", b"A")
     characters = b"".join(body.split()).rstrip(b"=")

@@ -15,7 +15,7 @@ Behavior that the specification leaves open:
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from aiohttp import web
@@ -74,18 +74,15 @@ class NewFax(msgspec.Struct, kw_only=True):
     """None: one recipient with the fax number."""
 
     def __post_init__(self) -> None:
-        if not extract_digits(self.fax_number):
+        if not _extract_digits(self.fax_number):
             raise ValueError("fax_number must have digits")
         if self.status is not None:
             _validate_status(self.status)
 
 
 def add_fax(connection: sqlite3.Connection, new: NewFax, *, now: int) -> str:
-    """Add a fax at `now` (milliseconds since 1970) and return its handle.
-
-    Raises NumberTakenError if the number belongs to another account.
-    """
-    digits, account, description = extract_digits(new.fax_number), new.account or DEMO_ACCOUNT, new.description or ""
+    """Add a fax at `now` (milliseconds since 1970) and return its handle."""
+    digits, account, description = _extract_digits(new.fax_number), new.account or DEMO_ACCOUNT, new.description or ""
     owner = _find_owner(connection, digits)
     if owner not in {None, account}:
         raise NumberTakenError(f"the fax number belongs to the account {owner}")
@@ -103,10 +100,7 @@ def add_fax(connection: sqlite3.Connection, new: NewFax, *, now: int) -> str:
 
 
 def update_status(connection: sqlite3.Connection, handle: str, status: str, *, now: int) -> bool:
-    """Change the status of a fax at `now`. Return False for an unknown handle.
-
-    Raises ValueError for an unknown status.
-    """
+    """Change the status of a fax at `now`. Return False for an unknown handle."""
     _validate_status(status)
     changed = connection.execute(
         "UPDATE fax SET status = ?, updated_at = ? WHERE handle = ?", (status, now, handle)
@@ -119,33 +113,21 @@ def _validate_status(status: str) -> None:
         raise ValueError(f"status must be one of {', '.join(STATUSES)}")
 
 
-def extract_digits(fax_number: str) -> str:
-    """Return the digits of a fax number, or "" without digits."""
+def _extract_digits(fax_number: str) -> str:
     return "".join(character for character in fax_number if character in "0123456789")
 
 
-class FaxService:
-    """The two operations, under /fax/api/fax."""
+def make_routes(database: SandboxDatabase) -> list[web.RouteDef]:
+    """Return a route for each of the two operations, with the operation's name."""
 
-    def __init__(self, database: SandboxDatabase) -> None:
-        self._database = database
-
-    def make_routes(self) -> list[web.RouteDef]:
-        """Return a route for each operation, with the operation's name."""
-        operations = (
-            ("getMultipleMessageInfo", "getMessageList/{fax_number}/{offset}", self._get_multiple_message_info),
-            ("getSingleMessageInfo", "{fax_number}/{message_handle}", self._get_single_message_info),
-        )
-        return [web.get(f"/fax/api/fax/{path}", work, name=name, allow_head=False) for name, path, work in operations]
-
-    async def _get_single_message_info(self, request: web.Request) -> web.Response:
+    async def get_single_message_info(request: web.Request) -> web.Response:
         handle = request.match_info["message_handle"]
-        rows = await self._read_records(request, "SELECT * FROM fax WHERE digits = ? AND handle = ?", handle)
+        rows = await _read_records(database, request, "SELECT * FROM fax WHERE digits = ? AND handle = ?", handle)
         if not rows:
             raise InvalidParameterError("the fax number has no message with this handle")
         return _build_response(request[ACCOUNT], rows, handle)
 
-    async def _get_multiple_message_info(self, request: web.Request) -> web.Response:
+    async def get_multiple_message_info(request: web.Request) -> web.Response:
         offset = request.match_info["offset"]
         if not (offset.isascii() and offset.isdecimal()):
             raise InvalidParameterError("offset must be an integer of 0 or more")
@@ -153,23 +135,28 @@ class FaxService:
         significant = offset.lstrip("0") or "0"
         start = int(significant) if len(significant) <= 18 else 10**18
         query = "SELECT * FROM fax WHERE digits = ? ORDER BY id DESC LIMIT ? OFFSET ?"
-        return _build_response(request[ACCOUNT], await self._read_records(request, query, PAGE_ROWS, start), "")
+        return _build_response(request[ACCOUNT], await _read_records(database, request, query, PAGE_ROWS, start), "")
 
-    async def _read_records(self, request: web.Request, query: str, *parameters: str | int) -> list[sqlite3.Row]:
-        """Run a query with the digits of the request's number, followed by `parameters`.
+    operations = (
+        ("getMultipleMessageInfo", "getMessageList/{fax_number}/{offset}", get_multiple_message_info),
+        ("getSingleMessageInfo", "{fax_number}/{message_handle}", get_single_message_info),
+    )
+    return [web.get(f"/fax/api/fax/{path}", work, name=name, allow_head=False) for name, path, work in operations]
 
-        Raises InvalidParameterError if there are no digits, and WrongAccountError for a number of another account.
-        """
-        digits, account = extract_digits(request.match_info["fax_number"]), request[ACCOUNT]
-        if not digits:
-            raise InvalidParameterError("the fax number has no digits")
 
-        def read(connection: sqlite3.Connection) -> list[sqlite3.Row]:
-            if _find_owner(connection, digits) not in {None, account}:
-                raise WrongAccountError("the fax number belongs to another account")
-            return connection.execute(query, (digits, *parameters)).fetchall()
+async def _read_records(
+    database: SandboxDatabase, request: web.Request, query: str, *parameters: str | int
+) -> list[sqlite3.Row]:
+    digits, account = _extract_digits(request.match_info["fax_number"]), request[ACCOUNT]
+    if not digits:
+        raise InvalidParameterError("the fax number has no digits")
 
-        return await self._database.read(read)
+    def read(connection: sqlite3.Connection) -> list[sqlite3.Row]:
+        if _find_owner(connection, digits) not in {None, account}:
+            raise WrongAccountError("the fax number belongs to another account")
+        return connection.execute(query, (digits, *parameters)).fetchall()
+
+    return await database.read(read)
 
 
 def _find_owner(connection: sqlite3.Connection, digits: str) -> str | None:
@@ -178,19 +165,18 @@ def _find_owner(connection: sqlite3.Connection, digits: str) -> str | None:
 
 
 def _build_response(account: str, rows: list[sqlite3.Row], handle: str) -> web.Response:
+    details = [
+        {
+            "MessageHandle": row["handle"],
+            "fax_number": row["fax_number"],
+            "status": row["status"],
+            "updated_ts": format_timestamp(row["updated_at"]),
+            "recipients": msgspec.json.decode(row["recipients"]),
+            "description": row["description"],
+        }
+        for row in rows
+    ]
     description = f"{len(rows)} message{'' if len(rows) == 1 else 's'}"
-    details = [_build_message_object(row) for row in rows]
     return web.json_response(
         {"Username": account, "MessageHandle": handle, "MessageDetail": details, "description": description}
     )
-
-
-def _build_message_object(row: sqlite3.Row) -> dict[str, Any]:
-    return {
-        "MessageHandle": row["handle"],
-        "fax_number": row["fax_number"],
-        "status": row["status"],
-        "updated_ts": format_timestamp(row["updated_at"]),
-        "recipients": msgspec.json.decode(row["recipients"]),
-        "description": row["description"],
-    }

@@ -147,13 +147,9 @@ class StoredFiles:
         """
         if at_start:
             query = f"SELECT name FROM {self._table}"  # noqa: S608  a table of ours
-            names = await database.read(lambda connection: [row["name"] for row in connection.execute(query)])
-            self.remove_all_except(names)
+            names = await database.read(lambda connection: {row["name"] for row in connection.execute(query)})
+            self._remove(file.name for file in [*self._folder.iterdir()] if file.name not in names)
         await self.write(database, lambda _: None)
-
-    def remove_all_except(self, names: Iterable[str]) -> None:
-        """Delete all files of the folder except these."""
-        self._remove(file.name for file in [*self._folder.iterdir()] if file.name not in {*names})
 
     def __getitem__(self, name: str) -> Path:
         return self._folder / name
@@ -378,10 +374,6 @@ class PiecesPayload(Payload):
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """Return the entire body as text."""
         return b"".join(self._iter_pieces()).decode(encoding, errors)
-
-    async def as_bytes(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
-        """Return the entire body."""
-        return await asyncio.to_thread(lambda: b"".join(self._iter_pieces()))
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         """Send the body."""

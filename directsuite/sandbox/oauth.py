@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import sqlite3
-from collections.abc import Callable, Mapping
 from datetime import timedelta
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
-import attrs
 from aiohttp import web
 from yarl import URL
 
@@ -30,8 +27,12 @@ from directsuite.sandbox.credentials import (
     hash_secret,
     store_token,
 )
+from directsuite.sandbox.registration import authenticate
 
 if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping
+
     from directsuite.sandbox.clock import Clock
     from directsuite.sandbox.database import SandboxDatabase
 
@@ -47,30 +48,18 @@ TOKEN_LIFETIME = timedelta(hours=1)
 _CODE_LIFETIME_MS = 600_000  # RFC 6749 section 4.1.2
 _FORM_MEDIA_TYPE = "application/x-www-form-urlencoded"
 
-AuthenticateFn = Callable[[sqlite3.Connection, str, str], bool]
-"""Returns True if this user name and password may use the password grant."""
 
-
-class OAuthError(Exception):
-    """An error of RFC 6749 section 5.2."""
-
+class _OAuthError(Exception):
     def __init__(self, error: str, description: str, status: int = HTTPStatus.BAD_REQUEST) -> None:
         super().__init__(description)
         self.error = error
         self.status = status
 
 
-@attrs.frozen
-class _OAuthClient:
-    client_id: str
-    account: str
-
-
-@attrs.frozen
-class _Grant:
+class _Grant(NamedTuple):
     account: str
     scope: str
-    is_refreshable: bool
+    is_refreshable: bool = True
 
 
 def add_client(connection: sqlite3.Connection, client_id: str, client_secret: str, account: str) -> None:
@@ -81,36 +70,26 @@ def add_client(connection: sqlite3.Connection, client_id: str, client_secret: st
     )
 
 
-class OAuth:
-    """The authorize and token endpoints."""
+def make_routes(database: SandboxDatabase, clock: Clock) -> list[web.RouteDef]:
+    """Return the routes of the two endpoints."""
+    endpoints = _Endpoints(database, clock)
+    return [
+        web.get("/oauth/authorize", endpoints.authorize, name="authorize", allow_head=False),
+        web.post("/oauth/token", endpoints.exchange_grant, name="token"),
+    ]
 
-    def __init__(self, database: SandboxDatabase, clock: Clock, authenticate: AuthenticateFn) -> None:
+
+class _Endpoints:
+    def __init__(self, database: SandboxDatabase, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._authenticate = authenticate
-        self._grants: Mapping[str, Callable[[sqlite3.Connection, _OAuthClient, Mapping[str, str]], _Grant]] = {
-            "authorization_code": self._redeem_code,
-            "refresh_token": self._redeem_refresh_token,
-            "client_credentials": _redeem_client_credentials,
-            "password": self._redeem_password,
-        }
-
-    def make_routes(self) -> list[web.RouteDef]:
-        """Return the routes of the two endpoints."""
-        return [
-            web.get("/oauth/authorize", self.authorize, name="authorize", allow_head=False),
-            web.post("/oauth/token", self.exchange_grant, name="token"),
-        ]
 
     async def authorize(self, request: web.Request) -> web.Response:
-        """Redirect with a code, valid for ten minutes and one use, or with an error if `response_type` is not `code`.
-
-        With an unknown client or unusable redirect URI, respond 400 (RFC 6749 section 4.1.2.1).
-        """
+        """Redirect with a code or an error. For an unknown client or unusable URI, respond 400 (RFC 6749, 4.1.2.1)."""
         query = request.query
         redirect_uri, client_id = query.get("redirect_uri", ""), query.get("client_id", "")
         account = await self._database.read(lambda connection: _find_client_account(connection, client_id))
-        if account is None or not is_usable_redirect(redirect_uri):
+        if account is None or not _is_usable_redirect(redirect_uri):
             text = "client_id is unknown, or redirect_uri is no absolute URI without a fragment"
             error = {"error": "invalid_request", "error_description": text}
             return _build_response(error, HTTPStatus.BAD_REQUEST)
@@ -127,14 +106,13 @@ class OAuth:
         return web.Response(status=HTTPStatus.FOUND, headers={"Location": str(location), "Cache-Control": "no-store"})
 
     async def exchange_grant(self, request: web.Request) -> web.Response:
-        """Respond with an access token for a grant (RFC 6749 sections 4 to 6), or with the error as 400 or 401."""
         try:
             form = await _read_form(request)
             client_id, client_secret = _parse_client_credentials(request, form)
             response = await self._database.write(
                 lambda connection: self._issue_token(connection, client_id, client_secret, form)
             )
-        except OAuthError as error:
+        except _OAuthError as error:
             rejection = _build_response({"error": error.error, "error_description": str(error)}, error.status)
             if error.status == HTTPStatus.UNAUTHORIZED:
                 rejection.headers["WWW-Authenticate"] = 'Basic realm="directsuite-sandbox"'
@@ -144,11 +122,12 @@ class OAuth:
     def _issue_token(
         self, connection: sqlite3.Connection, client_id: str, client_secret: str, form: Mapping[str, str]
     ) -> dict[str, Any]:
-        client = _authenticate_client(connection, client_id, client_secret)
-        redeem = self._grants.get(form["grant_type"])
-        if redeem is None:
-            raise OAuthError("unsupported_grant_type", "the grant type is not one of " + ", ".join(self._grants))
-        grant = redeem(connection, client, form)
+        row = connection.execute(
+            "SELECT secret, account FROM oauth_client WHERE client_id = ?", (client_id,)
+        ).fetchone()
+        if row is None or not check_password(client_secret, row["secret"]):
+            raise _OAuthError("invalid_client", "the client is unknown or its secret is wrong", HTTPStatus.UNAUTHORIZED)
+        grant = self._redeem(connection, client_id, row["account"], form)
         access_token = generate_secret()
         now = self._clock.milliseconds()
         store_token(
@@ -166,33 +145,33 @@ class OAuth:
             _store_grant(connection, row)
         return response
 
-    def _redeem_code(self, connection: sqlite3.Connection, client: _OAuthClient, form: Mapping[str, str]) -> _Grant:
-        row = _take_grant(connection, "code", _require_parameter(form, "code"), client)
-        if row["redirect_uri"] != _require_parameter(form, "redirect_uri"):
-            raise OAuthError("invalid_grant", "redirect_uri differs from that of the authorization request")
-        if row["expires_at"] <= self._clock.milliseconds():
-            raise OAuthError("invalid_grant", "the code has expired")
-        return _Grant(row["account"], row["scope"], is_refreshable=True)
-
-    def _redeem_refresh_token(
-        self, connection: sqlite3.Connection, client: _OAuthClient, form: Mapping[str, str]
+    def _redeem(
+        self, connection: sqlite3.Connection, client_id: str, client_account: str, form: Mapping[str, str]
     ) -> _Grant:
-        row = _take_grant(connection, "refresh", _require_parameter(form, "refresh_token"), client)
-        scope = form.get("scope") or row["scope"]
-        if not set(scope.split()) <= set(row["scope"].split()):
-            raise OAuthError("invalid_scope", "a refresh cannot extend the scope")
-        return _Grant(row["account"], scope, is_refreshable=True)
-
-    def _redeem_password(self, connection: sqlite3.Connection, client: _OAuthClient, form: Mapping[str, str]) -> _Grant:
-        username = _require_parameter(form, "username")
-        if not self._authenticate(connection, username, _require_parameter(form, "password")):
-            raise OAuthError("invalid_grant", "the user name or password is wrong")
-        return _Grant(username, form.get("scope") or DEFAULT_SCOPE, is_refreshable=True)
-
-
-def _redeem_client_credentials(connection: sqlite3.Connection, client: _OAuthClient, form: Mapping[str, str]) -> _Grant:
-    # RFC 6749 section 4.4.3: without a refresh token.
-    return _Grant(client.account, form.get("scope") or DEFAULT_SCOPE, is_refreshable=False)
+        scope = form.get("scope")
+        match form["grant_type"]:
+            case "authorization_code":
+                row = _take_grant(connection, "code", _require_parameter(form, "code"), client_id)
+                if row["redirect_uri"] != _require_parameter(form, "redirect_uri"):
+                    raise _OAuthError("invalid_grant", "redirect_uri differs from that of the authorization request")
+                if row["expires_at"] <= self._clock.milliseconds():
+                    raise _OAuthError("invalid_grant", "the code has expired")
+                return _Grant(row["account"], row["scope"])
+            case "refresh_token":
+                row = _take_grant(connection, "refresh", _require_parameter(form, "refresh_token"), client_id)
+                if not set((scope or "").split()) <= set(row["scope"].split()):
+                    raise _OAuthError("invalid_scope", "a refresh cannot extend the scope")
+                return _Grant(row["account"], scope or row["scope"])
+            case "client_credentials":  # RFC 6749 section 4.4.3: without a refresh token
+                return _Grant(client_account, scope or DEFAULT_SCOPE, is_refreshable=False)
+            case "password":
+                username = _require_parameter(form, "username")
+                if not authenticate(connection, username, _require_parameter(form, "password")):
+                    raise _OAuthError("invalid_grant", "the user name or password is wrong")
+                return _Grant(username, scope or DEFAULT_SCOPE)
+            case _:
+                text = "the grant type is not one of authorization_code, refresh_token, client_credentials, password"
+                raise _OAuthError("unsupported_grant_type", text)
 
 
 def _store_grant(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
@@ -203,17 +182,14 @@ def _store_grant(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
     )
 
 
-def _take_grant(connection: sqlite3.Connection, kind: str, secret: str, client: _OAuthClient) -> sqlite3.Row:
-    """Delete and return a code or refresh token. The caller's rollback restores it.
-
-    Raises OAuthError if it is unknown, already used, or of another client.
-    """
+def _take_grant(connection: sqlite3.Connection, kind: str, secret: str, client_id: str) -> sqlite3.Row:
+    """Delete and return a code or refresh token. The caller's rollback restores it."""
     row: sqlite3.Row | None = connection.execute(
         "DELETE FROM oauth_grant WHERE digest = ? AND kind = ? AND client_id = ? RETURNING *",
-        (hash_secret(secret), kind, client.client_id),
+        (hash_secret(secret), kind, client_id),
     ).fetchone()
     if row is None:
-        raise OAuthError("invalid_grant", "the grant is unknown, already used, or belongs to another client")
+        raise _OAuthError("invalid_grant", "the grant is unknown, already used, or belongs to another client")
     return row
 
 
@@ -222,17 +198,10 @@ def _find_client_account(connection: sqlite3.Connection, client_id: str) -> str 
     return None if row is None else str(row["account"])
 
 
-def _authenticate_client(connection: sqlite3.Connection, client_id: str, client_secret: str) -> _OAuthClient:
-    row = connection.execute("SELECT secret, account FROM oauth_client WHERE client_id = ?", (client_id,)).fetchone()
-    if row is None or not check_password(client_secret, row["secret"]):
-        raise OAuthError("invalid_client", "the client is unknown or its secret is wrong", HTTPStatus.UNAUTHORIZED)
-    return _OAuthClient(client_id, row["account"])
-
-
 def _parse_client_credentials(request: web.Request, form: Mapping[str, str]) -> tuple[str, str]:
     """Return client id and secret from HTTP Basic, where both are form-encoded, or the form (RFC 6749, 2.3.1).
 
-    Missing ones are empty. Raises OAuthError for unreadable Basic.
+    Missing ones are empty. Raises _OAuthError for unreadable Basic.
     """
     scheme, _, encoded = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "basic":
@@ -240,34 +209,33 @@ def _parse_client_credentials(request: web.Request, form: Mapping[str, str]) -> 
     try:
         text = base64.b64decode(encoded, validate=True).decode("utf-8")
     except (binascii.Error, ValueError):
-        raise OAuthError("invalid_client", "the Basic credentials cannot be read", HTTPStatus.UNAUTHORIZED) from None
+        raise _OAuthError("invalid_client", "the Basic credentials cannot be read", HTTPStatus.UNAUTHORIZED) from None
     client_id, _, client_secret = text.partition(":")
     return unquote_plus(client_id), unquote_plus(client_secret)
 
 
 async def _read_form(request: web.Request) -> dict[str, str]:
     if request.content_type != _FORM_MEDIA_TYPE:
-        raise OAuthError("invalid_request", f"the request must be {_FORM_MEDIA_TYPE}")
+        raise _OAuthError("invalid_request", f"the request must be {_FORM_MEDIA_TYPE}")
     try:
         text = (await request.read()).decode("utf-8")
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=100, errors="strict")
     except ValueError:
-        raise OAuthError("invalid_request", "the form cannot be read") from None
+        raise _OAuthError("invalid_request", "the form cannot be read") from None
     form = dict(pairs)
     if len(form) != len(pairs):
-        raise OAuthError("invalid_request", "the form contains a parameter twice")
+        raise _OAuthError("invalid_request", "the form contains a parameter twice")
     _require_parameter(form, "grant_type")
     return form
 
 
 def _require_parameter(form: Mapping[str, str], name: str) -> str:
     if not form.get(name):
-        raise OAuthError("invalid_request", f"{name} is missing")
+        raise _OAuthError("invalid_request", f"{name} is missing")
     return form[name]
 
 
-def is_usable_redirect(redirect_uri: str) -> bool:
-    """Return True for an absolute http or https URI without a fragment."""
+def _is_usable_redirect(redirect_uri: str) -> bool:
     if not (redirect_uri.isascii() and redirect_uri.isprintable()):
         return False
     try:

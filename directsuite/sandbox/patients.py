@@ -98,10 +98,7 @@ NonEmptyText = Annotated[str, msgspec.Meta(pattern=r"\S")]
 
 
 class IndividualDescription(msgspec.Struct, kw_only=True, rename="camel"):
-    """An IDProofedIndividual: a person identified by the id of the proofing record, personal data, or both.
-
-    Raises ValueError for invalid values, and if neither the id nor all personal data is given.
-    """
+    """An IDProofedIndividual: a person identified by the id of the proofing record, personal data, or both."""
 
     id: int | str | None = None
     first_name: str | None = None
@@ -180,7 +177,6 @@ def add_individual(
     """Add an individual with complete personal data and return the id.
 
     number: the id, which replaces `described.id`. None: the next free one.
-    Raises RegistrationError (010) if the id is in use.
     """
     taken = connection.execute("SELECT 1 FROM individual WHERE id = ?", (number,)).fetchone()
     if taken is not None:
@@ -214,10 +210,7 @@ def provision(
     *,
     now: int,
 ) -> dict[str, Any]:
-    """Create an address and mailbox for the first matching individual. Return the members of AddUsersResponseV2Type.
-
-    Raises RegistrationError: 205 if no individual matches, 002 for an invalid user name, 014 for one in use.
-    """
+    """Create an address and mailbox for the first matching individual. Return the members of AddUsersResponseV2Type."""
     people = find_individuals(connection, described)
     if not people:
         raise RegistrationError(RegistrationCode.NOT_PROOFED, "no identity-proofed individual matches the request")
@@ -269,10 +262,7 @@ def list_individual_patients(
 
 
 def set_passwords(connection: sqlite3.Connection, domain: str, users: Sequence[UserPassword], *, now: int) -> None:
-    """Set the passwords of all these patients.
-
-    Raises RegistrationError (210) if a user is not a patient of the domain. The caller must then roll back.
-    """
+    """Set the passwords of all these patients."""
     names = [_parse_local_part(user.username, domain) for user in users]
     for name, user in zip(names, users, strict=True):
         existing = connection.execute(

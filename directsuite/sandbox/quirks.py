@@ -115,10 +115,7 @@ def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
 
 
 def read_report(report: Path) -> Dialect:
-    """Return the differences and forms of a report by operation, without operations that have none.
-
-    Raises OSError if the file cannot be read, and ValueError if it is not a report.
-    """
+    """Return the differences and forms of a report by operation, without operations that have none."""
     with report.open("rb") as file:
         content = file.read(_MAX_REPORT_BYTES + 1)
     if len(content) > _MAX_REPORT_BYTES:

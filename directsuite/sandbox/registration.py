@@ -52,41 +52,31 @@ _SESSION_LIFETIME_MS = 600_000
 _MAX_USERS = 1_000  # whose passwords a request sets, because hashing each takes milliseconds
 
 
-class RegistrationService:
-    """The operation `login`, and the four operations that need a session."""
+def make_routes(database: SandboxDatabase, clock: Clock) -> list[web.RouteDef]:
+    """Return a route for each operation, with the operation's name."""
 
-    def __init__(self, database: SandboxDatabase, clock: Clock) -> None:
-        self._database = database
-        self._clock = clock
-
-    def make_routes(self) -> list[web.RouteDef]:
-        """Return a route for each operation, with the operation's name."""
-        return [
-            web.route(row.method, f"{BASE}/{row.name}{row.path}", self._make_handler(row), name=row.name)
-            for row in OPERATIONS
-        ]
-
-    def _make_handler(self, row: RegistrationOperation) -> Handler:
-        access = self._database.write if row.is_write else self._database.read
-
+    def make_handler(row: _RegistrationOperation) -> Handler:
         async def handle(request: web.Request) -> web.Response:
             if row.method == "POST" and request.content_type != "application/json":
                 raise web.HTTPUnsupportedMediaType
             body = parse_json(await request.read()) if row.method == "POST" else None
-            now = self._clock.milliseconds()
+            now = clock.milliseconds()
 
             def work(connection: sqlite3.Connection) -> dict[str, Any]:
                 domain = _authorize_session(connection, request.match_info, now) if row.path else ""
-                return row.handler(connection, RegistrationCall(body, domain, request.match_info, now))
+                return row.handler(connection, _RegistrationCall(body, domain, request.match_info, now))
 
-            return web.json_response({"code": RegistrationCode.SUCCESS, "success": True, **await access(work)})
+            members = await (database.write if row.is_write else database.read)(work)
+            return web.json_response({"code": RegistrationCode.SUCCESS, "success": True, **members})
 
         return handle
 
+    return [
+        web.route(row.method, f"{BASE}/{row.name}{row.path}", make_handler(row), name=row.name) for row in OPERATIONS
+    ]
 
-class RegistrationCall(NamedTuple):
-    """A request, with a valid session unless it is a login."""
 
+class _RegistrationCall(NamedTuple):
     body: Any
     domain: str
     """The normalized domain of the path, empty for a login."""
@@ -94,7 +84,6 @@ class RegistrationCall(NamedTuple):
     now: int
 
     def convert_body(self, expected: type[T]) -> T:
-        """Return the body as the type of the operation. Raises RegistrationError (010) if it does not match."""
         try:
             return msgspec.convert(self.body, expected)
         except msgspec.ValidationError as mismatch:
@@ -102,7 +91,7 @@ class RegistrationCall(NamedTuple):
             raise RegistrationError(RegistrationCode.INVALID_ARGUMENT, text) from None
 
 
-def _login(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
+def _login(connection: sqlite3.Connection, call: _RegistrationCall) -> dict[str, Any]:
     login = call.convert_body(UserPassword)  # LoginRequest has the same members
     if not authenticate(connection, login.username, login.password):
         raise RegistrationError(RegistrationCode.AUTHENTICATION_FAILED, "the user name or password is wrong")
@@ -114,21 +103,17 @@ def _login(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, 
     return {"sessionId": session_id}
 
 
-def _provision(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
-    described, account, contact = (
-        call.convert_body(IndividualDescription),
-        call.convert_body(Account),
-        call.convert_body(Contact),
-    )
-    return patients.provision(connection, call.domain, described, account, contact, now=call.now)
+def _provision(connection: sqlite3.Connection, call: _RegistrationCall) -> dict[str, Any]:
+    described, account = call.convert_body(IndividualDescription), call.convert_body(Account)
+    return patients.provision(connection, call.domain, described, account, call.convert_body(Contact), now=call.now)
 
 
-def _find_addresses_by_meta(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
+def _find_addresses_by_meta(connection: sqlite3.Connection, call: _RegistrationCall) -> dict[str, Any]:
     people = patients.find_individuals(connection, call.convert_body(IndividualDescription))
     return _build_addresses(patients.list_individual_patients(connection, call.domain, people, now=call.now))
 
 
-def _find_address_by_username(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
+def _find_address_by_username(connection: sqlite3.Connection, call: _RegistrationCall) -> dict[str, Any]:
     patient = patients.find_patient(connection, call.domain, call.path["direct_username"], now=call.now)
     return _build_addresses([] if patient is None else [patient])
 
@@ -139,7 +124,7 @@ def _build_addresses(details: list[dict[str, Any]]) -> dict[str, Any]:
     return {"patient": details}
 
 
-def _set_passwords(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
+def _set_passwords(connection: sqlite3.Connection, call: _RegistrationCall) -> dict[str, Any]:
     users = call.convert_body(list[UserPassword])
     if not users:
         raise RegistrationError(RegistrationCode.INVALID_ARGUMENT, "the array of users and passwords is empty")
@@ -151,15 +136,13 @@ def _set_passwords(connection: sqlite3.Connection, call: RegistrationCall) -> di
     return {}
 
 
-class RegistrationOperation(NamedTuple):
-    """An operation of the specification."""
-
+class _RegistrationOperation(NamedTuple):
     name: str
     """The name in the specification and of the route."""
     method: str
     path: str
     """The path after the name."""
-    handler: Callable[[sqlite3.Connection, RegistrationCall], dict[str, Any]]
+    handler: Callable[[sqlite3.Connection, _RegistrationCall], dict[str, Any]]
     """Returns the members to add to a ResellerAPIResponseType."""
     is_write: bool
 
@@ -167,17 +150,17 @@ class RegistrationOperation(NamedTuple):
 _SESSION_PATH = "/{session_id}/{direct_domain}"
 
 OPERATIONS = (
-    RegistrationOperation("login", "POST", "", _login, is_write=True),
-    RegistrationOperation("ProvisionIDProofedPatient", "POST", _SESSION_PATH, _provision, is_write=True),
-    RegistrationOperation("GetPatientAddressByMeta", "POST", _SESSION_PATH, _find_addresses_by_meta, is_write=False),
-    RegistrationOperation(
+    _RegistrationOperation("login", "POST", "", _login, is_write=True),
+    _RegistrationOperation("ProvisionIDProofedPatient", "POST", _SESSION_PATH, _provision, is_write=True),
+    _RegistrationOperation("GetPatientAddressByMeta", "POST", _SESSION_PATH, _find_addresses_by_meta, is_write=False),
+    _RegistrationOperation(
         "GetPatientAddressByUsername",
         "GET",
         f"{_SESSION_PATH}/{{direct_username}}",
         _find_address_by_username,
         is_write=False,
     ),
-    RegistrationOperation("SetPatientsPasswords", "POST", _SESSION_PATH, _set_passwords, is_write=True),
+    _RegistrationOperation("SetPatientsPasswords", "POST", _SESSION_PATH, _set_passwords, is_write=True),
 )
 
 
@@ -210,10 +193,6 @@ def expire_sessions(
 
 
 def _authorize_session(connection: sqlite3.Connection, path: Mapping[str, str], now: int) -> str:
-    """Return the normalized domain of a request's path.
-
-    Raises RegistrationError: 011 if the session is unknown or expired, 208 if the domain has no organization.
-    """
     session = connection.execute(
         "SELECT 1 FROM registration_session WHERE digest = ? AND expires_at > ?", (hash_secret(path["session_id"]), now)
     ).fetchone()

@@ -27,7 +27,7 @@ import msgspec.json
 import msgspec.yaml
 from aiohttp import web
 
-from directsuite.sandbox import connections, credentials, oauth, registration
+from directsuite.sandbox import connections, credentials, fax, oauth, registration
 from directsuite.sandbox.access import Access, is_loopback
 from directsuite.sandbox.calls import Calls
 from directsuite.sandbox.clock import Clock
@@ -54,8 +54,6 @@ DEMO_CLIENT = ("demo-client", "demo-secret")
 _DEMO_TOKEN_LIFETIME = timedelta(days=365)  # a test may advance the clock and keep its token
 _OPENAPI_FILE = Path(__file__).with_name("openapi.yaml")
 _MAX_BODY_BYTES = 64 * 2**20
-_MAX_SAVE_BYTES = 3 * 2**29  # 1 GiB in base64, with its line breaks
-_MAX_MESSAGE_BYTES = 2**31  # a message with 1 GiB in base64, again in base64
 _MIN_TOKEN_CHARS = 16
 _PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography", "fontTools")
 _PARAMETER = re.compile(r"\{(\w+)\}")
@@ -112,9 +110,7 @@ class Sandbox(SandboxState):
             raise ValueError(f"the sandbox's token must have {_MIN_TOKEN_CHARS} characters or more")
         if max_body is not None and max_body < 1:
             raise ValueError("max_body must be a number of bytes, 1 or more")
-        largest = max_body or _MAX_SAVE_BYTES, max_body or _MAX_MESSAGE_BYTES
-        super().__init__(folder, clock, self._seed_demo, keys, max_document=largest[0], max_message=largest[1])
-        self._max_body = max_body or _MAX_BODY_BYTES
+        super().__init__(folder, clock, self._seed_demo, keys, max_body)
         self._user_seed = seed
         self._dialect: Dialect = {} if imitate is None else read_report(imitate)
         self._initial_options = profile, csv_above, missing_status
@@ -172,10 +168,9 @@ class Sandbox(SandboxState):
             make_fault_middleware(self._faults, expire_token=self._expire_token, expire_session=self._expire_session),
             credentials.make_bearer_middleware(self._database, self.clock),
         ]
-        application = web.Application(middlewares=middlewares, client_max_size=self._max_body)
+        application = web.Application(middlewares=middlewares, client_max_size=self._max_body or _MAX_BODY_BYTES)
         application.add_routes(_allow_any_segment(self._make_routes()))
-        endpoints = oauth.OAuth(self._database, self.clock, registration.authenticate)
-        application.add_routes(_allow_any_segment(endpoints.make_routes()))
+        application.add_routes(_allow_any_segment(oauth.make_routes(self._database, self.clock)))
         self._faults.operations = frozenset(application.router.named_resources())
         application.add_routes(_allow_any_segment(make_control_routes(self, self._access)))
         for name, handler in (
@@ -191,17 +186,14 @@ class Sandbox(SandboxState):
         return application
 
     def _make_routes(self) -> list[web.RouteDef]:
-        services = self._services
-        signing = services.signing.make_routes()
+        signing = self._services.signing.make_routes()
         if not has_pdf_libraries():
-            signing = [
-                web.RouteDef(route.method, route.path, _report_missing_pdf_libraries, route.kwargs) for route in signing
-            ]
+            signing = [attrs.evolve(route, handler=_report_missing_pdf_libraries) for route in signing]
         return [
             *signing,
-            *services.fax.make_routes(),
-            *services.messaging.make_routes(),
-            *services.registration.make_routes(),
+            *fax.make_routes(self._database),
+            *self._services.messaging.make_routes(),
+            *registration.make_routes(self._database, self.clock),
         ]
 
     @web.middleware

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import attrs
 import msgspec
 
 from directsuite.sandbox import clock, credentials, database, fax, oauth, patients, registration
@@ -14,16 +14,13 @@ from directsuite.sandbox.clock import Clock, ClockState
 from directsuite.sandbox.credentials import DEMO_ACCOUNT
 from directsuite.sandbox.database import CLOSED_TEXT, SandboxDatabase
 from directsuite.sandbox.faults import Fault, Faults
-from directsuite.sandbox.fax import FaxService
 from directsuite.sandbox.messaging import delivery, mailboxes, sending
 from directsuite.sandbox.messaging import service as messaging
 from directsuite.sandbox.messaging.headers import fold
 from directsuite.sandbox.messaging.parsing import StoredContent, build_content
 from directsuite.sandbox.messaging.service import MessagingService
-from directsuite.sandbox.registration import RegistrationService
 from directsuite.sandbox.rejections import RejectionError
 from directsuite.sandbox.signing import service as signing
-from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.sandbox.signing.service import SigningService
 
 if TYPE_CHECKING:
@@ -53,16 +50,10 @@ Seed = Callable[["sqlite3.Connection", int], None]
 """Adds initial data in a transaction, at a time in milliseconds since 1970."""
 
 
-@attrs.frozen(kw_only=True)
-class Services:
-    """The services of an open sandbox, and the database and keys that they share."""
-
+class _Services(NamedTuple):
     database: SandboxDatabase
-    keys: KeySource
     signing: SigningService
-    fax: FaxService
     messaging: MessagingService
-    registration: RegistrationService
 
 
 class SandboxState:
@@ -75,49 +66,33 @@ class SandboxState:
         folder: Path | None,
         clock: Clock | None,
         seed: Seed,
-        keys: KeySource | None = None,
-        *,
-        max_document: int | None = None,
-        max_message: int | None = None,
+        keys: KeySource | None,
+        max_body: int | None,
     ) -> None:
         self.clock = Clock() if clock is None else clock
         self._has_caller_clock = clock is not None
         self._folder = folder
-        self._max_document = max_document
-        self._max_message = max_message
+        self._max_body = max_body
         self._seed = seed
-        self._keys = keys or FileKeyStore(folder)
+        self._keys = keys
+        self._keys_lock = threading.Lock()
         self._faults = Faults()
-        self._open_services: Services | None = None
+        self._open_services: _Services | None = None
 
     async def _open(self, opening: AsyncExitStack) -> None:
-        """Open the stored state. A clock that the caller has not passed resumes at its stored time.
-
-        opening: receives the callbacks that close everything.
-        """
+        """Open the stored state. A clock that the caller has not passed resumes at its stored time."""
         opened = SandboxDatabase(self._folder, SCHEMAS)
         opening.callback(opened.close)
         opening.callback(self._drop_services)
-        self._open_services = Services(
-            database=opened,
-            keys=self._keys,
-            signing=SigningService(
-                opened,
-                self.clock,
-                self._keys,
-                folder=None if self._folder is None else self._folder / "documents",
-                max_body=self._max_document,
+        folder, max_body = self._folder, self._max_body
+        self._open_services = _Services(
+            opened,
+            SigningService(
+                opened, self.clock, self._get_keys, folder=folder and folder / "documents", max_body=max_body
             ),
-            fax=FaxService(opened),
-            messaging=MessagingService(
-                opened,
-                self.clock,
-                folder=None if self._folder is None else self._folder / "messages",
-                max_body=self._max_message,
-            ),
-            registration=RegistrationService(opened, self.clock),
+            MessagingService(opened, self.clock, folder=folder and folder / "messages", max_body=max_body),
         )
-        opening.callback(self._open_services.signing.close)
+        opening.callback(self._open_services.signing.files.close)
         opening.callback(self._open_services.messaging.files.close)
         if self._folder is not None:
             await self._remove_unreferenced_files(at_start=True)
@@ -129,12 +104,20 @@ class SandboxState:
     def _drop_services(self) -> None:
         self._open_services = None
 
+    def _get_keys(self) -> KeySource:
+        with self._keys_lock:
+            if self._keys is None:
+                from directsuite.sandbox.signing.keys import FileKeyStore
+
+                self._keys = FileKeyStore(self._folder)
+            return self._keys
+
     async def _remove_unreferenced_files(self, *, at_start: bool = False) -> None:
         for files in (self.document_files, self.message_files):
             await files.remove_unreferenced(self._database, at_start=at_start)
 
     @property
-    def _services(self) -> Services:
+    def _services(self) -> _Services:
         if self._open_services is None:
             raise RuntimeError(CLOSED_TEXT)
         return self._open_services
@@ -256,7 +239,7 @@ class SandboxState:
 
     def authority_pem(self) -> bytes:
         """Return the CA certificate of the sandbox's signatures as PEM. The first call creates it."""
-        return self._services.keys.authority_pem()
+        return self._services.signing.get_keys().authority_pem()
 
     async def add_account(self, address: str, password: str) -> int:
         """Create a mailbox and return its id. Raises AccountExists if it exists, ValueError for an invalid address."""

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.sandbox.faults import Fault, Faults, break_base64, break_json
+from directsuite.sandbox.faults import Fault, Faults, _break_base64, _break_json
 from directsuite.sandbox.files import PiecesPayload
 from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
 from tests.sandbox.signing import documents
@@ -106,7 +106,7 @@ def test_an_invalid_rule_is_rejected(members: dict[str, Any]) -> None:
 
 @given(st.dictionaries(st.text(), st.integers() | st.text(), max_size=4))
 def test_broken_json_is_never_json(value: dict[str, Any]) -> None:
-    broken = break_json(json.dumps(value).encode())
+    broken = _break_json(json.dumps(value).encode())
     assert isinstance(broken, bytes)
     with pytest.raises(ValueError):
         json.loads(broken)
@@ -115,7 +115,7 @@ def test_broken_json_is_never_json(value: dict[str, Any]) -> None:
 @given(st.binary(max_size=200), st.booleans())
 def test_broken_base64_is_never_base64(content: bytes, folded: bool) -> None:
     text = base64.encodebytes(content) if folded else base64.b64encode(content)
-    broken = break_base64(text)
+    broken = _break_base64(text)
     assert isinstance(broken, bytes)
     with pytest.raises(binascii.Error):
         base64.b64decode(broken)
@@ -124,7 +124,7 @@ def test_broken_base64_is_never_base64(content: bytes, folded: bool) -> None:
 @given(st.binary(max_size=200))
 def test_content_of_files_is_damaged_like_content_in_memory(content: bytes) -> None:
     text = base64.b64encode(content)
-    broken = break_base64(PiecesPayload(lambda: iter((text[:9], text[9:])), len(text), lambda: None))
+    broken = _break_base64(PiecesPayload(lambda: iter((text[:9], text[9:])), len(text), lambda: None))
     assert isinstance(broken, PiecesPayload)
     sent = broken.decode().encode()
     assert len(sent) == broken.size

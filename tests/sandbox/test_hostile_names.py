@@ -12,7 +12,7 @@ from yarl import URL
 
 from directsuite.sandbox import patients
 from directsuite.sandbox.messaging import mailboxes
-from directsuite.sandbox.oauth import is_usable_redirect
+from directsuite.sandbox.oauth import _is_usable_redirect
 from directsuite.sandbox.patients import Account, Contact, IndividualDescription
 from directsuite.sandbox.rejections import RegistrationError
 from directsuite.sandbox.state import SCHEMAS
@@ -71,7 +71,7 @@ def test_names_in_any_script_result_in_a_user_name(first: str, last: str) -> Non
 
 @given(st.text() | st.text().map("https://app.example.test/".__add__) | st.text().map("https://".__add__))
 def test_a_redirect_uri_is_rejected_or_can_have_parameters(redirect_uri: str) -> None:
-    if is_usable_redirect(redirect_uri):
+    if _is_usable_redirect(redirect_uri):
         location = str(URL(redirect_uri).extend_query({"code": "c", "state": "s"}))
         assert location.isascii()
         assert location.isprintable()

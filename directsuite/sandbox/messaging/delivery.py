@@ -165,9 +165,7 @@ def list_records(
     return [_build_log(row, now_ms) for row in rows]
 
 
-class RecipientDelivery(NamedTuple):
-    """The delivery of a message to one recipient."""
-
+class _RecipientDelivery(NamedTuple):
     recipient: str
     status: str
     details: str
@@ -176,7 +174,7 @@ class RecipientDelivery(NamedTuple):
     """The time of the outcome. None if nothing is ever confirmed, or the status was set."""
 
 
-def list_deliveries(connection: sqlite3.Connection, smtp_id: str, *, now_ms: int) -> list[RecipientDelivery]:
+def list_deliveries(connection: sqlite3.Connection, smtp_id: str, *, now_ms: int) -> list[_RecipientDelivery]:
     """Return a message's deliveries in the order of its recipients. Empty for an unknown message."""
     rows = connection.execute(
         "SELECT recipient, at, outcome, due, details, forced FROM sent_message JOIN delivery ON message = id"
@@ -184,7 +182,7 @@ def list_deliveries(connection: sqlite3.Connection, smtp_id: str, *, now_ms: int
         (add_brackets(smtp_id),),
     )
     return [
-        RecipientDelivery(
+        _RecipientDelivery(
             row["recipient"],
             *_compute_status(row, now_ms),
             row["at"],
@@ -211,10 +209,7 @@ def build_report_members(logs: Sequence[dict[str, Any]], *, as_csv: bool) -> dic
 
 
 def force_status(connection: sqlite3.Connection, smtp_id: str, recipient: str, status: str) -> None:
-    """Set the status that is reported for a recipient from now on, instead of the computed one.
-
-    Raises ValueError if the status is unknown, and LookupError if the message was not sent to the recipient.
-    """
+    """Set the status that is reported for a recipient from now on, instead of the computed one."""
     changed = connection.execute(
         "UPDATE delivery SET forced = ? WHERE lower(recipient) = lower(?)"
         " AND message = (SELECT id FROM sent_message WHERE smtp_id = ?)",

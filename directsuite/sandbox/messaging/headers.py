@@ -62,9 +62,7 @@ _LINE_BREAKS = re.compile(r"[\r\n\0]+")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
-class HeaderMailbox(NamedTuple):
-    """A mailbox of an address header."""
-
+class _HeaderMailbox(NamedTuple):
     name_slice: slice
     """The position of the name in the raw value."""
     address: str
@@ -94,7 +92,7 @@ def decode_words(raw: str) -> str:
     return _WORDS.sub(lambda words: _decode_word_run(words[0]), raw)
 
 
-def parse_mailboxes(raw: str) -> Iterator[HeaderMailbox]:
+def parse_mailboxes(raw: str) -> Iterator[_HeaderMailbox]:
     """Yield the mailboxes of an address header's raw value, also of groups. Skip those without exactly one `@`."""
     structure = _mask_structure(raw)
     name_start = 0
@@ -112,7 +110,7 @@ def parse_mailboxes(raw: str) -> Iterator[HeaderMailbox]:
         if at[0].count("@") == 1:
             places = range(*at.span())
             address = "".join(raw[place] for place in places if not structure[place].isspace())
-            yield HeaderMailbox(slice(name_start, name_end), address)
+            yield _HeaderMailbox(slice(name_start, name_end), address)
         name_start = piece.end() + 1
 
 

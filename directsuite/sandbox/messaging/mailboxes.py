@@ -79,10 +79,7 @@ class UnknownAccount(LookupError):  # noqa: N818  a state of the mailbox, not a 
 
 
 def create_account(connection: sqlite3.Connection, address: str, password: str, *, at_ms: int) -> int:
-    """Create a mailbox with its initial folders and return its id.
-
-    Raises AccountExists if the address has a mailbox, and ValueError if it is invalid.
-    """
+    """Create a mailbox with its initial folders and return its id."""
     local_part, _, domain = address.partition("@")
     if not local_part or not domain or "@" in domain or not address.isprintable():
         raise ValueError("the address of a mailbox must have the form local-part@domain, without control characters")
@@ -191,8 +188,7 @@ def ensure_trash_id(connection: sqlite3.Connection, account: int) -> int:
     return _insert_folder(connection, account, TRASH) if existing is None else existing.id
 
 
-def allocate_uids(connection: sqlite3.Connection, folder: int, count: int) -> range:
-    """Reserve and return the next `count` uids of a folder."""
+def _allocate_uids(connection: sqlite3.Connection, folder: int, count: int) -> range:
     row = connection.execute(
         "UPDATE folder SET next_uid = next_uid + ? WHERE id = ? RETURNING next_uid", (count, folder)
     ).fetchone()
@@ -209,10 +205,7 @@ def create_folder(connection: sqlite3.Connection, account: int, name: str) -> st
 
 
 def rename_folder(connection: sqlite3.Connection, account: int, name: str, new_name: str) -> tuple[str, str]:
-    """Rename a folder and its sub-folders, and create missing parents. Return the old and new stored spelling.
-
-    Raises MessagingError with code 3 or 4. Code 4 is also raised if the new name is inside the folder.
-    """
+    """Rename a folder and its sub-folders, and create missing parents. Return the old and new stored spelling."""
     old = get_folder(connection, account, name).name
     _validate_not_reserved(old)
     if fold(f"{new_name}.").startswith(fold(f"{old}.")):
@@ -228,10 +221,7 @@ def rename_folder(connection: sqlite3.Connection, account: int, name: str, new_n
 
 
 def delete_folder(connection: sqlite3.Connection, account: int, name: str) -> str:
-    """Delete a folder with its messages and sub-folders. Return its stored spelling.
-
-    Raises MessagingError with code 3, or with code 4 if the folder is reserved.
-    """
+    """Delete a folder with its messages and sub-folders. Return its stored spelling."""
     stored_name = get_folder(connection, account, name).name
     _validate_not_reserved(stored_name)
     connection.execute(
@@ -367,9 +357,7 @@ class StoredMessage(NamedTuple):
     """The name of the file. None if the bytes are in the database."""
 
 
-class StoredBytes(NamedTuple):
-    """The unmodified bytes of a message."""
-
+class _StoredBytes(NamedTuple):
     uid: int
     message_id: str | None
     raw: bytes
@@ -379,7 +367,7 @@ class StoredBytes(NamedTuple):
 
 def append_message(connection: sqlite3.Connection, folder: int, content: StoredContent, *, received_ms: int) -> int:
     """Add an unread message to a folder and return its uid. Raises MessagingError with code 4 if it is too large."""
-    (uid,) = allocate_uids(connection, folder, 1)
+    (uid,) = _allocate_uids(connection, folder, 1)
     try:
         connection.execute(
             "INSERT INTO content(digest, message_id, sender, subject, sent, metadata, detail, raw)"
@@ -416,7 +404,7 @@ def copy_messages(connection: sqlite3.Connection, folder: int, destination: int,
         " WHERE folder = ? AND uid IN (SELECT value FROM json_each(?)) ORDER BY uid",
         (folder, _encode_uids(uids)),
     ).fetchall()
-    new_uids = allocate_uids(connection, destination, len(rows))
+    new_uids = _allocate_uids(connection, destination, len(rows))
     connection.executemany(
         "INSERT INTO message(folder, uid, content, received, seen, deleted) VALUES(?, ?, ?, ?, ?, ?)",
         [(destination, new_uid, *tuple(row)[1:]) for new_uid, row in zip(new_uids, rows, strict=True)],
@@ -511,7 +499,7 @@ def list_messages(
     return [StoredMessage(*row) for row in rows]
 
 
-def list_raw_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> list[StoredBytes]:
+def list_raw_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> list[_StoredBytes]:
     """Return the bytes of messages, ordered by uid, without those of unknown uids."""
     rows = connection.execute(
         "SELECT uid, message_id, raw, name FROM message JOIN content ON content.id = content"
@@ -519,7 +507,7 @@ def list_raw_messages(connection: sqlite3.Connection, folder: int, uids: Iterabl
         " WHERE folder = ? AND uid IN (SELECT value FROM json_each(?)) ORDER BY uid",
         (folder, _encode_uids(uids)),
     )
-    return [StoredBytes(*row) for row in rows]
+    return [_StoredBytes(*row) for row in rows]
 
 
 def _encode_uids(uids: Iterable[int]) -> str:

@@ -232,12 +232,9 @@ class _MessageOctets:
             raise MessagingError(MessagingCode.OTHER, _TOO_LARGE_TEXT)
 
 
-def build_content(raw: bytes | Path, composed: ParsedMessage | None = None) -> StoredContent:
-    """Return the stored form of a message. composed: its parsed form, or None to parse it.
-
-    Raises MessagingError with code 4 if too much of a message in a file must be read into memory.
-    """
-    reading = read_message(raw) if composed is None else composed
+def build_content(raw: bytes | Path) -> StoredContent:
+    """Return the stored form of a message."""
+    reading = read_message(raw)
     message_id, date = reading.find_header("message-id"), reading.find_header("date")
     subject = reading.find_header_text("subject")
     digest, size = _compute_digest(raw)
@@ -275,10 +272,7 @@ def build_content(raw: bytes | Path, composed: ParsedMessage | None = None) -> S
 
 
 def read_message(raw: bytes | Path) -> ParsedMessage:
-    """Parse a message. If parsing fails, return it as plain text without headers.
-
-    Raises MessagingError with code 4 if too much of a message in a file must be read into memory.
-    """
+    """Parse a message. If parsing fails, return it as plain text without headers."""
     message = _MessageOctets(raw)
     try:
         return _read_parts(message)
@@ -287,11 +281,6 @@ def read_message(raw: bytes | Path) -> ParsedMessage:
         return ParsedMessage(
             [], decode_text(message.read_octets(0, len(message.octets)), "utf-8"), html_body=False, attachments=[]
         )
-
-
-def read_headers(head: bytes) -> list[Header]:
-    """Return the headers of a message. head: the bytes before its content."""
-    return _list_headers(_read_head(_MessageOctets(head), 0, _OpenParts(head))[0])
 
 
 def _read_parts(message: _MessageOctets) -> ParsedMessage:

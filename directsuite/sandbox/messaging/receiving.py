@@ -47,7 +47,6 @@ async def receive_contents(
     """Yield a body with names in place of its large contents, and the contents. Delete their file at the end.
 
     A small body is yielded unchanged, without contents.
-    Raises HTTPRequestEntityTooLarge if the body exceeds `limit` bytes, or its rest the application's limit.
     """
     if has_small_body(request):
         yield await request.read(), {}

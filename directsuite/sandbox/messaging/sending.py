@@ -10,13 +10,12 @@ written to a file.
 from __future__ import annotations
 
 import asyncio
-import binascii
 import html
 import os
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from functools import partial
@@ -38,7 +37,6 @@ from directsuite.sandbox.messaging.parsing import (
     ParsedMessage,
     StoredContent,
     build_content,
-    read_headers,
     read_message,
 )
 from directsuite.sandbox.messaging.requests import (
@@ -89,17 +87,13 @@ _MAX_FILENAME_SEGMENT_CHARS = 60
 class _OutgoingMessage(NamedTuple):
     smtp_id: str
     recipients: Sequence[Recipient]
-    message: ComposedMessage
+    message: _ComposedMessage
 
 
 async def send(
     call: MessagingCall[SendRequest] | MessagingCall[SendRequestWithHeader], database: SandboxDatabase
 ) -> ResponseMembers:
-    """Run Send, SendWithHeader or their T-User forms. Return the smtpId.
-
-    Raises MessagingError: code 2 for missing recipients, an invalid address, or a sender who does not own the mailbox
-    or whose certificate has expired or is revoked; code 4 for invalid headers or attachments, or too large a message.
-    """
+    """Run Send, SendWithHeader or their T-User forms. Return the smtpId."""
     message = call.request.message
     if fold(message.sender) != fold(call.address):
         raise MessagingError(
@@ -116,9 +110,6 @@ async def forward(call: MessagingCall[UidsRequest], database: SandboxDatabase) -
     """Run Forward: one message is forwarded inline with its attachments, several as attachments. Return the smtpId.
 
     A message with a part that cannot be copied unchanged is also forwarded as an attachment.
-    Raises MessagingError: code 2 for missing recipients, an invalid address, or a sender whose certificate has expired
-    or is revoked; code 3 for an unknown folder; code 4 if no uid exists or the message is too large.
-    Raises FileNotFoundError if the file of a message was deleted after its row was read.
     """
     recipients = _remove_duplicates(call.request.list_recipients())
     _validate_recipients(recipients)
@@ -137,10 +128,7 @@ async def forward(call: MessagingCall[UidsRequest], database: SandboxDatabase) -
 
 
 async def save_raw_messages(call: MessagingCall[RawMessagesRequest], database: SandboxDatabase) -> ResponseMembers:
-    """Run SaveRawMessages: append all messages to the folder, or none. Return no members.
-
-    Raises MessagingError: code 3 for an unknown folder, code 4 for invalid base64 or a message that is too large.
-    """
+    """Run SaveRawMessages: append all messages to the folder, or none. Return no members."""
 
     def read_contents(new_file: NewFileFn) -> list[StoredContent]:
         contents = (_read_content(call, message.data, "data") for message in call.request.messages)
@@ -183,11 +171,7 @@ async def prepare_and_store(
 def deliver_inbound(
     connection: sqlite3.Connection, address: str, folder: str, content: StoredContent, *, now: int
 ) -> int:
-    """Store a message in a folder of a mailbox, as if it came from outside. Return its uid.
-
-    Raises UnknownAccount if the address has no mailbox, and MessagingError: code 2 if its certificate has expired or is
-    revoked, code 3 for an unknown folder, code 4 if the message is too large.
-    """
+    """Store a message in a folder of a mailbox, as if it came from outside. Return its uid."""
     account = mailboxes.get_account_id(connection, address)
     if find_user_state(connection, address, now) in STATES_WITHOUT_CERTIFICATE:
         raise MessagingError(
@@ -233,7 +217,9 @@ def _compose_forward(
     new_file: NewFileFn,
 ) -> _OutgoingMessage:
     readings = [read_message(raw) for raw in originals]
-    subject = _read_subject(readings[0]) if len(originals) == 1 else f"{len(originals)} messages"
+    subject = f"{len(originals)} messages"
+    if len(originals) == 1:
+        subject = (readings[0].find_header_text("subject") or "").replace("\0", "")
     draft = Draft(sender=call.address, recipients=recipients, subject=f"Fwd: {subject}", body="")
     attached = draft._replace(
         body="The forwarded messages are attached.",
@@ -264,10 +250,6 @@ def _inline_original(draft: Draft, original: ParsedMessage) -> Draft:
     return draft._replace(
         body=introduction + original.body, html_body=original.html_body, attachments=original.attachments
     )
-
-
-def _read_subject(original: ParsedMessage) -> str:
-    return (original.find_header_text("subject") or "").replace("\0", "")
 
 
 def _compose_outgoing(call: MessagingCall[Any], draft: Draft, new_file: NewFileFn) -> _OutgoingMessage:
@@ -316,17 +298,15 @@ def _remove_duplicates(recipients: Iterable[Recipient]) -> list[Recipient]:
 
 
 def _read_content(call: MessagingCall[Any], text: str, member: str) -> bytes | FileRange:
-    content = call.contents[text] if text in call.contents else _decode_base64(text, member)
+    content: bytes | FileRange | None = None
+    if text in call.contents:
+        content = call.contents[text]
+    else:
+        with suppress(ValueError):
+            content = pybase64.b64decode("".join(text.split()).encode("ascii"), validate=True)
     if content is None:
         raise MessagingError(MessagingCode.OTHER, f"The member {member} is not base64")
     return content
-
-
-def _decode_base64(text: str, member: str) -> bytes:
-    try:
-        return pybase64.b64decode("".join(text.split()).encode("ascii"), validate=True)
-    except (binascii.Error, UnicodeEncodeError):
-        raise MessagingError(MessagingCode.OTHER, f"The member {member} is not base64") from None
 
 
 class Draft(NamedTuple):
@@ -341,9 +321,7 @@ class Draft(NamedTuple):
     headers: Sequence[tuple[str, str]] = ()
 
 
-class ComposedMessage(NamedTuple):
-    """The sender's copy, which names the BCC recipients, and the recipients' copy."""
-
+class _ComposedMessage(NamedTuple):
     sender_copy: StoredContent
     recipient_copy: StoredContent
 
@@ -364,11 +342,10 @@ def _validate_recipients(recipients: Sequence[Recipient]) -> None:
 
 def compose_message(
     draft: Draft, *, message_id: str, at: datetime, new_file: NewFileFn | None = None
-) -> ComposedMessage:
+) -> _ComposedMessage:
     """Compose a message.
 
     new_file: creates the file of a large message. None: compose it in memory.
-    Raises MessagingError with code 2 for invalid addresses, and with code 4 for invalid headers and attachments.
     """
     _validate_recipients(draft.recipients)
     _validate_address(draft.sender)
@@ -382,21 +359,15 @@ def compose_message(
     lines += [f"Date: {format_datetime(at)}", f"Message-ID: {message_id}"]
     lines += [_format_custom_header(name, value) for name, value in draft.headers]
     lines.append("MIME-Version: 1.0")
-    body = _LINE_BREAK.sub("\r\n", draft.body)
-    entity_lines, pieces = _build_entity(draft, body)
-    in_memory = all(isinstance(attachment.content, bytes) for attachment in draft.attachments)
+    entity_lines, pieces = _build_entity(draft, _LINE_BREAK.sub("\r\n", draft.body))
 
     def finish_content(head_lines: Sequence[str]) -> StoredContent:
         head = "\r\n".join((*head_lines, *entity_lines, "", "")).encode("ascii")
-        raw = write_pieces((head, *pieces), new_file)
-        if not in_memory or isinstance(raw, Path):
-            return build_content(raw)
-        # The headers are parsed, so that they are equal to those of a received message.
-        return build_content(raw, ParsedMessage(read_headers(head), body, draft.html_body, list(draft.attachments)))
+        return build_content(write_pieces((head, *pieces), new_file))
 
     delivered = finish_content(lines)
     blind = named["BCC"]
-    return ComposedMessage(
+    return _ComposedMessage(
         finish_content([*lines, _format_address_header("Bcc", blind)]) if blind else delivered, delivered
     )
 

@@ -59,6 +59,7 @@ BASE = "/message-rest/api/message"
 SCHEMA = mailboxes.SCHEMA + delivery.SCHEMA
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
+_MAX_BODY_BYTES = 2**31  # a message with 1 GiB in base64, again in base64
 _LARGE_JSON_BYTES = 256 * 1024  # above this, a thread parses
 _MAX_TRIES = 3  # if a concurrent call deletes the file of a message
 
@@ -78,22 +79,18 @@ class Write(NamedTuple):
     function: OperationFn
 
 
-class AsyncWrite(NamedTuple):
-    """Prepares messages, then writes them to the database."""
-
+class _AsyncWrite(NamedTuple):
     function: Callable[[MessagingCall[Any], SandboxDatabase], Awaitable[ResponseMembers]]
 
 
-class MessagingOperation(NamedTuple):
-    """An operation of the specification."""
-
+class _MessagingOperation(NamedTuple):
     name: str
     """The name in the specification and of the route."""
     method: str
     path: str
     """The path below the message URL."""
     body_type: type[AuthenticatedRequest]
-    run: Read | Write | AsyncWrite
+    run: Read | Write | _AsyncWrite
     is_tuser: bool = False
     """True if a T-User calls, on behalf of the owner of a mailbox."""
 
@@ -107,7 +104,7 @@ class MessagingService:
 
     profile: one profile or several, which change the responses.
     folder: the folder for the files of large messages. None: a temporary folder.
-    max_body: the maximum bytes of a body of Send, its variants and SaveRawMessages. None: the application's limit.
+    max_body: the maximum bytes of a body of Send, its variants and SaveRawMessages. None: 2 GiB.
     """
 
     csv_above: int
@@ -148,18 +145,18 @@ class MessagingService:
             for row in OPERATIONS
         ]
 
-    def _make_handler(self, row: MessagingOperation) -> Handler:
+    def _make_handler(self, row: _MessagingOperation) -> Handler:
         async def handle(request: web.Request) -> web.Response:
             if row.body_type not in _LARGE_BODY_TYPES:
                 return await self._respond(row, request, await request.read(), {})
-            limit = self._max_body or request.client_max_size
+            limit = self._max_body or _MAX_BODY_BYTES
             async with receive_contents(request, self.files, limit) as (octets, contents):
                 return await self._respond(row, request, octets, contents)
 
         return handle
 
     async def _respond(
-        self, row: MessagingOperation, request: web.Request, octets: bytes, contents: Contents
+        self, row: _MessagingOperation, request: web.Request, octets: bytes, contents: Contents
     ) -> web.Response:
         body = await _parse_body(request, octets, row.body_type)
         for tries_left in reversed(range(_MAX_TRIES)):
@@ -173,7 +170,7 @@ class MessagingService:
         raise AssertionError
 
     async def _run_operation(
-        self, row: MessagingOperation, request: web.Request, body: AuthenticatedRequest, contents: Contents
+        self, row: _MessagingOperation, request: web.Request, body: AuthenticatedRequest, contents: Contents
     ) -> _ResponseParts:
         def begin(connection: sqlite3.Connection) -> MessagingCall[Any]:
             now = self._clock.milliseconds()
@@ -183,7 +180,7 @@ class MessagingService:
             )
 
         run = row.run
-        if isinstance(run, AsyncWrite):
+        if isinstance(run, _AsyncWrite):
             call = await self._database.read(begin)
             return self._render(await run.function(call, self._database))
         if isinstance(run, Read):
@@ -228,7 +225,7 @@ async def _parse_body(
 
 
 def _authenticate(
-    connection: sqlite3.Connection, row: MessagingOperation, body: AuthenticatedRequest, now: int
+    connection: sqlite3.Connection, row: _MessagingOperation, body: AuthenticatedRequest, now: int
 ) -> tuple[int, str]:
     credentials = body.get_credentials()
     if not row.is_tuser:
@@ -434,7 +431,7 @@ _FOLDER_AND_DESTINATION = "{folderName}/{destFolderName}"
 
 OPERATIONS = (
     *(
-        MessagingOperation(name, "PUT", name, body, AsyncWrite(sending.send), is_tuser=name.endswith("WithTuser"))
+        _MessagingOperation(name, "PUT", name, body, _AsyncWrite(sending.send), is_tuser=name.endswith("WithTuser"))
         for name, body in (
             ("Send", SendRequest),
             ("SendWithHeader", SendRequestWithHeader),
@@ -442,10 +439,10 @@ OPERATIONS = (
             ("SendWithHeaderWithTuser", SendRequestWithHeader),
         )
     ),
-    MessagingOperation("Forward", "PUT", "Forward/{folderName}", UidsRequest, AsyncWrite(sending.forward)),
-    MessagingOperation("GetMessageStatusMany", "POST", "GetMessageStatus/", SmtpIdsRequest, Read(_get_statuses)),
+    _MessagingOperation("Forward", "PUT", "Forward/{folderName}", UidsRequest, _AsyncWrite(sending.forward)),
+    _MessagingOperation("GetMessageStatusMany", "POST", "GetMessageStatus/", SmtpIdsRequest, Read(_get_statuses)),
     *(
-        MessagingOperation(name, "POST", f"{name}/{path}", body, run, is_tuser=name.endswith("WithTuser"))
+        _MessagingOperation(name, "POST", f"{name}/{path}", body, run, is_tuser=name.endswith("WithTuser"))
         for name, path, body, run in (
             ("GetMessageStatus", "{smtpId}", MailboxRequest, Read(_get_statuses)),
             ("GetMessageStatusWithTuser", "{smtpId}", MailboxRequest, Read(_get_statuses)),
@@ -486,7 +483,7 @@ OPERATIONS = (
             ("MarkMessagesAsReadByUIDs", _FOLDER, UidsRequest, _make_seen_setter(seen=True)),
             ("MarkMessagesAsUnreadByUIDs", _FOLDER, UidsRequest, _make_seen_setter(seen=False)),
             ("GetRawMessagesByUIDs", _FOLDER, UidsRequest, Read(_get_raw_messages)),
-            ("SaveRawMessages", _FOLDER, RawMessagesRequest, AsyncWrite(sending.save_raw_messages)),
+            ("SaveRawMessages", _FOLDER, RawMessagesRequest, _AsyncWrite(sending.save_raw_messages)),
         )
     ),
 )

@@ -34,10 +34,7 @@ def neutralize_html(html: str) -> str:
 
 
 def draw_page(file: Path, number: int) -> bytes:
-    """Return a page of a PDF, drawn with forms and signatures, as PNG. number: from 1.
-
-    Raises LookupError for an unknown page, ValueError if PDFium cannot read or draw it, and ImportError without PDFium.
-    """
+    """Return a page of a PDF, drawn with forms and signatures, as PNG. number: from 1."""
     pdfium: Any = import_module("pypdfium2")  # not typed
 
     with _pdfium_lock:

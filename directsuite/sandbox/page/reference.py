@@ -55,11 +55,11 @@ class OpenApiOperation:
 
     def describe(self) -> Json:
         """Return `parameters`, `answers` (texts by status), and the schemas `request` and `success` as text or None."""
-        responses: dict[str, Json] = resolve_references(self.document, self.definition["responses"])
+        responses: dict[str, Json] = _resolve_references(self.document, self.definition["responses"])
         return {
-            "parameters": resolve_references(self.document, self.definition.get("parameters", [])),
+            "parameters": _resolve_references(self.document, self.definition.get("parameters", [])),
             "answers": {status: response.get("description", "") for status, response in responses.items()},
-            "request": _format_schemas(resolve_references(self.document, self.definition.get("requestBody", {}))),
+            "request": _format_schemas(_resolve_references(self.document, self.definition.get("requestBody", {}))),
             "success": _format_schemas(responses.get("200", {})),
         }
 
@@ -75,9 +75,7 @@ def list_operations(document: Json) -> list[OpenApiOperation]:
 
 
 @attrs.frozen
-class ExampleRequest:
-    """A request of an example. `$name` in its path and body is a value from an earlier response."""
-
+class _ExampleRequest:
     method: str
     path: str
     media_type: str | None
@@ -88,15 +86,9 @@ class ExampleRequest:
 
     @property
     def variable(self) -> str:
-        """The name of the shell variable for `result_pointer`, or "" if that is None."""
         return (self.result_pointer or "").rpartition("/")[2]
 
     def format_command(self, root: str, token: str | None = None) -> str:
-        """Return the request as a curl command, which sets `variable` if a later request needs it.
-
-        root: the root URL, used if the path is not of a service.
-        token: the variable with the control API's token. None: the API needs none.
-        """
         service = next((each for each in _URL_VARIABLES if self.path.startswith(f"{each}/")), None)
         url = (
             f"{root}{self.path}" if service is None else f"${_URL_VARIABLES[service]}{self.path.removeprefix(service)}"
@@ -117,18 +109,15 @@ class ExampleRequest:
         return f"{self.variable}=$({' '.join(words)} |\n  python3 -c '{program}')"
 
 
-def build_example(operations: Mapping[str, OpenApiOperation], name: str) -> list[ExampleRequest]:
-    """Return the requests of an operation's example: required other operations, then the operation.
-
-    Raises KeyError for an unknown name, and ValueError if it needs two members of one response.
-    """
-    steps = dict[str, ExampleRequest]()
+def build_example(operations: Mapping[str, OpenApiOperation], name: str) -> list[_ExampleRequest]:
+    """Return the requests of an operation's example: required other operations, then the operation."""
+    steps = dict[str, _ExampleRequest]()
     _add_step(operations, name, None, steps)
     return list(steps.values())
 
 
 def _add_step(
-    operations: Mapping[str, OpenApiOperation], name: str, result_pointer: str | None, steps: dict[str, ExampleRequest]
+    operations: Mapping[str, OpenApiOperation], name: str, result_pointer: str | None, steps: dict[str, _ExampleRequest]
 ) -> None:
     operation = operations[name]
     definition, document = operation.definition, operation.document
@@ -151,7 +140,7 @@ def _add_step(
         raise ValueError(f"an example needs two different values from responses of {name}")
     steps.setdefault(
         name,
-        ExampleRequest(
+        _ExampleRequest(
             operation.method,
             f"{path}?{'&'.join(query)}" if query else path,
             media_type,
@@ -207,16 +196,15 @@ def _format_schemas(part: Json) -> str | None:
     return msgspec.json.format(msgspec.json.encode(schemas), indent=2).decode() if schemas else None
 
 
-def resolve_references(document: Json, part: Any, depth: int = 0) -> Any:
-    """Return a part of a document with its references, down to a depth of six, replaced by their targets."""
+def _resolve_references(document: Json, part: Any, depth: int = 0) -> Any:
     if _is_array(part):
-        return [resolve_references(document, each, depth) for each in part]
+        return [_resolve_references(document, each, depth) for each in part]
     if not _is_object(part):
         return part
     reference = part.get("$ref")
     if not isinstance(reference, str) or depth == _MAX_REFERENCE_DEPTH:
-        return {name: resolve_references(document, each, depth) for name, each in part.items()}
-    return resolve_references(document, _find_target(document, reference), depth + 1)
+        return {name: _resolve_references(document, each, depth) for name, each in part.items()}
+    return _resolve_references(document, _find_target(document, reference), depth + 1)
 
 
 def _find_target(document: Json, reference: str) -> Json:

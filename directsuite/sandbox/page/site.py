@@ -13,7 +13,6 @@ jinja2, so that the sandbox also runs without it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -78,53 +77,11 @@ _EXPIRED_FORM_TEXT = (
 MAX_BROWSERS = 32
 """The maximum number of event streams, because each needs a connection."""
 _HEARTBEAT_INTERVAL = 15.0  # seconds until a disconnected browser is noticed
-_EVENT_BATCH_DELAY = 0.25  # seconds for a batch of events
+_EVENT_INTERVAL = 0.25  # seconds between checks for events
 
 
-class ChangeNotifier:
-    """The subscribed browsers."""
-
-    def __init__(self) -> None:
-        self.version = 0
-        """Increases with each notification."""
-        self._waiting = dict[asyncio.Event, set[str]]()
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    @property
-    def is_full(self) -> bool:
-        """True if no other browser can subscribe."""
-        return len(self._waiting) >= MAX_BROWSERS
-
-    def subscribe(self) -> tuple[asyncio.Event, set[str]]:
-        """Return an event for a browser, and the kinds (`call`, `change`, `end`) to send when the event is set."""
-        self._loop = asyncio.get_running_loop()
-        event, kinds = asyncio.Event(), set[str]()
-        self._waiting[event] = kinds
-        return event, kinds
-
-    def unsubscribe(self, event: asyncio.Event) -> None:
-        """End the subscription with this event."""
-        self._waiting.pop(event, None)
-
-    def notify(self, kind: str) -> None:
-        """Add `kind` to the kinds of all browsers, and set their events. Thread-safe."""
-        self.version += 1
-        if self._waiting and self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has closed
-                self._loop.call_soon_threadsafe(self._set_events, kind)
-
-    def close(self) -> None:
-        """End all streams."""
-        self._set_events("end")
-
-    def _set_events(self, kind: str) -> None:
-        for event, kinds in self._waiting.items():
-            kinds.add(kind)
-            event.set()
-
-
-class UnreadableFormError(Exception):
-    """The request body is not a readable form."""
+class _UnreadableFormError(Exception):
+    pass
 
 
 View = Callable[["SandboxPage", web.Request], Awaitable[Mapping[str, Any]]]
@@ -137,12 +94,15 @@ class SandboxPage:
     def __init__(
         self, sandbox: SandboxState, calls: Calls, access: Access, services_document: Callable[[], dict[str, Any]]
     ) -> None:
-        self.sandbox, self.calls, self.notifier = sandbox, calls, ChangeNotifier()
+        self.sandbox, self.calls = sandbox, calls
         self._build_services_document = services_document
         self._access = access
         self._drawing_slot = asyncio.Semaphore(1)
-        calls.listeners.append(self._notify_call)
-        self._stop_listening = sandbox.listen(lambda: self.notifier.notify("change"))
+        self._counts = {"call": 0, "change": 0}  # of events
+        self._browsers = 0
+        self._is_closed = False
+        calls.listeners.append(self._count_call)
+        self._stop_listening = sandbox.listen(self._count_change)
 
     def make_routes(
         self, views: Mapping[str, tuple[str, View]], files: Mapping[str, FileHandler]
@@ -175,12 +135,19 @@ class SandboxPage:
 
     def close(self) -> None:
         """End the event streams and stop listening to the sandbox."""
-        self.notifier.close()
-        self.calls.listeners.remove(self._notify_call)
+        self._is_closed = True
+        self.calls.listeners.remove(self._count_call)
         self._stop_listening()
 
-    def _notify_call(self, call: CallRecord) -> None:
-        self.notifier.notify("call")
+    def _count_call(self, call: CallRecord) -> None:
+        self._counts["call"] += 1
+
+    def _count_change(self) -> None:
+        self._counts["change"] += 1
+
+    @property
+    def _version(self) -> str:
+        return "-".join(map(str, self._counts.values()))
 
     def _guard_handler(self, handler: RouteHandler, *, open_to_all: bool = False) -> RouteHandler:
         """Return the handler with access checks (403, 401) and security headers. open_to_all: require no token."""
@@ -204,7 +171,7 @@ class SandboxPage:
             return await handler(request)
         except PageNotFoundError as missing:
             return self._render_error(HTTPStatus.NOT_FOUND, str(missing))
-        except UnreadableFormError:
+        except _UnreadableFormError:
             return self._render_error(HTTPStatus.BAD_REQUEST, _UNREADABLE_FORM_TEXT)
         except web.HTTPRequestEntityTooLarge:
             limit = describe_body_limit(request.client_max_size)
@@ -221,14 +188,14 @@ class SandboxPage:
 
     def _render(self, template: str, status: HTTPStatus = HTTPStatus.OK, **context: Any) -> web.Response:
         clock = self.sandbox.clock
-        state = {"version": self.notifier.version, "now": clock.milliseconds(), "frozen": clock.frozen}
+        state = {"version": self._version, "now": clock.milliseconds(), "frozen": clock.frozen}
         known = {"form_token": self._access.form_token, **state, **context}
         html = _load_templates().get_template(template).render(known)
         return web.Response(status=status, text=html, content_type="text/html")
 
     def _make_view_handler(self, template: str, view: View) -> RouteHandler:
         async def show(request: web.Request) -> web.StreamResponse:
-            version = self.notifier.version  # first, so that a change during the read leads to a reload
+            version = self._version  # first, so that a change during the read leads to a reload
             context: dict[str, Any] = {**await view(self, request), "version": version}
             return self._render(template, here=request.path_qs, path=request.path, **context)
 
@@ -260,29 +227,31 @@ class SandboxPage:
         return response
 
     async def _stream_events(self, request: web.Request) -> web.StreamResponse:
-        if self.notifier.is_full:
+        if self._browsers >= MAX_BROWSERS:
             text = "Too many pages of the sandbox are open. Close some of them."
             full = web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=text)
             full.force_close()  # like the streams, it would otherwise stay open
             return full
+        seen = request.query.get("since") or self._version
+        sent = dict(zip(self._counts, seen.split("-"), strict=False))
         response = web.StreamResponse(headers={**_SECURITY_HEADERS, "Content-Type": "text/event-stream"})
         await response.prepare(request)
-        event, kinds = self.notifier.subscribe()
-        if request.query.get("since", "") not in {"", str(self.notifier.version)}:
-            kinds |= {"call", "change"}
+        self._browsers += 1
+        heartbeat = 0.0
         try:
-            while "end" not in kinds:
-                events = "".join(f"event: {kind}\ndata: 1\n\n" for kind in sorted(kinds))
-                await response.write(events.encode() or b":\n\n")
-                kinds.clear()
-                event.clear()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(event.wait(), _HEARTBEAT_INTERVAL)
-                    await asyncio.sleep(_EVENT_BATCH_DELAY)
+            while not self._is_closed:
+                kinds = [kind for kind, count in self._counts.items() if sent.get(kind) != str(count)]
+                sent = {kind: str(count) for kind, count in self._counts.items()}
+                if kinds or heartbeat <= 0:
+                    events = "".join(f"event: {kind}\ndata: 1\n\n" for kind in kinds)
+                    await response.write(events.encode() or b":\n\n")
+                    heartbeat = _HEARTBEAT_INTERVAL
+                await asyncio.sleep(_EVENT_INTERVAL)
+                heartbeat -= _EVENT_INTERVAL
         except ConnectionError:
             pass  # the browser has disconnected
         finally:
-            self.notifier.unsubscribe(event)
+            self._browsers -= 1
         return response
 
     @cached_property
@@ -347,10 +316,7 @@ async def _serve_static(request: web.Request) -> web.StreamResponse:
 
 
 async def _deliver(sandbox: SandboxState, request: web.Request, form: MultiDictProxy[Any]) -> None:
-    """Deliver the message in the form, pasted or uploaded, into a mailbox.
-
-    Raises ValueError if the form contains no message or two, and the errors of `SandboxState.deliver`.
-    """
+    """Deliver the message in the form, pasted or uploaded, into a mailbox."""
     file, text = form.get("file"), str(form.get("raw", ""))
     uploaded = await asyncio.to_thread(file.file.read) if isinstance(file, web.FileField) else b""
     pasted = text.encode("utf-8", "surrogateescape") if text.strip() else b""
@@ -392,14 +358,14 @@ async def _read_form(request: web.Request, *, may_have_file: bool = True) -> Mul
     if not (may_have_file and request.content_type == "multipart/form-data"):
         sent = request.content_length or 0
         if sent > _MAX_FORM_BYTES or len(await request.read()) > _MAX_FORM_BYTES:
-            raise UnreadableFormError
+            raise _UnreadableFormError
     try:
         return await request.post()
     except (ValueError, LookupError):  # a wrong boundary or charset
-        raise UnreadableFormError from None
+        raise _UnreadableFormError from None
     except web.HTTPRequestEntityTooLarge as error:
         if "fields" in (error.text or ""):  # the form has more than client_max_fields
-            raise UnreadableFormError from None
+            raise _UnreadableFormError from None
         raise
 
 

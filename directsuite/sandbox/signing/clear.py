@@ -119,11 +119,8 @@ def _list_raw_items(array: Any) -> list[Any]:
     return [array.raw_get(position) for position in range(len(array))]
 
 
-class SigFieldCreationOrRemovalRule(FieldMDPRule):
-    """Accepts new signature fields as pyHanko does, and the removal of unsigned ones."""
-
+class _SigFieldCreationOrRemovalRule(FieldMDPRule):
     def apply(self, context: FieldComparisonContext) -> Iterable[tuple[ModificationLevel, FormUpdate]]:
-        """Yield the accepted updates. Raises SuspiciousModification for others, such as the removal of a used field."""
         removed = {name: spec for name, spec in context.field_specs.items() if _is_removed(spec)}
         if not removed:
             yield from _creation_rule(approve_widget_bindings=True).apply(context)
@@ -143,10 +140,7 @@ def _is_removed(spec: FieldComparisonSpec) -> bool:
 
 
 def _iter_page_updates(context: FieldComparisonContext, removed: _Specs, remaining: _Specs) -> _Updates:
-    """Yield the changes of pages that only lose widgets of removed fields or gain those of new signature fields.
-
-    Raises SuspiciousModification for other changes of annotations.
-    """
+    """Yield the changes of pages that only lose widgets of removed fields or gain those of new signature fields."""
     may_go = {
         ref for spec in removed.values() for ref in _collect_widget_references(spec.old_field_ref, spec.old_field)
     }
@@ -244,5 +238,5 @@ def _to_dictionary(field: Any) -> Any:
 
 POLICY = StandardDiffPolicy(
     global_rules=DEFAULT_DIFF_POLICY.global_rules,
-    form_rule=FormUpdatingRule(field_rules=[SigFieldCreationOrRemovalRule(), _SigFieldRule(), _GenericFieldRule()]),
+    form_rule=FormUpdatingRule(field_rules=[_SigFieldCreationOrRemovalRule(), _SigFieldRule(), _GenericFieldRule()]),
 )

@@ -106,11 +106,7 @@ def open_incremental_writer(document: BinaryIO) -> Any:
 
 
 def repair(uploaded: Path, target: Path) -> bool:
-    """Check an uploaded document. Return True if it could not be signed and a repaired copy was written to `target`.
-
-    Raises InvalidParameterError if it is not a PDF, has no pages, cannot be decrypted, exceeds a limit, or cannot be
-    repaired. A signed document cannot be repaired, because that would invalidate its signatures.
-    """
+    """Check an uploaded document. Return True if it could not be signed and a repaired copy was written to `target`."""
     with uploaded.open("rb") as document:
         beginning = document.read(_MAX_HEADER_OFFSET)
     if b"%PDF-" not in beginning:
@@ -300,7 +296,7 @@ class PdfField:
 
     def get(self, key: str) -> pikepdf.Object | None:
         """Return the value of `key`, which may be inherited, or None."""
-        return find_inherited(self.dictionary, key)
+        return _find_inherited(self.dictionary, key)
 
     @property
     def flags(self) -> FieldFlag:
@@ -373,7 +369,6 @@ def map_widget_places(pdf: pikepdf.Pdf) -> dict[tuple[int, int], tuple[int, int]
     """Map the object number of each widget to its page number and its position among the page's widgets, both from 1.
 
     Widgets on no page are missing. /P of a widget is not used, because it is optional and often wrong.
-    Raises InvalidParameterError if there are too many pages or annotations.
     """
     _validate_count(_MAX_PAGES, len(pdf.pages), "pages")
     places: dict[tuple[int, int], tuple[int, int]] = {}
@@ -493,7 +488,7 @@ def find_crop_box(page: pikepdf.Page) -> Rectangle:
 
 def find_rotation(page: pikepdf.Page) -> int:
     """Return the clockwise rotation of the page: 0 (also if missing or malformed), 90, 180 or 270 degrees."""
-    turned = find_inherited(page.obj, "/Rotate")
+    turned = _find_inherited(page.obj, "/Rotate")
     try:
         return int(float(str(turned))) // 90 * 90 % 360 if turned is not None else 0
     except ValueError:
@@ -517,8 +512,7 @@ def compute_upright_matrix(
     return width, height, (1, 0, 0, 1, 0, 0)
 
 
-def find_inherited(node: pikepdf.Object, key: str) -> pikepdf.Object | None:
-    """Return the value of `key` in a page or form field, or in the nearest parent that has one, or None."""
+def _find_inherited(node: pikepdf.Object, key: str) -> pikepdf.Object | None:
     for _ in range(64):  # a damaged file may make a field its own ancestor
         value = node.get(key)
         if value is not None:
@@ -547,5 +541,5 @@ def overlap(one: Rectangle, other: Rectangle) -> bool:
 
 
 def _find_inherited_box(page: pikepdf.Page, key: str) -> Rectangle | None:
-    box = parse_rectangle(find_inherited(page.obj, key))
+    box = parse_rectangle(_find_inherited(page.obj, key))
     return box if box is not None and box.width > 0 and box.height > 0 else None

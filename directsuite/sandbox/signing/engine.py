@@ -82,10 +82,7 @@ class PdfChange(NamedTuple):
 
 
 def repair_upload(uploaded: Path, target: Path) -> bool:
-    """Check an uploaded document. Return True if it could not be signed and a repaired copy was written to `target`.
-
-    Raises InvalidParameterError if it is not a valid PDF, exceeds a limit, or cannot be repaired.
-    """
+    """Check an uploaded document. Return True if it could not be signed and a repaired copy was written to `target`."""
     with _guard_processing(InvalidParameterError("the PDF document is damaged beyond repair")):
         return document.repair(uploaded, target)
 
@@ -101,8 +98,6 @@ def change(
     """Write the changed document to `target`, unless the operation has no effect.
 
     at: the time of signing.
-    Raises InvalidActionError or InvalidParameterError if the operation is not possible or the document is malformed,
-    and KeyUnavailableError if the key cannot be used.
     """
     with _guard_processing():
         match operation:
@@ -121,7 +116,6 @@ def describe(file: Path, keys: KeySource, moment: datetime) -> Json:
     """Return the members signatures, formFields, pages and metaData of GetDocInfo for a document.
 
     The signatures are verified against the root certificates of `keys`.
-    Raises InvalidActionError if the document is malformed, and KeyUnavailableError if the key cannot be used.
     """
     with _guard_processing():
         return _inspect(file, keys.trust_roots(), moment)

@@ -63,8 +63,6 @@ def flatten(source: Path, target: Path) -> list[str]:
     """Write the flattened document to `target`, and return the names of removed fields.
 
     If there is nothing to flatten, return [] and write nothing.
-    Raises InvalidActionError for a signed document, whose signatures would become invalid, if no installed font has the
-    characters of a value, or if there is too much to draw.
     """
     with open_pdf(source) as pdf:
         signatures = count_signatures(pdf)
@@ -94,7 +92,6 @@ def _stash_annotations(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
     """Reduce the annotations of the pages to the widgets to flatten. Return the annotations to restore on each page.
 
     Page content is below annotations. Therefore a widget above another annotation becomes a stamp annotation instead.
-    Raises InvalidActionError if appearances with an optional content group are too large together.
     """
     signatures = {widget.objgen for field in iter_fields(pdf) if field.kind == "signature" for widget in field.widgets}
     stashed: list[list[pikepdf.Object]] = []
@@ -200,7 +197,6 @@ def complete_appearances(pdf: pikepdf.Pdf) -> None:
 
     If /NeedAppearances is set, also replace existing appearances that contain text, and remove the entry. Make check
     boxes and radio buttons show the values of their fields.
-    Raises InvalidActionError if no installed font has the characters of a value, or if there is too much text.
     """
     form = find_acro_form(pdf)
     if form is None:
@@ -231,12 +227,8 @@ class _LimitedTexts:
     def __init__(self) -> None:
         self._chars = 0
 
-    def count(self, text: str) -> str:
-        self.count_chars(len(text) + 1)
-        return text
-
-    def count_option(self, text: str) -> str:
-        self.count_chars(len(text) // _OPTION_CHARS + 1)
+    def count(self, text: str, chars_per_unit: int = 1) -> str:
+        self.count_chars(len(text) // chars_per_unit + 1)
         return text
 
     def count_chars(self, number: int) -> None:
@@ -310,11 +302,9 @@ def _list_options(field: PdfField, texts: _LimitedTexts) -> list[tuple[str, str]
     options = field.get("/Opt")
     pairs: list[tuple[str, str]] = []
     for item in options if isinstance(options, pikepdf.Array) else ():
-        if isinstance(item, pikepdf.Array) and len(item) == 2:
-            pairs.append((texts.count_option(value_to_text(item[0])), texts.count_option(value_to_text(item[1]))))
-        else:
-            text = texts.count_option(value_to_text(item))
-            pairs.append((text, text))
+        values = item if isinstance(item, pikepdf.Array) and len(item) == 2 else (item,)
+        written = [texts.count(value_to_text(value), _OPTION_CHARS) for value in values]
+        pairs.append((written[0], written[-1]))
     return pairs
 
 

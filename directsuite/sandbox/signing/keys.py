@@ -1,6 +1,6 @@
 """The keys and certificates that the sandbox signs with: in files, in memory, or in a token (`token.py`).
 
-cryptography and pyHanko are imported when a key is first used, so that the sandbox starts faster and also without them.
+The sandbox imports this module when it first needs a key, so that it starts faster and also without PDF libraries.
 """
 
 from __future__ import annotations
@@ -8,20 +8,30 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import NameOID
+from pyhanko.keys import load_certs_from_pemder_data
+from pyhanko.sign.signers import Signer
+from pyhanko_certvalidator.registry import SimpleCertificateStore
 
 from directsuite.sandbox.database import make_private
 from directsuite.sandbox.rejections import KeyUnavailableError, logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec, rsa
-    from pyhanko.sign.signers import Signer
 
 Certificate: TypeAlias = Any  # asn1crypto's, which has no types
 
@@ -47,8 +57,7 @@ class KeySource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Pem:
+class _Pem(NamedTuple):
     key: bytes
     certificate: bytes
     authority: bytes
@@ -69,7 +78,7 @@ class FileKeyStore:
     def signer(self) -> Signer:
         """Return a signer with new certificate objects, because asn1crypto parses lazily, which is not thread-safe."""
         key, pem = self._load()
-        return _make_signer_class()(key, load_certificate(pem.certificate), load_certificate(pem.authority))
+        return _FileSigner(key, load_certificate(pem.certificate), load_certificate(pem.authority))
 
     def trust_roots(self) -> Sequence[Certificate]:
         """Return a list with only the certificate of the sandbox's authority."""
@@ -106,26 +115,17 @@ class FileKeyStore:
 
 
 def _generate_pem() -> _Pem:
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import rsa
-
     signer_key = rsa.generate_private_key(65537, 2048)
     certificate, authority = certify(signer_key.public_key())
-    encoding = serialization.Encoding.PEM
-    key = signer_key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return _Pem(key, certificate.public_bytes(encoding), authority.public_bytes(encoding))
+    key = signer_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return _Pem(key, certificate.public_bytes(Encoding.PEM), authority.public_bytes(Encoding.PEM))
 
 
-def certify(
-    signer_key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey,
-) -> tuple[x509.Certificate, x509.Certificate]:
+_PublicKey: TypeAlias = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
+
+
+def certify(signer_key: _PublicKey) -> tuple[x509.Certificate, x509.Certificate]:
     """Return a new certificate for a signer's key, and the certificate of a new authority that has issued it."""
-    from datetime import datetime
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import rsa
-    from cryptography.x509.oid import NameOID
 
     def make_name(common: str) -> x509.Name:
         organization = x509.NameAttribute(NameOID.ORGANIZATION_NAME, "directsuite sandbox, for tests only")
@@ -133,9 +133,7 @@ def certify(
 
     authority_key = rsa.generate_private_key(65537, 2048)
 
-    def sign(
-        subject: str, key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey, *, is_authority: bool
-    ) -> x509.Certificate:
+    def sign(subject: str, key: _PublicKey, *, is_authority: bool) -> x509.Certificate:
         usage = x509.KeyUsage(
             digital_signature=not is_authority, content_commitment=not is_authority, key_encipherment=False,
             data_encipherment=False, key_agreement=False, key_cert_sign=is_authority, crl_sign=is_authority,
@@ -165,10 +163,6 @@ def certify(
 
 
 def _parse_private_key(pem: bytes) -> rsa.RSAPrivateKey:
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric import rsa
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     private: object = None
     with suppress(ValueError, TypeError, UnsupportedAlgorithm):
         private = load_pem_private_key(pem, password=None, unsafe_skip_rsa_key_validation=True)  # a key of the sandbox
@@ -181,38 +175,20 @@ def _parse_private_key(pem: bytes) -> rsa.RSAPrivateKey:
 
 def load_certificate(content: bytes) -> Certificate:
     """Parse the first certificate in PEM or DER."""
-    from pyhanko.keys import load_certs_from_pemder_data
-
     load: Any = load_certs_from_pemder_data
     return next(iter(load(content)))
 
 
-@cache
-def _make_signer_class() -> Callable[..., Signer]:
-    """Return a pyHanko signer class for an RSA key in memory (PKCS #1 v1.5).
+class _FileSigner(Signer):
+    """Signs with an RSA key in memory. pyHanko's SimpleSigner parses and checks its key twice for each signature."""
 
-    pyHanko's SimpleSigner is slow, because it parses and checks its key twice for each signature.
-    """
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import padding
-    from pyhanko.sign.signers import Signer
-    from pyhanko_certvalidator.registry import SimpleCertificateStore
+    def __init__(self, key: rsa.RSAPrivateKey, certificate: Certificate, authority: Certificate) -> None:
+        registry: Any = SimpleCertificateStore
+        super().__init__(signing_cert=certificate, cert_registry=registry.from_certs([authority]))
+        self.key = key
 
-    digests: dict[str, type[hashes.HashAlgorithm]] = {
-        "sha256": hashes.SHA256,
-        "sha384": hashes.SHA384,
-        "sha512": hashes.SHA512,
-    }
-
-    class FileSigner(Signer):
-        def __init__(self, key: rsa.RSAPrivateKey, certificate: Certificate, authority: Certificate) -> None:
-            registry: Any = SimpleCertificateStore
-            super().__init__(signing_cert=certificate, cert_registry=registry.from_certs([authority]))
-            self.key = key
-
-        async def async_sign_raw(self, data: bytes, digest_algorithm: str, dry_run: bool = False) -> bytes:
-            if dry_run:  # pyHanko needs the size of a signature
-                return bytes(self.key.key_size // 8)
-            return self.key.sign(data, padding.PKCS1v15(), digests[digest_algorithm.lower()]())
-
-    return FileSigner
+    async def async_sign_raw(self, data: bytes, digest_algorithm: str, dry_run: bool = False) -> bytes:
+        if dry_run:  # pyHanko needs the size of a signature
+            return bytes(self.key.key_size // 8)
+        digest = getattr(hashes, digest_algorithm.upper())
+        return self.key.sign(data, padding.PKCS1v15(), digest())

@@ -47,10 +47,7 @@ class SignatureLock(NamedTuple):
 
 
 def list_locks(pdf: pikepdf.Pdf) -> list[SignatureLock]:
-    """Return the locks that forbid any changes, starting with the certification.
-
-    Raises InvalidActionError if one locks too many fields.
-    """
+    """Return the locks that forbid any changes, starting with the certification."""
     found = [read_lock(field) for field in iter_fields(pdf) if field.is_signed]
     permissions = pdf.Root.get("/Perms")
     certificate = permissions.get("/DocMDP") if isinstance(permissions, pikepdf.Dictionary) else None
@@ -63,10 +60,7 @@ def list_locks(pdf: pikepdf.Pdf) -> list[SignatureLock]:
 
 
 def read_lock(field: PdfField) -> SignatureLock:
-    """Return the lock of the signature in a field, or of the future signature if the field is empty.
-
-    Raises InvalidActionError if it locks too many fields.
-    """
+    """Return the lock of the signature in a field, or of the future signature if the field is empty."""
     signature, own = field.get("/V"), field.dictionary.get("/Lock")
     document_parameters, field_parameters = None, own
     if isinstance(signature, pikepdf.Dictionary):

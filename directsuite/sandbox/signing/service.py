@@ -36,7 +36,6 @@ from directsuite.sandbox.signing.request import Base64File, SignatureRequest, re
 
 if TYPE_CHECKING:
     import sqlite3
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from directsuite.sandbox.clock import Clock
@@ -61,6 +60,7 @@ SCHEMA = _SCHEMA + make_abandoned_schema("signing_file")
 _BASE = "/signing/pdf"
 _DOCUMENT_TYPE = "PDF"
 DOCUMENT_LIFETIME_MS = 4 * 60 * 60 * 1000  # specification section 8
+_MAX_SAVE_BYTES = 3 * 2**29  # 1 GiB in base64, with its line breaks
 _MAX_WORKERS = 2  # documents processed at the same time
 
 _BODY_READERS: dict[ChangeOperation, Callable[[object], list[SignatureRequest]] | None] = {
@@ -77,14 +77,14 @@ class SigningService:
 
     missing_status: the HTTP status for an unknown, deleted or expired identifier: 400 as specified, or 404.
     folder: the folder of the documents. None: a temporary one.
-    max_body: the maximum size of Save's body in bytes. None: the application's maximum.
+    max_body: the maximum size of Save's body in bytes. None: 1 GiB in base64.
     """
 
     def __init__(
         self,
         database: SandboxDatabase,
         clock: Clock,
-        keys: KeySource,
+        get_keys: Callable[[], KeySource],
         *,
         missing_status: int = 400,
         folder: Path | None = None,
@@ -96,7 +96,7 @@ class SigningService:
         self._max_body = max_body
         self._database = database
         self._clock = clock
-        self._keys = keys
+        self.get_keys = get_keys
         self._workers = asyncio.Semaphore(_MAX_WORKERS)
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
@@ -118,20 +118,13 @@ class SigningService:
         return routes
 
     async def describe(self, name: str) -> dict[str, Any]:
-        """Return the members of GetDocInfo's response that describe a document's file.
-
-        Raises InvalidActionError if it is malformed, FileNotFoundError if it is missing, or KeyUnavailableError.
-        """
+        """Return the members of GetDocInfo's response that describe a document's file."""
         moment = self._clock.now()
-        with self._files.hold_file(name) as file:
+        with self.files.hold_file(name) as file:
             described: dict[str, Any] = await self._run_in_worker(
-                lambda: _import_engine().describe(file, self._keys, moment)
+                lambda: _import_engine().describe(file, self.get_keys(), moment)
             )
         return described
-
-    def close(self) -> None:
-        """Delete the documents of a temporary folder."""
-        self._files.close()
 
     async def _save(self, request: web.Request) -> web.Response:
         with self.files.create_file() as repaired_file:
@@ -153,7 +146,7 @@ class SigningService:
 
     async def _receive(self, request: web.Request, file: Path) -> None:
         with Base64File(file) as decoder:
-            await receive_body(request, self._max_body or request.client_max_size, decoder.write)
+            await receive_body(request, self._max_body or _MAX_SAVE_BYTES, decoder.write)
             await asyncio.to_thread(decoder.write, b"", last=True)
 
     async def _get_document(self, request: web.Request) -> web.Response:
@@ -186,7 +179,7 @@ class SigningService:
             moment = self._clock.now()
             with self.files.hold_file(before.file) as source, self.files.create_file() as target:
                 changed: PdfChange = await self._run_in_worker(
-                    lambda: _import_engine().change(operation, source, target, signatures, self._keys, moment)
+                    lambda: _import_engine().change(operation, source, target, signatures, self.get_keys(), moment)
                 )
                 if not changed.names:
                     self.files.abandon([target.name])
@@ -272,10 +265,7 @@ def _insert_document(connection: sqlite3.Connection, document: _StoredPdf, accou
 
 
 def _use_document(connection: sqlite3.Connection, identifier: str, account: str, at: int) -> _StoredPdf:
-    """Return the document and restart its lifetime at `at`, in milliseconds since 1970.
-
-    Raises NoSuchDocumentError if it is unknown, deleted or expired, and WrongAccountError if it is another account's.
-    """
+    """Return the document and restart its lifetime at `at`, in milliseconds since 1970."""
     row = connection.execute(
         "SELECT * FROM signing_document JOIN signing_file USING(identifier) WHERE identifier = ?", (identifier,)
     ).fetchone()

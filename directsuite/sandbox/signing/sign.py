@@ -79,8 +79,6 @@ def sign(source: Path, target: Path, requests: Sequence[SignatureRequest], signe
     """Write the document to `target` with a signature for each request. Return the names of the signature fields.
 
     at: the time of signing, converted to each signer's time zone.
-    Raises InvalidActionError if the document does not allow a signature, and InvalidParameterError if a request is
-    invalid. Then `target` may be incomplete.
     """
     with open_pdf(source) as pdf:
         form = find_acro_form(pdf)
@@ -217,10 +215,7 @@ def _append_signature(target: Path, signature: _PlannedSignature, signer: Signer
 
 
 async def _embed(document: BinaryIO, pdf_signer: PdfSigner, at: datetime) -> None:
-    """Sign the document in place. pyHanko's async_sign_pdf does not allow setting the time of signing.
-
-    Raises SigningError or PdfError if it cannot be signed, for example if the field requires a time stamp.
-    """
+    """Sign the document in place. pyHanko's async_sign_pdf does not allow setting the time of signing."""
     session: Any = pdf_signer.init_signing_session(open_incremental_writer(document))
     if session.timestamper is not None:
         raise SigningError(

@@ -1,6 +1,6 @@
 """Write text as PDF content: the fonts, and the layout of lines in a box.
 
-Helvetica, which every viewer has, covers Windows-1252. For other characters, a subset of a TrueType font of this
+Helvetica, which every viewer has, covers Windows-1252. For other characters, a subset of a _TrueType font of this
 machine is embedded: the first of FONT_PATHS that has all characters. If none has, `find_font` returns None. Then
 question marks are acceptable in a signature's appearance, but not in the value of a form field.
 """
@@ -92,12 +92,12 @@ class Helvetica:
 
 
 class EmbeddedFont:
-    """The glyphs of a TrueType font for one text, embedded with their original numbers (Identity-H).
+    """The glyphs of a _TrueType font for one text, embedded with their original numbers (Identity-H).
 
     May raise any exception if the font file is damaged.
     """
 
-    def __init__(self, font: TrueType, text: str) -> None:
+    def __init__(self, font: _TrueType, text: str) -> None:
         self._font = font
         self._characters = {font.glyphs[ord(character)]: character for character in text}
         self._program = _make_subset(font, set(self._characters))
@@ -197,7 +197,7 @@ def draw_paragraph(style: TextStyle, text: str) -> bytes:
         _MIN_FONT_SIZE,
     )
     top = style.height - _MARGIN - size
-    lines = wrap_text(style.font, text, size, style.width - 2 * _MARGIN)
+    lines = _wrap_text(style.font, text, size, style.width - 2 * _MARGIN)
     placed = [
         (_compute_start(style, size, line), top - number * size * _LEADING, line) for number, line in enumerate(lines)
     ]
@@ -235,8 +235,7 @@ def draw_item_list(style: TextStyle, items: Sequence[str], chosen: set[int], fir
     return _clip(style, content + _write_lines(style, size, placed))
 
 
-def wrap_text(font: Font, text: str, size: float, width: float) -> list[str]:
-    """Split a text into lines of a maximum width in points. A wider word gets its own line. Return [""] for no text."""
+def _wrap_text(font: Font, text: str, size: float, width: float) -> list[str]:
     lines: list[str] = []
     space = font.measure_width(" ", 1000)
     for line in text.splitlines() or [""]:
@@ -254,7 +253,7 @@ def wrap_text(font: Font, text: str, size: float, width: float) -> list[str]:
 
 
 def _can_fit(style: TextStyle, text: str, size: float) -> bool:
-    lines = wrap_text(style.font, text, size, style.width - 2 * _MARGIN)
+    lines = _wrap_text(style.font, text, size, style.width - 2 * _MARGIN)
     wide_enough = all(style.font.measure_width(line, size) <= style.width - 2 * _MARGIN for line in lines)
     return wide_enough and len(lines) * size * _LEADING <= style.height - 2 * _MARGIN
 
@@ -280,9 +279,7 @@ def _clip(style: TextStyle, content: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class TrueType:
-    """A TrueType font file. Lengths are in thousandths of the font size."""
-
+class _TrueType:
     name: str
     content: bytes
     glyphs: Mapping[int, int]
@@ -305,18 +302,18 @@ def _embed_font(path: str, text: str) -> EmbeddedFont | None:
 
 
 @lru_cache(maxsize=len(FONT_PATHS))
-def _read_font(path: str) -> TrueType:
+def _read_font(path: str) -> _TrueType:
     content = Path(path).read_bytes()
     font = _open_font(content)
     if "glyf" not in font:
-        raise ValueError("the font has no TrueType outlines")
+        raise ValueError("the font has no _TrueType outlines")
     head = font["head"]
     units_per_em: int = head.unitsPerEm
 
     def scale(units: int) -> int:
         return round(units * 1000 / units_per_em)
 
-    return TrueType(
+    return _TrueType(
         name="".join(character for character in Path(path).stem if character.isalnum()) or "Font",
         content=content,
         glyphs={code: int(name) for code, name in font.getBestCmap().items() if int(name) != 0},
@@ -335,7 +332,7 @@ def _open_font(content: bytes) -> Any:
     return font
 
 
-def _make_subset(font: TrueType, glyphs: set[int]) -> bytes:
+def _make_subset(font: _TrueType, glyphs: set[int]) -> bytes:
     """Return a font file with only these glyphs, numbered as before.
 
     fontTools.subset is slow to import, and logs the text.

@@ -15,7 +15,7 @@ import jsonschema_rs
 import pytest
 
 from directsuite.sandbox.control import build_control_document
-from directsuite.sandbox.page.reference import ExampleRequest, build_example, find_example, list_operations
+from directsuite.sandbox.page.reference import _ExampleRequest, build_example, find_example, list_operations
 from directsuite.sandbox.samples import ALICE, MAILBOX_LOGIN, add_sample_content
 from directsuite.sandbox.server import Sandbox, load_openapi_document
 from tests.sandbox.page.conftest import PageClient
@@ -26,7 +26,7 @@ OPERATIONS = {
 
 
 async def run(
-    request: ExampleRequest, sandbox: Sandbox, http: aiohttp.ClientSession, variables: dict[str, str]
+    request: _ExampleRequest, sandbox: Sandbox, http: aiohttp.ClientSession, variables: dict[str, str]
 ) -> bytes:
     """Send a request of an example, store its variable, and return the response."""
     path, body = (
@@ -103,7 +103,7 @@ def test_examples_conform_to_the_schemas() -> None:
 def test_a_command_quotes_its_body_for_the_shell() -> None:
     body = 'it\'s $(id) `id` \\ "x"\n! $smtpId'
     words = shlex.split(
-        ExampleRequest("PUT", "/message-rest/api/message/Send", "text/plain", body, True, None).format_command("")
+        _ExampleRequest("PUT", "/message-rest/api/message/Send", "text/plain", body, True, None).format_command("")
     )
     assert words[words.index("-d") + 1] == body
     assert words[:5] == ["curl", "-sS", "-X", "PUT", "$DIRECTSUITE_MESSAGE_URL/Send"]

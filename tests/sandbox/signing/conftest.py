@@ -45,7 +45,7 @@ def database() -> SandboxDatabase:
 
 @pytest.fixture
 def service(database: SandboxDatabase, clock: Clock, keys: FileKeyStore) -> SigningService:
-    return SigningService(database, clock, keys)
+    return SigningService(database, clock, lambda: keys)
 
 
 @web.middleware
