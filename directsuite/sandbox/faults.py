@@ -237,7 +237,8 @@ def make_fault_middleware(faults: Faults, *, expire_token: ExpireFn, expire_sess
                 await asyncio.sleep(fault.seconds)
                 return await respond()
             case "hang":
-                while not (faults.stopped or _has_disconnected(request)):  # noqa: ASYNC110  there is no event for it
+                # There is no event for it.
+                while not (faults.stopped or request.transport is None or request.transport.is_closing()):  # noqa: ASYNC110
                     await asyncio.sleep(_POLL_INTERVAL)
                 return _reset_connection(request)
             case "reset_before":
@@ -248,7 +249,11 @@ def make_fault_middleware(faults: Faults, *, expire_token: ExpireFn, expire_sess
             case "truncate":
                 return await _send_truncated(request, await respond())
             case "malformed":
-                return _build_malformed(await respond())
+                response = await respond()
+                headers = response.headers.copy()
+                headers.popall("Content-Length", None)
+                breaking = _break_json if response.content_type == "application/json" else _break_base64
+                return web.Response(status=response.status, headers=headers, body=breaking(_get_body(response)))
             case "expire_token" | "expire_session":
                 await (expire_token if fault.kind == "expire_token" else expire_session)(request)
                 return await respond()
@@ -278,17 +283,6 @@ async def _send_truncated(request: web.Request, response: web.StreamResponse) ->
     if request.transport is not None:
         request.transport.close()  # flushes what was written, then FIN
     return truncated
-
-
-def _build_malformed(response: web.StreamResponse) -> web.Response:
-    headers = response.headers.copy()
-    headers.popall("Content-Length", None)
-    breaking = _break_json if response.content_type == "application/json" else _break_base64
-    return web.Response(status=response.status, headers=headers, body=breaking(_get_body(response)))
-
-
-def _has_disconnected(request: web.Request) -> bool:
-    return request.transport is None or request.transport.is_closing()
 
 
 def _reset_connection(request: web.Request) -> web.Response:

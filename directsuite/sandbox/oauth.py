@@ -88,8 +88,8 @@ class _Endpoints:
         """Redirect with a code or an error. For an unknown client or unusable URI, respond 400 (RFC 6749, 4.1.2.1)."""
         query = request.query
         redirect_uri, client_id = query.get("redirect_uri", ""), query.get("client_id", "")
-        account = await self._database.read(lambda connection: _find_client_account(connection, client_id))
-        if account is None or not _is_usable_redirect(redirect_uri):
+        client = await self._database.read(lambda connection: _find_client(connection, client_id))
+        if client is None or not _is_usable_redirect(redirect_uri):
             text = "client_id is unknown, or redirect_uri is no absolute URI without a fragment"
             error = {"error": "invalid_request", "error_description": text}
             return _build_response(error, HTTPStatus.BAD_REQUEST)
@@ -97,7 +97,7 @@ class _Endpoints:
         if query.get("response_type") == "code":
             code, scope = generate_secret(), query.get("scope") or DEFAULT_SCOPE
             expires_at = self._clock.milliseconds() + _CODE_LIFETIME_MS
-            row = (hash_secret(code), "code", client_id, account, scope, redirect_uri, expires_at)
+            row = (hash_secret(code), "code", client_id, client["account"], scope, redirect_uri, expires_at)
             await self._database.write(lambda connection: _store_grant(connection, row))
             outcome["code"] = code
         else:
@@ -122,12 +122,10 @@ class _Endpoints:
     def _issue_token(
         self, connection: sqlite3.Connection, client_id: str, client_secret: str, form: Mapping[str, str]
     ) -> dict[str, Any]:
-        row = connection.execute(
-            "SELECT secret, account FROM oauth_client WHERE client_id = ?", (client_id,)
-        ).fetchone()
-        if row is None or not check_password(client_secret, row["secret"]):
+        client = _find_client(connection, client_id)
+        if client is None or not check_password(client_secret, client["secret"]):
             raise _OAuthError("invalid_client", "the client is unknown or its secret is wrong", HTTPStatus.UNAUTHORIZED)
-        grant = self._redeem(connection, client_id, row["account"], form)
+        grant = self._redeem(connection, client_id, client["account"], form)
         access_token = generate_secret()
         now = self._clock.milliseconds()
         store_token(
@@ -193,9 +191,10 @@ def _take_grant(connection: sqlite3.Connection, kind: str, secret: str, client_i
     return row
 
 
-def _find_client_account(connection: sqlite3.Connection, client_id: str) -> str | None:
-    row = connection.execute("SELECT account FROM oauth_client WHERE client_id = ?", (client_id,)).fetchone()
-    return None if row is None else str(row["account"])
+def _find_client(connection: sqlite3.Connection, client_id: str) -> sqlite3.Row | None:
+    query = "SELECT secret, account FROM oauth_client WHERE client_id = ?"
+    row: sqlite3.Row | None = connection.execute(query, (client_id,)).fetchone()
+    return row
 
 
 def _parse_client_credentials(request: web.Request, form: Mapping[str, str]) -> tuple[str, str]:

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 import msgspec
 from aiohttp import web
@@ -79,39 +79,30 @@ def parse_profiles(value: Any) -> frozenset[str]:
 
 def apply_profiles(response: dict[str, Any], profiles: Collection[str]) -> dict[str, Any]:
     """Return a response of the messaging service with the differences of these profiles."""
-    if "attachment-list" in profiles and "messages" in response:
-        response["messages"] = [_rename_attachments(message) for message in response["messages"]]
-    return _convert_to_java(response) if "java" in profiles else response
+    if "attachment-list" in profiles:
+        for message in response.get("messages", ()):
+            if "attachments" in message:
+                message["attachmentList"] = message.pop("attachments")
+    if "java" in profiles:
+        response = {name: _convert_to_java(name, value) for name, value in response.items()} | {"message": None}
+    return response
 
 
-def _rename_attachments(message: dict[str, Any]) -> dict[str, Any]:
-    return {"attachmentList" if name == "attachments" else name: value for name, value in message.items()}
-
-
-def _convert_to_java(response: dict[str, Any]) -> dict[str, Any]:
-    return {name: _convert_member(name, value) for name, value in response.items()} | {"message": None}
-
-
-def _convert_member(name: str, value: object) -> object:
-    if _is_list(value):
-        members = [_convert_object(element) if _is_object(element) else element for element in value]
-        return members[0] if len(members) == 1 and _is_object(members[0]) else members or None
+def _convert_to_java(name: str, value: Any) -> Any:
+    if isinstance(value, list):
+        elements: list[Any] = [_convert_object(element) for element in value]
+        return elements[0] if len(elements) == 1 and isinstance(elements[0], dict) else elements or None
     if name in _DATE_MEMBERS and isinstance(value, str):
         return (datetime.strptime(value, "%Y-%m-%dT%H:%M:%S.%f%z") - EPOCH) // timedelta(milliseconds=1)
     return value
 
 
-def _convert_object(members: dict[str, Any]) -> dict[str, Any]:
+def _convert_object(element: Any) -> Any:
+    if not isinstance(element, dict):
+        return element
+    members = cast("dict[str, Any]", element)
     extra = _JAVAMAIL_MEMBERS if "msgnum" in members else {}
-    return {name: _convert_member(name, member) for name, member in members.items()} | extra
-
-
-def _is_list(value: object) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)
-
-
-def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    return isinstance(value, dict)
+    return {name: _convert_to_java(name, member) for name, member in members.items()} | extra
 
 
 def read_report(report: Path) -> Dialect:

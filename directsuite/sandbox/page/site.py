@@ -210,7 +210,13 @@ class SandboxPage:
                 if entry.documented_body_type is bytes:
                     await _deliver(self.sandbox, request, form)
                 else:
-                    await entry.handler(self.sandbox, request, _build_body(entry, _read_members(form)))
+                    body: Any = None
+                    if entry.body_type is not None:
+                        kind = entry.documented_body_type or entry.body_type
+                        body = msgspec.convert(_read_members(form), kind, strict=False)
+                    if entry.documented_body_type is not None:
+                        body = msgspec.to_builtins(body)
+                    await entry.handler(self.sandbox, request, body)
             except REJECTION_ERRORS as error:
                 return self._render_error(choose_error_status(error), f"The change was rejected: {error}.")
             back = str(form.get("back", "/"))
@@ -347,13 +353,6 @@ def _read_members(form: MultiDictProxy[Any]) -> dict[str, Any]:
     return members
 
 
-def _build_body(entry: ControlOperation, members: dict[str, Any]) -> Any:
-    if entry.body_type is None:
-        return None
-    body = msgspec.convert(members, entry.documented_body_type or entry.body_type, strict=False)
-    return body if entry.documented_body_type is None else msgspec.to_builtins(body)
-
-
 async def _read_form(request: web.Request, *, may_have_file: bool = True) -> MultiDictProxy[Any]:
     if not (may_have_file and request.content_type == "multipart/form-data"):
         sent = request.content_length or 0
@@ -371,10 +370,6 @@ async def _read_form(request: web.Request, *, may_have_file: bool = True) -> Mul
 
 def _redirect(where: str) -> web.Response:
     return web.Response(status=HTTPStatus.SEE_OTHER, headers={"Location": where})
-
-
-def _format_time(milliseconds: int) -> str:
-    return f"{EPOCH + timedelta(milliseconds=milliseconds):%Y-%m-%d %H:%M:%S}"
 
 
 def _format_size(octets: int) -> str:
@@ -395,7 +390,7 @@ def _load_templates() -> Environment:
         undefined=StrictUndefined,
     )
     templates.filters |= {
-        "moment": _format_time,
+        "moment": lambda ms: f"{EPOCH + timedelta(milliseconds=ms):%Y-%m-%d %H:%M:%S}",
         "size": _format_size,
         "segment": lambda text: quote(str(text), safe="@"),
     }

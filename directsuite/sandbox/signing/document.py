@@ -276,8 +276,6 @@ def _require_few_entries(document: BinaryIO) -> None:
 class FieldFlag(IntFlag):
     """The field flags (/Ff) that affect a field's appearance or kind (ISO 32000-1, 12.7.4)."""
 
-    READ_ONLY = 1 << 0
-    REQUIRED = 1 << 1
     MULTILINE = 1 << 12
     PASSWORD = 1 << 13
     RADIO = 1 << 15

@@ -30,17 +30,7 @@ from pyhanko_certvalidator import ValidationContext
 from directsuite.sandbox.rejections import InvalidActionError, InvalidParameterError, RejectionError
 from directsuite.sandbox.signing import document
 from directsuite.sandbox.signing.clear import POLICY, clear_unsigned_fields
-from directsuite.sandbox.signing.document import (
-    PdfField,
-    find_crop_box,
-    find_rotation,
-    iter_fields,
-    map_widget_places,
-    open_pdf,
-    open_reader,
-    parse_rectangle,
-    value_to_text,
-)
+from directsuite.sandbox.signing.document import PdfField
 from directsuite.sandbox.signing.flatten import flatten
 from directsuite.sandbox.signing.sign import sign
 
@@ -142,10 +132,10 @@ def _guard_processing(rejection: RejectionError | None = None) -> Generator[None
 
 
 def _inspect(file: Path, trust_roots: Sequence[Certificate], moment: datetime) -> Json:
-    with open_pdf(file) as pdf:
-        places = map_widget_places(pdf)
-        boxes = [find_crop_box(page) for page in pdf.pages]
-        form = list(iter_fields(pdf))
+    with document.open_pdf(file) as pdf:
+        places = document.map_widget_places(pdf)
+        boxes = [document.find_crop_box(page) for page in pdf.pages]
+        form = list(document.iter_fields(pdf))
         signatures = [field for field in form if field.kind == "signature"]
         verdicts: dict[_ObjectNumber, Json] = {}
         if signed := [field for field in signatures if field.is_signed]:
@@ -169,7 +159,7 @@ def _inspect(file: Path, trust_roots: Sequence[Certificate], moment: datetime) -
             "pages": [
                 {
                     "index": number, "width": _round_points(box.width), "height": _round_points(box.height),
-                    "rotate": find_rotation(page),
+                    "rotate": document.find_rotation(page),
                 }
                 for number, (page, box) in enumerate(zip(pdf.pages, boxes, strict=True), 1)
             ],
@@ -181,7 +171,7 @@ def _describe_place(
     widget: pikepdf.Object, places: dict[tuple[int, int], tuple[int, int]], boxes: list[pikepdf.Rectangle]
 ) -> Json:
     place = places.get(widget.objgen)
-    rectangle = parse_rectangle(widget.get("/Rect"))
+    rectangle = document.parse_rectangle(widget.get("/Rect"))
     if place is None or rectangle is None:
         return {"left": None, "top": None, "width": None, "height": None, "pageIndex": None}
     page = boxes[place[0] - 1]
@@ -202,10 +192,6 @@ def _describe_signature(field: PdfField, verdict: Json | None, limited: _Limited
     return {name: limited(member) if isinstance(member, str) else member for name, member in members.items()}
 
 
-def _format_time(moment: datetime) -> str:
-    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + moment.strftime("%z")
-
-
 class _LimitedText:
     def __init__(self) -> None:
         self._chars_left = _MAX_TEXT_CHARS
@@ -218,7 +204,7 @@ class _LimitedText:
     def value_to_text(self, value: pikepdf.Object) -> str:
         if isinstance(value, pikepdf.Stream):
             self._chars_left = max(0, self._chars_left - _STREAM_CHARS)
-        return self(value_to_text(value)) if self._chars_left else ""
+        return self(document.value_to_text(value)) if self._chars_left else ""
 
     def field_to_text(self, field: PdfField) -> str:
         if isinstance(field.get("/V"), pikepdf.Stream):
@@ -276,7 +262,7 @@ async def _validate_signatures(
     """Return the response members of each readable signature. Document time stamps are skipped."""
     verdicts: dict[_ObjectNumber, Json] = {}
     unjudged = 0
-    opened = open_reader(stored, _LimitedReader)
+    opened = document.open_reader(stored, _LimitedReader)
     for field in reversed(signed):  # the last signature has the fewest later changes
         number = field.dictionary.objgen
         try:
@@ -325,13 +311,15 @@ async def _check_integrity(signature: Any, trust_roots: Sequence[Certificate], m
 
 def _describe_signer(signature: Any) -> Json:
     dictionary: Any = signature.sig_object
-    signed_at: datetime | None = None
+    signed_at: str | None = None
     subject: Any = {}
     with suppress(Exception):  # the date or certificate may be malformed
         subject = signature.signer_cert.subject.native
-        signed_at = signature.self_reported_timestamp
+        moment: datetime | None = signature.self_reported_timestamp
+        if moment is not None:
+            signed_at = moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + moment.strftime("%z")
     return {
         "signerName": str(dictionary["/Name"] if "/Name" in dictionary else subject.get("common_name", "")),
-        "signatureTime": None if signed_at is None else _format_time(signed_at),
+        "signatureTime": signed_at,
         "reason": str(dictionary["/Reason"]) if "/Reason" in dictionary else None,
     }

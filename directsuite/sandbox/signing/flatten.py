@@ -15,21 +15,8 @@ import pikepdf
 from pikepdf import Array, Dictionary, Name, Rectangle
 
 from directsuite.sandbox.rejections import InvalidActionError
-from directsuite.sandbox.signing.document import (
-    FieldFlag,
-    PdfField,
-    compute_upright_matrix,
-    count_signatures,
-    find_acro_form,
-    iter_fields,
-    list_subfields,
-    make_stream,
-    open_pdf,
-    overlap,
-    parse_rectangle,
-    rewrite,
-    value_to_text,
-)
+from directsuite.sandbox.signing import document
+from directsuite.sandbox.signing.document import FieldFlag, PdfField
 from directsuite.sandbox.signing.text import (
     Helvetica,
     TextStyle,
@@ -64,14 +51,14 @@ def flatten(source: Path, target: Path) -> list[str]:
 
     If there is nothing to flatten, return [] and write nothing.
     """
-    with open_pdf(source) as pdf:
-        signatures = count_signatures(pdf)
+    with document.open_pdf(source) as pdf:
+        signatures = document.count_signatures(pdf)
         if signatures:
             raise InvalidActionError(
                 f"the document has {signatures} signature(s), which flattening would invalidate: flatten before signing"
             )
-        form = find_acro_form(pdf)
-        names = [field.name for field in iter_fields(pdf) if field.kind != "signature"]
+        form = document.find_acro_form(pdf)
+        names = [field.name for field in document.iter_fields(pdf) if field.kind != "signature"]
         if form is None or not names:
             return []
         complete_appearances(pdf)
@@ -84,7 +71,7 @@ def flatten(source: Path, target: Path) -> list[str]:
             elif "/Annots" in page.obj:
                 del page.obj["/Annots"]
         _retain_signature_fields(pdf, roots)
-        rewrite(pdf, target)
+        document.rewrite(pdf, target)
         return names
 
 
@@ -93,7 +80,9 @@ def _stash_annotations(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
 
     Page content is below annotations. Therefore a widget above another annotation becomes a stamp annotation instead.
     """
-    signatures = {widget.objgen for field in iter_fields(pdf) if field.kind == "signature" for widget in field.widgets}
+    signatures = {
+        widget.objgen for field in document.iter_fields(pdf) if field.kind == "signature" for widget in field.widgets
+    }
     stashed: list[list[pikepdf.Object]] = []
     copied_bytes = 0
     for page in pdf.pages:
@@ -114,8 +103,11 @@ def _stash_annotations(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
                 if not _is_drawn(note) or not _overlaps(note, covered):
                     baked.append(note)
                     continue
-                restored.append(_make_stamp(pdf, page, note))
-            rectangle = parse_rectangle(note.get("/Rect"))
+                stamp = Dictionary(Type=Name.Annot, Subtype=Name.Stamp, Rect=note["/Rect"], P=page.obj)
+                stamp["/AP"] = Dictionary(N=_find_appearance(note))
+                stamp["/F"] = _to_integer(note.get("/F")) | _READ_ONLY | _LOCKED
+                restored.append(pdf.make_indirect(stamp))
+            rectangle = document.parse_rectangle(note.get("/Rect"))
             if rectangle is not None and _is_drawn(note):
                 covered.append(rectangle)
         stashed.append(restored)
@@ -135,7 +127,7 @@ def _prepare_widget(pdf: pikepdf.Pdf, widget: pikepdf.Object) -> int:
     if layer is None or appearance is None:
         return 0
     content = appearance.read_raw_bytes()
-    in_layer = make_stream(pdf, content)  # a copy, because other widgets may share the original
+    in_layer = document.make_stream(pdf, content)  # a copy, because other widgets may share the original
     for key, entry in appearance.items():
         if key != "/Length":
             in_layer[key] = entry
@@ -157,17 +149,10 @@ def _is_drawn(note: pikepdf.Object) -> bool:
 
 
 def _overlaps(note: pikepdf.Object, covered: list[Rectangle]) -> bool:
-    rectangle = parse_rectangle(note.get("/Rect"))
+    rectangle = document.parse_rectangle(note.get("/Rect"))
     if rectangle is None or not covered:
         return False
-    return len(covered) > _MAX_COVERED or any(overlap(rectangle, other) for other in covered)
-
-
-def _make_stamp(pdf: pikepdf.Pdf, page: pikepdf.Page, widget: pikepdf.Object) -> pikepdf.Object:
-    stamp = Dictionary(Type=Name.Annot, Subtype=Name.Stamp, Rect=widget["/Rect"], P=page.obj)
-    stamp["/AP"] = Dictionary(N=_find_appearance(widget))
-    stamp["/F"] = _to_integer(widget.get("/F")) | _READ_ONLY | _LOCKED
-    return pdf.make_indirect(stamp)
+    return len(covered) > _MAX_COVERED or any(document.overlap(rectangle, other) for other in covered)
 
 
 def _retain_signature_fields(pdf: pikepdf.Pdf, roots: list[pikepdf.Object]) -> None:
@@ -184,7 +169,7 @@ def _prune_to_signature_fields(node: pikepdf.Object, seen: set[tuple[int, int]])
         if node.objgen in seen:
             return False
         seen.add(node.objgen)
-    below = list_subfields(node)
+    below = document.list_subfields(node)
     if not below:
         return PdfField("", node, []).kind == "signature"
     remaining = [kid for kid in below if _prune_to_signature_fields(kid, seen)]
@@ -198,29 +183,24 @@ def complete_appearances(pdf: pikepdf.Pdf) -> None:
     If /NeedAppearances is set, also replace existing appearances that contain text, and remove the entry. Make check
     boxes and radio buttons show the values of their fields.
     """
-    form = find_acro_form(pdf)
+    form = document.find_acro_form(pdf)
     if form is None:
         return
     texts = _LimitedTexts()
     outdated = str(form.get("/NeedAppearances", False)).lower() == "true"
-    for field in iter_fields(pdf):
+    for field in document.iter_fields(pdf):
         for widget in field.widgets:
             if "/Rect" not in widget:
                 continue
             if field.kind in _MARK_GLYPHS:
                 texts.count(field.value)
                 _show_state(pdf, field, widget, outdated=outdated)
-            elif (outdated or not _has_appearance(widget)) and (
+            elif (outdated or not isinstance(widget.get("/AP", Dictionary()).get("/N"), pikepdf.Stream)) and (
                 field.kind in ("text", "choice") or _find_caption(field, widget) is not None
             ):
                 _draw_text(pdf, form, field, widget, texts)
     if "/NeedAppearances" in form:
         del form["/NeedAppearances"]
-
-
-def _has_appearance(widget: pikepdf.Object) -> bool:
-    appearance = widget.get("/AP")
-    return appearance is not None and isinstance(appearance.get("/N"), pikepdf.Stream)
 
 
 class _LimitedTexts:
@@ -255,7 +235,7 @@ def _draw_text(
     if not isinstance(font, Helvetica):
         texts.count_chars(_FONT_CHARS)
     width, height, frame, matrix = _build_frame(widget)
-    default = value_to_text(widget.get("/DA") or field.get("/DA") or form.get("/DA")) or "/Helv 0 Tf 0 g"
+    default = document.value_to_text(widget.get("/DA") or field.get("/DA") or form.get("/DA")) or "/Helv 0 Tf 0 g"
     sized = _FONT_SIZE.search(default)
     style = TextStyle(
         font=font,
@@ -287,7 +267,7 @@ def _find_caption(field: PdfField, widget: pikepdf.Object) -> str | None:
     looks = widget.get("/MK")
     if field.kind != "pushbutton" or looks is None or "/I" in looks:
         return None
-    return value_to_text(looks.get("/CA"))
+    return document.value_to_text(looks.get("/CA"))
 
 
 def _build_shown_text(field: PdfField, options: list[tuple[str, str]]) -> str:
@@ -303,14 +283,16 @@ def _list_options(field: PdfField, texts: _LimitedTexts) -> list[tuple[str, str]
     pairs: list[tuple[str, str]] = []
     for item in options if isinstance(options, pikepdf.Array) else ():
         values = item if isinstance(item, pikepdf.Array) and len(item) == 2 else (item,)
-        written = [texts.count(value_to_text(value), _OPTION_CHARS) for value in values]
+        written = [texts.count(document.value_to_text(value), _OPTION_CHARS) for value in values]
         pairs.append((written[0], written[-1]))
     return pairs
 
 
 def _find_chosen(field: PdfField, options: list[tuple[str, str]], texts: _LimitedTexts) -> set[int]:
     value = field.get("/V")
-    values = {texts.count(value_to_text(item)) for item in (value if isinstance(value, pikepdf.Array) else (value,))}
+    values = {
+        texts.count(document.value_to_text(item)) for item in (value if isinstance(value, pikepdf.Array) else (value,))
+    }
     return {position for position, (exported, shown) in enumerate(options) if {exported, shown} & values}
 
 
@@ -350,7 +332,7 @@ def _build_frame(widget: pikepdf.Object) -> tuple[float, float, bytes, Array]:
     corners: Any = widget["/Rect"]
     rectangle = Rectangle(corners)
     looks = widget.get("/MK")
-    width, height, matrix = compute_upright_matrix(
+    width, height, matrix = document.compute_upright_matrix(
         _to_integer(looks.get("/R")) % 360 if looks is not None else 0, rectangle.width, rectangle.height
     )
     border = widget.get("/BS")
@@ -379,7 +361,7 @@ def _format_colour(looks: pikepdf.Object | None, key: str, use: int) -> bytes:
 def _make_form_object(
     pdf: pikepdf.Pdf, content: bytes, width: float, height: float, matrix: Array, resources: Dictionary
 ) -> pikepdf.Object:
-    return make_stream(
+    return document.make_stream(
         pdf,
         content,
         Type=Name.XObject,

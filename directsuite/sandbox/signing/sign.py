@@ -31,21 +31,7 @@ from pyhanko.sign.signers.pdf_cms import PdfCMSSignedAttributes
 from pyhanko.stamp import BaseStampStyle
 
 from directsuite.sandbox.rejections import InvalidActionError, InvalidParameterError
-from directsuite.sandbox.signing.document import (
-    MAX_SIGNATURES,
-    compute_upright_matrix,
-    count_signatures,
-    find_acro_form,
-    find_crop_box,
-    find_rotation,
-    is_too_large_for,
-    iter_fields,
-    make_stream,
-    map_widget_places,
-    open_incremental_writer,
-    open_pdf,
-    rewrite,
-)
+from directsuite.sandbox.signing import document
 from directsuite.sandbox.signing.flatten import complete_appearances
 from directsuite.sandbox.signing.locks import list_locks, read_lock
 from directsuite.sandbox.signing.text import Helvetica, TextStyle, draw_paragraph, find_font
@@ -60,7 +46,6 @@ if TYPE_CHECKING:
     from pyhanko.pdf_utils.writer import BasePdfFileWriter
     from pyhanko.sign.signers import Signer
 
-    from directsuite.sandbox.signing.document import PdfField
     from directsuite.sandbox.signing.locks import SignatureLock
     from directsuite.sandbox.signing.request import Placement, SignatureRequest
 
@@ -80,15 +65,15 @@ def sign(source: Path, target: Path, requests: Sequence[SignatureRequest], signe
 
     at: the time of signing, converted to each signer's time zone.
     """
-    with open_pdf(source) as pdf:
-        form = find_acro_form(pdf)
-        outdated = form is not None and "/NeedAppearances" in form and not count_signatures(pdf)
+    with document.open_pdf(source) as pdf:
+        form = document.find_acro_form(pdf)
+        outdated = form is not None and "/NeedAppearances" in form and not document.count_signatures(pdf)
         if outdated:
             # Otherwise a viewer would draw the form later, which would invalidate the signature.
             complete_appearances(pdf)
-            rewrite(pdf, target)
+            document.rewrite(pdf, target)
         signatures = _plan_signatures(pdf, requests)
-        if is_too_large_for(count_signatures(pdf) + len(signatures), source):
+        if document.is_too_large_for(document.count_signatures(pdf) + len(signatures), source):
             raise InvalidActionError(
                 "the document is too large for this number of signatures: verifying them would take too long"
             )
@@ -111,10 +96,10 @@ class _PlannedSignature:
 
 
 def _plan_signatures(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> list[_PlannedSignature]:
-    if count_signatures(pdf) + len(requests) > MAX_SIGNATURES:
-        raise InvalidActionError(f"the document would have more than {MAX_SIGNATURES} signatures")
+    if document.count_signatures(pdf) + len(requests) > document.MAX_SIGNATURES:
+        raise InvalidActionError(f"the document would have more than {document.MAX_SIGNATURES} signatures")
     in_force = list_locks(pdf)
-    existing = {field.name: field for field in iter_fields(pdf)}
+    existing = {field.name: field for field in document.iter_fields(pdf)}
     made: dict[str, _PlannedSignature] = {}
     pixels = 0
     for request in requests:
@@ -136,9 +121,12 @@ def _plan_signatures(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> 
         picture = _read_picture(request.picture) if request.picture is not None else None
         pixels += picture.width * picture.height if picture is not None else 0
         if pixels > _MAX_PIXELS_TOGETHER:
-            raise InvalidParameterError(f"the pictures have more than {_MAX_PIXELS_TOGETHER:,} pixels in total")
-        page = new_field.on_page + 1 if new_field is not None else _find_page(pdf, existing[name])
-        turned = find_rotation(pdf.pages[page - 1]) if page is not None else 0
+            raise InvalidParameterError(f"the pictures have more than {_MAX_PIXELS_TOGETHER:,} pixels together")
+        turned = 0
+        if new_field is not None:
+            turned = document.find_rotation(pdf.pages[new_field.on_page])
+        elif place := document.map_widget_places(pdf).get(existing[name].widgets[0].objgen):
+            turned = document.find_rotation(pdf.pages[place[0] - 1])
         made[name] = _PlannedSignature(request, name, new_field, turned, picture)
     return list(made.values())
 
@@ -172,7 +160,7 @@ def _compute_rectangle(pdf: pikepdf.Pdf, placement: Placement) -> Rectangle:
         raise InvalidParameterError(
             f"the widget is for page {placement.page}, but the document has {len(pdf.pages)} page(s)"
         )
-    page = find_crop_box(pdf.pages[placement.page - 1])
+    page = document.find_crop_box(pdf.pages[placement.page - 1])
     left, top = page.llx + placement.left, page.ury - placement.top
     rectangle = Rectangle(left, top - placement.height, left + placement.width, top)
     tolerated = (page.llx - _TOLERANCE, page.lly - _TOLERANCE, page.urx + _TOLERANCE, page.ury + _TOLERANCE)
@@ -182,11 +170,6 @@ def _compute_rectangle(pdf: pikepdf.Pdf, placement: Placement) -> Rectangle:
             " (points, before rotation, measured from the top-left corner)"
         )
     return rectangle
-
-
-def _find_page(pdf: pikepdf.Pdf, field: PdfField) -> int | None:
-    place = map_widget_places(pdf).get(field.widgets[0].objgen)
-    return place[0] if place is not None else None
 
 
 def _append_signature(target: Path, signature: _PlannedSignature, signer: Signer, at: datetime) -> None:
@@ -208,15 +191,15 @@ def _append_signature(target: Path, signature: _PlannedSignature, signer: Signer
         metadata, signer, stamp_style=_DrawnStampStyle(draw=draw), new_field_spec=signature.new_field
     )
     try:
-        with target.open("r+b") as document:
-            asyncio.run(_embed(document, pdf_signer, local))
+        with target.open("r+b") as file:
+            asyncio.run(_embed(file, pdf_signer, local))
     except (SigningError, PdfError) as error:
         raise InvalidActionError(f"the signature {signature.name!r} could not be added: {error}") from error
 
 
-async def _embed(document: BinaryIO, pdf_signer: PdfSigner, at: datetime) -> None:
+async def _embed(file: BinaryIO, pdf_signer: PdfSigner, at: datetime) -> None:
     """Sign the document in place. pyHanko's async_sign_pdf does not allow setting the time of signing."""
-    session: Any = pdf_signer.init_signing_session(open_incremental_writer(document))
+    session: Any = pdf_signer.init_signing_session(document.open_incremental_writer(file))
     if session.timestamper is not None:
         raise SigningError(
             "the field requires a time stamp from a server that the document names, but the sandbox does not contact"
@@ -269,7 +252,7 @@ def _draw_stamp(width: float, height: float, *, lines: list[str], picture: Image
     turned: the clockwise rotation of the page in degrees.
     The background is white, because the page may be a dark scan.
     """
-    across, up, matrix = compute_upright_matrix(turned, width, height)
+    across, up, matrix = document.compute_upright_matrix(turned, width, height)
     text_left, text_bottom, text_width, text_height = 0.0, 0.0, across, up
     with pikepdf.new() as pdf:
         resources = Dictionary()
@@ -295,7 +278,7 @@ def _draw_stamp(width: float, height: float, *, lines: list[str], picture: Image
             Type=Name.Page,
             MediaBox=Array([0, 0, round(width, 3), round(height, 3)]),
             Resources=resources,
-            Contents=make_stream(pdf, content),
+            Contents=document.make_stream(pdf, content),
         )
         pdf.pages.append(pikepdf.Page(pdf.make_indirect(page)))
         output = io.BytesIO()
@@ -326,7 +309,7 @@ class _DrawnStamp(AppearanceContent):
 
 def _make_image(pdf: pikepdf.Pdf, picture: Image) -> pikepdf.Object:
     def make_channel(pixels: bytes, space: Name) -> pikepdf.Object:
-        return make_stream(
+        return document.make_stream(
             pdf,
             zlib.compress(pixels),
             Type=Name.XObject,

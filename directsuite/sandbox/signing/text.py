@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pikepdf
 from pikepdf import Array, Dictionary, Name
@@ -181,7 +181,9 @@ class TextStyle:
 def draw_line(style: TextStyle, text: str) -> bytes:
     """Return PDF content with one vertically centered line. Line breaks become spaces."""
     line = " ".join(text.splitlines())
-    size = style.size or _compute_fitting_size(style, line)
+    natural = style.font.measure_width(line, 1.0)
+    fitting = (style.width - 2 * _MARGIN) / natural if natural else _MAX_FONT_SIZE
+    size = style.size or max(_MIN_FONT_SIZE, min(_MAX_FONT_SIZE, style.height * 0.7, fitting))
     middle = style.height / 2 - (_CAP_HEIGHT / 2) * size
     return _clip(style, _write_lines(style, size, [(_compute_start(style, size, line), middle, line)]))
 
@@ -189,11 +191,7 @@ def draw_line(style: TextStyle, text: str) -> bytes:
 def draw_paragraph(style: TextStyle, text: str) -> bytes:
     """Return PDF content with lines from the top of the box, wrapped between words. Excess lines are clipped."""
     size = style.size or next(
-        (
-            float(size)
-            for size in range(int(_MAX_FONT_SIZE), int(_MIN_FONT_SIZE), -1)
-            if _can_fit(style, text, float(size))
-        ),
+        (float(size) for size in range(int(_MAX_FONT_SIZE), int(_MIN_FONT_SIZE), -1) if _can_fit(style, text, size)),
         _MIN_FONT_SIZE,
     )
     top = style.height - _MARGIN - size
@@ -258,12 +256,6 @@ def _can_fit(style: TextStyle, text: str, size: float) -> bool:
     return wide_enough and len(lines) * size * _LEADING <= style.height - 2 * _MARGIN
 
 
-def _compute_fitting_size(style: TextStyle, line: str) -> float:
-    natural = style.font.measure_width(line, 1.0)
-    across = (style.width - 2 * _MARGIN) / natural if natural else _MAX_FONT_SIZE
-    return max(_MIN_FONT_SIZE, min(_MAX_FONT_SIZE, style.height * 0.7, across))
-
-
 def _compute_start(style: TextStyle, size: float, line: str) -> float:
     room = style.width - style.font.measure_width(line, size)
     return {1: room / 2, 2: room - _MARGIN}.get(style.alignment, _MARGIN)
@@ -278,8 +270,7 @@ def _clip(style: TextStyle, content: bytes) -> bytes:
     return b"q\n1 1 %.3f %.3f re W n\n%sQ\n" % (max(style.width - 2, 0), max(style.height - 2, 0), content)
 
 
-@dataclass(frozen=True, slots=True)
-class _TrueType:
+class _TrueType(NamedTuple):
     name: str
     content: bytes
     glyphs: Mapping[int, int]
