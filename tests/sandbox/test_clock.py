@@ -86,17 +86,6 @@ async def test_a_changed_clock_is_committed_before_the_response(tmp_path: Path, 
             assert [row["frozen_at_us"] is not None for row in kept] == [sandbox.clock.frozen]
 
 
-async def test_an_expired_session_stays_expired_after_a_restart(tmp_path: Path, http: aiohttp.ClientSession) -> None:
-    async with Sandbox(tmp_path) as first:
-        await first.add_reseller("seller", "secret", ["direct.example.test"])
-        first.clock.advance(timedelta(days=10))
-        session = (await Api(first, http).login("seller", "secret"))[1]["sessionId"]
-    async with Sandbox(tmp_path) as second:
-        second.clock.advance(timedelta(hours=5))
-        url = f"{second.registration_url}/GetPatientAddressByUsername/{session}/direct.example.test/ada"
-        assert (await Api(second, http).request("GET", url))[1]["code"] == "011"
-
-
 async def test_a_clock_of_the_caller_is_used_unchanged(tmp_path: Path) -> None:
     async with Sandbox(tmp_path) as first:
         first.clock.advance(CENTURY)

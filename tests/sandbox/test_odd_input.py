@@ -20,6 +20,8 @@ from directsuite.sandbox.files import StoredFiles
 from directsuite.sandbox.server import Sandbox
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import aiohttp
 
     from .conftest import Api
@@ -136,41 +138,39 @@ async def test_temporary_files_of_a_killed_sandbox_are_removed_by_the_next_one(
     assert list_names(tmp_path, "*") == []
 
 
-def test_folders_that_are_not_a_sandboxs_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    (tmp_path / "directsuite-sandbox-without-lock").mkdir()
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "lock").touch()
-    (tmp_path / "directsuite-sandbox-link").symlink_to(tmp_path / "elsewhere")
-    stored = StoredFiles(None)
-    _ = stored._folder
-    stored.close()
-    assert len([*tmp_path.iterdir()]) == 3
-    assert (tmp_path / "elsewhere" / "lock").exists()
+def make_folder_without_lock(folder: Path) -> None:
+    (folder / "directsuite-sandbox-without-lock").mkdir()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
-def test_a_link_in_place_of_a_lock_changes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(files, "_MIN_LEFTOVER_AGE", 0.0)
-    (tmp_path / "page.html").touch()
-    (tmp_path / "page.html").chmod(0o644)
-    (tmp_path / "directsuite-sandbox-of-another").mkdir()
-    (tmp_path / "directsuite-sandbox-of-another" / "lock").symlink_to(tmp_path / "page.html")
-    stored = StoredFiles(None)
-    _ = stored._folder
-    stored.close()
-    assert (tmp_path / "page.html").stat().st_mode & 0o777 == 0o644
-    assert (tmp_path / "directsuite-sandbox-of-another").exists()
+def make_linked_folder(folder: Path) -> None:
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere" / "lock").touch()
+    (folder / "directsuite-sandbox-link").symlink_to(folder / "elsewhere")
 
 
-def test_a_folder_that_another_sandbox_is_creating_is_not_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def make_linked_lock(folder: Path) -> None:
+    (folder / "page.html").touch()
+    (folder / "page.html").chmod(0o644)
+    (folder / "directsuite-sandbox-of-another").mkdir()
+    (folder / "directsuite-sandbox-of-another" / "lock").symlink_to(folder / "page.html")
+
+
+def make_new_folder(folder: Path) -> None:
+    (folder / "directsuite-sandbox-new").mkdir()
+    (folder / "directsuite-sandbox-new" / "lock").touch()  # not locked yet
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes and links")
+@pytest.mark.parametrize("make", [make_folder_without_lock, make_linked_folder, make_linked_lock, make_new_folder])
+def test_temporary_folders_of_others_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    (tmp_path / "directsuite-sandbox-new").mkdir()
-    (tmp_path / "directsuite-sandbox-new" / "lock").touch()  # not locked yet
+    if make is not make_new_folder:
+        monkeypatch.setattr(files, "_MIN_LEFTOVER_AGE", 0.0)
+    make(tmp_path)
+    before = {file: file.lstat().st_mode for file in tmp_path.rglob("*")}
     stored = StoredFiles(None)
     _ = stored._folder
     stored.close()
-    assert list_names(tmp_path, "*") == ["directsuite-sandbox-new"]
+    assert {file: file.lstat().st_mode for file in tmp_path.rglob("*")} == before

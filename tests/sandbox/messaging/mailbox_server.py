@@ -1,4 +1,4 @@
-"""The messaging service on a real socket, with mailboxes and a frozen clock."""
+"""A sandbox with two mailboxes, a T-User and a frozen clock, and a client of its messaging service."""
 
 from __future__ import annotations
 
@@ -9,25 +9,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import aiohttp
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 from yarl import URL
 
+from directsuite.sandbox import Sandbox
 from directsuite.sandbox.clock import Clock
-from directsuite.sandbox.database import SCHEMA as LEDGER_SCHEMA
-from directsuite.sandbox.database import SandboxDatabase, list_effects
-from directsuite.sandbox.messaging import delivery, mailboxes
-from directsuite.sandbox.messaging.parsing import build_content
-from directsuite.sandbox.messaging.sending import deliver_inbound
-from directsuite.sandbox.messaging.service import BASE, SCHEMA, MessagingService
-from directsuite.sandbox.registration import SCHEMA as REGISTRATION_SCHEMA
-from directsuite.sandbox.rejections import handle_errors
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import AsyncGenerator
-    from pathlib import Path
 
+    from directsuite.sandbox.database import SandboxDatabase
     from directsuite.sandbox.quirks import Profiles
 
 ALICE = "alice@direct.clinic.test"
@@ -64,20 +54,20 @@ def encode_base64(content: bytes) -> str:
 
 
 class MessagingServer:
-    """A running messaging service and a client of it."""
+    """A client of a sandbox's messaging service."""
 
-    def __init__(
-        self, service: MessagingService, database: SandboxDatabase, clock: Clock, http: aiohttp.ClientSession
-    ) -> None:
-        self.service = service
-        self.database = database
-        self.clock = clock
+    def __init__(self, sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+        self.sandbox = sandbox
+        self.clock = sandbox.clock
         self.http = http
-        self.port = 0
+
+    @property
+    def database(self) -> SandboxDatabase:
+        return self.sandbox._database
 
     async def request(self, method: str, path: str, **options: Any) -> tuple[int, dict[str, Any]]:
         """Send a request with an encoded path. Return the status and the decoded body."""
-        url = URL(f"http://127.0.0.1:{self.port}{BASE}/{path}", encoded=True)
+        url = URL(f"{self.sandbox.message_url}/{path}", encoded=True)
         async with self.http.request(method, url, **options) as response:
             assert response.content_type == "application/json"
             return response.status, await response.json()
@@ -125,52 +115,26 @@ class MessagingServer:
         ]
         return found
 
-    async def deliver(self, address: str, raw: bytes, folder: str = "INBOX") -> int:
-        """Deliver a message from outside to a folder. Return its uid."""
-        content, now = build_content(raw), self.clock.milliseconds()
-        return await self.database.write(
-            lambda connection: deliver_inbound(connection, address, folder, content, now=now)
-        )
-
-    async def force_status(self, smtp_id: str, recipient: str, status: str) -> None:
-        """Set the final status for a recipient."""
-        await self.database.write(lambda connection: delivery.force_status(connection, smtp_id, recipient, status))
-
     async def list_effects(self, operation: str) -> list[Any]:
         """Return the effects of an operation."""
-        return await self.database.read(lambda connection: list_effects(connection, operation))
+        return list(await self.sandbox.ledger(operation))
 
 
 @asynccontextmanager
-async def open_messaging_server(
-    *, folder: Path | None = None, profile: Profiles = "strict"
-) -> AsyncGenerator[MessagingServer]:
-    """Open a service with mailboxes of alice and bob, and a T-User for alice and an address without a mailbox."""
-    database = SandboxDatabase(folder, [LEDGER_SCHEMA, SCHEMA, REGISTRATION_SCHEMA])
+async def open_messaging_server(*, profile: Profiles = "strict") -> AsyncGenerator[MessagingServer]:
+    """Open a sandbox with mailboxes of alice and bob, and a T-User for alice and an address without a mailbox."""
     clock = Clock()
     clock.freeze(NOON)
-
-    def open_mailboxes(connection: sqlite3.Connection) -> None:
+    async with Sandbox(clock=clock, profile=profile) as sandbox, aiohttp.ClientSession() as http:
         for address in (ALICE, BOB):
-            mailboxes.create_account(connection, address, PASSWORD, at_ms=clock.milliseconds())
-        mailboxes.create_tuser(connection, TUSER, PASSWORD, [ALICE, "nobody@direct.clinic.test"])
-
-    await database.write(open_mailboxes)
-    service = MessagingService(database, clock, profile=profile)
-    application = web.Application(middlewares=[handle_errors], client_max_size=64 * 2**20)
-    application.add_routes(service.make_routes())
-    async with TestServer(application) as server, aiohttp.ClientSession() as http:
-        running = MessagingServer(service, database, clock, http)
-        port = server.make_url("/").port
-        assert port is not None
-        running.port = port
-        yield running
-    database.close()
+            await sandbox.add_account(address, PASSWORD)
+        await sandbox.add_tuser(TUSER, PASSWORD, [ALICE, "nobody@direct.clinic.test"])
+        yield MessagingServer(sandbox, http)
 
 
 async def deliver_many(mail: MessagingServer, count: int, folder: str = "INBOX") -> list[int]:
     """Deliver messages with different subjects to alice. Return their uids."""
     return [
-        await mail.deliver(ALICE, RAW_MESSAGE.replace(b"Results", b"Results %d" % n), folder)
+        await mail.sandbox.deliver(ALICE, RAW_MESSAGE.replace(b"Results", b"Results %d" % n), folder)
         for n in range(1, count + 1)
     ]

@@ -146,18 +146,6 @@ async def test_a_message_of_any_size_is_returned_as_it_was_sent(mail: Mail, size
     assert [each["messageSize"] for each in report] == [len(forwarded["raw"])]
 
 
-async def test_a_message_of_more_than_a_mebibyte_is_in_a_file(mail: Mail) -> None:
-    await mail.send(NOISE[:1], body="")
-    beside = len((await mail.newest("INBOX.Sent"))["raw"])
-    for size in (MEGABYTE, MEGABYTE + 1):
-        lines, rest = divmod(size - beside, 902)
-        await mail.send(NOISE[:1], body=("t" * 900 + "\r\n") * lines + "t" * rest)
-        sent = await mail.newest("INBOX.Sent")
-        assert len(sent["raw"]) == size
-        assert alike(sent) == json.loads(build_content(sent["raw"]).detail)
-        assert [file.read_bytes() for file in mail.files] == [sent["raw"]] * (size > MEGABYTE)
-
-
 async def test_several_messages_are_forwarded_as_they_are(mail: Mail) -> None:
     for size in (2 * MEGABYTE, 100):
         await mail.send(NOISE[:size])
@@ -186,13 +174,6 @@ async def test_copies_share_a_file_until_the_last_is_deleted(mail: Mail) -> None
     assert attachments_of(await mail.newest("INBOX.Drafts")) == [NOISE]
     await mail.done("DeleteMessagesByUIDs/INBOX.Drafts/true", {"auth": LOGIN, "uids": drafts})
     assert mail.files == []
-
-
-async def test_copy_without_local_recipient_leaves_no_file(mail: Mail) -> None:
-    recipients = [{"email": "deliver@hospital.example", "type": "BCC"}]
-    await mail.send(NOISE, recipients=recipients)
-    [own] = mail.files  # there is a form without the BCC recipients too
-    assert own.read_bytes() == (await mail.newest("INBOX.Sent"))["raw"]
 
 
 @pytest.mark.parametrize("removes", ["the account", "everything", "the folder"])
@@ -346,12 +327,6 @@ async def test_large_responses_follow_the_profile(mail: Mail) -> None:
     assert base64.b64decode(raw["data"]) == mail.files[0].read_bytes()
 
 
-async def test_metadata_of_large_messages_has_no_content(mail: Mail) -> None:
-    await mail.send(NOISE)
-    newest = (await mail.done("GetMessageMetaData/INBOX.Sent", LOGIN))["messages"][-1]
-    assert newest["attachments"] == [{"filename": "0.pdf", "contentType": "application/pdf"}]
-
-
 @pytest.mark.wide
 async def test_a_message_deleted_during_a_download_is_sent_completely(mail: Mail) -> None:
     content = NOISE * 8  # more than a connection holds
@@ -390,14 +365,6 @@ async def test_a_message_deleted_before_its_file_is_opened_is_missing(
         assert response["message"] == "The folder has no message with any of these uids"
     else:
         assert response["messages"] == []
-
-
-async def test_a_missing_file_is_an_error(mail: Mail) -> None:
-    await mail.send(NOISE)
-    for file in mail.files:
-        file.unlink()
-    response = await mail.call("GetMessages/INBOX.Sent", LOGIN)
-    assert response["message"] == "the sandbox failed to process the request; its log says why"
 
 
 @pytest.mark.parametrize("kind", ["truncate", "malformed", "latency", "status"])

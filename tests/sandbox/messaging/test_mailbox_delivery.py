@@ -106,7 +106,7 @@ async def test_several_messages_are_reported_in_the_order_of_sending(mail: Messa
 
 
 async def test_many_ids_are_reported_as_csv(mail: MessagingServer) -> None:
-    mail.service.csv_above = 1
+    mail.sandbox.csv_above = 1
     odd = "o'hara\"x".replace('"', "+")
     smtp_ids = [await mail.send(f"{odd}@hisp.test", "nomdn@hisp.test"), "<unknown@x>"]
     report = await many(mail, smtp_ids)
@@ -124,20 +124,20 @@ async def test_many_ids_are_reported_as_csv(mail: MessagingServer) -> None:
 
 
 async def test_csv_can_be_switched_on_for_every_report(mail: MessagingServer) -> None:
-    mail.service.csv_above = 0
+    mail.sandbox.csv_above = 0
     assert (await mail.call_ok("GetMessageStatus", await mail.send()))["hasCvData"] is True
     assert (await mail.call_ok("GetMessageStatus", "<unknown@x>"))["hasCvData"] is False
 
 
 async def test_a_final_status_does_not_depend_on_the_clock(mail: MessagingServer) -> None:
     smtp_id = await mail.send("nomdn@hisp.test")
-    await mail.force_status(smtp_id, "NoMDN@hisp.test", "Remotely Failed")
+    await mail.sandbox.set_message_status(smtp_id, "NoMDN@hisp.test", "Remotely Failed")
     mail.clock.advance(timedelta(hours=2))
     assert (await status(mail, smtp_id))[0] == "Remotely Failed"
     with pytest.raises(LookupError):
-        await mail.force_status(smtp_id, BOB, "Delivered")
+        await mail.sandbox.set_message_status(smtp_id, BOB, "Delivered")
     with pytest.raises(ValueError, match="Lost"):
-        await mail.force_status(smtp_id, "nomdn@hisp.test", "Lost")
+        await mail.sandbox.set_message_status(smtp_id, "nomdn@hisp.test", "Lost")
 
 
 async def test_a_message_to_the_sender_is_delivered(mail: MessagingServer) -> None:

@@ -50,18 +50,6 @@ async def test_folder_names_survive_the_path(mail: MessagingServer, name: str) -
     assert await mail.get_uids(name) == []
 
 
-async def test_renaming_moves_subfolders_and_messages(mail: MessagingServer) -> None:
-    await mail.call_ok("CreateFolder", "INBOX.Old.Child")
-    assert await deliver_many(mail, 2, "INBOX.Old.Child") == [1, 2]
-    await mail.call_ok("MoveFolder", "INBOX.Old", "INBOX.New.Place")
-    assert (await mail.call_ok("GetFolders", "INBOX.New", "false"))["folders"] == [
-        "INBOX.New.Place",
-        "INBOX.New.Place.Child",
-    ]
-    assert await mail.get_uids("INBOX.New.Place.Child") == [1, 2]
-    assert await mail.call_rejected("GetUIDs", "INBOX.Old") == 3
-
-
 @pytest.mark.parametrize(
     ("name", "new_name", "code"),
     [
@@ -74,16 +62,6 @@ async def test_invalid_renames_are_rejected(mail: MessagingServer, name: str, ne
     await mail.call_ok("CreateFolder", "INBOX.A")
     assert await mail.call_rejected("MoveFolder", name, new_name) == code
     assert await mail.list_effects("MoveFolder") == []
-
-
-async def test_deleting_a_folder_deletes_what_is_in_it(mail: MessagingServer) -> None:
-    await mail.call_ok("CreateFolder", "INBOX.A.B")
-    await mail.call_ok("CreateFolder", "INBOX.AA")
-    await deliver_many(mail, 2, "INBOX.A.B")
-    await mail.call_ok("DeleteFolder", "INBOX.A")
-    assert (await mail.call_ok("GetFolders", "INBOX", "false"))["folders"] == ["INBOX.AA", *INITIAL]
-    left = await mail.database.read(lambda c: c.execute("SELECT count(*) FROM content").fetchone()[0])
-    assert left == 0
 
 
 async def test_a_recreated_folder_has_new_uids_and_another_uidvalidity(mail: MessagingServer) -> None:

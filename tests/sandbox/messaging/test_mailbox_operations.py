@@ -11,7 +11,6 @@ from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.messaging.mailboxes import find_account_id
 from tests.sandbox.messaging.mailbox_server import (
     ALICE,
-    BOB,
     NOON,
     RAW_MESSAGE,
     MessagingServer,
@@ -165,7 +164,7 @@ async def test_filters_find_text_in_decoded_headers(
     raw = (
         b"From: =?utf-8?q?Dr=2E_M=C3=BCller?= <carol@elsewhere.test>\r\nSubject: 100% a/b =?utf-8?b?w7xiZXI=?=\r\n\r\n"
     )
-    await mail.deliver(ALICE, raw)
+    await mail.sandbox.deliver(ALICE, raw)
     assert len((await mail.call_ok(operation, "INBOX", text))["messages"]) == found
 
 
@@ -199,14 +198,6 @@ async def test_marking_is_recorded_for_messages_that_it_changed(mail: MessagingS
             await mail.call_with_uids(operation, "INBOX", uids=uids)
         recorded = [effect["detail"]["uids"] for effect in await mail.list_effects(operation)]
         assert recorded == ([[1], [2]])
-
-
-async def test_uids_of_moved_messages_are_not_used_again(mail: MessagingServer) -> None:
-    await mail.call_ok("CreateFolder", "INBOX.A")
-    await deliver_many(mail, 2)
-    await mail.call_with_uids("MoveMessagesByUIDs", "INBOX", "INBOX.A", uids=[2])
-    await mail.call_with_uids("MoveMessagesByUIDs", "INBOX.A", "INBOX", uids=[1])
-    assert await mail.get_uids() == [1, 3]
 
 
 async def test_a_missing_folder_leaves_messages_in_place(mail: MessagingServer) -> None:
@@ -249,8 +240,3 @@ async def test_raw_messages_are_saved_all_or_none(mail: MessagingServer) -> None
     body = {"auth": make_credentials(), "messages": saved[:1]}
     assert await mail.call_rejected("SaveRawMessages", "INBOX.Missing", body=body) == 3
     assert await mail.get_uids() == []
-
-
-async def test_mailboxes_are_separate(mail: MessagingServer) -> None:
-    await deliver_many(mail, 1)
-    assert await mail.get_uids(username=BOB) == []

@@ -169,6 +169,6 @@ async def test_profiles_combine() -> None:
         await mail.send(attachmentList=ATTACHED)
         one = (await mail.call_ok("GetMessages", "INBOX.Sent"))["messages"]
         assert (one["attachmentList"], one["recipients"]["email"]) == (ATTACHED[0], BOB)
-        mail.service.profile = "strict"
+        mail.sandbox.profile = "strict"
         (one,) = (await mail.call_ok("GetMessages", "INBOX.Sent"))["messages"]
         assert one["attachments"] == ATTACHED

@@ -205,7 +205,7 @@ async def test_one_message_is_forwarded_inline_with_its_attachments(mail: Messag
         b"--b\r\nContent-Type: text/html\r\n\r\n<b>See</b>\r\n"
         b"--b\r\nContent-Type: image/png; name=x.png\r\nContent-Transfer-Encoding: base64\r\n\r\nAAEC\r\n--b--\r\n"
     )
-    await mail.deliver(ALICE, raw)
+    await mail.sandbox.deliver(ALICE, raw)
     found = await forwarded(mail, [1])
     assert (found["subject"], found["sender"], found["htmlBody"]) == ("Fwd: Scan", ALICE, True)
     assert found["body"].endswith("<b>See</b>")
@@ -218,7 +218,7 @@ async def test_one_message_is_forwarded_inline_with_its_attachments(mail: Messag
 async def test_several_messages_are_forwarded_as_attachments_byte_for_byte(mail: MessagingServer) -> None:
     raws = [RAW_MESSAGE, b"Subject: bare line feeds\n\nno \xe9 CRLF\n--x\n", b"\r", b""]
     for raw in raws:
-        await mail.deliver(ALICE, raw)
+        await mail.sandbox.deliver(ALICE, raw)
     found = await forwarded(mail, [4, 3, 2, 1, 99], recipients={"recipients": recipients(cc=BOB)})
     assert found["subject"] == "Fwd: 4 messages"
     assert [part["content"] for part in found["attachments"]] == [encode_base64(raw) for raw in raws]
@@ -228,7 +228,7 @@ async def test_several_messages_are_forwarded_as_attachments_byte_for_byte(mail:
 async def test_an_original_that_cannot_be_inline_is_attached(mail: MessagingServer) -> None:
     raw = b"Subject: Odd\r\nContent-Type: application\\odd\r\nContent-Disposition: attachment\r\n\r\nx"
     odd = raw.replace(b"application\\odd", b"multipart/mixed")
-    await mail.deliver(ALICE, odd)
+    await mail.sandbox.deliver(ALICE, odd)
     found = await forwarded(mail, [1])
     assert [part["content"] for part in found["attachments"]] == [encode_base64(odd)]
 
@@ -246,7 +246,7 @@ async def test_an_original_that_cannot_be_inline_is_attached(mail: MessagingServ
     ],
 )
 async def test_forwards_that_are_rejected(mail: MessagingServer, change: dict[str, Any], code: int) -> None:
-    await mail.deliver(ALICE, RAW_MESSAGE)
+    await mail.sandbox.deliver(ALICE, RAW_MESSAGE)
     body = {"auth": make_credentials(), "uids": [1], "recipients": recipients(to=BOB)} | change
     assert await mail.call_rejected("Forward", "INBOX", method="PUT", body=body) == code
     assert await mail.get_uids("INBOX.Sent") == []

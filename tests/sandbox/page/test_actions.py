@@ -61,14 +61,6 @@ async def test_forms_add_and_remove_faults(empty_page: PageClient) -> None:
     assert (await empty_page.submit("DELETE/faults/1", {}))[0] == 404
 
 
-async def test_a_used_fault_is_grey(empty_page: PageClient) -> None:
-    for _ in range(2):
-        empty_page.sandbox.inject_fault("Send", "status")
-    assert 'class="nothing"' not in await empty_page.view("/page/controls")
-    empty_page.sandbox._faults.claim_fault("Send")
-    assert (await empty_page.view("/page/controls")).count('<tr class="nothing"><td class="number">1</td>') == 1
-
-
 async def test_forms_add_accounts_individuals_and_faxes(empty_page: PageClient) -> None:
     forms: dict[str, list[dict[str, Any]]] = {
         "POST/accounts": [
@@ -93,20 +85,6 @@ async def test_forms_add_accounts_individuals_and_faxes(empty_page: PageClient) 
         == 1
     )
     assert "a referral" in await empty_page.view("/page/faxes")
-
-
-async def test_a_patients_state_is_forced(page: PageClient, patient_address: str) -> None:
-    path = f"POST/patients/{patient_address}/state"
-    assert await page.submit(path, {"state": "disabled"}) == DONE
-    assert '<span class="state bad">disabled</span>' in await page.view("/page/patients")
-    assert await page.submit(path, {"state": ""}) == DONE
-    assert '<span class="state good">activated</span>' in await page.view("/page/patients")
-
-
-async def test_everything_is_reset(page: PageClient) -> None:
-    await page.sandbox.add_account("new@direct.example.test", "secret")
-    assert await page.submit("POST/reset", {}) == DONE
-    assert "new@direct.example.test" not in await page.view("/")
 
 
 @pytest.mark.parametrize(
@@ -157,8 +135,3 @@ async def test_an_invalid_message_form_is_rejected(
         found, body = await PageClient(sandbox, http).submit(path, members)
         assert (found, text in body) == (status, True)
         assert await sandbox.ledger() == before
-
-
-async def test_another_page_delivers_nothing(page: PageClient) -> None:
-    found, _ = await page.submit(INBOUND, {"raw": MESSAGE}, Origin="http://evil.test")
-    assert found == 403

@@ -13,7 +13,7 @@ import pytest
 
 from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.page import views
-from directsuite.sandbox.samples import ALICE, add_sample_content
+from directsuite.sandbox.samples import ALICE
 from directsuite.sandbox.server import Sandbox
 from tests.sandbox.page.conftest import CREDENTIALS
 
@@ -171,45 +171,6 @@ async def test_hostile_mail_runs_nothing_and_leaves_nothing(
     assert set(canary.visits) <= (set() if neutralised else {b"", b"a connection"})
 
 
-async def test_hostile_names_are_text(populated_sandbox: Sandbox, tab: Watched, canary: Canary) -> None:
-    hostile = "<img src=http://canary.test/x onerror=alert(1)>'\"><svg onload=alert(2)>"
-    raw = (
-        f"From: {hostile}\r\nSubject: {hostile}\r\nMIME-Version: 1.0\r\n"
-        "Content-Type: multipart/mixed; boundary=q\r\n\r\n"
-        f"--q\r\n\r\n{hostile}\r\n--q\r\nContent-Type: text/html\r\n"
-        f"Content-Disposition: attachment; filename*=utf-8''%3Cimg%20src=http://canary.test/x%3E.html\r\n\r\n"
-        f"<script>alert(3)</script>\r\n--q--\r\n"
-    )
-    uid = await populated_sandbox.deliver(ALICE, raw.encode())
-    folder = await populated_sandbox.read(lambda connection: mailboxes.get_folder(connection, 1, "INBOX").id)
-    own = f"/page/mail/{ALICE}/{folder}/{uid}"
-    for path in (f"/page/mail/{ALICE}", own, f"{own}/raw"):
-        await tab.open(path)
-    await tab.open(own)
-    async with tab.page.expect_download() as download:
-        await tab.page.get_by_role("link", name="img src").click()
-    assert "/" not in (await download.value).suggested_filename
-    assert (tab.dialogs, canary.visits, tab.complaints) == ([], [], [])
-
-
-async def test_another_page_changes_nothing(populated_sandbox: Sandbox, tab: Watched, browser: Browser) -> None:
-    populated_sandbox.clock.freeze()
-    before = populated_sandbox.clock.now()
-    other = await browser.new_page()
-    await other.goto("http://canary.test/")
-    await other.set_content(
-        f"<form method=post action='{populated_sandbox.root_url}/page/do/POST/clock/advance'>"
-        f"<input name=seconds value=60><button>x</button></form><iframe src='{populated_sandbox.root_url}/'></iframe>"
-    )
-    assert await other.evaluate(
-        "url => fetch(url, {method: 'POST', mode: 'no-cors'}).then(a => a.type, () => 'refused')", tab.root
-    ) in {"opaque", "refused"}
-    await other.get_by_role("button").click()
-    await other.wait_for_url("**/advance")
-    assert "The request failed" in await other.content()
-    assert populated_sandbox.clock.now() == before
-
-
 async def test_messages_are_found_and_read_by_keys(populated_sandbox: Sandbox, tab: Watched) -> None:
     await tab.open(f"/page/mail/{ALICE}")
     keys, page = tab.page.keyboard, tab.page
@@ -322,19 +283,3 @@ async def test_the_page_is_accessible(
         if await page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
             trouble[f"{view} is too wide"] = width
     assert trouble == {}
-
-
-async def test_a_browser_elsewhere_is_asked_for_the_token_once(browser: Browser) -> None:
-    async with Sandbox(token="a token of the sandbox", seed=add_sample_content) as sandbox:
-        page = await browser.new_page()
-        path = await message_of(sandbox, "<p>within the frame</p>")
-        await page.goto(f"{sandbox.root_url}{path}")
-        for shown in ("a guessed one", "a token of the sandbox"):
-            await page.get_by_label("The token").fill(shown)
-            await page.get_by_role("button", name="Sign in").click()
-        await page.get_by_role("heading", name="Mailboxes", exact=True).wait_for()
-        await page.goto(f"{sandbox.root_url}{path}")
-        await page.frames[1].get_by_text("within the frame").wait_for()
-        async with page.expect_response("**/page/events**") as events:
-            await page.reload()
-        assert (await events.value).status == 200
