@@ -1,46 +1,46 @@
 """Verify a change of a mailbox whose response was lost: list the folders or messages that it affects.
 
-Each function returns a Confirmation for a call. `box` is the mailbox as used by the call itself (`Facade._as_nested`).
+Each function returns a Confirmation for a call. Its first parameters are the methods of a `Mailbox` that it calls.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable
 
 from directsuite.core.call import SETTLE_TIMEOUT, Confirmation
-from directsuite.messaging.models import APIResponse
+from directsuite.messaging.models import APIResponse, MessageDetail
 from directsuite.messaging.send_once import Deadline
-
-if TYPE_CHECKING:
-    from directsuite.messaging.service import Mailbox
 
 _SUCCESS = APIResponse(success=True, code=0)
 """The response to return for a change whose own response was lost, but which is proven to have happened."""
 
+GetFolders = Callable[..., Awaitable[list[str]]]
+GetUids = Callable[..., Awaitable[list[int]]]
+GetMetadata = Callable[..., Awaitable[list[MessageDetail]]]
 
-def folder_created(box: Mailbox, folder: str) -> Confirmation[APIResponse]:
+
+def folder_created(get_folders: GetFolders, folder: str) -> Confirmation[APIResponse]:
     """Confirm that the folder was created: it is listed."""
 
     async def verify() -> APIResponse | None:
-        return _SUCCESS if _is_listed(folder, await box.get_folders()) else None
+        return _SUCCESS if _is_listed(folder, await get_folders()) else None
 
     return Confirmation(verify=verify)
 
 
-def folder_moved(box: Mailbox, folder: str, new_folder: str) -> Confirmation[APIResponse]:
+def folder_moved(get_folders: GetFolders, folder: str, new_folder: str) -> Confirmation[APIResponse]:
     """Confirm that the folder was renamed: only the new name is listed."""
 
     async def verify() -> APIResponse | None:
-        names = await box.get_folders()
+        names = await get_folders()
         is_moved = _is_listed(new_folder, names) and not _is_listed(folder, names) and "" not in names
         return _SUCCESS if is_moved else None
 
     return Confirmation(verify=verify)
 
 
-def folder_deleted(box: Mailbox, folder: str) -> Confirmation[APIResponse] | None:
+def folder_deleted(get_folders: GetFolders, folder: str) -> Confirmation[APIResponse] | None:
     """Confirm that the folder was deleted: its parent lists neither the folder nor a subfolder.
 
     Return None if nothing can be proven: folders outside `INBOX.` are never listed, and names that IMAP encodes may be
@@ -50,22 +50,26 @@ def folder_deleted(box: Mailbox, folder: str) -> Confirmation[APIResponse] | Non
         return None
 
     async def verify() -> APIResponse | None:
-        return _SUCCESS if _is_deleted(folder, await box.get_folders(folder.rpartition(".")[0])) else None
+        return _SUCCESS if _is_deleted(folder, await get_folders(folder.rpartition(".")[0])) else None
 
     return Confirmation(verify=verify, seconds=SETTLE_TIMEOUT)
 
 
-def messages_removed(box: Mailbox, folder: str, uids: list[int]) -> Confirmation[APIResponse]:
+def messages_removed(get_uids: GetUids, folder: str, uids: list[int]) -> Confirmation[APIResponse]:
     """Confirm that the messages were deleted or moved: their uids are not listed."""
 
     async def verify() -> APIResponse | None:
-        return _SUCCESS if set(uids).isdisjoint(await box.get_uids(folder)) else None
+        return _SUCCESS if set(uids).isdisjoint(await get_uids(folder)) else None
 
     return Confirmation(verify=verify)
 
 
 async def messages_arrived(
-    box: Mailbox, folder: str, message_ids: Iterable[str | None], deadline: Deadline
+    get_uids: GetUids,
+    get_metadata: GetMetadata,
+    folder: str,
+    message_ids: Iterable[str | None],
+    deadline: Deadline,
 ) -> Confirmation[APIResponse] | None:
     """List the folder, and return a Confirmation that messages with these Message-IDs were added to it later.
 
@@ -75,10 +79,10 @@ async def messages_arrived(
     expected = Counter(message_id.strip() for message_id in listed if message_id is not None)
     if not expected or None in listed:
         return None
-    existing = frozenset(await box.get_uids(folder, timeout=deadline.require_time_left()))
+    existing = frozenset(await get_uids(folder, timeout=deadline.require_time_left()))
 
     async def verify() -> APIResponse | None:
-        now = await box.get_message_metadata(folder, timeout=deadline.require_time_left())
+        now = await get_metadata(folder, timeout=deadline.require_time_left())
         new = Counter(message.msg_id for message in now if message.uid not in existing)
         return _SUCCESS if all(new[message_id] >= times for message_id, times in expected.items()) else None
 

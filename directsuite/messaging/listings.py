@@ -19,7 +19,8 @@ from directsuite.core.call import ExchangeInfo
 from directsuite.core.facade import Facade
 from directsuite.core.iteration import Prefetch
 from directsuite.core.operation import Operation
-from directsuite.errors import ResponseDecodeError
+from directsuite.errors import InvalidArgumentError, ResponseDecodeError
+from directsuite.messaging import operations
 from directsuite.messaging.models import GetMessageResponse, MessageDetail, RawMessage
 from directsuite.wire.codec import Codec
 from directsuite.wire.models import NULL_VALUES, find_unnamed_lists, has_no_uid
@@ -248,3 +249,12 @@ class MessageReader:
         for name in find_unnamed_lists(GetMessageResponse, rest):
             for element in rest[name]:
                 yield from self._read_element(element)
+
+
+def validate_listing(folder: str, batch_size: int = 1, batch_bytes: int | None = None) -> None:
+    """Raise InvalidArgumentError if an argument of a listing is invalid."""
+    operations.GET_UIDS.validate_segments((folder,))
+    if type(batch_size) is not int or batch_size < 1:
+        raise InvalidArgumentError("must be a number of messages, 1 or more", parameter="batch_size")
+    if batch_bytes is not None and (type(batch_bytes) is not int or batch_bytes < 1):
+        raise InvalidArgumentError("must be a number of bytes, 1 or more, or None", parameter="batch_bytes")

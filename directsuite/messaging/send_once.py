@@ -26,7 +26,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import attrs
 
@@ -52,9 +52,6 @@ from directsuite.messaging.models import (
     MessageWithHeader,
     SendMessageResponse,
 )
-
-if TYPE_CHECKING:
-    from directsuite.messaging.service import Mailbox
 
 T = TypeVar("T")
 
@@ -302,12 +299,23 @@ async def send(
     raise first.with_traceback(None)
 
 
-async def search_sent(box: Mailbox, begin: datetime | None, timeout: float) -> list[MessageDetail]:
+class _SearchableMailbox(Protocol):
+    """The methods of a `Mailbox` that a search calls."""
+
+    def with_strict_paths(self, paths: frozenset[str]) -> Self: ...
+    def with_observer(self, observe: Callable[[ExchangeInfo], object]) -> Self: ...
+    async def get_folders(self, *, timeout: float | None = None) -> list[str]: ...
+    async def search_messages_metadata_by_received_date(
+        self, folder: str, begin: datetime | None, end: datetime | None, *, timeout: float | None = None
+    ) -> list[MessageDetail]: ...
+
+
+async def search_sent(box: _SearchableMailbox, begin: datetime | None, timeout: float) -> list[MessageDetail]:
     """Return the metadata of the messages in INBOX.Sent received since `begin`. None: all."""
     return await _search_folder(box, SENT_FOLDER, begin, Deadline.after(timeout))
 
 
-async def search_other_folders(box: Mailbox, begin: datetime | None, timeout: float) -> list[MessageDetail]:
+async def search_other_folders(box: _SearchableMailbox, begin: datetime | None, timeout: float) -> list[MessageDetail]:
     """Return the metadata of the messages received since `begin` in all folders but INBOX.Sent.
 
     Listed folders that no request can name are skipped. Raises ResponseDecodeError if a name cannot be read.
@@ -320,7 +328,9 @@ async def search_other_folders(box: Mailbox, begin: datetime | None, timeout: fl
     return found
 
 
-async def _search_folder(box: Mailbox, folder: str, begin: datetime | None, deadline: Deadline) -> list[MessageDetail]:
+async def _search_folder(
+    box: _SearchableMailbox, folder: str, begin: datetime | None, deadline: Deadline
+) -> list[MessageDetail]:
     """Return the metadata of the messages of a folder received since `begin`.
 
     Return all if `begin` is None, or if our clock, by which it was measured, is ahead of the server's.

@@ -19,7 +19,7 @@ from directsuite.core.upload import RequestBody
 from directsuite.errors import InvalidArgumentError, ResponseDecodeError
 from directsuite.messaging import arguments, confirmations, email, operations, send_once
 from directsuite.messaging.arguments import INBOX, format_flag, make_send_body
-from directsuite.messaging.listings import MessageReader, fetch_and_measure, fetch_batches
+from directsuite.messaging.listings import MessageReader, fetch_and_measure, fetch_batches, validate_listing
 from directsuite.messaging.models import (
     APIResponse,
     Authentication,
@@ -140,7 +140,7 @@ class Mailbox(Facade):
         """
         message = arguments.validate_message(message, self.username)
         send_once.validate_arguments(key, since, settle)
-        deadline = self._make_deadline(timeout)
+        deadline = Deadline.after(self.resolve_timeout(timeout))
         validate_progress(progress)
         request_id = send_once.make_request_id(self.username, secrets.token_hex(16) if key is None else key)
         message = send_once.add_request_id(message, request_id)
@@ -363,7 +363,7 @@ class Mailbox(Facade):
     async def create_folder(self, folder: str, *, timeout: float | None = None) -> None:
         """Create a folder. Raises InvalidArgumentError if its name is reserved or does not start with `INBOX.`."""
         arguments.validate_new_folder(folder, "folder")
-        confirm = confirmations.folder_created(self._as_nested(), folder)
+        confirm = confirmations.folder_created(self._as_nested().get_folders, folder)
         await self._call(operations.CREATE_FOLDER, folder, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def move_folder(self, folder: str, new_folder: str, *, timeout: float | None = None) -> None:
@@ -373,7 +373,10 @@ class Mailbox(Facade):
         """
         arguments.validate_changeable_folder(folder, "folder")
         arguments.validate_new_folder(new_folder, "new_folder")
-        segments, confirm = (folder, new_folder), confirmations.folder_moved(self._as_nested(), folder, new_folder)
+        segments, confirm = (
+            (folder, new_folder),
+            confirmations.folder_moved(self._as_nested().get_folders, folder, new_folder),
+        )
         await self._call(operations.MOVE_FOLDER, *segments, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def delete_folder(self, folder: str, *, timeout: float | None = None) -> None:
@@ -385,7 +388,7 @@ class Mailbox(Facade):
         that are not ASCII or contain `&`, which a listing may encode differently.
         """
         arguments.validate_changeable_folder(folder, "folder")
-        confirm = confirmations.folder_deleted(self._as_nested(), folder)
+        confirm = confirmations.folder_deleted(self._as_nested().get_folders, folder)
         await self._call(operations.DELETE_FOLDER, folder, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def copy_messages_by_uids(
@@ -408,11 +411,11 @@ class Mailbox(Facade):
             return
         confirm = None
         if verify:
-            deadline = self._make_deadline(timeout)
+            deadline = Deadline.after(self.resolve_timeout(timeout))
             existing = await self.get_message_metadata(folder, timeout=deadline.require_time_left())
             copied = frozenset(listed)
             message_ids = [message.msg_id for message in existing if message.uid in copied]
-            confirm = await confirmations.messages_arrived(self._as_nested(), dest_folder, message_ids, deadline)
+            confirm = await self._confirm_arrival(dest_folder, message_ids, deadline)
             timeout = deadline.require_time_left()
         body = self._make_uids_body(listed)
         await self._call(
@@ -424,7 +427,7 @@ class Mailbox(Facade):
     ) -> None:
         """Move messages to another folder. They get new uids."""
         listed = arguments.validate_uids(uids)
-        confirm = confirmations.messages_removed(self._as_nested(), folder, listed)
+        confirm = confirmations.messages_removed(self._as_nested().get_uids, folder, listed)
         segments = (folder, dest_folder)
         await self._call_for_uids(
             operations.MOVE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, confirm=confirm
@@ -435,7 +438,7 @@ class Mailbox(Facade):
     ) -> None:
         """Move messages to INBOX.Trash or, with `forever`, delete them permanently."""
         listed = arguments.validate_uids(uids)
-        confirm = confirmations.messages_removed(self._as_nested(), folder, listed)
+        confirm = confirmations.messages_removed(self._as_nested().get_uids, folder, listed)
         segments = (folder, format_flag(forever))
         await self._call_for_uids(
             operations.DELETE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, confirm=confirm
@@ -483,9 +486,9 @@ class Mailbox(Facade):
             return
         confirm = None
         if verify:
-            deadline = self._make_deadline(timeout)
+            deadline = Deadline.after(self.resolve_timeout(timeout))
             message_ids = [email.read_message_id(message.data or b"") for message in listed]
-            confirm = await confirmations.messages_arrived(self._as_nested(), folder, message_ids, deadline)
+            confirm = await self._confirm_arrival(folder, message_ids, deadline)
             timeout = deadline.require_time_left()
         body = self._encode_body(RawMessagesRequest(auth=self._authentication, messages=listed))
         await self._call(operations.SAVE_RAW_MESSAGES, folder, body=body, timeout=timeout, confirm=confirm)
@@ -499,7 +502,7 @@ class Mailbox(Facade):
         timeout: float | None = None,
     ) -> Listing[MessageDetail]:
         """Yield all messages of `folder` by ascending uid. Batches are fetched ahead. Parameters: see `Mailbox`."""
-        _validate_listing(folder, batch_size, batch_bytes)
+        validate_listing(folder, batch_size, batch_bytes)
         return Listing(self._iter_in_batches(folder, batch_size, batch_bytes, timeout, Mailbox.get_messages_by_uids))
 
     def iter_raw(
@@ -511,14 +514,14 @@ class Mailbox(Facade):
         timeout: float | None = None,
     ) -> Listing[RawMessage]:
         """Yield all messages of `folder` in their original form, by ascending uid. Parameters: see `Mailbox`."""
-        _validate_listing(folder, batch_size, batch_bytes)
+        validate_listing(folder, batch_size, batch_bytes)
         return Listing(
             self._iter_in_batches(folder, batch_size, batch_bytes, timeout, Mailbox.get_raw_messages_by_uids)
         )
 
     def iter_metadata(self, folder: str = INBOX, *, timeout: float | None = None) -> Listing[MessageDetail]:
         """Yield the metadata of all messages of `folder`, while the response is being received."""
-        _validate_listing(folder)
+        validate_listing(folder)
         return Listing(self._stream_listing(operations.GET_MESSAGE_METADATA, folder, timeout))
 
     def stream_messages(self, folder: str = INBOX, *, timeout: float | None = None) -> Listing[MessageDetail]:
@@ -530,7 +533,7 @@ class Mailbox(Facade):
 
         timeout: timeout in seconds. None: no limit, until the response pauses for `attempt_timeout` seconds.
         """
-        _validate_listing(folder)
+        validate_listing(folder)
         return Listing(self._stream_listing(operations.GET_MESSAGES, folder, timeout))
 
     def _make_uids_body(self, uids: Iterable[int], recipients: list[Recipient] | None = None) -> RequestBody:
@@ -563,8 +566,13 @@ class Mailbox(Facade):
             operation, *segments, body=self._make_uids_body(listed), timeout=timeout, confirm=confirm
         )
 
-    def _make_deadline(self, timeout: float | None) -> Deadline:
-        return Deadline.after(self.resolve_timeout(timeout))
+    async def _confirm_arrival(
+        self, folder: str, message_ids: list[str | None], deadline: Deadline
+    ) -> Confirmation[APIResponse] | None:
+        box = self._as_nested()
+        return await confirmations.messages_arrived(
+            box.get_uids, box.get_message_metadata, folder, message_ids, deadline
+        )
 
     async def _iter_in_batches(
         self,
@@ -589,11 +597,3 @@ class Mailbox(Facade):
     ) -> AsyncGenerator[MessageDetail]:
         options, reader = self._options_with_timeout(timeout), MessageReader(operation, self._transport.codec)
         return self._transport.stream(operation, folder, body=self._credentials, options=options, reader=reader)
-
-
-def _validate_listing(folder: str, batch_size: int = 1, batch_bytes: int | None = None) -> None:
-    operations.GET_UIDS.validate_segments((folder,))
-    if type(batch_size) is not int or batch_size < 1:
-        raise InvalidArgumentError("must be a number of messages, 1 or more", parameter="batch_size")
-    if batch_bytes is not None and (type(batch_bytes) is not int or batch_bytes < 1):
-        raise InvalidArgumentError("must be a number of bytes, 1 or more, or None", parameter="batch_bytes")

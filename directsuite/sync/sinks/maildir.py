@@ -102,6 +102,8 @@ class MaildirSink:
                 sync_folder(self._root.parent)
         except OSError as error:
             text = f"the directory can't be created ({explain_os_error(error)}): create it first, or name another one"
+            if isinstance(error, FileExistsError):
+                text = "it is a file: name a directory"
         else:
             return
         raise InvalidArgumentError(text, parameter="folder")
