@@ -374,13 +374,8 @@ def rank_origins(row: MessageRow, candidates: Iterable[FolderRow]) -> Iterator[F
     """
 
     def distance(origin: FolderRow) -> tuple[bool, bool, bool, bool]:
-        other = origin[1]
-        return (
-            other.key != row.key,
-            other.state is MessageState.DELETED,
-            other.folder != row.folder,
-            other.uid != row.uid,
-        )
+        other, is_deleted = origin[1], origin[1].state is MessageState.DELETED
+        return other.key != row.key, is_deleted, other.folder != row.folder, other.uid != row.uid
 
     for origin in sorted(candidates, key=distance):
         if origin[1].key != row.key or origin[1].state not in _MAYBE_SENT:

@@ -30,8 +30,8 @@ from directsuite.sync.model import (
 )
 from directsuite.sync.remote import (
     Remote,
+    has_same_message,
     has_unreadable_content,
-    is_still_there,
     may_be_about_messages,
     may_mean_missing_folder,
     split_in_half,
@@ -290,7 +290,7 @@ class FolderFetch:
             listed = self._other_listings[name]
         if listed is not None and row.uid not in listed:
             return False
-        if await is_still_there(self._remote, name, row):
+        if await has_same_message(self._remote, name, row):
             return True
         if listed is not None and name in self._folders:
             self._folders[name].certainty = Certainty.SUSPECT
@@ -377,9 +377,8 @@ class FolderFetch:
             expected = frozenset(self._uids_to_fetch[: self._max_batches * MAX_BATCH_MESSAGES])
             messages = self._remote.iter_metadata(self._state.name)
             try:
-                self._metadata = {
-                    each.uid: Metadata.from_message(each) async for each in messages if each.uid in expected
-                }
+                found = [each async for each in messages if each.uid in expected]
+                self._metadata = {each.uid: Metadata.from_message(each) for each in found}
             except ServiceError as error:
                 if not may_mean_missing_folder(error):
                     raise

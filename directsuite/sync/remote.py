@@ -212,11 +212,6 @@ def split_in_half(items: Sequence[_T]) -> list[Sequence[_T]]:
     return [items[half:], items[:half]] if half else [items]
 
 
-async def is_still_there(remote: Remote, folder: str, row: MessageRow) -> bool:
-    """Return True if `has_same_message` returns True. Its None counts as False."""
-    return await has_same_message(remote, folder, row) is True
-
-
 async def has_same_message(remote: Remote, folder: str, row: MessageRow) -> bool | None:
     """Return False if the row's uid has a message with other content, True if nothing contradicts the row.
 
@@ -238,19 +233,11 @@ async def has_same_message(remote: Remote, folder: str, row: MessageRow) -> bool
 
 async def _fetch_metadata_near(remote: Remote, folder: str, row: MessageRow) -> MessageDetail | None:
     if row.received_ms is None:
-        return await _scan_metadata(remote, folder, row.uid)
-    near = await remote.list_metadata_between(
-        folder, row.received_ms - _DATE_TOLERANCE_MS, row.received_ms + _DATE_TOLERANCE_MS
-    )
-    return next((each for each in near if each.uid == row.uid), None)
-
-
-async def _scan_metadata(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
-    metadata = None
-    async for message in remote.iter_metadata(folder):  # no early return: a response must be read to its end
-        if message.uid == uid:
-            metadata = message
-    return metadata
+        found = [each async for each in remote.iter_metadata(folder) if each.uid == row.uid]
+    else:
+        begin, end = row.received_ms - _DATE_TOLERANCE_MS, row.received_ms + _DATE_TOLERANCE_MS
+        found = [each for each in await remote.list_metadata_between(folder, begin, end) if each.uid == row.uid]
+    return next(iter(found), None)
 
 
 async def compare_contents(remote: Remote, folder: str, rows: Sequence[MessageRow]) -> bool | None:
