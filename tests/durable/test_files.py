@@ -87,7 +87,6 @@ def test_second_release_does_not_end_the_lock_of_another_holder(tmp_path: Path) 
 
 
 def held_elsewhere(path: Path) -> bool:
-    """Ask the system, as another process would, whether a file is locked."""
     if sys.platform != "linux":
         return True
     inode = f":{path.stat().st_ino} "

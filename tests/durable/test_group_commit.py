@@ -20,12 +20,10 @@ from tests.core.virtual_time import yield_until
 
 
 class ExplainedError(Exception):
-    """The error of every caller after a failure of the transaction."""
+    pass
 
 
 class Held:
-    """Work that blocks the thread until it is released, so that others wait in the queue."""
-
     def __init__(self) -> None:
         self.begun = threading.Event()
         self.let_go = threading.Event()
@@ -385,12 +383,10 @@ async def test_work_that_closes_the_connection_keeps_nobody_waiting(writer: Grou
 
 
 class Unexplained(BaseException):
-    """An unexpected error."""
+    pass
 
 
 class Failing(sqlite3.Connection):
-    """Fails at some of its next calls."""
-
     failing = frozenset[int]()
     error: BaseException = MemoryError()
 

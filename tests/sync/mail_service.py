@@ -23,7 +23,6 @@ Document = dict[str, Any]
 
 
 def make_message(folder: str, uid: int, **fields: Any) -> Document:
-    """Return the JSON of a message."""
     return {
         "uid": uid,
         "msgnum": uid,
@@ -60,12 +59,10 @@ class MailService:
     fetched_uids: list[int] = attrs.field(factory=list[int])
 
     def add(self, folder: str, *uids: int, **fields: Any) -> None:
-        """Add messages."""
         box = self.folders.setdefault(folder, {})
         box.update({uid: make_message(folder, uid, **fields) for uid in uids})
 
     async def respond(self, request: web.Request) -> web.Response:
-        """Respond to a request."""
         operation, *segments = [unquote(each) for each in request.raw_path.strip("/").split("/")]
         folder, body = segments[0], json.loads(await request.read())
         self.requested_operations.append(operation)
@@ -101,20 +98,16 @@ class MailService:
 
 @attrs.define
 class RecordingSink:
-    """A sink that keeps the changes. accept: returns False for a change that it rejects."""
-
     changes: list[Change] = attrs.field(factory=list[Change])
     accept: Callable[[Change], bool] = lambda _: True
 
     async def __call__(self, changes: Sequence[Change]) -> None:
-        """Take changes."""
         if not all(map(self.accept, changes)):
             raise ValueError("rejected")
         self.changes += changes
 
     @property
     def messages(self) -> set[tuple[str, int]]:
-        """Folder and uid of each message that the mailbox has according to the changes."""
         keys = set[Key]()
         for change in self.changes:
             keys -= {change.previous}
@@ -123,14 +116,11 @@ class RecordingSink:
 
     @property
     def kinds(self) -> list[Kind]:
-        """The kinds of the changes, in their order."""
         return [each.kind for each in self.changes]
 
 
 @attrs.define
 class SyncClient:
-    """A suite and a store for one mailbox of the service. now: the time of day, in Unix time."""
-
     suite: ds.DirectSuite
     store: SqliteStore
     clock: SleepDrivenClock
@@ -139,7 +129,6 @@ class SyncClient:
     folders: tuple[str, ...] | None = None
 
     async def synchronise(self) -> MailboxProgress:
-        """Bring the mailbox up to date in a new process, which knows only what is in the store."""
         synchronizer = Synchronizer(
             self.suite,
             self.store,
@@ -154,13 +143,11 @@ class SyncClient:
 
 
 async def get_password(_: str) -> str:
-    """Return the mailbox's password."""
     return "password"
 
 
 @asynccontextmanager
 async def run_service() -> AsyncGenerator[MailService]:
-    """A service on loopback, until the block ends."""
     service = MailService()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", service.respond)
@@ -178,7 +165,6 @@ async def run_service() -> AsyncGenerator[MailService]:
 
 @asynccontextmanager
 async def open_client(service: MailService, path: str = ":memory:") -> AsyncGenerator[SyncClient]:
-    """A client of the service with an empty store, until the block ends."""
     clock = SleepDrivenClock()
     settings = ds.Settings(message_url=service.url, requests_per_second=100_000.0, burst=100_000)
     async with ds.DirectSuite(settings, clock=clock) as suite, SqliteStore(path) as store:

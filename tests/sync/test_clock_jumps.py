@@ -41,7 +41,6 @@ def without_message(uid: int) -> Callable[[str, Document], Document]:
 
 
 async def quarantine(service: MailService, client: SyncClient) -> QuarantinedMessage:
-    """Quarantine message 3 of five, which the service does not return, and let it return the message afterwards."""
     service.add("INBOX", *range(1, 6))
     service.response_changes["GetMessagesByUIDs"] = without_message(3)
     await client.synchronise()
@@ -92,7 +91,6 @@ async def test_quarantined_message_waits_for_its_time_if_the_clock_is_right(
 
 
 async def is_audited(service: MailService, client: SyncClient) -> bool:
-    """Return True if the next round compares everything."""
     service.requested_operations.clear()
     await client.synchronise()
     return "GetMessageMetaData" in service.requested_operations

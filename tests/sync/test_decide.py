@@ -313,8 +313,6 @@ def test_kind_of_change_follows_from_earlier_row(origin: MessageRow | None, kind
 
 
 class Rounds:
-    """Rounds of a mailbox in which one message is missing all the time."""
-
     def __init__(self, missing: MessageRow, *, several_folders: bool = True) -> None:
         self.missing = missing
         self.several_folders = several_folders

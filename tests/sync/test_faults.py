@@ -39,7 +39,6 @@ async def test_a_fault_is_no_end_of_a_run(scenario: Scenario, monkeypatch: pytes
     get_uids = Mailbox.get_uids
 
     async def faulty(mailbox: Mailbox, folder: str) -> list[int]:
-        """Of one mailbox no listing can be had."""
         if mailbox.username == BOB:
             raise UnicodeEncodeError("utf-8", "\udce9", 0, 1, "no")
         return await get_uids(mailbox, folder)
@@ -63,7 +62,6 @@ async def test_a_fault_is_no_end_of_a_run(scenario: Scenario, monkeypatch: pytes
 
 
 async def cancelled(*_: object) -> str:
-    """What somebody else has cancelled, and a password or a sink waits for."""
     waiting = asyncio.ensure_future(asyncio.Event().wait())
     waiting.cancel()
     await waiting

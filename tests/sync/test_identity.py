@@ -28,7 +28,6 @@ WEAK = attrs.evolve(STRONG, msg_id=None)
 
 
 def recorded(message: MessageDetail) -> MessageRow:
-    """Return the row of a message that was fetched."""
     return MessageRow(
         folder=1,
         uid_validity=1,

@@ -16,7 +16,6 @@ LARGEST = 1_000_000
 
 
 def letter(number: int, size: int) -> bytes:
-    """A message with an attachment of so many bytes."""
     message = EmailMessage()
     message["From"], message["To"], message["Subject"] = "bob@clinic.example.test", ALICE, f"letter {number}"
     message["Message-ID"] = f"<{number}@clinic.example.test>"

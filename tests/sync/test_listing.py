@@ -25,7 +25,6 @@ async def server() -> AsyncIterator[ScriptedServer]:
 
 @pytest.fixture
 def statuses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Those of the answers that were decoded."""
     statuses, interpret = list[int](), outcome.interpret
 
     def counted(operation: Any, answer: Any, *args: Any) -> Any:

@@ -47,8 +47,6 @@ async def client(service: MailService) -> AsyncIterator[SyncClient]:
 
 
 def mutate_message(field: str, value: Any) -> Callable[[str, Document], bytes]:
-    """Change a field of message 2 of INBOX."""
-
     def change(folder: str, document: Document) -> bytes:
         messages = [dict(each) for each in document.get("messages", ())]
         for each in messages:
@@ -62,8 +60,6 @@ def mutate_message(field: str, value: Any) -> Callable[[str, Document], bytes]:
 
 
 def mutate_uid(value: Any) -> Callable[[str, Document], bytes]:
-    """Change the uid of message 2 in the listing of INBOX."""
-
     def change(folder: str, document: Document) -> bytes:
         uids = [value if folder == "INBOX" and uid == 2 else uid for uid in document["uids"]]
         return as_bytes(document | {"uids": [uid for uid in uids if uid != REMOVED]})
@@ -76,7 +72,6 @@ def as_bytes(document: Document) -> bytes:
 
 
 async def check(service: MailService, client: SyncClient) -> None:
-    """Synchronise with the mutation, with new mail and an audit, and without the mutation."""
     await client.synchronise()
     assert client.sink.messages - {MUTATED} == OTHERS
     service.add("INBOX", 5)

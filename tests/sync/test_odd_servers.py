@@ -45,8 +45,6 @@ def with_member(member: str, value: Any) -> Callable[[str, Document], Document]:
 
 
 def with_metadata(**changed: Callable[[Any], Any]) -> Callable[[str, Document], Document]:
-    """Change fields of all messages in a response."""
-
     def change(_: str, document: Document) -> Document:
         messages = [
             each | {name: function(each[name]) for name, function in changed.items()} for each in document["messages"]
@@ -294,7 +292,6 @@ async def test_unfetchable_message_without_id_in_metadata_is_not_deleted(
 
 
 async def test_store_of_an_earlier_round_is_not_reloaded(service: MailService, client: SyncClient) -> None:
-    """Identities in stores are those of complete messages, with their date and size."""
     service.add("INBOX", *range(1, 11))
     await client.synchronise()
     changed = with_metadata(size=lambda _: -1, receivedDate=lambda ms: ms // 1000 * 1000)
@@ -322,19 +319,16 @@ async def test_date_without_milliseconds_is_within_the_searched_window(
 
 
 def with_messages(uids: set[int], **changed: Any) -> Callable[[str, Document], Document]:
-    """Change fields of the messages with these uids in a response."""
     return lambda _, document: (
         document | {"messages": [each | changed if each["uid"] in uids else each for each in document["messages"]]}
     )
 
 
 def rejected(_folder: str, _document: Document) -> Document:
-    """Reject a request."""
     return {"success": False, "code": 4, "message": "no"}
 
 
 def counted_two_more(_folder: str, document: Document) -> Document:
-    """Report two messages more than there are."""
     return document | {"count": document["count"] + 2}
 
 

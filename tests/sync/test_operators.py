@@ -21,14 +21,11 @@ HEARING = synchronizer._REQUEST_POLL_INTERVAL
 
 
 class Held:
-    """A sink that takes nothing until it may."""
-
     def __init__(self) -> None:
         self.begun, self.may_end = asyncio.Event(), asyncio.Event()
         self.taken = 0
 
     async def __call__(self, changes: Sequence[Change]) -> None:
-        """Take changes."""
         self.begun.set()
         await self.may_end.wait()
         self.taken += len(changes)
@@ -68,7 +65,6 @@ async def test_one_that_is_stopped_while_it_waits_ends_at_once(scenario: Scenari
 
 @asynccontextmanager
 async def _at_rest(scenario: Scenario, sync: Synchronizer) -> AsyncGenerator[asyncio.Task[None]]:
-    """A worker whose mailboxes have had their turn."""
     heard = EventCounter()
     scenario.suite.add_listener(heard)
     working = asyncio.create_task(sync.run())
@@ -82,7 +78,6 @@ async def _at_rest(scenario: Scenario, sync: Synchronizer) -> AsyncGenerator[asy
 
 
 async def until(seen: Callable[[], bool]) -> None:
-    """Let others go on until something is so."""
     async with asyncio.timeout(10):
         while not seen():  # noqa: ASYNC110  what makes it so is a server and a thread
             await asyncio.sleep(0)
@@ -94,7 +89,6 @@ def path(tmp_path: Path) -> Path:
 
 
 async def request_in(path: Path, kind: OperatorRequest, names: Sequence[str]) -> Sequence[str]:
-    """As another process does, beside the one that has the store open."""
     async with SqliteStore(path, shared=True) as store:
         return await store.request(kind, names)
 

@@ -28,7 +28,6 @@ NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def make_message(number: int) -> MessageDetail:
-    """A message, told from others by its number."""
     received = NEW_YEAR + timedelta(seconds=5 * number)
     return MessageDetail(
         msg_id=f"<{number}@x>", received_date=received, size=100, sender="a@b.test", body=f"letter {number}"
@@ -52,15 +51,12 @@ class FakeServer(Remote):
     request_counts: Counter[str] = attrs.field(factory=Counter[str])
 
     async def list_folders(self) -> list[str]:
-        """Their names."""
         return sorted(self.folders_by_name)
 
     async def count_messages(self, folder: str) -> int:
-        """Return the number of messages."""
         return len(self.folders_by_name[folder])
 
     async def list_uids(self, folder: str, etag: bytes | None = None) -> UidListing | None:
-        """All of them."""
         self.request_counts["uids"] += 1
         if folder in self.before_listing:
             self.before_listing.pop(folder)()
@@ -69,17 +65,15 @@ class FakeServer(Remote):
         return None if now == etag else UidListing(listed, now)
 
     async def iter_metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
-        """Of all, or of some."""
         self.request_counts["metadata"] += 1
         for uid, message in sorted(self.folders_by_name[folder].items()):
             if self.metadata_up_to is None or uid <= self.metadata_up_to:
                 yield attrs.evolve(message, uid=uid, folder=folder, body=None)
 
     async def list_unread_uids(self, folder: str, max_count: int) -> frozenset[int] | None:
-        """Unknown."""
+        pass
 
     async def list_metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
-        """Of those in a window, or of none."""
         return [
             attrs.evolve(message, uid=uid, folder=folder, body=None)
             for uid, message in self.folders_by_name[folder].items()
@@ -89,7 +83,6 @@ class FakeServer(Remote):
         ]
 
     async def fetch_messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
-        """Whole ones."""
         self.request_counts["messages"] += 1
         if not self.unfetchable_uids.isdisjoint(uids):
             raise ServerError("failed", status=500)
@@ -97,22 +90,16 @@ class FakeServer(Remote):
         return [attrs.evolve(box[uid], uid=uid, folder=folder) for uid in uids if uid in box and not self.returns_none]
 
     async def fetch_and_measure(self, folder: str, uids: Sequence[int]) -> tuple[Sequence[MessageDetail], int]:
-        """Whole ones, of 200 bytes each."""
         return await self.fetch_messages(folder, uids), 200 * len(uids)
 
 
 class RecordedChanges(list[tuple[Kind, str, int]]):
-    """What a sink was told: kind, folder and uid."""
-
     async def __call__(self, changes: Sequence[Change]) -> None:
-        """Take changes."""
         self.extend((each.kind, each.key.folder, each.key.uid) for each in changes)
 
 
 @attrs.define(slots=False)
 class SyncScenario:
-    """A mailbox that is up to date, its rounds, and the time."""
-
     server: FakeServer
     store: SqliteStore
     changes: RecordedChanges = attrs.field(factory=RecordedChanges)
@@ -131,7 +118,6 @@ class SyncScenario:
         )
 
     async def synchronise(self) -> None:
-        """Rounds until nothing happens; what was told is forgotten."""
         for _ in range(3):
             await self.rounds.run_round()
         self.changes.clear()
@@ -145,7 +131,6 @@ async def store() -> AsyncIterator[SqliteStore]:
 
 
 def make_ten_messages() -> dict[int, MessageDetail]:
-    """Ten messages by uid."""
     return {uid: make_message(uid) for uid in range(1, 11)}
 
 
@@ -246,18 +231,14 @@ async def test_message_deleted_during_crash_is_reported_without_audit(
 
 
 class SlowSink:
-    """Writes a row for each change, when it may."""
-
     def __init__(self) -> None:
         self.begun = threading.Event()
         self.may_go_on = threading.Event()
 
     async def prepare(self, transaction: Transaction) -> None:
-        """Make the table."""
         transaction.connection.execute("CREATE TABLE IF NOT EXISTS told (uid INTEGER)")
 
     async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
-        """Write, in the store's own thread."""
         self.begun.set()
         self.may_go_on.wait()
         transaction.connection.executemany("INSERT INTO told VALUES (?)", [(each.key.uid,) for each in changes])

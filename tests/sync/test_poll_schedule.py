@@ -29,17 +29,13 @@ async def forget(_: Sequence[Change]) -> None:
 
 @attrs.define
 class Slept:
-    """Time that stands still: who sleeps longer than a moment never wakes. `woken` sleeps end at once."""
-
     woken: int = 0
     seconds: asyncio.Queue[float] = attrs.field(factory=asyncio.Queue[float])
 
     def monotonic(self) -> float:
-        """No time has passed."""
         return 0.0
 
     async def sleep(self, seconds: float) -> None:
-        """Return while there are sleeps that end at once."""
         self.seconds.put_nowait(seconds)
         if self.woken:
             self.woken -= 1
@@ -47,17 +43,13 @@ class Slept:
         await asyncio.Event().wait()
 
     async def has_slept(self, least: float, most: float) -> None:
-        """Return when somebody sleeps for so long."""
         async with asyncio.timeout(10):
             while not least <= await self.seconds.get() <= most:
                 pass
 
 
 class ClosedForWishes(SqliteStore):
-    """A store that was closed while a worker listens."""
-
     async def pending_requests(self) -> Sequence[str]:
-        """Nothing can be asked any more."""
         raise ClosedError("The store is closed.")
 
 
@@ -104,7 +96,6 @@ async def test_a_store_that_was_closed_ends_no_worker_that_listens_for_requests(
 
 
 def of_folders(idle: int, *, new: int = 0) -> RoundReport:
-    """A round that looked at all folders."""
     return RoundReport(idle_folders=idle, changes=Counter({Kind.NEW: new}))
 
 

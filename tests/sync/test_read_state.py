@@ -19,13 +19,10 @@ from tests.sync.test_synchronizer import EventCounter, FakePasswords, get_subjec
 
 @attrs.define
 class ReadStates:
-    """A sink that records whether each message was read, by subject."""
-
     needs_read_state: bool = True
     states: dict[str | None, bool | None] = attrs.field(factory=dict[str | None, bool | None])
 
     async def __call__(self, changes: Sequence[Change]) -> None:
-        """Record changes."""
         self.states.update({get_subject(change): change.is_read for change in changes})
 
 

@@ -34,15 +34,12 @@ HOUR = 3_600_000
 
 
 class Picky(RecordedChanges):
-    """A sink that raises for some."""
-
     def __init__(self) -> None:
         self.refuses: Callable[[Change], bool] = lambda _: False
         self.error: Exception = ValueError("no")
         self.calls = 0
 
     async def __call__(self, changes: Sequence[Change]) -> None:
-        """Take all, or none."""
         self.calls += 1
         if any(map(self.refuses, changes)):
             raise self.error
@@ -50,7 +47,6 @@ class Picky(RecordedChanges):
 
 
 def scene_of(store: SqliteStore, count: int, *refused: int) -> tuple[SyncScenario, Picky]:
-    """Letters in INBOX, some of which the sink refuses; Archive is empty."""
     scene, sink = SyncScenario(FakeServer({"INBOX": letters(1, count), "Archive": {}}), store, changes=Picky()), Picky()
     scene.changes = sink
     scene.__attrs_post_init__()
@@ -59,7 +55,6 @@ def scene_of(store: SqliteStore, count: int, *refused: int) -> tuple[SyncScenari
 
 
 def letters(first: int, last: int) -> dict[int, MessageDetail]:
-    """By their uids."""
     return {uid: make_message(uid) for uid in range(first, last + 1)}
 
 
@@ -78,7 +73,6 @@ async def test_rejected_change_is_quarantined_if_others_are_accepted(store: Sqli
 
 
 async def in_state(scene: SyncScenario, state: MessageState) -> list[int]:
-    """Uids of a mailbox's rows."""
     lease = attrs.evolve(await scene.store.claim("other"), mailbox=1)
     return [row.uid for _, row in await scene.store.unfinished(lease) if row.state is state]
 
@@ -127,7 +121,6 @@ async def test_sink_that_rejects_everything_quarantines_nothing(store: SqliteSto
 
 
 async def fails(scene: SyncScenario) -> bool:
-    """A round for which its sink is to blame, for a folder or all."""
     try:
         report = await scene.rounds.run_round()
     except SinkError:
@@ -188,13 +181,11 @@ async def test_single_rejected_change_is_quarantined_after_a_minute(store: Sqlit
 
 
 def let_a_minute_pass(scene: SyncScenario) -> None:
-    """Advance the clock and the time of day."""
     scene.clock.now += 60.0
     scene.now_ms += 60_000
 
 
 async def until_quarantined(scene: SyncScenario) -> None:
-    """A round a minute, until none is to blame but a message."""
     for _ in range(5):
         if not await fails(scene):
             return
@@ -203,7 +194,6 @@ async def until_quarantined(scene: SyncScenario) -> None:
 
 
 def refuse_new(scene: SyncScenario, sink: Picky, *uids: int) -> None:
-    """Have new letters come that the sink can't take."""
     scene.server.folders_by_name["INBOX"] |= {uid: make_message(uid) for uid in uids}
     sink.refuses = lambda change: change.key.uid in uids
 
@@ -375,8 +365,6 @@ async def test_message_is_reported_restored_after_rejected_deletion(store: Sqlit
 
 
 class PickyMaildir:
-    """Files."""
-
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sink = MaildirSink(root)
         self.bad = "letter 3"
@@ -389,7 +377,6 @@ class PickyMaildir:
         monkeypatch.setattr(maildir, "iter_eml", composed)
 
     def found(self, root: Path) -> list[str]:
-        """What the files say."""
         paths = (path for path in root.rglob("*.eml") if path.parent.name == "new")
         return sorted(
             next(each for each in path.read_text().splitlines() if each.startswith("letter")) for path in paths

@@ -15,8 +15,6 @@ NAMES = [f"mailbox {number}" for number in range(6)]
 
 @attrs.define
 class Sorted:
-    """The plain way to say the same."""
-
     name: str
     place: int
     due: float = 0.0
@@ -26,8 +24,6 @@ class Sorted:
 
 
 class BesideSorted(RuleBasedStateMachine):
-    """Each rule does the same to both."""
-
     @initialize(places=st.integers(1, 4))
     def begin(self, places: int) -> None:
         self.now = 0.0
@@ -72,7 +68,6 @@ class BesideSorted(RuleBasedStateMachine):
             self.put(self.all[each], float("-inf"))
 
     def put(self, each: Sorted, due: float) -> None:
-        """Behind those that are due at the same time."""
         self.places_taken += 1
         each.due, each.place = due, self.places_taken
 
@@ -89,8 +84,6 @@ def test_a_round_costs_no_more_for_all_the_mailboxes_that_wait() -> None:
     compared = 0
 
     class Counted(float):
-        """A time that counts how often it is compared."""
-
         def __lt__(self, other: float) -> bool:
             nonlocal compared
             compared += 1

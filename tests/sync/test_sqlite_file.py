@@ -511,7 +511,6 @@ def test_what_is_acknowledged_outlives_a_killed_process(path: Path, after: int) 
 
 
 async def found(path: Path) -> tuple[set[str], list[str]]:
-    """Keys of the rows, which have no gaps, and keys that the sink was told."""
     async with SqliteStore(path, TableSink()) as store:
         there = set[str]()
         for number in range(20):

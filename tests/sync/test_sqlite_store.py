@@ -28,8 +28,6 @@ MAILBOX = "jane.doe@direct.example"
 
 
 class TableSink:
-    """A sink that notes keys in a table, and may raise after it has written."""
-
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
 

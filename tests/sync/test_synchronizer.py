@@ -20,49 +20,38 @@ HALF_MINUTE_SECONDS = 30.0
 
 
 def get_subject(change: Change) -> str | None:
-    """The subject of the message that a change brings."""
     return None if change.message is None else change.message.subject
 
 
 @attrs.define
 class RecordingSink:
-    """A sink that remembers, or raises what it is to raise."""
-
     changes: list[Change] = attrs.field(factory=list[Change])
     error: Exception | None = None
 
     async def __call__(self, changes: Sequence[Change]) -> None:
-        """Take changes."""
         if self.error is not None:
             raise self.error
         self.changes += changes
 
     @property
     def subjects(self) -> list[tuple[str, str | None]]:
-        """What was told, in order."""
         return [(each.kind, get_subject(each)) for each in self.changes]
 
 
 @attrs.define
 class FakePasswords:
-    """Gives passwords; those of `wrong` are wrong."""
-
     wrong: set[str] = attrs.field(factory=set[str])
 
     async def __call__(self, address: str) -> str:
-        """The password of a mailbox."""
         return "wrong" if address in self.wrong else PASSWORD
 
 
 @attrs.define
 class EventCounter:
-    """A listener that counts requests by operation, and keeps the rounds."""
-
     requests: Counter[str] = attrs.field(factory=Counter[str])
     rounds: list[RoundFinished] = attrs.field(factory=list[RoundFinished])
 
     def __call__(self, event: Event) -> None:
-        """Take an event."""
         match event:
             case AttemptStarted():
                 self.requests[event.operation] += 1
@@ -199,23 +188,18 @@ async def test_folder_that_was_deleted_shows_in_the_status_and_the_others_go_on(
 
 @attrs.define
 class SteppedClock:
-    """Time that passes only where the test lets it."""
-
     now: float = 0.0
     sleepers: list[tuple[float, asyncio.Future[None]]] = attrs.field(factory=list[tuple[float, asyncio.Future[None]]])
 
     def monotonic(self) -> float:
-        """Seconds that have passed."""
         return self.now
 
     async def sleep(self, seconds: float) -> None:
-        """Return when they have passed."""
         woken = asyncio.get_running_loop().create_future()
         self.sleepers.append((self.now + seconds, woken))
         await woken
 
     def advance(self, seconds: float) -> None:
-        """Let them pass."""
         self.now += seconds
         due = [woken for end, woken in self.sleepers if end <= self.now and not woken.done()]
         self.sleepers = [(end, woken) for end, woken in self.sleepers if end > self.now]

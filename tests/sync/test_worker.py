@@ -37,8 +37,6 @@ REFUSED: dict[str, ds.DirectSuiteError] = {"INBOX": UndecidedRejectionError("the
 
 
 class RoundStub:
-    """Replaces the rounds of a mailbox: each has the next of these results."""
-
     def __init__(self, scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
         self.results = list[RoundReport | BaseException]()
         clock = SteppedClock(now=10_000.0)
@@ -55,7 +53,6 @@ class RoundStub:
         return result
 
     async def find_delays(self, *results: RoundReport | BaseException) -> list[float]:
-        """Return the seconds until the next round after each of these."""
         self.results += results
         return [(await self.worker.run_round(ALICE)).next_in for _ in results]
 
@@ -131,7 +128,6 @@ async def test_mailboxes_with_a_backlog_leave_room_for_others(
     under_way, most, taken = set[str](), list[int](), Counter[str]()
 
     async def run_round(name: str) -> RoundResult:
-        """A backlog that has no end."""
         taken[name] += 1
         under_way.add(name)
         if taken[name] > 1:
@@ -164,7 +160,6 @@ async def test_a_changed_sink_is_refused_before_a_round(scenario: Scenario, tmp_
     mail, other = MaildirSink(tmp_path / "mail"), MaildirSink(tmp_path / "other")
 
     async def bring(deliver: Any) -> None:
-        """By the store's own sink, or by this one."""
         async with SqliteStore(path, sink=SqliteSink() if deliver is None else None) as store:
             sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), deliver=deliver, clock=SteppedClock())
             await sync.once()
@@ -188,12 +183,10 @@ async def test_changes_are_refused_where_the_store_s_own_sink_was_told(scenario:
 
 
 class RowsAndMore(SqliteSink):
-    """Rows, and a function of the program's own."""
+    pass
 
 
 class Numbered(RowsAndMore):
-    """The same sink under a name of its own."""
-
     def __init__(self, number: int) -> None:
         super().__init__()
         self.sink_name = f"rows {number}"

@@ -20,15 +20,11 @@ FOLDERS = ("INBOX", "INBOX.Archive")
 
 
 class LoggingSink(PostgresSink):
-    """Keeps messages, and every change that it was told, in the same transaction."""
-
     async def prepare(self, transaction: Transaction) -> None:
-        """Make the tables."""
         await super().prepare(transaction)
         await transaction.connection.execute("CREATE TABLE IF NOT EXISTS told (kind text, key text, subject text)")
 
     async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
-        """Write changes."""
         await super().write(transaction, changes)
         for each in changes:
             told = (str(each.kind), str(each.key), each.message and each.message.subject)
@@ -36,14 +32,12 @@ class LoggingSink(PostgresSink):
 
 
 async def get_password(name: str) -> str:
-    """The same for all, save one whose source is broken."""
     if name.startswith("broken"):
         raise KeyError(name)
     return PASSWORD
 
 
 def make_fleet(suite: ds.DirectSuite, store: PostgresStore, **more: Any) -> Fleet:
-    """In a hurry."""
     hurry: dict[str, Any] = {
         "folders": FOLDERS,
         "interval": 0.5,
@@ -56,7 +50,6 @@ def make_fleet(suite: ds.DirectSuite, store: PostgresStore, **more: Any) -> Flee
 
 
 async def work(url: str, conninfo: str) -> None:
-    """Until told to stop."""
     settings = ds.Settings(message_url=url, requests_per_second=1000, burst=1000)
     async with ds.DirectSuite(settings) as suite, PostgresStore(conninfo, sink=LoggingSink(), timeout=5) as store:
         fleet = make_fleet(suite, store)

@@ -17,7 +17,6 @@ _CONCURRENT_CALLERS = 12
 
 
 async def main(url: str, conninfo: str, seconds: float, rate: float, burst: int, processes: int, most: int) -> None:
-    """For so many seconds."""
     settings = ds.Settings(message_url=url, requests_per_second=rate, burst=burst)
     async with (
         SharedLimits(conninfo, processes=processes, connections=most) as shared,
@@ -29,7 +28,6 @@ async def main(url: str, conninfo: str, seconds: float, rate: float, burst: int,
         end, calls = loop.time() + seconds, 0
 
         async def use() -> None:
-            """One call after the other."""
             nonlocal calls
             while loop.time() < end:
                 await box.get_message_count()

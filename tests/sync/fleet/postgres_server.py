@@ -25,15 +25,12 @@ _END_OTHERS = """
 
 
 def find_binaries() -> Path | None:
-    """The folder of initdb and pg_ctl; None where PostgreSQL isn't installed."""
     found = shutil.which("initdb")
     places = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     return next((place for place in places if (place / "pg_ctl").exists()), None)
 
 
 class PostgresServer:
-    """One server on loopback."""
-
     def __init__(self, folder: Path, where: Path, port: int) -> None:
         self._folder = folder
         self._where = where
@@ -41,7 +38,6 @@ class PostgresServer:
         self._empty = list[str]()
 
     def start(self) -> None:
-        """Start it, and wait until it takes connections."""
         own = {
             "listen_addresses": "127.0.0.1",
             "max_connections": 200,
@@ -62,22 +58,18 @@ class PostgresServer:
         )
 
     def stop(self, mode: str = "immediate") -> None:
-        """Stop it, as a crash would unless mode says otherwise."""
         self._run("pg_ctl", "-D", self._folder / "pg", "-m", mode, "-w", "stop")
 
     @property
     def pids(self) -> list[int]:
-        """Of its processes: the postmaster and its children."""
         postmaster = int((self._folder / "pg" / "postmaster.pid").read_text().split()[0])
         children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
         return [postmaster, *map(int, children)]
 
     def make_conninfo(self, database: str = "postgres") -> str:
-        """Where it is."""
         return f"host=127.0.0.1 port={self.port} user=tester dbname={database}"
 
     def create_database(self) -> str:
-        """Where a database is that was made just now."""
         name = f"test{os.getpid()}_{next(_NUMBERS)}"
         with psycopg.connect(self.make_conninfo(), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name} ENCODING 'UTF8' TEMPLATE template0".encode())
@@ -85,7 +77,6 @@ class PostgresServer:
 
     @contextlib.contextmanager
     def borrow_database(self) -> Generator[str]:
-        """Where a database is in which nothing is. Emptied afterwards: that costs less than to make another."""
         conninfo = self._empty.pop() if self._empty else self.create_database()
         yield conninfo
         with psycopg.connect(conninfo, autocommit=True) as connection:
@@ -96,7 +87,6 @@ class PostgresServer:
 
     @contextlib.contextmanager
     def freeze(self) -> Generator[None]:
-        """Meanwhile it takes connections and answers nothing."""
         pids = self.pids
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
@@ -114,7 +104,6 @@ class PostgresServer:
 
 @contextlib.contextmanager
 def run_server(where: Path) -> Generator[PostgresServer]:
-    """A server while the block runs."""
     with tempfile.TemporaryDirectory(prefix="pg", dir="/tmp") as name:
         folder = Path(name)
         if os.geteuid() == 0:
@@ -132,7 +121,6 @@ def run_server(where: Path) -> Generator[PostgresServer]:
 
 
 def _get_user_options() -> dict[str, Any]:
-    """PostgreSQL doesn't run as root."""
     if os.geteuid() != 0:
         return {"cwd": "/"}
     return {"user": "postgres", "group": "postgres", "extra_groups": [], "cwd": "/"}

@@ -37,13 +37,11 @@ async def table(store: PostgresStore) -> FleetTable:
 
 
 def change(conninfo: str, statement: str, jump: str) -> None:
-    """Run a statement: it changes stored times as if the clock had been wrong when they were stored."""
     with psycopg.connect(conninfo, autocommit=True) as connection:
         connection.execute(statement.encode(), (jump,))
 
 
 async def run_round(table: FleetTable, *, next_in: float) -> int:
-    """Run a round; return the mailbox."""
     ((mailbox, _),) = await table.list_due()
     (leased,) = await table.claim([mailbox])
     assert await table.finish([EndedRound(leased, next_in)])

@@ -26,7 +26,6 @@ NAMES = [f"{name}@direct.example.test" for name in ("alice", "bob", "carol")]
 
 
 def make_raw_message(subject: str) -> bytes:
-    """A message as it goes over the wire."""
     return (
         f"From: dr@elsewhere.test\r\nSubject: {subject}\r\nMessage-ID: <{subject}@elsewhere.test>\r\n"
         "Date: Fri, 01 May 2026 11:00:00 +0000\r\n\r\nText\r\n"
@@ -34,7 +33,6 @@ def make_raw_message(subject: str) -> bytes:
 
 
 async def poll_until(seen: Callable[[], Awaitable[bool]], seconds: float = 30) -> None:
-    """Return when something is so; the processes and servers that make it so are real."""
     async with asyncio.timeout(seconds):
         while not await seen():  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -158,12 +156,9 @@ async def test_restart_of_postgresql_is_waited_out(
 
 
 class BrokenOffStore(PostgresStore):
-    """PostgreSQL goes away in the middle of a turn, while there is any left of `breaks`."""
-
     breaks = 2
 
     async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
-        """Not so soon."""
         if self.breaks:
             self.breaks -= 1
             await self.connections.fetch("SELECT pg_terminate_backend(pg_backend_pid())")
@@ -224,13 +219,10 @@ async def test_a_round_under_way_is_ended_before_the_worker_is(
 
 
 class HeldStore(PostgresStore):
-    """Commits only when it may: a worker that was paused in the middle of a turn."""
-
     may_commit: asyncio.Event
     held: asyncio.Event
 
     async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
-        """As soon as it may."""
         self.held.set()
         await self.may_commit.wait()
         await super().commit(lease, change_set, changes)

@@ -31,8 +31,6 @@ pytestmark = pytest.mark.postgres
 
 @attrs.define(eq=False)
 class Turns:
-    """What a fleet does: one turn of each key, which ends when it may. ended: those that came to their end."""
-
     keys: list[int] = attrs.field(factory=lambda: [1])
     begun: asyncio.Event = attrs.field(factory=asyncio.Event)
     may_end: asyncio.Event = attrs.field(factory=asyncio.Event)
@@ -40,18 +38,15 @@ class Turns:
     looks: int = 0
 
     async def due(self) -> Sequence[tuple[int, None]]:
-        """Each once."""
         keys, self.keys = self.keys, []
         return [(key, None) for key in keys]
 
     async def take(self, keys: Sequence[int]) -> None:
-        """A turn."""
         self.begun.set()
         await self.may_end.wait()
         self.ended += keys
 
     async def look_around(self) -> None:
-        """Nothing to see."""
         self.looks += 1
 
 
@@ -113,7 +108,6 @@ async def test_it_ends_though_a_cancellation_gets_lost_on_the_way_to_postgresql(
     begun = asyncio.Event()
 
     async def loses(*_: object, **__: object) -> list[Any]:
-        """As asyncio.wait_for of Python 3.11 does where what it waits for comes in the same moment."""
         begun.set()
         try:
             await asyncio.Event().wait()
@@ -204,7 +198,6 @@ async def test_an_end_that_can_not_be_noted_is_no_error(
     await asyncio.wait_for(turns.begun.wait(), 20)
 
     async def reap(connection: Connection) -> None:
-        """As others do with what a worker has that was paused for long."""
         await connection.execute("SET LOCAL search_path TO directsuite")
         await connection.execute("DELETE FROM procrastinate_jobs")
 
@@ -234,7 +227,6 @@ async def test_tables_of_older_procrastinate_are_migrated_at_start(
     connections: Connections, postgres: PostgresServer, first: str
 ) -> None:
     async def older(connection: Connection) -> None:
-        """What a fleet leaves whose procrastinate had fewer migrations."""
         await connection.execute("CREATE SCHEMA IF NOT EXISTS directsuite")
         await connection.execute("SET LOCAL search_path TO directsuite")
         await connection.execute("CREATE TABLE version (part text PRIMARY KEY, version integer NOT NULL)")

@@ -37,8 +37,6 @@ NAMES = [f"user{number}@direct.example.test" for number in range(16)]
 
 @attrs.define
 class SharedStoreScenario:
-    """The server, a client of it, and the store that the workers share."""
-
     sandbox: Sandbox
     suite: ds.DirectSuite
     store: PostgresStore
@@ -48,12 +46,10 @@ class SharedStoreScenario:
     rng: random.Random = attrs.field(factory=lambda: random.Random(7))
 
     async def start_worker(self) -> None:
-        """One more."""
         command = [sys.executable, "-m", "tests.sync.fleet.fleet_worker", self.sandbox.message_url, self.conninfo]
         self.workers.append(await asyncio.to_thread(subprocess.Popen, command))
 
     async def change(self, times: int) -> None:
-        """So many changes in the mailboxes: mostly mail that comes."""
         for _ in range(times):
             name, folder = self.rng.choice(NAMES), self.rng.choice(FOLDERS)
             box = self.suite.mailbox(name, PASSWORD)
@@ -69,7 +65,6 @@ class SharedStoreScenario:
                 await self.sandbox.deliver(name, make_raw_message(f"number {self.delivered}"), folder)
 
     async def on_server(self) -> list[tuple[str, str, int, str | None]]:
-        """All messages there."""
         return sorted(
             [
                 (name, folder, message.uid or 0, message.subject)
@@ -81,38 +76,31 @@ class SharedStoreScenario:
         )
 
     async def in_sink(self) -> list[tuple[Any, ...]]:
-        """All messages in the sink's table."""
         query = "SELECT mailbox, folder, uid, subject FROM directsuite.message WHERE present"
         return sorted(await self.store.connections.fetch(query), key=str)
 
     async def told(self) -> Counter[tuple[Any, ...]]:
-        """How often each message was told to be new."""
         query = "SELECT subject FROM told WHERE kind = 'new'"
         return Counter(await self.store.connections.fetch(query))
 
     async def turns(self) -> list[int]:
-        """How many turns each mailbox had."""
         query = "SELECT fence FROM directsuite.schedule"
         return [number for (number,) in await self.store.connections.fetch(query)]
 
     async def in_step(self) -> bool:
-        """Whether the sink equals the server; it doesn't while PostgreSQL is away."""
         with contextlib.suppress(StoreError):
             return await self.in_sink() == await self.on_server()
         return False
 
     async def all_had_turns(self) -> bool:
-        """Whether each mailbox had more than one."""
         return min(await self.turns()) > 1
 
     async def until(self, seen: Callable[[], Awaitable[bool]], seconds: float) -> None:
-        """Return when something is so: the processes that make it so are real."""
         async with asyncio.timeout(seconds):
             while not await seen():  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
 
     async def stop_workers(self) -> None:
-        """Those that live, in order."""
         living = [worker for worker in self.workers if worker.poll() is None]
         for worker in living:
             worker.send_signal(signal.SIGTERM)

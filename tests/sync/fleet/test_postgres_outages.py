@@ -40,7 +40,6 @@ def change_set(folder: StoredFolder, uid: int) -> ChangeSet:
 
 
 def assert_discreet(error: BaseException) -> None:
-    """Neither where PostgreSQL is nor whose mailbox it was stands anywhere in an error."""
     shown = "".join(traceback.format_exception(error)) + repr(error)
     for word in ("jane", "127.0.0.1", "tester", "port="):
         assert word not in shown.replace(__file__, "")

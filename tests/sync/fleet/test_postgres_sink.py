@@ -46,23 +46,18 @@ def new(uid: int, *, message: MessageDetail = MESSAGE, digest: str = "d1", folde
 
 
 class Writer:
-    """A store and a lease, to tell changes with."""
-
     def __init__(self, store: PostgresStore, lease: Lease) -> None:
         self._store = store
         self._lease = lease
 
     async def tell(self, *changes: Change) -> None:
-        """In one commit."""
         await self._store.commit(self._lease, ChangeSet(), changes)
 
     async def rows(self, columns: str = "folder, uid_validity, uid, digest, present") -> list[tuple[Any, ...]]:
-        """Of the messages."""
         query: Any = f"SELECT {columns} FROM directsuite.message WHERE mailbox = %s ORDER BY id"  # noqa: S608
         return await self._store.connections.fetch(query, (self._lease.name,))
 
     async def attachments(self) -> list[tuple[Any, ...]]:
-        """All there are."""
         return await self._store.connections.fetch(
             "SELECT number, filename, content_type, content FROM directsuite.attachment ORDER BY message, number"
         )
@@ -169,7 +164,6 @@ digests = st.sampled_from(["d1", "d2"])
 
 
 def told_of(kind: Kind, uid: int, before: int, digest: str) -> Change:
-    """A change of some kind."""
     if kind is Kind.NEW:
         return new(uid, digest=digest)
     if kind is Kind.GONE:

@@ -30,8 +30,6 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class WatchedSandbox(Sandbox):
-    """A sandbox that takes its time, and knows when requests came and how many connections were open then."""
-
     def __init__(self) -> None:
         super().__init__()
         self.times = list[float]()
@@ -60,7 +58,6 @@ class WatchedSandbox(Sandbox):
         return await handler(request)
 
     def most_in(self, seconds: float) -> int:
-        """How many requests came in any so many seconds."""
         times = sorted(self.times)
         return max(bisect.bisect_right(times, each + seconds) - place for place, each in enumerate(times))
 
@@ -99,7 +96,6 @@ async def test_four_processes_together_keep_to_the_limits(conninfo: str, seconds
 
 
 async def several(box: ds.Mailbox, times: int) -> None:
-    """Calls, one after the other."""
     for _ in range(times):
         await box.get_message_count()
 

@@ -23,8 +23,6 @@ NOWHERE = "host=127.0.0.1 port=1 user=tester"
 
 
 class FakeClock:
-    """Time that passes when somebody sleeps; tasks that wait for a socket have their turn, too."""
-
     def __init__(self) -> None:
         self.now = 1000.0
 
@@ -53,13 +51,11 @@ async def open_rate(
 
 
 async def acquire(rate: SharedRate, clock: Clock) -> None:
-    """Wait for a slot, and use it."""
     while not rate.try_acquire():
         await clock.sleep(rate.seconds_until_slot())
 
 
 async def times_of(rate: SharedRate, clock: FakeClock, count: int) -> list[float]:
-    """When so many went."""
     times = list[float]()
     for _ in range(count):
         await acquire(rate, clock)
@@ -68,7 +64,6 @@ async def times_of(rate: SharedRate, clock: FakeClock, count: int) -> list[float
 
 
 def lost(rate: SharedRate) -> bool:
-    """Whether it has no answer; it may be another a moment later."""
     return rate.is_lost
 
 

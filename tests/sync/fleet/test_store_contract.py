@@ -38,12 +38,10 @@ MAILBOX = "jane.doe@direct.example"
 
 
 class SinkRejectedError(Exception):
-    """Raised by the sinks of these tests."""
+    pass
 
 
 class FailingTableSink:
-    """A sink that notes keys in a table of the store, and may raise after it has written."""
-
     rejects_all = False
     rejected_key: str | None = None
 
@@ -58,14 +56,11 @@ class FailingTableSink:
 
 
 class StoreScenario:
-    """A store and its sink."""
-
     def __init__(self, store: SqliteStore | PostgresStore, sink: FailingTableSink) -> None:
         self.store = store
         self.sink = sink
 
     async def read_keys(self) -> list[str]:
-        """Keys that the sink keeps."""
         return [key for (key,) in await self.store._database.fetch(sql("SELECT key FROM directsuite.told"))]
 
 
@@ -366,7 +361,6 @@ async def test_a_cancelled_commit_leaves_the_store_usable(store: Store, lease: L
 
 
 async def request(store: Store, kind: OperatorRequest, names: Sequence[str], tmp_path: Path) -> Sequence[str]:
-    """As another process does."""
     if isinstance(store, PostgresStore):
         async with PostgresStore(store.connections.conninfo) as other:
             return await other.request(kind, names)
@@ -376,7 +370,6 @@ async def request(store: Store, kind: OperatorRequest, names: Sequence[str], tmp
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 async def file_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[SqliteStore | PostgresStore]:
-    """A store that another process can open, too."""
     if request.param == "sqlite":
         async with SqliteStore(tmp_path / "sync.db") as sqlite_store:
             yield sqlite_store

@@ -32,8 +32,6 @@ _ROOT = Path(__file__).resolve().parents[3]
 
 @attrs.define
 class Traffic:
-    """What happens to the mailboxes meanwhile: mail comes, goes, moves, and folders are numbered anew."""
-
     sandbox: Sandbox
     suite: ds.DirectSuite
     rng: random.Random
@@ -41,13 +39,11 @@ class Traffic:
     renumbered: int = 0
 
     async def run(self) -> None:
-        """Until cancelled."""
         while True:
             await self.make_change()
             await asyncio.sleep(self.rng.uniform(0, 0.02))  # the workers are real processes, and so is their time
 
     async def make_change(self) -> None:
-        """One change in one mailbox."""
         address = self.rng.choice(ADDRESSES)
         folder = self.rng.choice(FOLDERS)
         box = self.suite.mailbox(address, PASSWORD)
@@ -67,7 +63,6 @@ class Traffic:
                     await self.sandbox.deliver(address, _make_raw_message(self.delivered, address), folder)
 
     async def list_server(self) -> Listing:
-        """What is on the server."""
         listed = Listing()
         for address in ADDRESSES:
             box = self.suite.mailbox(address, PASSWORD)
@@ -94,7 +89,6 @@ async def _start_worker(url: str, store: str, how: str) -> asyncio.subprocess.Pr
 
 
 async def _kill_workers_for(seconds: float, url: str, store: str, dice: random.Random) -> int:
-    """Start workers and kill each; how many."""
     loop = asyncio.get_running_loop()
     end, kills = loop.time() + seconds, 0
     while loop.time() < end:
@@ -108,7 +102,6 @@ async def _kill_workers_for(seconds: float, url: str, store: str, dice: random.R
 
 
 async def run_with_kills(seconds: float, store: str) -> Listing:
-    """What the server has after workers on this store were killed for so many seconds, and two more were not."""
     dice = random.Random(SEED)
     async with Sandbox() as sandbox:
         for address in ADDRESSES:
@@ -132,7 +125,6 @@ async def run_with_kills(seconds: float, store: str) -> Listing:
 
 
 def assert_equal(listed: Listing, rows: Iterable[tuple[str, str, int, str]], new: Iterable[str]) -> None:
-    """The sink's rows are what the server lists, each once; and no subject was told to be new twice."""
     kept, count = Listing(), 0
     for mailbox, folder, uid, subject in rows:
         kept.setdefault((mailbox, folder), set()).add((uid, subject))

@@ -29,17 +29,13 @@ INTERVAL = 0.05
 
 
 class LoggingSink(SqliteSink):
-    """Keeps messages, and every change that it was told, in the same transaction."""
-
     async def prepare(self, transaction: Transaction) -> None:
-        """Make the tables."""
         await super().prepare(transaction)
         transaction.connection.execute(
             "CREATE TABLE IF NOT EXISTS told (kind TEXT, key TEXT, previous TEXT, subject TEXT)"
         )
 
     async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
-        """Write changes."""
         await super().write(transaction, changes)
         transaction.connection.executemany(
             "INSERT INTO told (kind, key, previous, subject) VALUES (?, ?, ?, ?)",
@@ -61,7 +57,6 @@ def _make_store(where: str) -> SqliteStore | PostgresStore:
 
 
 async def work(url: str, where: str, how: str, addresses: Sequence[str]) -> int:
-    """Synchronise the mailboxes until stopped, or once."""
     settings = ds.Settings(message_url=url, requests_per_second=1000, burst=1000)
     async with ds.DirectSuite(settings) as suite, _make_store(where) as store:
         deliver = MaildirSink(Path(where).with_suffix("")) if where.endswith(MAILDIR) else None

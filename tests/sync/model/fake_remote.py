@@ -17,17 +17,14 @@ from .simulated_mailbox import Act, Message, SimulatedFolder, SimulatedMailbox
 
 
 class DiedError(BaseException):
-    """The process is no more."""
+    pass
 
 
 @attrs.define
 class CrashPoint:
-    """Ends a process at its n-th step, a call or a part of a commit; whatever it does afterwards fails as well."""
-
     steps: int | None = None
 
     def advance(self) -> None:
-        """One step."""
         if self.steps is not None:
             if self.steps <= 0:
                 raise DiedError
@@ -72,7 +69,6 @@ class FakeRemote(Remote):
         self.metadata_form = "same"
 
     async def list_folders(self) -> list[str]:
-        """Those that are there."""
         self._note_call("folders", "")
         names = {name for name, box in self._world.boxes.items() if not box.is_hidden}
         if self.glitch is not None:
@@ -81,11 +77,9 @@ class FakeRemote(Remote):
         return sorted(names)
 
     async def count_messages(self, folder: str) -> int:
-        """Return the number of messages of a folder."""
         return len(self._request_folder("count", folder).messages)
 
     async def list_uids(self, folder: str, etag: bytes | None = None) -> UidListing | None:
-        """All uids of a folder."""
         listed = array("q", sorted(self._request_folder("uids", folder).messages))
         if self.glitch == ("empty", folder):
             self.troubled.add(folder)
@@ -99,7 +93,6 @@ class FakeRemote(Remote):
         return None if now == etag else UidListing(listed, now)
 
     async def iter_metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
-        """All messages of a folder, without their contents."""
         messages = list(self._request_folder("metadata", folder).messages.items())
         if self._is_due("vague") and messages:
             self.fault = None
@@ -110,7 +103,6 @@ class FakeRemote(Remote):
             yield self._metadata(folder, uid, message)
 
     async def list_metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
-        """Those received in a window of whole seconds."""
         messages = self._request_folder("metadata_between", folder).messages
         begin, end = begin_ms // 1000, end_ms // 1000
         return [
@@ -121,7 +113,6 @@ class FakeRemote(Remote):
         ]
 
     async def fetch_messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
-        """Those of the messages that are there; in no order."""
         messages, _ = await self.fetch_and_measure(folder, uids)
         if isinstance(messages, ResponseDecodeError):
             raise messages
@@ -130,7 +121,6 @@ class FakeRemote(Remote):
     async def fetch_and_measure(
         self, folder: str, uids: Sequence[int]
     ) -> tuple[Sequence[MessageDetail] | ResponseDecodeError, int]:
-        """Those of the messages that are there, in no order; and their size."""
         box = self._request_folder("messages", folder)
         found = [(uid, box.messages[uid]) for uid in uids if uid in box.messages]
         size = sum(message.detail.size or 0 for _, message in found)

@@ -76,7 +76,6 @@ class SyncMachine(RuleBasedStateMachine):
 
     @initialize(folders=st.integers(1, 3), named=st.booleans(), metadata_form=_METADATA_FORM)
     def begin(self, folders: int, named: bool, metadata_form: str = "same") -> None:
-        """A mailbox with so many folders, which the process is given by name, or lists."""
         self.named = named
         self.skew = 0
         self.world = SimulatedMailbox(FOLDERS[:folders])
@@ -92,11 +91,9 @@ class SyncMachine(RuleBasedStateMachine):
         self.rounds = self.process()
 
     def make_store(self, write: Write) -> Store:
-        """An empty store with its sink."""
         return DictStore(write)
 
     def process(self) -> MailboxRounds:
-        """A new process, which knows only what stands in the store."""
         return MailboxRounds(
             self.remote,
             self.store,
@@ -108,11 +105,9 @@ class SyncMachine(RuleBasedStateMachine):
         )
 
     async def deliver(self, changes: Sequence[Change]) -> None:
-        """Have the mirror take changes, outside of a transaction."""
         self.mirror.write(changes)
 
     def run_round(self, *, audit: bool = False) -> RoundReport:
-        """A round, and what it came to."""
         self.remote.troubled.clear()
         try:
             return self.runner.run(self.rounds.run_round(audit=audit))
@@ -126,32 +121,26 @@ class SyncMachine(RuleBasedStateMachine):
 
     @rule(act=_DELIVERY_ACTS)
     def mail(self, act: Act) -> None:
-        """Something comes."""
         self.world.act(act)
 
     @rule(act=_DELETION_ACTS)
     def loss(self, act: Act) -> None:
-        """Something goes."""
         self.world.act(act)
 
     @rule(act=_MOVE_ACTS)
     def journey(self, act: Act) -> None:
-        """Something is elsewhere."""
         self.world.act(act)
 
     @rule(act=_RENUMBERING_ACTS)
     def upheaval(self, act: Act) -> None:
-        """Uids mean something else."""
         self.world.act(act)
 
     @rule(act=_FETCH_FAULT_ACTS)
     def illness(self, act: Act) -> None:
-        """Something can't be had."""
         self.world.act(act)
 
     @rule(act=_ALL_ACTS, after=st.integers(0, 8), fault=_FAULT, last=st.booleans())
     def faulty_round(self, act: Act, after: int, fault: str, last: bool) -> None:
-        """A call goes wrong, in this round or a later one."""
         self.world.act(act)
         self.remote.fault = (after, fault)
         self.run_round()
@@ -160,22 +149,18 @@ class SyncMachine(RuleBasedStateMachine):
 
     @rule(limit=st.none() | st.integers(102, 450))
     def limit(self, limit: int | None) -> None:
-        """Answers may only be so large: single messages have 100 to 106 bytes."""
         self.remote.limit = limit
 
     @rule(seconds=st.sampled_from([1, 599, 600, 900, 3600, _DAY_SECONDS]))
     def time_passes(self, seconds: int) -> None:
-        """Nothing else happens."""
         self.clock.now += seconds
 
     @rule(audit=st.booleans())
     def round(self, audit: bool) -> None:
-        """One round."""
         self.run_round(audit=audit)
 
     @rule(act=_ALL_ACTS, kind=_GLITCH, folder=_FOLDER, rounds=st.integers(1, 3))
     def rounds_with_a_glitch(self, act: Act, kind: str, folder: str, rounds: int) -> None:
-        """For a few rounds, the service lists something that contradicts all its other responses."""
         self.world.act(act)
         there = list(self.world.boxes)
         self.remote.glitch = (kind, there[FOLDERS.index(folder) % len(there)])
@@ -185,7 +170,6 @@ class SyncMachine(RuleBasedStateMachine):
 
     @rule(hours=_JUMP_HOURS, act=_ALL_ACTS, rounds=st.integers(0, 2), is_set_right=st.booleans())
     def clock_that_jumps(self, hours: int, act: Act, rounds: int, is_set_right: bool) -> None:
-        """The time of day jumps, and is set right after some rounds or stays wrong."""
         self.skew = hours * 3_600_000
         self.world.act(act)
         for _ in range(rounds):
@@ -195,7 +179,6 @@ class SyncMachine(RuleBasedStateMachine):
 
     @rule(before=st.integers(0, 12), first=_CHANGE_ACTS, act=_MOVE_ACTS | _ALL_ACTS, last=st.booleans())
     def disturbed_round(self, before: int, first: Act, act: Act, last: bool) -> None:
-        """Something happens between two calls of a round that has something to do."""
         self.world.act(first)
         self.remote.disturbance = (before, act)
         self.run_round()
@@ -204,7 +187,6 @@ class SyncMachine(RuleBasedStateMachine):
 
     @rule(act=_ALL_ACTS, steps=st.integers(0, 30), survives=st.booleans())
     def round_that_ends(self, act: Act, steps: int, survives: bool) -> None:
-        """A round ends at any call, or before, within or after a commit; the process with it, or just the round."""
         self.world.act(act)
         self.fuse.steps = steps
         try:
@@ -217,14 +199,12 @@ class SyncMachine(RuleBasedStateMachine):
 
     @rule(act=_ALL_ACTS, refuse=st.integers(0, 4))
     def round_with_a_full_disk(self, act: Act, refuse: int) -> None:
-        """A commit fails, and the process goes on."""
         self.world.act(act)
         self.store.refuse = refuse
         self.run_round()
 
     @rule(act=_DELIVERY_ACTS | _DELETION_ACTS | _RENUMBERING_ACTS, ahead=st.integers(0, 1))
     def zombie(self, act: Act, ahead: int) -> None:
-        """A process goes on that another has taken over from: it notices, or has nothing to write."""
         self.run_round()
         zombie, self.rounds = self.rounds, self.process()
         self.run_round()
@@ -239,7 +219,6 @@ class SyncMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([600, 900, 1800]))
     def converge(self, seconds: int) -> None:
-        """Nothing happens any more: what was told is what is there."""
         self.recover()
         self.clock.now += seconds
         if self.world.audit_only_folders:
@@ -258,7 +237,6 @@ class SyncMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clock.now < 50 * _DAY_SECONDS)
     @rule()
     def converge_for_days(self) -> None:
-        """Time passes as well: what was quarantined is asked for again, and all is compared."""
         self.recover()
         for _ in range(3):
             self.clock.now += _DAY_SECONDS
@@ -268,13 +246,11 @@ class SyncMachine(RuleBasedStateMachine):
         self.idle()
 
     def recover(self) -> None:
-        """Nothing fails any more, but what is spoilt."""
         self.remote.fault = None
         self.remote.limit = None
         self.world.show()
 
     def run_until_quiet(self) -> None:
-        """Rounds until two in a row find nothing."""
         quiet = 0
         for _ in range(16):
             report = self.run_round()
@@ -286,7 +262,6 @@ class SyncMachine(RuleBasedStateMachine):
         raise AssertionError("no end of it")
 
     def idle(self) -> None:
-        """A round that finds nothing lists each folder once, and writes nothing."""
         before, commits = self.remote.calls.copy(), self.store.commits
         self.run_round()
         calls = self.remote.calls - before
@@ -295,7 +270,6 @@ class SyncMachine(RuleBasedStateMachine):
         assert self.store.commits == commits, "an idle round wrote"
 
     def compare(self, excused: set[tuple[str, int]]) -> None:
-        """The mirror against the world. excused: messages that can't be fetched, and may not be known."""
         told = [(key.folder, key.uid, content) for key, content in self.mirror.messages.items()]
         assert len(told) == len(set(told)), "a message with two keys"
         missing = {place for place in self.list_messages() - set(told) if place[:2] not in excused}
@@ -304,34 +278,27 @@ class SyncMachine(RuleBasedStateMachine):
         assert not false, f"told, and not there: {false}"
 
     def list_unverifiable(self) -> set[tuple[str, int]]:
-        """Messages that can't be fetched, under uids that were another's: nobody can tell whether they still are."""
         return self.list_unfetchable() & {
             (name, uid) for name, uid in self.world.messages_by_uid if name in self.world.reused_folders
         }
 
     def list_unfetchable(self) -> set[tuple[str, int]]:
-        """Messages that can't be fetched."""
         boxes = self.world.boxes.items()
         return {(name, uid) for name, box in boxes for uid, each in box.messages.items() if each.is_poison}
 
     def list_messages(self) -> set[tuple[str, int, str]]:
-        """Folder, uid and content of every message."""
         boxes = self.world.boxes.items()
         return {(name, uid, message.content) for name, box in boxes for uid, message in box.messages.items()}
 
     def list_rows(self, state: MessageState) -> list[tuple[str, MessageRow]]:
-        """What the store has in a state."""
         rows = self.runner.run(self.store.unfinished(Lease(1, MAILBOX, 0)))
         return [each for each in rows if each[1].state is state]
 
     def teardown(self) -> None:
-        """The end of the machine's loop."""
         self.runner.close()
 
 
 class DeliveringMachine(SyncMachine):
-    """With a sink that is a callable, and may be told the same twice."""
-
     may_repeat = True
 
 
@@ -348,7 +315,6 @@ class RejectingMachine(DeliveringMachine):
         self.failing_calls = 0
 
     async def deliver(self, changes: Sequence[Change]) -> None:
-        """Take some of them, or all."""
         for change in changes:
             kind, nevertheless = self.rejections.get((change.key.folder, change.key.uid), (change.kind, None))
             refuses = nevertheless is not None and kind in (None, change.kind)
@@ -360,7 +326,6 @@ class RejectingMachine(DeliveringMachine):
                 raise ValueError("yes, perhaps")
 
     def run_round(self, *, audit: bool = False) -> RoundReport:
-        """As ever; a sink that takes nothing ends it."""
         try:
             return super().run_round(audit=audit)
         except SinkError as error:
@@ -368,18 +333,15 @@ class RejectingMachine(DeliveringMachine):
 
     @rule(folder=_FOLDER, uid=st.integers(1, 12), kind=st.none() | st.sampled_from(Kind), nevertheless=st.booleans())
     def reject_message(self, folder: str, uid: int, kind: Kind | None, nevertheless: bool) -> None:
-        """Something can't be taken from now on."""
         self.rejections[folder, uid] = (kind, nevertheless)
 
     @rule(act=_ALL_ACTS, calls=st.integers(1, 30))
     def round_with_a_sink_that_is_away(self, act: Act, calls: int) -> None:
-        """Nothing can, for a while."""
         self.world.act(act)
         self.failing_calls = calls
         self.run_round()
 
     def recover(self) -> None:
-        """Everything can, and what was quarantined is due."""
         super().recover()
         self.rejections.clear()
         self.failing_calls = 0

@@ -43,7 +43,6 @@ class Mirror:
         self._last: dict[tuple[str, int], int] = {}
 
     def write(self, changes: Sequence[Change]) -> None:
-        """Take changes, all of them or, where the process dies first, none; outside of a transaction, some of them."""
         self._fuse.advance()
         for number, change in enumerate(changes):
             if self._again and number:
@@ -124,7 +123,6 @@ class Mirror:
         self._is_really_deleted(change.key)
 
     def _is_really_deleted(self, key: Key) -> None:
-        """No folder of the mailbox has it; a message that went twice may escape those who look into one at a time."""
         if key.folder in self._world.reused_folders or self._world.boxes[key.folder].is_hidden:
             return
         message, hops = self._world.messages_by_uid[key.folder, key.uid]

@@ -22,8 +22,6 @@ Act = tuple[str, tuple[Any, ...]]
 
 @attrs.define(eq=False)
 class Message:
-    """One message, wherever it is. hops: how often it went to another folder."""
-
     detail: MessageDetail
     content: str
     folder: str = ""
@@ -35,8 +33,6 @@ class Message:
 
 @attrs.define(eq=False)
 class SimulatedFolder:
-    """One folder."""
-
     messages: dict[int, Message] = attrs.field(factory=dict[int, Message])
     next_uid: int = 1
     is_hidden: bool = False
@@ -68,7 +64,6 @@ class SimulatedMailbox:
         self._number = 0
 
     def act(self, act: Act, *, amid: bool = False) -> None:
-        """Let something happen, amid a round or not. A folder that isn't there stands for one that is."""
         there = list(self.boxes)
         name, arguments = act
         meant = [there[FOLDERS.index(each) % len(there)] if each in FOLDERS else each for each in arguments]
@@ -81,7 +76,6 @@ class SimulatedMailbox:
             self.audit_only_folders.add(meant[0])
 
     def deliver(self, folder: str, count: int, kind: str = "strong") -> None:
-        """New mail."""
         for _ in range(count):
             self._number += 1
             number = self._number
@@ -91,7 +85,6 @@ class SimulatedMailbox:
             self._add_message(folder, message)
 
     def twins(self, folder: str) -> None:
-        """Two messages without a Message-ID that differ in nothing but their content."""
         for _ in range(2):
             self._number += 1
             message = self._make_message(self._number, "twin", _TWINS_DATE, 7)
@@ -99,13 +92,11 @@ class SimulatedMailbox:
             self._add_message(folder, message)
 
     def delete(self, folder: str, index: int) -> None:
-        """One message less."""
         message = self._remove_message(folder, index)
         if message is not None:
             self.last_deleted = message
 
     def undelete(self) -> None:
-        """The message that was deleted last is there again, under its uid."""
         message, self.last_deleted = self.last_deleted, None
         if message is not None and message.uid not in self.boxes[message.folder].messages:
             self.reused_folders.add(message.folder)
@@ -113,13 +104,11 @@ class SimulatedMailbox:
             self._record_place(message.folder, message.uid, message)
 
     def wipe(self, folder: str) -> None:
-        """No message left."""
         for message in self.boxes[folder].messages.values():
             message.is_present = False
         self.boxes[folder].messages.clear()
 
     def recreate(self, folder: str, count: int, kind: str) -> None:
-        """The folder is deleted and made again: its uids begin anew, for other messages."""
         weird = folder in self.audit_only_folders
         self._note_renumbering(folder)
         if not weird and folder not in self._dull:
@@ -129,11 +118,9 @@ class SimulatedMailbox:
         self.deliver(folder, count, kind)
 
     def replace(self, folder: str) -> None:
-        """The same, and the other messages have the very same uids."""
         self.recreate(folder, max(self.boxes[folder].messages, default=1), "strong")
 
     def renumber(self, folder: str, start: int, reverse: bool) -> None:
-        """The same messages under other uids."""
         self._note_renumbering(folder)
         box = self.boxes[folder]
         messages = [box.messages[uid] for uid in sorted(box.messages, reverse=reverse)]
@@ -143,7 +130,6 @@ class SimulatedMailbox:
             self._add_message(folder, message, made=0)
 
     def permute(self, folder: str, index: int | None) -> None:
-        """The same uids, but not for the same messages: the other way round, or two neighbours exchanged."""
         weird = folder in self.audit_only_folders
         self._note_renumbering(folder)
         box = self.boxes[folder]
@@ -163,39 +149,33 @@ class SimulatedMailbox:
             self._record_place(folder, uid, message)
 
     def move(self, source: str, target: str, index: int) -> None:
-        """A message goes to another folder, or gets another uid in its own."""
         message = self._remove_message(source, index)
         if message is not None:
             message.hops += 1
             self._add_message(target, message, made=0)
 
     def copy(self, source: str, target: str, index: int) -> None:
-        """The same message a second time, in another folder or its own."""
         uids = sorted(self.boxes[source].messages)
         if uids:
             message = self.boxes[source].messages[uids[index % len(uids)]]
             self._add_message(target, Message(message.detail, message.content))
 
     def spoil(self, folder: str, index: int) -> None:
-        """A message can't be fetched any more."""
         uids = sorted(self.boxes[folder].messages)
         if uids:
             self.boxes[folder].messages[uids[index % len(uids)]].is_poison = True
             self._dull.add(folder)
 
     def mend(self) -> None:
-        """Every message can be fetched again."""
         for box in self.boxes.values():
             for message in box.messages.values():
                 message.is_poison = False
 
     def hide(self, folder: str) -> None:
-        """The folder isn't there for a while: who has a copy elsewhere counts as moved then, and is new later."""
         self.boxes[folder].is_hidden = True
         self.returned_uids |= {(folder, uid) for uid in self.boxes[folder].messages}
 
     def show(self) -> None:
-        """All folders are there."""
         for box in self.boxes.values():
             box.is_hidden = False
 
@@ -234,7 +214,6 @@ class SimulatedMailbox:
         return message
 
     def has_ambiguous_uids(self, folder: str) -> bool:
-        """Whether uids of a folder were used anew where one message may pass for another."""
         return folder in self.reused_folders and any(
             name == folder and content in self.ambiguous_contents for name, _, content in self.known_contents
         )

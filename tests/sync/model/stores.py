@@ -29,12 +29,10 @@ _RENUMBERED = STATE_AFTER_LEAVING | dict.fromkeys((MessageState.LIVE, MessageSta
 
 
 class DiskFullError(StoreError):
-    """A commit could not be written."""
+    pass
 
 
 class DictStore(Store):
-    """One mailbox in dictionaries; a commit copies them, changes the copies and puts them in place. write: its sink."""
-
     def __init__(self, write: Write) -> None:
         self._write = write
         self.fence = 0
@@ -42,29 +40,23 @@ class DictStore(Store):
         self._rows: dict[tuple[int, int, int], MessageRow] = {}
 
     async def claim(self, mailbox: str) -> Lease:
-        """A lease that makes all others stale."""
         self.fence += 1
         return Lease(1, mailbox, self.fence)
 
     async def folder(self, lease: Lease, name: str) -> StoredFolder:
-        """A folder, made where there is none."""
         return self._folders.setdefault(name, StoredFolder(id=len(self._folders) + 1, name=name))
 
     async def folders(self, lease: Lease) -> Sequence[StoredFolder]:
-        """All."""
         return list(self._folders.values())
 
     async def states(self, folder: StoredFolder) -> Mapping[int, MessageState]:
-        """State by uid."""
         return {row.uid: row.state for row in await self.rows(folder)}
 
     async def rows(self, folder: StoredFolder, uids: Collection[int] | None = None) -> Sequence[MessageRow]:
-        """Those of the uid_validity, by uid."""
         of_it = (folder.id, folder.uid_validity)
         return [row for key, row in sorted(self._rows.items()) if key[:2] == of_it and (uids is None or key[2] in uids)]
 
     async def sentinels(self, folder: StoredFolder) -> Sequence[MessageRow]:
-        """The newest and the oldest."""
         rows = [
             row
             for row in await self.rows(folder)
@@ -73,16 +65,13 @@ class DictStore(Store):
         return rows if len(rows) < 2 else [rows[-1], rows[0]]
 
     async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, MessageRow]]:
-        """Rows of these contents."""
         wanted = set(digests)
         return [(self._name(row), row) for row in self._rows.values() if row.digest in wanted]
 
     async def unfinished(self, lease: Lease) -> Sequence[tuple[str, MessageRow]]:
-        """Rows in these states, in order."""
         return [(self._name(row), row) for _, row in sorted(self._rows.items()) if row.state in UNFINISHED_STATES]
 
     async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
-        """All or nothing."""
         if lease.lease_number != self.fence:
             raise StaleLeaseError("claimed by another worker since")
         rows, folders = dict(self._rows), dict(self._folders)
@@ -117,41 +106,32 @@ class FailingStore(Store):
         self._names: dict[int, str] = {}
 
     async def claim(self, mailbox: str) -> Lease:
-        """As the other store."""
         return await self._store.claim(mailbox)
 
     async def folders(self, lease: Lease) -> Sequence[StoredFolder]:
-        """As the other store."""
         return await self._store.folders(lease)
 
     async def states(self, folder: StoredFolder) -> Mapping[int, MessageState]:
-        """As the other store."""
         return await self._store.states(folder)
 
     async def rows(self, folder: StoredFolder, uids: Collection[int] | None = None) -> Sequence[MessageRow]:
-        """As the other store."""
         return await self._store.rows(folder, uids)
 
     async def sentinels(self, folder: StoredFolder) -> Sequence[MessageRow]:
-        """As the other store."""
         return await self._store.sentinels(folder)
 
     async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, MessageRow]]:
-        """As the other store."""
         return await self._store.with_digests(lease, digests)
 
     async def unfinished(self, lease: Lease) -> Sequence[tuple[str, MessageRow]]:
-        """As the other store."""
         return await self._store.unfinished(lease)
 
     async def folder(self, lease: Lease, name: str) -> StoredFolder:
-        """As the other store."""
         folder = await self._store.folder(lease, name)
         self._names[folder.id] = name
         return folder
 
     async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
-        """As the other store, if it comes to that."""
         self._fuse.advance()
         if self.refuse is not None:
             self.refuse -= 1

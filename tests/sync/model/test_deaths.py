@@ -44,39 +44,29 @@ async def _await(work: Awaitable[object]) -> None:
 
 
 class Callback:
-    """A callable that the mirror stands behind."""
-
     def __init__(self, mirror: Mirror, _: Path) -> None:
         self._mirror = mirror
 
     async def deliver(self, changes: Sequence[Change]) -> None:
-        """Take them."""
         self._mirror.write(changes)
 
     def here(self) -> list[tuple[str, str]]:
-        """Folder and content of each message."""
         return sorted((key.folder, content) for key, content in self._mirror.messages.items())
 
 
 class Loop(Callback):
-    """A program's loop over changes, which takes one at a time."""
-
     async def deliver(self, changes: Sequence[Change]) -> None:
-        """Have the loop take them."""
         async with ChangeStream(lambda deliver: _await(deliver(changes))) as stream:
             async for change in stream:
                 self._mirror.write([change])
 
 
 class Maildir:
-    """Files."""
-
     def __init__(self, _: Mirror, root: Path) -> None:
         self._root = root
         self.deliver = MaildirSink(root)
 
     def here(self) -> list[tuple[str, str]]:
-        """As for the others."""
         root = self._root / build_mailbox_dir(MAILBOX)
         return sorted(
             (folder, email.message_from_bytes(path.read_bytes(), policy=email.policy.default).get_content().strip())
@@ -86,23 +76,18 @@ class Maildir:
 
 
 class DyingMachine(DeliveringMachine):
-    """A process that ends after it has told of so many changes of a batch."""
-
     left: int | None = None
 
     def use(self, sink: Callback | Maildir) -> None:
-        """Have a sink told."""
         self.sink = sink
 
     async def deliver(self, changes: Sequence[Change]) -> None:
-        """Tell it, to the end or not."""
         if self.left is None:
             return await self.sink.deliver(changes)
         await self.sink.deliver(changes[: self.left])
         raise DiedError
 
     def ends(self, left: int) -> None:
-        """Rounds until the process ends; another one goes on."""
         self.left = left
         with pytest.raises(DiedError):
             self.run_until_quiet()
@@ -110,13 +95,11 @@ class DyingMachine(DeliveringMachine):
         self.rounds = self.process()
 
     def world_here(self) -> list[tuple[str, str]]:
-        """What the sink should have."""
         return sorted((folder, content) for folder, _, content in self.list_messages())
 
 
 @contextlib.contextmanager
 def machine() -> Generator[DyingMachine]:
-    """On a mailbox of three folders."""
     made = DyingMachine()
     try:
         made.begin(folders=3, named=True)

@@ -18,30 +18,23 @@ from .stores import Write
 
 
 class _Writing:
-    """A sink within SQLite's transaction."""
-
     def __init__(self, write: Write) -> None:
         self._write = write
 
     async def prepare(self, transaction: Transaction) -> None:
-        """Nothing to prepare."""
+        pass
 
     async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
-        """What the mirror makes of it."""
         self._write(changes)
 
 
 class SqliteMachine(SyncMachine):
-    """With the store that keeps a mailbox in SQLite."""
-
     def make_store(self, write: Write) -> Store:
-        """A new database in memory."""
         self.sqlite = SqliteStore(":memory:", sink=_Writing(write))
         self.runner.run(self.sqlite.open())
         return self.sqlite
 
     def teardown(self) -> None:
-        """The end of the database, too."""
         if hasattr(self, "sqlite"):
             self.runner.run(self.sqlite.aclose())
         super().teardown()

@@ -24,19 +24,14 @@ HOUR_SECONDS = 3600.0
 
 @attrs.define
 class PasswordSource:
-    """Gives passwords; those of `wrong` are wrong."""
-
     wrong: set[str] = attrs.field(factory=set[str])
 
     async def __call__(self, address: str) -> str:
-        """The password of a mailbox."""
         return "wrong" if address in self.wrong else PASSWORD
 
 
 @attrs.define
 class RunningWorker:
-    """A worker under way. ended: rounds so far; another: set when one ends."""
-
     sync: Synchronizer
     clock: SteppedClock
     store: Path
@@ -44,13 +39,11 @@ class RunningWorker:
     round_finished: asyncio.Event = attrs.field(factory=asyncio.Event)
 
     def listen(self, event: Event) -> None:
-        """Count rounds."""
         if isinstance(event, RoundFinished):
             self.finished_rounds += 1
             self.round_finished.set()
 
     def read_status(self) -> dict[str, MailboxRow]:
-        """What the command `status` says of each mailbox, from the worker's report and the store."""
         report = WorkerStatus(pid=1, started=0.0, written_at=self.clock.now, mailboxes=self.sync.status)
         path = build_status_path(self.store)
         write_status(path, report)
@@ -60,11 +53,9 @@ class RunningWorker:
         return {each.progress.name: each for each in report_of_it.mailboxes}
 
     def get_status(self, name: str) -> SyncStatus:
-        """How a mailbox stands."""
         return self.read_status()[name].progress.status
 
     def get_problem(self, name: str) -> str:
-        """What is wrong with a mailbox; empty where nothing is."""
         return self.read_status()[name].progress.problem or ""
 
     async def advance_until(self, seen: Callable[[], bool], *, within: float) -> float:
@@ -82,13 +73,11 @@ class RunningWorker:
         return self.clock.now - began
 
     async def advance(self, seconds: float) -> None:
-        """Let so many seconds pass, and each round end that comes due."""
         until = self.clock.now + seconds
         while self.clock.now < until:
             await self._advance_to(1.0)
 
     async def _advance_to(self, seconds: float) -> None:
-        """None passes while a turn is under way."""
         self.clock.advance(seconds)
         await _yield_to_loop()
         while self.finished_rounds < sum(each.rounds for each in self.sync.status.values()):
@@ -106,7 +95,6 @@ async def _yield_to_loop() -> None:
 async def run_worker(
     scenario: Scenario, make: Callable[[SteppedClock], Synchronizer], store: Path
 ) -> AsyncGenerator[RunningWorker]:
-    """A worker, until the block ends."""
     clock = SteppedClock()
     worker = RunningWorker(make(clock), clock, store)
     scenario.suite.add_listener(worker.listen)
@@ -127,6 +115,5 @@ async def run_worker(
 
 
 def read_subjects(store: Path) -> list[str]:
-    """Subjects of the messages in the SQLite sink, in order; one that is doubled is there twice."""
     with contextlib.closing(sqlite3.connect(store)) as connection:
         return [subject for (subject,) in connection.execute("SELECT subject FROM message ORDER BY subject")]

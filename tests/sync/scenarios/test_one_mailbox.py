@@ -26,7 +26,6 @@ def path(tmp_path: Path) -> Path:
 
 
 async def goes_on(worker: RunningWorker, scenario: Scenario, subject: str) -> None:
-    """Bob's mail arrives as ever."""
     await scenario.sandbox.deliver(BOB, make_raw_message(subject))
     before = worker.read_status()[BOB].progress.changes[Kind.NEW]
     await worker.advance_until(lambda: worker.read_status()[BOB].progress.changes[Kind.NEW] == before + 1, within=SOON)

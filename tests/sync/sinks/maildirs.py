@@ -10,12 +10,10 @@ from tests.sync.sinks.sample_changes import make_message
 
 
 def list_files(root: Path) -> list[Path]:
-    """The files of all messages that a mail program sees."""
     return [path for path in sorted(root.rglob("*")) if path.is_file() and path.parent.name in ("new", "cur")]
 
 
 def read_files(root: Path) -> dict[str, list[bytes]]:
-    """The contents of all messages that a mail program sees, by directory."""
     found: dict[str, list[bytes]] = {}
     for path in list_files(root):
         found.setdefault(str(path.parent.parent.relative_to(root)), []).append(path.read_bytes())
@@ -23,27 +21,22 @@ def read_files(root: Path) -> dict[str, list[bytes]]:
 
 
 def read_contents(root: Path) -> list[bytes]:
-    """The contents of all messages, wherever they are."""
     return sorted(content for those in read_files(root).values() for content in those)
 
 
 def compose(*numbers: int) -> list[bytes]:
-    """The contents of messages by their numbers."""
     return sorted(b"".join(iter_eml(make_message(number))) for number in numbers)
 
 
 def make_expected(**numbers: Sequence[int]) -> dict[str, list[bytes]]:
-    """What `files` gives for these messages in INBOX and INBOX.Sent."""
     names = {"inbox": "nurse@direct.test", "sent": "nurse@direct.test/.Sent"}
     return {names[each]: compose(*those) for each, those in numbers.items()}
 
 
 def list_temporaries(root: Path) -> list[Path]:
-    """Files in directories tmp."""
     return [path for path in root.rglob("*") if path.is_file() and path.parent.name == "tmp"]
 
 
 def find_only_file(root: Path) -> Path:
-    """The one file of a message."""
     (path,) = (path for path in root.rglob("*.eml*") if path.is_file())
     return path

@@ -12,12 +12,10 @@ RECEIVED_AT = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 
 
 def make_key(uid: int = 1, folder: str = "INBOX", *, uid_validity: int = 1, mailbox: str = "nurse@direct.test") -> Key:
-    """A key."""
     return Key(mailbox, folder, uid_validity, uid)
 
 
 def make_message(number: int = 1, **fields: object) -> MessageDetail:
-    """A message with everything, told from others by its number."""
     told: dict[str, object] = {
         "sender": "Dr. Änne Müller <anne@direct.test>",
         "subject": f"Befund {number} – Grüße",
@@ -38,23 +36,19 @@ def make_message(number: int = 1, **fields: object) -> MessageDetail:
 
 
 def make_new(where: Key, number: int = 1) -> Change:
-    """It is there."""
     return Change(kind=Kind.NEW, key=where, message=make_message(number), digest=f"{number:032x}")
 
 
 def make_gone(where: Key, number: int = 1) -> Change:
-    """It is gone."""
     return Change(kind=Kind.GONE, key=where, digest=f"{number:032x}")
 
 
 def make_moved(previous: Key, where: Key, number: int = 1, *, with_message: bool = False) -> Change:
-    """It has another key; whole: and had to be fetched."""
     message = make_message(number) if with_message else None
     return Change(kind=Kind.MOVED, key=where, previous=previous, message=message, digest=f"{number:032x}")
 
 
 def make_restored(previous: Key, where: Key, number: int = 1) -> Change:
-    """It is there again."""
     return Change(
         kind=Kind.RESTORED, key=where, previous=previous, message=make_message(number), digest=f"{number:032x}"
     )

@@ -113,7 +113,6 @@ MESSAGE_PARTS = {
 
 
 def _raw_parts(message: MessageDetail) -> list[bytes]:
-    """The parts of a multipart message, each with its headers, as RFC 2046 divides it."""
     raw = _bytes(message)
     (boundary,) = re.findall(rb'boundary="([^"]*)"', raw.partition(b"\n\n")[0])
     return raw.split(b"\n--" + boundary)[1:-1]
@@ -220,7 +219,6 @@ def test_an_address_of_any_letters_is_written_and_read(local: str, domain: str, 
 
 
 def _header_text(message: MessageDetail, name: str) -> str:
-    """A header in UTF-8, as mail programs read it."""
     value = email.message_from_bytes(_bytes(message), policy=email.policy.default)[name]
     return str(value).encode("utf-8", "surrogateescape").decode("utf-8")
 
@@ -406,7 +404,6 @@ def test_nothing_of_a_message_is_lost(
 
 
 def _idna(text: object) -> str:
-    """Addresses with every domain in ASCII."""
     decoded = str(text).encode("utf-8", "surrogateescape").decode("utf-8")
     return re.sub(r"(?<=@)[^.]+(?=\.test)", lambda label: label[0].encode("idna").decode("ascii"), decoded)
 

@@ -18,8 +18,6 @@ ONE, TWO, THREE = (make_new(make_key(number), number) for number in (1, 2, 3))
 
 
 class Deliveries:
-    """A synchronisation that delivers these batches at the same time. results: what became of each."""
-
     def __init__(self, *batches: Sequence[Change]) -> None:
         self._batches = batches
         self.results = dict[int, str]()

@@ -130,7 +130,6 @@ async def test_a_message_that_comes_back_keeps_its_flags(tmp_path: Path, where: 
 
 
 def _saved_flags(root: Path) -> list[Path]:
-    """The records of flags of deleted messages."""
     return list(root.rglob("directsuite-gone/*"))
 
 
@@ -196,7 +195,6 @@ async def test_missing_file_is_searched_although_mtimes_are_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unchanged(_: maildir._Maildir) -> tuple[tuple[int, int], ...]:
-        """As a coarse clock has it."""
         return ((1, 1), (1, 1))
 
     monkeypatch.setattr(maildir._Maildir, "_read_change_stamps", unchanged)

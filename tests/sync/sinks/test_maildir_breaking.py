@@ -41,11 +41,10 @@ _BATCHES: dict[str, tuple[list[Change], dict[str, list[bytes]]]] = {
 
 
 class _DiedError(BaseException):
-    """The process is no more."""
+    pass
 
 
 def _breaking(monkeypatch: pytest.MonkeyPatch, at: int, failure: BaseException, *, dead: bool) -> list[str]:
-    """Let the at-th step fail; dead: and each after it. The steps that were tried are noted."""
     tried: list[str] = []
 
     def patched(name: str, real: Callable[..., Any]) -> Callable[..., Any]:

@@ -27,7 +27,6 @@ SENT = make_key(7, "INBOX.Sent")
 
 @pytest.fixture(params=[None, "DEFERRED"])
 def connection(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
-    """A connection that leaves transactions to us, and one that begins them by itself."""
     made = sqlite3.connect(":memory:", isolation_level=request.param)
     made.execute("PRAGMA foreign_keys = ON")
     do(SqliteSink().prepare, made)
@@ -37,7 +36,6 @@ def connection(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
 
 
 def do(method: Callable[..., Coroutine[Any, Any, None]], connection: sqlite3.Connection, *changes: Any) -> None:
-    """What the store's own thread does."""
     run_sync(method(SqliteTransaction(connection, FILE), *changes))
 
 
@@ -149,7 +147,6 @@ uids = st.integers(1, 4)
 
 
 def told_of(kind: Kind, uid: int, before: int, digest: int) -> Change:
-    """A change of some kind."""
     told = {Kind.NEW: make_new(make_key(uid), digest), Kind.GONE: make_gone(make_key(uid), digest)}
     return told.get(kind) or make_moved(make_key(before), make_key(uid), digest, with_message=True)
 
