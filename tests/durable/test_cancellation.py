@@ -31,13 +31,6 @@ async def test_lost_cancellation_comes_out_of_the_block(outcome: Exception | Non
     assert working.cancelled()
 
 
-async def test_results_and_errors_pass() -> None:
-    with propagate_cancellation():
-        await asyncio.sleep(0)
-    with pytest.raises(ValueError, match="own"), propagate_cancellation():
-        raise ValueError("own")
-
-
 async def test_cancelled_task_may_still_finish_cleanup() -> None:
     ended = False
 

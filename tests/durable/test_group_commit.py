@@ -105,11 +105,6 @@ async def queued(
         assert not pending
 
 
-async def test_result_is_given_when_it_is_committed(writer: GroupCommitter, path: Path) -> None:
-    assert await writer.run(insert(7)) == 7
-    assert kept(path) == [7]
-
-
 async def test_waiting_transactions_share_a_commit(writer: GroupCommitter, path: Path) -> None:
     commits = list[str]()
     await writer.run(lambda connection: connection.set_trace_callback(commits.append))
@@ -156,20 +151,6 @@ async def test_any_exception_leaves_thread_running_and_waiter_released(
     assert kept(path) == [2]
 
 
-async def test_commit_that_fails_fails_for_all_and_spares_the_next(writer: GroupCommitter, path: Path) -> None:
-    def orphan(connection: sqlite3.Connection) -> None:
-        connection.execute("INSERT INTO child VALUES (99)")  # checked by COMMIT
-
-    async with queued(writer, insert(1), orphan, insert(2)) as tasks:
-        pass
-    errors = [task.exception() for task in tasks]
-    assert [type(error) for error in errors] == [ExplainedError] * 3
-    assert len({id(error) for error in errors}) == 3
-    await writer.run(insert(3))
-    assert kept(path)[-1] == 3
-    assert 2 not in kept(path)
-
-
 async def test_lost_transaction_is_reported_to_all_of_its_work(writer: GroupCommitter, path: Path) -> None:
     await writer.run(insert(1))
 
@@ -203,16 +184,6 @@ async def test_lost_transaction_that_a_work_conceals_is_reported_all_the_same(
     assert kept(path) == [1, 3, 4]
 
 
-async def test_transaction_that_cannot_begin_is_reported_to_all(writer: GroupCommitter, path: Path) -> None:
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        errors = await asyncio.gather(*(writer.run(insert(number)) for number in (1, 2)), return_exceptions=True)
-        other.execute("ROLLBACK")
-    assert [str(error) for error in errors if isinstance(error, ExplainedError)] == ["database is locked"] * 2
-    await writer.run(insert(3))
-    assert kept(path) == [3]
-
-
 _ENDS: dict[str, Callable[[sqlite3.Connection], object]] = {
     "commit": sqlite3.Connection.commit,
     "rollback": sqlite3.Connection.rollback,
@@ -238,17 +209,6 @@ async def test_work_cannot_end_the_transaction_of_all(
     with pytest.raises(sqlite3.DatabaseError):
         await writer.run(work)  # alone
     assert kept(path) == [2, 3]
-
-
-async def test_work_may_have_savepoints_separately(writer: GroupCommitter, path: Path) -> None:
-    def work(connection: sqlite3.Connection) -> None:
-        insert(1)(connection)
-        connection.execute("SAVEPOINT mine")
-        insert(2)(connection)
-        connection.execute("ROLLBACK TO mine")
-
-    await writer.run(work)
-    assert kept(path) == [1]
 
 
 async def test_cancelled_in_the_queue_is_not_begun(writer: GroupCommitter, path: Path) -> None:
@@ -287,24 +247,6 @@ async def test_closing_finishes_what_is_queued(writer: GroupCommitter, path: Pat
     assert kept(path) == [1, 2]
     with pytest.raises(ClosedError):
         await writer.run(insert(4))
-
-
-async def test_closing_that_is_cancelled_goes_on(writer: GroupCommitter, path: Path) -> None:
-    async with queued(writer, insert(1)):
-        closing = asyncio.create_task(writer.aclose())
-        await asyncio.sleep(0)
-        closing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await closing
-    await writer.aclose()
-    assert kept(path) == [1]
-
-
-async def test_not_open_yet_says_so(path: Path) -> None:
-    writer = transactions(path)
-    with pytest.raises(ClosedError, match="async with"):
-        await writer.run(insert(1))
-    await writer.aclose()
 
 
 async def test_what_connecting_raises_comes_out_of_opening(path: Path) -> None:
@@ -368,18 +310,6 @@ async def test_reads_see_what_is_committed_while_another_writes(writer: GroupCom
     await writing
     assert await reader.run(count) == 2
     await reader.aclose()
-
-
-async def test_work_that_closes_the_connection_keeps_nobody_waiting(writer: GroupCommitter) -> None:
-    def fail_too(connection: sqlite3.Connection) -> None:
-        connection.close()
-        raise ValueError
-
-    with pytest.raises(ValueError):
-        await writer.run(fail_too)
-    for _ in range(2):
-        with pytest.raises(ExplainedError):
-            await writer.run(lambda connection: connection.execute("SELECT 1"))
 
 
 class Unexplained(BaseException):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,24 +13,18 @@ from directsuite.sync.decide import (
     FolderMemory,
     FolderSnapshot,
     FolderStep,
-    Match,
     Metadata,
     carried_over_pairs,
     change_kind,
     confirm_deletions,
-    has_contradicting_metadata,
     has_surely_left,
-    may_have_same_numbering,
     next_step,
     rank_origins,
     revived_rows,
     rows_after_leaving,
-    rows_to_compare,
-    unproven_rows,
 )
 from directsuite.sync.model import (
     LISTED_STATES,
-    QUARANTINED_STATES,
     STATE_AFTER_LEAVING,
     Kind,
     MessageRow,
@@ -40,7 +33,6 @@ from directsuite.sync.model import (
 )
 
 UIDS = st.integers(1, 12)
-RECORDED = st.dictionaries(UIDS, st.sampled_from(MessageState), max_size=10)
 IDENTITIES = st.sampled_from([b"a", b"b", b"c", b"d"])
 METADATA = st.dictionaries(
     UIDS, st.builds(Metadata, identity=IDENTITIES, strong=st.booleans(), size=st.just(1), received_ms=st.just(0))
@@ -121,18 +113,6 @@ def test_what_makes_a_listing_odd(uids: set[int], recorded: Mapping[int, Message
     assert snapshot(uids, recorded).may_be_renumbered is odd
 
 
-@given(uids=st.sets(UIDS), recorded=RECORDED)
-def test_what_is_new_is_listed_and_what_is_missing_is_not(uids: set[int], recorded: dict[int, MessageState]) -> None:
-    seen = snapshot(uids, recorded)
-    assert seen.uids_to_fetch == sorted(set(seen.uids_to_fetch))
-    assert set(seen.uids_to_fetch) <= uids
-    assert not seen.uids_missing & uids
-    for uid in uids.difference(seen.uids_to_fetch):  # what isn't fetched is there already, or waits for its own time
-        assert recorded[uid] in (MessageState.LIVE, MessageState.MISSING, *QUARANTINED_STATES)
-    for uid in recorded.keys() - uids - seen.uids_missing:  # and what isn't missing was never told to be there
-        assert recorded[uid] not in LISTED_STATES
-
-
 @pytest.mark.parametrize("state", MessageState)
 def test_what_becomes_of_a_listed_message(state: MessageState) -> None:
     fetched = snapshot({1}, {1: state}).uids_to_fetch
@@ -141,48 +121,12 @@ def test_what_becomes_of_a_listed_message(state: MessageState) -> None:
     assert live_again == ([(1, MessageState.LIVE)] if state is MessageState.MISSING else [])
 
 
-def test_a_forgotten_listing_is_seen_again_whole_and_written_once() -> None:
-    state = FolderMemory(StoredFolder(id=1, name="INBOX", fingerprint=b"f"), etag=b"m")
-    assert [each.fingerprint for each in state.invalidate_listing()] == [None]
-    assert state.etag is None
-    state.etag = b"n"
-    assert state.invalidate_listing() == []
-    assert state.etag is None
-
-
-@given(uids=st.sets(UIDS), recorded=RECORDED)
-def test_a_round_that_does_all_it_decides_leaves_nothing_to_decide(
-    uids: set[int], recorded: dict[int, MessageState]
-) -> None:
-    first = snapshot(uids, recorded)
-    rows = {uid: row(uid, state) for uid, state in recorded.items()}
-    after = recorded | dict.fromkeys(first.uids_to_fetch, MessageState.LIVE)
-    after |= {each.uid: each.state for each in rows_after_leaving(rows[uid] for uid in first.uids_missing)}
-    after |= {each.uid: each.state for each in revived_rows(rows, uids)}
-    second = snapshot(uids, after)
-    assert second.uids_to_fetch == []
-    assert not list(rows_after_leaving(row(uid, after[uid]) for uid in second.uids_missing))
-
-
 def test_each_state_of_a_listed_message_has_one_for_when_it_leaves() -> None:
     assert set(STATE_AFTER_LEAVING) == set(LISTED_STATES)
     left = rows_after_leaving(row(uid, state, retry_ms=5) for uid, state in enumerate(MessageState))
     assert [(each.state, each.attempts, each.retry_ms) for each in left] == [
         (STATE_AFTER_LEAVING[state], 0, None) for state in MessageState if state in LISTED_STATES
     ]
-
-
-@given(uids=st.sets(UIDS), recorded=RECORDED, more=st.sets(UIDS), fewer=st.sets(UIDS))
-def test_second_listing_confirms_missing_only_if_additions_are_newer(
-    uids: set[int], recorded: dict[int, MessageState], more: set[int], fewer: set[int]
-) -> None:
-    seen = snapshot(uids, recorded)
-    second = (uids | more) - fewer
-    if seen.is_confirmed_by(second):
-        assert not seen.uids_missing & second
-        assert seen.uids <= second
-        assert all(uid not in recorded for uid in second - uids)
-    assert seen.is_confirmed_by(uids)
 
 
 @given(rows=st.dictionaries(UIDS, IDENTITIES), metadata=METADATA)
@@ -211,57 +155,6 @@ def test_only_messages_in_sink_are_matched(state: MessageState) -> None:
     assert list(carried_over_pairs(MOVED_ON, {1: row(1, state)}, strong)) == []
     carried_over = [now for _, now in carried_over_pairs(MOVED_ON, {1: row(1, MessageState.MISSING)}, strong)]
     assert [(now.uid, now.digest) for now in carried_over] == [(5, b"d")]
-
-
-def metadata(match: Match) -> Metadata:
-    return Metadata(identity=b"a", strong=match is Match.SAME, size=1, received_ms=0, match=match)
-
-
-def test_uids_may_be_unchanged_if_messages_can_be_compared() -> None:
-    unproven = {1: metadata(Match.UNPROVEN)}
-    gone = {1: attrs.evolve(row(1, MessageState.DELETED), digest=None)}
-    assert may_have_same_numbering({1: row(1)}, unproven, {1})  # metadata can be compared
-    assert may_have_same_numbering({1: row(1)}, {}, {1})  # contents can be compared
-    assert may_have_same_numbering({1: row(1)}, {}, set())  # nothing is listed
-    assert may_have_same_numbering(gone, {}, {2})  # all messages were gone, and this one is newer
-    assert not may_have_same_numbering({2: row(2)}, {}, {1})
-    assert not may_have_same_numbering(gone, {}, {1})
-
-
-def test_contents_are_compared_where_identities_prove_nothing() -> None:
-    weak, strong = metadata(Match.LIKELY), metadata(Match.SAME)
-    rows = {1: row(1), 2: row(2), 3: row(3, MessageState.MISSING)}
-    compared = {
-        "all strong": rows_to_compare(rows, {1: strong, 2: strong}, {1, 2}, audit=False),
-        "one strong": rows_to_compare(rows, {1: strong, 2: weak}, {1, 2}, audit=False),
-        "at an audit": rows_to_compare(rows, {1: strong, 2: weak}, {1, 2}, audit=True),
-        "all weak": rows_to_compare(rows, {1: weak, 2: weak}, {1, 2}, audit=False),
-        "one came back": rows_to_compare(rows, {1: strong, 3: weak}, {1, 3}, audit=False),
-        "no metadata": rows_to_compare({uid: row(uid) for uid in range(1, 41)}, {}, range(1, 41), audit=False),
-    }
-    assert {case: [each.uid for each in found] for case, found in compared.items()} == {
-        "all strong": [],
-        "one strong": [],
-        "at an audit": [2],
-        "all weak": [1, 2],
-        "one came back": [3],
-        "no metadata": [*range(1, 11), *range(31, 41)],
-    }
-
-
-def test_contents_decide_if_metadata_prove_nothing() -> None:
-    rows = {uid: row(uid) for uid in range(1, 41)} | {20: row(20, MessageState.MISSING)}
-    seen = {uid: metadata(Match.UNPROVEN) for uid in range(1, 41)} | {2: metadata(Match.SAME)}
-    some = [each.uid for each in unproven_rows(rows, seen, audit=False)]
-    assert some == [20, 1, *range(3, 12), *range(31, 41)]
-    assert len(unproven_rows(rows, seen, audit=True)) == 39
-    assert not has_contradicting_metadata(rows, seen)
-    assert has_contradicting_metadata(rows, seen | {1: metadata(Match.DIFFERENT)})
-    without_content = {1: attrs.evolve(row(1), digest=None)}
-    assert unproven_rows(without_content, seen, audit=True) == []
-    without_identity = {1: attrs.evolve(row(1), identity=None)}
-    assert unproven_rows(without_identity, seen, audit=True) == []
-    assert not has_contradicting_metadata(without_identity, {1: metadata(Match.DIFFERENT)})
 
 
 def test_a_message_is_looked_for_at_its_own_position_first() -> None:

@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-from directsuite.sync import Kind, SqliteStore, Synchronizer, SyncStatus
+from directsuite.sync import Kind, SqliteStore, Synchronizer
 from tests.integration.scenario import ALICE, Scenario
 from tests.sync.test_synchronizer import FakePasswords, RecordingSink
-
-
-async def test_messages_of_a_folder_that_is_deleted_are_told_gone(scenario: Scenario) -> None:
-    told = RecordingSink()
-    await scenario.box.create_folder("INBOX.Short")
-    await scenario.deliver("one", folder="INBOX.Short")
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(
-            scenario.suite, store, [ALICE], FakePasswords(), deliver=told, folders=None, clock=scenario.clock
-        )
-        await sync.once()
-        await scenario.box.delete_messages_by_uids("INBOX.Short", [1], forever=True)
-        await scenario.box.delete_folder("INBOX.Short")
-        status = (await sync.once())[ALICE]
-    assert [each.kind for each in told.changes] == [Kind.NEW, Kind.GONE]
-    assert (status.status, status.folders) == (SyncStatus.UP_TO_DATE, {})
 
 
 async def test_messages_of_a_folder_that_is_renamed_are_told_moved(scenario: Scenario) -> None:

@@ -13,7 +13,6 @@ import pytest
 import directsuite as ds
 from directsuite.sync import (
     Kind,
-    RoundFinished,
     SinkError,
     SqliteSink,
     SqliteStore,
@@ -172,16 +171,6 @@ async def test_a_changed_sink_is_refused_before_a_round(scenario: Scenario, tmp_
     assert list((tmp_path / "other").iterdir()) == told.changes == []
 
 
-async def test_changes_are_refused_where_the_store_s_own_sink_was_told(scenario: Scenario) -> None:
-    async with SqliteStore(":memory:", sink=SqliteSink()) as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=SteppedClock())
-        await sync.once()
-        with pytest.raises(ds.ConfigurationError, match="The store already has a sink"):
-            async with sync.changes() as changes:
-                await anext(aiter(changes))
-        await sync.once()
-
-
 class RowsAndMore(SqliteSink):
     pass
 
@@ -230,27 +219,6 @@ async def test_sink_of_store_beside_another_is_rejected_at_start(scenario: Scena
             await asyncio.wait_for(begin[starting](), 10)
         await Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=SteppedClock()).once()
     assert told.changes == []
-
-
-async def test_a_mailbox_whose_password_can_not_be_had_is_told_by_its_number(scenario: Scenario) -> None:
-    numbers = list[int | None]()
-
-    def hear(event: ds.Event) -> None:
-        if isinstance(event, RoundFinished):
-            numbers.append(event.mailbox)
-
-    async def password(address: str) -> str:
-        raise KeyError(address)
-
-    scenario.suite.add_listener(hear)
-    async with SqliteStore(":memory:", sink=SqliteSink()) as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE, BOB], password, clock=SteppedClock())
-        await sync.once()
-        status = await sync.once()
-        assert sorted(number or 0 for number in numbers) == [1, 1, 2, 2]
-        assert {each.number: each.name for each in status.values()} == {
-            each.number: each.name for each in await store.status()
-        }
 
 
 def test_a_maildir_s_name_tells_no_path(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from directsuite.sync.model import Change, ChangeSet, Lease
 from directsuite.sync.postgres import PostgresStore
 
 if TYPE_CHECKING:
-    from tests.sync.fleet.postgres_server import PostgresServer
+    pass
 
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
 from tests.sync.fleet.fleet_worker import PASSWORD, LoggingSink, make_fleet
@@ -125,34 +125,6 @@ async def test_a_failing_mailbox_waits_longer_each_time_and_no_log_names_it(
     assert "directsuite.sync.run" in shown
     assert "jane" not in shown
     assert "alice" not in shown
-
-
-async def test_restart_of_postgresql_is_waited_out(
-    sandbox: Sandbox, suite: ds.DirectSuite, shaky_postgres: PostgresServer
-) -> None:
-    async with PostgresStore(shaky_postgres.create_database(), sink=LoggingSink(), timeout=5) as store:
-        fleet = make_fleet(suite, store)
-        await fleet.add(NAMES)
-        running = asyncio.create_task(fleet.run())
-        wanted = list(NAMES)
-        for name in NAMES:
-            await sandbox.deliver(name, make_raw_message(name))
-
-        async def are_there() -> bool:
-            try:
-                return await list_subjects(store) == sorted(wanted)
-            except ds.DirectSuiteError:
-                return False
-
-        await poll_until(are_there)
-        wanted += [f"again {name}" for name in NAMES]
-        for name in NAMES:
-            await sandbox.deliver(name, make_raw_message(f"again {name}"))
-        await asyncio.to_thread(shaky_postgres.stop)  # while turns are under way
-        await asyncio.to_thread(shaky_postgres.start)
-        await poll_until(are_there, 20)  # less than the back-off of a mailbox that fails
-        fleet.stop()
-        await asyncio.wait_for(running, 30)
 
 
 class BrokenOffStore(PostgresStore):

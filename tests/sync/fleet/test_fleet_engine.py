@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import gc
 from collections.abc import AsyncGenerator, Sequence
@@ -124,22 +123,6 @@ async def test_it_ends_though_a_cancellation_gets_lost_on_the_way_to_postgresql(
     await asyncio.wait([running], timeout=20)
     assert running.cancelled()
     assert asyncio.all_tasks() <= before | {running}
-
-
-async def test_a_statement_does_not_lose_a_cancellation(connections: Connections) -> None:
-    begun = asyncio.Event()
-
-    async def loses(_: Connection) -> str:
-        begun.set()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.Event().wait()
-        return "found"
-
-    running = asyncio.create_task(connections.run(loses))
-    await asyncio.wait_for(begun.wait(), 20)
-    running.cancel()
-    await asyncio.wait([running], timeout=20)
-    assert running.cancelled()
 
 
 async def test_it_ends_while_postgresql_is_away(shaky_postgres: PostgresServer) -> None:

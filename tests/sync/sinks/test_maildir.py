@@ -80,15 +80,6 @@ async def test_a_move_takes_the_file_along_with_its_marks(tmp_path: Path, whole:
     assert find_only_file(tmp_path).parent.name == "cur"
 
 
-async def test_what_is_read_is_not_written_again(tmp_path: Path) -> None:
-    sink = MaildirSink(tmp_path)
-    await sink([make_new(A)])
-    path = find_only_file(tmp_path)
-    path.rename(path.parent.parent / "cur" / f"{path.name}:2,S")
-    await sink([make_new(A)])
-    assert find_only_file(tmp_path).name.endswith(":2,S")
-
-
 @pytest.mark.parametrize(("is_read", "place"), [(True, "cur"), (False, "new"), (None, "new")])
 async def test_a_read_message_is_not_delivered_as_new(tmp_path: Path, is_read: bool | None, place: str) -> None:
     change = attrs.evolve(make_new(A), is_read=is_read)
@@ -205,14 +196,6 @@ async def test_missing_file_is_searched_although_mtimes_are_unchanged(
     assert read_files(tmp_path) == make_expected(inbox=[1])
 
 
-async def test_gone_removes_the_file(tmp_path: Path) -> None:
-    sink = MaildirSink(tmp_path)
-    await sink([make_new(A), make_new(B, 2)])
-    for _ in range(2):
-        await sink([make_gone(A)])
-        assert read_files(tmp_path) == make_expected(inbox=[2])
-
-
 async def test_gone_may_keep_it_until_it_is_restored_under_another_key(tmp_path: Path) -> None:
     sink = MaildirSink(tmp_path, keep_gone=True)
     await sink([make_new(A), make_gone(A)])
@@ -222,48 +205,15 @@ async def test_gone_may_keep_it_until_it_is_restored_under_another_key(tmp_path:
         assert read_files(tmp_path) == make_expected(sent=[1])
 
 
-@pytest.mark.parametrize("keep_gone", [False, True])
-async def test_restored_under_its_own_key(tmp_path: Path, keep_gone: bool) -> None:
-    sink = MaildirSink(tmp_path, keep_gone=keep_gone)
-    await sink([make_new(A), make_gone(A), make_restored(A, A)])
-    assert read_files(tmp_path) == make_expected(inbox=[1])
-
-
-@pytest.mark.parametrize("keep_gone", [False, True])
-async def test_late_deletion_spares_new_message_under_same_key(tmp_path: Path, keep_gone: bool) -> None:
-    sink = MaildirSink(tmp_path, keep_gone=keep_gone)
-    await sink([make_new(A), make_gone(A), make_new(A, 2), make_restored(A, B, 1)])
-    assert read_files(tmp_path) == make_expected(inbox=[1, 2])
-    await sink([make_gone(A, 1)])
-    assert read_files(tmp_path) == make_expected(inbox=[1, 2])
-
-
 async def test_what_is_kept_stays_when_another_message_has_its_key(tmp_path: Path) -> None:
     await MaildirSink(tmp_path, keep_gone=True)([make_new(A), make_gone(A), make_new(A, 2)])
     assert read_files(tmp_path) == make_expected(inbox=[1, 2])
-
-
-async def test_a_move_to_where_it_is_already_leaves_one(tmp_path: Path) -> None:
-    await MaildirSink(tmp_path)([make_new(A), make_new(SENT), make_moved(A, SENT)])
-    assert read_files(tmp_path) == make_expected(sent=[1])
 
 
 async def test_a_batch_told_again_whole_changes_nothing(tmp_path: Path) -> None:
     for _ in range(2):
         await MaildirSink(tmp_path)([make_new(A), make_new(B, 2), make_moved(A, SENT)])
         assert read_files(tmp_path) == make_expected(inbox=[2], sent=[1])
-
-
-async def test_numbers_that_read_alike_are_different_keys(tmp_path: Path) -> None:
-    await MaildirSink(tmp_path)([make_new(make_key(11, uid_validity=1)), make_new(make_key(1, uid_validity=11))])
-    assert read_files(tmp_path) == make_expected(inbox=[1, 1])
-
-
-async def test_another_content_under_a_key_takes_the_place(tmp_path: Path) -> None:
-    sink = MaildirSink(tmp_path)
-    await sink([make_new(A, 1)])
-    await sink([make_new(A, 2)])
-    assert read_files(tmp_path) == make_expected(inbox=[2])
 
 
 async def test_a_move_of_what_the_reader_has_deleted_is_done(tmp_path: Path) -> None:
