@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from .real_values import RealValues
-from .sandbox_thread import SandboxThread
+from .sandbox_thread import run_sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def real_values() -> Iterator[RealValues]:
     """Values that exist in a running sandbox."""
-    with SandboxThread() as running:
+    with run_sandbox() as running:
         values = RealValues(running)
         yield values
         values.close()

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.wide
 # Any: the classes of schemathesis are generic in types that only it can name.
 SCHEMA: Any = schemathesis.openapi.from_dict(DOCUMENT)
 
-_QUICK = hypothesis.settings(
+QUICK = hypothesis.settings(
     max_examples=8,
     deadline=None,
     database=None,
@@ -28,7 +28,7 @@ _QUICK = hypothesis.settings(
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.filter_too_much],
     phases=[hypothesis.Phase.generate],
 )
-_EXHAUSTIVE = hypothesis.settings(_QUICK, max_examples=150, derandomize=False, phases=list(hypothesis.Phase))
+_EXHAUSTIVE = hypothesis.settings(QUICK, max_examples=150, derandomize=False, phases=list(hypothesis.Phase))
 
 each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 
@@ -42,13 +42,13 @@ def test_sandbox_serves_the_document(real_values: RealValues) -> None:
 @pytest.mark.exhaustive(limit=4)
 @each_operation
 def test_responses_to_valid_requests_are_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
-    _explore(operation, real_values, GenerationMode.POSITIVE, _QUICK)
+    _explore(operation, real_values, GenerationMode.POSITIVE, QUICK)
 
 
 @pytest.mark.exhaustive(limit=4)
 @each_operation
 def test_responses_to_invalid_requests_are_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
-    _explore(operation, real_values, GenerationMode.NEGATIVE, _QUICK)
+    _explore(operation, real_values, GenerationMode.NEGATIVE, QUICK)
 
 
 @pytest.mark.slow

@@ -14,7 +14,8 @@ from schemathesis import GenerationMode
 
 from directsuite.sandbox.control import build_control_document
 
-from .sandbox_thread import SandboxThread
+from .sandbox_thread import SandboxThread, run_sandbox
+from .test_conformance import QUICK
 
 pytestmark = pytest.mark.wide
 
@@ -24,7 +25,7 @@ OPERATIONS = [item["operationId"] for path in build_control_document()["paths"].
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[SandboxThread]:
-    with SandboxThread() as sandbox:
+    with run_sandbox() as sandbox:
         yield sandbox
 
 
@@ -45,14 +46,7 @@ def test_responses_are_documented(operation: str, mode: GenerationMode, running:
         return  # nothing about it can be wrong
     cases: st.SearchStrategy[Any] = definition.as_strategy(mode)
 
-    @hypothesis.settings(
-        max_examples=15,
-        deadline=None,
-        database=None,
-        derandomize=True,
-        suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.filter_too_much],
-        phases=[hypothesis.Phase.generate],
-    )
+    @hypothesis.settings(QUICK, max_examples=15)
     @hypothesis.given(case=cases)
     def explore(case: Any) -> None:
         response = case.call(base_url=running.root)

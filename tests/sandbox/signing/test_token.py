@@ -6,7 +6,6 @@ import base64
 import re
 import subprocess
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +13,8 @@ import aiohttp
 import pkcs11
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, load_der_public_key
-from cryptography.x509.oid import NameOID
 from pkcs11 import Attribute, KeyType, ObjectClass
 from pkcs11.exceptions import AttributeSensitive
 from pkcs11.util.ec import encode_ec_public_key, encode_named_curve_parameters
@@ -27,6 +24,7 @@ from pkcs11.util.x509 import decode_x509_certificate
 from directsuite.cli import main
 from directsuite.cli.sandbox_server import PIN_VARIABLE
 from directsuite.sandbox.rejections import KeyUnavailableError
+from directsuite.sandbox.signing.keys import certify
 from directsuite.sandbox.signing.token import TokenKeyStore
 from tests.sandbox.command import read_startup_output, run_command
 
@@ -158,15 +156,15 @@ def test_a_missing_token_and_a_missing_library_are_named(tokens: Path, tmp_path:
 
 
 async def test_a_certificate_in_the_token_is_used(signing: SigningCaller, keys: TokenKeyStore, tmp_path: Path) -> None:
-    """The token has the signer's certificate and an intermediate one, but not the root that others trust."""
-    own = put_chain(tmp_path, put_key(KeyType.RSA))
+    """The token has the signer's certificate, but not the one of its issuer, which others trust."""
+    own = put_certificate(tmp_path, put_key(KeyType.RSA))
     await sign_and_check(signing, tmp_path)
     session: Any = keys._open_session().pkcs11_session
     present = [each[Attribute.VALUE] for each in session.get_objects({Attribute.CLASS: ObjectClass.CERTIFICATE})]
-    assert len(present) == 2
+    assert len(present) == 1
     signer: Any = keys.signer()
     assert signer.signing_cert.dump() == own.public_bytes(Encoding.DER)
-    assert x509.load_pem_x509_certificate(keys.authority_pem()).subject == own.issuer
+    assert x509.load_pem_x509_certificate(keys.authority_pem()) == own
 
 
 @pytest.mark.parametrize("kind", [KeyType.RSA, KeyType.EC], ids=["rsa", "p256"])
@@ -185,7 +183,7 @@ async def test_a_key_of_another_tool_is_used_and_certified(
 async def test_an_elliptic_curve_key_signs_with_the_tokens_own_certificate(
     signing: SigningCaller, keys: TokenKeyStore, tmp_path: Path, *, public_key: bool
 ) -> None:
-    put_chain(tmp_path, put_key(KeyType.EC))
+    put_certificate(tmp_path, put_key(KeyType.EC))
     if not public_key:
         destroy_public_keys()
     await sign_and_check(signing, tmp_path)
@@ -236,42 +234,15 @@ def destroy_public_keys() -> None:
             each.destroy()
 
 
-def put_chain(folder: Path, key: CertificatePublicKeyTypes) -> x509.Certificate:
-    """Put certificates of the key and an intermediate into the token, and the root into ca.pem; return the first."""
-    root_key, middle_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    root = certificate("Root", root_key.public_key(), "Root", root_key)
-    middle = certificate("Intermediate", middle_key.public_key(), "Root", root_key)
-    own = certificate("Clinic", key, "Intermediate", middle_key, is_authority=False)
-    (folder / "ca.pem").write_bytes(root.public_bytes(Encoding.PEM))
+def put_certificate(folder: Path, key: CertificatePublicKeyTypes) -> x509.Certificate:
+    """Put a certificate of the key into the token, and that of its issuer only into ca.pem. Return the first."""
+    assert isinstance(key, (rsa.RSAPublicKey, ec.EllipticCurvePublicKey))
+    own, authority = certify(key)
+    (folder / "ca.pem").write_bytes(authority.public_bytes(Encoding.PEM))
     with token_session() as session:
-        for each, identifier in ((middle, b"\x08"), (own, b"\x07")):
-            attributes = decode_x509_certificate(each.public_bytes(Encoding.DER))
-            session.create_object({**attributes, Attribute.TOKEN: True, Attribute.ID: identifier})
+        attributes = decode_x509_certificate(own.public_bytes(Encoding.DER))
+        session.create_object({**attributes, Attribute.TOKEN: True, Attribute.ID: b"\x07"})
     return own
-
-
-def certificate(
-    subject: str,
-    key: CertificatePublicKeyTypes,
-    issuer: str,
-    issuer_key: ec.EllipticCurvePrivateKey,
-    *,
-    is_authority: bool = True,
-) -> x509.Certificate:
-    names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, each)]) for each in (subject, issuer)]
-    usage = dict.fromkeys(
-        ("key_encipherment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only"), False
-    )
-    usage |= dict.fromkeys(("key_cert_sign", "crl_sign"), is_authority)
-    usage |= dict.fromkeys(("digital_signature", "content_commitment"), not is_authority)
-    return (
-        x509.CertificateBuilder(names[1], names[0], key, x509.random_serial_number())
-        .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
-        .not_valid_after(datetime(2099, 1, 1, tzinfo=UTC))
-        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
-        .add_extension(x509.KeyUsage(**usage), critical=True)
-        .sign(issuer_key, hashes.SHA256())
-    )
 
 
 @pytest.mark.parametrize("pin_in", ["file", "environment"])
