@@ -20,6 +20,9 @@ from directsuite.sandbox.server import Sandbox
 if TYPE_CHECKING:
     import aiohttp
 
+HEALTH = b"GET /_sandbox/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+DOCUMENT = b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+BODY = b"PUT /message-rest/api/message/Send HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9999999\r\n\r\n{"
 HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 
 
@@ -63,29 +66,15 @@ async def test_a_connection_without_a_complete_head_is_closed(sent: bytes, monke
         assert await read_to_the_end(await connect(sandbox, stack, sent)) == b""
 
 
-async def test_a_slow_head_after_a_first_request_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEAD_TIMEOUT", 0.05)
-    async with Sandbox() as sandbox, AsyncExitStack() as stack:
-        first = b"GET /_sandbox/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-        received = await read_to_the_end(await connect(sandbox, stack, first + HEAD))
-    assert received.startswith(b"HTTP/1.1 200 OK")
-    assert received.count(b"HTTP/1.1") == 1
-
-
-async def test_idle_connections_beyond_the_limit_make_way_for_new_ones(
-    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("sent", [HEAD, BODY], ids=["head", "body"])
+async def test_unfinished_requests_beyond_the_limit_make_way_for_new_ones(
+    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
     monkeypatch.setattr(connections, "find_max_connections", lambda: 3)
     async with Sandbox() as sandbox, AsyncExitStack() as stack:
-        idle = [await connect(sandbox, stack, HEAD) for _ in range(8)]
+        slow = [await connect(sandbox, stack, sent) for _ in range(8)]
         assert await health(http, sandbox) == 200
-        assert [await read_to_the_end(reader) for reader in idle[:5]] == [b""] * 5
-
-
-HEALTH = b"GET /_sandbox/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-
-
-DOCUMENT = b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        assert [await read_to_the_end(reader) for reader in slow[:5]] == [b""] * 5
 
 
 @pytest.mark.parametrize("sent", [HEALTH, 400 * DOCUMENT], ids=["idle", "responses are not read"])
@@ -116,19 +105,6 @@ async def test_requests_in_progress_are_not_closed_for_new_connections(
         assert await reader.readuntil(b"event: change") is not None
     gc.collect()  # asyncio then logs the errors of tasks
     assert not caplog.records
-
-
-BODY = b"PUT /message-rest/api/message/Send HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9999999\r\n\r\n{"
-
-
-async def test_unfinished_bodies_beyond_the_limit_make_way_for_new_connections(
-    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connections, "find_max_connections", lambda: 3)
-    async with Sandbox() as sandbox, AsyncExitStack() as stack:
-        slow = [await connect(sandbox, stack, BODY) for _ in range(6)]
-        assert await health(http, sandbox) == 200
-        assert [await read_to_the_end(reader) for reader in slow[:3]] == [b""] * 3
 
 
 async def test_a_slow_body_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,23 +83,17 @@ async def test_number_without_digits_is_rejected(sandbox: Sandbox, get: Get, pat
         assert "digits" in body["description"]
 
 
-async def test_unknown_number_has_no_messages(sandbox: Sandbox, get: Get) -> None:
+async def test_numbers_and_handles_of_others_are_rejected(sandbox: Sandbox, get: Get) -> None:
+    handle, other = await sandbox.add_fax(NUMBER), await sandbox.add_fax("15550100999", account="other")
     status, body = await get("getMessageList/19990100100/0")
     assert (status, body["MessageDetail"]) == (200, [])
-
-
-async def test_unknown_handle_is_an_invalid_parameter(sandbox: Sandbox, get: Get) -> None:
-    handle = await sandbox.add_fax(NUMBER)
-    assert (await get(f"{NUMBER}/unknown"))[0] == 400
-    assert (await get(f"19990100100/{handle}"))[0] == 400
-
-
-async def test_number_of_another_account_is_forbidden(sandbox: Sandbox, get: Get) -> None:
-    handle = await sandbox.add_fax(NUMBER, account="other")
-    assert (await get(f"{NUMBER}/{handle}"))[0] == 403
-    assert (await get(f"getMessageList/{NUMBER}/0"))[0] == 403
+    for path, expected in (
+        *((f"{NUMBER}/unknown", 400), (f"19990100100/{handle}", 400)),
+        *((f"15550100999/{other}", 403), ("getMessageList/15550100999/0", 403)),
+    ):
+        assert (await get(path))[0] == expected, path
     with pytest.raises(NumberTakenError):
-        await sandbox.add_fax(NUMBER)
+        await sandbox.add_fax("15550100999")
 
 
 async def test_a_number_is_identified_by_its_digits(sandbox: Sandbox, get: Get) -> None:

@@ -153,12 +153,6 @@ async def test_login_without_the_right_credentials_is_rejected(
     assert (await post(http, f"{sandbox.registration_url}/login", body))["code"] == code
 
 
-async def test_tuser_may_log_in(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    await sandbox.add_tuser("nurse", "secret", [])
-    body = await post(http, f"{sandbox.registration_url}/login", {"username": "nurse", "password": "secret"})
-    assert body["sessionId"]
-
-
 async def test_addresses_are_found_by_person_and_by_user_name(call: Call) -> None:
     for username in ("ada", "ada2"):
         await call("ProvisionIDProofedPatient", {"id": 7, "directUsername": username})

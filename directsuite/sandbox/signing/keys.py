@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
@@ -30,12 +31,30 @@ from directsuite.sandbox.database import make_private
 from directsuite.sandbox.rejections import KeyUnavailableError, logger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 Certificate: TypeAlias = Any  # asn1crypto's, which has no types
+SignFn: TypeAlias = Callable[[bytes, str], Awaitable[bytes]]
 
 _FILE_NAMES = {"key": "signer.key.pem", "certificate": "signer.pem", "authority": "ca.pem"}
+
+
+class KeySigner(Signer):
+    """A pyHanko signer that calls a function. pyHanko's own parses and checks its key twice for each signature.
+
+    chain: the certificates of the key and of its issuers.
+    sign: signs bytes with a digest algorithm in lower case.
+    size: the maximum size of a signature in bytes.
+    """
+
+    def __init__(self, chain: Sequence[Certificate], sign: SignFn, size: int) -> None:
+        registry: Any = SimpleCertificateStore
+        super().__init__(signing_cert=chain[0], cert_registry=registry.from_certs(chain[1:]))
+        self._sign, self._size = sign, size
+
+    async def async_sign_raw(self, data: bytes, digest_algorithm: str, dry_run: bool = False) -> bytes:
+        """Return a signature, or for a `dry_run` bytes of its size."""
+        return bytes(self._size) if dry_run else await self._sign(data, digest_algorithm.lower())
 
 
 class KeySource(Protocol):
@@ -78,7 +97,13 @@ class FileKeyStore:
     def signer(self) -> Signer:
         """Return a signer with new certificate objects, because asn1crypto parses lazily, which is not thread-safe."""
         key, pem = self._load()
-        return _FileSigner(key, load_certificate(pem.certificate), load_certificate(pem.authority))
+
+        async def sign(content: bytes, digest_algorithm: str) -> bytes:
+            signature: bytes = key.sign(content, padding.PKCS1v15(), getattr(hashes, digest_algorithm.upper())())
+            return signature
+
+        chain = [load_certificate(pem.certificate), load_certificate(pem.authority)]
+        return KeySigner(chain, sign, key.key_size // 8)
 
     def trust_roots(self) -> Sequence[Certificate]:
         """Return a list with only the certificate of the sandbox's authority."""
@@ -177,18 +202,3 @@ def load_certificate(content: bytes) -> Certificate:
     """Parse the first certificate in PEM or DER."""
     load: Any = load_certs_from_pemder_data
     return next(iter(load(content)))
-
-
-class _FileSigner(Signer):
-    """Signs with an RSA key in memory. pyHanko's SimpleSigner parses and checks its key twice for each signature."""
-
-    def __init__(self, key: rsa.RSAPrivateKey, certificate: Certificate, authority: Certificate) -> None:
-        registry: Any = SimpleCertificateStore
-        super().__init__(signing_cert=certificate, cert_registry=registry.from_certs([authority]))
-        self.key = key
-
-    async def async_sign_raw(self, data: bytes, digest_algorithm: str, dry_run: bool = False) -> bytes:
-        if dry_run:  # pyHanko needs the size of a signature
-            return bytes(self.key.key_size // 8)
-        digest = getattr(hashes, digest_algorithm.upper())
-        return self.key.sign(data, padding.PKCS1v15(), digest())

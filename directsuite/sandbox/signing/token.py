@@ -20,15 +20,15 @@ from pkcs11.util.ec import encode_ec_public_key
 from pkcs11.util.rsa import encode_rsa_public_key
 from pkcs11.util.x509 import decode_x509_certificate
 from pyhanko.sign.pkcs11 import PKCS11Signer
-from pyhanko.sign.signers import Signer
-from pyhanko_certvalidator.registry import SimpleCertificateStore
 
 from directsuite.sandbox.rejections import KeyUnavailableError
-from directsuite.sandbox.signing.keys import certify, load_certificate
+from directsuite.sandbox.signing.keys import KeySigner, certify, load_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from pyhanko.sign.signers import Signer
 
     from directsuite.sandbox.signing.keys import Certificate
 
@@ -72,7 +72,11 @@ class TokenKeyStore:
         """Return a signer whose signatures are made by the token."""
         with self._lock:
             self._open_session()
-            return _TokenSigner(self, [load_certificate(each) for each in self._chain])
+            # New objects, because those of asn1crypto are not thread-safe.
+            chain = [load_certificate(each) for each in self._chain]
+            public = chain[0].public_key
+            size = public.byte_size if public.algorithm == "rsa" else 2 * public.byte_size + _MAX_DER_OVERHEAD_BYTES
+            return KeySigner(chain, self.sign, size)
 
     def trust_roots(self) -> Sequence[Certificate]:
         """Return a list with only the last certificate of the key's chain in the token."""
@@ -216,20 +220,3 @@ def _is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bo
     except Exception:  # noqa: BLE001  ValueError, TypeError or InvalidSignature: it was not issued by it
         return False
     return True
-
-
-class _TokenSigner(Signer):
-    """A pyHanko signer with new certificate objects, because those of asn1crypto are not thread-safe."""
-
-    def __init__(self, store: TokenKeyStore, chain: Sequence[Certificate]) -> None:
-        registry: Any = SimpleCertificateStore
-        super().__init__(signing_cert=chain[0], cert_registry=registry.from_certs(chain[1:]))
-        self._store = store
-        public = chain[0].public_key
-        self._size = int(
-            public.byte_size if public.algorithm == "rsa" else 2 * public.byte_size + _MAX_DER_OVERHEAD_BYTES
-        )
-
-    async def async_sign_raw(self, data: bytes, digest_algorithm: str, dry_run: bool = False) -> bytes:
-        # pyHanko first calls this with `dry_run` for the size of the signature.
-        return bytes(self._size) if dry_run else await self._store.sign(data, digest_algorithm)

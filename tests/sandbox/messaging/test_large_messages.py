@@ -240,14 +240,6 @@ async def test_a_rejected_message_leaves_no_file(mail: Mail, case: str) -> None:
     assert await mail.sandbox.ledger("Send") == []
 
 
-async def test_an_invalid_raw_message_leaves_no_file(mail: Mail) -> None:
-    good = base64.b64encode(NOISE).decode()
-    body = {"auth": LOGIN, "messages": [{"data": good}, {"data": good + "*"}]}
-    response = await mail.call("SaveRawMessages/INBOX.Drafts", body)
-    assert (response["code"], response["message"]) == (4, "The member data is not base64")
-    assert mail.files == []
-
-
 async def test_base64_may_contain_escapes_and_white_space(mail: Mail) -> None:
     body = json.dumps(send_body(NOISE)).encode()
     text = base64.b64encode(NOISE)
@@ -313,18 +305,6 @@ async def test_a_text_like_a_content_name_is_returned_unchanged(mail: Mail) -> N
     received = await mail.newest("INBOX", BOBS)
     assert (received["body"], received["subject"]) == (" ".join(names), names[0])
     assert attachments_of(received) == [NOISE]
-
-
-async def test_large_responses_follow_the_profile(mail: Mail) -> None:
-    await mail.send(NOISE, NOISE[:9])
-    mail.sandbox.profile = ["java", "attachment-list"]
-    body = {"auth": LOGIN, "uids": (await mail.uids("INBOX.Sent"))[-1:]}
-    detail = (await mail.done("GetMessagesByUIDs/INBOX.Sent", body))["messages"]
-    assert isinstance(detail["sentDate"], int)
-    assert [base64.b64decode(each["content"]) for each in detail["attachmentList"]] == [NOISE, NOISE[:9]]
-    assert detail["saved"] is True
-    raw = (await mail.done("GetRawMessagesByUIDs/INBOX.Sent", body))["messages"]
-    assert base64.b64decode(raw["data"]) == mail.files[0].read_bytes()
 
 
 @pytest.mark.wide

@@ -6,24 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from directsuite.sandbox.messaging import mailboxes
-from directsuite.sandbox.messaging.mailboxes import find_account_id
-from tests.sandbox.messaging.mailbox_server import ALICE, MessagingServer, deliver_many, make_credentials
+from tests.sandbox.messaging.mailbox_server import MessagingServer, deliver_many, make_credentials
 
 if TYPE_CHECKING:
-    import sqlite3
+    pass
 
 INITIAL = ["INBOX.Drafts", "INBOX.Sent", "INBOX.Spam", "INBOX.Templates", "INBOX.Trash"]
 
 
 async def test_a_new_mailbox_has_its_folders(mail: MessagingServer) -> None:
     assert (await mail.call_ok("GetFolders", "INBOX", "false"))["folders"] == INITIAL
-
-
-async def test_parents_of_a_new_folder_are_created(mail: MessagingServer) -> None:
-    await mail.call_ok("CreateFolder", "inbox.A.B.C")
-    assert (await mail.call_ok("GetFolders", "INBOX.A", "false"))["folders"] == ["INBOX.A.B", "INBOX.A.B.C"]
-    assert (await mail.list_effects("CreateFolder"))[0]["subject"] == "INBOX.A.B.C"
 
 
 @pytest.mark.parametrize(
@@ -62,21 +54,6 @@ async def test_invalid_renames_are_rejected(mail: MessagingServer, name: str, ne
     await mail.call_ok("CreateFolder", "INBOX.A")
     assert await mail.call_rejected("MoveFolder", name, new_name) == code
     assert await mail.list_effects("MoveFolder") == []
-
-
-async def test_a_recreated_folder_has_new_uids_and_another_uidvalidity(mail: MessagingServer) -> None:
-    def uidvalidity(connection: sqlite3.Connection) -> int:
-        account = find_account_id(connection, ALICE)
-        assert account is not None
-        return mailboxes.get_folder(connection, account, "INBOX.A").id
-
-    await mail.call_ok("CreateFolder", "INBOX.A")
-    before = await mail.database.read(uidvalidity)
-    await deliver_many(mail, 3, "INBOX.A")
-    await mail.call_ok("DeleteFolder", "INBOX.A")
-    await mail.call_ok("CreateFolder", "INBOX.A")
-    assert await deliver_many(mail, 1, "INBOX.A") == [1]
-    assert await mail.database.read(uidvalidity) > before
 
 
 async def test_reserved_and_missing_folders_cannot_be_deleted(mail: MessagingServer) -> None:

@@ -200,14 +200,6 @@ async def test_marking_is_recorded_for_messages_that_it_changed(mail: MessagingS
         assert recorded == ([[1], [2]])
 
 
-async def test_a_missing_folder_leaves_messages_in_place(mail: MessagingServer) -> None:
-    await deliver_many(mail, 1)
-    body = {"auth": make_credentials(), "uids": [1]}
-    assert await mail.call_rejected("MoveMessagesByUIDs", "INBOX", "INBOX.Missing", body=body) == 3
-    assert await mail.call_rejected("CopyMessagesByUIDs", "INBOX.Missing", "INBOX", body=body) == 3
-    assert await mail.get_uids() == [1]
-
-
 async def test_messages_are_moved_to_the_trash_or_deleted(mail: MessagingServer) -> None:
     await deliver_many(mail, 3)
     await mail.call_with_uids("DeleteMessagesByUIDs", "INBOX", "false", uids=[1])

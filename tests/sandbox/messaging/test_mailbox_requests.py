@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from directsuite.sandbox.messaging.mailboxes import set_password
 from directsuite.sandbox.messaging.requests import (
     RawMessagesRequest,
     SendRequestWithHeader,
@@ -110,21 +109,10 @@ async def test_a_long_text_with_many_commas_does_not_hide_what_is_wrong(mail: Me
     assert (status, response["code"], "htmlBody" in response["message"]) == (200, 4, True)
 
 
-async def test_the_largest_uid_is_unknown(mail: MessagingServer) -> None:
-    assert (await mail.call_with_uids("GetMessagesByUIDs", "INBOX", uids=[2**63 - 1]))["messages"] == []
-
-
 @pytest.mark.parametrize("folder", ["", "INBOX.Missing", "inbo", "INBOX.sen", "..", "a/b", "\0", "%00", "ü"])
 async def test_folders_that_do_not_exist_are_rejected_with_code_3(mail: MessagingServer, folder: str) -> None:
     for operation in ("GetMessageCount", "GetUIDs", "GetMessages", "GetMessageMetaData", "GetUnreadMessages"):
         assert await mail.call_rejected(operation, folder) == 3
-
-
-async def test_a_changed_password_is_required_immediately(mail: MessagingServer) -> None:
-    assert await mail.get_uids() == []
-    assert await mail.database.write(lambda c: set_password(c, ALICE.upper(), "new"))
-    assert await mail.call_rejected("GetUIDs", "INBOX") == 1
-    await mail.call_ok("GetUIDs", "INBOX", body=make_credentials(password="new"))
 
 
 async def test_the_java_profile_has_responses_of_java_servers() -> None:

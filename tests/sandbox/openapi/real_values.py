@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import requests
 
+from tests.sandbox.signing.documents import make_consent_form
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -32,24 +34,7 @@ _RAW = (
 )
 
 
-def _make_form() -> bytes:
-    """A PDF document with a text field and an empty signature field, made so that its table of offsets is right."""
-    objects = [
-        b"<< /Type /Catalog /Pages 2 0 R /AcroForm << /Fields [4 0 R 5 0 R] /DA (/Helv 10 Tf 0 g) >> >>",
-        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
-        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << >> /Annots [4 0 R 5 0 R] >>",
-        b"<< /Subtype /Widget /FT /Tx /T (patient) /V (Zoe) /Rect [72 700 200 720] /P 3 0 R /F 4 >>",
-        b"<< /Subtype /Widget /FT /Sig /T (approval) /Rect [72 600 200 640] /P 3 0 R /F 4 >>",
-    ]
-    pdf, table = b"%PDF-1.7\n", b"0000000000 65535 f \n"
-    for number, content in enumerate(objects, start=1):
-        table += b"%010d 00000 n \n" % len(pdf)
-        pdf += b"%d 0 obj\n%b\nendobj\n" % (number, content)
-    trailer = b"trailer << /Size 6 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % len(pdf)
-    return pdf + b"xref\n0 6\n" + table + trailer
-
-
-PDF: Final = _make_form()
+PDF: Final = make_consent_form()
 
 
 class RealValues:

@@ -85,14 +85,6 @@ def test_responses_to_broken_bodies_are_documented(operation: DocumentedOperatio
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("operation", with_a_body, ids=_names)
-def test_responses_to_any_media_type_are_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
-    path = _real_path(real_values, operation)
-    for media_type in MEDIA_TYPES:
-        _send(real_values, operation, path=path, body=b"{}", headers={"Content-Type": media_type})
-
-
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("operation", with_path_parameters, ids=_names)
 def test_responses_to_hostile_paths_are_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
     body = json.dumps(_minimal_body(operation, real_values)).encode()

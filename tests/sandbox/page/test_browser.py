@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import shutil
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -235,22 +234,6 @@ async def test_forms_change_clock_faults_accounts_and_reset(populated_sandbox: S
     await page.wait_for_load_state()
     await tab.open("/")
     assert await page.get_by_role("link", name="carol@direct.example.test").count() == 0
-    assert tab.complaints == []
-
-
-async def test_a_message_is_delivered(populated_sandbox: Sandbox, tab: Watched, tmp_path: Path) -> None:
-    page, file = tab.page, tmp_path / "result.eml"
-    file.write_bytes(b"From: a@b.test\nSubject: from a file\n\nfine\n")
-    for subject in ("pasted", "from a file"):
-        await tab.open(f"/page/mail/{ALICE}")
-        await page.get_by_text("Deliver a message to INBOX").click()
-        if subject == "pasted":
-            await page.get_by_label("The source of the message").fill("From: a@b.test\nSubject: pasted\n\nfine\n")
-        else:
-            await page.get_by_label("Or a file").set_input_files(file)
-        await page.get_by_role("button", name="Deliver").click()
-        await page.get_by_role("link", name=subject).click()
-        await page.get_by_text("fine", exact=True).wait_for()
     assert tab.complaints == []
 
 

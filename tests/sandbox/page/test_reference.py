@@ -15,7 +15,7 @@ import jsonschema_rs
 import pytest
 
 from directsuite.sandbox.control import build_control_document
-from directsuite.sandbox.page.reference import _ExampleRequest, build_example, find_example, list_operations
+from directsuite.sandbox.page.reference import _ExampleRequest, find_example, list_operations
 from directsuite.sandbox.samples import ALICE, MAILBOX_LOGIN, add_sample_content
 from directsuite.sandbox.server import Sandbox, load_openapi_document
 from tests.sandbox.page.conftest import PageClient
@@ -23,39 +23,6 @@ from tests.sandbox.page.conftest import PageClient
 OPERATIONS = {
     each.name: each for each in [*list_operations(load_openapi_document()), *list_operations(build_control_document())]
 }
-
-
-async def run(
-    request: _ExampleRequest, sandbox: Sandbox, http: aiohttp.ClientSession, variables: dict[str, str]
-) -> bytes:
-    """Send a request of an example, store its variable, and return the response."""
-    path, body = (
-        re.sub(r"\$(\w+)", lambda match: variables[match[1]], text or "") for text in (request.path, request.body)
-    )
-    headers = {"Content-Type": request.media_type} if request.media_type and request.body else {}
-    if request.needs_bearer:
-        headers["Authorization"] = f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}"
-    async with http.request(
-        request.method, sandbox.root_url + path, data=body.encode() or None, headers=headers
-    ) as response:
-        assert response.status in {200, 201}, await response.text()
-        if response.content_type != "application/json":
-            return await response.read()
-        value = await response.json()
-        assert value.get("success", True), value
-        for name in (request.result_pointer or "").split("/")[1:]:
-            value = value[int(name) if name.isdecimal() else name]
-        if request.result_pointer:
-            variables[request.variable] = str(value)
-        return await response.read()
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("operation", OPERATIONS)
-async def test_each_example_succeeds(operation: str, populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    variables = dict[str, str]()
-    for request in build_example(OPERATIONS, operation):
-        assert await run(request, populated_sandbox, http, variables)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from yarl import URL
 
-from directsuite.sandbox import Control, ControlError
 from directsuite.sandbox.access import COOKIE
 from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.page.drawing import neutralize_html
@@ -210,18 +209,6 @@ async def test_other_machines_need_the_token(http: aiohttp.ClientSession) -> Non
             assert environment["DIRECTSUITE_FAX_URL"] == "http://sandbox:8025/fax"
         async with http.get(f"{root}/_sandbox/clock", headers={**with_token, "Origin": "http://evil.test"}) as response:
             assert response.status == 403
-
-
-async def test_the_client_sends_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Sandbox(token=TOKEN) as sandbox:
-        async with Control(sandbox.root_url) as control:
-            with pytest.raises(ControlError, match="the sandbox's token is missing or wrong: set"):
-                await control.clock.now()
-        async with Control(sandbox.root_url, TOKEN) as control:
-            await control.clock.now()
-        monkeypatch.setenv("DIRECTSUITE_SANDBOX_TOKEN", TOKEN)
-        async with Control(sandbox.root_url) as control:
-            await control.clock.now()
 
 
 @pytest.mark.parametrize("token", ["", "short"])

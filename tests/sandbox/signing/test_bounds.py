@@ -86,13 +86,6 @@ async def test_the_texts_of_a_description_are_limited(signing: SigningCaller, bu
     assert sum(len(str(entry)) for entries in (info["formFields"], info["metaData"]) for entry in entries) < 5_000_000
 
 
-async def test_the_beginning_of_a_long_value_is_described(signing: SigningCaller) -> None:
-    identifier = await signing.save(value_that_unpacks_to_much())
-    [field] = (await signing.get_doc_info(identifier))["formFields"]
-    assert set(field["value"]) == {"A"}
-    assert len(field["value"]) >= 10_000
-
-
 async def test_a_form_with_too_many_widgets_is_rejected(signing: SigningCaller) -> None:
     with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         widget: Any = pdf.make_indirect(Dictionary(Type=Name.Annot, Subtype=Name.Widget, Rect=Array([0, 0, 9, 9])))

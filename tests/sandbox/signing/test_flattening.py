@@ -91,14 +91,6 @@ async def test_an_outdated_appearance_is_drawn_again(signing: SigningCaller, tmp
     assert "before" not in text
 
 
-async def test_a_missing_check_mark_is_drawn(signing: SigningCaller) -> None:
-    box = documents.make_single_field_form(FT=Name.Btn, T=String("agree"), V=Name.Yes)
-    content = await signing.call_ok("PATCH", f"/{await signing.save(box)}/flatten/pull")
-    with pikepdf.open(io.BytesIO(content)) as pdf:
-        page: Any = pdf.pages[0].obj
-        assert len(page["/Resources"]["/XObject"]) == 1
-
-
 @pytest.mark.parametrize(
     "field",
     [
