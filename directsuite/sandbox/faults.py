@@ -1,4 +1,14 @@
-"""Faults on demand: rules that make the responses or connections of operations fail (see the guide `sandbox`).
+"""Faults on demand: rules that make the responses or connections of operations fail.
+
+    status          respond with any status, without running the operation (processed=True: after running it)
+    latency         wait `seconds` of real time, then run the operation
+    hang            do not respond until the client disconnects (processed=True: after running the operation)
+    reset_before    reset the connection without running the operation
+    reset_after     run the operation, then reset the connection before the first byte of the response
+    truncate        run the operation; send all headers, half of the body, then close the connection
+    malformed       run the operation; send a body that is neither valid JSON nor valid base64
+    expire_token    expire the caller's access token first
+    expire_session  expire the caller's registration session first
 
 Every fault first reads the entire request, so that its effect does not depend on how much the client has sent.
 """
@@ -239,7 +249,11 @@ def make_fault_middleware(faults: Faults, *, expire_token: ExpireFn, expire_sess
             case "truncate":
                 return await _send_truncated(request, await respond())
             case "malformed":
-                return _build_malformed(await respond())
+                response = await respond()
+                headers = response.headers.copy()
+                headers.popall("Content-Length", None)
+                breaking = _break_json if response.content_type == "application/json" else _break_base64
+                return web.Response(status=response.status, headers=headers, body=breaking(_get_body(response)))
             case "expire_token" | "expire_session":
                 await (expire_token if fault.kind == "expire_token" else expire_session)(request)
                 return await respond()
@@ -269,13 +283,6 @@ async def _send_truncated(request: web.Request, response: web.StreamResponse) ->
     if request.transport is not None:
         request.transport.close()  # flushes what was written, then FIN
     return truncated
-
-
-def _build_malformed(response: web.StreamResponse) -> web.Response:
-    headers = response.headers.copy()
-    headers.popall("Content-Length", None)
-    breaking = _break_json if response.content_type == "application/json" else _break_base64
-    return web.Response(status=response.status, headers=headers, body=breaking(_get_body(response)))
 
 
 def _reset_connection(request: web.Request) -> web.Response:

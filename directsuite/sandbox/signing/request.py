@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 _WHITE_SPACE = b" \t\r\n"
 _MAX_OFFSET_HOURS = 14  # of time zones; a larger GMTOffset is in minutes
+_OFFSET = re.compile(r"(?:GMT|UTC)?([+-])(\d{1,2}):?(\d{2})?", re.IGNORECASE)
+_ABBREVIATIONS = {  # not in the IANA database
+    "PST": "America/Los_Angeles", "PDT": "America/Los_Angeles", "MDT": "America/Denver", "CST": "America/Chicago",
+    "CDT": "America/Chicago", "EDT": "America/New_York", "AKST": "America/Anchorage", "AKDT": "America/Anchorage",
+    "Z": "UTC",
+}  # fmt: skip
 
 
 def _decode_base64(text: str, what: str) -> bytes:
@@ -193,15 +199,30 @@ def _read_placement(widget: _Widget, path: str) -> Placement:
 
 def _find_zone(name: str | None, offset: int | None, path: str) -> tzinfo:
     if name:
-        try:
-            return ZoneInfo(name.strip())
-        except (LookupError, ValueError, OSError):  # unknown, or a folder in the database
-            if offset is None:
-                text = "is not a known time zone: use an IANA name such as America/New_York, or a GMTOffset"
-                raise InvalidParameterError(f"{path}timezone {text}") from None
+        zone = _find_named_zone(name.strip())
+        if zone is not None:
+            return zone
+        if offset is None:
+            raise InvalidParameterError(
+                f"{path}timezone is not a known time zone: use an IANA name such as America/New_York, or a GMTOffset"
+            )
     if offset is None:
         return UTC
     minutes = offset * 60 if abs(offset) <= _MAX_OFFSET_HOURS else offset
     if abs(minutes) > _MAX_OFFSET_HOURS * 60:
         raise InvalidParameterError(f"{path}GMTOffset must be at most {_MAX_OFFSET_HOURS} hours from GMT")
     return timezone(timedelta(minutes=minutes))
+
+
+def _find_named_zone(name: str) -> tzinfo | None:
+    offset = _OFFSET.fullmatch(name)
+    if offset is not None:
+        sign, hours, minutes = offset.groups()
+        distance = timedelta(hours=int(hours), minutes=int(minutes or 0))
+        if distance > timedelta(hours=_MAX_OFFSET_HOURS):
+            return None
+        return timezone(-distance if sign == "-" else distance)
+    try:
+        return ZoneInfo(_ABBREVIATIONS.get(name.upper(), name))
+    except (LookupError, ValueError, OSError):  # unknown, or a folder in the database
+        return None

@@ -13,6 +13,7 @@ import io
 import shutil
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -224,7 +225,7 @@ def _read_picture(picture: bytes) -> Image:
             raise InvalidParameterError(
                 f"graphicalSignature has {opened.width} x {opened.height} pixels; the limit is {_MAX_PIXELS:,} pixels"
             )
-        return opened.convert("RGBA")
+        return _apply_exif_orientation(opened).convert("RGBA")
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise InvalidParameterError(
             f"graphicalSignature has too many pixels; the limit is {_MAX_PIXELS:,} pixels"
@@ -233,6 +234,15 @@ def _read_picture(picture: bytes) -> Image:
         raise
     except Exception:  # noqa: BLE001  Pillow may raise any exception for a damaged file
         raise InvalidParameterError("graphicalSignature is not a readable PNG, JPEG, GIF or BMP picture") from None
+
+
+def _apply_exif_orientation(picture: Image) -> Image:
+    from PIL import ImageOps
+
+    picture.load()  # so that errors of the picture itself are raised
+    with suppress(Exception):  # Pillow may raise any exception for damaged EXIF data
+        return ImageOps.exif_transpose(picture)
+    return picture
 
 
 def _draw_stamp(width: float, height: float, *, lines: list[str], picture: Image | None, turned: int) -> bytes:

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pikepdf import Name, String
 
-from directsuite.sandbox.rejections import InvalidActionError, InvalidParameterError, RejectionError
+from directsuite.sandbox.rejections import InvalidActionError, InvalidParameterError, RejectionError, handle_errors
 from directsuite.sandbox.signing import engine
 from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.sandbox.signing.request import SignatureRequest
@@ -30,6 +32,7 @@ from directsuite.sandbox.signing.service import (
 from tests.examples import scale_examples
 
 from . import documents
+from .conftest import set_account_from_header
 
 if TYPE_CHECKING:
     from directsuite.sandbox.clock import Clock
@@ -156,6 +159,14 @@ async def test_missing_documents_can_be_404(signing: SigningCaller, service: Sig
     service.missing_status = 404
     status, response = await signing.call("GET", "/unknown")
     assert (status, response["error"]) == (404, "no_such_document")
+
+
+async def test_too_large_document_is_rejected_as_invalid_parameter(service: SigningService) -> None:
+    application = web.Application(middlewares=[handle_errors, set_account_from_header], client_max_size=1000)
+    application.add_routes(service.make_routes())
+    async with TestClient(TestServer(application, host="127.0.0.1")) as client:
+        response = await client.post("/signing/pdf", data=b"A" * 2000)
+        assert (response.status, (await response.json())["error"]) == (400, "invalid_parameter")
 
 
 async def test_an_error_of_a_library_is_logged_by_its_type_only(

@@ -137,7 +137,9 @@ async def test_a_wrong_parameter_is_rejected_by_name(signing: SigningCaller, bod
     assert await signing.get_signature_states(identifier) == {}
 
 
-@pytest.mark.parametrize(("member", "value"), [("timezone", " EST "), ("GMTOffset", -5), ("GMTOffset", -300)])
+@pytest.mark.parametrize(
+    ("member", "value"), [("timezone", "GMT-05:00"), ("timezone", "EST"), ("GMTOffset", -5), ("GMTOffset", -300)]
+)
 async def test_time_zones_are_understood_in_several_forms(signing: SigningCaller, member: str, value: object) -> None:
     identifier = await signing.save(documents.make_plain_pages())
     await signing.call_ok("PATCH", f"/{identifier}/sign", json={member: value})

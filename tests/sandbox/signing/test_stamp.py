@@ -80,3 +80,29 @@ async def test_the_lines_are_readable_on_a_dark_page(signing: SigningCaller, tmp
     light = sum(number for number, colour in colours if colour == WHITE)
     assert 0.5 < light / (200 * 80) < 0.99
     assert {drawn.getpixel(place) for place in ((98, 140), (302, 140), (200, 98), (200, 182))} == {(0, 0, 0)}
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+async def test_a_picture_is_turned_as_its_exif_data_says(signing: SigningCaller, tmp_path: Path, kind: str) -> None:
+    picture, output = Image.new("RGB", (60, 60), (255, 0, 0)), io.BytesIO()
+    picture.paste(BLUE, (0, 0, 30, 60))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # orientation: to be turned clockwise by 90 degrees
+    picture.save(output, kind, exif=exif, quality=100)
+    body = {"widget": WIDGET, "graphicalSignature": base64.b64encode(output.getvalue()).decode()}
+    content = await signing.call_ok(
+        "PATCH", f"/{await signing.save(documents.make_plain_pages())}/sign/pull", json=body
+    )
+    drawn = render_poppler_page(content, tmp_path)
+    colours: list[Any] = [drawn.getpixel(place) for place in ((118, 108), (180, 108), (118, 170))]
+    assert [blue > red for red, _, blue in colours] == [True, True, False]
+
+
+async def test_a_picture_that_pillow_cannot_open_is_rejected(signing: SigningCaller) -> None:
+    output = io.BytesIO()
+    Image.new("RGB", (60, 60)).save(output, "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff")
+    body = {"widget": WIDGET, "graphicalSignature": base64.b64encode(output.getvalue()).decode()}
+    refused = await signing.call_rejected(
+        "PATCH", f"/{await signing.save(documents.make_plain_pages())}/sign", json=body
+    )
+    assert "graphicalSignature is not a readable" in refused
