@@ -92,7 +92,7 @@ class SandboxState:
             ),
             MessagingService(opened, self.clock, folder=folder and folder / "messages", max_body=max_body),
         )
-        opening.callback(self._open_services.signing.files.close)
+        opening.callback(self._open_services.signing.close)
         opening.callback(self._open_services.messaging.files.close)
         if self._folder is not None:
             await self._remove_unreferenced_files(at_start=True)

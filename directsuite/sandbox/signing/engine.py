@@ -3,10 +3,6 @@
 The service imports this module when it receives the first document, because importing pyHanko and pikepdf takes
 almost a second and requires the extra `sandbox`.
 
-pyHanko's check for changes after a signature follows every path to a changed object. The number of paths can be
-exponential: 40 objects that each refer twice to the next one exhaust any memory. Therefore the number of lookups is
-limited, and beyond it the modification remains UNKNOWN.
-
 Positions in GetDocInfo are in points from the top-left corner of the unrotated crop box. Pages and tabs count from 1.
 """
 
@@ -17,25 +13,31 @@ import errno
 import logging
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import pikepdf
-from pyhanko.pdf_utils.generic import Reference
-from pyhanko.pdf_utils.reader import HistoricalResolver, PdfFileReader
-from pyhanko.sign.diff_analysis import DiffResult, ModificationLevel
 from pyhanko.sign.validation import async_validate_pdf_signature
-from pyhanko.sign.validation.pdf_embedded import EmbeddedPdfSignature
 from pyhanko_certvalidator import ValidationContext
 
 from directsuite.sandbox.rejections import InvalidActionError, InvalidParameterError, RejectionError
 from directsuite.sandbox.signing import document
-from directsuite.sandbox.signing.clear import POLICY, clear_unsigned_fields
+from directsuite.sandbox.signing.clear import clear_unsigned_fields
 from directsuite.sandbox.signing.document import PdfField
 from directsuite.sandbox.signing.flatten import flatten
+from directsuite.sandbox.signing.modifications import (
+    UNKNOWN,
+    LimitedReader,
+    Modification,
+    ObjectNumber,
+    TooManyLookupsError,
+    judge,
+    open_signature,
+)
 from directsuite.sandbox.signing.sign import sign
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -43,26 +45,30 @@ if TYPE_CHECKING:
     from directsuite.sandbox.signing.request import SignatureRequest
 
 Json = dict[str, Any]
-_ObjectNumber = tuple[int, int]  # with the generation
 ChangeOperation = Literal["Flatten", "ClearUnsignedFields", "Sign", "MultiSign"]
 """The operations that change a document."""
 
 _MAX_TEXT_CHARS = 4 * 2**20  # of all texts in one response
 _BYTE_RANGE_LENGTH = 4  # offset and length, before and after the signature
-_MAX_LOOKUPS = 100_000  # of objects, for the changes after a document's signatures: about two seconds
 _STREAM_CHARS = 1024  # added for a text in a stream, because reading streams is slow
 
 logger = logging.getLogger("directsuite.sandbox")
 
 _is_processing: ContextVar[bool] = ContextVar("_is_processing", default=False)
 
+
+def _is_unrelated_record(_: logging.LogRecord) -> bool:
+    """Return False while a document is processed, because tracebacks contain names of signers."""
+    return not _is_processing.get()
+
+
 for _name in list(logging.Logger.manager.loggerDict):  # filters do not apply to child loggers
     if _name.split(".")[0] in ("pyhanko", "pyhanko_certvalidator", "pikepdf"):
-        # Tracebacks contain names of signers.
-        logging.getLogger(_name).addFilter(lambda _: not _is_processing.get())
+        logging.getLogger(_name).addFilter(_is_unrelated_record)
 
 
-class PdfChange(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PdfChange:
     """The result of an operation that changes a document."""
 
     names: list[str]
@@ -102,13 +108,41 @@ def change(
                 return PdfChange(names, f"signed: {', '.join(names)}")
 
 
-def describe(file: Path, keys: KeySource, moment: datetime) -> Json:
-    """Return the members signatures, formFields, pages and metaData of GetDocInfo for a document.
+@dataclass(frozen=True, slots=True)
+class PdfDescription:
+    """The description of a document in GetDocInfo."""
 
-    The signatures are verified against the root certificates of `keys`.
-    """
+    members: Json
+    """The members signatures, formFields, pages and metaData."""
+    _unjudged: dict[ObjectNumber, Json]
+    """Entries of `members` whose later changes are not judged yet."""
+
+    @property
+    def unjudged(self) -> list[ObjectNumber]:
+        """The object numbers of the signature fields whose later changes take too long to judge in this process."""
+        return list(self._unjudged)
+
+    def add_modifications(self, modifications: Mapping[ObjectNumber, Modification]) -> None:
+        """Add the judgments of later changes to `members`.
+
+        For an unjudged field without one, log a warning. Its `isValid` then only refers to the signature.
+        """
+        for number, verdict in self._unjudged.items():
+            if number in modifications:
+                _apply_modification(verdict, modifications[number])
+        missing = len(self._unjudged.keys() - modifications.keys())
+        if missing:
+            logger.warning(
+                "The changes after %d signature(s) of a document take too much time or memory to judge. isValid only"
+                " refers to the signatures themselves.",
+                missing,
+            )
+
+
+def describe(file: Path, keys: KeySource, moment: datetime) -> PdfDescription:
+    """Return the description of a document, with its signatures verified against the root certificates of `keys`."""
     with _guard_processing():
-        return _inspect(file, keys.trust_roots(), moment)
+        return inspect(file, keys.trust_roots(), moment)
 
 
 @contextmanager
@@ -131,26 +165,33 @@ def _guard_processing(rejection: RejectionError | None = None) -> Generator[None
         _is_processing.reset(token)
 
 
-def _inspect(file: Path, trust_roots: Sequence[Certificate], moment: datetime) -> Json:
+def inspect(file: Path, trust_roots: Sequence[Certificate], moment: datetime) -> PdfDescription:
+    """Return the description of a document, with the validity of its signatures at `moment`.
+
+    A form field is listed once for each widget, to include the place of each radio button.
+    """
     with document.open_pdf(file) as pdf:
         places = document.map_widget_places(pdf)
         boxes = [document.find_crop_box(page) for page in pdf.pages]
         form = list(document.iter_fields(pdf))
         signatures = [field for field in form if field.kind == "signature"]
-        verdicts: dict[_ObjectNumber, Json] = {}
+        verdicts: dict[ObjectNumber, Json] = {}
+        unjudged: list[ObjectNumber] = []
         if signed := [field for field in signatures if field.is_signed]:
             with file.open("rb") as stored:
-                verdicts = asyncio.run(_validate_signatures(stored, signed, trust_roots, moment))
+                verdicts, unjudged = asyncio.run(_validate_signatures(stored, signed, trust_roots, moment))
         limited = _LimitedText()
-        return {
-            "signatures": [
-                {
-                    **_describe_place(field.widgets[0], places, boxes),
-                    **_describe_signature(field, verdicts.get(field.dictionary.objgen), limited),
-                }
-                for field in signatures
-            ],
-            "formFields": [  # one for each widget, to include the place of each radio button
+        numbers = [field.dictionary.objgen for field in signatures]
+        entries: list[Json] = [
+            {
+                **_describe_place(field.widgets[0], places, boxes),
+                **_describe_signature(field, verdicts.get(number), limited),
+            }
+            for number, field in zip(numbers, signatures, strict=True)
+        ]
+        members = {
+            "signatures": entries,
+            "formFields": [
                 {**_describe_place(widget, places, boxes), "name": limited(field.name), "value": limited(value),
                  "type": field.kind, "tabIndex": places.get(widget.objgen, (None, None))[1]}
                 for field in form if field.kind != "signature"
@@ -165,6 +206,9 @@ def _inspect(file: Path, trust_roots: Sequence[Certificate], moment: datetime) -
             ],
             "metaData": _list_metadata(pdf, limited),
         }  # fmt: skip
+        return PdfDescription(
+            members, {number: entry for number, entry in zip(numbers, entries, strict=True) if number in unjudged}
+        )
 
 
 def _describe_place(
@@ -230,83 +274,51 @@ def _round_points(length: float) -> float | int:
     return int(rounded) if rounded == int(rounded) else rounded
 
 
-class _TooManyLookupsError(Exception):
-    pass
-
-
-class _CountingResolver(HistoricalResolver):
-    def __init__(self, limited: _LimitedReader, revision: int) -> None:
-        original: Any = super()  # pyHanko's methods have no types
-        original.__init__(limited, revision)
-        self._limited = limited
-
-    def get_object(self, ref: Reference, as_metadata_stream: bool = False) -> Any:
-        self._limited.lookups_left -= 1
-        if self._limited.lookups_left < 0:
-            raise _TooManyLookupsError
-        original: Any = super()
-        return original.get_object(ref, as_metadata_stream)
-
-
-class _LimitedReader(PdfFileReader):
-    lookups_left = _MAX_LOOKUPS
-
-    def get_historical_resolver(self, revision: int) -> HistoricalResolver:
-        resolvers: dict[int, HistoricalResolver] = self._historical_resolver_cache
-        return resolvers.setdefault(revision, _CountingResolver(self, revision))
-
-
 async def _validate_signatures(
     stored: BinaryIO, signed: Sequence[PdfField], trust_roots: Sequence[Certificate], moment: datetime
-) -> dict[_ObjectNumber, Json]:
-    """Return the response members of each readable signature. Document time stamps are skipped."""
-    verdicts: dict[_ObjectNumber, Json] = {}
-    unjudged = 0
-    opened = document.open_reader(stored, _LimitedReader)
-    for field in reversed(signed):  # the last signature has the fewest later changes
+) -> tuple[dict[ObjectNumber, Json], list[ObjectNumber]]:
+    """Return the response members of each readable signature by object number, and the fields that are not judged yet.
+
+    Document time stamps are skipped.
+    """
+    verdicts: dict[ObjectNumber, Json] = {}
+    unjudged: list[ObjectNumber] = []
+    opened = document.open_reader(stored, LimitedReader)
+    for field in signed:
         number = field.dictionary.objgen
         try:
-            dictionary: Any = Reference(*number, opened).get_object()
-            signature: Any = EmbeddedPdfSignature(opened, dictionary, field.name)
+            signature = open_signature(opened, number, field.name)
             if signature.sig_object_type != "/Sig":
-                continue
+                continue  # a document time stamp
             verdicts[number] = {**_describe_signer(signature), **await _check_integrity(signature, trust_roots, moment)}
-            verdicts[number] |= _judge_changes(signature, verdicts[number]["isValid"])
-        except _TooManyLookupsError:
-            unjudged += 1
+            modification = judge(signature)
+        except TooManyLookupsError:
+            unjudged.append(number)
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001  a malformed object only affects its own signature
             logger.info("A signature or the changes after it could not be judged: %s.", type(error).__name__)
-    if unjudged:
-        logger.warning(
-            "The changes after %d signature(s) of a document take too much time to judge. isValid only refers to the"
-            " signatures themselves.",
-            unjudged,
-        )
-    return verdicts
+        else:
+            _apply_modification(verdicts[number], modification)
+    return verdicts, unjudged
 
 
-def _judge_changes(signature: Any, is_intact: bool) -> Json:
-    signature.coverage = signature.evaluate_signature_coverage()
-    found: Any = signature.evaluate_modifications(POLICY)
-    level: Any = found.modification_level if isinstance(found, DiffResult) else ModificationLevel.OTHER
-    permitted: Any = signature.docmdp_level
-    allowed = level != ModificationLevel.OTHER and (permitted is None or level.value <= permitted.value)
-    return {"isValid": is_intact and bool(allowed), "modification": str(level.name)}
+def _apply_modification(verdict: Json, modification: Modification) -> None:
+    verdict["isValid"] = verdict["isValid"] and modification.allowed
+    verdict["modification"] = modification.level
 
 
 async def _check_integrity(signature: Any, trust_roots: Sequence[Certificate], moment: datetime) -> Json:
     if len(signature.byte_range) != _BYTE_RANGE_LENGTH:  # each further range could be the entire document
-        return {"isValid": False, "modification": "UNKNOWN"}
+        return {"isValid": False, "modification": UNKNOWN.level}
     context = ValidationContext(trust_roots=list(trust_roots), moment=moment, allow_fetching=False)
     try:
         status: Any = await async_validate_pdf_signature(signature, context, skip_diff=True)
     except MemoryError:
         raise
     except Exception:  # noqa: BLE001  pyHanko may raise any exception for a malformed signature
-        return {"isValid": False, "modification": "UNKNOWN"}
-    return {"isValid": bool(status.bottom_line), "modification": "UNKNOWN"}
+        return {"isValid": False, "modification": UNKNOWN.level}
+    return {"isValid": bool(status.bottom_line), "modification": UNKNOWN.level}
 
 
 def _describe_signer(signature: Any) -> Json:

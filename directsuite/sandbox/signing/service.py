@@ -36,12 +36,14 @@ from directsuite.sandbox.signing.request import Base64File, SignatureRequest, re
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
     from pathlib import Path
 
     from directsuite.sandbox.clock import Clock
     from directsuite.sandbox.database import SandboxDatabase
-    from directsuite.sandbox.signing.engine import ChangeOperation, PdfChange
+    from directsuite.sandbox.signing.engine import ChangeOperation, PdfChange, PdfDescription
     from directsuite.sandbox.signing.keys import KeySource
+    from directsuite.sandbox.signing.modifications import Modification, ModificationProcesses, ObjectNumber
 
 T = TypeVar("T")
 
@@ -98,6 +100,7 @@ class SigningService:
         self._clock = clock
         self.get_keys = get_keys
         self._workers = asyncio.Semaphore(_MAX_WORKERS)
+        self._processes: ModificationProcesses | None = None
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     def make_routes(self) -> list[web.RouteDef]:
@@ -121,10 +124,18 @@ class SigningService:
         """Return the members of GetDocInfo's response that describe a document's file."""
         moment = self._clock.now()
         with self.files.hold_file(name) as file:
-            described: dict[str, Any] = await self._run_in_worker(
+            description: PdfDescription = await self._run_in_worker(
                 lambda: _import_engine().describe(file, self.get_keys(), moment)
             )
-        return described
+            if description.unjudged:
+                description.add_modifications(await self._judge_modifications(file, description.unjudged))
+        return description.members
+
+    def close(self) -> None:
+        """End the processes that judge modifications, and delete the documents of a temporary folder."""
+        if self._processes is not None:
+            self._processes.close()
+        self.files.close()
 
     async def _save(self, request: web.Request) -> web.Response:
         with self.files.create_file() as repaired_file:
@@ -200,6 +211,15 @@ class SigningService:
     def _build_base64_response(self, name: str) -> web.Response:
         payload = self.files.make_payload([FileRange.from_file(self.files[name])])
         return web.Response(body=payload, content_type="text/plain", charset="us-ascii")
+
+    async def _judge_modifications(
+        self, file: Path, fields: Sequence[ObjectNumber]
+    ) -> dict[ObjectNumber, Modification]:
+        if self._processes is None:
+            from directsuite.sandbox.signing.modifications import ModificationProcesses
+
+            self._processes = ModificationProcesses()
+        return await self._processes.judge(file, fields)
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:

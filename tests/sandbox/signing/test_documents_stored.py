@@ -175,7 +175,7 @@ async def test_an_error_of_a_library_is_logged_by_its_type_only(
     def inspect(file: Path, *_: object) -> None:
         raise AttributeError(f"no {file.read_bytes()[:8]!r}")
 
-    monkeypatch.setattr(engine, "_inspect", inspect)
+    monkeypatch.setattr(engine, "inspect", inspect)
     identifier = await signing.save(documents.make_plain_pages())
     assert await signing.call_rejected("GET", f"/{identifier}/info") == "the document is malformed"
     [record] = [record for record in caplog.records if record.name == "directsuite.sandbox"]
@@ -195,7 +195,7 @@ async def test_log_messages_of_the_pdf_libraries_are_suppressed(
     await asyncio.to_thread(engine.change, "Sign", plain, signed, [SignatureRequest(name="A")], stranger, at)
     assert await signing.get_signature_states(await signing.save(signed.read_bytes())) == {"A": False}
     assert caplog.records == []
-    await asyncio.to_thread(engine._inspect, signed, KEYS.trust_roots(), at)  # as an application would
+    await asyncio.to_thread(engine.inspect, signed, KEYS.trust_roots(), at)  # as an application would
     assert any(record.name.startswith("pyhanko") for record in caplog.records)
 
 
