@@ -66,54 +66,39 @@ class Decoder:
     def __init__(self) -> None:
         self._rest = b""
         self._is_at_start = True
-        self._ended = False
+        self._has_ended = False
         self._blanks_left = _BASE_BLANK_CHARS
 
     def feed(self, piece: bytes | memoryview) -> bytes:
         """Return the bytes of all complete groups. Up to three characters are retained."""
         text = self._rest + piece if self._rest else piece
         if self._is_at_start:
-            head = bytes(text[:3])
-            if len(head) < 3 and BYTE_ORDER_MARK.startswith(head):
-                self._rest = head
+            if len(text) < 3 and BYTE_ORDER_MARK.startswith(text):
+                self._rest = bytes(text)
                 return b""
             self._is_at_start = False
-            text = text[3:] if head == BYTE_ORDER_MARK else text
-        content = None if self._ended else self._decode_without_blanks(text)
-        content = self._decode_with_blanks(bytes(text)) if content is None else content
+            text = text[3:] if text[:3] == BYTE_ORDER_MARK else text
+        complete_size = len(text) - len(text) % 4
+        try:  # without a copy; fails if there are line breaks
+            content = pybase64.b64decode(memoryview(text)[:complete_size], validate=True)
+            rest = self._remove_blanks(text[complete_size:])
+        except (binascii.Error, ValueError):
+            text = self._remove_blanks(text)
+            complete_size = len(text) - len(text) % 4
+            content, rest = decode(text[:complete_size]), text[complete_size:]
+        if content and self._has_ended:
+            raise MismatchError(_EXPECTED)
+        self._rest = rest
+        self._has_ended = self._has_ended or text[complete_size - 1 : complete_size] == b"="
         self._blanks_left += _BLANK_CHARS_PER_BYTE * len(content)
         if self._blanks_left < 0:
             raise MismatchError(_EXPECTED)
         return content
 
-    def _decode_without_blanks(self, text: bytes | memoryview) -> bytes | None:
-        """Decode without copying. Return None if the text contains whitespace or is not base64."""
-        complete_size = len(text) - len(text) % 4
-        try:
-            content = pybase64.b64decode(memoryview(text)[:complete_size], validate=True)
-        except (binascii.Error, ValueError):
-            return None
-        self._store_rest(
-            self._remove_blanks(bytes(text[complete_size:])), ended=text[complete_size - 1 : complete_size] == b"="
-        )
-        return content
-
-    def _decode_with_blanks(self, text: bytes) -> bytes:
-        text = self._remove_blanks(text)
-        complete_size = len(text) - len(text) % 4
-        if complete_size and self._ended:
-            raise MismatchError(_EXPECTED)
-        complete = text[:complete_size]
-        self._store_rest(text[complete_size:], ended=self._ended or complete.endswith(b"="))
-        return decode(complete)
-
-    def _remove_blanks(self, text: bytes) -> bytes:
-        dense = text.translate(None, _WHITESPACE)
+    def _remove_blanks(self, text: bytes | memoryview) -> bytes:
+        dense = bytes(text).translate(None, _WHITESPACE)
         self._blanks_left -= len(text) - len(dense)
         return dense
-
-    def _store_rest(self, rest: bytes, *, ended: bool) -> None:
-        self._rest, self._ended = rest, ended
 
     def finish(self) -> None:
         """Raise MismatchError if the text ended within a group."""

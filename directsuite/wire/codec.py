@@ -5,14 +5,14 @@
     converter.structure({"email": "a@b"}, Recipient)                 ->  a model, or MismatchError
     converter.unstructure(model)                                     ->  a value that any JSON library accepts
 
-Terms: a *hook* is a function that a cattrs converter calls to read or write one type. *Plain values* are dicts, lists,
-texts, numbers, bools and None.
+A *hook* is a function that a cattrs converter calls to read or write one type. *Plain values* are dicts, lists, texts,
+numbers, bools and None.
 
 A converter reads a model with a `ModelReader`, which is created when it is first needed. To be fast, its generated
 function fills an instance of an unfrozen subclass, then changes its class to the model's. A field whose type is a
-model, an enum or `Secret` is read and written with the converter's hook. For the types of `_FindHooks` the program's
-own hook is used, or else this package, but never a hook of cattrs, because those of `cattrs.preconf` write other
-formats.
+model, an enum or `Secret` is read and written with the converter's hook. Texts, numbers, bytes and dates are read and
+written with the program's own hook, or else by this package, but never with a hook of cattrs, because those of
+`cattrs.preconf` write other formats.
 
 An unreadable value raises an error only if its field is required or strict (`Wire.strict`). Any other field gets its
 default, and the value is stored in `extra` under the field's JSON name. An unreadable element of a list of objects is
@@ -69,7 +69,6 @@ Hook = Callable[..., Any]
 Read = Callable[..., Any]
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # not encodable as UTF-8
-_HOOK_TYPES = (str, int, float, bool, bytes, date, datetime)
 
 
 @functools.cache  # generating a model's functions is slow
@@ -135,7 +134,7 @@ class Codec:
         plain, reason = None, ""
         try:
             plain = self._to_plain(document)
-            return msgspec.json.encode(plain, enc_hook=self._to_encodable)
+            return msgspec.json.encode(plain, enc_hook=_encode_text)
         except UnicodeEncodeError:  # it contains the text, so it must not be chained
             pass
         except (DirectSuiteError, MemoryError, RecursionError):
@@ -145,12 +144,12 @@ class Codec:
         parameter = type(document).__name__
         if not reason:
             reason = "it contains half of a surrogate pair, which UTF-8 cannot encode"
-            parameter = next((path for path, text in _iter_texts(plain, "") if _LONE_SURROGATE.search(text)), "a text")
+            parameter = next(path for path, text in _iter_texts(plain) if _LONE_SURROGATE.search(text)) or "a name"
         plain = document = None  # tracebacks expose local variables
         raise InvalidArgumentError(reason, parameter=parameter)
 
     def _to_plain(self, value: Any) -> Any:
-        if isinstance(value, Model):
+        if isinstance(value, Model | Secret):
             plain = self.converter.unstructure(value)
             # A user's hooks may return values that contain models.
             return self._to_plain(plain) if self.has_user_converter else plain
@@ -160,25 +159,24 @@ class Codec:
             return {name: self._to_plain(member) for name, member in cast("dict[Any, object]", value).items()}
         return value
 
-    def _to_encodable(self, value: Any) -> Any:
-        if isinstance(value, Secret):
-            return self.converter.unstructure(value)
-        if isinstance(value, str):
-            return str(value)
-        raise TypeError
+
+def _encode_text(value: Any) -> str:
+    if isinstance(value, str):  # of a class that msgspec does not know
+        return str(value)
+    raise TypeError
 
 
-def _iter_texts(document: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Yield each text in plain values with its path, which is "a name" for a member's name."""
-    if isinstance(document, dict):
-        for name, member in cast("dict[str, Any]", document).items():
-            yield "a name", name
+def _iter_texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each text in plain values with its path. The names of members have the path of their object."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for name, member in cast("dict[str, Any]", value).items():
+            yield path, name
             yield from _iter_texts(member, f"{path}.{name}" if path else name)
-    elif isinstance(document, list):
-        for number, element in enumerate(cast("Iterable[Any]", document)):
+    elif isinstance(value, list):
+        for number, element in enumerate(cast("Iterable[Any]", value)):
             yield from _iter_texts(element, f"{path}[{number}]")
-    elif isinstance(document, str):
-        yield path, document
 
 
 def make_converter() -> cattrs.Converter:
@@ -206,19 +204,18 @@ def register_hooks(converter: cattrs.Converter) -> None:
     """
     from cattrs import Converter
 
-    without_user_hooks = Converter() if type(converter) is Converter else converter
-    reading = _UserHooks(without_user_hooks.get_structure_hook)
-    writing = _UserHooks(without_user_hooks.get_unstructure_hook)
+    original = Converter() if type(converter) is Converter else converter
+    reading, writing = _get_hooks(original.get_structure_hook), _get_hooks(original.get_unstructure_hook)
     converter.register_structure_hook(OpenEnum, _structure_enum)
     converter.register_unstructure_hook(OpenEnum, str.__str__)
     converter.register_structure_hook(Secret, lambda value, _: read_secret(value))
     converter.register_unstructure_hook(Secret, Secret.reveal)
 
     def make_structure_hook(cls: Any, owner: cattrs.Converter) -> Hook:
-        return ModelReader(cls, owner.get_structure_hook, reading.find(owner.get_structure_hook))
+        return ModelReader(cls, owner.get_structure_hook, _find_user_hooks(owner.get_structure_hook, reading))
 
     def make_unstructure_hook(cls: Any, owner: cattrs.Converter) -> Hook:
-        return _make_unstructure_hook(cls, owner, writing.find(owner.get_unstructure_hook))
+        return _make_unstructure_hook(cls, owner, _find_user_hooks(owner.get_unstructure_hook, writing))
 
     converter.register_structure_hook_factory(is_model, make_structure_hook)
     converter.register_unstructure_hook_factory(is_model, make_unstructure_hook)
@@ -228,31 +225,25 @@ def _structure_enum(value: Any, cls: type[OpenEnum]) -> OpenEnum:
     return read_member(cls, value)
 
 
-class _UserHooks:
-    """Finds the hooks for _HOOK_TYPES that were registered with a converter, as opposed to those of cattrs."""
-
-    def __init__(self, get_hook: Callable[[Any], Hook]) -> None:
-        """get_hook: returns the hooks of a converter without user's hooks."""
-        self._built_in = _get_hooks(get_hook)
-
-    def find(self, get_hook: Callable[[Any], Hook]) -> dict[Any, Hook]:
-        """Return the user's hooks by type. A hook for int or date does not count as one for bool or datetime."""
-        hooks = _get_hooks(get_hook)
-        return {
-            kind: hook
-            for kind, hook in hooks.items()
-            if hook != self._built_in.get(kind) and hook != hooks.get(kind.__base__)
-        }
-
-
 def _get_hooks(get_hook: Callable[[Any], Hook]) -> dict[Any, Hook]:
     from cattrs.errors import StructureHandlerNotFoundError
 
     hooks: dict[Any, Hook] = {}
-    for kind in _HOOK_TYPES:
+    for kind in (str, int, float, bool, bytes, date, datetime):
         with contextlib.suppress(StructureHandlerNotFoundError):
             hooks[kind] = get_hook(kind)
     return hooks
+
+
+def _find_user_hooks(get_hook: Callable[[Any], Hook], built_in: Mapping[Any, Hook]) -> dict[Any, Hook]:
+    """Return the program's own hooks by type. A hook for int or date does not count as one for bool or datetime.
+
+    built_in: the hooks of a converter that has none of the program.
+    """
+    hooks = _get_hooks(get_hook)
+    return {
+        kind: hook for kind, hook in hooks.items() if hook != built_in.get(kind) and hook != hooks.get(kind.__base__)
+    }
 
 
 class _Placed(NamedTuple):
@@ -280,7 +271,12 @@ class ModelReader:
         place: Place = None
         if type(value) is _Placed:
             value, place = value
-        if self.lists and type(value) is dict and type(place) is not tuple and not self._keys.issuperset(value):
+        if (
+            self.lists
+            and type(value) is dict
+            and type(place) is not tuple
+            and not self._keys.issuperset(cast("dict[str, Any]", value))
+        ):
             names = find_unnamed_lists(self._cls, cast("dict[str, Any]", value))
             value = {names.get(name, name): member for name, member in cast("dict[str, Any]", value).items()}
         return self.read(value, place)
@@ -318,34 +314,33 @@ class ModelReader:
         return cast("Callable[..., Any]", scope["read"])
 
     def _generate_expression(self, field: Field, number: int, scope: dict[str, Any]) -> str:
-        """Return source code for the field's value, computed from the variable `v`."""
         kind = field.kind
         scope[f"read{number}"] = self._make_field_reader(field)
         if field.item is not None or is_model(kind):
-            code = f"read{number}(v, (place, {field.step!r}))"
+            step = f".{field.key}" if field.item is None else f".{field.key}[]"
+            code = f"read{number}(v, (place, {step!r}))"
         else:
             code = f"read{number}(v)"
             # A value of exactly the field's type needs no reader.
             if kind in _EXACT_TYPE_TESTS and kind not in self._user_hooks:
                 code = f"v if {_EXACT_TYPE_TESTS[kind]} else {code}"
-            elif is_enum(kind) and self._get_hook(kind) is _structure_enum:
+            if is_enum(kind) and self._get_hook(kind) is _structure_enum:
                 scope[f"members{number}"] = dict(kind._value2member_map_)
                 code = f"members{number}[v] if type(v) is str and v in members{number} else {code}"
         if field.required:
             return code
-        scope[f"default{number}"] = field.default.factory if field.has_default_factory else field.default
-        return f"default{number}{'()' if field.has_default_factory else ''} if v is None else {code}"
+        scope[f"default{number}"] = field.default
+        return f"{f'default{number}' if field.factory is None else f'field{number}.factory()'} if v is None else {code}"
 
     def _make_field_reader(self, field: Field) -> Read:
         if field.item is None:
-            return self._make_reader(field.kind, exact=field.exact)
-        read = self._make_reader(field.item, exact=field.exact)
+            return self._make_reader(field.kind, exact=field.wire.exact)
+        read = self._make_reader(field.item, exact=field.wire.exact)
         if is_model(field.item):
             return make_object_list_reader(read)
-        return make_scalar_list_reader(read, is_text=field.item is str, exact=field.exact)
+        return make_scalar_list_reader(read, is_text=field.item is str, exact=field.wire.exact)
 
     def _make_reader(self, kind: Any, *, exact: bool) -> Read:
-        """Return the reader of a type: of a value and a place for a model, or of a value for other types."""
         hooks = self._user_hooks
         base = int if kind == Uid else kind
         if is_model(kind) or is_enum(kind) or kind is Secret:
@@ -361,11 +356,18 @@ class ModelReader:
 
 
 def _make_day_reader(read_day: Read) -> Read:
-    return lambda value: read_day(value) if isinstance(text := READERS[date](value), date) else text
+    def read(value: Any) -> Any:
+        text = READERS[date](value)
+        return read_day(value) if isinstance(text, date) else text
+
+    return read
 
 
 def _make_pairs_reader(read_text: Read) -> Read:
-    return lambda value: {key: read_text(text) for key, text in READERS[dict](value).items()}
+    def read(value: Any) -> dict[str, Any]:
+        return {key: read_text(text) for key, text in READERS[dict](value).items()}
+
+    return read
 
 
 def _make_hook_reader(hook: Hook, kind: Any) -> Read:
@@ -385,7 +387,7 @@ def _make_hook_reader(hook: Hook, kind: Any) -> Read:
     return read
 
 
-_EXACT_TYPE_TESTS = {
+_EXACT_TYPE_TESTS: dict[Any, str] = {
     str: "type(v) is str",
     int: "type(v) is int",
     bool: "(v is True or v is False)",
@@ -432,12 +434,14 @@ def _make_unstructure_hook(cls: Any, converter: cattrs.Converter, user_hooks: Ma
         for field in get_model_fields(cls)
     ]
     plain_types = {str, int, float, bool, type(None)} - user_hooks.keys()
-    writers: dict[type[Any], Hook] = {
-        list: lambda values: [each if type(each) in plain_types else write(each) for each in values]
-    }
+
+    def write_list(values: list[Any]) -> list[Any]:
+        return [each if type(each) in plain_types else write(each) for each in values]
+
+    writers: dict[Any, Callable[[Any], Any]] = {list: write_list}
 
     def write(value: Any) -> Any:
-        kind = type(value)
+        kind = value.__class__
         if kind not in writers:
             bases = [base for base in _WRITERS if issubclass(kind, base) and kind not in user_hooks]
             writers[kind] = _WRITERS[bases[0]] if bases else converter.get_unstructure_hook(kind)

@@ -30,7 +30,8 @@ milliseconds:
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
+from email.utils import parsedate_to_datetime
 
 from directsuite.wire.parsing import MismatchError
 
@@ -53,47 +54,24 @@ _ISO = re.compile(
     re.VERBOSE,
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MONTH = "|".join(_MONTHS)
-_TIME_PATTERN = r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})"
 _RFC_5322 = re.compile(
     rf"""
     (?: (?:mon|tue|wed|thu|fri|sat|sun) [ \t]{{0,4}} , [ \t]{{0,4}} )?
-    (?P<day>[0-9]{{1,2}}) [ \t]{{1,4}} (?P<month>{_MONTH}) [ \t]{{1,4}} (?P<year>[0-9]{{4}}|[0-9]{{2}}) [ \t]{{1,4}}
-    {_TIME_PATTERN} (?: :(?P<second>[0-9]{{2}}) )? [ \t]{{1,4}}
-    (?P<zone> [+-][0-9]{{2}}:?[0-9]{{2}} | [a-z]{{1,3}} )
+    (?P<day>[0-9]{{1,2}}) [ \t]{{1,4}} (?P<month>{"|".join(_MONTHS)}) [ \t]{{1,4}}
+    (?P<year>[0-9]{{4}}|[0-9]{{2}}) [ \t]{{1,4}}
+    (?P<hour>[0-9]{{1,2}}):(?P<minute>[0-9]{{2}}) (?: :(?P<second>[0-9]{{2}}) )? [ \t]{{1,4}}
+    (?P<zone> [+-][0-9]{{2}}:?[0-5][0-9] | ut | utc | gmt | z | [ecmp][sd]t )
     (?: [ \t]{{0,4}} \( [^()]{{0,64}} \) )?
     """,
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
 _JAVA = re.compile(
-    rf"(?P<month>{_MONTH}) (?P<day>[0-9]{{1,2}}), (?P<year>[0-9]{{4}}),? {_TIME_PATTERN}:(?P<second>[0-9]{{2}})"
-    r"[ \u00a0\u202f](?P<half>[ap])m",
+    rf"(?P<month>{'|'.join(_MONTHS)}) (?P<day>[0-9]{{1,2}}), (?P<year>[0-9]{{4}}),? "
+    r"(?P<hour>0?[1-9]|1[0-2]):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})[ \u00a0\u202f](?P<half>[ap])m",
     re.IGNORECASE | re.ASCII,
 )
-_OLD_HTTP_DATES = (
-    re.compile(
-        rf"[a-z]{{6,9}}, (?P<day>[0-9]{{2}})-(?P<month>{_MONTH})-(?P<year>[0-9]{{2}})"
-        rf" {_TIME_PATTERN}:(?P<second>[0-9]{{2}}) GMT",
-        re.IGNORECASE | re.ASCII,
-    ),
-    re.compile(
-        rf"[a-z]{{3}} (?P<month>{_MONTH}) (?P<day>[ 0-9][0-9])"
-        rf" {_TIME_PATTERN}:(?P<second>[0-9]{{2}}) (?P<year>[0-9]{{4}})",
-        re.IGNORECASE | re.ASCII,
-    ),
-)
-"""The two obsolete formats of HTTP dates in RFC 9110 (5.6.7), which are in UTC."""
-_ZONES = dict.fromkeys(("z", "ut", "utc", "gmt"), 0) | {
-    "est": -5,
-    "edt": -4,
-    "cst": -6,
-    "cdt": -5,
-    "mst": -7,
-    "mdt": -6,
-    "pst": -8,
-    "pdt": -7,
-}
-"""The zone names of RFC 5322 (4.3), `utc` and `z`, and their offsets in hours."""
+_ZONE_HOURS = {"e": -5, "c": -6, "m": -7, "p": -8}
+"""The offsets of American standard times (RFC 5322, 4.3), by the first letter of their names."""
 
 _CALENDAR_YEARS = range(1900, 2200)
 _MIN_SECONDS, _MAX_SECONDS = 1_000_000_000, 4_294_967_295
@@ -122,11 +100,15 @@ def _read_text(text: str) -> datetime:
     if _NUMBER.fullmatch(text):
         return _read_number(int(text))
     if match := _ISO.fullmatch(text):
-        return _read_iso(match)
+        day, time, offset = match["date"], match["time"], match["offset"]
+        return _parse_iso(day if time is None else f"{day}T{time}{offset or 'Z'}".upper())
     if match := _RFC_5322.fullmatch(text):
-        return _read_rfc_5322(match)
+        year = int(match["year"])
+        if len(match["year"]) == 2:  # RFC 5322 (4.3)
+            year += 2000 if year < 50 else 1900
+        return _build_datetime(match, year, int(match["hour"]), _find_offset(match["zone"].lower()))
     if match := _JAVA.fullmatch(text):
-        return _read_java(match)
+        return _build_datetime(match, int(match["year"]), int(match["hour"]) % 12 + 12 * (match["half"] in "pP"), "Z")
     raise ValueError
 
 
@@ -137,64 +119,39 @@ def _read_number(number: float) -> datetime:
             return _EPOCH + timedelta(seconds=number)
         digits = str(int(number))
         if len(digits) in (4, 6, 8, 12, 14) and int(digits[:4]) in _CALENDAR_YEARS:
-            return _read_calendar_digits(digits)
+            if len(digits) not in (8, 14):
+                raise ValueError
+            return _parse_iso(f"{digits[:8]}T{digits[8:] or '00'}")
     return _EPOCH + timedelta(milliseconds=number)
 
 
-def _read_calendar_digits(digits: str) -> datetime:
-    if len(digits) == 8:
-        return datetime.fromisoformat(digits).replace(tzinfo=UTC)
-    if len(digits) == 14:
-        return datetime.fromisoformat(f"{digits[:8]}T{digits[8:]}").replace(tzinfo=UTC)
-    raise ValueError
-
-
-def _read_iso(match: re.Match[str]) -> datetime:
-    day, time, offset = match["date"], match["time"], match["offset"]
-    text = day if time is None else f"{day}T{time}{(offset or 'Z').upper()}"
+def _parse_iso(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def _read_rfc_5322(match: re.Match[str]) -> datetime:
-    zone = match["zone"].lower()
-    if zone in _ZONES:
-        offset = timedelta(hours=_ZONES[zone])
-    elif zone[0] in "+-" and int(zone[-2:]) < 60:
-        offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:])) * (-1 if zone[0] == "-" else 1)
-    else:
-        raise ValueError
-    return _build_datetime(match, int(match["hour"]), timezone(offset)).astimezone(UTC)
+def _find_offset(zone: str) -> str:
+    if zone[0] in "+-":
+        return zone
+    hours = _ZONE_HOURS.get(zone[0], 0) + (zone[1:] == "dt")
+    return f"{hours:+03}:00"
 
 
-def _read_java(match: re.Match[str]) -> datetime:
-    hour = int(match["hour"])
-    if not 1 <= hour <= 12:
-        raise ValueError
-    return _build_datetime(match, hour % 12 + (12 if match["half"] in "pP" else 0), UTC)
-
-
-def _build_datetime(match: re.Match[str], hour: int, zone: timezone) -> datetime:
-    year, month = int(match["year"]), _MONTHS.index(match["month"].lower()) + 1
-    if len(match["year"]) == 2:  # RFC 5322 (4.3)
-        year += 2000 if year < 50 else 1900
-    return datetime(year, month, int(match["day"]), hour, int(match["minute"]), int(match["second"] or 0), tzinfo=zone)
+def _build_datetime(match: re.Match[str], year: int, hour: int, offset: str) -> datetime:
+    month = _MONTHS.index(match["month"].lower()) + 1
+    day, minute, second = (int(match[name] or 0) for name in ("day", "minute", "second"))
+    return _parse_iso(f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{offset}")
 
 
 def read_http_date(text: str) -> datetime | None:
     """Return the time zone aware date from an HTTP header (RFC 9110, 5.6.7), or None if the text is not a date."""
-    text = text.strip()
-    if len(text) > _MAX_CHARS:
-        return None
     try:
-        if match := _RFC_5322.fullmatch(text):
-            return _read_rfc_5322(match)
-        for form in _OLD_HTTP_DATES:
-            if match := form.fullmatch(text):
-                return _build_datetime(match, int(match["hour"]), UTC)
-    except (ValueError, OverflowError):
-        pass
-    return None
+        moment = parsedate_to_datetime(text[:_MAX_CHARS])
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    if moment.tzinfo is None and text.strip()[-4:].isdigit():  # an obsolete form that ends with the year
+        return moment.replace(tzinfo=UTC)
+    return None if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def write_datetime(moment: datetime) -> str:
@@ -206,19 +163,12 @@ def write_datetime(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
 
-def read_day(value: object) -> date | str:
-    """Return a date from a text in the form `yyyy-MM-dd`. Return other texts, also impossible days, unchanged.
-
-    Raises MismatchError if the value is not a text.
-    """
-    if not isinstance(value, str):
-        raise MismatchError("a date as text, such as 2026-02-28")
-    if len(value) == len("yyyy-MM-dd") and value[4] == value[7] == "-":
-        try:
-            return date.fromisoformat(value)
-        except ValueError:
-            return value
-    return value
+def read_day(text: str) -> date | str:
+    """Return a date from a text in the form `yyyy-MM-dd`. Return other texts, also impossible days, unchanged."""
+    try:
+        return date.fromisoformat(text) if len(text) == 10 and text[4] == text[7] == "-" else text
+    except ValueError:
+        return text
 
 
 def to_milliseconds(moment: datetime) -> int:

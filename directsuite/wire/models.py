@@ -185,22 +185,17 @@ def validate_text(_model: object, field: attrs.Attribute[Any], value: object) ->
     require_text(value.reveal() if isinstance(value, Secret) else value, field.name)
 
 
-def validate_bytes(_model: object, field: attrs.Attribute[Any], value: object) -> None:
-    """Raise InvalidArgumentError unless a field is bytes, or None if that is its default."""
-    if not isinstance(value, bytes) and not (value is None and field.default is None):
-        raise InvalidArgumentError("give bytes", parameter=field.name)
+def _make_validator(is_valid: Callable[[object], bool], expected: str) -> Callable[..., None]:
+    def validate(_model: object, field: attrs.Attribute[Any], value: object) -> None:
+        if not is_valid(value) and not (value is None and field.default is None):
+            raise InvalidArgumentError(f"give {expected}", parameter=field.name)
+
+    return validate
 
 
-def validate_number(_model: object, field: attrs.Attribute[Any], value: object) -> None:
-    """Raise InvalidArgumentError unless a field is a finite number or None. JSON has no NaN or infinity."""
-    if value is not None and not is_number(value):
-        raise InvalidArgumentError("give a finite number", parameter=field.name)
-
-
-def validate_whole_number(_model: object, field: attrs.Attribute[Any], value: object) -> None:
-    """Raise InvalidArgumentError unless a field is an int, other than a bool, or None."""
-    if value is not None and not (isinstance(value, int) and is_number(value)):
-        raise InvalidArgumentError("give a whole number", parameter=field.name)
+validate_bytes = _make_validator(lambda value: isinstance(value, bytes), "bytes")
+validate_number = _make_validator(is_number, "a finite number")  # JSON has no NaN or infinity
+validate_whole_number = _make_validator(lambda value: isinstance(value, int) and is_number(value), "a whole number")
 
 
 NULL_VALUES = (None, "null")
@@ -234,6 +229,9 @@ class Field:
     item: Any
     """The type of a list's elements. None for other fields."""
     default: Any
+    """The default, or attrs.NOTHING for a required field. None if there is a `factory`."""
+    factory: Callable[[], Any] | None
+    """Creates a new default for each model."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -241,28 +239,13 @@ class Field:
         return (self.key, *self.wire.aliases)
 
     @property
-    def step(self) -> str:
-        """The part of a JSON path from the object to the field's value, or to the elements of its list."""
-        return f".{self.key}" if self.item is None else f".{self.key}[]"
-
-    @property
-    def exact(self) -> bool:
-        """True if a text with broken UTF-8 counts as unreadable."""
-        return self.wire.exact or self.wire.strict
-
-    @property
     def required(self) -> bool:
         """True if the field has no default."""
         return self.default is attrs.NOTHING
 
-    @property
-    def has_default_factory(self) -> bool:
-        """True if a factory creates a new default for each model."""
-        return isinstance(self.default, attrs.Factory)  # type: ignore[arg-type]  # the stubs declare it as a function
-
     def make_default(self) -> Any:
         """Return the default, from the factory if there is one."""
-        return self.default.factory() if self.has_default_factory else self.default
+        return self.default if self.factory is None else self.factory()
 
     def is_null(self, value: Any) -> bool:
         """Return True for null, and for "null" unless the type is in TEXT_TYPES."""
@@ -290,7 +273,7 @@ class Field:
 
 
 def _merge_lists(value: Any, other: Any) -> list[Any]:
-    first, second = (list(each) if isinstance(each, list | Elements) else [each] for each in (value, other))
+    first, second = _as_list(value), _as_list(other)
     counts = Counter(map(_to_canonical_json, first))
     counts.subtract(map(_to_canonical_json, second))
     for element in reversed(second):
@@ -299,6 +282,10 @@ def _merge_lists(value: Any, other: Any) -> list[Any]:
             counts[text] += 1
             first.append(element)
     return first
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(cast("Iterable[Any]", value)) if isinstance(value, list | Elements) else [value]
 
 
 def _to_canonical_json(element: Any) -> bytes:
@@ -325,15 +312,18 @@ def _make_field(attribute: attrs.Attribute[Any], annotation: Any) -> Field:
     if isinstance(kind, types.UnionType):
         kind = next(each for each in get_args(kind) if each is not type(None))
     origin = get_origin(kind)
+    default: Any = attribute.default
+    factory = default.factory if isinstance(default, attrs.Factory) else None  # type: ignore[arg-type]  # it is a class
     head, *tail = attribute.name.split("_")
     return Field(
         name=attribute.name,
         key=wire.name or head + "".join(part.capitalize() for part in tail),
-        wire=wire,
+        wire=attrs.evolve(wire, exact=wire.exact or wire.strict),
         annotation=annotation,
         kind=origin or kind,
         item=get_args(kind)[0] if origin is list else None,
-        default=attribute.default,
+        default=default if factory is None else None,
+        factory=factory,
     )
 
 

@@ -12,7 +12,7 @@ import json
 import math
 import re
 import secrets
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any, cast
 
 import msgspec
@@ -88,10 +88,9 @@ class Elements:
 
     def __iter__(self) -> Iterator[Any]:
         try:
-            elements = _ELEMENTS_DECODER.decode(self._text)
+            return map(parse, _ELEMENTS_DECODER.decode(self._text))
         except _DECODE_ERRORS:
-            elements = None
-        yield from parse(self._text) if elements is None else map(parse, elements)
+            return iter(parse(self._text))
 
 
 def parse(document: bytes | bytearray | memoryview | msgspec.Raw) -> Any:
@@ -130,11 +129,10 @@ def parse_in_parts(document: bytes, arrays: Collection[str]) -> Any:
 
     An element that is not JSON may raise MismatchError only when the array is iterated.
     """
-    document = strip_byte_order_mark(document)
-    if len(document) < MIN_LAZY_BYTES or not arrays or not document.lstrip().startswith(b"{"):
+    if len(document) < MIN_LAZY_BYTES or not arrays:
         return parse(document)
     try:
-        members = _MEMBERS_DECODER.decode(document)
+        members = _MEMBERS_DECODER.decode(strip_byte_order_mark(document))
     except _DECODE_ERRORS:
         return parse(document)
     return {
@@ -392,8 +390,8 @@ def _parse_and_decode_base64(text: memoryview, strings: list[tuple[int, int]], l
         at = end
     short += text[at:]
     value = parse(short)
-    objects = cast("Mapping[str, Any]", value).get(list_name) if isinstance(value, dict) else None
-    for item in cast("list[dict[str, Any] | None]", objects) if isinstance(objects, list) else ():
-        if isinstance(item, dict) and isinstance(item.get(name), str) and item[name] in decoded:
-            item[name] = decoded.pop(item[name])
+    with contextlib.suppress(AttributeError, TypeError, KeyError):  # a placeholder may be at another place
+        for item in value[list_name]:
+            if name in item:
+                item[name] = decoded.pop(item[name], item[name])
     return parse(text) if decoded else value  # other long strings may also be valid base64

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import date, datetime
-from typing import Any, Union
+from typing import Any, Union, cast
 
 import msgspec
 
@@ -49,7 +49,7 @@ def make_object_list_reader(read: Callable[[Any, Place], Any]) -> Callable[[Any,
 
     def read_list(value: Any, place: Place) -> list[Any]:
         elements: list[Any] = []
-        for element in value if type(value) is list else _as_elements(value):
+        for element in _as_elements(value):
             try:
                 elements.append(read(element, place))
             except MismatchError:
@@ -85,8 +85,8 @@ def make_scalar_list_reader(
 
 
 def _as_elements(value: Any) -> Iterable[Any]:
-    if isinstance(value, list | Elements):
-        return value
+    if type(value) is list or isinstance(value, Elements):
+        return cast("Iterable[Any]", value)
     return () if value in NULL_VALUES else (value,)
 
 
@@ -178,8 +178,8 @@ def read_pairs(value: Any) -> dict[str, str]:
     if value in NULL_VALUES:
         return {}
     if isinstance(value, dict) and value.keys() != PAIR_MEMBERS:
-        return {key: _as_text(member) for key, member in value.items()}
-    pairs: list[Any] = value if isinstance(value, list) else [value]
+        return {key: _as_text(member) for key, member in cast("dict[str, Any]", value).items()}
+    pairs = list(_as_elements(value))
     if all(isinstance(pair, dict) and "key" in pair for pair in pairs):
         return {_as_text(pair["key"]): _as_text(pair.get("value")) for pair in pairs}
     raise MismatchError("an object, or a list of key and value")

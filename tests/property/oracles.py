@@ -131,7 +131,7 @@ def check_date_is_typed(value: object) -> None:
     with contextlib.suppress(MismatchError):
         assert read_datetime(value).tzinfo is UTC
     with contextlib.suppress(MismatchError):
-        assert isinstance(read_day(value), day | str)
+        assert isinstance(read_day(str(value)), day | str)
 
 
 def check_retry_after_is_seconds(header: str, now: float) -> None:

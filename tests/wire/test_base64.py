@@ -98,7 +98,7 @@ def test_garbage_is_rejected_whole_and_cut_anywhere(text: bytes) -> None:
 @given(st.binary(max_size=12), st.lists(st.integers(min_value=0)))
 def test_streams_take_and_reject_what_the_complete_one_does(text: bytes, cuts: list[int]) -> None:
     try:
-        whole: bytes | None = base64.decode(text)
+        whole: bytes | None = base64.decode(text.removeprefix(b"\xef\xbb\xbf"))
     except MismatchError:
         whole = None
     try:
