@@ -26,7 +26,7 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import attrs
 import msgspec
@@ -112,8 +112,9 @@ class Codec:
 
         Raises MismatchError if a required or strict value cannot be read, or a user's hook fails.
         """
-        if place is not None and isinstance(self.converter.get_structure_hook(cls), ModelReader):
-            value = _Placed(value, place)
+        if place is not None and type(value) is dict:
+            value = _PlacedObject(cast("dict[str, Any]", value))
+            value.place = place
         try:
             return self.converter.structure(value, cls)
         except (MemoryError, RecursionError):
@@ -246,10 +247,11 @@ def _find_user_hooks(get_hook: Callable[[Any], Hook], built_in: Mapping[Any, Hoo
     }
 
 
-class _Placed(NamedTuple):
-    """A value and its place, for a ModelReader. A cattrs converter has no argument for the place."""
+class _PlacedObject(dict[str, Any]):
+    """A JSON object with its place, for a ModelReader. A cattrs converter has no argument for the place."""
 
-    value: Any
+    __slots__ = ("place",)
+
     place: Place
 
 
@@ -267,13 +269,11 @@ class ModelReader:
         self.read: Callable[[Any, Place], Any] = self._generate_read_function()
 
     def __call__(self, value: Any, _: Any) -> Any:
-        """Read an object, or a _Placed object."""
-        place: Place = None
-        if type(value) is _Placed:
-            value, place = value
+        """Read an object. If it is not an element of a list, also find a list that has an unknown name."""
+        place = value.place if type(value) is _PlacedObject else None
         if (
             self.lists
-            and type(value) is dict
+            and isinstance(value, dict)
             and type(place) is not tuple
             and not self._keys.issuperset(cast("dict[str, Any]", value))
         ):
@@ -293,7 +293,7 @@ class ModelReader:
         }
         lines = [
             "def read(value, place):",
-            "    if type(value) is not dict: raise MismatchError('an object')",
+            "    if not isinstance(value, dict): raise MismatchError('an object')",
             "    model = new(twin); get = value.get",
             "    extra = {} if keys.issuperset(value) else {key: value[key] for key in value if key not in keys}",
         ]
