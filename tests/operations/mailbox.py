@@ -84,12 +84,12 @@ async def _get_messages_by_received_date_utc(scenario: Scenario) -> None:
     await _check_date_search(scenario, scenario.box.get_messages_by_received_date_utc)
 
 
-async def _search_by_received_date(scenario: Scenario) -> None:
+async def _search_messages_metadata_by_received_date(scenario: Scenario) -> None:
     await _check_date_search(scenario, scenario.box.search_messages_metadata_by_received_date)
     assert (await scenario.box.search_messages_metadata_by_received_date("INBOX", None, None))[0].body is None
 
 
-async def _search_by_received_date_utc(scenario: Scenario) -> None:
+async def _search_messages_metadata_by_received_date_utc(scenario: Scenario) -> None:
     await _check_date_search(scenario, scenario.box.search_messages_metadata_by_received_date_utc)
     assert (await scenario.box.search_messages_metadata_by_received_date_utc("INBOX", None, None))[0].body is None
 
@@ -156,7 +156,7 @@ async def _delete_folder(scenario: Scenario) -> None:
     assert not {"INBOX.a", "INBOX.a.b"} & set(await scenario.box.get_folders())
 
 
-async def _copy_messages(scenario: Scenario) -> None:
+async def _copy_messages_by_uids(scenario: Scenario) -> None:
     await scenario.box.create_folder("INBOX.a")
     uids = await scenario.deliver("x", "y")
     await scenario.box.copy_messages_by_uids("INBOX", "INBOX.a", uids)
@@ -164,7 +164,7 @@ async def _copy_messages(scenario: Scenario) -> None:
     assert await scenario.box.get_uids() == uids
 
 
-async def _move_messages(scenario: Scenario) -> None:
+async def _move_messages_by_uids(scenario: Scenario) -> None:
     await scenario.box.create_folder("INBOX.a")
     uids = await scenario.deliver("x", "y")
     await scenario.box.move_messages_by_uids("INBOX", "INBOX.a", uids[:1])
@@ -172,7 +172,7 @@ async def _move_messages(scenario: Scenario) -> None:
     assert await scenario.box.get_uids() == uids[1:]
 
 
-async def _delete_messages(scenario: Scenario) -> None:
+async def _delete_messages_by_uids(scenario: Scenario) -> None:
     uids = await scenario.deliver("x", "y")
     await scenario.box.delete_messages_by_uids("INBOX", uids[:1])
     await scenario.box.delete_messages_by_uids("INBOX", uids[1:], forever=True)
@@ -180,20 +180,20 @@ async def _delete_messages(scenario: Scenario) -> None:
     assert _list_subjects(await scenario.box.get_messages("INBOX.Trash")) == ["x"]
 
 
-async def _mark_as_read(scenario: Scenario) -> None:
+async def _mark_messages_as_read_by_uids(scenario: Scenario) -> None:
     uids = await scenario.deliver("x", "y")
     await scenario.box.mark_messages_as_read_by_uids("INBOX", uids[:1])
     assert _list_subjects(await scenario.box.get_unread_messages()) == ["y"]
 
 
-async def _mark_as_unread(scenario: Scenario) -> None:
+async def _mark_messages_as_unread_by_uids(scenario: Scenario) -> None:
     uids = await scenario.deliver("x", "y")
     await scenario.box.mark_messages_as_read_by_uids("INBOX", uids)
     await scenario.box.mark_messages_as_unread_by_uids("INBOX", uids[:1])
     assert _list_subjects(await scenario.box.get_unread_messages()) == ["x"]
 
 
-async def _get_raw_messages(scenario: Scenario) -> None:
+async def _get_raw_messages_by_uids(scenario: Scenario) -> None:
     uids = await scenario.deliver("x", "y")
     first, second = await scenario.box.get_raw_messages_by_uids("INBOX", uids)
     assert (first.uid, first.folder, first.msg_id) == (uids[0], "INBOX", "<x@elsewhere.test>")
@@ -261,23 +261,23 @@ _DETAILS = [
 ]
 
 
+_FOUND = (_MESSAGES, _DETAILS)
+_DONE = (SUCCESS, None)
+
+
 def _make_case(
-    path: str,
-    function: str,
-    arguments: Mapping[str, object],
-    response: object,
-    result: object,
-    exercise: Any,
-    **members: object,
+    path: str, arguments: Mapping[str, object], response: object, result: object, exercise: Any, **members: object
 ) -> OperationCase:
-    """Return the row of a POST whose body is the Authentication, or `auth` and other members if there are any."""
-    name, _, _ = path.partition("/")
+    """Return the row of a POST whose body is the Authentication, or `auth` and other members if there are any.
+
+    exercise: named like the method, after an underscore.
+    """
     members |= {each: arguments[each] for each in ("uids", "folders", "subscribed") if each in arguments}
     return OperationCase(
-        name=name,
+        name=path.partition("/")[0],
         method="POST",
         facade="mailbox",
-        function=function,
+        function=exercise.__name__[1:],
         arguments=arguments,
         path_texts=tuple(each for each in _PATH_PARAMETERS if each in arguments),
         target=f"/message/{path}",
@@ -291,99 +291,56 @@ def _make_case(
 
 
 MAILBOX = [
-    _make_case("GetMessageCount/INBOX", "get_message_count", {"folder": "INBOX"}, _COUNT, 3, _get_message_count),
-    _make_case(
-        "GetUnreadMessageCount/INBOX.a%2Fb",
-        "get_unread_message_count",
-        {"folder": "INBOX.a/b"},
-        _COUNT,
-        3,
-        _get_unread_message_count,
-    ),
-    _make_case(
-        "GetDeletedMessageCount/INBOX.%252F",
-        "get_deleted_message_count",
-        {"folder": "INBOX.%2F"},
-        _COUNT,
-        3,
-        _get_deleted_message_count,
-    ),
+    _make_case("GetMessageCount/INBOX", {"folder": "INBOX"}, _COUNT, 3, _get_message_count),
+    _make_case("GetUnreadMessageCount/INBOX.a%2Fb", {"folder": "INBOX.a/b"}, _COUNT, 3, _get_unread_message_count),
+    _make_case("GetDeletedMessageCount/INBOX.%252F", {"folder": "INBOX.%2F"}, _COUNT, 3, _get_deleted_message_count),
     _make_case(
         "GetMessagesByUIDs/INBOX.a..b",
-        "get_messages_by_uids",
         {"folder": "INBOX.a..b", "uids": [9, 9007199254740993]},
-        _MESSAGES,
-        _DETAILS,
+        *_FOUND,
         _get_messages_by_uids,
     ),
-    _make_case(
-        "GetUnreadMessages/INBOX.a%2Bb",
-        "get_unread_messages",
-        {"folder": "INBOX.a+b"},
-        _MESSAGES,
-        _DETAILS,
-        _get_unread_messages,
-    ),
+    _make_case("GetUnreadMessages/INBOX.a%2Bb", {"folder": "INBOX.a+b"}, *_FOUND, _get_unread_messages),
     _make_case(
         f"GetMessagesByReceivedDate/INBOX.a%3Fb/{_MILLISECONDS}",
-        "get_messages_by_received_date",
         {"folder": "INBOX.a?b", "begin": _BEGIN, "end": _END},
-        _MESSAGES,
-        _DETAILS,
+        *_FOUND,
         _get_messages_by_received_date,
     ),
     _make_case(
         f"GetMessagesByReceivedDateUTC/INBOX.a%23b/{_SECONDS}",
-        "get_messages_by_received_date_utc",
         {"folder": "INBOX.a#b", "begin": _BEGIN, "end": _END},
-        _MESSAGES,
-        _DETAILS,
+        *_FOUND,
         _get_messages_by_received_date_utc,
     ),
     _make_case(
         "GetMessagesBySender/INBOX/o%27neil%2Bx%2Fy%3F%40example.test",
-        "get_messages_by_sender",
         {"folder": "INBOX", "sender": "o'neil+x/y?@example.test"},
-        _MESSAGES,
-        _DETAILS,
+        *_FOUND,
         _get_messages_by_sender,
     ),
     _make_case(
         "GetMessagesBySubject/INBOX/Re%3A%20100%25%20%22gr%C3%BCn%22%20%231%2F2%3F",
-        "get_messages_by_subject",
         {"folder": "INBOX", "subject": 'Re: 100% "grün" #1/2?'},
-        _MESSAGES,
-        _DETAILS,
+        *_FOUND,
         _get_messages_by_subject,
     ),
-    _make_case("GetMessages/INBOX.a%22b", "get_messages", {"folder": 'INBOX.a"b'}, _MESSAGES, _DETAILS, _get_messages),
-    _make_case(
-        "GetMessageMetaData/INBOX.a%27b",
-        "get_message_metadata",
-        {"folder": "INBOX.a'b"},
-        _MESSAGES,
-        _DETAILS,
-        _get_message_metadata,
-    ),
+    _make_case("GetMessages/INBOX.a%22b", {"folder": 'INBOX.a"b'}, *_FOUND, _get_messages),
+    _make_case("GetMessageMetaData/INBOX.a%27b", {"folder": "INBOX.a'b"}, *_FOUND, _get_message_metadata),
     _make_case(
         f"SearchMessagesMetadataByReceivedDate/INBOX.a%20b/{_MILLISECONDS}",
-        "search_messages_metadata_by_received_date",
         {"folder": "INBOX.a b", "begin": _BEGIN, "end": _END},
-        _MESSAGES,
-        _DETAILS,
-        _search_by_received_date,
+        *_FOUND,
+        _search_messages_metadata_by_received_date,
     ),
     _make_case(
         f"SearchMessagesMetadataByReceivedDateUTC/INBOX.%C3%A9/{_SECONDS}",
-        "search_messages_metadata_by_received_date_utc",
         {"folder": "INBOX.é", "begin": _BEGIN, "end": _END},
-        _MESSAGES,
-        _DETAILS,
-        _search_by_received_date_utc,
+        *_FOUND,
+        _search_messages_metadata_by_received_date_utc,
     ),
     _make_case(
         "GetUIDs/INBOX.%E6%97%A5%E6%9C%AC",
-        "get_uids",
         {"folder": "INBOX.日本"},
         SUCCESS | {"uids": [9, 1, "5", 0, 9, 2**63 - 1]},
         [0, 1, 5, 9, 2**63 - 1],
@@ -391,7 +348,6 @@ MAILBOX = [
     ),
     _make_case(
         "GetFolders/INBOX.a%5Cb/true",
-        "get_folders",
         {"root": "INBOX.a\\b", "subscribed_only": True},
         _FOLDERS,
         ["INBOX.a", "INBOX.a.b"],
@@ -399,77 +355,55 @@ MAILBOX = [
     ),
     _make_case(
         "SetFoldersSubscribed/",
-        "set_folders_subscribed",
         {"folders": ["INBOX.a/b", "INBOX.é"], "subscribed": False},
         _FOLDERS,
         ["INBOX.a", "INBOX.a.b"],
         _set_folders_subscribed,
     ),
+    _make_case("CreateFolder/INBOX.a%2F..%2Fb", {"folder": "INBOX.a/../b"}, *_DONE, _create_folder),
     _make_case(
-        "CreateFolder/INBOX.a%2F..%2Fb", "create_folder", {"folder": "INBOX.a/../b"}, SUCCESS, None, _create_folder
+        "MoveFolder/INBOX.a%2Fb/INBOX.c%20d", {"folder": "INBOX.a/b", "new_folder": "INBOX.c d"}, *_DONE, _move_folder
     ),
-    _make_case(
-        "MoveFolder/INBOX.a%2Fb/INBOX.c%20d",
-        "move_folder",
-        {"folder": "INBOX.a/b", "new_folder": "INBOX.c d"},
-        SUCCESS,
-        None,
-        _move_folder,
-    ),
-    _make_case(
-        "DeleteFolder/INBOX.a%26b%3Dc%3Bd", "delete_folder", {"folder": "INBOX.a&b=c;d"}, SUCCESS, None, _delete_folder
-    ),
+    _make_case("DeleteFolder/INBOX.a%26b%3Dc%3Bd", {"folder": "INBOX.a&b=c;d"}, *_DONE, _delete_folder),
     _make_case(
         "CopyMessagesByUIDs/INBOX/INBOX.a%2Fb",
-        "copy_messages_by_uids",
         {"folder": "INBOX", "dest_folder": "INBOX.a/b", "uids": [1, 2]},
-        SUCCESS,
-        None,
-        _copy_messages,
+        *_DONE,
+        _copy_messages_by_uids,
     ),
     _make_case(
         "MoveMessagesByUIDs/INBOX.a%2Fb/INBOX.%25",
-        "move_messages_by_uids",
         {"folder": "INBOX.a/b", "dest_folder": "INBOX.%", "uids": [1]},
-        SUCCESS,
-        None,
-        _move_messages,
+        *_DONE,
+        _move_messages_by_uids,
     ),
     _make_case(
         "DeleteMessagesByUIDs/INBOX.a%3Cb%3E/true",
-        "delete_messages_by_uids",
         {"folder": "INBOX.a<b>", "uids": [1], "forever": True},
-        SUCCESS,
-        None,
-        _delete_messages,
+        *_DONE,
+        _delete_messages_by_uids,
     ),
     _make_case(
         "MarkMessagesAsReadByUIDs/INBOX.a%7Cb",
-        "mark_messages_as_read_by_uids",
         {"folder": "INBOX.a|b", "uids": [1]},
-        SUCCESS,
-        None,
-        _mark_as_read,
+        *_DONE,
+        _mark_messages_as_read_by_uids,
     ),
     _make_case(
         "MarkMessagesAsUnreadByUIDs/INBOX.a%5Bb%5D",
-        "mark_messages_as_unread_by_uids",
         {"folder": "INBOX.a[b]", "uids": [1]},
-        SUCCESS,
-        None,
-        _mark_as_unread,
+        *_DONE,
+        _mark_messages_as_unread_by_uids,
     ),
     _make_case(
         "GetRawMessagesByUIDs/INBOX.a%7Bb%7D",
-        "get_raw_messages_by_uids",
         {"folder": "INBOX.a{b}", "uids": [1]},
         SUCCESS | {"messages": [{"uid": 7, "msgID": None, "folder": "INBOX", "data": "U3ViamVjdDogSGkN\r\nCg0KSGk="}]},
         [ds.RawMessage(uid=7, folder="INBOX", data=b"Subject: Hi\r\n\r\nHi")],
-        _get_raw_messages,
+        _get_raw_messages_by_uids,
     ),
     _make_case(
         "SaveRawMessages/INBOX.a-b_c~d",
-        "save_raw_messages",
         {
             "folder": "INBOX.a-b_c~d",
             "messages": [
@@ -477,8 +411,7 @@ MAILBOX = [
                 ds.RawMessage(uid=7, msg_id="<7@direct.example.test>", folder="INBOX", data=b"b"),
             ],
         },
-        SUCCESS,
-        None,
+        *_DONE,
         _save_raw_messages,
         messages=[
             {"data": "U3ViamVjdDogYQ0KDQr/"},
@@ -487,46 +420,18 @@ MAILBOX = [
     ),
 ]
 
+_WITHOUT_BOUNDS = {"folder": "INBOX", "begin": None, "end": None}
+
 MAILBOX_VARIANTS = [
-    _make_case(
-        f"GetMessagesByReceivedDate/INBOX/{_ALL_MILLISECONDS}",
-        "get_messages_by_received_date",
-        {"folder": "INBOX", "begin": None, "end": None},
-        _MESSAGES,
-        _DETAILS,
-        _get_messages_by_received_date,
+    *(
+        _make_case(f"{name}/INBOX/{bounds}", _WITHOUT_BOUNDS, *_FOUND, exercise)
+        for name, bounds, exercise in (
+            ("GetMessagesByReceivedDate", _ALL_MILLISECONDS, _get_messages_by_received_date),
+            ("GetMessagesByReceivedDateUTC", _ALL_SECONDS, _get_messages_by_received_date_utc),
+            ("SearchMessagesMetadataByReceivedDate", _ALL_MILLISECONDS, _search_messages_metadata_by_received_date),
+            ("SearchMessagesMetadataByReceivedDateUTC", _ALL_SECONDS, _search_messages_metadata_by_received_date_utc),
+        )
     ),
-    _make_case(
-        f"GetMessagesByReceivedDateUTC/INBOX/{_ALL_SECONDS}",
-        "get_messages_by_received_date_utc",
-        {"folder": "INBOX", "begin": None, "end": None},
-        _MESSAGES,
-        _DETAILS,
-        _get_messages_by_received_date_utc,
-    ),
-    _make_case(
-        f"SearchMessagesMetadataByReceivedDate/INBOX/{_ALL_MILLISECONDS}",
-        "search_messages_metadata_by_received_date",
-        {"folder": "INBOX", "begin": None, "end": None},
-        _MESSAGES,
-        _DETAILS,
-        _search_by_received_date,
-    ),
-    _make_case(
-        f"SearchMessagesMetadataByReceivedDateUTC/INBOX/{_ALL_SECONDS}",
-        "search_messages_metadata_by_received_date_utc",
-        {"folder": "INBOX", "begin": None, "end": None},
-        _MESSAGES,
-        _DETAILS,
-        _search_by_received_date_utc,
-    ),
-    _make_case("GetFolders/INBOX/false", "get_folders", {}, _FOLDERS, ["INBOX.a", "INBOX.a.b"], _get_folders),
-    _make_case(
-        "DeleteMessagesByUIDs/INBOX/false",
-        "delete_messages_by_uids",
-        {"folder": "INBOX", "uids": [1]},
-        SUCCESS,
-        None,
-        _delete_messages,
-    ),
+    _make_case("GetFolders/INBOX/false", {}, _FOLDERS, ["INBOX.a", "INBOX.a.b"], _get_folders),
+    _make_case("DeleteMessagesByUIDs/INBOX/false", {"folder": "INBOX", "uids": [1]}, *_DONE, _delete_messages_by_uids),
 ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import directsuite as ds
 from tests.integration.scenario import ALICE, BOB, NOON, make_message
 
-from .case import JSON, PASSWORD, USERNAME, Facade, OperationCase
+from .case import JSON, PASSWORD, USERNAME, OperationCase
 
 if TYPE_CHECKING:
     from tests.integration.scenario import Scenario
@@ -186,123 +186,90 @@ _REPORT = ds.DirectMessageStatusReportResponse(
 )
 
 
-def _make_send(
-    name: str, function: str, body: dict[str, object], exercise: Any, facade: Facade = "mailbox", **arguments: object
+_SENT: dict[str, Any] = {
+    "method": "PUT",
+    "response": SUCCESS | {"smtpId": _SMTP_ID},
+    "result": ds.SendMessageResponse(success=True, code=0, smtp_id=_SMTP_ID),
+    "required": ("smtpId",),
+}
+_REPORTED: dict[str, Any] = {"method": "POST", "response": SUCCESS | _REPORT_JSON, "result": _REPORT}
+
+
+def _make_case(
+    name: str, path: str, exercise: Any, outcome: dict[str, Any], body: object, **arguments: object
 ) -> OperationCase:
+    """Return the row of a request whose method is named like the exercise, after an underscore.
+
+    path: what the target has after the name of the operation.
+    """
     return OperationCase(
         name=name,
-        method="PUT",
-        facade=facade,
-        function=function,
+        facade="tuser" if name.endswith("WithTuser") else "mailbox",
+        function=exercise.__name__[1:].removesuffix("_with_tuser"),
         arguments=arguments,
-        target=f"/message/{name}",
+        path_texts=tuple(each for each in ("folder", "smtp_id") if each in arguments),
+        target=f"/message/{name.removesuffix('Many')}{path}",
         headers=JSON,
         body=body,
-        response=SUCCESS | {"smtpId": _SMTP_ID},
-        result=ds.SendMessageResponse(success=True, code=0, smtp_id=_SMTP_ID),
-        required=("smtpId",),
         exercise=exercise,
+        **outcome,
     )
 
 
-def _make_forward(path: str, body: dict[str, object], **arguments: object) -> OperationCase:
-    return OperationCase(
-        name="Forward",
-        method="PUT",
-        facade="mailbox",
-        function="forward",
-        arguments=arguments,
-        path_texts=("folder",),
-        target=f"/message/Forward/{path}",
-        headers=JSON,
-        body={"auth": AUTHENTICATION, **body},
-        response=SUCCESS | {"smtpId": _SMTP_ID},
-        result=ds.SendMessageResponse(success=True, code=0, smtp_id=_SMTP_ID),
-        required=("smtpId",),
-        exercise=_forward,
-    )
+def _make_send(name: str, exercise: Any, authentication: object, message: object, sent: ds.Message) -> OperationCase:
+    body = {"authentication": authentication, "message": message}
+    return _make_case(name, "", exercise, _SENT, body, message=sent)
 
 
-def _make_report(
-    name: str, target: str, function: str, body: object, exercise: Any, facade: Facade = "mailbox", **arguments: object
-) -> OperationCase:
-    return OperationCase(
-        name=name,
-        method="POST",
-        facade=facade,
-        function=function,
-        arguments=arguments,
-        path_texts=("smtp_id",) if "smtp_id" in arguments else (),
-        target=f"/message/{target}",
-        headers=JSON,
-        body=body,
-        response=SUCCESS | _REPORT_JSON,
-        result=_REPORT,
-        exercise=exercise,
-    )
-
+_BOB_JSON = {"email": "bob@direct.example.test", "type": "TO"}
 
 SENDING = [
-    _make_send("Send", "send", {"authentication": AUTHENTICATION, "message": _MESSAGE_JSON}, _send, message=_MESSAGE),
-    _make_send(
-        "SendWithHeader",
-        "send_with_header",
-        {"authentication": AUTHENTICATION, "message": _MESSAGE_WITH_HEADERS_JSON},
-        _send_with_header,
-        message=_MESSAGE_WITH_HEADERS,
-    ),
-    _make_forward(
-        "INBOX.a%2Fb%20%C3%A9",
+    _make_send("Send", _send, AUTHENTICATION, _MESSAGE_JSON, _MESSAGE),
+    _make_send("SendWithHeader", _send_with_header, AUTHENTICATION, _MESSAGE_WITH_HEADERS_JSON, _MESSAGE_WITH_HEADERS),
+    _make_case(
+        "Forward",
+        "/INBOX.a%2Fb%20%C3%A9",
+        _forward,
+        _SENT,
         {
+            "auth": AUTHENTICATION,
             "uids": [3, 1],
-            "recipients": [
-                {"email": "bob@direct.example.test", "type": "TO"},
-                {"email": "carol@direct.example.test", "type": "CC"},
-            ],
+            "recipients": [_BOB_JSON, {"email": "carol@direct.example.test", "type": "CC"}],
         },
         folder="INBOX.a/b é",
         uids=[3, 1],
         recipients=["bob@direct.example.test", ds.Recipient("carol@direct.example.test", type=ds.RecipientType.CC)],
     ),
-    _make_send(
-        "SendWithTuser",
-        "send",
-        {"authentication": _TUSER_AUTHENTICATION, "message": _MESSAGE_JSON},
-        _send_with_tuser,
-        "tuser",
-        message=_MESSAGE,
-    ),
+    _make_send("SendWithTuser", _send_with_tuser, _TUSER_AUTHENTICATION, _MESSAGE_JSON, _MESSAGE),
     _make_send(
         "SendWithHeaderWithTuser",
-        "send_with_header",
-        {"authentication": _TUSER_AUTHENTICATION, "message": _MESSAGE_WITH_HEADERS_JSON},
         _send_with_header_with_tuser,
-        "tuser",
-        message=_MESSAGE_WITH_HEADERS,
+        _TUSER_AUTHENTICATION,
+        _MESSAGE_WITH_HEADERS_JSON,
+        _MESSAGE_WITH_HEADERS,
     ),
-    _make_report(
+    _make_case(
         "GetMessageStatus",
-        "GetMessageStatus/%3Ca%2Fb%3Fc%23d%22e%252F%40direct.example.test%3E",
-        "get_message_status",
-        AUTHENTICATION,
+        "/%3Ca%2Fb%3Fc%23d%22e%252F%40direct.example.test%3E",
         _get_message_status,
+        _REPORTED,
+        AUTHENTICATION,
         smtp_id='<a/b?c#d"e%2F@direct.example.test>',
     ),
-    _make_report(
+    _make_case(
         "GetMessageStatusMany",
-        "GetMessageStatus/",
-        "get_message_statuses",
-        {"auth": AUTHENTICATION, "smtpIds": ["<a/b@direct.example.test>", "c"]},
+        "/",
         _get_message_statuses,
+        _REPORTED,
+        {"auth": AUTHENTICATION, "smtpIds": ["<a/b@direct.example.test>", "c"]},
         smtp_ids=["<a/b@direct.example.test>", "c"],
     ),
-    _make_report(
+    _make_case(
         "GetMessageStatusWithTuser",
-        "GetMessageStatusWithTuser/a%2Bb%20c",
-        "get_message_status",
-        _TUSER_AUTHENTICATION,
+        "/a%2Bb%20c",
         _get_message_status_with_tuser,
-        "tuser",
+        _REPORTED,
+        _TUSER_AUTHENTICATION,
         smtp_id="a+b c",
     ),
 ]
@@ -310,17 +277,10 @@ SENDING = [
 SENDING_VARIANTS = [
     _make_send(
         "Send",
-        "send",
-        {
-            "authentication": AUTHENTICATION,
-            "message": {
-                "sender": USERNAME,
-                "htmlBody": False,
-                "recipients": [{"email": "bob@direct.example.test", "type": "TO"}],
-            },
-        },
         _send,
-        message=ds.Message(recipients=[ds.Recipient("bob@direct.example.test")]),
+        AUTHENTICATION,
+        {"sender": USERNAME, "htmlBody": False, "recipients": [_BOB_JSON]},
+        ds.Message(recipients=[ds.Recipient("bob@direct.example.test")]),
     ),
-    _make_forward("INBOX", {"uids": [1]}, folder="INBOX", uids=[1]),
+    _make_case("Forward", "/INBOX", _forward, _SENT, {"auth": AUTHENTICATION, "uids": [1]}, folder="INBOX", uids=[1]),
 ]

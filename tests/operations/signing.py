@@ -181,24 +181,26 @@ _INFO = ds.DocumentInfo(
 
 
 def _make_change(
-    name: str, path: str, function: str, identifier: str, exercise: Any, body: object = NO_BODY, **arguments: object
+    path: str, identifier: str, exercise: Any, body: object = NO_BODY, **arguments: object
 ) -> OperationCase:
-    """Return the row of a PATCH, whose response is the new digest, or for a `pull` the PDF."""
+    """Return the row of a PATCH, whose response is the new digest, or for a `pull` the PDF.
+
+    exercise: named like the method, after an underscore.
+    """
     pulls = path.endswith("/pull")
+    update = ds.DocumentUpdate(identifier=identifier, document_digest="def", description="changed")
     return OperationCase(
-        name=name,
+        name="".join(word.capitalize() for word in exercise.__name__.split("_")),
         method="PATCH",
         facade="signing",
-        function=function,
+        function=exercise.__name__[1:],
         arguments={"identifier": identifier, **arguments},
         path_texts=("identifier",),
         target=f"/signing/pdf/{path}",
         headers=BEARER_JSON,
         body=body,
         response=_BASE64 if pulls else {"documentDigest": "def", "description": "changed"},
-        result=_PDF
-        if pulls
-        else ds.DocumentUpdate(identifier=identifier, document_digest="def", description="changed"),
+        result=_PDF if pulls else update,
         required=() if pulls else ("identifier", "documentDigest"),
         exercise=exercise,
     )
@@ -260,41 +262,27 @@ SIGNING = [
         required=("identifier", "documentDigest"),
         exercise=_delete,
     ),
-    _make_change("Flatten", "a%2Bb/flatten", "flatten", "a+b", _flatten),
-    _make_change("FlattenAndPull", "a%3Fb/flatten/pull", "flatten_and_pull", "a?b", _flatten_and_pull),
+    _make_change("a%2Bb/flatten", "a+b", _flatten),
+    _make_change("a%3Fb/flatten/pull", "a?b", _flatten_and_pull),
+    _make_change("a%23b/clearUnsignedFields", "a#b", _clear_unsigned_fields),
+    _make_change("a%22%27b/clearUnsignedFields/pull", "a\"'b", _clear_unsigned_fields_and_pull),
+    _make_change("a%20b/sign", "a b", _sign, _SIGNATURE_JSON, signature=_SIGNATURE),
     _make_change(
-        "ClearUnsignedFields", "a%23b/clearUnsignedFields", "clear_unsigned_fields", "a#b", _clear_unsigned_fields
-    ),
-    _make_change(
-        "ClearUnsignedFieldsAndPull",
-        "a%22%27b/clearUnsignedFields/pull",
-        "clear_unsigned_fields_and_pull",
-        "a\"'b",
-        _clear_unsigned_fields_and_pull,
-    ),
-    _make_change("Sign", "a%20b/sign", "sign", "a b", _sign, _SIGNATURE_JSON, signature=_SIGNATURE),
-    _make_change(
-        "SignAndPull",
         "%C3%A9%E2%82%AC%F0%9F%98%80/sign/pull",
-        "sign_and_pull",
         "é€😀",
         _sign_and_pull,
         {"name": "only a name"},
         signature=ds.Signature(name="only a name"),
     ),
     _make_change(
-        "MultiSign",
         "..%2Fb/multiSign",
-        "multi_sign",
         "../b",
         _multi_sign,
         {"Signatures": [_SIGNATURE_JSON, {"name": "second"}]},
         signatures=[_SIGNATURE, _SECOND],
     ),
     _make_change(
-        "MultiSignAndPull",
         "a%2520b%3Bc%3Dd%26e/multiSign/pull",
-        "multi_sign_and_pull",
         "a%20b;c=d&e",
         _multi_sign_and_pull,
         {"Signatures": [{"name": "second"}]},
@@ -302,4 +290,4 @@ SIGNING = [
     ),
 ]
 
-SIGNING_VARIANTS = [_make_change("Sign", "d1/sign", "sign", "d1", _sign, {}, signature=ds.Signature())]
+SIGNING_VARIANTS = [_make_change("d1/sign", "d1", _sign, {}, signature=ds.Signature())]
