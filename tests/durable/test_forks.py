@@ -33,12 +33,3 @@ async def test_connections_of_the_parent_are_an_error_in_a_child(
         await connections.disconnect()
     assert await connections.fetch("SELECT 2") == [(2,)]
     assert connections.connections_made == 1
-
-
-async def test_connections_that_were_not_used_before_a_fork_work_in_the_child(
-    connections: Connections, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as child:
-        child.setattr(postgres, "os", SimpleNamespace(getpid=lambda: -1))
-        assert await connections.fetch("SELECT 1") == [(1,)]
-        await connections.disconnect()

@@ -16,7 +16,6 @@ import pytest
 
 from directsuite.durable.sqlite import _HINT_NO_TRANSACTION_CONTROL, GroupCommitter
 from directsuite.errors import ClosedError
-from tests.core.virtual_time import yield_until
 
 
 class ExplainedError(Exception):
@@ -163,25 +162,6 @@ async def test_lost_transaction_is_reported_to_all_of_its_work(writer: GroupComm
     assert kinds == [ExplainedError, sqlite3.IntegrityError, type(None)]
     assert str(tasks[0].exception()) == str(tasks[1].exception())
     assert kept(path) == [1, 3]
-
-
-async def test_lost_transaction_that_a_work_conceals_is_reported_all_the_same(
-    writer: GroupCommitter, path: Path
-) -> None:
-    await writer.run(insert(1))
-
-    def lose(connection: sqlite3.Connection) -> None:
-        with contextlib.suppress(sqlite3.IntegrityError):
-            connection.execute("INSERT OR ROLLBACK INTO number VALUES (1)")
-
-    async with queued(writer, insert(2), lose, insert(3)) as tasks:
-        pass
-    assert [type(task.exception()) for task in tasks] == [ExplainedError, ExplainedError, type(None)]
-    assert kept(path) == [1, 3]
-    with pytest.raises(ExplainedError):
-        await writer.run(lose)  # alone
-    await writer.run(insert(4))
-    assert kept(path) == [1, 3, 4]
 
 
 _ENDS: dict[str, Callable[[sqlite3.Connection], object]] = {
@@ -387,16 +367,3 @@ async def test_ended_thread_fails_waiting_work_and_rejects_new_work(path: Path) 
     with pytest.raises(ExplainedError):
         await writer.aclose()
     assert kept(path) == []
-
-
-async def test_thread_that_cannot_be_started_keeps_nobody_waiting(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    writer = transactions(path)
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(RuntimeError, match="can't start"):
-            await writer.open()
-    closing = asyncio.create_task(writer.aclose())
-    await yield_until(closing.done)

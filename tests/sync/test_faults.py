@@ -8,9 +8,9 @@ import logging
 import pytest
 
 from directsuite.messaging.service import Mailbox
-from directsuite.sync import RoundFinished, SqliteStore, Synchronizer, SyncStatus
+from directsuite.sync import SqliteStore, Synchronizer, SyncStatus
 from tests.integration.scenario import ALICE, BOB, PASSWORD, Scenario
-from tests.sync.test_synchronizer import FakePasswords, RecordingSink, SteppedClock
+from tests.sync.test_synchronizer import FakePasswords, RecordingSink
 
 NO_TEXT = "jos\udce9@direct.example.test"
 """As a shell gives an address in Latin-1: SQLite can't keep it, and says that with an error of Python's own."""
@@ -33,32 +33,6 @@ async def test_a_fault_at_one_mailbox_harms_no_other(scenario: Scenario, caplog:
     assert FAULT in record.getMessage()
     assert "sqlite.py" in record.getMessage()
     assert "jos" not in caplog.text
-
-
-async def test_a_fault_is_no_end_of_a_run(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    get_uids = Mailbox.get_uids
-
-    async def faulty(mailbox: Mailbox, folder: str) -> list[int]:
-        if mailbox.username == BOB:
-            raise UnicodeEncodeError("utf-8", "\udce9", 0, 1, "no")
-        return await get_uids(mailbox, folder)
-
-    monkeypatch.setattr(Mailbox, "get_uids", faulty)
-    finished = asyncio.Queue[RoundFinished]()
-    scenario.suite.add_listener(lambda event: finished.put_nowait(event) if isinstance(event, RoundFinished) else None)
-    clock = SteppedClock()
-    async with SqliteStore(":memory:") as store, asyncio.timeout(20):
-        sync = Synchronizer(scenario.suite, store, [BOB, ALICE], FakePasswords(), deliver=RecordingSink(), clock=clock)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(sync.run())
-            for _ in range(2):
-                rounds = [await finished.get() for _ in range(2)]
-                assert {each.failure for each in rounds} == {None, "UnicodeEncodeError"}
-                for _ in range(20):
-                    await asyncio.sleep(0)
-                clock.advance(120.0)
-            sync.stop()
-    assert sync.status[BOB].failures >= 2
 
 
 async def cancelled(*_: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
@@ -15,7 +15,6 @@ from directsuite.messaging.models import MessageDetail
 from directsuite.sync import (
     Change,
     Kind,
-    MaildirSink,
     SinkError,
     SqliteStore,
     Synchronizer,
@@ -23,8 +22,6 @@ from directsuite.sync import (
 )
 from directsuite.sync.commits import Rejection, SinkHealth
 from directsuite.sync.model import Key, MessageState, OperatorRequest
-from directsuite.sync.sinks import maildir
-from directsuite.sync.sinks.eml import iter_eml
 from tests.integration.scenario import ALICE, Scenario
 from tests.sync.test_partial_answers import FakeServer, RecordedChanges, SyncScenario, make_message
 from tests.sync.test_partial_answers import store as store
@@ -362,41 +359,6 @@ async def test_message_is_reported_restored_after_rejected_deletion(store: Sqlit
     scene.server.folders_by_name["INBOX"][3] = make_message(3)
     await scene.rounds.run_round()
     assert sink[-1] == (Kind.RESTORED, "INBOX", 3)
-
-
-class PickyMaildir:
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.sink = MaildirSink(root)
-        self.bad = "letter 3"
-
-        def composed(message: MessageDetail) -> Iterator[bytes]:
-            if message.body == self.bad:
-                raise UnicodeEncodeError("ascii", "ü", 0, 1, "no")
-            return iter_eml(message)
-
-        monkeypatch.setattr(maildir, "iter_eml", composed)
-
-    def found(self, root: Path) -> list[str]:
-        paths = (path for path in root.rglob("*.eml") if path.parent.name == "new")
-        return sorted(
-            next(each for each in path.read_text().splitlines() if each.startswith("letter")) for path in paths
-        )
-
-
-async def test_a_file_that_cant_be_written_holds_up_no_other(
-    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scene, _ = scene_of(store, 5)
-    picky = PickyMaildir(tmp_path / "mail", monkeypatch)
-    scene.changes = picky.sink  # type: ignore[assignment]
-    scene.__attrs_post_init__()
-    report = await scene.rounds.run_round()
-    assert (report.quarantined, report.failed_folders) == (1, {})
-    assert picky.found(tmp_path) == ["letter 1", "letter 2", "letter 4", "letter 5"]
-    picky.bad = ""
-    scene.now_ms += HOUR
-    await scene.rounds.run_round()
-    assert picky.found(tmp_path) == [f"letter {number}" for number in range(1, 6)]
 
 
 async def test_retry_tells_it_again_at_once_and_status_counts_it(scenario: Scenario, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from directsuite.jobs.delivery import DeliveryJournal
 from directsuite.jobs.signing import SigningJournal
 from directsuite.sync.model import ChangeSet, Lease, MessageState, StoredFolder, StoreError
 from directsuite.sync.store import FILE, SqliteStore
-from tests.sync.test_sqlite_store import MAILBOX, TableSink, make_row, read_keys
+from tests.sync.test_sqlite_store import MAILBOX, make_row
 
 _HERE = Path(__file__).parents[2]  # from where a child process imports
 
@@ -467,56 +467,3 @@ async def test_everything_is_there_after_it_was_closed(path: Path) -> None:
     async with SqliteStore(path) as store:
         assert await store.rows(inbox) == [make_row(inbox, 0), make_row(inbox, 1)]
         assert (await store.claim(MAILBOX)).lease_number == lease.lease_number + 1
-
-
-_COMMITS = """
-import asyncio, sys
-from directsuite.sync.model import Change, Key, Kind
-from directsuite.sync.store import SqliteStore
-from directsuite.sync.model import ChangeSet, MessageRow, MessageState
-from tests.sync.test_sqlite_store import TableSink
-
-async def commit(store, number):
-    lease = await store.claim(str(number))
-    folder = await store.folder(lease, "INBOX")
-    for uid in range(1, 100_000):
-        rows = [MessageRow(folder=folder.id, uid_validity=1, uid=uid, state=MessageState.LIVE, digest=bytes(16))]
-        key = Key(str(number), "INBOX", 1, uid)
-        await store.commit(lease, ChangeSet(rows=rows), [Change(kind=Kind.NEW, key=key)])
-        print(key, flush=True)
-
-async def main():
-    async with SqliteStore(sys.argv[1], TableSink()) as store:
-        await asyncio.gather(*(commit(store, number) for number in range(20)))
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.process
-@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is a matter of POSIX")
-@pytest.mark.parametrize("after", [1, 137, 1501])
-def test_what_is_acknowledged_outlives_a_killed_process(path: Path, after: int) -> None:
-    command = [sys.executable, "-c", _COMMITS, str(path)]
-    with subprocess.Popen(command, cwd=_HERE, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        acknowledged = {child.stdout.readline().strip() for _ in range(after)}
-        os.kill(child.pid, signal.SIGKILL)
-        acknowledged |= {line.strip() for line in child.stdout if line.endswith("\n")}
-    assert len(acknowledged) >= after
-    there, keys = asyncio.run(found(path))
-    assert acknowledged <= there
-    assert len(keys) == len(set(keys))
-    assert set(keys) == there
-
-
-async def found(path: Path) -> tuple[set[str], list[str]]:
-    async with SqliteStore(path, TableSink()) as store:
-        there = set[str]()
-        for number in range(20):
-            lease = await store.claim(str(number))
-            uids = sorted(await store.states(await store.folder(lease, "INBOX")))
-            assert uids == list(range(1, len(uids) + 1))
-            there |= {f"{number}/INBOX/1/{uid}" for uid in uids}
-        assert await pragma(store, "integrity_check") == "ok"
-        return there, await read_keys(store)

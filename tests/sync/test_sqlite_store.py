@@ -77,16 +77,6 @@ async def inbox(store: SqliteStore, lease: Lease) -> StoredFolder:
     return await store.folder(lease, "INBOX")
 
 
-async def test_an_existing_folder_is_not_written(store: SqliteStore, lease: Lease, inbox: StoredFolder) -> None:
-    async def changes(transaction: Transaction) -> int:
-        made: int = transaction.connection.total_changes
-        return made
-
-    before = await store._database.transaction(changes)
-    await store.folder(lease, "INBOX")
-    assert await store._database.transaction(changes) == before
-
-
 @pytest.mark.parametrize(
     "error",
     [ValueError("mine"), sqlite3.IntegrityError("mine"), KeyError("mine")],
@@ -123,22 +113,3 @@ async def test_a_sink_that_raises_while_preparing_leaves_the_store_closed(path: 
         await SqliteStore(path, Unprepared()).open()
     async with SqliteStore(path):
         pass
-
-
-async def test_two_hundred_mailboxes_share_commits(path: Path) -> None:
-    async with SqliteStore(path) as store:
-        leases = await asyncio.gather(*(store.claim(str(number)) for number in range(200)))
-        folders = await asyncio.gather(*(store.folder(lease, "INBOX") for lease in leases))
-        statements = list[str]()
-
-        async def trace(transaction: Transaction) -> None:
-            transaction.connection.set_trace_callback(statements.append)
-
-        await store._database.transaction(trace)
-        deltas = [ChangeSet(rows=[make_row(folder, 1)]) for folder in folders]
-        await asyncio.gather(*(store.commit(*each, []) for each in zip(leases, deltas, strict=True)))
-        commits = statements.count("COMMIT")
-        assert commits <= 20
-        # A change that is alone in its transaction needs no savepoint.
-        assert sum(statement.startswith("RELEASE") for statement in statements) >= 200 - commits
-        assert [len(await store.states(folder)) for folder in folders] == [1] * 200

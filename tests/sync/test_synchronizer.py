@@ -100,18 +100,6 @@ async def test_message_that_moves_to_another_folder_is_told_moved(scenario: Scen
     assert (moved.previous, moved.key.folder) == (told.changes[0].key, "INBOX.Archive")
 
 
-async def test_folder_that_is_numbered_anew_is_told_moved(scenario: Scenario) -> None:
-    told = RecordingSink()
-    await scenario.deliver("one", "two", "three")
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), deliver=told, clock=scenario.clock)
-        await sync.once()
-        await scenario.sandbox.renumber(ALICE, first=2)
-        await sync.once()
-    assert Counter(each.kind for each in told.changes) == {Kind.NEW: 3, Kind.MOVED: 3}
-    assert {each.key.uid_validity for each in told.changes[3:]} == {2}
-
-
 async def test_sink_that_fails_gets_everything_again(scenario: Scenario) -> None:
     told = RecordingSink(error=OSError(28, "no space"))
     await scenario.deliver("one")

@@ -93,12 +93,3 @@ async def test_copies_without_a_date_are_looked_at_one_by_one(store: SqliteStore
     await scene.rounds.run_round()
     assert scene.server.request_counts["metadata"] == 0
     assert [kind for kind, _, _ in scene.changes] == [Kind.NEW] * 50
-
-
-async def test_messages_carried_over_to_another_numbering_are_counted(store: SqliteStore) -> None:
-    scene = SyncScenario(FakeServer({"INBOX": {uid: make_message(uid) for uid in range(1, 31)}}), store)
-    await scene.synchronise()
-    scene.server.folders_by_name["INBOX"] = {31 - uid: make_message(uid) for uid in range(1, 31)}
-    scene.clock.now += 700
-    report = await scene.rounds.run_round()
-    assert report.changes[Kind.MOVED] == len(scene.changes) == 30

@@ -171,37 +171,6 @@ async def test_a_changed_sink_is_refused_before_a_round(scenario: Scenario, tmp_
     assert list((tmp_path / "other").iterdir()) == told.changes == []
 
 
-class RowsAndMore(SqliteSink):
-    pass
-
-
-class Numbered(RowsAndMore):
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.sink_name = f"rows {number}"
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "names"),
-    [
-        (SqliteSink(), RowsAndMore(), "TableSink, not RowsAndMore"),
-        (RowsAndMore(), SqliteSink(), "RowsAndMore, not TableSink"),
-        (Numbered(1), Numbered(2), "rows 1, not rows 2"),
-    ],
-)
-async def test_a_store_s_own_sink_is_told_from_another(
-    scenario: Scenario, tmp_path: Path, first: SqliteSink, second: SqliteSink, names: str
-) -> None:
-    async def bring(sink: SqliteSink) -> None:
-        async with SqliteStore(tmp_path / "sync.db", sink=sink) as store:
-            await Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=SteppedClock()).once()
-
-    await bring(first)
-    with pytest.raises(ds.ConfigurationError, match=rf"another sink \({names}\)\. Use a separate store"):
-        await bring(second)
-    await bring(first)
-
-
 @pytest.mark.parametrize("starting", ["once", "run", "changes"])
 async def test_sink_of_store_beside_another_is_rejected_at_start(scenario: Scenario, starting: str) -> None:
     await scenario.deliver("one")

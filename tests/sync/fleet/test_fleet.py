@@ -188,38 +188,3 @@ async def test_a_round_under_way_is_ended_before_the_worker_is(
             "SELECT fence, fail_count, next_due_at > now() FROM directsuite.schedule"
         )
         assert (number, fail_count, due) == (1, 0, True)
-
-
-class HeldStore(PostgresStore):
-    may_commit: asyncio.Event
-    held: asyncio.Event
-
-    async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
-        self.held.set()
-        await self.may_commit.wait()
-        await super().commit(lease, change_set, changes)
-
-
-async def test_worker_paused_within_a_round_writes_nothing_after(
-    sandbox: Sandbox, suite: ds.DirectSuite, store: PostgresStore, conninfo: str
-) -> None:
-    await sandbox.deliver(NAMES[0], make_raw_message("first"))
-    fleet = make_fleet(suite, store)
-    await fleet.add(NAMES[:1])
-    ((mailbox,),) = await store.connections.fetch("SELECT mailbox FROM directsuite.schedule")
-    async with HeldStore(conninfo, sink=LoggingSink()) as held:
-        held.may_commit, held.held = asyncio.Event(), asyncio.Event()
-        hanging = make_fleet(suite, held)
-        await hanging._run_mailboxes([mailbox])
-        await asyncio.wait_for(held.held.wait(), 20)
-        await fleet._run_mailboxes([mailbox])
-        assert fleet._claimed == {}  # the other worker has it
-        await store.connections.fetch("UPDATE directsuite.schedule SET next_due_at = now() RETURNING 1")
-        await fleet._run_mailboxes([mailbox])
-        await asyncio.wait(fleet._engine._started, timeout=20)
-        assert await list_subjects(store) == ["first"]
-        held.may_commit.set()
-        await asyncio.wait(hanging._engine._started, timeout=20)
-    assert await list_subjects(store) == ["first"]
-    query = "SELECT fence, fail_count, last_error FROM directsuite.schedule"
-    assert await store.connections.fetch(query) == [(2, 0, None)]

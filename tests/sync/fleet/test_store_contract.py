@@ -157,11 +157,6 @@ async def test_each_claim_has_a_higher_fence_and_the_same_mailbox(store: Store) 
     assert (await store.claim("another@direct.example")).mailbox != first.mailbox
 
 
-async def test_claims_at_once_all_have_fences_of_their_own(store: Store) -> None:
-    leases = await asyncio.gather(*(store.claim(MAILBOX) for _ in range(12)))
-    assert len({lease.lease_number for lease in leases}) == 12
-
-
 async def test_a_folder_is_made_once(store: Store, lease: Lease) -> None:
     found = await asyncio.gather(*(store.folder(lease, "Früher/Ä ' \"") for _ in range(6)))
     assert len(set(found)) == 1
@@ -329,13 +324,6 @@ async def test_the_status_counts_rows_by_state(scenario: StoreScenario, lease: L
         (sent.name, {}),
     ]
     assert not any(name in repr(own) for name in (MAILBOX, "INBOX"))
-
-
-async def test_an_empty_commit_still_looks_at_the_lease(store: Store, lease: Lease) -> None:
-    await store.commit(lease, ChangeSet(), ())
-    await store.claim(MAILBOX)
-    with pytest.raises(StaleLeaseError):
-        await store.commit(lease, ChangeSet(), ())
 
 
 async def test_of_a_claim_and_a_commit_at_once_one_comes_first(store: Store, inbox: StoredFolder) -> None:

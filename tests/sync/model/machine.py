@@ -87,7 +87,7 @@ class SyncMachine(RuleBasedStateMachine):
             )
         self.aside = set[tuple[str, int, int]]()
         self.mirror = Mirror(self.world, self.remote, self.fuse, self.aside, again=self.may_repeat)
-        self.store = FailingStore(self.make_store(self.mirror.write), self.fuse, self.aside)
+        self.store: Any = FailingStore(self.make_store(self.mirror.write), self.fuse, self.aside)
         self.rounds = self.process()
 
     def make_store(self, write: Write) -> Store:
@@ -291,7 +291,7 @@ class SyncMachine(RuleBasedStateMachine):
         return {(name, uid, message.content) for name, box in boxes for uid, message in box.messages.items()}
 
     def list_rows(self, state: MessageState) -> list[tuple[str, MessageRow]]:
-        rows = self.runner.run(self.store.unfinished(Lease(1, MAILBOX, 0)))
+        rows: list[tuple[str, MessageRow]] = self.runner.run(self.store.unfinished(Lease(1, MAILBOX, 0)))
         return [each for each in rows if each[1].state is state]
 
     def teardown(self) -> None:

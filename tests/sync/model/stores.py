@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -90,7 +91,7 @@ class DictStore(Store):
         return next(folder.name for folder in self._folders.values() if folder.id == row.folder)
 
 
-class FailingStore(Store):
+class FailingStore:
     """Another store, whose commits end a process before or after they are written, or fail.
 
     refuse: how many commits go well before one fails and the process goes on; None for no failure. commits: that were
@@ -105,26 +106,8 @@ class FailingStore(Store):
         self._aside = aside
         self._names: dict[int, str] = {}
 
-    async def claim(self, mailbox: str) -> Lease:
-        return await self._store.claim(mailbox)
-
-    async def folders(self, lease: Lease) -> Sequence[StoredFolder]:
-        return await self._store.folders(lease)
-
-    async def states(self, folder: StoredFolder) -> Mapping[int, MessageState]:
-        return await self._store.states(folder)
-
-    async def rows(self, folder: StoredFolder, uids: Collection[int] | None = None) -> Sequence[MessageRow]:
-        return await self._store.rows(folder, uids)
-
-    async def sentinels(self, folder: StoredFolder) -> Sequence[MessageRow]:
-        return await self._store.sentinels(folder)
-
-    async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, MessageRow]]:
-        return await self._store.with_digests(lease, digests)
-
-    async def unfinished(self, lease: Lease) -> Sequence[tuple[str, MessageRow]]:
-        return await self._store.unfinished(lease)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
     async def folder(self, lease: Lease, name: str) -> StoredFolder:
         folder = await self._store.folder(lease, name)
