@@ -1,4 +1,4 @@
-"""One process at a time has a file that it locked, whichever way it ends; and a file appears whole or not at all."""
+"""Locks of files, and files that appear completely or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that were made before a fork belong to the parent: a child gets an error, and closes nothing."""
+"""Connections that were made before a fork raise an error in the child, and stay open in the parent."""
 
 from __future__ import annotations
 

@@ -111,9 +111,7 @@ async def test_waiting_transactions_share_a_commit(writer: GroupCommitter, path:
         pass
     assert [task.result() for task in tasks] == list(range(200))
     assert len(kept(path)) == 200
-    assert (
-        commits.count("COMMIT") == 3
-    )  # the work that set the trace, the one that blocked the others, and the number of these
+    assert commits.count("COMMIT") == 3  # setting the trace, the blocking job, and all others together
 
 
 async def test_no_transaction_takes_more_than_its_share(writer: GroupCommitter, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A messaging service on loopback whose responses a test can change: what servers in the world return by mistake."""
+"""A messaging service on loopback whose responses a test can change."""
 
 from __future__ import annotations
 
@@ -44,10 +44,9 @@ def make_message(folder: str, uid: int, **fields: Any) -> Document:
 
 @attrs.define
 class MailService:
-    """Folders with messages by uid. change: changes the response of an operation to a request about a folder.
+    """Folders with messages by uid.
 
-    A change returns a document, or the bytes of a body. asked: the operations of all requests. fetched: all uids that
-    were fetched.
+    response_changes: by operation, a function of folder and document that returns another document, or a body.
     """
 
     url: str = ""

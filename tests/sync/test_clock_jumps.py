@@ -1,8 +1,4 @@
-"""Each stored time of day, if the clock was wrong when it was stored, or jumps afterwards: nothing waits for years.
-
-The times of a fleet, which are those of PostgreSQL's clock, are in fleet/test_clock_jumps.py. Durations in a process
-are measured with a monotonic clock.
-"""
+"""Stored times after the clock was wrong or jumps. Fleets have theirs in fleet/test_clock_jumps.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a round decides: the tables of directsuite.sync.decide, and what holds whatever a folder has recorded."""
+"""The decisions of a round: the tables of directsuite.sync.decide."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_the_next_step_of_a_folder(
             True,
         ),  # many at once
         (set(range(4, 11)), dict.fromkeys(range(1, 11), MessageState.LIVE), True),  # three tenths of them
-        ({1, 2}, {2: MessageState.LIVE}, True),  # a uid below others that was never seen
+        ({1, 2}, {2: MessageState.LIVE}, True),  # an unknown uid below known ones
         ({1}, {1: MessageState.MISSING}, True),
         ({1}, {1: MessageState.DELETED}, True),
         ({1}, {1: MessageState.UNRESOLVED}, True),

@@ -1,4 +1,4 @@
-"""A mailbox whose turn raises what nobody expected fails alone, and is tried again."""
+"""Unexpected errors of a round affect one mailbox, which is tried again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of a mailbox whose every folder is looked at: one that is no more lost its messages, one renamed kept them."""
+"""Renamed folders, if all folders of a mailbox are synchronised."""
 
 from __future__ import annotations
 

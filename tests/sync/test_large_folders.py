@@ -1,4 +1,4 @@
-"""A large folder: how many rounds it takes, each of which reads the listing and the states of all that is there."""
+"""The number of rounds that the first synchronisation of a large folder needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that together, or each, are larger than an answer may be."""
+"""Messages that are larger than the maximum size of a response, together or alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a look at a folder costs: an answer that was seen before isn't decoded."""
+"""A listing that is identical to the previous one is not decoded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator does to a worker that runs: it is stopped, and gets requests from another process."""
+"""Requests of operators to a running worker: stop, audit and retry."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_a_round_under_way_ends_and_none_begins_when_it_is_stopped(scenari
         assert sink.taken == 1
         assert [sync.status[name].rounds for name in (ALICE, BOB)] == [1, 0]
         sink.begun.clear()
-        await asyncio.wait_for(sync.once(), 5)  # it can go on afterwards
+        await asyncio.wait_for(sync.once(), 5)  # it can run again
         assert sync.status[BOB].status is SyncStatus.UP_TO_DATE
 
 

@@ -1,4 +1,4 @@
-"""Answers that lack something, and rounds that are broken off: what is listed is never told gone, and nothing twice."""
+"""Incomplete responses and interrupted rounds: no listed message is reported as deleted, and no change twice."""
 
 from __future__ import annotations
 
@@ -36,10 +36,9 @@ def make_message(number: int) -> MessageDetail:
 
 @attrs.define
 class FakeServer(Remote):
-    """Folders of messages by uid. metadata_up_to: the last uid that metadata tells of. search_finds: anything at all.
+    """Folders of messages by uid.
 
-    spoilt: uids that can't be fetched. returns_none: an answer has no message, whatever is asked for. before: done
-    before a folder is listed.
+    metadata_up_to: the last uid in metadata. before_listing: functions to call before a folder is listed.
     """
 
     folders_by_name: dict[str, dict[int, MessageDetail]]

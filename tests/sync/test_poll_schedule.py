@@ -1,4 +1,4 @@
-"""How often a worker's mailboxes are polled where nobody says so, and that requests are heard on its clock."""
+"""The default pause between two polls, and the polls for requests of operators."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_every_folder_that_was_seen_counts_for_the_interval(scenario: Scen
             clock=clock,
         )
         await sync.once()
-        await sync.once()  # what is found for the first time is no idle look
+        await sync.once()  # the first round is not idle
         running = asyncio.create_task(sync.run())
         expected = asked * seconds if interval is None else interval
         await clock.has_slept(0.9 * expected, 1.1 * expected)

@@ -1,4 +1,4 @@
-"""What is said of each kind of failure: what to do, in a sentence, and nobody's name."""
+"""The operator's message about each kind of failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that were read elsewhere are not new: what a synchronisation asks for a sink that needs to know that."""
+"""The read state of new messages, for sinks that need it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes that a sink can't take: a few hold up nobody, and a sink that takes none is to blame itself."""
+"""Changes that a sink rejects: single ones are quarantined, and a sink that rejects everything is the cause itself."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ async def test_single_rejected_change_is_retried_when_others_are_accepted(store:
     for _ in range(3):
         assert not (await scene.rounds.run_round()).failed_folders
     assert sink[-1] == (Kind.NEW, "INBOX", 7)
-    assert sink.calls == calls + 3  # once of 7, and twice of 6: as a batch, and as what is left of it
+    assert sink.calls == calls + 3  # 7 once, and 6 twice: in a batch, and alone
     assert await in_state(scene, MessageState.QUARANTINED_UNCONFIRMED) == [6]
 
 

@@ -1,4 +1,4 @@
-"""Whose round is next: the same as if all mailboxes were sorted each time, and no dearer the more there are."""
+"""The schedule of mailboxes compared with sorting all of them each time."""
 
 from __future__ import annotations
 

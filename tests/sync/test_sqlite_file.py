@@ -1,4 +1,4 @@
-"""The file of the SQLite store: what goes wrong with it is told in one sentence, and what it acknowledged it keeps."""
+"""The file of the SQLite store: error messages, permissions, locks and durability."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SQLite store: what it keeps, what it undoes, and whom it refuses."""
+"""The SQLite store: transactions with a sink."""
 
 from __future__ import annotations
 

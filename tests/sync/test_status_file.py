@@ -1,4 +1,4 @@
-"""A worker's report: what is written is read, whole or not at all, by nobody else, and on a full disk, too."""
+"""The status file of a worker."""
 
 from __future__ import annotations
 

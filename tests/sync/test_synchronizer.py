@@ -1,4 +1,4 @@
-"""Mailboxes of the sandbox, synchronised: what is asked, what is told, and how each mailbox stands."""
+"""Synchronisation of mailboxes of the sandbox: requests, changes and status."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ async def test_changes_are_done_when_the_loop_asks_for_the_next(scenario: Scenar
             async for change in changes:
                 seen.append(get_subject(change))
                 if len(seen) == 2:
-                    break  # the second is not done, and so neither is their batch
+                    break  # the second is not acknowledged, so the batch is repeated
         async with sync.changes() as changes:
             async for change in changes:
                 seen.append(get_subject(change))

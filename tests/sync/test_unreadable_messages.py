@@ -1,4 +1,4 @@
-"""Messages that can't be fetched: a few hold up nobody, and a service that gives none isn't asked for each of them."""
+"""Messages that cannot be fetched delay no others, and cost few requests."""
 
 from __future__ import annotations
 

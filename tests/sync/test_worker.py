@@ -1,4 +1,4 @@
-"""When a mailbox's next round is due: after what went well, and after each kind of failure."""
+"""When the next round of a mailbox is due, after each kind of result."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def rounds(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> RoundStub:
 @pytest.mark.parametrize(
     ("result", "seconds"),
     [
-        (StoreError("PostgreSQL is away"), [10, 10, 10, 10]),  # all mailboxes wait for it, and none is the cause
+        (StoreError("PostgreSQL is away"), [10, 10, 10, 10]),  # it affects all mailboxes
         (SinkError("the sink raised OSError"), [30, 60, 120, 300]),
         (ds.AuthenticationError("refused", status=401), [30, 60, 120, 3600]),
         (StaleLeaseError("Another worker has claimed it"), [30, 60, 120, 3600]),
@@ -84,7 +84,7 @@ async def test_back_off_after_failures(
     ("report", "seconds"),
     [
         (RoundReport(idle_folders=1), INTERVAL),
-        (RoundReport(idle_folders=1, changes=Counter({Kind.GONE: 0})), INTERVAL),  # counted, and none
+        (RoundReport(idle_folders=1, changes=Counter({Kind.GONE: 0})), INTERVAL),  # a count of 0
         (RoundReport(changes=Counter({Kind.NEW: 1})), 10),
         (RoundReport(changes=Counter({Kind.NEW: 1}), has_waiting=True), 30),
         (RoundReport(idle_folders=1, has_waiting=True), 30),

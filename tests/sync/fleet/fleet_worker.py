@@ -1,4 +1,4 @@
-"""A worker of a fleet, a process of its own until SIGTERM: `python -m tests.sync.fleet.fleet_worker URL CONNINFO`."""
+"""A worker process of a fleet, until SIGTERM: `python -m tests.sync.fleet.fleet_worker URL CONNINFO`."""
 
 from __future__ import annotations
 

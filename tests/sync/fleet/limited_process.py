@@ -1,7 +1,6 @@
 """A process that calls the messaging service as often as it may: `python -m … URL CONNINFO SECONDS NUMBERS…`.
 
-Its suite shares the limits. It prints `ready`, begins at a line on its standard input, and prints how many calls that
-were.
+Its suite shares the limits. It prints `ready`, waits for a line on its standard input, and prints the number of calls.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own, in a folder that is gone afterwards."""
+"""A temporary PostgreSQL server for tests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PostgresServer:
             "listen_addresses": "127.0.0.1",
             "max_connections": 200,
             "fsync": "off",  # it is killed, and its machine never: what it wrote is there without being on disk
-            "authentication_timeout": 3,  # seconds; while it stops it waits for who has connected and says nothing
+            "authentication_timeout": 3,  # seconds; while it stops, it waits for idle connections
         }
         settings = " ".join(f"-c {name}={value}" for name, value in own.items())
         self._run(

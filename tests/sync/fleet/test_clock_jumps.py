@@ -1,4 +1,4 @@
-"""Each stored time of a fleet, if PostgreSQL's clock was wrong when it was stored: nothing waits for years."""
+"""Stored times of a fleet after PostgreSQL's clock was wrong."""
 
 from __future__ import annotations
 

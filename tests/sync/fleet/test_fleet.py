@@ -1,4 +1,4 @@
-"""A worker of a fleet, in this process: what is due is done, and what is told of it names nobody."""
+"""A worker of a fleet in this process."""
 
 from __future__ import annotations
 

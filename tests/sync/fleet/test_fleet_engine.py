@@ -1,4 +1,4 @@
-"""The engine of fleets: however it ends, it ends, and leaves nothing behind that goes on."""
+"""The engine of fleets: it always ends, and leaves no task behind. Migrations of its tables."""
 
 from __future__ import annotations
 

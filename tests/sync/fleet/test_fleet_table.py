@@ -1,4 +1,4 @@
-"""The rows and the jobs of a fleet: each turn is one worker's, and what the dead leave behind is free again."""
+"""The tables and jobs of a fleet: one worker has a round, and rounds of dead workers are free again."""
 
 from __future__ import annotations
 

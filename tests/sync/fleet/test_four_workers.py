@@ -1,7 +1,4 @@
-"""Four workers in processes of their own; they are killed, paused, left without PostgreSQL: the sink equals the server.
-
-What is told in the sink's own transaction is told once: every message NEW one time, whoever died or slept meanwhile.
-"""
+"""Four worker processes that are killed, paused, or lose PostgreSQL: each message is NEW once in the sink."""
 
 from __future__ import annotations
 

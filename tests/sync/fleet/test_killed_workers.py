@@ -1,4 +1,4 @@
-"""A worker on PostgreSQL is killed every second or so, as is one on SQLite elsewhere: the sink equals the server."""
+"""Workers with a store in PostgreSQL are killed every second."""
 
 from __future__ import annotations
 

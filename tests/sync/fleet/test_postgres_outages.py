@@ -1,4 +1,4 @@
-"""PostgreSQL stopped, restarted, silent or newer under a store: one sentence, nothing half done, and back by itself."""
+"""PostgreSQL stops, restarts, hangs or is newer: one error message, no partial commit, and recovery."""
 
 from __future__ import annotations
 

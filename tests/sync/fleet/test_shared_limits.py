@@ -1,4 +1,4 @@
-"""Suites of four processes keep to the limits together, as the server sees it."""
+"""Four processes together respect the limits, as measured by the server."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class WatchedSandbox(Sandbox):
         self.most_connections = max(self.most_connections, len(self._transports))
         if self.pause is not None:
             return web.Response(status=429, headers={"Retry-After": str(self.pause)})
-        await asyncio.sleep(TAKES)  # the processes are real, and so is their time
+        await asyncio.sleep(TAKES)  # real processes use real time
         return await handler(request)
 
     def most_in(self, seconds: float) -> int:
@@ -119,7 +119,7 @@ async def test_a_pause_that_one_was_asked_for_is_kept_by_all(conninfo: str) -> N
         sandbox.pause = None
         requests = len(sandbox.times)
         with pytest.raises(ds.DeadlineExceededError) as raised:
-            await several(boxes[1], 5)  # those that were leased before may still go
+            await several(boxes[1], 5)  # slots leased earlier can still be used
         assert (raised.value.retry_after or 0) > 20
         assert len(sandbox.times) - requests < 5
 

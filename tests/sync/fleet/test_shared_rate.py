@@ -1,4 +1,4 @@
-"""Requests a second that processes share: kept to by all together, and by each alone where PostgreSQL is away."""
+"""A shared rate of requests, and the share of each process if PostgreSQL fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store keeps to: the same tests over SQLite and PostgreSQL."""
+"""The behaviour of every store, in SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -399,7 +399,7 @@ async def test_a_request_is_left_by_another_and_applied_once(
 ) -> None:
     lease, theirs = await file_store.claim(MAILBOX), await file_store.claim("another@direct.example")
     folders = [await file_store.folder(lease, "INBOX"), await file_store.folder(theirs, "INBOX")]
-    sent = await file_store.folder(lease, "Sent")  # not audited so far, for not all of it was fetched
+    sent = await file_store.folder(lease, "Sent")  # never audited, because some messages are not fetched
     for each, of_it in zip((lease, theirs), folders, strict=True):
         audited = attrs.evolve(of_it, audited_ms=5)
         poison = row(of_it, 1, MessageState.POISON, attempts=3, retry_ms=2**45)

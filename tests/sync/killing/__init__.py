@@ -1,1 +1,1 @@
-"""Workers that are killed, again and again."""
+"""Workers that are killed repeatedly."""

@@ -1,8 +1,4 @@
-"""A worker is killed every second or so, while the mailbox changes and its uids begin anew: the sink equals the server.
-
-What is told in the store's own transaction is told once: every message NEW one time, however often a worker died. A
-Maildir, which is no part of it, has every message once, too.
-"""
+"""A worker is killed every second while mailboxes change and folders are renumbered."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Mailboxes that change all the time, and workers that are killed meanwhile.
+"""Mailboxes that change all the time, and workers that are killed.
 
-change, kill, change, kill, … ─► two workers that end by themselves ─► what the server has, to compare the sink with
+change, kill, change, kill, … ─► two workers that end normally ─► the messages of the server, to compare with the sink
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Traffic:
     async def run(self) -> None:
         while True:
             await self.make_change()
-            await asyncio.sleep(self.rng.uniform(0, 0.02))  # the workers are real processes, and so is their time
+            await asyncio.sleep(self.rng.uniform(0, 0.02))  # real processes use real time
 
     async def make_change(self) -> None:
         address = self.rng.choice(ADDRESSES)
@@ -120,7 +120,7 @@ async def run_with_kills(seconds: float, store: str) -> Listing:
                 output = await worker.communicate()
                 assert worker.returncode == 0, output
             listed = await traffic.list_server()
-    _LOG.info("%d workers killed, %d letters, %d folders numbered anew", kills, traffic.delivered, traffic.renumbered)
+    _LOG.info("%d workers killed, %d letters, %d folders renumbered", kills, traffic.delivered, traffic.renumbered)
     return listed
 
 

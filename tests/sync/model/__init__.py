@@ -1,1 +1,1 @@
-"""The synchronisation against a model: a server that does its worst, and a sink that believes nothing."""
+"""Synchronisation compared with a model: a simulated mailbox, server, store and sink."""

@@ -1,4 +1,4 @@
-"""The world as a remote: what a synchronisation asks, and how it fails."""
+"""A `Remote` of the simulated mailbox, with faults."""
 
 from __future__ import annotations
 
@@ -47,14 +47,13 @@ METADATA_FORMS: Mapping[str, Callable[[MessageDetail], MessageDetail]] = {
 
 
 class FakeRemote(Remote):
-    """Answers from the world.
+    """Requests to the simulated mailbox.
 
-    fault: "lost", "partial", "short" (a listing that lacks a uid) or "vague" (metadata that lack a message), of the
-    next call that it fits once so many calls went well. limit: bytes of an answer, None for any. disturbance: an act,
-    and before which of the calls from now on it happens. calls: since the beginning, by method. troubled: folders whose
-    calls failed in this round. glitch: what every listing of this round lacks or has in addition: "empty" (a folder
-    without uids), "unlisted" (a folder that the list of folders lacks) or "impossible" (names that no folder can have).
-    metadata_form: how metadata differ from messages.
+    fault: the number of successful calls before it, and "lost", "partial", "short" (a listing without a uid) or "vague"
+    (metadata without a message).
+    limit: the maximum bytes of a response. disturbance: a number of calls, and the act after them.
+    troubled: folders whose calls failed in this round.
+    glitch: "empty" (a folder without uids), "unlisted" (a folder is not listed) or "impossible" (invalid names).
     """
 
     def __init__(self, world: SimulatedMailbox, fuse: CrashPoint) -> None:
@@ -125,7 +124,7 @@ class FakeRemote(Remote):
         found = [(uid, box.messages[uid]) for uid in uids if uid in box.messages]
         size = sum(message.detail.size or 0 for _, message in found)
         if self.limit is not None and size > self.limit:
-            if len(found) == 1:  # it is quarantined, as one that can't be fetched
+            if len(found) == 1:  # it is quarantined
                 self.troubled.add(folder)
                 self._world.audit_only_folders.add(folder)
             return ResponseDecodeError("too large", too_large=True), size

@@ -1,4 +1,4 @@
-"""The state machine: anything happens to the mailbox and to the process, and what the sink was told stays true."""
+"""The state machine: random events in the mailbox, the server, the store and the process."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ _ALL_ACTS = _DELIVERY_ACTS | _DELETION_ACTS | _MOVE_ACTS | _RENUMBERING_ACTS | _
 
 
 class SyncMachine(RuleBasedStateMachine):
-    """A mailbox, a store, one process after the other.
+    """A mailbox, a store, and one process after another.
 
-    again: whether the sink is a callable that may be told twice, and no part of the store.
+    may_repeat: True if the sink is a callable outside the store, which may receive changes twice.
     """
 
     may_repeat = False
@@ -231,7 +231,7 @@ class SyncMachine(RuleBasedStateMachine):
             {(name, row.uid) for name, row in self.list_rows(state)}
             for state in (MessageState.POISON, MessageState.QUARANTINED_UNCONFIRMED)
         )
-        self.compare(aside | in_doubt | self.list_unverifiable())  # what was mended meanwhile is not due yet
+        self.compare(aside | in_doubt | self.list_unverifiable())  # recovered messages are not due yet
         self.idle()
 
     @precondition(lambda self: self.clock.now < 50 * _DAY_SECONDS)
@@ -303,10 +303,10 @@ class DeliveringMachine(SyncMachine):
 
 
 class RejectingMachine(DeliveringMachine):
-    """With one that refuses changes, or all for a while.
+    """A machine with a sink that rejects some changes, or all for a while.
 
-    refused: by folder and uid, changes of which kind (None for all), and whether it does what they say nevertheless.
-    away: calls that fail from now on, whatever they tell.
+    rejections: by folder and uid, the kind of change (None for all), and True if the sink applies it before it fails.
+    failing_calls: the number of next calls that fail.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A sink that keeps what it is told, and holds every change against what it was told before and against the world."""
+"""A sink that compares every change with earlier changes and with the simulated mailbox."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from .simulated_mailbox import MAILBOX, SimulatedMailbox
 
 
 class Mirror:
-    """The mailbox as a reader of the changes has it: content by key.
+    """The mailbox according to the changes: content by key.
 
-    aside: folder, uid_validity and uid of all that was ever quarantined. again: whether a process may die between
-    telling and noting it, so that changes come twice, or to what is not so. gone: content by key, of what was told to
-    be gone. failure: the first change that can't be true, whatever became of the exception.
+    aside: folder, uid_validity and uid of every message that was ever quarantined.
+    again: True if changes may be repeated, because a process may die after a delivery.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class Mirror:
         if change.kind is Kind.GONE:
             return change.key not in self.messages
         if change.kind is Kind.MOVED and change.previous in self.messages:
-            return False  # perhaps it was told of its new key before, as a copy
+            return False  # perhaps it has received the new key as a copy
         return change.key in self.messages and (
             change.message is None or self.messages[change.key] == change.message.body
         )
@@ -140,7 +139,7 @@ class Mirror:
         if self._again:
             return
         if (message.folder, message.uid, message.content) in self._list_places():
-            return  # where it is now stands as the move of a copy, which nobody can tell from it
+            return  # an equal copy was reported as moved there
         aside = {(folder, uid) for folder, _, uid in self._aside}
         assert (message.folder, message.uid) in aside, f"{key!r} told gone, and has moved"
 

@@ -39,13 +39,12 @@ class SimulatedFolder:
 
 
 class SimulatedMailbox:
-    """The truth.
+    """The mailbox on the server.
 
-    made: copies that were ever there, by content. placed: every content that was ever under a uid. been: the message
-    under each uid, and its hops then. odd: folders in which a uid was ever used anew. torn: those in which that came in
-    the middle of a round. weird: those in which something has happened that perhaps only an audit sees. blurred:
-    contents that share their metadata with another's, or that metadata do not identify. blurs: the kinds of messages
-    that metadata do not identify. late: folder and uid of what came back. deleted: the last message that was.
+    copy_counts: the copies that ever existed, by content. known_contents: every content that a uid ever had.
+    reused_folders: folders in which a uid got another message; folders_reused_in_round: during a round.
+    audit_only_folders: folders with changes that perhaps only an audit detects.
+    ambiguous_contents: contents that metadata do not identify. returned_uids: folders and uids that exist again.
     """
 
     def __init__(self, folders: tuple[str, ...]) -> None:
@@ -112,7 +111,7 @@ class SimulatedMailbox:
         weird = folder in self.audit_only_folders
         self._note_renumbering(folder)
         if not weird and folder not in self._dull:
-            self.audit_only_folders.remove(folder)  # no message is what it was, and each can be looked at
+            self.audit_only_folders.remove(folder)  # every message differs, and can be fetched
         self.wipe(folder)
         self.boxes[folder].next_uid = 1
         self.deliver(folder, count, kind)

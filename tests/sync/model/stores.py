@@ -1,4 +1,4 @@
-"""A store in memory, and one that fails as disks and processes do."""
+"""A store in memory, and a wrapper whose commits fail."""
 
 from __future__ import annotations
 
@@ -92,10 +92,10 @@ class DictStore(Store):
 
 
 class FailingStore:
-    """Another store, whose commits end a process before or after they are written, or fail.
+    """A store whose commits end the process before or after they are written, or fail.
 
-    refuse: how many commits go well before one fails and the process goes on; None for no failure. commits: that were
-    written. aside: gets folder, uid_validity and uid of everything that was ever quarantined.
+    refuse: the number of commits before a failure, or None. commits: the number of written commits.
+    aside: receives folder, uid_validity and uid of every quarantined message.
     """
 
     def __init__(self, store: Store, fuse: CrashPoint, aside: set[tuple[str, int, int]]) -> None:

@@ -1,6 +1,6 @@
 """Short sequences of events, most of which the state machine or a reader has found to be difficult.
 
-A step is a method of `SimulatedMailbox`, a rule of the machine, or one of these:
+A step is a method of `SimulatedMailbox`, a rule of the machine, or a special step:
 
 told_again, listed, alone    first of all: the sink is a callable that may receive changes twice; the process asks for
                              the names of folders; there is one folder

@@ -1,4 +1,4 @@
-"""What is in Maildirs, for tests."""
+"""Helpers that read the files of Maildirs."""
 
 from __future__ import annotations
 

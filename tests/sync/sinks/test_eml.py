@@ -1,4 +1,4 @@
-"""Messages as RFC 5322 bytes: the standard library reads what was written, whoever wrote it."""
+"""Messages as RFC 5322 bytes, read with the standard library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directories of folders: what mail programs read, and nothing outside of the mailbox's, whatever a folder is named."""
+"""Names of the directories of folders in a Maildir."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maildirs: each message is one whole file, however often it is told, and whatever breaks meanwhile."""
+"""The Maildir sink: each message is one complete file."""
 
 from __future__ import annotations
 

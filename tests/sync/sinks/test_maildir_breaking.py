@@ -1,4 +1,4 @@
-"""Maildirs when the process dies, the disk is full, or the folder may only be read: between any two steps."""
+"""Maildirs if the process dies, the disk is full or the folder is read-only, between any two steps."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_file_is_synced_before_rename_and_directory_after(tmp_path: Path, monkey
     tried = _breaking(monkeypatch, -1, _DiedError(), dead=False)
     sink._deliver([make_new(A)], threading.Event())
     steps = [step for step in tried if step in ("fsync", "replace")]
-    assert steps == ["fsync", "replace", *["fsync"] * 5]  # the file; new, cur, the Maildir, what it is in, the root
+    assert steps == ["fsync", "replace", *["fsync"] * 5]  # the file; new, cur, the Maildir, its parent, the root
 
 
 async def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
