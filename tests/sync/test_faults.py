@@ -8,9 +8,9 @@ import logging
 import pytest
 
 from directsuite.messaging.service import Mailbox
-from directsuite.sync import SqliteStore, Synchronizer, SyncStatus
+from directsuite.sync import SqliteStore, SyncStatus
 from tests.integration.scenario import ALICE, BOB, PASSWORD, Scenario
-from tests.sync.test_synchronizer import FakePasswords, RecordingSink
+from tests.sync.test_synchronizer import RecordingSink, make_sync
 
 NO_TEXT = "jos\udce9@direct.example.test"
 """As a shell gives an address in Latin-1: SQLite can't keep it, and says that with an error of Python's own."""
@@ -18,14 +18,13 @@ NO_TEXT = "jos\udce9@direct.example.test"
 FAULT = "directsuite itself failed (UnicodeEncodeError). Report this as a bug."
 
 
-async def test_a_fault_at_one_mailbox_harms_no_other(scenario: Scenario, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_fault_at_one_mailbox_harms_no_other(
+    scenario: Scenario, caplog: pytest.LogCaptureFixture, store: SqliteStore
+) -> None:
     told = RecordingSink()
     await scenario.deliver("hers")
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(
-            scenario.suite, store, [NO_TEXT, ALICE], FakePasswords(), deliver=told, clock=scenario.clock
-        )
-        status = await sync.once()
+    sync = make_sync(scenario, store, told, mailboxes=[NO_TEXT, ALICE])
+    status = await sync.once()
     assert (status[NO_TEXT].status, status[NO_TEXT].problem) == (SyncStatus.FAILING, FAULT)
     assert status[ALICE].status is SyncStatus.UP_TO_DATE
     assert told.subjects == [("new", "hers")]
@@ -42,39 +41,35 @@ async def cancelled(*_: object) -> str:
     return ""
 
 
-async def test_cancelled_password_source_fails_its_mailbox_alone(scenario: Scenario) -> None:
+async def test_cancelled_password_source_fails_its_mailbox_alone(scenario: Scenario, store: SqliteStore) -> None:
     async def password(address: str) -> str:
         return await cancelled() if address == BOB else PASSWORD
 
     await scenario.deliver("hers")
     told = RecordingSink()
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(
-            scenario.suite, store, [BOB, ALICE], password, deliver=told, clock=scenario.clock, concurrency=1
-        )
-        status = await sync.once()
+    sync = make_sync(scenario, store, told, mailboxes=[BOB, ALICE], password=password, concurrency=1)
+    status = await sync.once()
     assert status[BOB].status is SyncStatus.FAILING
     assert told.subjects == [("new", "hers")]
 
 
-async def test_a_synchronisation_that_is_cancelled_ends(scenario: Scenario) -> None:
+async def test_a_synchronisation_that_is_cancelled_ends(scenario: Scenario, store: SqliteStore) -> None:
     async def password(_: str) -> str:
         begun.set()
         await asyncio.Event().wait()
         return ""
 
     begun = asyncio.Event()
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE], password, deliver=RecordingSink(), clock=scenario.clock)
-        running = asyncio.create_task(sync.run())
-        await asyncio.wait_for(begun.wait(), 20)
-        running.cancel()
-        await asyncio.wait([running], timeout=20)
+    sync = make_sync(scenario, store, RecordingSink(), password=password)
+    running = asyncio.create_task(sync.run())
+    await asyncio.wait_for(begun.wait(), 20)
+    running.cancel()
+    await asyncio.wait([running], timeout=20)
     assert running.cancelled()
 
 
 async def test_listed_value_that_is_no_uid_is_reported_and_the_rest_arrives(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, store: SqliteStore
 ) -> None:
     get_uids = Mailbox.get_uids
 
@@ -84,8 +79,7 @@ async def test_listed_value_that_is_no_uid_is_reported_and_the_rest_arrives(
     await scenario.deliver("hers")
     monkeypatch.setattr(Mailbox, "get_uids", with_another)
     told = RecordingSink()
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), deliver=told, clock=scenario.clock)
-        status = await sync.once()
+    sync = make_sync(scenario, store, told)
+    status = await sync.once()
     assert told.subjects == [("new", "hers")]
     assert "GetUIDs lists 1 values that are not uids" in status[ALICE].folders["INBOX"]

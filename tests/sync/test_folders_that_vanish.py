@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from directsuite.sync import Kind, SqliteStore, Synchronizer
-from tests.integration.scenario import ALICE, Scenario
-from tests.sync.test_synchronizer import FakePasswords, RecordingSink
+from directsuite.sync import Kind, SqliteStore
+from tests.integration.scenario import Scenario
+from tests.sync.test_synchronizer import RecordingSink, make_sync
 
 
-async def test_messages_of_a_folder_that_is_renamed_are_told_moved(scenario: Scenario) -> None:
+async def test_messages_of_a_folder_that_is_renamed_are_told_moved(scenario: Scenario, store: SqliteStore) -> None:
     told = RecordingSink()
     await scenario.box.create_folder("INBOX.Before")
     await scenario.deliver("one", "two", folder="INBOX.Before")
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(
-            scenario.suite, store, [ALICE], FakePasswords(), deliver=told, folders=None, clock=scenario.clock
-        )
-        await sync.once()
-        await scenario.box.move_folder("INBOX.Before", "INBOX.After")
-        await sync.once()
+    sync = make_sync(scenario, store, told, folders=None)
+    await sync.once()
+    await scenario.box.move_folder("INBOX.Before", "INBOX.After")
+    await sync.once()
     assert [each.kind for each in told.changes] == [Kind.NEW, Kind.NEW, Kind.MOVED, Kind.MOVED]
     assert [each.key.folder for each in told.changes[2:]] == ["INBOX.After"] * 2

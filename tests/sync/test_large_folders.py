@@ -6,7 +6,6 @@ import pytest
 
 from directsuite.sync import SqliteStore, fetch
 from tests.sync.test_partial_answers import FakeServer, SyncScenario, make_message
-from tests.sync.test_partial_answers import store as store
 
 
 @pytest.mark.parametrize(("messages", "rounds"), [(8, 4), (80, 5)])

@@ -14,7 +14,7 @@ import pytest
 from directsuite.sync import Change, SqliteSink, SqliteStore, StoreError, Synchronizer, SyncStatus, synchronizer
 from directsuite.sync.model import OperatorRequest
 from tests.integration.scenario import ALICE, BOB, Scenario
-from tests.sync.test_synchronizer import EventCounter, FakePasswords, RecordingSink, SteppedClock
+from tests.sync.test_synchronizer import EventCounter, FakePasswords, RecordingSink, SteppedClock, make_sync
 
 HEARING = synchronizer._REQUEST_POLL_INTERVAL
 """Seconds after which a request is heard."""
@@ -32,35 +32,31 @@ class Held:
 
 
 @pytest.mark.parametrize("how", ["run", "once"])
-async def test_a_round_under_way_ends_and_none_begins_when_it_is_stopped(scenario: Scenario, how: str) -> None:
+async def test_a_round_under_way_ends_and_none_begins_when_it_is_stopped(
+    scenario: Scenario, how: str, store: SqliteStore
+) -> None:
     sink, clock = Held(), SteppedClock()
     await scenario.deliver("one")
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(
-            scenario.suite, store, [ALICE, BOB], FakePasswords(), deliver=sink, concurrency=1, clock=clock
-        )
-        working = asyncio.create_task(getattr(sync, how)())
-        await sink.begun.wait()
+    sync = make_sync(scenario, store, sink, mailboxes=[ALICE, BOB], concurrency=1, clock=clock)
+    working = asyncio.create_task(getattr(sync, how)())
+    await sink.begun.wait()
+    sync.stop()
+    done, _ = await asyncio.wait([working], timeout=0.05)
+    assert not done
+    sink.may_end.set()
+    await asyncio.wait_for(working, 5)
+    assert sink.taken == 1
+    assert [sync.status[name].rounds for name in (ALICE, BOB)] == [1, 0]
+    sink.begun.clear()
+    await asyncio.wait_for(sync.once(), 5)  # it can run again
+    assert sync.status[BOB].status is SyncStatus.UP_TO_DATE
+
+
+async def test_one_that_is_stopped_while_it_waits_ends_at_once(scenario: Scenario, store: SqliteStore) -> None:
+    sync = make_sync(scenario, store, RecordingSink(), clock=SteppedClock())
+    async with _at_rest(scenario, sync) as working:
         sync.stop()
-        done, _ = await asyncio.wait([working], timeout=0.05)
-        assert not done
-        sink.may_end.set()
         await asyncio.wait_for(working, 5)
-        assert sink.taken == 1
-        assert [sync.status[name].rounds for name in (ALICE, BOB)] == [1, 0]
-        sink.begun.clear()
-        await asyncio.wait_for(sync.once(), 5)  # it can run again
-        assert sync.status[BOB].status is SyncStatus.UP_TO_DATE
-
-
-async def test_one_that_is_stopped_while_it_waits_ends_at_once(scenario: Scenario) -> None:
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(
-            scenario.suite, store, [ALICE], FakePasswords(), deliver=RecordingSink(), clock=SteppedClock()
-        )
-        async with _at_rest(scenario, sync) as working:
-            sync.stop()
-            await asyncio.wait_for(working, 5)
 
 
 @asynccontextmanager
@@ -98,7 +94,7 @@ async def test_a_mailbox_that_fails_is_tried_at_once_where_that_is_requested(sce
     async with SqliteStore(path, sink=SqliteSink()) as store:
         for name in (ALICE, BOB):
             await store.claim(name)  # known from an earlier run
-        sync = Synchronizer(scenario.suite, store, [ALICE, BOB], passwords, clock=clock)
+        sync = make_sync(scenario, store, mailboxes=[ALICE, BOB], password=passwords, clock=clock)
         async with _at_rest(scenario, sync):
             passwords.wrong.clear()
             assert await request_in(path, OperatorRequest.RETRY, [ALICE]) == [ALICE]
@@ -115,7 +111,7 @@ async def test_what_was_quarantined_is_asked_for_at_once_where_that_is_requested
     await scenario.deliver("one", "two")
     scenario.sandbox.inject_fault("GetMessagesByUIDs", "status", status=500, times=None)
     async with SqliteStore(path) as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), deliver=told, clock=clock)
+        sync = make_sync(scenario, store, told, clock=clock)
         async with _at_rest(scenario, sync):
             assert sync.status[ALICE].quarantined == 2
             scenario.sandbox.clear_faults()
@@ -129,7 +125,7 @@ async def test_everything_is_compared_where_that_is_requested(scenario: Scenario
     heard, clock = EventCounter(), SteppedClock()
     await scenario.deliver("one")
     async with SqliteStore(path, sink=SqliteSink()) as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE, BOB], FakePasswords(), clock=clock)
+        sync = make_sync(scenario, store, mailboxes=[ALICE, BOB], clock=clock)
         async with _at_rest(scenario, sync):
             scenario.suite.add_listener(heard)
             await request_in(path, OperatorRequest.AUDIT, [ALICE])
@@ -140,14 +136,14 @@ async def test_everything_is_compared_where_that_is_requested(scenario: Scenario
     await request_in(path, OperatorRequest.AUDIT, [])  # while no worker runs
     heard.requests.clear()
     async with SqliteStore(path, sink=SqliteSink()) as store:
-        await Synchronizer(scenario.suite, store, [ALICE, BOB], FakePasswords(), clock=SteppedClock()).once()
+        await make_sync(scenario, store, mailboxes=[ALICE, BOB], clock=SteppedClock()).once()
     assert heard.requests["GetMessageMetaData"] == 2
 
 
 async def test_a_look_at_a_mailbox_in_which_nothing_happens_writes_nothing(scenario: Scenario, path: Path) -> None:
     await scenario.deliver("one")
     async with SqliteStore(path, sink=SqliteSink()) as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=SteppedClock())
+        sync = make_sync(scenario, store, clock=SteppedClock())
         await sync.once()
         with contextlib.closing(sqlite3.connect(path)) as other:
             before = other.execute("PRAGMA data_version").fetchone()

@@ -123,12 +123,6 @@ class SyncScenario:
         self.server.request_counts.clear()
 
 
-@pytest.fixture
-async def store() -> AsyncIterator[SqliteStore]:
-    async with SqliteStore(":memory:") as store:
-        yield store
-
-
 def make_ten_messages() -> dict[int, MessageDetail]:
     return {uid: make_message(uid) for uid in range(1, 11)}
 

@@ -14,7 +14,7 @@ from directsuite.sync.remote import Remote
 from directsuite.sync.sinks.maildir import build_mailbox_dir
 from tests.integration.scenario import ALICE, Scenario
 from tests.sync.sinks.maildirs import list_files
-from tests.sync.test_synchronizer import EventCounter, FakePasswords, get_subject
+from tests.sync.test_synchronizer import EventCounter, get_subject, make_sync
 
 
 @attrs.define
@@ -27,14 +27,13 @@ class ReadStates:
 
 
 def _synchronizer(scenario: Scenario, store: SqliteStore, sink: ReadStates | MaildirSink) -> Synchronizer:
-    return Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), deliver=sink, clock=scenario.clock)
+    return make_sync(scenario, store, sink)
 
 
-async def test_read_messages_are_not_delivered_as_new(scenario: Scenario, tmp_path: Path) -> None:
+async def test_read_messages_are_not_delivered_as_new(scenario: Scenario, tmp_path: Path, store: SqliteStore) -> None:
     uids = await scenario.deliver("one", "two", "three")
     await scenario.box.mark_messages_as_read_by_uids("INBOX", uids[:2])
-    async with SqliteStore(":memory:") as store:
-        await _synchronizer(scenario, store, MaildirSink(tmp_path)).once()
+    await _synchronizer(scenario, store, MaildirSink(tmp_path)).once()
     found = {path: path.read_bytes() for path in list_files(tmp_path / build_mailbox_dir(ALICE))}
     assert sorted(path.parent.name for path in found) == ["cur", "cur", "new"]
     for path, content in found.items():
@@ -42,43 +41,40 @@ async def test_read_messages_are_not_delivered_as_new(scenario: Scenario, tmp_pa
         assert (path.parent.name, path.name.partition(".eml")[2]) == (("new", "") if is_unread else ("cur", ":2,S"))
 
 
-async def test_a_folder_without_unread_messages_costs_one_request(scenario: Scenario) -> None:
+async def test_a_folder_without_unread_messages_costs_one_request(scenario: Scenario, store: SqliteStore) -> None:
     sink, heard = ReadStates(), EventCounter()
     scenario.suite.add_listener(heard)
     await scenario.box.mark_messages_as_read_by_uids("INBOX", await scenario.deliver("one", "two"))
-    async with SqliteStore(":memory:") as store:
-        sync = _synchronizer(scenario, store, sink)
-        await sync.once()
-        await sync.once()
-        assert sink.states == {"one": True, "two": True}
-        assert (heard.requests["GetUnreadMessageCount"], heard.requests["GetUnreadMessages"]) == (1, 0)
-        await scenario.deliver("three")
-        await sync.once()
+    sync = _synchronizer(scenario, store, sink)
+    await sync.once()
+    await sync.once()
+    assert sink.states == {"one": True, "two": True}
+    assert (heard.requests["GetUnreadMessageCount"], heard.requests["GetUnreadMessages"]) == (1, 0)
+    await scenario.deliver("three")
+    await sync.once()
     assert sink.states["three"] is False
     assert (heard.requests["GetUnreadMessageCount"], heard.requests["GetUnreadMessages"]) == (2, 1)
 
 
-async def test_the_read_state_is_unknown_if_many_are_unread(scenario: Scenario) -> None:
+async def test_the_read_state_is_unknown_if_many_are_unread(scenario: Scenario, store: SqliteStore) -> None:
     sink, heard = ReadStates(), EventCounter()
     scenario.suite.add_listener(heard)
-    async with SqliteStore(":memory:") as store:
-        sync = _synchronizer(scenario, store, sink)
-        await scenario.deliver("one", "two")
-        await sync.once()
-        assert sink.states == {"one": False, "two": False}
-        heard.requests.clear()
-        await scenario.deliver("three")
-        await sync.once()
+    sync = _synchronizer(scenario, store, sink)
+    await scenario.deliver("one", "two")
+    await sync.once()
+    assert sink.states == {"one": False, "two": False}
+    heard.requests.clear()
+    await scenario.deliver("three")
+    await sync.once()
     assert sink.states["three"] is None
     assert heard.requests["GetUnreadMessages"] == 0
 
 
-async def test_a_sink_that_does_not_need_it_costs_no_request(scenario: Scenario) -> None:
+async def test_a_sink_that_does_not_need_it_costs_no_request(scenario: Scenario, store: SqliteStore) -> None:
     sink, heard = ReadStates(needs_read_state=False), EventCounter()
     scenario.suite.add_listener(heard)
     await scenario.deliver("one")
-    async with SqliteStore(":memory:") as store:
-        await _synchronizer(scenario, store, sink).once()
+    await _synchronizer(scenario, store, sink).once()
     assert sink.states == {"one": None}
     assert heard.requests["GetUnreadMessageCount"] == 0
 
@@ -87,18 +83,19 @@ async def test_a_sink_that_does_not_need_it_costs_no_request(scenario: Scenario)
 @pytest.mark.parametrize("operation", ["GetUnreadMessageCount", "GetUnreadMessages"])
 @pytest.mark.parametrize("status", [403, 500])
 async def test_a_service_without_the_read_state_is_synchronised(
-    scenario: Scenario, operation: str, status: int
+    scenario: Scenario, operation: str, status: int, store: SqliteStore
 ) -> None:
     sink = ReadStates()
     await scenario.deliver("one")
     scenario.sandbox.inject_fault(operation, "status", status=status, times=None)
-    async with SqliteStore(":memory:") as store:
-        progress = await _synchronizer(scenario, store, sink).once()
+    progress = await _synchronizer(scenario, store, sink).once()
     assert progress[ALICE].status is SyncStatus.UP_TO_DATE
     assert sink.states == {"one": None}
 
 
-async def test_a_rejected_password_is_not_sent_again(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_rejected_password_is_not_sent_again(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, store: SqliteStore
+) -> None:
     async def rejected(*_: object) -> None:
         raise AuthenticationError("wrong", status=200, code=1)
 
@@ -106,8 +103,7 @@ async def test_a_rejected_password_is_not_sent_again(scenario: Scenario, monkeyp
     await scenario.deliver("one")
     sink, heard = ReadStates(), EventCounter()
     scenario.suite.add_listener(heard)
-    async with SqliteStore(":memory:") as store:
-        progress = await _synchronizer(scenario, store, sink).once()
+    progress = await _synchronizer(scenario, store, sink).once()
     assert progress[ALICE].status is SyncStatus.FAILING
     assert heard.requests["GetMessagesByUIDs"] == 0
 
@@ -129,13 +125,12 @@ async def test_unread_messages_that_disagree_with_their_count_are_unknown(
 
 
 async def test_later_rounds_of_the_first_synchronisation_know_it(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, store: SqliteStore
 ) -> None:
     sink = ReadStates()
     uids = await scenario.deliver("one", "two", "three", "four")
     await scenario.box.mark_messages_as_read_by_uids("INBOX", uids[1:])
     monkeypatch.setattr(fetch, "MIN_BATCHES_PER_ROUND", 1)
     monkeypatch.setattr(fetch, "MAX_BATCH_MESSAGES", 2)  # in each round
-    async with SqliteStore(":memory:") as store:
-        await _synchronizer(scenario, store, sink).once()
+    await _synchronizer(scenario, store, sink).once()
     assert sink.states == {"one": False, "two": True, "three": True, "four": True}

@@ -24,7 +24,6 @@ from directsuite.sync.commits import Rejection, SinkHealth
 from directsuite.sync.model import Key, MessageState, OperatorRequest
 from tests.integration.scenario import ALICE, Scenario
 from tests.sync.test_partial_answers import FakeServer, RecordedChanges, SyncScenario, make_message
-from tests.sync.test_partial_answers import store as store
 from tests.sync.test_synchronizer import FakePasswords, SteppedClock
 
 HOUR = 3_600_000

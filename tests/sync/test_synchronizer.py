@@ -13,7 +13,17 @@ import pytest
 
 import directsuite as ds
 from directsuite.core.events import AttemptStarted, Event
-from directsuite.sync import Change, Kind, RoundFinished, SqliteSink, SqliteStore, Synchronizer, SyncStatus
+from directsuite.sync import (
+    Change,
+    Deliver,
+    Kind,
+    Passwords,
+    RoundFinished,
+    SqliteSink,
+    SqliteStore,
+    Synchronizer,
+    SyncStatus,
+)
 from tests.integration.scenario import ALICE, BOB, PASSWORD, Scenario, make_raw_message
 
 HALF_MINUTE_SECONDS = 30.0
@@ -46,6 +56,19 @@ class FakePasswords:
         return "wrong" if address in self.wrong else PASSWORD
 
 
+def make_sync(
+    scenario: Scenario,
+    store: SqliteStore,
+    deliver: Deliver | None = None,
+    *,
+    mailboxes: Sequence[str] = (ALICE,),
+    password: Passwords | None = None,
+    **options: Any,
+) -> Synchronizer:
+    given: dict[str, Any] = {"clock": scenario.clock, **options}
+    return Synchronizer(scenario.suite, store, mailboxes, password or FakePasswords(), deliver=deliver, **given)
+
+
 @attrs.define
 class EventCounter:
     requests: Counter[str] = attrs.field(factory=Counter[str])
@@ -61,115 +84,108 @@ class EventCounter:
                 pass
 
 
-async def test_mail_is_told_once_and_an_idle_look_is_one_request(scenario: Scenario) -> None:
+async def test_mail_is_told_once_and_an_idle_look_is_one_request(scenario: Scenario, store: SqliteStore) -> None:
     told, heard = RecordingSink(), EventCounter()
     await scenario.deliver("one", "two", "three")
     scenario.suite.add_listener(heard)
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), deliver=told, clock=scenario.clock)
+    sync = make_sync(scenario, store, told)
+    await sync.once()
+    assert told.subjects == [("new", "one"), ("new", "two"), ("new", "three")]
+    assert [str(each.key) for each in told.changes] == [f"{ALICE}/INBOX/1/{uid}" for uid in (1, 2, 3)]
+    await sync.once()  # sentinels are looked at for the first time
+    heard.requests.clear()
+    for _ in range(5):
         await sync.once()
-        assert told.subjects == [("new", "one"), ("new", "two"), ("new", "three")]
-        assert [str(each.key) for each in told.changes] == [f"{ALICE}/INBOX/1/{uid}" for uid in (1, 2, 3)]
-        await sync.once()  # sentinels are looked at for the first time
-        heard.requests.clear()
-        for _ in range(5):
-            await sync.once()
-        assert heard.requests == {"GetUIDs": 5}
-        await scenario.box.delete_messages_by_uids("INBOX", [2], forever=True)
-        await scenario.deliver("four")
-        status = await sync.once()
+    assert heard.requests == {"GetUIDs": 5}
+    await scenario.box.delete_messages_by_uids("INBOX", [2], forever=True)
+    await scenario.deliver("four")
+    status = await sync.once()
     assert told.subjects[3:] == [("new", "four"), ("gone", None)]
     assert status[ALICE].status is SyncStatus.UP_TO_DATE
     assert status[ALICE].changes == {Kind.NEW: 4, Kind.GONE: 1}
     assert sum(each.new for each in heard.rounds) == 4
 
 
-async def test_message_that_moves_to_another_folder_is_told_moved(scenario: Scenario) -> None:
+async def test_message_that_moves_to_another_folder_is_told_moved(scenario: Scenario, store: SqliteStore) -> None:
     told = RecordingSink()
     await scenario.box.create_folder("INBOX.Archive")
     await scenario.deliver("one", "two")
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(
-            scenario.suite, store, [ALICE], FakePasswords(), deliver=told, folders=None, clock=scenario.clock
-        )
-        await sync.once()
-        await scenario.box.move_messages_by_uids("INBOX", "INBOX.Archive", [1])
-        await sync.once()
+    sync = make_sync(scenario, store, told, folders=None)
+    await sync.once()
+    await scenario.box.move_messages_by_uids("INBOX", "INBOX.Archive", [1])
+    await sync.once()
     moved = told.changes[-1]
     assert [each.kind for each in told.changes] == [Kind.NEW, Kind.NEW, Kind.MOVED]
     assert (moved.previous, moved.key.folder) == (told.changes[0].key, "INBOX.Archive")
 
 
-async def test_sink_that_fails_gets_everything_again(scenario: Scenario) -> None:
+async def test_sink_that_fails_gets_everything_again(scenario: Scenario, store: SqliteStore) -> None:
     told = RecordingSink(error=OSError(28, "no space"))
     await scenario.deliver("one")
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), deliver=told, clock=scenario.clock)
-        status = (await sync.once())[ALICE]
-        assert status.status is SyncStatus.FAILING
-        assert "disk of the sink is full" in str(status.problem)
-        told.error = None
-        status = (await sync.once())[ALICE]
+    sync = make_sync(scenario, store, told)
+    status = (await sync.once())[ALICE]
+    assert status.status is SyncStatus.FAILING
+    assert "disk of the sink is full" in str(status.problem)
+    told.error = None
+    status = (await sync.once())[ALICE]
     assert told.subjects == [("new", "one")]
     assert (status.status, status.problem, status.failures) == (SyncStatus.UP_TO_DATE, None, 0)
 
 
-async def test_wrong_password_affects_one_mailbox_and_is_recovered(scenario: Scenario) -> None:
+async def test_wrong_password_affects_one_mailbox_and_is_recovered(scenario: Scenario, store: SqliteStore) -> None:
     told, passwords = RecordingSink(), FakePasswords(wrong={ALICE})
     await scenario.deliver("hers")
     await scenario.sandbox.deliver(BOB, make_raw_message("his"))
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE, BOB], passwords, deliver=told, clock=scenario.clock)
-        status = await sync.once()
-        assert status[ALICE].status is SyncStatus.FAILING
-        assert "rejected the mailbox's password" in str(status[ALICE].problem)
-        assert status[BOB].status is SyncStatus.UP_TO_DATE
-        passwords.wrong.clear()
-        status = await sync.once()
+    sync = make_sync(scenario, store, told, mailboxes=[ALICE, BOB], password=passwords)
+    status = await sync.once()
+    assert status[ALICE].status is SyncStatus.FAILING
+    assert "rejected the mailbox's password" in str(status[ALICE].problem)
+    assert status[BOB].status is SyncStatus.UP_TO_DATE
+    passwords.wrong.clear()
+    status = await sync.once()
     assert status[ALICE].status is SyncStatus.UP_TO_DATE
     assert told.subjects == [("new", "his"), ("new", "hers")]
 
 
-async def test_source_of_passwords_that_raises_is_named(scenario: Scenario) -> None:
+async def test_source_of_passwords_that_raises_is_named(scenario: Scenario, store: SqliteStore) -> None:
     async def broken(_: str) -> str:
         raise KeyError("vault")
 
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE], broken, deliver=RecordingSink(), clock=scenario.clock)
-        status = await sync.once()
+    sync = make_sync(scenario, store, RecordingSink(), password=broken)
+    status = await sync.once()
     assert status[ALICE].status is SyncStatus.FAILING
     assert status[ALICE].problem == "The password function raised KeyError. Correct the function."
 
 
 @pytest.mark.parametrize("password", [None, "", 7])
-async def test_invalid_password_is_reported_by_mailbox_number(scenario: Scenario, password: Any) -> None:
+async def test_invalid_password_is_reported_by_mailbox_number(
+    scenario: Scenario, password: Any, store: SqliteStore
+) -> None:
     async def wrong(_: str) -> Any:
         return password
 
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE], wrong, deliver=RecordingSink(), clock=scenario.clock)
-        status = (await sync.once())[ALICE]
+    sync = make_sync(scenario, store, RecordingSink(), password=wrong)
+    status = (await sync.once())[ALICE]
     assert (status.status, status.number) == (SyncStatus.FAILING, 1)
     assert "password" in str(status.problem)
 
 
-async def test_folder_that_was_deleted_shows_in_the_status_and_the_others_go_on(scenario: Scenario) -> None:
+async def test_folder_that_was_deleted_shows_in_the_status_and_the_others_go_on(
+    scenario: Scenario, store: SqliteStore
+) -> None:
     told = RecordingSink()
     await scenario.box.create_folder("INBOX.Short")
-    async with SqliteStore(":memory:") as store:
-        folders = ("INBOX.Short", "INBOX")
-        sync = Synchronizer(
-            scenario.suite, store, [ALICE], FakePasswords(), deliver=told, folders=folders, clock=scenario.clock
-        )
-        await sync.once()
-        await scenario.box.delete_folder("INBOX.Short")
-        await scenario.deliver("one")
-        status = (await sync.once())[ALICE]
-        assert (status.status, list(status.folders)) == (SyncStatus.FAILING, ["INBOX.Short"])
-        assert told.subjects == [("new", "one")]
-        await scenario.box.create_folder("INBOX.Short")
-        await scenario.deliver("two", folder="INBOX.Short")
-        status = (await sync.once())[ALICE]
+    folders = ("INBOX.Short", "INBOX")
+    sync = make_sync(scenario, store, told, folders=folders)
+    await sync.once()
+    await scenario.box.delete_folder("INBOX.Short")
+    await scenario.deliver("one")
+    status = (await sync.once())[ALICE]
+    assert (status.status, list(status.folders)) == (SyncStatus.FAILING, ["INBOX.Short"])
+    assert told.subjects == [("new", "one")]
+    await scenario.box.create_folder("INBOX.Short")
+    await scenario.deliver("two", folder="INBOX.Short")
+    status = (await sync.once())[ALICE]
     assert status.status is SyncStatus.UP_TO_DATE
     assert told.subjects[-1] == ("new", "two")
 
@@ -195,88 +211,84 @@ class SteppedClock:
             woken.set_result(None)
 
 
-async def test_run_looks_again_at_its_interval_and_ends_when_cancelled(scenario: Scenario) -> None:
+async def test_run_looks_again_at_its_interval_and_ends_when_cancelled(scenario: Scenario, store: SqliteStore) -> None:
     finished = asyncio.Queue[RoundFinished]()
     scenario.suite.add_listener(lambda event: finished.put_nowait(event) if isinstance(event, RoundFinished) else None)
     clock = SteppedClock()
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE, BOB], FakePasswords(), deliver=RecordingSink(), clock=clock)
-        running = asyncio.create_task(sync.run())
-        for _ in range(5):
-            for _ in range(2):
-                assert (await finished.get()).failure is None
-            clock.advance(0.8 * HALF_MINUTE_SECONDS)
-            for _ in range(20):
-                await asyncio.sleep(0)
-            assert finished.empty()  # it is not time yet, whatever the jitter
-            clock.advance(0.4 * HALF_MINUTE_SECONDS)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
+    sync = make_sync(scenario, store, RecordingSink(), mailboxes=[ALICE, BOB], clock=clock)
+    running = asyncio.create_task(sync.run())
+    for _ in range(5):
+        for _ in range(2):
+            assert (await finished.get()).failure is None
+        clock.advance(0.8 * HALF_MINUTE_SECONDS)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert finished.empty()  # it is not time yet, whatever the jitter
+        clock.advance(0.4 * HALF_MINUTE_SECONDS)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
 
-async def test_changes_are_done_when_the_loop_asks_for_the_next(scenario: Scenario) -> None:
+async def test_changes_are_done_when_the_loop_asks_for_the_next(scenario: Scenario, store: SqliteStore) -> None:
     await scenario.deliver("one", "two")
     seen = list[str | None]()
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=scenario.clock)
-        async with sync.changes() as changes:
-            async for change in changes:
-                seen.append(get_subject(change))
-                if len(seen) == 2:
-                    break  # the second is not acknowledged, so the batch is repeated
-        async with sync.changes() as changes:
-            async for change in changes:
-                seen.append(get_subject(change))
-                if len(seen) == 4:
-                    await scenario.deliver("three")
-                if len(seen) == 5:
-                    break
+    sync = make_sync(scenario, store)
+    async with sync.changes() as changes:
+        async for change in changes:
+            seen.append(get_subject(change))
+            if len(seen) == 2:
+                break  # the second is not acknowledged, so the batch is repeated
+    async with sync.changes() as changes:
+        async for change in changes:
+            seen.append(get_subject(change))
+            if len(seen) == 4:
+                await scenario.deliver("three")
+            if len(seen) == 5:
+                break
     assert seen == ["one", "two", "one", "two", "three"]
 
 
-async def test_step_that_is_interrupted_is_continued_by_the_next(scenario: Scenario) -> None:
+async def test_step_that_is_interrupted_is_continued_by_the_next(scenario: Scenario, store: SqliteStore) -> None:
     seen, clock = list[str | None](), SteppedClock()
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=clock)
-        async with asyncio.timeout(60), sync.changes() as changes:
-            for subject in ("one", "two", "three"):
-                waiting = asyncio.ensure_future(anext(changes))
-                for _ in range(len(subject)):  # at various points of a round
-                    await asyncio.sleep(0)
-                waiting.cancel()
-                await asyncio.wait([waiting])
-                assert waiting.cancelled()
-            await scenario.deliver("one", "two", "three")
-            while len(seen) < 3:
-                waiting = asyncio.ensure_future(anext(changes))
-                for _ in range(3):
-                    await asyncio.sleep(0)
-                if waiting.done():
-                    seen.append(get_subject(waiting.result()))
-                    continue
-                waiting.cancel()
-                await asyncio.wait([waiting])
-                clock.advance(1.0)
-            assert seen == ["one", "two", "three"]
+    sync = make_sync(scenario, store, clock=clock)
+    async with asyncio.timeout(60), sync.changes() as changes:
+        for subject in ("one", "two", "three"):
+            waiting = asyncio.ensure_future(anext(changes))
+            for _ in range(len(subject)):  # at various points of a round
+                await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            assert waiting.cancelled()
+        await scenario.deliver("one", "two", "three")
+        while len(seen) < 3:
+            waiting = asyncio.ensure_future(anext(changes))
+            for _ in range(3):
+                await asyncio.sleep(0)
+            if waiting.done():
+                seen.append(get_subject(waiting.result()))
+                continue
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            clock.advance(1.0)
+        assert seen == ["one", "two", "three"]
 
 
-async def test_closed_changes_end_and_another_stream_continues(scenario: Scenario) -> None:
+async def test_closed_changes_end_and_another_stream_continues(scenario: Scenario, store: SqliteStore) -> None:
     await scenario.deliver("one")
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=scenario.clock)
-        changes = sync.changes()
-        assert get_subject(await anext(changes)) == "one"
-        await changes.aclose()
-        with pytest.raises(StopAsyncIteration):
-            await anext(changes)
-        async with sync.changes() as others:
-            assert get_subject(await anext(others)) == "one"
+    sync = make_sync(scenario, store)
+    changes = sync.changes()
+    assert get_subject(await anext(changes)) == "one"
+    await changes.aclose()
+    with pytest.raises(StopAsyncIteration):
+        await anext(changes)
+    async with sync.changes() as others:
+        assert get_subject(await anext(others)) == "one"
 
 
 async def test_error_that_ends_the_synchronisation_is_raised_by_the_step(scenario: Scenario) -> None:
     async with SqliteStore(":memory:", sink=SqliteSink()) as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=scenario.clock)
+        sync = make_sync(scenario, store)
         async with sync.changes() as changes:
             with pytest.raises(ds.ConfigurationError, match="already has a sink"):
                 await anext(changes)
@@ -284,45 +296,41 @@ async def test_error_that_ends_the_synchronisation_is_raised_by_the_step(scenari
                 await anext(changes)
 
 
-async def test_stream_that_nothing_refers_to_ends_its_synchronisation(scenario: Scenario) -> None:
+async def test_stream_that_nothing_refers_to_ends_its_synchronisation(scenario: Scenario, store: SqliteStore) -> None:
     await scenario.deliver("one")
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=scenario.clock)
-        async for change in sync.changes():
-            assert get_subject(change) == "one"
-            break
-        gc.collect()
-        running = [task for task in asyncio.all_tasks() if "Synchronizer." in repr(task.get_coro())]
-        if running:
-            await asyncio.wait(running)
-        async with sync.changes() as changes:
-            assert get_subject(await anext(changes)) == "one"
+    sync = make_sync(scenario, store)
+    async for change in sync.changes():
+        assert get_subject(change) == "one"
+        break
+    gc.collect()
+    running = [task for task in asyncio.all_tasks() if "Synchronizer." in repr(task.get_coro())]
+    if running:
+        await asyncio.wait(running)
+    async with sync.changes() as changes:
+        assert get_subject(await anext(changes)) == "one"
 
 
-async def test_changes_beside_another_sink_are_refused(scenario: Scenario) -> None:
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(
-            scenario.suite, store, [ALICE], FakePasswords(), deliver=RecordingSink(), clock=scenario.clock
-        )
-        with pytest.raises(ds.ConfigurationError, match="deliver="):
-            sync.changes()
+async def test_changes_beside_another_sink_are_refused(scenario: Scenario, store: SqliteStore) -> None:
+    sync = make_sync(scenario, store, RecordingSink())
+    with pytest.raises(ds.ConfigurationError, match="deliver="):
+        sync.changes()
 
 
-async def test_nothing_that_is_shown_names_a_mailbox_a_folder_or_a_subject(scenario: Scenario) -> None:
+async def test_nothing_that_is_shown_names_a_mailbox_a_folder_or_a_subject(
+    scenario: Scenario, store: SqliteStore
+) -> None:
     told, heard = RecordingSink(), EventCounter()
     scenario.suite.add_listener(heard)
     await scenario.deliver("biopsy")
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), deliver=told, clock=scenario.clock)
-        status = await sync.once()
-        shown = [repr(each) for each in (*told.changes, told.changes[0].key, *status.values(), *heard.rounds)]
+    sync = make_sync(scenario, store, told)
+    status = await sync.once()
+    shown = [repr(each) for each in (*told.changes, told.changes[0].key, *status.values(), *heard.rounds)]
     for text in shown:
         assert not any(word in text for word in ("alice", "biopsy", "INBOX")), text
 
 
-async def test_synchronizer_without_sink_is_rejected_before_any_commit(scenario: Scenario) -> None:
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=scenario.clock)
-        for starting in (sync.once, sync.run):
-            with pytest.raises(ds.ConfigurationError, match="No sink receives the changes"):
-                await starting()
+async def test_synchronizer_without_sink_is_rejected_before_any_commit(scenario: Scenario, store: SqliteStore) -> None:
+    sync = make_sync(scenario, store)
+    for starting in (sync.once, sync.run):
+        with pytest.raises(ds.ConfigurationError, match="No sink receives the changes"):
+            await starting()

@@ -10,7 +10,6 @@ import pytest
 from directsuite.errors import ResponseDecodeError, ServerError
 from directsuite.sync import Kind, SqliteStore
 from tests.sync.test_partial_answers import FakeServer, SyncScenario, make_message
-from tests.sync.test_partial_answers import store as store
 
 HOUR = 3_600_000
 

@@ -18,7 +18,6 @@ from directsuite.sync import (
     SqliteStore,
     StaleLeaseError,
     StoreError,
-    Synchronizer,
 )
 from directsuite.sync.commits import UndecidedRejectionError
 from directsuite.sync.model import RoundReport
@@ -26,7 +25,7 @@ from directsuite.sync.round import MailboxRounds
 from directsuite.sync.sinks.maildir import MaildirSink
 from directsuite.sync.synchronizer import MailboxWorker, PollSchedule, RoundResult
 from tests.integration.scenario import ALICE, BOB, Scenario
-from tests.sync.test_synchronizer import FakePasswords, RecordingSink, SteppedClock
+from tests.sync.test_synchronizer import FakePasswords, RecordingSink, SteppedClock, make_sync
 
 INTERVAL = 200.0
 FAILED: dict[str, ds.DirectSuiteError] = {"INBOX.Ward": ds.ServerError("refused", status=500)}
@@ -122,7 +121,7 @@ def test_an_interval_that_is_none_is_refused(interval: float) -> None:
 
 
 async def test_mailboxes_with_a_backlog_leave_room_for_others(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, store: SqliteStore
 ) -> None:
     under_way, most, taken = set[str](), list[int](), Counter[str]()
 
@@ -137,18 +136,9 @@ async def test_mailboxes_with_a_backlog_leave_room_for_others(
             sync.stop()
         return RoundResult(report=RoundReport(has_more=True), next_in=0.0)
 
-    async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(
-            scenario.suite,
-            store,
-            [ALICE, BOB],
-            FakePasswords(),
-            deliver=RecordingSink(),
-            concurrency=2,
-            clock=SteppedClock(),
-        )
-        monkeypatch.setattr(sync._worker, "run_round", run_round)
-        await asyncio.wait_for(sync.run(), 10)
+    sync = make_sync(scenario, store, RecordingSink(), mailboxes=[ALICE, BOB], concurrency=2, clock=SteppedClock())
+    monkeypatch.setattr(sync._worker, "run_round", run_round)
+    await asyncio.wait_for(sync.run(), 10)
     assert max(most) == 1
     assert min(taken.values()) > 15
 
@@ -160,7 +150,7 @@ async def test_a_changed_sink_is_refused_before_a_round(scenario: Scenario, tmp_
 
     async def bring(deliver: Any) -> None:
         async with SqliteStore(path, sink=SqliteSink() if deliver is None else None) as store:
-            sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), deliver=deliver, clock=SteppedClock())
+            sync = make_sync(scenario, store, deliver, clock=SteppedClock())
             await sync.once()
 
     await bring(mail)
@@ -177,7 +167,7 @@ async def test_sink_of_store_beside_another_is_rejected_at_start(scenario: Scena
     told = RecordingSink()
     async with SqliteStore(":memory:", sink=SqliteSink()) as store:
         deliver = None if starting == "changes" else told
-        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), deliver=deliver, clock=SteppedClock())
+        sync = make_sync(scenario, store, deliver, clock=SteppedClock())
 
         async def changes() -> None:
             async with sync.changes() as stream:
@@ -186,7 +176,7 @@ async def test_sink_of_store_beside_another_is_rejected_at_start(scenario: Scena
         begin: dict[str, Callable[[], Awaitable[object]]] = {"once": sync.once, "run": sync.run, "changes": changes}
         with pytest.raises(ds.ConfigurationError, match="The store already has a sink"):
             await asyncio.wait_for(begin[starting](), 10)
-        await Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=SteppedClock()).once()
+        await make_sync(scenario, store, clock=SteppedClock()).once()
     assert told.changes == []
 
 
