@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from directsuite.durable.files import FileLock, create_file, lock_file, replace_file, sync_folder
+from directsuite.durable.files import FileLock, create_file, lock_file, replace_file
 
 NOT_ON_WINDOWS = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 
@@ -106,13 +106,6 @@ def test_lock_of_a_killed_process_is_free(child: list[str], tmp_path: Path) -> N
         process.kill()
         process.wait()
         lock_file(path).release()  # its child is still there, with the open file
-
-
-def test_names_of_a_missing_folder_are_not_on_the_disk(tmp_path: Path) -> None:
-    sync_folder(tmp_path)
-    if os.name != "nt":
-        with pytest.raises(FileNotFoundError):
-            sync_folder(tmp_path / "missing")
 
 
 @pytest.mark.parametrize("synced", [True, False])

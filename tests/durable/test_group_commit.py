@@ -227,13 +227,6 @@ async def test_closing_finishes_what_is_queued(writer: GroupCommitter, path: Pat
         await writer.run(insert(4))
 
 
-async def test_what_connecting_raises_comes_out_of_opening(path: Path) -> None:
-    writer = transactions(path.parent / "not there" / path.name)
-    with pytest.raises(sqlite3.OperationalError):
-        await writer.open()
-    await writer.aclose()
-
-
 async def test_opening_that_is_cancelled_leaves_no_thread(path: Path) -> None:
     writer = transactions(path)
     opening = asyncio.create_task(writer.open())

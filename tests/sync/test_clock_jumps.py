@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import pytest
 
 from directsuite.sync import Kind, MailboxProgress, QuarantinedMessage
 from directsuite.sync.decide import is_due
 from directsuite.sync.status import WorkerStatus
-from tests.sync.mail_service import Document, MailService, SyncClient, open_client, run_service
+from tests.sync.mail_service import Document, MailService, SyncClient
 
 HOUR = 3600.0
 DAY = 24 * HOUR
 YEARS = 2 * 365 * DAY
 JUMPS = [-YEARS, -HOUR, HOUR, YEARS]
-
-
-@pytest.fixture
-async def service() -> AsyncIterator[MailService]:
-    async with run_service() as service:
-        yield service
-
-
-@pytest.fixture
-async def client(service: MailService) -> AsyncIterator[SyncClient]:
-    async with open_client(service) as client:
-        yield client
 
 
 def without_message(uid: int) -> Callable[[str, Document], Document]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from directsuite.sync import Kind, SyncStatus
-from tests.sync.mail_service import Document, MailService, SyncClient, make_message, open_client, run_service
+from tests.sync.mail_service import Document, MailService, SyncClient, make_message, run_service
 
 pytestmark = pytest.mark.wide
 
@@ -38,12 +38,6 @@ async def service() -> AsyncIterator[MailService]:
         service.add("INBOX", 1, 2, 3, 4)
         service.add("INBOX.Sent", 1)
         yield service
-
-
-@pytest.fixture
-async def client(service: MailService) -> AsyncIterator[SyncClient]:
-    async with open_client(service) as client:
-        yield client
 
 
 def mutate_message(field: str, value: Any) -> Callable[[str, Document], bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,24 +16,10 @@ from tests.sync.mail_service import (
     MailService,
     SyncClient,
     get_password,
-    open_client,
-    run_service,
 )
 
 BEFORE_1970_MS = -86_400_000
 LAST_MS = 253_402_300_799_000
-
-
-@pytest.fixture
-async def service() -> AsyncIterator[MailService]:
-    async with run_service() as service:
-        yield service
-
-
-@pytest.fixture
-async def client(service: MailService) -> AsyncIterator[SyncClient]:
-    async with open_client(service) as client:
-        yield client
 
 
 def without(member: str) -> Callable[[str, Document], Document]:
@@ -289,20 +275,6 @@ async def test_unfetchable_message_without_id_in_metadata_is_not_deleted(
         client.now += 2 * 86_400
         await client.synchronise()
     assert client.sink.kinds == [Kind.NEW]
-
-
-async def test_store_of_an_earlier_round_is_not_reloaded(service: MailService, client: SyncClient) -> None:
-    service.add("INBOX", *range(1, 11))
-    await client.synchronise()
-    changed = with_metadata(size=lambda _: -1, receivedDate=lambda ms: ms // 1000 * 1000)
-    for operation in ("GetMessageMetaData", "SearchMessagesMetadataByReceivedDate"):
-        service.response_changes[operation] = changed
-    client.now += 2 * 86_400
-    service.fetched_uids.clear()
-    status = await client.synchronise()
-    assert service.fetched_uids == []
-    assert client.sink.kinds == [Kind.NEW] * 10
-    assert status.status is SyncStatus.UP_TO_DATE
 
 
 async def test_date_without_milliseconds_is_within_the_searched_window(

@@ -11,14 +11,11 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite.sync.model import Change, Key, Kind
 from directsuite.sync.sinks import MaildirSink, maildir
 from directsuite.sync.sinks.eml import iter_eml
-from tests.examples import scale_examples
 from tests.sync.sinks.maildirs import (
     compose,
     find_only_file,
@@ -239,19 +236,6 @@ async def test_a_mail_program_may_rename_files_meanwhile(tmp_path: Path, monkeyp
     assert read_files(tmp_path) == {}
 
 
-async def test_mailboxes_and_folders_do_not_meet(tmp_path: Path) -> None:
-    sink = MaildirSink(tmp_path)
-    keys = [
-        make_key(1, mailbox="a"),
-        make_key(1, mailbox="b"),
-        make_key(1, "INBOX.a"),
-        make_key(1, "a"),
-        make_key(1, uid_validity=2),
-    ]
-    await sink([make_new(each, number) for number, each in enumerate(keys)])
-    assert read_contents(tmp_path) == compose(*range(len(keys)))
-
-
 async def test_another_programs_temporaries_are_left_alone(tmp_path: Path) -> None:
     sink = MaildirSink(tmp_path)
     await sink([make_new(A)])
@@ -301,16 +285,3 @@ def test_a_folder_that_can_not_be_one_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ds.InvalidArgumentError, match=f"folder: {problem}") as caught:
             MaildirSink(tmp_path / name)
         assert caught.value.__context__ is None
-
-
-@settings(max_examples=scale_examples(25))
-@given(names=st.lists(st.tuples(st.text(max_size=20), st.text(max_size=20)), max_size=4))
-def test_no_folder_leads_out_of_the_root(
-    tmp_path_factory: pytest.TempPathFactory, names: list[tuple[str, str]]
-) -> None:
-    top = tmp_path_factory.mktemp("top")
-    sink = MaildirSink(top / "a")
-    keys = [Key(box, folder, 1, number) for number, (box, folder) in enumerate(names)]
-    sink._deliver([make_new(each, each.uid) for each in keys], threading.Event())
-    assert [path.name for path in top.iterdir()] == ["a"]
-    assert read_contents(top / "a") == compose(*range(len(keys)))
