@@ -310,9 +310,12 @@ def _divide(message: _MessageOctets) -> tuple[Message, list[_ContentPart]]:
     top, start = _read_head(message, 0, around)
     part = top
     for _ in range(MAX_PARTS - 1):
-        boundary = _get_boundary(part)
+        content_type, boundary = part.get_content_type(), b""
+        if part.get_content_maintype() == "multipart":
+            boundary = part.get_boundary("").encode("utf-8", "surrogateescape")
         if boundary:
-            around.open(_make_multipart(part, boundary, around))
+            is_alternative = around.is_alternative or content_type == "multipart/alternative"
+            around.open(_Multipart(boundary, is_alternative, content_type))
         delimiter = around.find_delimiter(start)
         if boundary and (delimiter is None or delimiter.boundary != boundary):
             around.close(boundary)
@@ -341,15 +344,6 @@ def _iter_hyphen_lines(raw: bytes | mmap.mmap, position: int) -> Iterator[re.Mat
                 if line := _DELIMITER_LINE.match(raw, hyphens.start()):
                     yield line
         position = end
-
-
-def _make_multipart(part: Message, boundary: bytes, around: _OpenParts) -> _Multipart:
-    content_type = part.get_content_type()
-    return _Multipart(
-        boundary,
-        is_alternative=around.is_alternative or content_type == "multipart/alternative",
-        content_type=content_type,
-    )
 
 
 def _read_head(message: _MessageOctets, start: int, around: _OpenParts) -> tuple[Message, int]:
@@ -386,11 +380,6 @@ def _read_head(message: _MessageOctets, start: int, around: _OpenParts) -> tuple
     return BytesHeaderParser(policy=_POLICY).parsebytes(b"".join(lines)), position if stray is None else stray
 
 
-def _get_boundary(part: Message) -> bytes:
-    boundary = part.get_boundary("") if part.get_content_maintype() == "multipart" else ""
-    return boundary.encode("utf-8", "surrogateescape")
-
-
 def _strip_line_break(raw: bytes | mmap.mmap, start: int, end: int) -> int:
     for character in (b"\n", b"\r"):  # RFC 2046 section 5.1.1
         if end > start and raw[end - 1 : end] == character:
@@ -403,15 +392,12 @@ def _list_headers(part: Message) -> list[Header]:
 
 
 def _is_text(part: Message, *content_types: str) -> bool:
-    return part.get_content_type() in content_types and not _is_attachment(part)
+    is_attachment = part.get_content_disposition() == "attachment" or _find_filename(part) is not None
+    return part.get_content_type() in content_types and not is_attachment
 
 
 def _decode_part(message: _MessageOctets, leaf: _ContentPart) -> str:
     return decode_text(_read_payload(message, leaf), leaf.part.get_content_charset("utf-8"))
-
-
-def _is_attachment(part: Message) -> bool:
-    return part.get_content_disposition() == "attachment" or _find_filename(part) is not None
 
 
 def _read_attachment(message: _MessageOctets, leaf: _ContentPart, number: int) -> MessageAttachment:

@@ -299,11 +299,7 @@ class PdfField:
     @property
     def flags(self) -> FieldFlag:
         """The field flags."""
-        flags = self.get("/Ff")
-        try:
-            return FieldFlag(int(str(flags)) & 0x7FFFFFFF) if flags is not None else FieldFlag(0)
-        except ValueError:
-            return FieldFlag(0)
+        return FieldFlag(to_integer(self.get("/Ff")) & 0x7FFFFFFF)
 
     @property
     def kind(self) -> str:
@@ -390,6 +386,14 @@ def value_to_text(value: pikepdf.Object | None) -> str:
     if isinstance(value, pikepdf.Stream):
         return _read_stream_start(value).decode("utf-8", "replace")[:_MAX_TEXT_CHARS]
     return str(value)[:_MAX_TEXT_CHARS]
+
+
+def to_integer(value: pikepdf.Object | None) -> int:
+    """Return a PDF number without its fraction, or 0 if it is missing or malformed."""
+    try:
+        return int(float(str(value))) if value is not None else 0
+    except (ValueError, OverflowError):
+        return 0
 
 
 def _read_stream_start(stream: pikepdf.Stream) -> bytes:
@@ -486,11 +490,7 @@ def find_crop_box(page: pikepdf.Page) -> Rectangle:
 
 def find_rotation(page: pikepdf.Page) -> int:
     """Return the clockwise rotation of the page: 0 (also if missing or malformed), 90, 180 or 270 degrees."""
-    turned = _find_inherited(page.obj, "/Rotate")
-    try:
-        return int(float(str(turned))) // 90 * 90 % 360 if turned is not None else 0
-    except ValueError:
-        return 0
+    return to_integer(_find_inherited(page.obj, "/Rotate")) // 90 * 90 % 360
 
 
 def compute_upright_matrix(
@@ -501,13 +501,11 @@ def compute_upright_matrix(
     turned: the clockwise rotation of the page in degrees.
     width, height: the size of the target rectangle before rotation, in points.
     """
-    if turned == 90:
-        return height, width, (0, 1, -1, 0, width, 0)
-    if turned == 180:
-        return width, height, (-1, 0, 0, -1, width, height)
-    if turned == 270:
-        return height, width, (0, -1, 1, 0, 0, height)
-    return width, height, (1, 0, 0, 1, 0, 0)
+    return {
+        90: (height, width, (0, 1, -1, 0, width, 0)),
+        180: (width, height, (-1, 0, 0, -1, width, height)),
+        270: (height, width, (0, -1, 1, 0, 0, height)),
+    }.get(turned, (width, height, (1, 0, 0, 1, 0, 0)))
 
 
 def _find_inherited(node: pikepdf.Object, key: str) -> pikepdf.Object | None:

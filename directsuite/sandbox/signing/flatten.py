@@ -105,7 +105,7 @@ def _stash_annotations(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
                     continue
                 stamp = Dictionary(Type=Name.Annot, Subtype=Name.Stamp, Rect=note["/Rect"], P=page.obj)
                 stamp["/AP"] = Dictionary(N=_find_appearance(note))
-                stamp["/F"] = _to_integer(note.get("/F")) | _READ_ONLY | _LOCKED
+                stamp["/F"] = document.to_integer(note.get("/F")) | _READ_ONLY | _LOCKED
                 restored.append(pdf.make_indirect(stamp))
             rectangle = document.parse_rectangle(note.get("/Rect"))
             if rectangle is not None and _is_drawn(note):
@@ -120,7 +120,7 @@ def _prepare_widget(pdf: pikepdf.Pdf, widget: pikepdf.Object) -> int:
 
     Return the number of copied bytes, or 0.
     """
-    flags = _to_integer(widget.get("/F"))
+    flags = document.to_integer(widget.get("/F"))
     if flags & _INVISIBLE:  # affects only annotations of unknown types
         widget["/F"] = flags & ~_INVISIBLE
     layer, appearance = widget.get("/OC"), _find_appearance(widget)
@@ -145,7 +145,7 @@ def _find_appearance(note: pikepdf.Object) -> pikepdf.Stream | None:
 
 
 def _is_drawn(note: pikepdf.Object) -> bool:
-    return _find_appearance(note) is not None and not _to_integer(note.get("/F")) & (_HIDDEN | _NO_VIEW)
+    return _find_appearance(note) is not None and not document.to_integer(note.get("/F")) & (_HIDDEN | _NO_VIEW)
 
 
 def _overlaps(note: pikepdf.Object, covered: list[Rectangle]) -> bool:
@@ -241,14 +241,16 @@ def _draw_text(
         font=font,
         size=abs(float(sized.group(1))) if sized else 0.0,
         colour=_FONT_SIZE.sub("", default).strip() or "0 g",
-        alignment=1 if caption is not None else _to_integer(widget.get("/Q") or field.get("/Q") or form.get("/Q")),
+        alignment=1
+        if caption is not None
+        else document.to_integer(widget.get("/Q") or field.get("/Q") or form.get("/Q")),
         width=width,
         height=height,
     )
-    cells = _to_integer(field.get("/MaxLen"))
+    cells = document.to_integer(field.get("/MaxLen"))
     if field.kind == "choice" and FieldFlag.COMBO not in field.flags:
         chosen = _find_chosen(field, options, texts)
-        body = draw_item_list(style, [shown for _, shown in options], chosen, _to_integer(field.get("/TI")))
+        body = draw_item_list(style, [shown for _, shown in options], chosen, document.to_integer(field.get("/TI")))
     elif FieldFlag.MULTILINE in field.flags and field.kind == "text":
         body = draw_paragraph(style, text)
     elif FieldFlag.COMB in field.flags and cells > 0:
@@ -333,7 +335,7 @@ def _build_frame(widget: pikepdf.Object) -> tuple[float, float, bytes, Array]:
     rectangle = Rectangle(corners)
     looks = widget.get("/MK")
     width, height, matrix = document.compute_upright_matrix(
-        _to_integer(looks.get("/R")) % 360 if looks is not None else 0, rectangle.width, rectangle.height
+        document.to_integer(looks.get("/R")) % 360 if looks is not None else 0, rectangle.width, rectangle.height
     )
     border = widget.get("/BS")
     thickness = float(str(border.get("/W", 1))) if border is not None else 1.0
@@ -370,10 +372,3 @@ def _make_form_object(
         Matrix=matrix,
         Resources=resources,
     )
-
-
-def _to_integer(value: pikepdf.Object | None) -> int:
-    try:
-        return int(str(value)) if value is not None else 0
-    except ValueError:
-        return 0
