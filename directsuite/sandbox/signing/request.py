@@ -1,6 +1,6 @@
 """Parse and validate the requests of the signing service.
 
-Base64 may contain line breaks. The specification does not define the members of a widget.
+Base64 may contain line breaks and have a `data:` prefix. The specification does not define the members of a widget.
 Two spellings are accepted, both in points from the top-left corner of the page's crop box before rotation, with pages
 counted from 1:
 
@@ -25,6 +25,7 @@ from directsuite.sandbox.rejections import InvalidParameterError
 if TYPE_CHECKING:
     from pathlib import Path
 
+_DATA_PREFIX = re.compile(rb"\s*data:[^,]{0,200},")
 _WHITE_SPACE = b" \t\r\n"
 _MAX_OFFSET_HOURS = 14  # of time zones; a larger GMTOffset is in minutes
 _OFFSET = re.compile(r"(?:GMT|UTC)?([+-])(\d{1,2}):?(\d{2})?", re.IGNORECASE)
@@ -36,21 +37,30 @@ _ABBREVIATIONS = {  # not in the IANA database
 
 
 def _decode_base64(text: str, what: str) -> bytes:
+    raw = text.encode("ascii", "replace")
+    prefix = _DATA_PREFIX.match(raw)
     try:
-        return pybase64.b64decode("".join(text.split()).encode("ascii"), validate=True)
+        return pybase64.b64decode(raw[prefix.end() if prefix else 0 :].translate(None, _WHITE_SPACE), validate=True)
     except ValueError:
         raise InvalidParameterError(f"{what} is not valid base64") from None
 
 
 class Base64File:
-    """Decodes base64 text piece by piece into a file. Not thread-safe."""
+    """Decodes base64 text piece by piece into a file. Not thread-safe.
+
+    The prefix of a data URL is ignored if the first piece contains all of it.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file.open("wb")
         self._decoder = Base64Decoder()
+        self._at_start = True
 
     def write(self, text: bytes, *, last: bool = False) -> None:
         """Decode a piece of the text. Raises InvalidParameterError if it is invalid, or if all are empty."""
+        if self._at_start and text:
+            prefix = _DATA_PREFIX.match(text)
+            text, self._at_start = text[prefix.end() if prefix else 0 :], False
         try:
             octets = self._decoder.decode(text.translate(None, _WHITE_SPACE), last=last)
         except ValueError:

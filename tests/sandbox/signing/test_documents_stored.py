@@ -56,9 +56,10 @@ async def test_save_returns_the_members_of_the_specification(signing: SigningCal
     assert await signing.get_doc(response["identifier"]) == content
 
 
-async def test_line_breaks_are_tolerated(signing: SigningCaller) -> None:
+@pytest.mark.parametrize("prefix", [b"", b"data:application/pdf;base64,"])
+async def test_line_breaks_and_a_data_prefix_are_tolerated(signing: SigningCaller, prefix: bytes) -> None:
     content = documents.make_plain_pages()
-    body = base64.encodebytes(content).replace(b"\n", b"\r\n")
+    body = prefix + base64.encodebytes(content).replace(b"\n", b"\r\n")
     assert await signing.get_doc((await signing.call_ok("POST", body=body))["identifier"]) == content
 
 
