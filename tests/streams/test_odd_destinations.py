@@ -10,9 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import pybase64
 import pytest
-from yarl import URL
 
 import directsuite as ds
 from directsuite.core.sinks import PathSink
@@ -20,13 +18,7 @@ from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
 from tests.core.scripted_suite import assert_no_leaks, catch_error, open_suite
 
-PDF = b"%PDF-1.7\n" + bytes(range(256)) * 4000
-CODED = pybase64.b64encode(PDF)
-HALF = responses.respond_in_chunks(CODED[: len(CODED) // 2], length=len(CODED))
-SIGNATURE = ds.Signature(name="alice", widget=ds.Widget(x=1, y=2, width=3, height=4, page=1))
-SIGNED = responses.respond(
-    {"identifier": "doc", "documentDigest": "new", "signatures": [{"name": "alice", "isSigned": True}]}
-)
+from .samples import CODED, HALF, PDF, SIGNATURE, SIGNED, UNSIGNED
 
 
 def failing(own: Exception) -> Callable[..., Any]:
@@ -51,13 +43,12 @@ def failing_progress(own: Exception) -> Callable[[int, int | None], None]:
 async def test_confirmed_pull_that_cannot_be_stored_is_reported_as_happened(
     server: ScriptedServer, own: Exception, by: str
 ) -> None:
-    document = ds.DocumentUpdate(identifier="doc", document_digest="old")
     server.enqueue(responses.reset, SIGNED, responses.respond(CODED), SIGNED)
     async with open_suite(server) as suite:
         pull: Any = suite.signing.sign_and_pull
         given = {"destination": failing(own)} if by == "destination" else {"destination": io.BytesIO()}
         more = {} if by == "destination" else {"progress": failing_progress(own)}
-        error = await catch_error(pull(document, SIGNATURE, **given, **more))
+        error = await catch_error(pull(UNSIGNED, SIGNATURE, **given, **more))
     assert isinstance(error, ds.OutcomeUnknownError)
     assert error.happened
     assert error.__cause__ is own
@@ -233,45 +224,3 @@ async def test_cancelled_download_is_cancelled_though_its_file_can_t_be_closed(
         await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()
         assert_no_leaks(suite)
-
-
-class Drained:
-    """A writer with `drain`."""
-
-    def write(self, piece: bytes, /) -> None: ...
-
-    async def drain(self) -> None:
-        """Wait."""
-
-
-def plain(_: bytes) -> None: ...
-
-
-UNAWAITABLE: dict[str, Any] = {
-    "function": plain,
-    "method": bytearray().extend,
-    "builtin": print,
-    "has to be drained": Drained(),
-    "class": bytes,
-}
-
-
-@pytest.mark.parametrize("kind", UNAWAITABLE)
-async def test_unawaitable_destination_is_rejected_before_signing(server: ScriptedServer, kind: str) -> None:
-    async with open_suite(server) as suite:
-        pull: Any = suite.signing.sign_and_pull
-        error = await catch_error(pull("doc", SIGNATURE, destination=UNAWAITABLE[kind]))
-    assert isinstance(error, ds.InvalidArgumentError)
-    assert error.parameter == "destination"
-    assert server.requests == []
-
-
-async def test_stream_writer_is_rejected(server: ScriptedServer) -> None:
-    async with open_suite(server) as suite:
-        address = URL(server.url("signing"))
-        _, writer = await asyncio.open_connection(address.host, address.port)
-        error = await catch_error(suite.signing.download("doc", writer))
-        writer.close()
-        await writer.wait_closed()
-    assert isinstance(error, ds.InvalidArgumentError)
-    assert server.requests == []

@@ -11,36 +11,25 @@ from typing import Any
 
 import pybase64
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.core.upload import RequestBody, make_content
+from directsuite.core.upload import MemoryContent, RequestBody, make_content
 from directsuite.messaging.arguments import make_send_body
 from directsuite.messaging.models import Authentication, SendRequest
 from directsuite.secret import Secret
 from directsuite.wire.codec import Codec
-from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
 from tests.core.scripted_suite import ALICE, PASSWORD, assert_no_leaks, catch_error, open_suite
 
-from .test_progress import MAX_BYTES_PER_PASS, measure_loop_bytes
-
-PDF = b"%PDF-1.7\n" + bytes(range(256)) * 2000
-SAVED = responses.respond({"identifier": "doc", "success": True})
+from .samples import MAX_BYTES_PER_PASS, PDF, SAVED, make_message, split
+from .test_progress import measure_loop_bytes
 
 
 async def stream(*pieces: bytes) -> AsyncGenerator[bytes]:
     for piece in pieces:
         yield piece
-
-
-def cut(content: bytes, size: int) -> list[bytes]:
-    return [content[start : start + size] for start in range(0, len(content), size)]
-
-
-def letter(*attachments: ds.Attachment) -> ds.Message:
-    return ds.Message(recipients=[ds.Recipient("bob@direct.example.test")], attachment_list=list(attachments))
 
 
 async def chunks_of(body: RequestBody) -> list[bytes]:
@@ -49,10 +38,21 @@ async def chunks_of(body: RequestBody) -> list[bytes]:
 
 @pytest.mark.parametrize("size", [3, 997, 10_000, 48_000])
 async def test_small_pieces_are_gathered(size: int) -> None:
-    content = make_content(stream(*cut(PDF, size)), parameter="pdf")
+    content = make_content(stream(*split(PDF, size)), parameter="pdf")
     chunks = await chunks_of(RequestBody.from_content(content))
     assert pybase64.b64decode(b"".join(chunks), validate=True) == PDF
     assert all(64 * 1024 <= len(chunk) <= MAX_BYTES_PER_PASS for chunk in chunks[:-2])
+
+
+@given(size=st.integers(0, MAX_BYTES_PER_PASS))
+@example(size=72 * 1024)
+def test_content_in_memory_is_encoded_in_small_texts(size: int) -> None:
+    content = (bytes(range(256)) * (size // 256 + 1))[:size]
+    body = RequestBody.from_content(MemoryContent(content))
+    texts = list(body.iter_memory_chunks())
+    assert pybase64.b64decode(b"".join(texts), validate=True) == content
+    assert body.size == sum(map(len, texts))
+    assert all(0 < len(text) <= 96 * 1024 for text in texts)
 
 
 @given(sizes=st.lists(st.sampled_from([0, 1, 2, 3, 100, 49_151, 49_152, 49_153, 196_608, 200_000]), max_size=9))
@@ -63,14 +63,14 @@ async def test_pieces_of_any_size_are_sent_completely(sizes: list[int]) -> None:
     assert all(0 < len(chunk) <= MAX_BYTES_PER_PASS for chunk in chunks)
 
 
-@pytest.mark.parametrize("size", [3, 64, 997, 10_000, 40_000])
-async def test_source_of_small_pieces_lets_the_event_loop_turn(server: ScriptedServer, size: int) -> None:
+@pytest.mark.parametrize("size", [3, 997, 10_000, 50_000, 196_608, 262_144])
+async def test_source_lets_the_event_loop_turn_after_256_kb(server: ScriptedServer, size: int) -> None:
     server.default_responder = SAVED
     async with open_suite(server) as suite, measure_loop_bytes() as cycles:
 
         async def counted() -> AsyncGenerator[bytes]:
             yield PDF[:2000]
-            for piece in cut(PDF[2000:], size):
+            for piece in split(PDF[2000:], size):
                 cycles.add_bytes(max(len(piece), 4096))
                 yield piece
 
@@ -81,7 +81,7 @@ async def test_source_of_small_pieces_lets_the_event_loop_turn(server: ScriptedS
 
 async def test_small_pieces_that_come_slowly_are_a_flow(server: ScriptedServer) -> None:
     async def slowly() -> AsyncGenerator[bytes]:
-        for piece in cut(PDF[:20_000], 500):
+        for piece in split(PDF[:20_000], 500):
             await asyncio.sleep(15)
             yield piece
 
@@ -106,7 +106,7 @@ async def test_large_contents_in_memory_are_coded_a_little_at_a_time(kind: str) 
         for number, size in enumerate(IN_MEMORY[kind])
     ]
     request = SendRequest(
-        authentication=Authentication(username=ALICE, password=Secret(PASSWORD)), message=letter(*attachments)
+        authentication=Authentication(username=ALICE, password=Secret(PASSWORD)), message=make_message(*attachments)
     )
     body = await make_send_body(Codec(), request)
     chunks = await chunks_of(body)
@@ -115,31 +115,16 @@ async def test_large_contents_in_memory_are_coded_a_little_at_a_time(kind: str) 
     assert body.replayable
 
 
-@pytest.mark.parametrize("kind", IN_MEMORY)
-async def test_large_contents_in_memory_arrive_complete(server: ScriptedServer, kind: str) -> None:
-    contents = [bytes([number]) * size for number, size in enumerate(IN_MEMORY[kind])]
-    attachments = [ds.Attachment(content=content, content_type="a/b", filename="a") for content in contents]
-    reported: list[int] = []
-    server.enqueue(responses.respond(b"", 429))
-    server.default_responder = SAVED
-    async with open_suite(server) as suite:
-        await suite.mailbox(ALICE, PASSWORD).send(letter(*attachments), progress=lambda done, _: reported.append(done))
-    entries = server.requests[-1].document["message"]["attachmentList"]
-    assert [pybase64.b64decode(entry["content"]) for entry in entries] == contents
-    assert server.requests[0].body == server.requests[-1].body
-    assert reported == []
-
-
 SENDS: dict[str, Callable[[ds.DirectSuite, AsyncGenerator[bytes]], Awaitable[object]]] = {
     "save": lambda suite, source: suite.signing.save(source, size=len(PDF)),
     "send": lambda suite, source: suite.mailbox(ALICE, PASSWORD).send(
-        letter(ds.Attachment.from_stream(source, filename="a", size=len(PDF)))
+        make_message(ds.Attachment.from_stream(source, filename="a", size=len(PDF)))
     ),
 }
 
 
 async def cancelled(after: int) -> AsyncGenerator[bytes]:
-    for piece in itertools.islice(cut(PDF, 100_000), after):
+    for piece in itertools.islice(split(PDF, 100_000), after):
         yield piece
     other = asyncio.get_running_loop().create_future()
     other.cancel()

@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
 
-import pybase64
 import pytest
 
 import directsuite as ds
@@ -20,11 +19,7 @@ from tests.core.scripted_server import ScriptedServer
 from tests.core.scripted_suite import ALICE, PASSWORD, assert_no_leaks, catch_error, open_suite
 from tests.core.virtual_time import measure_elapsed
 
-PDF = b"%PDF-1.7\n" + bytes(range(256)) * 4000
-PDF_BASE64 = pybase64.b64encode(PDF)
-SAVE_BODY = {"identifier": "doc", "success": True}
-MAX_BYTES_PER_PASS = 256 * 1024
-SIGNATURE = ds.Signature(name="alice")
+from .samples import CODED, MAX_BYTES_PER_PASS, PDF, SAVED, make_message, stream
 
 
 class ProgressRecorder:
@@ -35,15 +30,6 @@ class ProgressRecorder:
 
     def __call__(self, done: int, total: int | None) -> None:
         self.calls.append((done, total))
-
-
-async def yield_pieces(content: bytes = PDF, size: int = 50_000) -> AsyncGenerator[bytes]:
-    for start in range(0, len(content), size):
-        yield content[start : start + size]
-
-
-def make_message(*attachments: ds.Attachment) -> ds.Message:
-    return ds.Message(recipients=[ds.Recipient("bob@direct.example.test")], attachment_list=list(attachments))
 
 
 async def _exhaust(pieces: ds.Listing[bytes]) -> None:
@@ -61,9 +47,9 @@ UPLOADS: dict[str, tuple[Do, int | None, int]] = {
     "bytes": (lambda suite, reported: suite.signing.save(PDF, progress=reported), len(PDF), len(PDF)),
     "small": (lambda suite, reported: suite.signing.save(PDF[:99], progress=reported), 99, 99),
     "file": (lambda suite, reported: suite.signing.save(io.BytesIO(PDF), progress=reported), len(PDF), len(PDF)),
-    "stream": (lambda suite, reported: suite.signing.save(yield_pieces(), progress=reported), None, len(PDF)),
+    "stream": (lambda suite, reported: suite.signing.save(stream(), progress=reported), None, len(PDF)),
     "stream of known size": (
-        lambda suite, reported: suite.signing.save(yield_pieces(), size=len(PDF), progress=reported),
+        lambda suite, reported: suite.signing.save(stream(), size=len(PDF), progress=reported),
         len(PDF),
         len(PDF),
     ),
@@ -85,7 +71,7 @@ UPLOADS: dict[str, tuple[Do, int | None, int]] = {
 async def test_progress_of_what_is_sent_rises_to_its_total(server: ScriptedServer, kind: str) -> None:
     do, total, size = UPLOADS[kind]
     reported = ProgressRecorder()
-    server.default_responder = responses.respond(SAVE_BODY)
+    server.default_responder = SAVED
     async with open_suite(server) as suite:
         await do(suite, reported)
     done = [done for done, _ in reported.calls]
@@ -111,7 +97,7 @@ async def test_progress_of_what_is_received_rises_to_its_total(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     reported = ProgressRecorder()
-    server.default_responder = responses.respond_in_chunks(PDF_BASE64) if chunked else responses.respond(PDF_BASE64)
+    server.default_responder = responses.respond_in_chunks(CODED) if chunked else responses.respond(CODED)
     async with open_suite(server) as suite:
         await DOWNLOADS[kind](suite, reported)
     done = [done for done, _ in reported.calls]
@@ -124,7 +110,7 @@ async def test_progress_of_what_is_received_rises_to_its_total(
 
 async def test_progress_begins_again_with_an_attempt(server: ScriptedServer) -> None:
     reported = ProgressRecorder()
-    server.enqueue(responses.reset, responses.respond(SAVE_BODY))
+    server.enqueue(responses.reset, SAVED)
     async with open_suite(server) as suite:
         await suite.signing.save(PDF, progress=reported)
     assert [done for done, _ in reported.calls].count(0) == 2
@@ -134,7 +120,7 @@ async def test_progress_begins_again_with_an_attempt(server: ScriptedServer) -> 
 async def test_pull_into_memory_has_no_progress(server: ScriptedServer) -> None:
     async with open_suite(server) as suite:
         calling: Any = suite.signing.sign_and_pull
-        error = await catch_error(calling("doc", SIGNATURE, progress=ProgressRecorder()))
+        error = await catch_error(calling("doc", ds.Signature(name="alice"), progress=ProgressRecorder()))
     assert isinstance(error, ds.InvalidArgumentError)
     assert server.requests == []
 
@@ -154,7 +140,7 @@ async def test_error_of_a_progress_callback_ends_the_call(
     server: ScriptedServer, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    server.default_responder = responses.respond(PDF_BASE64 if kind in DOWNLOADS else SAVE_BODY)
+    server.default_responder = responses.respond(CODED) if kind in DOWNLOADS else SAVED
     async with open_suite(server) as suite:
         with pytest.raises((OwnError, ds.OutcomeUnknownError)) as caught:
             await (DOWNLOADS[kind] if kind in DOWNLOADS else UPLOADS[kind][0])(suite, raise_own_error)
@@ -167,7 +153,7 @@ async def test_error_of_a_progress_callback_ends_the_call(
 
 
 async def yield_slowly() -> AsyncGenerator[bytes]:
-    async for piece in yield_pieces(PDF, len(PDF) // 19):
+    async for piece in stream(PDF, len(PDF) // 19):
         await asyncio.sleep(15)
         yield piece
 
@@ -186,7 +172,7 @@ def make_slow_attachment() -> ds.Attachment:
 
 @pytest.mark.parametrize("kind", FLOWS)
 async def test_upload_that_flows_is_not_cut_off(server: ScriptedServer, kind: str) -> None:
-    server.default_responder = responses.respond(SAVE_BODY)
+    server.default_responder = SAVED
     async with open_suite(server, timeout=60, attempt_timeout=20) as suite:
         assert await measure_elapsed(FLOWS[kind](suite, make_slow_attachment(), None)) == pytest.approx(300)
     assert len(server.requests) == 1
@@ -194,7 +180,7 @@ async def test_upload_that_flows_is_not_cut_off(server: ScriptedServer, kind: st
 
 @pytest.mark.parametrize("kind", FLOWS)
 async def test_time_out_given_bounds_an_upload_that_flows(server: ScriptedServer, kind: str) -> None:
-    server.default_responder = responses.respond(SAVE_BODY)
+    server.default_responder = SAVED
     async with open_suite(server, attempt_timeout=20) as suite:
         error = await catch_error(FLOWS[kind](suite, make_slow_attachment(), 100))
     assert error.elapsed == pytest.approx(100)
@@ -235,22 +221,8 @@ async def measure_loop_bytes() -> AsyncGenerator[LoopByteMeter]:
     await asyncio.gather(task, return_exceptions=True)
 
 
-@pytest.mark.parametrize("size", [1000, 50_000, 100_000, 196_608, 262_144])
-async def test_source_is_not_requested_more_than_256_kb_in_one_turn(server: ScriptedServer, size: int) -> None:
-    server.default_responder = responses.respond(SAVE_BODY)
-    async with open_suite(server) as suite, measure_loop_bytes() as cycles:
-
-        async def counted() -> AsyncGenerator[bytes]:
-            async for piece in yield_pieces(PDF * 3, size):
-                cycles.add_bytes(len(piece))
-                yield piece
-
-        await suite.signing.save(counted())
-    assert cycles.max_bytes <= MAX_BYTES_PER_PASS
-
-
 async def test_destination_gets_no_more_than_256_kb_in_one_turn(server: ScriptedServer) -> None:
-    server.default_responder = responses.respond(PDF_BASE64[:-4] * 3)
+    server.default_responder = responses.respond(CODED[:-4] * 3)
     async with open_suite(server) as suite, measure_loop_bytes() as cycles:
 
         async def counted(piece: bytes) -> None:

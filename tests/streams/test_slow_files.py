@@ -21,9 +21,10 @@ from tests.core.scripted_suite import ALICE, PASSWORD, PDF, catch_error, open_su
 from tests.core.test_blocking import list_worker_threads
 from tests.core.virtual_time import VirtualTimeLoop, yield_until
 
+from .samples import SIGNATURE, make_message
+
 LARGE = PDF + bytes(3 * BLOCK_BYTES)
 CODED = pybase64.b64encode(LARGE)
-SIGNATURE = ds.Signature(name="alice", widget=ds.Widget(x=1, y=2, width=3, height=4, page=1))
 
 
 class SlowFile(io.BytesIO):
@@ -97,17 +98,20 @@ async def test_call_that_is_cancelled_does_not_wait_for_the_file(server: Scripte
     assert not file.closed
 
 
+def send_path(sender: ds.Mailbox | ds.TUser, path: Path) -> Coroutine[Any, Any, object]:
+    return sender.send(make_message(ds.Attachment.from_path(path)), timeout=1)
+
+
+def send_path_once(box: ds.Mailbox, path: Path) -> Coroutine[Any, Any, object]:
+    return box.send_once(make_message(ds.Attachment.from_path(path)), timeout=1)
+
+
 SENDERS: dict[str, Callable[[ds.DirectSuite, Path], Coroutine[Any, Any, object]]] = {
     "save": lambda suite, path: suite.signing.save(path, timeout=1),
-    "send": lambda suite, path: suite.mailbox(ALICE, PASSWORD).send(_message(path), timeout=1),
-    "send_once": lambda suite, path: suite.mailbox(ALICE, PASSWORD).send_once(_message(path), timeout=1),
-    "send as a T-User": lambda suite, path: suite.tuser("t", PASSWORD, ALICE).send(_message(path), timeout=1),
+    "send": lambda suite, path: send_path(suite.mailbox(ALICE, PASSWORD), path),
+    "send_once": lambda suite, path: send_path_once(suite.mailbox(ALICE, PASSWORD), path),
+    "send as a T-User": lambda suite, path: send_path(suite.tuser("t", PASSWORD, ALICE), path),
 }
-
-
-def _message(path: Path) -> ds.Message:
-    attachment = ds.Attachment.from_path(path, content_type="application/pdf")
-    return ds.Message(subject="s", recipients=[ds.Recipient("bob@direct.example.test")], attachment_list=[attachment])
 
 
 @pytest.fixture
@@ -176,13 +180,7 @@ async def test_one_file_object_may_be_sent_by_several_calls_at_once(server: Scri
     path.write_bytes(LARGE)
     server.default_responder = responses.respond({"success": True, "smtpId": "1"})
     with path.open("rb") as file:
-        message = ds.Message(
-            sender=ALICE,
-            subject="s",
-            body="b",
-            recipients=[ds.Recipient("bob@direct.example.test")],
-            attachment_list=[ds.Attachment.from_file(file, content_type="application/pdf")],
-        )
+        message = make_message(ds.Attachment.from_file(file, content_type="application/pdf"))
         async with open_suite(server) as suite:
             box = suite.mailbox(ALICE, PASSWORD)
             await asyncio.gather(*(box.send(message) for _ in range(4)))

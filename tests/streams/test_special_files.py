@@ -32,6 +32,13 @@ async def download(server: ScriptedServer, destination: Path) -> Path:
         return await suite.signing.download("1", destination)
 
 
+def make_pipe(folder: Path) -> tuple[Path, int]:
+    """Return a named pipe, and a descriptor that reads it."""
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    return pipe, os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+
+
 def files_in(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
@@ -72,9 +79,7 @@ async def test_a_link_to_itself_is_rejected(server: ScriptedServer, tmp_path: Pa
 
 
 async def test_a_pipe_gets_the_document_and_stays_a_pipe(server: ScriptedServer, tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    pipe, reader = make_pipe(tmp_path)
     server.enqueue(responses.respond(CODED))
     assert await download(server, pipe) == pipe
     assert os.read(reader, 1_000) == PDF
@@ -84,9 +89,7 @@ async def test_a_pipe_gets_the_document_and_stays_a_pipe(server: ScriptedServer,
 
 
 async def test_a_pipe_that_got_nothing_is_written_by_the_next_attempt(server: ScriptedServer, tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    pipe, reader = make_pipe(tmp_path)
     server.enqueue(responses.respond_in_chunks(b"", length=len(CODED)), responses.respond(CODED))
     await download(server, pipe)
     assert os.read(reader, 1_000) == PDF
@@ -94,9 +97,7 @@ async def test_a_pipe_that_got_nothing_is_written_by_the_next_attempt(server: Sc
 
 
 async def test_a_pipe_that_got_a_part_is_not_written_again(server: ScriptedServer, tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    pipe, reader = make_pipe(tmp_path)
     server.default_responder = responses.respond_in_chunks(CODED[:200], length=len(CODED))
     await catch_error(download(server, pipe))
     os.close(reader)
