@@ -49,6 +49,7 @@ class DirectSuiteError(Exception):
     """The base class of all errors in this module. Every error has these attributes:
 
     explanation: what went wrong, without the operation's name, the number of attempts and the duration.
+    advice: what to do about it, if that is not in the explanation; "" if unknown.
     operation, service: the specification's names, such as `Sign` and `signing`. None if the error is not from a call.
     outcome: the known effect on the server, an `Outcome`. None if it does not apply.
     retry_after: seconds to wait before trying again, from the service or from the suite's limits. None if unknown.
@@ -66,6 +67,7 @@ class DirectSuiteError(Exception):
     ) -> None:
         super().__init__(explanation)
         self.explanation = explanation
+        self.advice = ""
         self.operation = operation
         self.service = service
         self.outcome = outcome
@@ -74,10 +76,11 @@ class DirectSuiteError(Exception):
         self.elapsed = 0.0
 
     def __str__(self) -> str:
+        text = f"{self.explanation}: {self.advice}" if self.advice else self.explanation
         if self.operation is None:
-            return self.explanation
+            return text
         tries = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"
-        return f"{self.operation}: {self.explanation} ({tries}, {self.elapsed:.1f} s)"
+        return f"{self.operation}: {text} ({tries}, {self.elapsed:.1f} s)"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"

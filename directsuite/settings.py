@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import attrs
 
-from directsuite.configuration import CERTIFICATES, IDENTITY, PREFIX, Configuration, SettingEntry
+from directsuite.config_file import CERTIFICATES, IDENTITY, PREFIX, Configuration, SettingEntry
 from directsuite.core.checks import (
     FLAG,
     INTEGER,
@@ -213,6 +213,6 @@ def make_settings(kind: type[S], configuration: Configuration) -> S:
     if name not in configuration:
         raise ConfigurationError(problem)
     entry = configuration[name]
-    if entry.is_variable and problem.endswith("allow_insecure_http=True"):
+    if entry.is_variable and problem.endswith("allow_insecure_http to true"):
         problem += f", or {PREFIX}ALLOW_INSECURE_HTTP=true"
     raise ConfigurationError(f"{entry.origin}: {problem}")

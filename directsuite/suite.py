@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self, cast
 
 import aiohttp
 
-from directsuite.configuration import Configuration
+from directsuite.config_file import Configuration
 from directsuite.core.call import Endpoint, Environment
 from directsuite.core.checks import Check, instance_of, with_methods
 from directsuite.core.clock import Clock, SystemClock

@@ -7,13 +7,12 @@ import functools
 import importlib
 import os
 from collections.abc import Generator
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts import App, CycloptsError, Group
 
 from directsuite._version import __version__
-from directsuite.cli.options import EPILOGUE, CommonOptions, convert_path
+from directsuite.cli.options import EPILOGUE, CommonOptions
 from directsuite.cli.process import ExitStatus, echo_err
 from directsuite.cli.usage import explain_usage_error
 
@@ -44,12 +43,6 @@ _COMMANDS = {
 A module is only imported if the arguments name its command, so that `directsuite --help` is fast.
 """
 _EXIT_STATUSES = "\n".join(f"    {status:>3}  {status.meaning}" for status in ExitStatus)
-_COMPLETION_REQUIREMENTS = {"zsh": ", if ~/.zshrc runs compinit"}
-_CUSTOM_FILE_COMPLETION_REQUIREMENTS = {
-    "zsh": ", if ~/.zshrc runs compinit and the file's name is _directsuite",
-    "fish": ", if config.fish sources that file",
-}
-"""What completion requires with --output. The installation makes bash and powershell source the file."""
 
 
 @functools.cache
@@ -83,67 +76,40 @@ Exit status:
             command.help = summary
         command.group, command.sort_key = group, position
         app.command(command)
-    app.command(install_completion, name="--install-completion", group=_MISC, help_epilogue=EPILOGUE)
+    app.register_install_completion_command(group=_MISC, help_epilogue=EPILOGUE)
     return app
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit status. Invalid arguments are reported on stderr."""
-    app = build_app(arguments[0] if arguments else "")
+    name = arguments[0] if arguments else ""
+    app = build_app(name)
     try:
-        command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
+        function, bound, injected = app.parse_args(arguments, exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        with _apply_common_options(CommonOptions(verbose=len({"-v", "-vv", "--verbose"}.intersection(arguments)))):
-            return _report_usage_error(explain_usage_error(error))
+        verbose = len({"-v", "-vv", "--verbose"}.intersection(arguments))
+        with _apply_common_options(CommonOptions(verbose=verbose)):
+            echo_err(explain_usage_error(error))
+            return ExitStatus.USAGE_ERROR
     with _apply_common_options(bound.arguments.get("options")):
-        return int(command(*bound.args, **bound.kwargs) or 0)
+        if name not in _COMMANDS:
+            return int(function(*bound.args, **bound.kwargs) or 0)
+        from directsuite.cli.command import Command  # slow to import
+
+        command = Command()
+        extra = {"command": command} if "command" in injected else {}
+        return command.run(lambda: function(*bound.args, **bound.kwargs, **extra))
 
 
 @contextlib.contextmanager
 def _apply_common_options(options: object) -> Generator[None]:
-    if not isinstance(options, CommonOptions):
-        yield
-        return
-    variables = {"DIRECTSUITE_PROFILE": options.profile, "DIRECTSUITE_VERBOSE": str(options.verbose or "") or None}
-    previous_variables = {name: os.environ.get(name) for name in variables}
-    os.environ.update({name: text for name, text in variables.items() if text is not None})
+    previous_variables = dict(os.environ)
+    if isinstance(options, CommonOptions):
+        variables = {"DIRECTSUITE_PROFILE": options.profile, "DIRECTSUITE_VERBOSE": str(options.verbose or "")}
+        os.environ.update({name: text for name, text in variables.items() if text})
     try:
         yield
     finally:
-        for name, text in previous_variables.items():
-            if text is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = text
-
-
-def _report_usage_error(sentence: str) -> int:
-    echo_err(sentence)
-    return ExitStatus.USAGE_ERROR
-
-
-def install_completion(
-    *,
-    shell: Literal["bash", "zsh", "fish", "powershell"] | None = None,
-    output: Annotated[Path | None, Parameter(name=("--output", "-o"), converter=convert_path)] = None,
-) -> int:
-    """Install completion for a shell.
-
-    Parameters
-    ----------
-    shell: str
-        The shell; by default the shell that runs the command.
-    output: Path
-        The file for the script; by default the file that the shell reads.
-    """
-    from cyclopts.completion.detect import ShellDetectionError, detect_shell
-
-    try:
-        shell = detect_shell() if shell is None else shell
-    except ShellDetectionError:
-        echo_err("The shell can't be detected. Give --shell bash, zsh, fish or powershell.")
-        return ExitStatus.USAGE_ERROR
-    build_app().install_completion(shell=shell, output=output)
-    needed = (_COMPLETION_REQUIREMENTS if output is None else _CUSTOM_FILE_COMPLETION_REQUIREMENTS).get(shell, "")
-    echo_err(f"Completion is installed for {shell}. It works in each new shell{needed}.")
-    return ExitStatus.DONE
+        for name in {"DIRECTSUITE_PROFILE", "DIRECTSUITE_VERBOSE"} - previous_variables.keys():
+            os.environ.pop(name, None)
+        os.environ.update(previous_variables)

@@ -1,7 +1,7 @@
 """The run of a command from its start to its exit status.
 
-Command(resume_hint=…).run(begin)
-    begin()        reads options, settings and secrets; may ask on the terminal; returns a coroutine
+Command().run(begin)
+    begin()        reads options, settings and secrets; may ask on the terminal; returns an exit status or a coroutine
     the coroutine  runs until it returns an exit status, or until Ctrl-C or SIGTERM cancels it
     an error       becomes a sentence on stderr and an exit status
 """
@@ -12,16 +12,20 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Sequence
+from typing import Annotated, Any
 
 import attrs
+from cyclopts import Parameter
 
 import directsuite as ds
 from directsuite.cli import process
-from directsuite.cli.credentials import is_interactive
+from directsuite.cli.credentials import MailboxAccess, is_interactive
 from directsuite.cli.errors import Advice, ItemNotFoundError, UsageError, exit_for_error
 from directsuite.cli.process import ExitStatus, echo_err
+
+Work = Coroutine[Any, Any, int]
+"""The work of a command, which returns the exit status."""
 
 
 class TerminatedError(KeyboardInterrupt):
@@ -30,7 +34,7 @@ class TerminatedError(KeyboardInterrupt):
 
 @attrs.define(kw_only=True)
 class Command:
-    """One run of a command."""
+    """One run of a command. A command's function gets it as the argument `command`, and changes its attributes."""
 
     resume_hint: str = process.NOTHING_CHANGED
     """How to continue after Ctrl-C."""
@@ -38,14 +42,14 @@ class Command:
     """What to do if the response to a change was lost."""
     unknown_status: process.ExitStatus = process.ExitStatus.UNKNOWN
     """The exit status if the response to a change was lost."""
-    option_names: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    option_names: dict[str, str] = attrs.field(factory=dict[str, str])
     """The option of each parameter that an InvalidArgumentError may name."""
     advice: Advice = attrs.field(factory=dict[type[BaseException] | int | str, str])
     """What to do about an error, instead of the text in `errors`."""
     _is_outcome_unknown: bool = attrs.field(default=False, init=False)
 
-    def run(self, begin: Callable[[], Coroutine[Any, Any, int]]) -> int:
-        """Run the coroutine that `begin` returns. Return the exit status.
+    def run(self, begin: Callable[[], Work | int | None]) -> int:
+        """Run the coroutine that `begin` returns, if any. Return the exit status.
 
         A UsageError, ItemNotFoundError, DirectSuiteError, OSError or Ctrl-C is reported on stderr, but a
         BrokenPipeError and other errors are raised.
@@ -53,16 +57,14 @@ class Command:
         process.has_begun = True
         try:
             work = begin()
+            if not isinstance(work, Coroutine):
+                return int(work or 0)
             with contextlib.closing(work), contextlib.closing(_run_until_sigterm(work)) as main:
                 return int(asyncio.run(main))  # after Ctrl-C, it may not have started either
         except KeyboardInterrupt as signalled:
-            unknown = (
-                f"the last request may or may not have taken effect: {self.recovery_hint}"
-                if self._is_outcome_unknown
-                else ""
-            )
+            unknown = f"the last request may or may not have taken effect: {self.recovery_hint}"
             process.end_line()
-            echo_err(f"stopped; {unknown or self.resume_hint}")
+            echo_err(f"stopped; {unknown if self._is_outcome_unknown else self.resume_hint}")
             return ExitStatus.TERMINATED if isinstance(signalled, TerminatedError) else ExitStatus.INTERRUPTED
         except BrokenPipeError:
             raise
@@ -85,8 +87,18 @@ class Command:
         listeners = [self._handle_event, *make_request_listeners(), *listeners]
         return ds.DirectSuite(settings, token=token, login=login, listeners=listeners)
 
+    @contextlib.asynccontextmanager
+    async def open_mailbox(self, access: MailboxAccess) -> AsyncGenerator[ds.Mailbox]:
+        """Open the command's suite, and yield the mailbox."""
+        async with self.make_suite(access.settings) as suite:
+            yield suite.mailbox(access.address, access.password)
+
     def _handle_event(self, event: ds.Event) -> None:
         self._is_outcome_unknown = self._is_outcome_unknown or isinstance(event, ds.OutcomeLeftUnknown)
+
+
+CommandParameter = Annotated[Command, Parameter(parse=False)]
+"""A parameter that gets the `Command`, not an argument of the command line."""
 
 
 def make_request_listeners() -> list[ds.Listener]:
@@ -96,19 +108,8 @@ def make_request_listeners() -> list[ds.Listener]:
 
 def _report_request(event: ds.Event) -> None:
     if isinstance(event, ds.AttemptSucceeded | ds.AttemptFailed):
-        result = _NO_RESPONSE_TEXTS.get(event.error, "failed") if event.status is None else f"HTTP {event.status}"
+        result = event.error if event.status is None else f"HTTP {event.status}"
         echo_err(f"{event.operation}: {result}, {event.elapsed * 1000:.0f} ms")
-
-
-_NO_RESPONSE_TEXTS = {
-    "CancelledError": "stopped",
-    "CircuitOpenError": "not sent, the service is down",
-    "ConnectFailedError": "no connection",
-    "ConnectionLostError": "the connection was lost",
-    "DeadlineExceededError": "no response in time",
-    "AuthenticationError": "not sent, the login was rejected",
-}
-"""The text of -vv for an attempt without an HTTP status, by the error's class."""
 
 
 async def confirm(question: str, *, no_terminal_message: str, declined_message: str) -> None:
@@ -149,7 +150,7 @@ def handle_signals(handler: Callable[[int], None], signals: Iterable[int]) -> Ge
         yield
 
 
-async def _run_until_sigterm(coroutine: Coroutine[Any, Any, int]) -> int:
+async def _run_until_sigterm(coroutine: Work) -> int:
     task, is_terminated = asyncio.ensure_future(coroutine), False
 
     def terminate(_: int) -> None:

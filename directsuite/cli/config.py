@@ -7,67 +7,55 @@ import json
 import attrs
 
 import directsuite as ds
-from directsuite.cli.command import Command
 from directsuite.cli.errors import exit_for_error
 from directsuite.cli.options import CommonOptions, Json, make_app, record, register
 from directsuite.cli.output import show_json, show_text
 from directsuite.cli.process import ExitStatus, echo_err
-from directsuite.configuration import CERTIFICATES, DEFAULT_FILE, IDENTITY, PREFIX, SECRETS, Configuration
+from directsuite.config_file import CERTIFICATES, DEFAULT_FILE, IDENTITY, PREFIX, SECRETS, Configuration
 from directsuite.settings import PLAIN_SETTINGS, make_settings
 
 app = make_app("config", "show", "show --json")
 
-
-@record
-class ConfigOptions(CommonOptions):
-    """Options of `config show`."""
-
-    json: Json = False
-
-
 _HIDDEN_VALUE = "(set)"
 
 
-@register(app, "show", "", "--json")
-def show_config(*, options: ConfigOptions = ConfigOptions()) -> int:
-    """Show each setting and its source: a variable, a line of the settings file, or the default."""
+@record
+class _ConfigOptions(CommonOptions):
+    json: Json = False
 
-    async def show_settings() -> int:
-        configuration = Configuration.read()
-        problem: ds.ConfigurationError | None = None
-        try:
-            make_settings(ds.Settings, configuration)
-        except ds.ConfigurationError as error:
-            problem = error
-        rows = _build_rows(configuration)
-        if options.json:
-            show_json(
-                {
-                    "file": None if configuration.file is None else str(configuration.file),
-                    "profile": configuration.profile,
-                    "profiles": list(configuration.profiles),
-                    "settings": {name: {"value": value, "from": origin} for name, value, origin in rows},
-                }
-            )
-        else:
-            profiles = ", ".join(configuration.profiles) or "none"
-            show_text(f"# settings file: {configuration.file or f'none; the default is {DEFAULT_FILE}'}")
-            show_text(f"# profile: {configuration.profile or 'none'}; profiles in the file: {profiles}")
-            for name, value, origin in rows:
-                if value is not None:
-                    shown = _HIDDEN_VALUE if value is _HIDDEN_VALUE else json.dumps(value, default=str)
-                    show_text(f"{name} = {shown}  # {origin}")
-        if problem is None:
-            return ExitStatus.DONE
-        status, sentence = exit_for_error(problem)
+
+@register(app, "show", "", "--json")
+def show_config(*, options: _ConfigOptions = _ConfigOptions()) -> int:
+    """Show each setting and its source: a variable, a line of the settings file, or the default."""
+    configuration = Configuration.read()
+    rows = _build_rows(configuration)
+    if options.json:
+        show_json(
+            {
+                "file": None if configuration.file is None else str(configuration.file),
+                "profile": configuration.profile,
+                "profiles": list(configuration.profiles),
+                "settings": {name: {"value": value, "from": origin} for name, value, origin in rows},
+            }
+        )
+    else:
+        profiles = ", ".join(configuration.profiles) or "none"
+        show_text(f"# settings file: {configuration.file or f'none; the default is {DEFAULT_FILE}'}")
+        show_text(f"# profile: {configuration.profile or 'none'}; profiles in the file: {profiles}")
+        for name, value, origin in rows:
+            if value is not None:
+                shown = _HIDDEN_VALUE if value is _HIDDEN_VALUE else json.dumps(value, default=str)
+                show_text(f"{name} = {shown}  # {origin}")
+    try:
+        make_settings(ds.Settings, configuration)
+    except ds.ConfigurationError as error:
+        status, sentence = exit_for_error(error)
         echo_err(sentence)
         return status
-
-    return Command().run(show_settings)
+    return ExitStatus.DONE
 
 
 def _build_rows(configuration: Configuration) -> list[tuple[str, object, str]]:
-    """Return the name, value and origin of each setting. Secrets from variables are included but hidden."""
     defaults = {field.name: field.default for field in attrs.fields(ds.Settings)}
     defaults["retry_attempts"] = ds.Settings().retry.attempts
     rows = list[tuple[str, object, str]]()
@@ -77,8 +65,6 @@ def _build_rows(configuration: Configuration) -> list[tuple[str, object, str]]:
             rows.append((name, _HIDDEN_VALUE if name == "proxy" else entry.value, entry.origin))
         else:
             rows.append((name, defaults.get(name), "default"))
-    for name in SECRETS:
-        variable = f"{PREFIX}{name.upper()}"
-        if configuration.variables.get(variable):
-            rows.append((name, _HIDDEN_VALUE, variable))
+    secrets = [(name, f"{PREFIX}{name.upper()}") for name in SECRETS]
+    rows += [(name, _HIDDEN_VALUE, variable) for name, variable in secrets if configuration.variables.get(variable)]
     return rows

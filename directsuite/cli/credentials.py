@@ -17,10 +17,8 @@ import getpass
 import importlib
 import importlib.util
 import json
-import os
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -28,7 +26,7 @@ import attrs
 
 import directsuite as ds
 from directsuite.cli.errors import NOT_TEXT_PROBLEM, UsageError, validate_text, with_value
-from directsuite.configuration import (
+from directsuite.config_file import (
     DEFAULT_FILE,
     MAX_SECRETS_BYTES,
     PREFIX,
@@ -36,6 +34,7 @@ from directsuite.configuration import (
     read_private_file,
     read_secret_file,
 )
+from directsuite.core.files import explain_os_error
 from directsuite.messaging import arguments
 
 MAILBOX_VAR = "DIRECTSUITE_MAILBOX"
@@ -43,7 +42,6 @@ MAILBOX_PASSWORD_VAR = "DIRECTSUITE_MAILBOX_PASSWORD"  # noqa: S105  a variable'
 LOGIN_VAR = "DIRECTSUITE_LOGIN_USERNAME"
 KEYRING_SERVICE = "directsuite"
 """The service name of secrets in a keyring: `keyring set directsuite ADDRESS`."""
-
 Service = Literal["signing", "fax", "message", "registration"]
 
 
@@ -56,63 +54,42 @@ class MailboxAccess:
     password: ds.Secret
 
 
-@attrs.frozen(kw_only=True)
-class SecretLookup:
-    """The places to look for a secret."""
+def find_secret(
+    file: Path | None, setting: str, description: str, *, prompt: str, option: str, keyring_name: str, placeholder: str
+) -> ds.Secret:
+    """Return the secret from the first of its places. Raises UsageError or ConfigurationError.
 
-    description: str
-    """The kind of secret, such as "access token", for messages."""
-    prompt: str = attrs.field(repr=False)
-    """The question on a terminal. It may contain the owner's name."""
-    option: str
-    """The option with the secret's file."""
-    setting: str
-    """The setting's name: in upper case it names a variable; with `_file` appended, a key of the settings file."""
-    keyring_name: str = attrs.field(repr=False)
-    """The secret's user name in the keyring."""
-    keyring_placeholder: str
-    """The kind of `keyring_name` for messages, such as ADDRESS."""
+    file: the value of `option`. setting: in upper case it names the variable; with `_file` appended, a key of the
+    settings file. description: such as "access token". prompt: the question on a terminal. keyring_name: the user
+    name in the keyring. placeholder: the kind of that name in messages, such as ADDRESS.
+    """
+    if file is not None:
+        return read_secret_file(file, f"the file of {option}")
+    configuration, variable = Configuration.read(), f"{PREFIX}{setting.upper()}"
+    validate_text(configuration.variables.get(variable), variable)
+    secret = configuration.read_secret(setting) or find_in_keyring(keyring_name)
+    if secret is not None:
+        return secret
+    if is_interactive():
+        return ask_for_secret(description, prompt)
+    raise UsageError(
+        f"No {description} is set. Set {variable}, give {option} FILE, "
+        f"or add it to a keyring with `keyring set {KEYRING_SERVICE} {placeholder}`."
+    )
 
-    def find_secret(
-        self,
-        file: Path | None,
-        environment: Mapping[str, str] = os.environ,
-        ask: Callable[[str], str] = getpass.getpass,
-    ) -> ds.Secret:
-        """Return the secret. Raises UsageError if it is missing or not text, ConfigurationError if a file is invalid.
 
-        file: the value of `option`; None if it was not given.
-        """
-        if file is not None:
-            return read_secret_file(file, f"the file of {self.option}")
-        validate_text(environment.get(self._variable), self._variable)
-        if (value := Configuration.read(environment).read_secret(self.setting)) is not None:
-            return value
-        if (stored_secret := find_in_keyring(self.keyring_name)) is not None:
-            return stored_secret
-        if is_interactive():
-            return self.ask_for_secret(ask)
-        raise UsageError(
-            f"No {self.description} is set. Set {self._variable}, give {self.option} FILE, "
-            f"or add it to a keyring with `keyring set {KEYRING_SERVICE} {self.keyring_placeholder}`."
-        )
-
-    @property
-    def _variable(self) -> str:
-        return f"{PREFIX}{self.setting.upper()}"
-
-    def ask_for_secret(self, ask: Callable[[str], str] = getpass.getpass) -> ds.Secret:
-        """Ask for the secret on the terminal. Raises UsageError if the text is empty or can't be decoded."""
-        text = ""
-        with contextlib.suppress(EOFError):
-            try:
-                text = ask(f"{self.prompt}: ")
-            except UnicodeDecodeError:  # replaced, because it contains the typed bytes
-                raise UsageError(f"The {self.description} {NOT_TEXT_PROBLEM}.") from None
-        if not text:
-            raise UsageError(f"No {self.description} was typed.")
-        validate_text(text, f"The {self.description}")
-        return ds.Secret(text)
+def ask_for_secret(description: str, prompt: str) -> ds.Secret:
+    """Ask for a secret on the terminal. Raises UsageError if the text is empty or can't be decoded."""
+    text = ""
+    with contextlib.suppress(EOFError):
+        try:
+            text = getpass.getpass(f"{prompt}: ")
+        except UnicodeDecodeError:  # replaced, because it contains the typed bytes
+            raise UsageError(f"The {description} {NOT_TEXT_PROBLEM}.") from None
+    if not text:
+        raise UsageError(f"No {description} was typed.")
+    validate_text(text, f"The {description}")
+    return ds.Secret(text)
 
 
 def load_settings(service: Service) -> ds.Settings:
@@ -139,8 +116,6 @@ def get_mailbox_access(
     """Return a mailbox with its password.
 
     address: the value of `option`; None for the configured mailbox. settings: None to load them.
-    Raises UsageError if a mailbox, password or URL is missing or the address is invalid, ConfigurationError for an
-    invalid setting or file.
     """
     settings = load_settings("message") if settings is None else settings
     address = address or read_setting("mailbox")
@@ -149,31 +124,27 @@ def get_mailbox_access(
             f"No mailbox is given. Give {option} ADDRESS, or set {MAILBOX_VAR}, or mailbox in the settings file."
         )
     validate_text(address, option)
-    if not is_address(address):
-        raise UsageError(
-            f"{with_value(option, address)} is not an e-mail address. Expected something like nurse@direct.example.org."
-        )
-    return MailboxAccess(settings, address, make_password_lookup(address, "--password-file").find_secret(password_file))
-
-
-def is_address(text: str) -> bool:
-    """Return True if the services accept the address and it contains no whitespace."""
-    try:
-        arguments.validate_address(text, "address")
-    except ds.InvalidArgumentError:
-        return False
-    return not any(character.isspace() for character in text)
-
-
-def make_password_lookup(address: str, option: str) -> SecretLookup:
-    """Return the places of a mailbox's password. option: the option with its file."""
-    return SecretLookup(
-        description="mailbox password",
+    validate_address(address, option)
+    password = find_secret(
+        password_file,
+        "mailbox_password",
+        "mailbox password",
         prompt=f"Password of {address}",
-        option=option,
-        setting="mailbox_password",
+        option="--password-file",
         keyring_name=address,
-        keyring_placeholder="ADDRESS",
+        placeholder="ADDRESS",
+    )
+    return MailboxAccess(settings, address, password)
+
+
+def validate_address(address: str, source: str) -> None:
+    """Raise UsageError if the services don't accept the address, or if it contains whitespace."""
+    with contextlib.suppress(ds.InvalidArgumentError):
+        arguments.validate_address(address, "address")
+        if not any(character.isspace() for character in address):
+            return
+    raise UsageError(
+        f"{with_value(source, address)} is not an e-mail address. Expected something like nurse@direct.example.org."
     )
 
 
@@ -182,22 +153,16 @@ def read_token(file: Path | None) -> ds.Secret:
 
     file: the value of --token-file. Raises UsageError if no token is set, ConfigurationError if a file is invalid.
     """
-    places = SecretLookup(
-        description="access token",
-        prompt="Access token from the service's provider",
-        option="--token-file",
-        setting="token",
-        keyring_name="token",
-        keyring_placeholder="token",
+    prompt = "Access token from the service's provider"
+    return find_secret(
+        file, "token", "access token", prompt=prompt, option="--token-file", keyring_name="token", placeholder="token"
     )
-    return places.find_secret(file)
 
 
 def read_login(username: str | None, password_file: Path | None) -> ds.Login:
     """Return the login for registration.
 
     username: the value of --login; None for the configured user name. password_file: the value of --password-file.
-    Raises UsageError if the user name or password is missing, ConfigurationError if a file is invalid.
     """
     username = username or read_setting("login_username")
     if not username:
@@ -205,15 +170,16 @@ def read_login(username: str | None, password_file: Path | None) -> ds.Login:
             f"No login is given. Give --login USERNAME, or set {LOGIN_VAR}, or login_username in the settings file."
         )
     validate_text(username, "--login")
-    places = SecretLookup(
-        description="password of the login",
+    password = find_secret(
+        password_file,
+        "login_password",
+        "password of the login",
         prompt=f"Password of {username}",
         option="--password-file",
-        setting="login_password",
         keyring_name=username,
-        keyring_placeholder="USERNAME",
+        placeholder="USERNAME",
     )
-    return ds.Login(username, places.find_secret(password_file))
+    return ds.Login(username, password)
 
 
 def is_interactive() -> bool:
@@ -242,15 +208,36 @@ def find_in_keyring(name: str) -> ds.Secret | None:
     return None
 
 
+def read_input(path: Path, name: str, *, limit: int, advice: str = "Name a different file.") -> bytes:
+    """Return the content of a file that the user named; - for stdin. A device such as /dev/zero never ends.
+
+    name: the file in messages, such as "The file of --image". advice: what to do if it is unreadable.
+    """
+    try:
+        with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
+            content = file.read(limit + 1)
+    except OSError as error:
+        raise UsageError(f"{name} can't be read ({explain_os_error(error)}). {advice}") from None
+    if len(content) > limit:
+        raise UsageError(f"{name} has more than {limit:,} bytes. {advice}")
+    return content
+
+
+def decode_input(content: bytes, name: str, *, advice: str = "Save it in UTF-8.") -> str:
+    """Return the text of a file, without the byte order mark of Windows editors. Raises UsageError."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UsageError(f"{name} is not text in UTF-8. {advice}") from None
+
+
 def read_private_document(path: Path, name: str, expected_members: str) -> dict[str, Any]:
     """Read a TOML table or a JSON object from a private file.
 
     path: - for stdin. name: the file's name in messages. expected_members: the expected content, for messages.
-    Raises ConfigurationError if the file can't be read or is not private, UsageError if its content is invalid.
     """
-    content = sys.stdin.buffer.read(MAX_SECRETS_BYTES + 1) if str(path) == "-" else read_private_file(path, name)
-    if len(content) > MAX_SECRETS_BYTES:
-        raise UsageError(f"Could not read {name}: it has more than {MAX_SECRETS_BYTES:,} bytes. Name a different file.")
+    is_stdin = str(path) == "-"
+    content = read_input(path, name, limit=MAX_SECRETS_BYTES) if is_stdin else read_private_file(path, name)
     document: Any = None
     with contextlib.suppress(ValueError, RecursionError):  # not chained, because parsers' errors quote the content
         text = content.decode("utf-8-sig")
@@ -271,10 +258,7 @@ def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_private_passwords(
     path: Path, name: str = "the passwords file", *, keys: Literal["addresses", "usernames"] = "addresses"
 ) -> dict[str, ds.Secret]:
-    """Return the passwords in a private TOML or JSON file by their names. keys: the kind of names, for messages.
-
-    Raises ConfigurationError or UsageError as `read_private_document`.
-    """
+    """Return the passwords in a private TOML or JSON file by their names. keys: the kind of names, for messages."""
     document = read_private_document(path, name, f"{keys} and their passwords, each name once")
     if not all(isinstance(each, str) for each in document.values()):
         raise UsageError(

@@ -19,23 +19,10 @@ import attrs
 from cyclopts import Group, Parameter
 
 import directsuite as ds
+from directsuite.cli import options as opt
 from directsuite.cli.command import make_request_listeners
 from directsuite.cli.conformance import Specification
 from directsuite.cli.credentials import MailboxAccess
-from directsuite.cli.options import (
-    CommonOptions,
-    Flag,
-    Json,
-    LoginOption,
-    LoginPasswordFile,
-    MailboxOption,
-    PasswordFile,
-    TokenFile,
-    convert_path,
-    integer_parameter,
-    record,
-    seconds_parameter,
-)
 from directsuite.core.facade import Facade
 from directsuite.core.operation import Operation
 from directsuite.core.session import BufferedResponse
@@ -52,18 +39,18 @@ from directsuite.wire.parsing import MismatchError
 _DEEP = Group("Comparison with the OpenAPI document")
 
 
-@record
-class DoctorOptions(CommonOptions):
+@opt.record
+class DoctorOptions(opt.CommonOptions):
     """Options of `doctor`."""
 
-    mailbox: MailboxOption = None
-    password_file: PasswordFile = None
-    token_file: TokenFile = None
-    login: LoginOption = None
-    login_password_file: LoginPasswordFile = None
-    timeout: Annotated[float, seconds_parameter(gt=0, lte=600)] = 10.0
+    mailbox: opt.MailboxOption = None
+    password_file: opt.PasswordFile = None
+    token_file: opt.TokenFile = None
+    login: opt.LoginOption = None
+    login_password_file: opt.LoginPasswordFile = None
+    timeout: Annotated[float, opt.seconds_parameter(gt=0, lte=600)] = 10.0
     """Seconds for each check."""
-    deep: Annotated[bool, Flag, Parameter(group=_DEEP)] = False
+    deep: Annotated[bool, opt.Flag, Parameter(group=_DEEP)] = False
     """Call each read-only operation that the credentials allow, and report how the responses differ."""
     fax_number: Annotated[str | None, Parameter(group=_DEEP)] = None
     """Your fax number, for requests to the fax service."""
@@ -71,15 +58,15 @@ class DoctorOptions(CommonOptions):
     """The identifier of a stored document, for requests to the signing service."""
     patient: Annotated[str | None, Parameter(group=_DEEP)] = None
     """A patient's Direct address, for requests to the registration service."""
-    proofing_id: Annotated[int | None, integer_parameter(), Parameter(group=_DEEP)] = None
+    proofing_id: Annotated[int | None, opt.integer_parameter(), Parameter(group=_DEEP)] = None
     """The id of that patient's identity-proofing record, for GetPatientAddressByMeta."""
     tuser: Annotated[str | None, Parameter(group=_DEEP)] = None
     """A T-User who acts for the mailbox, for GetMessageStatusWithTuser."""
-    tuser_password_file: Annotated[Path | None, Parameter(group=_DEEP, converter=convert_path)] = None
+    tuser_password_file: Annotated[Path | None, Parameter(group=_DEEP, converter=opt.convert_path)] = None
     """A file that contains only the T-User's password and that other users can't read."""
-    report: Annotated[Path | None, Parameter(group=_DEEP, converter=convert_path)] = None
+    report: Annotated[Path | None, Parameter(group=_DEEP, converter=opt.convert_path)] = None
     """Write the differences to a new file, as paths and types without values."""
-    json: Json = False
+    json: opt.Json = False
 
 
 F = TypeVar("F", bound=Facade)

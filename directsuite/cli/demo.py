@@ -7,28 +7,49 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
-import attrs
+from cyclopts import Parameter
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 import directsuite as ds
-from directsuite.cli.command import Command, handle_signals
-from directsuite.cli.options import DemoOptions, make_app
-from directsuite.cli.output import show_json, show_progress
-from directsuite.cli.process import echo_err, require_extra
+from directsuite.cli.command import CommandParameter, Work, handle_signals
+from directsuite.cli.options import Flag, convert_path, integer_parameter, make_app, record
+from directsuite.cli.output import show_json, show_progress, show_table
+from directsuite.cli.process import echo_err, require_extra, show_line
 
 if TYPE_CHECKING:
-    from directsuite.cli.demo_steps import Step
+    from directsuite.cli.demo_steps import DemoContext, StepResult
+
+    Step = Callable[[DemoContext], Awaitable[StepResult]]
 
 app = make_app("demo", "--messages 20 --documents 2", "--messages 20 --documents 2 --keep")
 
 
+@record
+class DemoOptions:
+    """Options of `demo`."""
+
+    output: Annotated[Path, Parameter(converter=convert_path)] = Path("demo-output")
+    """The folder for the signed PDFs and the messages."""
+    json: Annotated[bool, Flag] = False
+    """Print the report as one JSON document instead of text."""
+    messages: Annotated[int, integer_parameter(gte=1, lte=10_000)] = 300
+    """The number of messages to read from a mailbox."""
+    documents: Annotated[int, integer_parameter(gte=1, lte=500)] = 12
+    """The number of PDFs to sign."""
+    faxes: Annotated[int, integer_parameter(gte=1, lte=1_000)] = 35
+    """The number of faxes to list."""
+    keep: Annotated[bool, Flag] = False
+    """Keep the sandbox and its page running afterwards, until Ctrl-C."""
+
+
 @app.default
-def demo(*, options: DemoOptions = DemoOptions()) -> int:
+def demo(*, command: CommandParameter, options: DemoOptions = DemoOptions()) -> Work | int:
     """Use all four services of a sandbox, and check their effects.
 
     The demo starts its own sandbox; with --keep, its page stays available afterwards. Exit status 0 means that every
@@ -37,111 +58,75 @@ def demo(*, options: DemoOptions = DemoOptions()) -> int:
     require_extra("sandbox")
     from directsuite.cli.demo_steps import STEPS
 
-    return run_demo(options, STEPS)
-
-
-@attrs.frozen(kw_only=True)
-class StepResult:
-    """The result of a step. problem: why it failed; None if all checks passed, which are in `checked`."""
-
-    name: str
-    title: str
-    seconds: float
-    count: int | None = None
-    unit: str | None = None
-    checked: tuple[str, ...] = ()
-    files: tuple[Path, ...] = ()
-    problem: str | None = None
-
-
-def run_demo(options: DemoOptions, steps: dict[str, Step]) -> int:
-    """Run the steps in a sandbox, and print the report. Return 1 if one failed or --output can't be written, else 0."""
+    command.resume_hint = "the same command starts again from the beginning"
     try:
         options.output.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=options.output):
-            output = options.output.resolve()
+            return run_demo(options, options.output.resolve(), STEPS)
     except OSError as error:
         reason = error.strerror or error
         echo_err(f"The output folder {options.output} cannot be written: {reason}. Give another --output.")
         return 1
 
-    async def run() -> int:
-        from directsuite.cli.demo_steps import open_context
 
-        console, began = Console(stderr=options.json, highlight=False), time.monotonic()
-        async with open_context(output, options) as context:
-            results = list[StepResult]()
-            for name, step in steps.items():
-                async with show_progress(step.title, console=console, delay=0.0):
-                    results.append(await _run_step(name, step, context))
-            seconds = time.monotonic() - began
-            if options.json:
-                show_json(_report_to_dict(results, output, seconds))
-                sys.stdout.flush()
-            else:
-                _show_report(results, output, seconds, console)
-            if options.keep:
-                stop = asyncio.Event()
-                with handle_signals(lambda _: stop.set(), (signal.SIGINT, signal.SIGTERM)):
-                    url = f"{context.sandbox.root_url}/"
-                    console.print(f"The sandbox runs until Ctrl-C; its page: [bold]{url}[/]", soft_wrap=True)
-                    await stop.wait()
-        return 0 if all(each.problem is None for each in results) else 1
+@asynccontextmanager
+async def open_context(output: Path, options: DemoOptions) -> AsyncGenerator[DemoContext]:
+    """Start a sandbox in a temporary folder, with a clinic's mailbox, and open a suite for it."""
+    from directsuite.cli.demo_steps import CLINIC, DOMAIN, PASSWORD, DemoContext
+    from directsuite.sandbox.server import Sandbox
 
-    return Command(resume_hint="the same command starts again from the beginning").run(run)
+    with tempfile.TemporaryDirectory(prefix="directsuite-demo-") as folder:
+        async with Sandbox(Path(folder)) as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
+            name, password = (sandbox.environment[f"DIRECTSUITE_LOGIN_{each}"] for each in ("USERNAME", "PASSWORD"))
+            await sandbox.add_reseller(name, password, [DOMAIN])
+            await sandbox.add_account(CLINIC, PASSWORD)
+            yield DemoContext(sandbox=sandbox, suite=suite, output=output, options=options)
 
 
-async def _run_step(name: str, step: Step, context: Any) -> StepResult:
+async def run_demo(options: DemoOptions, output: Path, steps: Mapping[str, Step]) -> int:
+    """Run the steps in a sandbox, and print the report. Return 1 if one failed, else 0."""
+    console, began = Console(stderr=options.json, highlight=False), time.monotonic()
+    async with open_context(output, options) as context:
+        reports = list[dict[str, Any]]()
+        for name, step in steps.items():
+            async with show_progress(name, console=console, delay=0.0):
+                reports.append(await run_step(name, step, context))
+        seconds = time.monotonic() - began
+        failed = [each for each in reports if each["problem"] is not None]
+        if options.json:
+            report = {"held": not failed, "version": ds.__version__, "seconds": round(seconds, 3)}
+            names = [each["name"] for each in failed]
+            show_json({**report, "output": str(output), "failed": names, "steps": reports})
+        else:
+            members = ("name", "title", "count", "thing", "seconds", "held")
+            rows = [[each[member] for member in members] for each in reports]
+            titles = ("step", "what was done", "count", "unit", "seconds", "passed")
+            show_table(titles, rows, right=("count", "seconds"))
+            for each in failed:
+                show_line(f"{each['name']} failed: {each['problem']}")
+            show_line(f"Signed PDFs and messages are in {output}.")
+            if not failed:
+                show_line(f"All checks passed, in {seconds:.1f} s.")
+        sys.stdout.flush()
+        if options.keep:
+            stop = asyncio.Event()
+            with handle_signals(lambda _: stop.set(), (signal.SIGINT, signal.SIGTERM)):
+                url = f"{context.sandbox.root_url}/"
+                console.print(f"The sandbox runs until Ctrl-C; its page: {url}", soft_wrap=True)
+                await stop.wait()
+    return 1 if failed else 0
+
+
+async def run_step(name: str, step: Step, context: DemoContext) -> dict[str, Any]:
+    """Run a step. Return its report, in which `problem` is the reason why it failed, or None."""
     began = time.monotonic()
+    report: dict[str, Any] = {"name": name, "title": step.__doc__, "held": True}
+    report |= {"count": None, "thing": None, "files": [], "problem": None}
     try:
-        outcome: dict[str, Any] = await step.run(context)
+        report["count"], report["thing"], files = await step(context)
+        report["files"] = [path.relative_to(context.output).as_posix() for path in files]
     except Exception as error:  # noqa: BLE001  the report names the step in which any error occurred
-        outcome = {"problem": _explain_error(error)}
-    context.reset_clock()
-    return StepResult(name=name, title=step.title, seconds=time.monotonic() - began, **outcome)
-
-
-def _explain_error(error: BaseException) -> str:
-    if isinstance(error, BaseExceptionGroup):  # of parallel tasks: report the first failure
-        return _explain_error(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
-    return str(error) if isinstance(error, AssertionError | ds.DirectSuiteError) else f"{type(error).__name__}: {error}"
-
-
-def _report_to_dict(results: list[StepResult], output: Path, seconds: float) -> dict[str, Any]:
-    failed = [each.name for each in results if each.problem is not None]
-    steps = [
-        {
-            "name": each.name,
-            "title": each.title,
-            "held": each.problem is None,
-            "seconds": round(each.seconds, 3),
-            "count": each.count,
-            "thing": each.unit,
-            "checked": list(each.checked),
-            "files": [file.relative_to(output).as_posix() for file in each.files],
-            "problem": each.problem,
-        }
-        for each in results
-    ]
-    report = {"held": not failed, "version": ds.__version__, "seconds": round(seconds, 3), "output": str(output)}
-    return {**report, "failed": failed, "steps": steps}
-
-
-def _show_report(results: list[StepResult], output: Path, seconds: float, console: Console) -> None:
-    title = f"directsuite {ds.__version__}: four services, one sandbox"
-    table = Table("Step", "What was done", title=title, title_justify="left")
-    for column in ("Count", "Time", "Passed?"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for each in results:
-        checked = "".join(f"\n- {escape(line)}" for line in each.checked)
-        count = "" if each.count is None else f"{each.count}\n{each.unit}{'' if each.count == 1 else 's'}"
-        passed = "[green]yes[/]" if each.problem is None else "[bold red]no[/]"
-        what = f"[bold]{escape(each.title)}[/]{checked}"
-        table.add_row(each.name, what, count, f"{each.seconds:.1f} s", passed, end_section=True)
-    console.print(table)
-    console.print(f"Signed PDFs and messages are in [bold]{escape(str(output))}[/]", soft_wrap=True)
-    failed = [each for each in results if each.problem is not None]
-    for each in failed:
-        console.print(f"[bold red]{each.name} failed[/]: {escape(each.problem or '')}", soft_wrap=True)
-    if not failed:
-        console.print(f"[green]All checks passed[/], in {seconds:.1f} s.")
+        is_own = isinstance(error, AssertionError | ds.DirectSuiteError)
+        report |= {"held": False, "problem": str(error) if is_own else f"{type(error).__name__}: {error}"}
+    context.sandbox.clock.set(datetime.now(UTC))  # later signatures must not be in the future
+    return report | {"seconds": round(time.monotonic() - began, 3)}

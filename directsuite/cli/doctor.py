@@ -19,29 +19,18 @@ import attrs
 import msgspec
 
 import directsuite as ds
-from directsuite.cli import credentials
+from directsuite.cli import credentials, doctor_checks
 from directsuite.cli.command import Command
 from directsuite.cli.conformance import Specification
 from directsuite.cli.credentials import find_in_keyring
 from directsuite.cli.deep import DeepExamination, DoctorOptions
-from directsuite.cli.doctor_checks import (
-    Finding,
-    Result,
-    Server,
-    check_credential,
-    check_machine,
-    failed,
-    not_checked,
-    ok,
-    run_checks,
-)
-from directsuite.cli.errors import UsageError, rewrite_explanation
+from directsuite.cli.errors import UsageError
 from directsuite.cli.options import (
     make_app,
 )
 from directsuite.cli.output import show_json, show_progress, show_table
 from directsuite.cli.process import INSTALL_COMMAND, ExitStatus, echo_err
-from directsuite.configuration import Configuration, read_secret_file
+from directsuite.config_file import Configuration, read_secret_file
 from directsuite.durable.files import create_file
 from directsuite.sandbox.dialect import OperationReport, Report
 from directsuite.settings import SERVICES
@@ -76,32 +65,32 @@ def doctor(*, options: DoctorOptions = DoctorOptions()) -> int:
         if options.report is not None and os.path.lexists(options.report):  # otherwise reported after the examination
             raise UsageError("--report: The file exists. Name a new file.")
         settings, finding = _read_settings()
-        machine = [("settings", finding), *check_machine(settings, os.environ)]
+        machine = [("settings", finding), *doctor_checks.check_machine(settings, os.environ)]
         findings = [attrs.evolve(each, subject="this machine", check=name) for name, each in machine]
         return _Examination(options, settings).run(findings)
 
     return Command().run(begin)
 
 
-def _read_settings() -> tuple[ds.Settings, Finding]:
+def _read_settings() -> tuple[ds.Settings, doctor_checks.Finding]:
     try:
         settings = ds.Settings.from_env()
     except ds.ConfigurationError as error:
-        return ds.Settings(), failed(rewrite_explanation(error.explanation))
+        return ds.Settings(), doctor_checks.failed(error.explanation)
     if not any(getattr(settings, f"{service}_url") for service in SERVICES):
         text = "Set DIRECTSUITE_MESSAGE_URL, or the same with SIGNING, FAX or REGISTRATION, or use the settings file."
-        return settings, failed(f"No service has a URL. {text}")
-    return settings, ok("The environment and the settings file are valid.")
+        return settings, doctor_checks.failed(f"No service has a URL. {text}")
+    return settings, doctor_checks.ok("The environment and the settings file are valid.")
 
 
-def _find(is_given: Callable[[], object], read: Callable[[], T], advice: str) -> T | Finding:
+def _find(is_given: Callable[[], object], read: Callable[[], T], advice: str) -> T | doctor_checks.Finding:
     """Return a credential; if it is missing or invalid, the finding with the reason."""
     try:
-        return read() if is_given() else not_checked(advice)
+        return read() if is_given() else doctor_checks.not_checked(advice)
     except UsageError as error:
-        return failed(str(error))
+        return doctor_checks.failed(str(error))
     except ds.ConfigurationError as error:
-        return failed(rewrite_explanation(error.explanation))
+        return doctor_checks.failed(error.explanation)
 
 
 class _Examination:
@@ -125,7 +114,7 @@ class _Examination:
             f"No mailbox is named. Set {credentials.MAILBOX_VAR}, or give --mailbox ADDRESS.",
         )
 
-    async def run(self, findings: list[Finding]) -> int:
+    async def run(self, findings: list[doctor_checks.Finding]) -> int:
         """Add findings about the services, and print all. Return 1 if a check failed or responses differ, else 0."""
         options, reports = self._options, None
         async with show_progress("examining"):
@@ -134,7 +123,7 @@ class _Examination:
             if options.deep:
                 reports = await self._examine_deeply()
         counts = Counter(each.result for each in findings)
-        failures, warnings = counts[Result.FAILED], counts[Result.WARNING]
+        failures, warnings = counts[doctor_checks.Result.FAILED], counts[doctor_checks.Result.WARNING]
         if options.json:
             checks = [attrs.asdict(each) for each in findings]
             document: dict[str, Any] = {"ok": not failures, "failed": failures, "warnings": warnings, "checks": checks}
@@ -151,24 +140,21 @@ class _Examination:
             echo_err(f"Differences from the OpenAPI document: {differences}.")
         return ExitStatus.FAILED if differences else ExitStatus.DONE
 
-    async def _check_service(self, service: str) -> list[Finding]:
+    async def _check_service(self, service: str) -> list[doctor_checks.Finding]:
         settings, timeout, subject = self._settings, self._options.timeout, _SUBJECTS[service]
         url: str | None = getattr(settings, f"{service}_url")
         if url is None:
             advice = f"If you use this service, set DIRECTSUITE_{service.upper()}_URL."
-            return [not_checked(f"There is no valid URL. {advice}", subject, "URL")]
-        server, name = Server(url, settings), _CREDENTIALS[service]
-        last = partial(check_credential, service, settings, timeout, getattr(self, f"_{name}"))
+            return [doctor_checks.not_checked(f"There is no valid URL. {advice}", subject, "URL")]
+        server, name = doctor_checks.Server(url, settings), _CREDENTIALS[service]
+        last = partial(doctor_checks.check_credential, service, settings, timeout, getattr(self, f"_{name}"))
         try:
-            return await run_checks(subject, [*server.list_checks(), (name, last)], timeout)
+            return await doctor_checks.run_checks(subject, [*server.list_checks(), (name, last)], timeout)
         finally:
             server.close()
 
     async def _examine_deeply(self) -> Report:
-        """Return the report of --deep, and write it to the file of --report, if given.
-
-        Raises UsageError if required packages are not installed.
-        """
+        """Return the report of --deep, and write it to the file of --report, if given."""
         from directsuite.sandbox.server import load_openapi_document
 
         options, tuser = self._options, None
@@ -183,9 +169,9 @@ class _Examination:
             settings=self._settings,
             specification=specification,
             options=options,
-            token=None if isinstance(self._token, Finding) else self._token,
-            login=None if isinstance(self._login, Finding) else self._login,
-            mailbox=None if isinstance(self._mailbox, Finding) else self._mailbox,
+            token=None if isinstance(self._token, doctor_checks.Finding) else self._token,
+            login=None if isinstance(self._login, doctor_checks.Finding) else self._login,
+            mailbox=None if isinstance(self._mailbox, doctor_checks.Finding) else self._mailbox,
             tuser=tuser,
         )
         report = Report(directsuite=ds.__version__, operations=await deep.run())
@@ -195,17 +181,17 @@ class _Examination:
         return report
 
 
-def _show_findings(findings: Sequence[Finding]) -> None:
+def _show_findings(findings: Sequence[doctor_checks.Finding]) -> None:
     rows = [
         (each.subject, each.check, each.result.value, each.sentence)
-        for result in (Result.FAILED, Result.WARNING, Result.NOT_CHECKED)
+        for result in (doctor_checks.Result.FAILED, doctor_checks.Result.WARNING, doctor_checks.Result.NOT_CHECKED)
         for each in findings
         if each.result is result
     ]
     for subject in dict.fromkeys(each.subject for each in findings):
-        passed = [each.check for each in findings if each.subject == subject and each.result is Result.OK]
+        passed = [each.check for each in findings if each.subject == subject and each.result is doctor_checks.Result.OK]
         if passed:
-            rows.append((subject, f"checks: {len(passed)}", Result.OK.value, ", ".join(passed)))
+            rows.append((subject, f"checks: {len(passed)}", doctor_checks.Result.OK.value, ", ".join(passed)))
     show_table(
         ("subject", "check", "result", "details"),
         rows,

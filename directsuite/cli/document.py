@@ -8,52 +8,41 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import mmap
-import re
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import attrs
 from cyclopts import Parameter
 
 import directsuite as ds
-from directsuite.cli.command import Command
+from directsuite.cli import sign_sources
+from directsuite.cli.command import Command, CommandParameter, Work
 from directsuite.cli.credentials import load_settings, read_token
-from directsuite.cli.errors import UsageError, quote_message, quote_service_message, rewrite_explanation, with_value
+from directsuite.cli.errors import UsageError, quote_message, with_value
 from directsuite.cli.options import Flag, SourcePaths, TokenOptions, convert_path, record, register
 from directsuite.cli.output import model_to_dict, show_json, show_progress, show_table
-from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, echo_err, end_line
+from directsuite.cli.process import ExitStatus, echo_err, end_line
 from directsuite.cli.sign import HINT_INVISIBLE, SignOptions, app, is_invisible, make_signatures, sign_into_folder
-from directsuite.cli.sign_sources import (
-    describe_no_pdf,
-    find_source_problem,
-    is_named_as_pdf,
-    is_same_file,
-    iter_pdfs,
-    report_skipped,
-)
 from directsuite.core.outcome import ErrorScope, find_error_scope
 from directsuite.durable.files import move_new
 from directsuite.jobs.signing.problems import DocumentProblem, find_field_problem
 
+PdfPath = Annotated[Path, Parameter(help="A PDF.")]
+
 
 @record
-class VerifyOptions(TokenOptions):
-    """Options of `sign verify`."""
-
+class _VerifyOptions(TokenOptions):
     recursive: Annotated[bool, Flag] = False
     """Include subfolders."""
 
 
 @record
-class DocumentOutputOptions(TokenOptions):
-    """Options of `sign flatten` and `sign clear`."""
-
+class _OutputOptions(TokenOptions):
     output: Annotated[Path, Parameter(converter=convert_path)]
     """The file for the result."""
     overwrite: Annotated[bool, Flag] = False
@@ -61,194 +50,140 @@ class DocumentOutputOptions(TokenOptions):
 
 
 _DELETE_TIMEOUT = 5.0  # seconds; short, because a stored document that is not deleted expires
-_ENCRYPT_ENTRY_PATTERN = re.compile(rb"/Encrypt[\s<]")
 _RECOVERY_HINT = (
     "no file was written, and the document stored at the service expires if it could not be deleted; run the same "
     "command again"
 )
 _MAX_SERVER_ERRORS_IN_A_ROW = 5  # then the service is assumed to fail for every PDF
 _FOLDER_ONLY_OPTIONS = ("dry_run", "again", "recursive", "concurrency", "patience")
-_NO_PDF_PROBLEM = "There is no PDF in this folder."
-_HINT_NOT_VALID = (
-    "Possible reasons: the PDF was changed after it was signed, or the service does not trust the certificate."
-)
+_FIELD_ADVICE = {
+    DocumentProblem.FIELD_PLACED: ", or give a new name",
+    DocumentProblem.FIELD_SIGNED: "; give a different name",
+}
 
 _ChangeFunction = Callable[[ds.Signing, ds.StoredDocument, Path], Awaitable[object]]
 
 
 @app.default
-def sign_pdfs(sources: SourcePaths, /, *, options: SignOptions) -> int:
+def sign_pdfs(sources: SourcePaths, /, *, command: CommandParameter, options: SignOptions) -> Work:
     """Sign PDF files and the PDFs in folders.
 
     After Ctrl-C, a crash or an outage, repeat the same command: it continues and signs nothing twice. It records its
     progress in a journal next to the output, OUTPUT.signing.db. Exit status 0 means that all PDFs are signed, 1 that
     some are not.
     """
-    if len(sources) == 1 and sources[0].is_file() and is_named_as_pdf(options.output):
-        return _sign_file(sources[0], options)
-    return sign_into_folder(sources, options)
+    if len(sources) != 1 or not sources[0].is_file() or not sign_sources.is_named_as_pdf(options.output):
+        return sign_into_folder(command, sources, options)
+    signatures = make_signatures(options)
+    defaults = SignOptions(output=options.output)
+    given = [name for name in _FOLDER_ONLY_OPTIONS if getattr(options, name) != getattr(defaults, name)]
+    if given:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UsageError(f"Options that are only for folders: {names}. Omit them, or give --output FOLDER.")
 
+    async def sign_stored(signing: ds.Signing, stored: ds.StoredDocument, output: Path) -> None:
+        if options.name:
+            _validate_fields(signatures, (await signing.get_doc_info(stored)).signatures)
+        if len(signatures) == 1:
+            await signing.sign_and_pull(stored, signatures[0], destination=output)
+        else:
+            await signing.multi_sign_and_pull(stored, signatures, destination=output)
 
-def _sign_file(source: Path, options: SignOptions) -> int:
-    command = _make_command(source)
-
-    def begin() -> Coroutine[Any, Any, int]:
-        signatures = make_signatures(options)
-        _validate_single_file_options(options)
-
-        async def sign_stored(signing: ds.Signing, stored: ds.StoredDocument, output: Path) -> None:
-            if options.name:
-                _validate_fields(signatures, (await signing.get_doc_info(stored)).signatures)
-            if len(signatures) == 1:
-                await signing.sign_and_pull(stored, signatures[0], destination=output)
-            else:
-                await signing.multi_sign_and_pull(stored, signatures, destination=output)
-
-        return _begin_change(command, source, options, sign_stored)
-
-    return command.run(begin)
+    return _change_pdf(command, sources[0], options, sign_stored)
 
 
 @register(app, "flatten", "consent.pdf --output flat.pdf", "consent.pdf --output flat.pdf --overwrite")
-def flatten(source: Path, /, *, options: DocumentOutputOptions) -> int:
-    """Make a PDF's form fields part of its pages, and write the result to another file.
-
-    Parameters
-    ----------
-    source: Path
-        A PDF.
-    """
-    command = _make_command(source)
-    return command.run(lambda: _begin_change(command, source, options, _flatten))
+def flatten(source: PdfPath, /, *, command: CommandParameter, options: _OutputOptions) -> Work:
+    """Make a PDF's form fields part of its pages, and write the result to another file."""
+    return _change_pdf(
+        command, source, options, lambda signing, stored, output: signing.flatten_and_pull(stored, destination=output)
+    )
 
 
 @register(app, "clear", "consent.pdf --output cleared.pdf", "consent.pdf --output cleared.pdf --overwrite")
-def clear(source: Path, /, *, options: DocumentOutputOptions) -> int:
-    """Remove the signature fields of an unsigned PDF, and write the result to another file.
-
-    Parameters
-    ----------
-    source: Path
-        A PDF.
-    """
-    command = _make_command(source)
-    return command.run(lambda: _begin_change(command, source, options, _clear))
+def clear(source: PdfPath, /, *, command: CommandParameter, options: _OutputOptions) -> Work:
+    """Remove the signature fields of an unsigned PDF, and write the result to another file."""
+    return _change_pdf(
+        command,
+        source,
+        options,
+        lambda signing, stored, output: signing.clear_unsigned_fields_and_pull(stored, destination=output),
+    )
 
 
 @register(app, "verify", "signed.pdf", "signed --json")
-def verify(sources: SourcePaths, /, *, options: VerifyOptions = VerifyOptions()) -> int:
+def verify(sources: SourcePaths, /, *, command: CommandParameter, options: _VerifyOptions = _VerifyOptions()) -> Work:
     """Show the signatures of PDFs, and whether the service considers them valid.
 
     The stated signer is the name in the signature itself, which does not prove an identity. The service doesn't report
     the owner of the certificate; `pdfsig FILE` of poppler-utils does. Exit status 0 means that each PDF has a signature
     and that the service considers all of them valid.
     """
-    command = _make_command(*sources)
-    is_one = len(sources) == 1 and not sources[0].is_dir()
-    return command.run(lambda: _verify_files(command, _find_pdfs(sources, options), options, is_one=is_one))
+    found, skipped = list[tuple[Path, str | None]](), set[str]()
+    for source in sources:
+        if source.is_dir():
+            pdfs = sorted(sign_sources.iter_pdfs(source, recursive=options.recursive, skipped=skipped))
+            found += pdfs or [(source, "There is no PDF in this folder.")]
+        else:
+            found.append((source, None))
+    if not any(problem is None or file not in sources for file, problem in found):
+        raise UsageError(sign_sources.describe_no_pdf(recursive=options.recursive))
+    sign_sources.report_skipped(skipped)
+    suite = _make_suite(command, options, *sources)
+    return _verify_files(suite, found, options, is_one=len(sources) == 1 and not sources[0].is_dir())
 
 
 @register(app, "info", "consent.pdf", "signed.pdf --json")
-def show_info(source: Path, /, *, options: TokenOptions = TokenOptions()) -> int:
-    """Show the pages, fields, signatures and properties of a PDF.
-
-    Parameters
-    ----------
-    source: Path
-        A PDF.
-    """
-    command = _make_command(source)
-    return command.run(lambda: _show_info(command, source, options))
-
-
-def _make_command(*sources: Path) -> Command:
-    pdf = with_value("the PDF", sources[0]) if len(sources) == 1 else "a PDF"
-    return Command(
-        resume_hint=NOTHING_CHANGED,
-        recovery_hint=_RECOVERY_HINT,
-        unknown_status=ExitStatus.UNAVAILABLE,  # only the temporary stored document may have changed
-        option_names={"pdf": pdf, "destination": "--output"},
-    )
-
-
-def _validate_single_file_options(options: SignOptions) -> None:
-    defaults = SignOptions(output=options.output)
-    given_options = [name for name in _FOLDER_ONLY_OPTIONS if getattr(options, name) != getattr(defaults, name)]
-    if given_options:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in given_options)
-        verb, them = ("are", "them") if len(given_options) > 1 else ("is", "it")
-        raise UsageError(f"{names} {verb} only for folders. Give --output FOLDER, or omit {them}.")
+def show_info(source: PdfPath, /, *, command: CommandParameter, options: TokenOptions = TokenOptions()) -> Work:
+    """Show the pages, fields, signatures and properties of a PDF."""
+    return _show_info(_make_suite(command, options, source), source, options)
 
 
 def _validate_fields(signatures: Sequence[ds.Signature], fields: Sequence[ds.DocumentSignature]) -> None:
     for signature in signatures:
         problem = find_field_problem(signature, fields)
-        if problem is not None:
-            name = with_value("--name", signature.name)
-            raise UsageError(f"{name}: the PDF {problem.predicate}{_get_field_advice(problem, fields)}.")
+        if problem is None:
+            continue
+        advice = _FIELD_ADVICE.get(problem)
+        if advice is None:
+            empty = ", ".join(field.name for field in fields if field.name and not field.is_signed) or "none"
+            listed = with_value("`directsuite sign info` lists the empty fields", empty)
+            advice = f"; {listed}. --widget creates a new field"
+        raise UsageError(f"{with_value('--name', signature.name)}: the PDF {problem.predicate}{advice}.")
 
 
-def _get_field_advice(problem: DocumentProblem, fields: Sequence[ds.DocumentSignature]) -> str:
-    if problem is DocumentProblem.FIELD_PLACED:
-        return ", or give a new name"
-    if problem is DocumentProblem.FIELD_SIGNED:
-        return "; give a different name"
-    empty = [field.name for field in fields if field.name and not field.is_signed]
-    if not empty:
-        return "; it has no empty field. --widget creates one with that name"
-    listed = with_value("`directsuite sign info` lists the empty fields", ", ".join(empty))
-    return f"; {listed}. --widget creates a new field"
-
-
-async def _flatten(signing: ds.Signing, stored: ds.StoredDocument, output: Path) -> None:
-    await signing.flatten_and_pull(stored, destination=output)
-
-
-async def _clear(signing: ds.Signing, stored: ds.StoredDocument, output: Path) -> None:
-    await signing.clear_unsigned_fields_and_pull(stored, destination=output)
-
-
-def _begin_change(
-    command: Command, source: Path, options: DocumentOutputOptions | SignOptions, change: _ChangeFunction
-) -> Coroutine[Any, Any, int]:
-    """Return the coroutine that writes the changed PDF, completely or not at all.
-
-    Raises UsageError if --output is a folder, the source, or an existing file without --overwrite.
-    """
-    if options.output.is_dir():
-        raise UsageError("--output is a folder. Name a file.")
-    if is_same_file(options.output, source):
-        raise UsageError(f"{with_value('The file of --output', options.output)} is the source PDF. Name another file.")
-    if not options.overwrite and options.output.exists():
-        raise _make_exists_error(options.output)
-    return _write_changed_pdf(_make_suite(command, options), source, options, change)
-
-
-async def _write_changed_pdf(
-    suite: ds.DirectSuite, source: Path, options: DocumentOutputOptions | SignOptions, change: _ChangeFunction
-) -> int:
+def _change_pdf(command: Command, source: Path, options: _OutputOptions | SignOptions, change: _ChangeFunction) -> Work:
+    """Return the coroutine that writes the changed PDF, completely or not at all."""
     output = options.output
-    temporary = output.with_name(f".{secrets.token_hex(8)}.pdf")  # the same folder, for renaming
-    try:
-        async with suite, show_progress("working"), _store_temporarily(suite.signing, source) as stored:
-            await change(suite.signing, stored, output if options.overwrite else temporary)
-            if not options.overwrite and not move_new(temporary, output):  # another process has created it
-                raise _make_exists_error(output)
-    finally:
-        temporary.unlink(missing_ok=True)
-    if options.json:
-        show_json({"output": str(output)})
-    else:
-        echo_err(f"The PDF was written to {with_value('the file of --output', output)}.")
-    if isinstance(options, SignOptions) and is_invisible(options) and not options.json:
-        echo_err(HINT_INVISIBLE)
-    return ExitStatus.DONE
-
-
-def _make_exists_error(output: Path) -> UsageError:
-    return UsageError(
+    if output.is_dir():
+        raise UsageError("--output is a folder. Name a file.")
+    if sign_sources.is_same_file(output, source):
+        raise UsageError(f"{with_value('The file of --output', output)} is the source PDF. Name another file.")
+    exists_error = UsageError(
         f"{with_value('The file of --output', output)} exists already. Name another file, or give --overwrite."
     )
+    if not options.overwrite and output.exists():
+        raise exists_error
+    suite = _make_suite(command, options, source)
+    temporary = output.with_name(f".{secrets.token_hex(8)}.pdf")  # the same folder, for renaming
+
+    async def write_changed() -> int:
+        try:
+            async with suite, show_progress("working"), _store_temporarily(suite.signing, source) as stored:
+                await change(suite.signing, stored, output if options.overwrite else temporary)
+                if not options.overwrite and not move_new(temporary, output):  # another process has created it
+                    raise exists_error
+        finally:
+            temporary.unlink(missing_ok=True)
+        if options.json:
+            show_json({"output": str(output)})
+        else:
+            echo_err(f"The PDF was written to {with_value('the file of --output', output)}.")
+            if isinstance(options, SignOptions) and is_invisible(options):
+                echo_err(HINT_INVISIBLE)
+        return ExitStatus.DONE
+
+    return write_changed()
 
 
 @attrs.frozen(repr=False)
@@ -258,62 +193,29 @@ class _VerificationResult:
     """The reason why the PDF could not be verified; None if it was."""
     signatures: Sequence[ds.DocumentSignature] = ()
 
-    @property
-    def rows(self) -> list[Sequence[object]]:
+    def make_rows(self) -> list[Sequence[object]]:
         if self.problem is not None or not self.signatures:
             state = "no signature" if self.problem is None else f"not verified: {self.problem}"
             return [(self.file, None, None, None, None, state)]
         return [
-            (
-                self.file,
-                each.name,
-                each.signer_name,
-                _parse_time(each.signature_time),
-                each.reason,
-                _format_validity(each.is_valid),
-            )
+            (self.file, each.name, each.signer_name, _parse_time(each.signature_time), each.reason, _describe(each))
             for each in self.signatures
         ]
 
 
-def _find_pdfs(sources: Sequence[Path], options: VerifyOptions) -> list[tuple[Path, str | None]]:
-    """Return each PDF, and folder that is unreadable or has no PDFs, with its problem or None.
-
-    Raises UsageError if the sources are only folders without PDFs.
-    """
-    found, skipped, is_any = list[tuple[Path, str | None]](), set[str](), False
-    for source in sources:
-        if source.is_dir():
-            folder_pdfs = sorted(iter_pdfs(source, recursive=options.recursive, skipped=skipped))
-            found += folder_pdfs or [(source, _NO_PDF_PROBLEM)]
-            is_any = is_any or bool(folder_pdfs)
-        else:
-            found.append((source, None))
-            is_any = True
-    if not is_any:
-        raise UsageError(describe_no_pdf(recursive=options.recursive))
-    report_skipped(skipped)
-    return found
-
-
 async def _verify_files(
-    command: Command, files: Sequence[tuple[Path, str | None]], options: VerifyOptions, *, is_one: bool
+    suite: ds.DirectSuite, files: Sequence[tuple[Path, str | None]], options: _VerifyOptions, *, is_one: bool
 ) -> int:
-    """Show the signatures of the files. Return the exit status: 0 if all are valid.
-
-    is_one: the source is a single file, so its problem is raised.
-    """
+    """Show the signatures of the files. is_one: the source is a single file, so its problem is raised."""
     found, failures_in_a_row, are_valid = list[_VerificationResult](), 0, False
     try:
-        async with (
-            _make_suite(command, options) as suite,
-            show_progress("verifying", unit="pieces", total=len(files)) as bar,
-        ):
+        async with suite, show_progress("verifying", unit="pieces", total=len(files)) as bar:
             for file, problem in files:
                 try:
                     if problem is not None:
                         raise UsageError(problem)
-                    found.append(await _verify_file(suite, file))
+                    signatures = (await _read_info(suite, file)).signatures
+                    found.append(_VerificationResult(file, signatures=[each for each in signatures if each.is_signed]))
                     failures_in_a_row = 0
                 except UsageError as error:
                     if is_one:
@@ -322,10 +224,8 @@ async def _verify_files(
                 except ds.DirectSuiteError as error:
                     if is_one or not _is_file_error(error):
                         raise
-                    message = error.message if isinstance(error, ds.ServiceError) else None
-                    found.append(
-                        _VerificationResult(file, f"{rewrite_explanation(error.explanation)}{quote_message(message)}")
-                    )
+                    message = quote_message(error.message if isinstance(error, ds.ServiceError) else None)
+                    found.append(_VerificationResult(file, f"{error.explanation}{message}"))
                     failures_in_a_row = failures_in_a_row + 1 if isinstance(error, ds.ServerError) else 0
                     if failures_in_a_row == _MAX_SERVER_ERRORS_IN_A_ROW:
                         raise
@@ -339,10 +239,7 @@ async def _verify_files(
 
 
 def _report_problems(found: Sequence[_VerificationResult], left: int) -> bool:
-    """Report on stderr how many PDFs are unsigned, invalid, unverified or unprocessed. Return True if there are none.
-
-    left: the number of PDFs that were not processed.
-    """
+    """Report on stderr the numbers of unsigned, invalid, unverified and unprocessed PDFs. Return True for none."""
     unsigned = sum(each.problem is None and not each.signatures for each in found)
     invalid = sum(any(signature.is_valid is False for signature in each.signatures) for each in found)
     unknown = sum(
@@ -351,17 +248,15 @@ def _report_problems(found: Sequence[_VerificationResult], left: int) -> bool:
     if unsigned:
         echo_err(f"PDFs without a signature: {unsigned} of {len(found)}.")
     if invalid:
-        echo_err(f"PDFs with a signature that is not valid: {invalid} of {len(found)}. {_HINT_NOT_VALID}")
+        echo_err(
+            f"PDFs with a signature that is not valid: {invalid} of {len(found)}. Possible reasons: the PDF was "
+            "changed after it was signed, or the service does not trust the certificate."
+        )
     if unknown:
         echo_err(f"PDFs that could not be verified: {unknown} of {len(found)}. The table shows the reasons.")
     if left:
         echo_err(f"PDFs that were not processed: {left} of {len(found) + left}.")
     return not (unsigned or invalid or unknown or left)
-
-
-async def _verify_file(suite: ds.DirectSuite, file: Path) -> _VerificationResult:
-    signatures = (await _read_info(suite, file)).signatures
-    return _VerificationResult(file, signatures=[each for each in signatures if each.is_signed])
 
 
 def _is_file_error(error: ds.DirectSuiteError) -> bool:
@@ -373,23 +268,13 @@ def _is_file_error(error: ds.DirectSuiteError) -> bool:
     return isinstance(error, ds.InvalidArgumentError) or find_error_scope(error) is ErrorScope.ITEM
 
 
-def _show_results(found: Sequence[_VerificationResult], options: VerifyOptions) -> None:
+def _show_results(found: Sequence[_VerificationResult], options: _VerifyOptions) -> None:
     if options.json:
-        show_json(
-            [
-                {
-                    "file": str(each.file),
-                    "signatures": [model_to_dict(signature) for signature in each.signatures],
-                    "problem": each.problem,
-                }
-                for each in found
-            ]
-        )
+        members = [(str(each.file), [model_to_dict(one) for one in each.signatures], each.problem) for each in found]
+        show_json([{"file": file, "signatures": made, "problem": problem} for file, made, problem in members])
     else:
-        rows = [row for each in found for row in each.rows]
-        show_table(
-            ("file", "signature", "stated signer", "time", "reason", "valid"), rows, no_wrap=("file", "signature")
-        )
+        titles = ("file", "signature", "stated signer", "time", "reason", "valid")
+        show_table(titles, [row for each in found for row in each.make_rows()], no_wrap=("file", "signature"))
 
 
 def _parse_time(text: str | None) -> datetime | str | None:
@@ -398,12 +283,14 @@ def _parse_time(text: str | None) -> datetime | str | None:
     return text
 
 
-def _format_validity(is_valid: bool | None) -> str:
-    return "not verified: the service does not report it" if is_valid is None else "valid" if is_valid else "NOT VALID"
+def _describe(signature: ds.DocumentSignature) -> str:
+    if not signature.is_signed:
+        return "not signed"
+    states = {None: "not verified: the service does not report it", True: "valid", False: "NOT VALID"}
+    return states[signature.is_valid]
 
 
-async def _show_info(command: Command, source: Path, options: TokenOptions) -> int:
-    suite = _make_suite(command, options)
+async def _show_info(suite: ds.DirectSuite, source: Path, options: TokenOptions) -> int:
     async with suite, show_progress("reading"):
         found = await _read_info(suite, source)
     if options.json:
@@ -411,16 +298,7 @@ async def _show_info(command: Command, source: Path, options: TokenOptions) -> i
         return ExitStatus.DONE
     rows: list[Sequence[object]] = [("Pages", len(found.pages)), *_build_page_size_rows(found.pages)]
     rows += [("Field", f"{each.name}: {each.value}" if each.value else each.name) for each in found.form_fields]
-    rows += [
-        (
-            "Signature",
-            (
-                f"{each.name}: {_format_validity(each.is_valid) if each.is_signed else 'not signed'}"
-                f"{_format_position(each)}"
-            ),
-        )
-        for each in found.signatures
-    ]
+    rows += [("Signature", f"{each.name}: {_describe(each)}{_format_position(each)}") for each in found.signatures]
     rows += sorted(found.meta_data.items())
     show_table(("", "PDF"), rows)
     return ExitStatus.DONE
@@ -457,21 +335,11 @@ async def _read_info(suite: ds.DirectSuite, source: Path) -> ds.DocumentInfo:
 
 @asynccontextmanager
 async def _store_temporarily(signing: ds.Signing, source: Path) -> AsyncGenerator[ds.StoredDocument]:
-    """Save the PDF at the service, yield the stored document, and delete it. A failed deletion is only reported.
-
-    Raises UsageError if the file is unusable or encrypted.
-    """
+    """Save the PDF at the service, yield the stored document, and delete it. A failed deletion is only reported."""
     problem = await asyncio.to_thread(_find_problem, source)
     if problem is not None:
         raise UsageError(f"{with_value('The file', source)} {problem}.")
-    try:
-        stored = await signing.save(source)
-    except ds.BadRequestError as error:
-        if await asyncio.to_thread(_is_encrypted, source):
-            pdf = with_value("The PDF", source)
-            words = quote_service_message(error)
-            raise UsageError(f"{pdf} is encrypted{words}. Use a PDF without a password.") from None
-        raise
+    stored = await signing.save(source)
     try:
         yield stored
     finally:
@@ -485,18 +353,16 @@ async def _store_temporarily(signing: ds.Signing, source: Path) -> AsyncGenerato
 
 
 def _find_problem(source: Path) -> str | None:
-    return "is a folder; name a PDF in it" if source.is_dir() else find_source_problem(source)
+    return "is a folder; name a PDF in it" if source.is_dir() else sign_sources.find_source_problem(source)
 
 
-def _is_encrypted(pdf: Path) -> bool:
-    with (
-        suppress(OSError, ValueError),  # mmap raises ValueError for an empty file
-        pdf.open("rb") as opened,
-        mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content,
-    ):
-        return _ENCRYPT_ENTRY_PATTERN.search(content) is not None
-    return False
-
-
-def _make_suite(command: Command, options: TokenOptions | SignOptions | DocumentOutputOptions) -> ds.DirectSuite:
+def _make_suite(
+    command: Command, options: TokenOptions | SignOptions | _OutputOptions, *sources: Path
+) -> ds.DirectSuite:
+    """Make the suite, and describe the command's errors. sources: the PDFs."""
+    pdf = with_value("the PDF", sources[0]) if len(sources) == 1 else "a PDF"
+    command.recovery_hint = _RECOVERY_HINT
+    command.unknown_status = ExitStatus.UNAVAILABLE  # only the temporary stored document may have changed
+    command.option_names = {"pdf": pdf, "destination": "--output"}
+    command.advice = {ds.BadRequestError: "check that the PDF is complete and needs no password, and the options"}
     return command.make_suite(load_settings("signing"), token=read_token(options.token_file))

@@ -9,27 +9,22 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from directsuite import errors
 from directsuite.cli.process import ExitStatus, is_verbose, make_printable
-from directsuite.configuration import Configuration
 from directsuite.core.files import explain_os_error
 from directsuite.core.outcome import ErrorScope, find_error_scope
 
 Advice = Mapping[type[BaseException] | int | str, str]
-"""What to do, by the error's class or by the service's code. A code takes precedence over a class."""
+"""What to do, by the service's code, the HTTP status, or the error's class; the first of these takes precedence."""
 
 NOT_TEXT_PROBLEM = (
     "is not text in this machine's encoding: set LC_ALL to a suitable locale such as en_US.UTF-8, or enter it again"
 )
 """The predicate of the sentence about input that can't be decoded."""
 
-_ALLOW_HTTP_SETTING = "allow_insecure_http = true in the settings file"
-_CHECK_THE_URL = "check the URL in the settings"
-_HINT_CONFIG_SHOW = " (`directsuite config show`)"
 _OUTCOME_UNKNOWN_TEXT = "it may or may not have happened"
 _TIMEOUT_SETTING = "timeout in the settings file"
 HINT_RENEW_CREDENTIAL = (
@@ -39,18 +34,6 @@ HINT_RENEW_CREDENTIAL = (
 """What to do if a service rejects a token."""
 _TOKEN_SERVICES = ("signing", "fax")
 _MAX_QUOTED_CHARS = 300
-_CONNECTION_ERROR = re.compile(r" \((?P<kind>[A-Za-z]+)(?:, errno (?P<number>-?\d+))?\)\Z")
-_CONNECTION_PROBLEMS = {
-    "ClientConnectorCertificateError": "this machine doesn't trust its certificate, or the certificate is for another "
-    "host or has expired",
-    "ClientConnectorDNSError": "its host name has no address",
-    "ClientConnectorSSLError": "it doesn't support TLS or this machine's version of it; a sandbox's URL begins with "
-    "http://",
-    "ClientHttpProxyError": "the proxy rejected the connection",
-    "ConnectionTimeoutError": "it doesn't respond",
-    "InvalidURL": "the proxy's URL is invalid",
-}
-"""The reason of a failed connection, by aiohttp's error class. "It" is the service."""
 
 
 class UsageError(Exception):
@@ -88,7 +71,7 @@ _EXIT_TABLE: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
         ExitStatus.DENIED,
         "ask the service's provider for the permission, or use another account",
     ),
-    errors.NotFoundError: (ExitStatus.NOT_FOUND, "check the command's arguments and the service's URL"),
+    errors.NotFoundError: (ExitStatus.NOT_FOUND, "check the command's arguments"),
     errors.ConflictError: (ExitStatus.REJECTED, "choose another domain"),
     errors.AddressError: (ExitStatus.REJECTED, "check the addresses"),
     errors.BadRequestError: (ExitStatus.REJECTED, "check the arguments and options of the command"),
@@ -106,16 +89,6 @@ _EXIT_TABLE: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
 def with_value(label: str, value: object) -> str:
     """Return `label`, followed by `value` in parentheses if stderr may show it."""
     return f"{label} ({make_printable(str(value))})" if is_verbose() else label
-
-
-def _insert_setting_value(explanation: str) -> str:
-    """Insert the value of an invalid setting after its name, unless it may contain a password."""
-    with contextlib.suppress(errors.ConfigurationError):
-        for name, entry in Configuration.read().items():
-            prefix = f"{entry.origin}: {name}"
-            if explanation.startswith(f"{prefix} ") and name != "proxy" and "@" not in str(entry.value):
-                return f"{with_value(prefix, entry.value)}{explanation.removeprefix(prefix)}"
-    return explanation
 
 
 def validate_text(text: str | None, source: str) -> None:
@@ -137,14 +110,13 @@ def exit_for_error(
 
     option_names: the option of each parameter that an InvalidArgumentError may name.
     recovery_hint: what to do after an OutcomeUnknownError; if empty, the error's own hint is used.
-    advice: what to do, by the error's class or code, instead of the text in the table.
+    advice: what to do, instead of the text in the table.
     """
     if isinstance(error, OSError) and not isinstance(error, errors.DirectSuiteError):
         return ExitStatus.FAILED, _explain_file_error(error)
     if isinstance(error, errors.InvalidArgumentError):
-        explanation = rewrite_explanation(error.explanation.removeprefix(f"{error.parameter}: "))
         option = option_names.get(error.parameter.partition("[")[0], error.parameter)
-        return ExitStatus.USAGE_ERROR, f"{option}: {explanation}"
+        return ExitStatus.USAGE_ERROR, f"{option}: {error.explanation.removeprefix(f'{error.parameter}: ')}"
     kind, (status, what_to_do) = next((kind, _EXIT_TABLE[kind]) for kind in type(error).__mro__ if kind in _EXIT_TABLE)
     if not isinstance(error, errors.DirectSuiteError):
         return status, str(error)
@@ -153,8 +125,12 @@ def exit_for_error(
         late = f"; raise {_TIMEOUT_SETTING}" if isinstance(error.__cause__, errors.DeadlineExceededError) else ""
         return status, f"{explain_error(error)}{unknown}: {recovery_hint or error.how_to_find_out}{late}"
     code = error.code if isinstance(error, errors.ServiceError) else None
-    known_better = kind if code is None or code not in advice else code
-    what_to_do = advice[known_better] if known_better in advice else _find_advice(error, what_to_do)
+    status_code = error.status if isinstance(error, errors.ServiceError) else None
+    given = next((advice[key] for key in (code, status_code, kind) if key is not None and key in advice), None)
+    what_to_do = _find_advice(error, what_to_do) if given is None else given
+    variable = _get_url_variable(error.service)
+    if error.advice and variable not in what_to_do:
+        what_to_do = f"{what_to_do}, and check {variable} (`directsuite config show`)"
     if error.retry_after is not None:
         what_to_do = f"wait {error.retry_after:.0f} s and try again"
     explanation = f"{explain_error(error)}{quote_service_message(error)}"
@@ -162,13 +138,13 @@ def exit_for_error(
 
 
 def _find_advice(error: errors.DirectSuiteError, default: str) -> str:
-    """Return what to do about an error; empty if its explanation says it. default: the text in the table."""
+    """Return what to do about an error. default: the text in the table."""
     if isinstance(error, errors.AuthenticationError) and error.service in _TOKEN_SERVICES:
         return HINT_RENEW_CREDENTIAL
-    if _CHECK_THE_URL in error.explanation:
-        return ""  # the explanation contains it
+    if error.advice and not isinstance(error, errors.NotFoundError):
+        return "ask the service's provider for the right URL"
     if find_error_scope(error) is ErrorScope.ENDPOINT:
-        url = _get_url_variable(error.service) or "the URL"
+        url = _get_url_variable(error.service)
         return f"another server responded: check {url} and the proxy with `directsuite doctor`"
     if isinstance(error, errors.ResponseDecodeError) and error.service:
         return default.replace("URL is", f"URL ({_get_url_variable(error.service)}) is")
@@ -192,39 +168,15 @@ def quote_message(message: str | None) -> str:
     return f' ("{words if len(words) <= _MAX_QUOTED_CHARS else f"{words[: _MAX_QUOTED_CHARS - 1]}…"}")'
 
 
-def rewrite_explanation(explanation: str) -> str:
-    """Replace the Python terms in an error's explanation by settings and commands."""
-    explanation = explanation.replace("set allow_insecure_http=True", f"set {_ALLOW_HTTP_SETTING}")
-    explanation = explanation.replace(_CHECK_THE_URL, f"{_CHECK_THE_URL}{_HINT_CONFIG_SHOW}")
-    return explanation.replace(
-        "it contains half of a surrogate pair, which UTF-8 cannot encode", f"it {NOT_TEXT_PROBLEM}"
-    )
-
-
 def _get_url_variable(service: str | None) -> str:
     name = "message" if service == "messaging" else service
-    return f"DIRECTSUITE_{name.upper()}_URL" if name else ""
+    return f"DIRECTSUITE_{name.upper()}_URL" if name else "the URL"
 
 
 def explain_error(error: errors.DirectSuiteError) -> str:
     """Return the problem without the advice."""
     explanation = error.explanation.rstrip(".")
-    if isinstance(error, errors.ConfigurationError) and is_verbose():
-        explanation = _insert_setting_value(explanation)
-    if error.service:
-        explanation = explanation.replace(
-            _CHECK_THE_URL, f"the URL may be wrong, so check {_get_url_variable(error.service)}{_HINT_CONFIG_SHOW}"
-        )
-    explanation = rewrite_explanation(explanation)
-    if isinstance(error, errors.TransportError):
-        explanation = _CONNECTION_ERROR.sub(_explain_connection, explanation)
     return explanation if error.operation is None else f"{error.operation}: {explanation}"
-
-
-def _explain_connection(match: re.Match[str]) -> str:
-    number = int(match["number"] or 0)
-    words = _CONNECTION_PROBLEMS.get(match["kind"]) or (os.strerror(number) if number > 0 else "")
-    return f" ({words})" if words else ""
 
 
 def _explain_file_error(error: OSError) -> str:

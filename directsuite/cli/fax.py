@@ -4,135 +4,110 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Generator, Sequence
 from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 import attrs
 from cyclopts import Parameter
 
 import directsuite as ds
-from directsuite.cli.command import Command
+from directsuite.cli import options as opt
+from directsuite.cli.command import Command, CommandParameter, Work
 from directsuite.cli.credentials import load_settings, read_token
 from directsuite.cli.errors import ItemNotFoundError, UsageError, explain_error, quote_service_message, with_value
 from directsuite.cli.inbox import add_local_zone
-from directsuite.cli.options import Flag, TokenOptions, integer_parameter, make_app, record, register, seconds_parameter
-from directsuite.cli.output import format_cell, model_to_dict, show_json, show_progress, show_table
-from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, echo_err, show_line
+from directsuite.cli.output import (
+    format_cell,
+    format_count,
+    model_to_dict,
+    show_json,
+    show_progress,
+    show_table,
+)
+from directsuite.cli.process import ExitStatus, echo_err, show_line
 
-app = make_app("fax", "list 15550100100", "show 15550100100 HANDLE")
+app = opt.make_app("fax", "list 15550100100", "show 15550100100 HANDLE")
 
 FaxNumber = Annotated[str, Parameter(help="Your fax number, as the service knows it.")]
 
 
-@record
-class FaxesOptions(TokenOptions):
-    """Common options of `fax list` and `fax watch`."""
-
+@opt.record
+class _SelectionOptions(opt.TokenOptions):
     since: Annotated[datetime | None, Parameter(show_default=False)] = None
     """Only faxes updated since this time: 2026-05-01, or 2026-05-01T08:00 in this machine's time zone."""
     status: str | None = None
     """Only faxes with this status: waiting, complete, or another that the service sends."""
 
 
-@record
-class FaxListOptions(FaxesOptions):
-    """Options of `fax list`."""
-
-    limit: Annotated[int, integer_parameter(gte=1)] = 50
+@opt.record
+class _ListOptions(_SelectionOptions):
+    limit: Annotated[int, opt.integer_parameter(gte=1)] = 50
     """The maximum number of faxes to show."""
-    all: Annotated[bool, Flag] = False
+    all: Annotated[bool, opt.Flag] = False
     """Show all faxes; --limit is ignored."""
 
 
-@record
-class FaxWatchOptions(FaxesOptions):
-    """Options of `fax watch`."""
-
+@opt.record
+class _WatchOptions(_SelectionOptions):
     handle: str | None = None
     """Only the fax with this handle, until its status is final. Exit status 1 means that it is not complete."""
-    interval: Annotated[float, seconds_parameter(gt=0, lte=86_400)] = 60.0
+    interval: Annotated[float, opt.seconds_parameter(gt=0, lte=86_400)] = 60.0
     """Seconds between two requests."""
-    json: Annotated[bool, Flag] = False
-    """Print one JSON document per line on stdout instead of text."""
+    json: opt.JsonLines = False
 
 
 _NO_SUCH_FAX = "check the number and the handle; `directsuite fax list` with the number shows the handles"
 
 
-@register(app, "list", "15550100100 --limit 5", "15550100100 --status complete --since 2026-05-01 --json")
-def list_faxes(number: FaxNumber, /, *, options: FaxListOptions = FaxListOptions()) -> int:
+@opt.register(app, "list", "15550100100 --limit 5", "15550100100 --status complete --since 2026-05-01 --json")
+def list_faxes(number: FaxNumber, /, *, command: CommandParameter, options: _ListOptions = _ListOptions()) -> Work:
     """List the faxes of a number, newest first."""
-    command = _make_command(number)
-
-    def begin() -> Coroutine[Any, Any, int]:
-        since = None if options.since is None else add_local_zone(options.since)
-        _warn_of_unknown_status(options.status)
-        return _list_faxes(_make_suite(command, number, options), number, since, options)
-
-    return command.run(begin)
+    since = None if options.since is None else add_local_zone(options.since)
+    _warn_of_unknown_status(options.status)
+    return _list_faxes(_make_suite(command, number, options), number, since, options)
 
 
-@register(app, "show", "15550100100 HANDLE", "15550100100 HANDLE --json")
-def show_fax(number: FaxNumber, handle: str, /, *, options: TokenOptions = TokenOptions()) -> int:
-    """Show one fax with its recipients.
-
-    Parameters
-    ----------
-    handle: str
-        The fax's handle, as `fax list` shows it.
-    """
-    command = Command(
-        option_names={
-            "fax_number": with_value("the fax number", number),
-            "message_handle": with_value("the handle", handle),
-        },
-        advice={ds.NotFoundError: _NO_SUCH_FAX},
-    )
-    return command.run(lambda: _show_fax(_make_suite(command, number, options), number, handle, options))
+@opt.register(app, "show", "15550100100 HANDLE", "15550100100 HANDLE --json")
+def show_fax(
+    number: FaxNumber,
+    handle: Annotated[str, Parameter(help="The fax's handle, as `fax list` shows it.")],
+    /,
+    *,
+    command: CommandParameter,
+    options: opt.TokenOptions = opt.TokenOptions(),
+) -> Work:
+    """Show one fax with its recipients."""
+    suite = _make_suite(command, number, options)
+    command.option_names["message_handle"] = with_value("the handle", handle)
+    command.advice = {ds.NotFoundError: _NO_SUCH_FAX}
+    return _show_fax(suite, number, handle, options)
 
 
-def _make_command(number: str, resume: str = NOTHING_CHANGED) -> Command:
-    what = with_value("the fax number", number)
-    advice = f"check {what}: it must be one of your own, such as 15550100100"
-    return Command(
-        resume_hint=resume,
-        option_names={"fax_number": what},
-        advice={ds.BadRequestError: advice, ds.NotFoundError: advice},
-    )
-
-
-def _make_suite(command: Command, number: str, options: TokenOptions) -> ds.DirectSuite:
+def _make_suite(command: Command, number: str, options: opt.TokenOptions) -> ds.DirectSuite:
     if not number.strip():
         raise UsageError("The fax number is empty. Give your own, such as 15550100100.")
+    what = with_value("the fax number", number)
+    advice = f"check {what}: it must be one of your own, such as 15550100100"
+    command.option_names = {"fax_number": what}
+    command.advice = {ds.BadRequestError: advice, ds.NotFoundError: advice}
     return command.make_suite(load_settings("fax"), token=read_token(options.token_file))
 
 
-@register(app, "watch", "15550100100", "15550100100 --since 2026-05-01 --status complete --json")
-def watch_faxes(number: FaxNumber, /, *, options: FaxWatchOptions = FaxWatchOptions()) -> int:
+@opt.register(app, "watch", "15550100100", "15550100100 --since 2026-05-01 --status complete --json")
+def watch_faxes(number: FaxNumber, /, *, command: CommandParameter, options: _WatchOptions = _WatchOptions()) -> Work:
     """Show each new or changed fax of a number until Ctrl-C, or one fax until its status is final."""
-    command = _make_command(number, resume="the same command starts again from the beginning")
+    command.resume_hint = "the same command starts again from the beginning"
+    since = None if options.since is None else add_local_zone(options.since)
+    if since is not None and options.handle is not None:
+        raise UsageError("--handle can't be combined with --since: a single fax is shown from its current state on.")
+    _warn_of_unknown_status(options.status)
+    suite = _make_suite(command, number, options)
     if options.handle is not None:
-        command.option_names = {**command.option_names, "message_handle": with_value("--handle", options.handle)}
+        command.option_names["message_handle"] = with_value("--handle", options.handle)
         command.advice = {ds.NotFoundError: _NO_SUCH_FAX}
-
-    def begin() -> Coroutine[Any, Any, int]:
-        since = None if options.since is None else add_local_zone(options.since)
-        if since is not None and options.handle is not None:
-            raise UsageError(
-                "--handle can't be combined with --since: a single fax is shown from its current state on."
-            )
-        _warn_of_unknown_status(options.status)
-        return _watch_faxes(
-            _make_suite(command, number, options),
-            number,
-            since,
-            _FaxWatch(command, options.handle is not None),
-            options,
-        )
-
-    return command.run(begin)
+    return _watch_faxes(suite, number, since, _FaxWatch(command, options.handle is not None), options)
 
 
 @attrs.define
@@ -169,7 +144,7 @@ class _FaxWatch:
 
 
 async def _watch_faxes(
-    suite: ds.DirectSuite, number: str, since: datetime | None, watch: _FaxWatch, options: FaxWatchOptions
+    suite: ds.DirectSuite, number: str, since: datetime | None, watch: _FaxWatch, options: _WatchOptions
 ) -> int:
     faxes = suite.fax.watch(
         number, interval=options.interval, since=since, message_handle=options.handle, on_poll=watch.handle_poll
@@ -199,14 +174,12 @@ def _explain_missing_fax() -> Generator[None]:
         raise ItemNotFoundError(f"There is no such fax{quote_service_message(error)}: {_NO_SUCH_FAX}.") from None
 
 
-def _show_line(fax: ds.FaxMessage, options: FaxWatchOptions) -> None:
+def _show_line(fax: ds.FaxMessage, options: _WatchOptions) -> None:
     if options.json:
         show_json(model_to_dict(fax), indent=None)
     else:
-        line = "  ".join(
-            format_cell(each) for each in (fax.updated_ts, fax.message_handle, fax.status, fax.description)
-        )
-        show_line(line)
+        cells = (fax.updated_ts, fax.message_handle, fax.status, fax.description)
+        show_line("  ".join(format_cell(each) for each in cells))
     sys.stdout.flush()
 
 
@@ -220,7 +193,7 @@ def _is_wanted(fax: ds.FaxMessage, since: datetime | None, status: str | None) -
     return is_late and (status is None or status.casefold() == (fax.status or "").strip().casefold())
 
 
-async def _list_faxes(suite: ds.DirectSuite, number: str, since: datetime | None, options: FaxListOptions) -> int:
+async def _list_faxes(suite: ds.DirectSuite, number: str, since: datetime | None, options: _ListOptions) -> int:
     limit = None if options.all else options.limit
     faxes, has_more = list[ds.FaxMessage](), False
     async with suite, show_progress("listing", unit="pieces") as bar, suite.fax.iter_messages(number) as messages:
@@ -236,28 +209,25 @@ async def _list_faxes(suite: ds.DirectSuite, number: str, since: datetime | None
     elif not faxes:
         echo_err("No fax of this number matches." if since or options.status else "This number has no faxes.")
     else:
-        show_table(
-            ("handle", "status", "updated", "recipients", "pages", "description"),
-            [
-                (
-                    each.message_handle,
-                    each.status,
-                    each.updated_ts,
-                    len(each.recipients),
-                    _count_pages(each),
-                    each.description,
-                )
-                for each in faxes
-            ],
-            right=("recipients", "pages"),
-            no_wrap=("handle",),
-        )
+        titles = ("handle", "status", "updated", "recipients", "pages", "description")
+        rows = [
+            (
+                each.message_handle,
+                each.status,
+                each.updated_ts,
+                len(each.recipients),
+                _count_pages(each),
+                each.description,
+            )
+            for each in faxes
+        ]
+        show_table(titles, rows, right=("recipients", "pages"), no_wrap=("handle",))
     if has_more:
         echo_err(f"Only the newest {len(faxes)} are shown. To see more, give a higher --limit, or --all.")
     return ExitStatus.DONE
 
 
-async def _show_fax(suite: ds.DirectSuite, number: str, handle: str, options: TokenOptions) -> int:
+async def _show_fax(suite: ds.DirectSuite, number: str, handle: str, options: opt.TokenOptions) -> int:
     with _explain_missing_fax():
         async with suite, show_progress("requesting the fax"):
             response = await suite.fax.get_single_message_info(number, handle)
@@ -285,6 +255,5 @@ def _count_pages(fax: ds.FaxMessage) -> int | None:
 
 
 def _format_recipient(recipient: ds.FaxRecipient) -> str:
-    count = recipient.page_count
-    pages = None if count is None else f"{count} page{'s' * (count != 1)}"
+    pages = None if recipient.page_count is None else format_count(recipient.page_count, "page")
     return ", ".join(part for part in (recipient.address, recipient.name, pages, recipient.description) if part)

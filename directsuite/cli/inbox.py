@@ -11,7 +11,7 @@ import re
 import sys
 import textwrap
 import unicodedata
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import MAXYEAR, UTC, datetime
 from email.utils import parseaddr
 from pathlib import Path
@@ -22,24 +22,13 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import mutually_exclusive
 
 import directsuite as ds
-from directsuite.cli.command import Command
+from directsuite.cli import options as opt
+from directsuite.cli.command import Command, CommandParameter, Work
 from directsuite.cli.credentials import MailboxAccess, get_mailbox_access
 from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
 from directsuite.cli.html_text import html_to_text
-from directsuite.cli.options import (
-    FOLDER_GROUP,
-    Flag,
-    MailboxOptions,
-    Uid,
-    Uids,
-    convert_end_time,
-    convert_path,
-    integer_parameter,
-    make_app,
-    record,
-    register,
-)
 from directsuite.cli.output import (
+    format_count,
     format_size,
     format_time,
     make_table_console,
@@ -50,7 +39,7 @@ from directsuite.cli.output import (
     show_table,
     show_text,
 )
-from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, echo_err, is_verbose, make_printable, show_line
+from directsuite.cli.process import ExitStatus, echo_err, is_verbose, make_printable, show_line
 from directsuite.core.files import explain_os_error
 from directsuite.core.outcome import ErrorScope, find_error_scope
 from directsuite.durable.files import DEVICE, create_file
@@ -58,39 +47,33 @@ from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.operations import CONTENT_PATHS
 from directsuite.messaging.send_once import SENT_FOLDER
 
-app = make_app(
-    "inbox",
-    "list",
-    "read 1",
-    "save 6 --into received",
-)
+app = opt.make_app("inbox", "list", "read 1", "save 6 --into received")
 
 _SAVE_GROUP = Group("What to save", validator=mutually_exclusive)
-
 _SELECTION_GROUP = Group("Which messages to list", validator=mutually_exclusive)
 
 
-@record
-class InboxOptions(MailboxOptions):
+@opt.record
+class InboxOptions(opt.MailboxOptions):
     """Options of `inbox` commands that use one folder."""
 
     folder: str = "INBOX"
     """The mailbox's folder."""
 
 
-@record
+@opt.record
 class InboxListOptions(InboxOptions):
     """Options of `inbox list`."""
 
-    folder: Annotated[str, Parameter(group=FOLDER_GROUP)] = "INBOX"
+    folder: Annotated[str, Parameter(group=opt.FOLDER_GROUP)] = "INBOX"
     """The mailbox's folder."""
-    all_folders: Annotated[bool, Flag, Parameter(group=FOLDER_GROUP)] = False
+    all_folders: Annotated[bool, opt.Flag, Parameter(group=opt.FOLDER_GROUP)] = False
     """List the messages of all folders, with one request for each folder."""
-    limit: Annotated[int, integer_parameter(gte=1)] = 50
+    limit: Annotated[int, opt.integer_parameter(gte=1)] = 50
     """The maximum number of messages to list."""
-    all: Annotated[bool, Flag] = False
+    all: Annotated[bool, opt.Flag] = False
     """List all messages; --limit is ignored."""
-    before: Annotated[int | None, integer_parameter(gte=1)] = None
+    before: Annotated[int | None, opt.integer_parameter(gte=1)] = None
     """Only messages with lower numbers than this. An incomplete list shows the number to continue with."""
     sender: Annotated[str | None, Parameter(name="--from")] = None
     """Only messages whose sender's address or name contains this."""
@@ -100,29 +83,25 @@ class InboxListOptions(InboxOptions):
     """Only messages whose subject contains this. Other users of this machine can see it while the command runs."""
     since: Annotated[datetime | None, Parameter(group=_SELECTION_GROUP)] = None
     """Only messages received since this time: 2026-05-01, or 2026-05-01T08:00 in this machine's time zone."""
-    until: Annotated[datetime | None, Parameter(converter=convert_end_time)] = None
+    until: Annotated[datetime | None, Parameter(converter=opt.convert_end_time)] = None
     """Only messages received until this time: 2026-05-01, including that day, or 2026-05-01T08:00."""
-    unread: Annotated[bool, Flag, Parameter(group=_SELECTION_GROUP)] = False
+    unread: Annotated[bool, opt.Flag, Parameter(group=_SELECTION_GROUP)] = False
     """Only unread messages. This takes longer, because the service sends them completely, with attachments. Other lists
     don't mark unread messages, because the service doesn't report which ones are unread.
     """
 
 
-@record
-class InboxReadOptions(InboxOptions):
-    """Options of `inbox read`."""
-
-    mark_read: Annotated[bool, Flag] = False
+@opt.record
+class _ReadOptions(InboxOptions):
+    mark_read: Annotated[bool, opt.Flag] = False
     """Mark the message as read after showing it."""
 
 
-@record
-class InboxSaveOptions(InboxOptions):
-    """Options of `inbox save`."""
-
-    into: Annotated[Path, Parameter(converter=convert_path)]
+@opt.record
+class _SaveOptions(InboxOptions):
+    into: Annotated[Path, Parameter(converter=opt.convert_path)]
     """The folder for the files; it is created if necessary."""
-    eml: Annotated[bool, Flag, Parameter(group=_SAVE_GROUP)] = False
+    eml: Annotated[bool, opt.Flag, Parameter(group=_SAVE_GROUP)] = False
     """Save the messages themselves, as .eml files for mail programs."""
 
 
@@ -141,65 +120,66 @@ _UNSAFE_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 _OUTER_BLANKS = re.compile(r"\A[\s.]++|(?<![\s.])[\s.]++\Z")
 
 
-@register(app, "list", "--from hospital --subject referral", "--since 2026-05-01 --json", "--folder INBOX.Sent")
-def list_messages(*, options: InboxListOptions = InboxListOptions()) -> int:
+@opt.register(app, "list", "--from hospital --subject referral", "--since 2026-05-01 --json", "--folder INBOX.Sent")
+def list_messages(*, command: CommandParameter, options: InboxListOptions = InboxListOptions()) -> Work:
     """List messages, newest first.
 
     The service applies --since and --until. The command applies --from, --to and --subject itself, so they don't make
     it faster.
     """
-    command = _make_command("the number", options)
-
-    def begin() -> Coroutine[Any, Any, int]:
-        if options.all_folders and options.before is not None:
-            raise UsageError(
-                "--before needs a single folder, because each folder has its own numbers. Omit --all-folders."
-            )
-        since = None if options.since is None else add_local_zone(options.since)
-        until = None if options.until is None else add_local_zone(options.until, "--until")
-        return _list_messages(command, _get_access(options), (since, until), options)
-
-    return command.run(begin)
+    _describe_errors(command, options, "the number")
+    if options.all_folders and options.before is not None:
+        raise UsageError("--before needs a single folder, because each folder has its own numbers. Omit --all-folders.")
+    since = None if options.since is None else add_local_zone(options.since)
+    until = None if options.until is None else add_local_zone(options.until, "--until")
+    access = get_mailbox_access(options.mailbox, options.password_file)
+    return _list_messages(command, access, (since, until), options)
 
 
-@register(app, "read", "1", "6 --mark-read")
-def read_message(uid: Uid, /, *, options: InboxReadOptions = InboxReadOptions()) -> int:
+@opt.register(app, "read", "1", "6 --mark-read")
+def read_message(uid: opt.Uid, /, *, command: CommandParameter, options: _ReadOptions = _ReadOptions()) -> Work:
     """Show one message as text.
 
     The message stays unread unless --mark-read is given. An HTML message is converted to text.
-
-    Parameters
-    ----------
-    uid: int
-        The message's number in the folder, as `inbox list` shows it.
     """
-    command = _make_command("the number", options)
-    return command.run(lambda: _read_message(command, _get_access(options), uid, options))
+    _describe_errors(command, options, "the number")
+    access = get_mailbox_access(options.mailbox, options.password_file)
+
+    async def read() -> int:
+        async with command.open_mailbox(access) as box:
+            message = await fetch_message(box, options.folder, uid)
+            if options.json:
+                attachments = [{**model_to_dict(each), "size": len(each.content)} for each in message.attachments]
+                show_json({**model_to_dict(message), "attachments": attachments})
+            else:
+                _show_message(message, access.address)
+            sys.stdout.flush()
+            if options.mark_read:
+                async with show_progress("marking it as read"):
+                    await box.mark_messages_as_read_by_uids(options.folder, [uid])
+        return ExitStatus.DONE
+
+    return read()
 
 
-@register(app, "save", "6 --into received", "5 6 --eml --into received")
-def save_messages(uid: Uids, /, *, options: InboxSaveOptions) -> int:
+@opt.register(app, "save", "6 --into received", "5 6 --eml --into received")
+def save_messages(uid: opt.Uids, /, *, command: CommandParameter, options: _SaveOptions) -> Work:
     """Save the attachments of messages, or the messages themselves.
 
     No existing file is replaced: a second `report.pdf` becomes `report-2.pdf`. Only you can read the files. The command
     prints their paths and doesn't change the messages.
     """
-    command = _make_command(
-        "the numbers",
-        options,
-        resume="saved files are complete; running the same command again saves all files again, under new names",
+    _describe_errors(command, options, "the numbers")
+    command.resume_hint = (
+        "saved files are complete; running the same command again saves all files again, under new names"
     )
-
-    def begin() -> Coroutine[Any, Any, int]:
-        access = _get_access(options)
-        try:
-            options.into.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            what = with_value("the folder of --into", options.into)
-            raise UsageError(f"Could not create {what}: {explain_os_error(error)}. Name a different one.") from None
-        return _save_files(command, access, list(dict.fromkeys(uid)), options)
-
-    return command.run(begin)
+    access = get_mailbox_access(options.mailbox, options.password_file)
+    try:
+        options.into.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        what = with_value("the folder of --into", options.into)
+        raise UsageError(f"Could not create {what}: {explain_os_error(error)}. Name a different one.") from None
+    return _save_files(command, access, list(dict.fromkeys(uid)), options)
 
 
 def make_safe_name(name: str | None, fallback: str) -> str:
@@ -242,23 +222,14 @@ def write_new_file(folder: Path, name: str, content: bytes) -> Path:
         return path
 
 
-def _make_command(uids_label: str, options: InboxOptions, resume: str = NOTHING_CHANGED) -> Command:
-    return Command(
-        resume_hint=resume,
-        option_names={"folder": with_value("--folder", options.folder), "username": "--mailbox", "uids": uids_label},
-        advice={ds.BadRequestError: CHECK_THE_MESSAGES},
-    )
-
-
-def _get_access(options: InboxOptions) -> MailboxAccess:
-    return get_mailbox_access(options.mailbox, options.password_file)
+def _describe_errors(command: Command, options: InboxOptions, uids_label: str) -> None:
+    folder = with_value("--folder", options.folder)
+    command.option_names = {"folder": folder, "username": "--mailbox", "uids": uids_label}
+    command.advice = {ds.BadRequestError: CHECK_THE_MESSAGES}
 
 
 def add_local_zone(value: datetime, option: str = "--since") -> datetime:
-    """Return the time, in this machine's time zone if it has none.
-
-    Raises UsageError, which names the option, if the result is out of range.
-    """
+    """Return the time, in this machine's time zone if it has none."""
     if value.utcoffset() is not None:
         return value
     try:
@@ -271,11 +242,9 @@ def add_local_zone(value: datetime, option: str = "--since") -> datetime:
 
 
 async def _list_messages(command: Command, access: MailboxAccess, period: Period, options: InboxListOptions) -> int:
-    async with command.make_suite(access.settings) as suite, show_progress("reading the folder"):
-        box = suite.mailbox(access.address, access.password)
+    async with command.open_mailbox(access) as box, show_progress("reading the folder"):
         if options.all_folders:
-            folders = list(dict.fromkeys([INBOX, *await box.get_folders()]))
-            newest, more = await _find_newest(box, folders, period, options)
+            newest, more = await _find_newest(box, await list_folders(box), period, options)
         else:
             async with explain_missing_folder(box, options.folder):
                 newest, more = await _find_newest(box, [options.folder], period, options)
@@ -395,31 +364,17 @@ def _build_row(message: ds.MessageDetail) -> dict[str, object]:
 
 
 def _fit_addresses(addresses: Sequence[str], width: int) -> str:
-    for count in range(len(addresses), 1, -1):
-        more = f" and {len(addresses) - count} more" if count < len(addresses) else ""
-        if len(text := ", ".join(addresses[:count]) + more) <= width:
-            return text
-    return ", ".join(addresses[:1]) + (f" and {len(addresses) - 1} more" if addresses[1:] else "")
+    text = ", ".join(addresses)
+    return text if len(text) <= width or not addresses[1:] else f"{addresses[0]} and {len(addresses) - 1} more"
 
 
-async def _read_message(command: Command, access: MailboxAccess, uid: int, options: InboxReadOptions) -> int:
-    async with command.make_suite(access.settings) as suite:
-        box = suite.mailbox(access.address, access.password)
-        async with show_progress("fetching the message"), explain_missing_folder(box, options.folder):
-            messages = await box.get_messages_by_uids(options.folder, [uid])
-        if not messages:
-            raise ItemNotFoundError(NO_SUCH_MESSAGE)
-        message = messages[0]
-        if options.json:
-            attachments = [{**model_to_dict(each), "size": len(each.content)} for each in message.attachments]
-            show_json({**model_to_dict(message), "attachments": attachments})
-        else:
-            _show_message(message, access.address)
-        sys.stdout.flush()
-        if options.mark_read:
-            async with show_progress("marking it as read"):
-                await box.mark_messages_as_read_by_uids(options.folder, [uid])
-    return ExitStatus.DONE
+async def fetch_message(box: ds.Mailbox, folder: str, uid: int) -> ds.MessageDetail:
+    """Return a message. Raises ItemNotFoundError if it does not exist."""
+    async with show_progress("fetching the message"), explain_missing_folder(box, folder):
+        messages = await box.get_messages_by_uids(folder, [uid])
+    if not messages:
+        raise ItemNotFoundError(NO_SUCH_MESSAGE)
+    return messages[0]
 
 
 def _show_message(message: ds.MessageDetail, own: str) -> None:
@@ -459,15 +414,21 @@ def _show_message(message: ds.MessageDetail, own: str) -> None:
         echo_err("The HTML of the message contains no visible text. Run the same command with --json to see the HTML.")
 
 
-async def _save_files(command: Command, access: MailboxAccess, uids: Sequence[int], options: InboxSaveOptions) -> int:
+async def _save_files(command: Command, access: MailboxAccess, uids: Sequence[int], options: _SaveOptions) -> int:
     saved, missing = list[tuple[int, Path, int]](), list[int]()
     is_shown = True
+
+    def show() -> None:
+        if options.json:
+            show_json([{"uid": uid, "path": str(path), "size": size} for uid, path, size in saved])
+        else:
+            show_table(("uid", "file", "bytes"), saved, right=("uid", "bytes"), no_wrap=("file",))
+
     try:
         async with (
-            command.make_suite(access.settings) as suite,
+            command.open_mailbox(access) as box,
             show_progress("saving", unit="pieces", total=len(uids)) as bar,
         ):
-            box = suite.mailbox(access.address, access.password)
             for uid in uids:
                 async with explain_missing_folder(box, options.folder):
                     files = await _fetch_files(box, uid, options)
@@ -477,8 +438,7 @@ async def _save_files(command: Command, access: MailboxAccess, uids: Sequence[in
                 bar.advance()
     finally:  # report saved files also after an error
         if saved or options.json:
-            count = f"{len(saved)} file{'s' * (len(saved) != 1)}"
-            is_shown = show_effect(lambda: _show_saved(saved, options), f"{count} saved into the folder of --into")
+            is_shown = show_effect(show, f"{format_count(len(saved), 'file')} saved into the folder of --into")
     if len(missing) == len(uids):
         raise ItemNotFoundError(NO_SUCH_MESSAGE)
     if missing:
@@ -491,14 +451,7 @@ async def _save_files(command: Command, access: MailboxAccess, uids: Sequence[in
     return ExitStatus.DONE
 
 
-def _show_saved(saved: Sequence[tuple[int, Path, int]], options: InboxSaveOptions) -> None:
-    if options.json:
-        show_json([{"uid": uid, "path": str(path), "size": size} for uid, path, size in saved])
-    else:
-        show_table(("uid", "file", "bytes"), saved, right=("uid", "bytes"), no_wrap=("file",))
-
-
-async def _fetch_files(box: ds.Mailbox, uid: int, options: InboxSaveOptions) -> list[tuple[str, bytes]] | None:
+async def _fetch_files(box: ds.Mailbox, uid: int, options: _SaveOptions) -> list[tuple[str, bytes]] | None:
     """Return the safe names and contents of the files to save, if any; None if the message does not exist."""
     box = box.with_strict_paths(CONTENT_PATHS)
     if options.eml:
@@ -522,10 +475,15 @@ async def explain_missing_folder(box: ds.Mailbox, folder: str, *, option: str = 
     try:
         yield
     except ds.ServiceError as error:
-        folders = await _list_folders(box) if find_error_scope(error) is ErrorScope.ITEM else []
-        if not folders or folder.casefold() in (name.casefold() for name in folders):
+        if find_error_scope(error) is not ErrorScope.ITEM:
             raise
-        meant = next((name for name in folders if name.casefold().endswith(f".{folder.casefold()}")), None)
+        try:
+            folders = {name.casefold(): name for name in await list_folders(box)}
+        except ds.DirectSuiteError:
+            raise error from None
+        if folder.casefold() in folders:
+            raise
+        meant = next((name for key, name in folders.items() if key.endswith(f".{folder.casefold()}")), None)
         suggestion = f"Did you mean {make_printable(meant)}? " if meant and is_verbose() else ""
         raise ItemNotFoundError(
             f"{with_value(option, folder)}: the mailbox has no such folder. {suggestion}"
@@ -542,11 +500,9 @@ def describe_missing(missing: Sequence[int], uids: Sequence[int]) -> str:
     )
 
 
-async def _list_folders(box: ds.Mailbox) -> list[str]:
-    try:
-        return [INBOX, *await box.get_folders()]
-    except ds.DirectSuiteError:
-        return []
+async def list_folders(box: ds.Mailbox) -> list[str]:
+    """Return the names of all folders, INBOX first."""
+    return list(dict.fromkeys([INBOX, *await box.get_folders()]))
 
 
 def _escape_reserved_name(name: str) -> str:

@@ -2,44 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from email.utils import parseaddr
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
 import directsuite as ds
-from directsuite.cli.command import Command, confirm
+from directsuite.cli import inbox
+from directsuite.cli.command import Command, CommandParameter, Work, confirm
 from directsuite.cli.credentials import MailboxAccess, get_mailbox_access, is_interactive
 from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
-from directsuite.cli.inbox import (
-    CHECK_THE_MESSAGES,
-    NO_SUCH_MESSAGE,
-    InboxOptions,
-    app,
-    describe_missing,
-    explain_missing_folder,
-)
 from directsuite.cli.options import Addresses, Flag, MailboxOptions, Uid, Uids, record, register
-from directsuite.cli.output import format_time_to_minute, show_effect, show_json, show_progress, show_table
+from directsuite.cli.output import (
+    format_count,
+    format_time_to_minute,
+    show_effect,
+    show_json,
+    show_progress,
+    show_table,
+)
 from directsuite.cli.process import ExitStatus, echo_err, echo_err_line, is_verbose, show_line
 from directsuite.cli.send import HINT_CHECK_SENT_FOLDER, TextOptions, make_attachments, parse_addresses, read_body
-from directsuite.messaging.arguments import INBOX
+
+app = inbox.app
 
 
 @record
-class InboxMoveOptions(InboxOptions):
-    """Options of `inbox move` and `inbox copy`."""
-
+class _MoveOptions(inbox.InboxOptions):
     to: str
     """The destination folder, such as INBOX.Archive."""
 
 
 @record
-class InboxDeleteOptions(InboxOptions):
-    """Options of `inbox delete`."""
-
+class _DeleteOptions(inbox.InboxOptions):
     forever: Annotated[bool, Flag] = False
     """Delete the messages permanently, instead of moving them to INBOX.Trash."""
     yes: Annotated[bool, Flag] = False
@@ -47,17 +44,13 @@ class InboxDeleteOptions(InboxOptions):
 
 
 @record
-class InboxMarkOptions(InboxOptions):
-    """Options of `inbox mark`."""
-
+class _MarkOptions(inbox.InboxOptions):
     unread: Annotated[bool, Flag] = False
     """Mark as unread instead of read."""
 
 
 @record
-class InboxForwardOptions(InboxOptions):
-    """Options of `inbox forward`."""
-
+class _ForwardOptions(inbox.InboxOptions):
     to: Addresses
     """A recipient's Direct address, or `Name <address>`, of which the name is not sent. Separate several by commas, or
     repeat the option.
@@ -67,9 +60,7 @@ class InboxForwardOptions(InboxOptions):
 
 
 @record
-class InboxReplyOptions(InboxOptions, TextOptions):
-    """Options of `inbox reply`."""
-
+class _ReplyOptions(inbox.InboxOptions, TextOptions):
     to_all: Annotated[bool, Flag, Parameter(name="--all")] = False
     """Also reply to the other recipients, except Bcc recipients. The command asks before it sends to several."""
     yes: Annotated[bool, Flag] = False
@@ -90,67 +81,67 @@ _HIDDEN_RECIPIENT_WARNING = (
 
 
 @register(app, "folders", "", "--json")
-def list_folders(*, options: MailboxOptions = MailboxOptions()) -> int:
+def show_folders(*, command: CommandParameter, options: MailboxOptions = MailboxOptions()) -> Work:
     """List folders with their numbers of messages."""
-    command = Command(option_names=_OPTION_NAMES)
-    return command.run(lambda: _list_folders(command, _get_access(options), options))
+    command.option_names = _OPTION_NAMES
+    return _show_folders(command, get_mailbox_access(options.mailbox, options.password_file), options)
 
 
 @register(app, "move", "3 4 --to INBOX.Referrals", "1 --folder INBOX.Referrals --to INBOX")
-def move(uid: Uids, /, *, options: InboxMoveOptions) -> int:
+def move(uid: Uids, /, *, command: CommandParameter, options: _MoveOptions) -> Work:
     """Move messages to another folder, in which they get new numbers."""
 
-    def move_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
-        return box.move_messages_by_uids(options.folder, options.to, existing_uids)
+    async def move_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> None:
+        async with inbox.explain_missing_folder(box, options.to, option="--to"):
+            await box.move_messages_by_uids(options.folder, options.to, existing_uids)
 
-    return _change_messages(uid, options, "moved", _explain_missing_destination(options.to, move_messages))
+    return _change_messages(command, uid, options, "moved", move_messages)
 
 
 @register(app, "copy", "1 --to INBOX.Referrals", "5 6 --to INBOX.Referrals")
-def copy(uid: Uids, /, *, options: InboxMoveOptions) -> int:
+def copy(uid: Uids, /, *, command: CommandParameter, options: _MoveOptions) -> Work:
     """Copy messages to another folder."""
 
-    def copy_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
-        return box.copy_messages_by_uids(options.folder, options.to, existing_uids, verify=True)
+    async def copy_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> None:
+        async with inbox.explain_missing_folder(box, options.to, option="--to"):
+            await box.copy_messages_by_uids(options.folder, options.to, existing_uids, verify=True)
 
-    return _change_messages(uid, options, "copied", _explain_missing_destination(options.to, copy_messages))
+    return _change_messages(command, uid, options, "copied", copy_messages)
 
 
 @register(app, "delete", "2", "1 --folder INBOX.Trash --forever --yes")
-def delete(uid: Uids, /, *, options: InboxDeleteOptions = InboxDeleteOptions()) -> int:
+def delete(uid: Uids, /, *, command: CommandParameter, options: _DeleteOptions = _DeleteOptions()) -> Work:
     """Delete messages after confirmation."""
     done = "deleted forever" if options.forever else "moved to INBOX.Trash"
+    if not options.forever and options.folder.casefold() == _TRASH.casefold():
+        raise UsageError("Messages in INBOX.Trash are deleted already. Give --forever to remove them.")
+    if not options.yes and not is_interactive():
+        raise UsageError(_NO_TERMINAL_MESSAGE)
 
-    def delete_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
-        return box.delete_messages_by_uids(options.folder, existing_uids, forever=options.forever)
-
-    def validate_options() -> None:
-        if not options.forever and options.folder.casefold() == _TRASH.casefold():
-            raise UsageError("Messages in INBOX.Trash are deleted already. Give --forever to remove them.")
-        if not options.yes and not is_interactive():
-            raise UsageError(_NO_TERMINAL_MESSAGE)
+    async def delete_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> None:
+        if not options.yes:
+            await ask_user(box, existing_uids)
+        async with show_progress("working"):
+            await box.delete_messages_by_uids(options.folder, existing_uids, forever=options.forever)
 
     async def ask_user(box: ds.Mailbox, existing_uids: Sequence[int]) -> None:
-        if options.yes:
-            return
         if is_verbose():
-            async with show_progress("reading the folder"):
-                messages = await _fetch_metadata(box, options.folder, existing_uids)
+            messages = await _fetch_metadata(box, options.folder, existing_uids)
             for message in messages[:_MAX_LISTED_MESSAGES]:
                 echo_err_line(f"{message.uid}  {message.sender}  {message.subject}")
             if messages[_MAX_LISTED_MESSAGES:]:
                 echo_err_line("…")
         await confirm(
-            f"{_format_count(existing_uids)} of {options.folder} will be {done}. Continue?",
+            f"{format_count(len(existing_uids), 'message')} of {options.folder} will be {done}. Continue?",
             no_terminal_message=_NO_TERMINAL_MESSAGE,
             declined_message="Not confirmed. Nothing was deleted.",
         )
 
-    return _change_messages(uid, options, done, delete_messages, validate_options, ask_user)
+    return _change_messages(command, uid, options, done, delete_messages)
 
 
 @register(app, "mark", "5 6", "5 --unread")
-def mark(uid: Uids, /, *, options: InboxMarkOptions = InboxMarkOptions()) -> int:
+def mark(uid: Uids, /, *, command: CommandParameter, options: _MarkOptions = _MarkOptions()) -> Work:
     """Mark messages as read or unread."""
 
     def mark_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
@@ -158,47 +149,36 @@ def mark(uid: Uids, /, *, options: InboxMarkOptions = InboxMarkOptions()) -> int
             return box.mark_messages_as_unread_by_uids(options.folder, existing_uids)
         return box.mark_messages_as_read_by_uids(options.folder, existing_uids)
 
-    return _change_messages(uid, options, "marked as unread" if options.unread else "marked as read", mark_messages)
+    done = "marked as unread" if options.unread else "marked as read"
+    return _change_messages(command, uid, options, done, mark_messages)
 
 
 @register(app, "forward", "6 --to bob@direct.example.test", "5 6 --to bob@direct.example.test --json")
-def forward(uid: Uids, /, *, options: InboxForwardOptions) -> int:
+def forward(uid: Uids, /, *, command: CommandParameter, options: _ForwardOptions) -> Work:
     """Forward messages; several are attached to one message as .eml files.
 
     A message that you sent with a Bcc is not forwarded unless --with-bcc is given, because its header names the Bcc
     recipients. The command prints the SMTP id of the sent message for `directsuite status`. Exit status 7 means that
     the response was lost: check INBOX.Sent before you repeat the command.
     """
+    recipients = parse_addresses("--to", options.to)
+    if not recipients:
+        raise UsageError("There is no recipient. Give --to ADDRESS once for each recipient.")
 
-    def validate_options() -> None:
-        if not parse_addresses("--to", options.to):
-            raise UsageError("There is no recipient. Give --to ADDRESS once for each recipient.")
-
-    async def validate_no_bcc(box: ds.Mailbox, existing_uids: Sequence[int]) -> None:
-        """Raise UsageError if a message has a Bcc header, unless --with-bcc was given."""
-        if options.with_bcc:
-            return
-        async with show_progress("reading the folder"):
+    async def forward_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> object:
+        if not options.with_bcc:
             messages = await _fetch_metadata(box, options.folder, existing_uids)
-        if with_bcc := [message.uid for message in messages if _has_bcc(message)]:
-            raise UsageError(
-                f"{_format_count(with_bcc)} ({', '.join(map(str, with_bcc))}) may be forwarded with the Bcc header, "
-                "which names hidden recipients. Send a new message with `directsuite send`, or give --with-bcc to "
-                "forward anyway."
-            )
+            if with_bcc := [each.uid for each in messages if _has_bcc(each)]:
+                raise UsageError(
+                    f"{format_count(len(with_bcc), 'message')} ({', '.join(map(str, with_bcc))}) may be forwarded with "
+                    "the Bcc header, which names hidden recipients. Send a new message with `directsuite send`, or "
+                    "give --with-bcc to forward anyway."
+                )
+        async with show_progress("working"):
+            return await box.forward(options.folder, existing_uids, recipients)
 
-    def forward_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
-        return box.forward(options.folder, existing_uids, parse_addresses("--to", options.to))
-
-    return _change_messages(
-        uid,
-        options,
-        "forwarded",
-        forward_messages,
-        validate_options,
-        validate_no_bcc,
-        recovery_hint=_make_recovery_hint("forward"),
-    )
+    hint = _make_recovery_hint("forward")
+    return _change_messages(command, uid, options, "forwarded", forward_messages, recovery_hint=hint)
 
 
 def _make_recovery_hint(action: str) -> str:
@@ -209,89 +189,56 @@ def _make_recovery_hint(action: str) -> str:
 
 
 @register(app, "reply", "7 --body 'Thank you'", "7 --all --body-file letter.txt --attach scan.pdf")
-def reply(uid: Uid, /, *, options: InboxReplyOptions = InboxReplyOptions()) -> int:
+def reply(uid: Uid, /, *, command: CommandParameter, options: _ReplyOptions = _ReplyOptions()) -> Work:
     """Reply to a message's sender, or with --all also to its other recipients.
 
     The command prints the reply's SMTP id for `directsuite status`.
-
-    Parameters
-    ----------
-    uid: int
-        The message's number in the folder, as `inbox list` shows it.
     """
-    command = Command(
-        resume_hint="nothing was sent: run the same command again",
-        recovery_hint=_make_recovery_hint("reply"),
-        option_names=_OPTION_NAMES,
-    )
-
-    def begin() -> Coroutine[Any, Any, int]:
-        return _send_reply(command, _get_access(options), uid, read_body(options), make_attachments(options), options)
-
-    return command.run(begin)
-
-
-def _explain_missing_destination(destination: str, work: _MailboxFunction) -> _MailboxFunction:
-
-    async def run_explained(box: ds.Mailbox, existing_uids: Sequence[int]) -> object:
-        async with explain_missing_folder(box, destination, option="--to"):
-            return await work(box, existing_uids)
-
-    return run_explained
+    command.resume_hint = "nothing was sent: run the same command again"
+    command.recovery_hint = _make_recovery_hint("reply")
+    command.option_names = _OPTION_NAMES
+    access = get_mailbox_access(options.mailbox, options.password_file)
+    return _send_reply(command, access, uid, read_body(options), make_attachments(options), options)
 
 
 def _change_messages(
+    command: Command,
     uids: Sequence[int],
-    options: InboxOptions,
+    options: inbox.InboxOptions,
     done: str,
     work: _MailboxFunction,
-    check: Callable[[], None] = lambda: None,
-    ask: _MailboxFunction | None = None,
     recovery_hint: str = _RECOVERY_HINT,
-) -> int:
-    """Apply `work` to the messages that exist, and report their number. Return the exit status.
+) -> Work:
+    """Return the coroutine that applies `work` to the messages that exist, and reports their number.
 
-    done: the participle for the report, such as "moved". check: called before any request.
-    ask: called with the existing messages before `work`; raises UsageError to stop.
+    done: the participle for the report, such as "moved".
     """
-    named = {**_OPTION_NAMES, "folder": with_value("--folder", options.folder)}
-    if isinstance(options, InboxMoveOptions):
-        named["dest_folder"] = with_value("--to", options.to)
-    command = Command(
-        resume_hint=recovery_hint,
-        recovery_hint=recovery_hint,
-        option_names=named,
-        advice={ds.BadRequestError: CHECK_THE_MESSAGES},
-    )
-
-    def begin() -> Coroutine[Any, Any, int]:
-        check()
-        return _run_change(command, _get_access(options), list(dict.fromkeys(uids)), options, done, work, ask)
-
-    return command.run(begin)
+    command.option_names = {**_OPTION_NAMES, "folder": with_value("--folder", options.folder)}
+    if isinstance(options, _MoveOptions):
+        command.option_names["dest_folder"] = with_value("--to", options.to)
+    command.resume_hint = command.recovery_hint = recovery_hint
+    command.advice = {ds.BadRequestError: inbox.CHECK_THE_MESSAGES}
+    access = get_mailbox_access(options.mailbox, options.password_file)
+    return _run_change(command, access, list(dict.fromkeys(uids)), options, done, work)
 
 
 async def _run_change(
     command: Command,
     access: MailboxAccess,
     uids: Sequence[int],
-    options: InboxOptions,
+    options: inbox.InboxOptions,
     done: str,
     work: _MailboxFunction,
-    ask: _MailboxFunction | None,
 ) -> int:
-    async with command.make_suite(access.settings) as suite:
-        box = suite.mailbox(access.address, access.password)
-        async with show_progress("reading the folder"), explain_missing_folder(box, options.folder):
+    async with command.open_mailbox(access) as box:
+        async with show_progress("reading the folder"), inbox.explain_missing_folder(box, options.folder):
             listed = set(await box.get_uids(options.folder))
         existing_uids = [uid for uid in uids if uid in listed]
         if not existing_uids:
-            raise ItemNotFoundError(NO_SUCH_MESSAGE)
-        if ask is not None:
-            await ask(box, existing_uids)
-        async with show_progress("working"):
-            result = await work(box, existing_uids)
+            raise ItemNotFoundError(inbox.NO_SUCH_MESSAGE)
+        result = await work(box, existing_uids)
     smtp_id = result.smtp_id if isinstance(result, ds.SendMessageResponse) else ""
+    count = format_count(len(existing_uids), "message")
     missing = [uid for uid in uids if uid not in listed]
 
     def show() -> None:
@@ -301,17 +248,20 @@ async def _run_change(
         elif smtp_id:
             show_line(smtp_id)
 
-    if not show_effect(show, f"{_format_count(existing_uids)} {done}{f' as {smtp_id}' if smtp_id else ''}"):
+    if not show_effect(show, f"{count} {done}{f' as {smtp_id}' if smtp_id else ''}"):
         return ExitStatus.FAILED
-    echo_err(f"{_format_count(existing_uids)} {done}.")
+    echo_err(f"{count} {done}.")
     if missing:
-        echo_err(describe_missing(missing, uids))
+        echo_err(inbox.describe_missing(missing, uids))
     return ExitStatus.NOT_FOUND if missing else ExitStatus.DONE
 
 
 async def _fetch_metadata(box: ds.Mailbox, folder: str, uids: Sequence[int]) -> list[ds.MessageDetail]:
     wanted, found = set(uids), list[ds.MessageDetail]()
-    async with box.iter_metadata(folder, timeout=box.resolve_timeout()) as messages:
+    async with (
+        show_progress("reading the folder"),
+        box.iter_metadata(folder, timeout=box.resolve_timeout()) as messages,
+    ):
         async for message in messages:
             if message.uid in wanted:
                 found.append(message)
@@ -331,18 +281,14 @@ async def _send_reply(
     uid: int,
     body: str | None,
     attachments: list[ds.Attachment],
-    options: InboxReplyOptions,
+    options: _ReplyOptions,
 ) -> int:
-    async with command.make_suite(access.settings) as suite:
-        box = suite.mailbox(access.address, access.password)
-        async with show_progress("fetching the message"), explain_missing_folder(box, options.folder):
-            messages = await box.get_messages_by_uids(options.folder, [uid])
-        if not messages:
-            raise ItemNotFoundError(NO_SUCH_MESSAGE)
-        recipients = _select_recipients(messages[0], access.address, to_all=options.to_all)
+    async with command.open_mailbox(access) as box:
+        original = await inbox.fetch_message(box, options.folder, uid)
+        recipients = _select_recipients(original, access.address, to_all=options.to_all)
         description = _describe_recipients(recipients)
         if recipients[1:] and not options.yes:
-            hidden = _HIDDEN_RECIPIENT_WARNING if _is_hidden_recipient(messages[0], access.address) else ""
+            hidden = _HIDDEN_RECIPIENT_WARNING if _is_hidden_recipient(original, access.address) else ""
             await confirm(
                 f"{hidden}The reply will be sent to {description}. Continue?",
                 no_terminal_message=f"{hidden}The reply would be sent to {description}. Give --yes to confirm.",
@@ -350,12 +296,12 @@ async def _send_reply(
             )
         reply_message = ds.MessageWithHeader(
             sender=access.address,
-            subject=_make_reply_subject(messages[0].subject),
+            subject=_make_reply_subject(original.subject),
             body=body,
             html_body=options.html,
             recipients=recipients,
             attachment_list=attachments,
-            headers=[ds.MessageHeader(name, messages[0].msg_id) for name in _THREAD_HEADERS if messages[0].msg_id],
+            headers=[ds.MessageHeader(name, original.msg_id) for name in _THREAD_HEADERS if original.msg_id],
         )
         async with show_progress("sending"):
             smtp_id = (await box.send(reply_message)).smtp_id
@@ -381,7 +327,6 @@ def _select_recipients(message: ds.MessageDetail, own: str, *, to_all: bool) -> 
     """Return the recipients of a reply, without duplicates, the mailbox itself and Bcc recipients.
 
     A reply to a message sent from this mailbox is sent to that message's recipients. own: the mailbox's address.
-    Raises UsageError if the message has no sender, or no recipient is left.
     """
     sender = message.reply_to or message.sender
     if not sender:
@@ -415,27 +360,18 @@ def _get_addresses(message: ds.MessageDetail, kind: ds.RecipientType) -> list[st
 
 
 def _describe_recipients(recipients: Sequence[ds.Recipient]) -> str:
-    count = f"{len(recipients)} recipient{'s' * (len(recipients) != 1)}"
+    count = format_count(len(recipients), "recipient")
     if not recipients[1:]:
         return count
     return with_value(count, ", ".join(f"{each.type.capitalize()} {each.email}" for each in recipients))
 
 
-async def _list_folders(command: Command, access: MailboxAccess, options: MailboxOptions) -> int:
-    async with command.make_suite(access.settings) as suite, show_progress("reading the folders"):
-        box = suite.mailbox(access.address, access.password)
-        names = list(dict.fromkeys([INBOX, *await box.get_folders()]))
+async def _show_folders(command: Command, access: MailboxAccess, options: MailboxOptions) -> int:
+    async with command.open_mailbox(access) as box, show_progress("reading the folders"):
+        names = await inbox.list_folders(box)
         counts = [(name, await box.get_message_count(name), await box.get_unread_message_count(name)) for name in names]
     if options.json:
         show_json([{"folder": name, "messages": messages, "unread": unread} for name, messages, unread in counts])
     else:
         show_table(("folder", "messages", "unread"), counts, right=("messages", "unread"), no_wrap=("folder",))
     return ExitStatus.DONE
-
-
-def _get_access(options: MailboxOptions) -> MailboxAccess:
-    return get_mailbox_access(options.mailbox, options.password_file)
-
-
-def _format_count(uids: Sequence[object]) -> str:
-    return f"{len(uids)} message{'s' * (len(uids) != 1)}"

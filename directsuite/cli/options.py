@@ -19,7 +19,7 @@ from cyclopts import App, Group, Parameter, Token, convert
 from cyclopts.validators import Number, mutually_exclusive
 
 T = TypeVar("T")
-CommandT = TypeVar("CommandT", bound=Callable[..., int])
+CommandT = TypeVar("CommandT", bound=Callable[..., object])
 
 _COMMANDS_GROUP = Group("Commands")
 EPILOGUE = "`directsuite --help` and `directsuite guide terminal` list the exit statuses."
@@ -34,12 +34,8 @@ def make_app(name: str, *examples: str) -> App:
     examples: arguments, for the end of the help; each fits on one line of 80 columns, and works with what
     `directsuite sandbox` prints.
     """
-    return App(
-        name=name,
-        help_epilogue=_make_epilogue(name, examples),
-        group_commands=_COMMANDS_GROUP,
-        result_action="return_value",
-    )
+    epilogue = _make_epilogue(name, examples)
+    return App(name=name, help_epilogue=epilogue, group_commands=_COMMANDS_GROUP, result_action="return_value")
 
 
 def register(app: App, name: str, *examples: str) -> Callable[[CommandT], CommandT]:
@@ -119,25 +115,21 @@ def convert_end_time(kind: Any, tokens: Sequence[Token]) -> datetime:
     return value if has_time else value.replace(hour=23, minute=59, second=59, microsecond=999_000)
 
 
+_FILE_HELP = (
+    "A file that contains only the {what} and that other users can't read. Without it: {variable}, the keyring, or a "
+    "question on the terminal."
+)
 Json = Annotated[bool, Flag, Parameter(help="Print one JSON document instead of text.")]
+JsonLines = Annotated[bool, Flag, Parameter(help="Print JSON documents, one per line, instead of text.")]
 MailboxOption = Annotated[
     str | None,
     Parameter(env_var="DIRECTSUITE_MAILBOX", help="The mailbox's Direct address.", show_default=False),
 ]
 PasswordFile = Annotated[
     Path | None,
-    Parameter(
-        help="A file that contains only the password and that other users can't read. Without it: "
-        "DIRECTSUITE_MAILBOX_PASSWORD, the keyring, or a question on the terminal.",
-    ),
+    Parameter(help=_FILE_HELP.format(what="password", variable="DIRECTSUITE_MAILBOX_PASSWORD")),
 ]
-TokenFile = Annotated[
-    Path | None,
-    Parameter(
-        help="A file that contains only the access token and that other users can't read. Without it: "
-        "DIRECTSUITE_TOKEN, the keyring, or a question on the terminal.",
-    ),
-]
+TokenFile = Annotated[Path | None, Parameter(help=_FILE_HELP.format(what="access token", variable="DIRECTSUITE_TOKEN"))]
 LoginOption = Annotated[
     str | None,
     Parameter(
@@ -146,12 +138,8 @@ LoginOption = Annotated[
 ]
 LoginPasswordFile = Annotated[
     Path | None,
-    Parameter(
-        help="A file that contains only the login's password and that other users can't read. Without it: "
-        "DIRECTSUITE_LOGIN_PASSWORD, the keyring, or a question on the terminal.",
-    ),
+    Parameter(help=_FILE_HELP.format(what="login's password", variable="DIRECTSUITE_LOGIN_PASSWORD")),
 ]
-
 _COMMON_GROUP = Group("Options of every command that calls a service", sort_key=9)
 
 
@@ -168,17 +156,10 @@ class CommonOptions:
 
 
 FOLDER_GROUP = Group("Folders", validator=mutually_exclusive)
-
-
+Variadic = Parameter(consume_multiple=True, negative=(), show_default=False)
+"""Positional arguments of any number."""
 SourcePaths = Annotated[
-    tuple[Path, ...],
-    Parameter(
-        consume_multiple=True,
-        negative=(),
-        show_default=False,
-        converter=convert_path,
-        help="PDF files and folders of PDFs.",
-    ),
+    tuple[Path, ...], Variadic, Parameter(converter=convert_path, help="PDF files and folders of PDFs.")
 ]
 
 
@@ -191,17 +172,13 @@ class TokenOptions(CommonOptions):
 
 
 Addresses = Annotated[tuple[str, ...], Repeatable]
-
-Uid = Annotated[int, integer_parameter(gte=0)]
-"""A message's number in its folder."""
+Uid = Annotated[
+    int, integer_parameter(gte=0), Parameter(help="The message's number in the folder, as `inbox list` shows it.")
+]
 Uids = Annotated[
-    tuple[Uid, ...],
-    Parameter(
-        consume_multiple=True,
-        negative=(),
-        show_default=False,
-        help="Message numbers, as `inbox list` shows them, separated by spaces.",
-    ),
+    tuple[Annotated[int, integer_parameter(gte=0)], ...],
+    Variadic,
+    Parameter(help="Message numbers, as `inbox list` shows them, separated by spaces."),
 ]
 
 
@@ -212,21 +189,3 @@ class MailboxOptions(CommonOptions):
     mailbox: MailboxOption = None
     password_file: PasswordFile = None
     json: Json = False
-
-
-@record
-class DemoOptions:
-    """Options of `demo`."""
-
-    output: Annotated[Path, Parameter(converter=convert_path)] = Path("demo-output")
-    """The folder for the signed PDFs and the messages."""
-    json: Annotated[bool, Flag] = False
-    """Print the report as one JSON document instead of text."""
-    messages: Annotated[int, integer_parameter(gte=1, lte=10_000)] = 300
-    """The number of messages to read from a mailbox."""
-    documents: Annotated[int, integer_parameter(gte=1, lte=500)] = 12
-    """The number of PDFs to sign."""
-    faxes: Annotated[int, integer_parameter(gte=1, lte=1_000)] = 35
-    """The number of faxes to list."""
-    keep: Annotated[bool, Flag] = False
-    """Keep the sandbox and its page running afterwards, until Ctrl-C."""

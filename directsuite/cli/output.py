@@ -232,6 +232,11 @@ class Bar:
             self._progress.update(self._task, completed=done, total=total)
 
 
+def format_count(count: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun, such as "2 messages". plural: if it is not the noun with an s."""
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 def format_size(count: int) -> str:
     """Format a number of bytes in B, KB or MB."""
     for unit, length in (("MB", 1_000_000), ("KB", 1_000)):

@@ -6,7 +6,7 @@ Identities are read from private files, because every user of the machine can re
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import date
 from pathlib import Path
@@ -15,66 +15,53 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 import directsuite as ds
-from directsuite.cli.command import Command, confirm
+from directsuite.cli import options as opt
+from directsuite.cli.command import Command, CommandParameter, Work, confirm
 from directsuite.cli.credentials import load_settings, read_login, read_private_document, read_private_passwords
 from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
-from directsuite.cli.options import (
-    CommonOptions,
-    Flag,
-    Json,
-    LoginOption,
-    LoginPasswordFile,
-    make_app,
-    record,
-    register,
-)
-from directsuite.cli.output import model_to_dict, show_effect, show_json, show_progress, show_table
+from directsuite.cli.output import format_count, model_to_dict, show_effect, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, show_line
 from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.registration import operations
 
-app = make_app(
+app = opt.make_app(
     "patient",
     "find ada.toml --domain direct.example.test",
     "by-username ada --domain direct.example.test",
 )
 
 
-@record
-class PatientOptions(CommonOptions):
-    """Options of all `patient` commands."""
-
+@opt.record
+class _PatientOptions(opt.CommonOptions):
     domain: str
     """The Direct domain, such as direct.example.org."""
-    login: LoginOption = None
-    password_file: LoginPasswordFile = None
+    login: opt.LoginOption = None
+    password_file: opt.LoginPasswordFile = None
 
 
-@record
-class PatientFindOptions(PatientOptions):
-    """Options of `patient find` and `patient by-username`."""
-
-    json: Json = False
+@opt.record
+class _FindOptions(_PatientOptions):
+    json: opt.Json = False
 
 
-@record
-class PatientAddOptions(PatientFindOptions):
-    """Options of `patient add`."""
-
-    another: Annotated[bool, Flag] = False
+@opt.record
+class _AddOptions(_FindOptions):
+    another: Annotated[bool, opt.Flag] = False
     """Provision an additional address, even if the person has one in the domain."""
-    yes: Annotated[bool, Flag] = False
+    yes: Annotated[bool, opt.Flag] = False
     """Don't ask for confirmation."""
 
 
 PrivateFile = Annotated[Path, Parameter(allow_leading_hyphen=True)]
 """A file that other users must not be able to read, or - for stdin."""
-
-
 _INDIVIDUAL_FILE = "the individual's file"
 _PASSWORDS_FILE = "the passwords file"
-_OPTION_NAMES = {"direct_domain": "--domain", "direct_username": "the username", "individual": _INDIVIDUAL_FILE}
-
+_OPTION_NAMES = {
+    "direct_domain": "--domain",
+    "direct_username": "the username",
+    "individual": _INDIVIDUAL_FILE,
+    "passwords": _PASSWORDS_FILE,
+}
 _NO_SUCH_PATIENT = "There is no such patient in this domain. Check --domain and the spelling of the patient's data."
 _HINT_REPEAT_PASSWORDS = "the passwords may or may not have been set; you can safely run the same command again"
 _RECOVERY_HINT = (
@@ -92,8 +79,8 @@ _MEMBER_RULES = {
 """The predicates for invalid members. All other members are texts."""
 
 
-@register(app, "find", "ada.toml --domain direct.example.test", "ada.toml --domain direct.example.test --json")
-def find_patient(individual: PrivateFile, /, *, options: PatientFindOptions) -> int:
+@opt.register(app, "find", "ada.toml --domain direct.example.test", "ada.toml --domain direct.example.test --json")
+def find_patient(individual: PrivateFile, /, *, command: CommandParameter, options: _FindOptions) -> Work:
     """Find the Direct address of the patient described by a file.
 
     Parameters
@@ -103,18 +90,18 @@ def find_patient(individual: PrivateFile, /, *, options: PatientFindOptions) -> 
         security number) and dob (the date of birth), or the id of the identity-proofing record. It must be readable
         only by you and your group; - is stdin.
     """
-    command = Command(option_names=_OPTION_NAMES, advice={ds.BadRequestError: f"check --domain and {_INDIVIDUAL_FILE}"})
-
-    def begin() -> Coroutine[Any, Any, int]:
-        return _find_patient(_make_suite(command, options), read_individual(individual), options)
-
-    return command.run(begin)
+    command.advice = {ds.BadRequestError: f"check --domain and {_INDIVIDUAL_FILE}"}
+    return _find_patient(_make_suite(command, options), read_individual(individual), options)
 
 
-@register(app, "by-username", "ada --domain direct.example.test", "- --domain direct.example.test --json")
+@opt.register(app, "by-username", "ada --domain direct.example.test", "- --domain direct.example.test --json")
 def find_by_username(
-    username: Annotated[str, Parameter(allow_leading_hyphen=True)], /, *, options: PatientFindOptions
-) -> int:
+    username: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    /,
+    *,
+    command: CommandParameter,
+    options: _FindOptions,
+) -> Work:
     """Find the Direct address of the patient with a username.
 
     Parameters
@@ -123,20 +110,16 @@ def find_by_username(
         The part of the address before the @. With -, it is read from stdin, which other users of this machine can't
         see.
     """
-    command = Command(option_names=_OPTION_NAMES, advice={ds.BadRequestError: "check --domain and the username"})
-
-    def begin() -> Coroutine[Any, Any, int]:
-        typed = (sys.stdin.readline() if username == "-" else username).strip()
-        if not typed or "@" in typed:
-            what = with_value("The username", typed) if typed else "The username"
-            raise UsageError(f"{what} must be the part before the @, such as ada of ada@direct.example.org.")
-        return _find_patient(_make_suite(command, options), typed, options)
-
-    return command.run(begin)
+    command.advice = {ds.BadRequestError: "check --domain and the username"}
+    typed = (sys.stdin.readline() if username == "-" else username).strip()
+    if not typed or "@" in typed:
+        what = with_value("The username", typed) if typed else "The username"
+        raise UsageError(f"{what} must be the part before the @, such as ada of ada@direct.example.org.")
+    return _find_patient(_make_suite(command, options), typed, options)
 
 
-@register(app, "add", "ada.toml --domain direct.example.test", "grace.toml --domain direct.example.test --yes")
-def add_patient(individual: PrivateFile, /, *, options: PatientAddOptions) -> int:
+@opt.register(app, "add", "ada.toml --domain direct.example.test", "grace.toml --domain direct.example.test --yes")
+def add_patient(individual: PrivateFile, /, *, command: CommandParameter, options: _AddOptions) -> Work:
     """Provision a Direct address for a patient, and debit the login's account.
 
     The command asks first, and never sends the request twice. If the person has an address in the domain, the command
@@ -149,30 +132,23 @@ def add_patient(individual: PrivateFile, /, *, options: PatientAddOptions) -> in
         A TOML or JSON file that describes the patient, as for `patient find`, optionally with direct_username and
         direct_password.
     """
-    command = Command(
-        resume_hint="nothing was provisioned or debited: run the same command again",
-        recovery_hint=_RECOVERY_HINT,
-        option_names=_OPTION_NAMES,
-        advice={
-            "002": "check direct_username: it must be the part before the @, such as ada of ada@direct.example.org",
-            "014": "the direct_username may be in use; choose another",
-            "205": "the service does not know this person as identity-proofed; check the individual's file",
-            ds.BadRequestError: "check the individual's file",
-        },
-    )
-
-    def begin() -> Coroutine[Any, Any, int]:
-        person = read_individual(individual)
-        suite = _make_suite(command, options, listeners=[_report_search] if person.direct_username else [])
-        return _add_patient(suite, person, options)
-
-    return command.run(begin)
+    command.resume_hint = "nothing was provisioned or debited: run the same command again"
+    command.recovery_hint = _RECOVERY_HINT
+    command.advice = {
+        "002": "check direct_username: it must be the part before the @, such as ada of ada@direct.example.org",
+        "014": "the direct_username may be in use; choose another",
+        "205": "the service does not know this person as identity-proofed; check the individual's file",
+        ds.BadRequestError: "check the individual's file",
+    }
+    person = read_individual(individual)
+    suite = _make_suite(command, options, listeners=[_report_search] if person.direct_username else [])
+    return _add_patient(suite, person, options)
 
 
-@register(
+@opt.register(
     app, "passwords", "passwords.toml --domain direct.example.test", "passwords.toml --domain direct.example.test -v"
 )
-def set_passwords(file: PrivateFile, /, *, options: PatientOptions) -> int:
+def set_passwords(file: PrivateFile, /, *, command: CommandParameter, options: _PatientOptions) -> Work:
     """Set the passwords of patients.
 
     After a failure, repeat the same command: it sets the same passwords.
@@ -183,40 +159,21 @@ def set_passwords(file: PrivateFile, /, *, options: PatientOptions) -> int:
         A TOML or JSON file of usernames and passwords: "ada" = "…". It must be readable only by you and your group;
         - is stdin.
     """
-    command = Command(
-        resume_hint=_HINT_REPEAT_PASSWORDS,
-        option_names={**_OPTION_NAMES, "passwords": _PASSWORDS_FILE},
-        advice={
-            "210": "check the usernames; the other passwords may or may not have been set, and can safely be set again",
-            **dict.fromkeys(
-                (
-                    ds.ConnectionLostError,
-                    ds.DeadlineExceededError,
-                    ds.ResponseDecodeError,
-                    ds.ServerError,
-                    ds.TransportError,
-                ),
-                _HINT_REPEAT_PASSWORDS,
-            ),
-        },
-    )
-
-    def begin() -> Coroutine[Any, Any, int]:
-        passwords = read_private_passwords(file, with_value(_PASSWORDS_FILE, file), keys="usernames")
-        if not passwords or not all(name and password for name, password in passwords.items()):
-            raise UsageError('The passwords file lacks a username or a password. Expected lines such as "ada" = "…".')
-        return _set_passwords(
-            _make_suite(command, options), [ds.UserPassword(*each) for each in passwords.items()], options
-        )
-
-    return command.run(begin)
+    lost = (ds.ConnectionLostError, ds.DeadlineExceededError, ds.ResponseDecodeError, ds.ServerError, ds.TransportError)
+    command.resume_hint = _HINT_REPEAT_PASSWORDS
+    command.advice = {
+        "210": "check the usernames; the other passwords may or may not have been set, and can safely be set again",
+        **dict.fromkeys(lost, _HINT_REPEAT_PASSWORDS),
+    }
+    passwords = read_private_passwords(file, with_value(_PASSWORDS_FILE, file), keys="usernames")
+    if not passwords or not all(name and password for name, password in passwords.items()):
+        raise UsageError('The passwords file lacks a username or a password. Expected lines such as "ada" = "…".')
+    suite = _make_suite(command, options)
+    return _set_passwords(suite, [ds.UserPassword(*each) for each in passwords.items()], options)
 
 
 def read_individual(path: Path) -> ds.IDProofedIndividualRESTful:
-    """Return the person described in a private file.
-
-    Raises ConfigurationError if the file is not private or readable, UsageError if its content is invalid.
-    """
+    """Return the person described in a private file."""
     members = read_private_document(path, with_value(_INDIVIDUAL_FILE, path), _EXPECTED_MEMBERS)
     if members.keys() - _KNOWN_MEMBERS:  # not named, because in a wrong file the key may be confidential
         raise UsageError(
@@ -246,7 +203,8 @@ def _is_date(text: str) -> bool:
     return True
 
 
-def _make_suite(command: Command, options: PatientOptions, listeners: Sequence[ds.Listener] = ()) -> ds.DirectSuite:
+def _make_suite(command: Command, options: _PatientOptions, listeners: Sequence[ds.Listener] = ()) -> ds.DirectSuite:
+    command.option_names = _OPTION_NAMES
     if not options.domain.strip() or "@" in options.domain:
         raise UsageError(
             f"{with_value('--domain', options.domain)} must be the part behind the @, such as direct.example.org."
@@ -289,7 +247,7 @@ async def _find_users(
 
 
 async def _find_patient(
-    suite: ds.DirectSuite, person_or_username: ds.IDProofedIndividual | str, options: PatientFindOptions
+    suite: ds.DirectSuite, person_or_username: ds.IDProofedIndividual | str, options: _FindOptions
 ) -> int:
     async with _open_registration(suite) as service, show_progress("searching"):
         users = await _find_users(service, person_or_username, options.domain)
@@ -302,9 +260,7 @@ async def _find_patient(
     return ExitStatus.DONE
 
 
-async def _add_patient(
-    suite: ds.DirectSuite, individual: ds.IDProofedIndividualRESTful, options: PatientAddOptions
-) -> int:
+async def _add_patient(suite: ds.DirectSuite, individual: ds.IDProofedIndividualRESTful, options: _AddOptions) -> int:
     if not options.yes:
         condition = "" if options.another else ", unless the person already has an address there"
         await confirm(
@@ -349,19 +305,18 @@ def _report_search(event: ds.Event) -> None:
         echo_err(f"There was no usable response. Searching for the patient for up to {SETTLE_TIMEOUT:.0f} s.")
 
 
-async def _set_passwords(suite: ds.DirectSuite, passwords: Sequence[ds.UserPassword], options: PatientOptions) -> int:
+async def _set_passwords(suite: ds.DirectSuite, passwords: Sequence[ds.UserPassword], options: _PatientOptions) -> int:
     async with _open_registration(suite) as service, show_progress("setting passwords"):
         await service.set_patients_passwords(options.domain, passwords)
-    echo_err(f"Passwords were set for {len(passwords)} patient{'' if len(passwords) == 1 else 's'}.")
+    echo_err(f"Passwords were set for {format_count(len(passwords), 'patient')}.")
     return ExitStatus.DONE
 
 
-def _show_provisioned(response: ds.AddUsersResponseV2, options: PatientAddOptions) -> None:
+def _show_provisioned(response: ds.AddUsersResponseV2, options: _AddOptions) -> None:
     payment = response.payment_confirmation
+    _show_users(response.users, options, payment)
     if options.json:
-        show_json(_users_to_dict(response.users, payment, options.domain))
         return
-    _show_user_table(response.users, options.domain)
     if payment is None:
         echo_err("The patient was provisioned. The service returned no payment.")
         return
@@ -369,46 +324,29 @@ def _show_provisioned(response: ds.AddUsersResponseV2, options: PatientAddOption
     show_table(("", "payment"), _build_payment_rows(payment))
 
 
-def _show_users(users: Sequence[ds.DirectUserDetail], options: PatientAddOptions) -> None:
+def _show_users(
+    users: Sequence[ds.DirectUserDetail], options: _AddOptions, payment: ds.PaymentConfirmation | None = None
+) -> None:
     if options.json:
-        show_json(_users_to_dict(users, None, options.domain))
+        show_json(
+            {
+                "users": [_user_to_dict(user, options.domain) for user in users],
+                "payment_confirmation": None if payment is None else model_to_dict(payment),
+            }
+        )
     else:
         _show_user_table(users, options.domain)
 
 
-def _users_to_dict(
-    users: Sequence[ds.DirectUserDetail], payment: ds.PaymentConfirmation | None, domain: str
-) -> Mapping[str, object]:
-    return {
-        "users": [_user_to_dict(user, domain) for user in users],
-        "payment_confirmation": None if payment is None else model_to_dict(payment),
-    }
-
-
 def _user_to_dict(user: ds.DirectUserDetail, domain: str) -> Mapping[str, object]:
-    return {"direct_address": _get_direct_address(user, domain), **model_to_dict(user)}
+    return {"direct_address": user.direct_address(domain) if user.username else None, **model_to_dict(user)}
 
 
 def _show_user_table(users: Sequence[ds.DirectUserDetail], domain: str) -> None:
-    show_table(
-        ("Direct address", "first name", "last name", "state", "type", "regular e-mail"),
-        [
-            (
-                _get_direct_address(each, domain),
-                each.first_name,
-                each.last_name,
-                each.user_state,
-                each.user_type,
-                each.email,
-            )
-            for each in users
-        ],
-        no_wrap=("Direct address", "regular e-mail"),
-    )
-
-
-def _get_direct_address(user: ds.DirectUserDetail, domain: str) -> str | None:
-    return user.direct_address(domain) if user.username else None
+    members = ("direct_address", "first_name", "last_name", "user_state", "user_type", "email")
+    titles = ("Direct address", "first name", "last name", "state", "type", "regular e-mail")
+    rows = [[_user_to_dict(each, domain)[member] for member in members] for each in users]
+    show_table(titles, rows, no_wrap=("Direct address", "regular e-mail"))
 
 
 def _build_payment_rows(payment: ds.PaymentConfirmation) -> list[Sequence[object]]:

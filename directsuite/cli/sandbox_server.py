@@ -31,7 +31,7 @@ from cyclopts.validators import mutually_exclusive
 import directsuite as ds
 from directsuite.cli.options import Flag, Repeatable, convert_path, integer_parameter, record
 from directsuite.cli.process import show_line
-from directsuite.configuration import read_secret_file
+from directsuite.config_file import read_secret_file
 from directsuite.core.files import explain_os_error
 from directsuite.sandbox.calls import CallRecord
 from directsuite.sandbox.client import TOKEN_VARIABLE
@@ -50,7 +50,7 @@ MAX_DECODED_BYTES = 64 * 2**20
 MAX_LOG_RECORDS_PER_MINUTE = 60
 """A limit, so that a client with invalid requests does not fill the disk."""
 DEFAULT_FOLDER = Path("directsuite-sandbox")
-CLIENT_VARIABLES = frozenset(
+_CLIENT_VARIABLES = frozenset(
     f"DIRECTSUITE_{name}"
     for name in (
         *("SIGNING_URL", "FAX_URL", "MESSAGE_URL", "REGISTRATION_URL", "TOKEN", "LOGIN_USERNAME", "LOGIN_PASSWORD"),
@@ -59,8 +59,6 @@ CLIENT_VARIABLES = frozenset(
 )
 """The only variables that are printed for a shell."""
 PIN_VARIABLE = "DIRECTSUITE_PKCS11_PIN"
-
-
 _STATE_GROUP = Group("State", validator=mutually_exclusive)
 _TOKEN_GROUP = Group("Signing key in a token")
 
@@ -327,11 +325,8 @@ def format_summary(sandbox: Sandbox, options: SandboxOptions) -> str:
 
 
 def format_exports(environment: Mapping[str, str]) -> list[str]:
-    """Return those variables that clients read, as lines for a shell, with quoted values.
-
-    Raises ValueError if a value has control characters.
-    """
-    known = {name: value for name, value in environment.items() if name in CLIENT_VARIABLES}
+    """Return those variables that clients read, as lines for a shell, with quoted values."""
+    known = {name: value for name, value in environment.items() if name in _CLIENT_VARIABLES}
     for name, value in known.items():
         if not value.isprintable():
             raise ValueError(f"{name} has characters that cannot be printed")

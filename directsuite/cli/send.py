@@ -12,19 +12,19 @@ import re
 import stat
 import sys
 import time
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 from cyclopts.validators import mutually_exclusive
 
 import directsuite as ds
-from directsuite.cli.command import Command
-from directsuite.cli.credentials import MAILBOX_VAR, MailboxAccess, get_mailbox_access, is_address, read_setting
+from directsuite.cli import credentials
+from directsuite.cli.command import Command, CommandParameter, Work
 from directsuite.cli.errors import UsageError, validate_text, with_value
 from directsuite.cli.options import Addresses, CommonOptions, Flag, Json, PasswordFile, Repeatable, make_app, record
 from directsuite.cli.output import Bar, format_size, show_effect, show_json, show_progress, show_table
@@ -63,9 +63,7 @@ class TextOptions:
 
 
 @record
-class SendOptions(CommonOptions, TextOptions):
-    """Options of `send`."""
-
+class _SendOptions(CommonOptions, TextOptions):
     sender: Annotated[str | None, Parameter(name="--from", env_var="DIRECTSUITE_MAILBOX", show_default=False)] = None
     """The Direct address of the sending mailbox."""
     to: Addresses = ()
@@ -87,7 +85,6 @@ class SendOptions(CommonOptions, TextOptions):
 
 
 _STATE_VAR = "DIRECTSUITE_STATE"
-
 _OPTION_NAMES = {
     "sender": "--from",
     "username": "--from",
@@ -108,17 +105,14 @@ _HINT_USE_NEW_KEY = (
 )
 _MIN_UPLOAD_BYTES_PER_SECOND = 100_000.0  # slower uploads run into the timeout
 _BASE64_RATIO = 4 / 3
-
-_STDIN = Path("-")
 _MAX_TEXT_BYTES = 2**26
-"""The maximum size of a message's text. A device such as /dev/zero never ends."""
 _NAMED_ADDRESS_PATTERN = re.compile(r'(?:"[^"]*+"\s*+|[^"<>]*+)<(?P<address>[^<>]*+)>')
 _NAME_BEFORE_ADDRESS_PATTERN = re.compile(r"[^\s,]\s*<")
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 @app.default
-def send(*, options: SendOptions = SendOptions()) -> int:
+def send(*, command: CommandParameter, options: _SendOptions = _SendOptions()) -> Work:
     """Send a message, with attachments.
 
     The command prints the message's SMTP id for `directsuite status`. Exit status 7 means that the response was lost:
@@ -126,37 +120,35 @@ def send(*, options: SendOptions = SendOptions()) -> int:
     once.
     """
     with_key = options.key is not None
-    command = Command(
-        resume_hint=_HINT_REPEAT_WITH_KEY if with_key else "nothing was sent: run the same command again",
-        recovery_hint=_HINT_REPEAT_WITH_KEY if with_key else HINT_CHECK_SENT_FOLDER,
-        option_names=_OPTION_NAMES,
-        advice={ds.BadRequestError: "check the addresses, the text and the files"},
-    )
-
-    def begin() -> Coroutine[Any, Any, int]:
-        sender = options.sender or read_setting("mailbox")
-        if not sender:
-            raise UsageError(
-                f"There is no sender. Give --from ADDRESS, or set {MAILBOX_VAR}, or mailbox in the settings file."
-            )
-        if options.key == "":
-            raise UsageError("--key is empty. Give a unique name for this message, or omit --key.")
-        validate_text(options.key, "--key")
-        validate_text(sender, "--from")
-        sender = arguments.validate_address(sender, "sender")
-        message = _build_message(options, sender)
-        if any(_NAME_BEFORE_ADDRESS_PATTERN.search(each) for each in (*options.to, *options.cc, *options.bcc)):
-            echo_err("Only the address of `Name <address>` is sent, because the service accepts no names.")
-        if options.dry_run:
-            return _show_dry_run(message, sender, options)
-        return _send_message(
-            command, get_mailbox_access(sender, options.password_file, option="--from"), message, options
+    command.resume_hint = _HINT_REPEAT_WITH_KEY if with_key else "nothing was sent: run the same command again"
+    command.recovery_hint = _HINT_REPEAT_WITH_KEY if with_key else HINT_CHECK_SENT_FOLDER
+    command.option_names = _OPTION_NAMES
+    sender = options.sender or credentials.read_setting("mailbox")
+    if not sender:
+        raise UsageError(
+            "There is no sender. Give --from ADDRESS, or set DIRECTSUITE_MAILBOX, or mailbox in the settings file."
         )
+    if options.key == "":
+        raise UsageError("--key is empty. Give a unique name for this message, or omit --key.")
+    validate_text(options.key, "--key")
+    validate_text(sender, "--from")
+    sender = arguments.validate_address(sender, "sender")
+    message = _build_message(options, sender)
+    size = format_size(round(_sum_attachment_bytes(message) * _BASE64_RATIO))
+    command.advice = {
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE: f"its files take {size} in the request; send less, or ask the service's "
+        "provider for the limit",
+        ds.BadRequestError: "check the addresses, the text and the files",
+    }
+    if any(_NAME_BEFORE_ADDRESS_PATTERN.search(each) for each in (*options.to, *options.cc, *options.bcc)):
+        echo_err("Only the address of `Name <address>` is sent, because the service accepts no names.")
+    if options.dry_run:
+        return _show_dry_run(message, sender, options)
+    access = credentials.get_mailbox_access(sender, options.password_file, option="--from")
+    return _send_message(command, access, message, options)
 
-    return command.run(begin)
 
-
-async def _show_dry_run(message: ds.Message, sender: str, options: SendOptions) -> int:
+async def _show_dry_run(message: ds.Message, sender: str, options: _SendOptions) -> int:
     record = None if options.key is None else await _find_record(make_request_id(sender, options.key), message)
     is_sent_before = record is not None and record.smtp_id is not None
     files = [(each.filename, each.media_type, _get_attachment_bytes(each)) for each in message.attachment_list]
@@ -190,9 +182,10 @@ async def _show_dry_run(message: ds.Message, sender: str, options: SendOptions) 
     return ExitStatus.DONE
 
 
-async def _send_message(command: Command, access: MailboxAccess, message: ds.Message, options: SendOptions) -> int:
-    async with command.make_suite(access.settings) as suite, _explain_413(command, message):
-        box = suite.mailbox(access.address, access.password)
+async def _send_message(
+    command: Command, access: credentials.MailboxAccess, message: ds.Message, options: _SendOptions
+) -> int:
+    async with command.open_mailbox(access) as box:
         is_sent_before = False
         if options.key is None:
             async with _show_send_progress(_sum_attachment_bytes(message)) as bar:
@@ -217,20 +210,8 @@ async def _send_message(command: Command, access: MailboxAccess, message: ds.Mes
     return ExitStatus.DONE
 
 
-@contextlib.asynccontextmanager
-async def _explain_413(command: Command, message: ds.Message) -> AsyncGenerator[None]:
-    try:
-        yield
-    except ds.ServiceError as error:
-        if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-            size = format_size(round(_sum_attachment_bytes(message) * _BASE64_RATIO))
-            advice = f"its files take {size} in the request; send less, or ask the service's provider for the limit"
-            command.advice = {ds.ServiceError: advice}
-        raise
-
-
 async def _send_once(
-    command: Command, box: ds.Mailbox, access: MailboxAccess, message: ds.Message, key: str
+    command: Command, box: ds.Mailbox, access: credentials.MailboxAccess, message: ds.Message, key: str
 ) -> tuple[bool, str]:
     """Send the message unless an earlier command did. Raises UsageError if the key belongs to a different message.
 
@@ -277,7 +258,7 @@ def _show_send_progress(size: int) -> AbstractAsyncContextManager[Bar]:
     return show_progress("sending", unit="bytes" if size else "waiting", total=size or None)
 
 
-def _build_message(options: SendOptions, sender: str) -> ds.Message:
+def _build_message(options: _SendOptions, sender: str) -> ds.Message:
     kinds = ((ds.RecipientType.TO, options.to), (ds.RecipientType.CC, options.cc), (ds.RecipientType.BCC, options.bcc))
     recipients = [
         ds.Recipient(each, kind) for kind, values in kinds for each in parse_addresses(f"--{kind.lower()}", values)
@@ -313,9 +294,7 @@ def parse_addresses(option: str, values: Sequence[str]) -> list[str]:
         for part in _split_at_commas(value):
             named = _NAMED_ADDRESS_PATTERN.fullmatch(part.strip())
             address = named["address"] if named else part.strip()
-            if not is_address(address):
-                what = with_value(f"{option} number {number}", address)
-                raise UsageError(f"{what} is not an e-mail address. Expected something like nurse@direct.example.org.")
+            credentials.validate_address(address, f"{option} number {number}")
             addresses.append(address)
     return addresses
 
@@ -338,10 +317,7 @@ def make_attachments(options: TextOptions) -> list[ds.Attachment]:
 
 
 def read_body(options: TextOptions) -> str | None:
-    """Return the text of the message; None if only attachments are given.
-
-    Raises UsageError if there are neither, or the text is not UTF-8, too large or unreadable.
-    """
+    """Return the text of the message; None if only attachments are given."""
     validate_text(options.body, "--body")
     body = _read_text(options)
     if options.attach or (body and not body.isspace()):
@@ -353,37 +329,24 @@ def read_body(options: TextOptions) -> str | None:
 def _read_text(options: TextOptions) -> str | None:
     if options.body is not None or options.body_file is None:
         return options.body
-    try:
-        if options.body_file == _STDIN:
-            content = sys.stdin.buffer.read(_MAX_TEXT_BYTES + 1)
-        else:
-            with options.body_file.open("rb") as file:
-                content = file.read(_MAX_TEXT_BYTES + 1)
-    except OSError as error:
-        what = with_value("The file of --body-file", options.body_file)
-        raise UsageError(f"{what} can't be read ({explain_os_error(error)}). Name a different file.") from None
-    if len(content) > _MAX_TEXT_BYTES:
-        what = with_value("The file of --body-file", options.body_file)
-        raise UsageError(f"{what} has more than {_MAX_TEXT_BYTES:,} bytes. Send it with --attach.")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        what = with_value("The file of --body-file", options.body_file)
-        raise UsageError(f"{what} is not UTF-8 text. Send it with --attach.") from None
+    name, advice = with_value("The file of --body-file", options.body_file), "Send it with --attach."
+    return credentials.decode_input(
+        credentials.read_input(options.body_file, name, limit=_MAX_TEXT_BYTES, advice=advice), name, advice=advice
+    )
 
 
 def _make_attachment(path: Path, number: int) -> ds.Attachment:
+    label = f"--attach number {number}"
     try:
         is_file = stat.S_ISREG(path.stat().st_mode)
         if is_file:  # opening a pipe would block until there is a writer
-            with path.open("rb"):
-                pass
+            path.open("rb").close()
     except OSError as error:
-        what = with_value(f"--attach number {number}", path)
-        raise UsageError(f"{what} can't be read ({explain_os_error(error)}). Check the file.") from None
+        why = explain_os_error(error)
+        raise UsageError(f"{with_value(label, path)} can't be read ({why}). Check the file.") from None
     if not is_file:
-        raise UsageError(f"{with_value(f'--attach number {number}', path)} is not a file. Save it as a file first.")
-    validate_text(path.name, f"The name of --attach number {number}")
+        raise UsageError(f"{with_value(label, path)} is not a file. Save it as a file first.")
+    validate_text(path.name, f"The name of {label}")
     return ds.Attachment.from_path(path)
 
 
@@ -418,10 +381,7 @@ async def _begin_send(journal: DeliveryJournal, request_id: str, message: ds.Mes
 
 
 async def _find_record(request_id: str, message: ds.Message) -> SendRecord | None:
-    """Return the record of a key; None if the key is new.
-
-    Raises UsageError if the key belongs to a different message, or the journal is in use or unreadable.
-    """
+    """Return the record of a key; None if the key is new."""
     if not (_get_journal_folder() / request_id).exists():
         return None
     async with _open_journal(request_id) as journal:

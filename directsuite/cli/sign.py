@@ -10,44 +10,23 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import math
-import re
 import zoneinfo
-from collections.abc import AsyncGenerator, Collection, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import attrs
 from cyclopts import Group, Parameter
 
 import directsuite as ds
-from directsuite.cli.command import Command, make_request_listeners
-from directsuite.cli.credentials import load_settings, read_token
-from directsuite.cli.errors import UsageError, exit_for_error, rewrite_explanation, validate_text, with_value
-from directsuite.cli.options import (
-    CommonOptions,
-    Flag,
-    Json,
-    Repeatable,
-    TokenFile,
-    convert_path,
-    integer_parameter,
-    make_app,
-    record,
-    seconds_parameter,
-)
+from directsuite.cli import options as opt
+from directsuite.cli import sign_sources
+from directsuite.cli.command import Command, Work, make_request_listeners
+from directsuite.cli.credentials import load_settings, read_input, read_token
+from directsuite.cli.errors import UsageError, exit_for_error, validate_text, with_value
 from directsuite.cli.output import Bar, show_json, show_progress, show_table, show_text
 from directsuite.cli.process import ExitStatus, echo_err
-from directsuite.cli.sign_sources import (
-    Admission,
-    CandidateVerdict,
-    Decision,
-    PdfSources,
-    describe_failure,
-    describe_no_pdf,
-    is_named_as_pdf,
-    report_skipped,
-)
 from directsuite.core.files import explain_os_error
 from directsuite.jobs.signing import (
     DocumentState,
@@ -60,38 +39,34 @@ from directsuite.jobs.signing import (
 )
 from directsuite.jobs.signing.journal import compute_signatures_digest
 
-app = make_app(
+app = opt.make_app(
     "sign",
     "consent.pdf --output signed.pdf --name PatientSignature",
     "consents --output signed --name PatientSignature --dry-run",
     "consents --output signed --name PatientSignature",
     "form.pdf --output form-signed.pdf --widget 72,620,200,70",
 )
-
 _SIGNATURE_GROUP = Group("Signatures", sort_key=1)
-
 _PROCESSING_GROUP = Group("Processing", sort_key=2)
-
 _SignatureParameter = Parameter(group=_SIGNATURE_GROUP)
-
 _ProcessingParameter = Parameter(group=_PROCESSING_GROUP)
 
 
-@record
-class SignOptions(CommonOptions):
+@opt.record
+class SignOptions(opt.CommonOptions):
     """Options of `sign`."""
 
-    output: Annotated[Path, Parameter(converter=convert_path)]
+    output: Annotated[Path, Parameter(converter=opt.convert_path)]
     """The folder for the signed files, which keep their names; it is created if necessary. For a single PDF, it can be
     a file that ends in .pdf.
     """
-    recursive: Annotated[bool, Flag] = False
+    recursive: Annotated[bool, opt.Flag] = False
     """Include subfolders."""
-    name: Annotated[tuple[str, ...], Repeatable, _SignatureParameter] = ()
+    name: Annotated[tuple[str, ...], opt.Repeatable, _SignatureParameter] = ()
     """A signature's name. Can be repeated. Without --widget, it names an empty signature field: a PDF without that
     field is not signed.
     """
-    widget: Annotated[tuple[str, ...], Repeatable, _SignatureParameter] = ()
+    widget: Annotated[tuple[str, ...], opt.Repeatable, _SignatureParameter] = ()
     """The position of a signature: X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, in points from the top left corner of the
     page. PAGE counts from 1, the default; `directsuite sign info` shows the number of pages and their size. Can be
     repeated. Without it, a signature is in the field named by --name, or invisible.
@@ -104,24 +79,23 @@ class SignOptions(CommonOptions):
     """The name of the signer."""
     timezone: Annotated[str | None, _SignatureParameter] = None
     """The signer's time zone, such as America/New_York."""
-    dry_run: Annotated[bool, Flag, _ProcessingParameter] = False
+    dry_run: Annotated[bool, opt.Flag, _ProcessingParameter] = False
     """Show which PDFs would be signed, and why others would not; send nothing. Only if --output is a folder."""
-    again: Annotated[bool, Flag, _ProcessingParameter] = False
+    again: Annotated[bool, opt.Flag, _ProcessingParameter] = False
     """Also sign the PDFs that failed before. Only if --output is a folder."""
-    overwrite: Annotated[bool, Flag, _ProcessingParameter] = False
+    overwrite: Annotated[bool, opt.Flag, _ProcessingParameter] = False
     """Replace existing files."""
-    concurrency: Annotated[int, integer_parameter(gte=1, lte=100), _ProcessingParameter] = 10
+    concurrency: Annotated[int, opt.integer_parameter(gte=1, lte=100), _ProcessingParameter] = 10
     """The number of PDFs processed at the same time. Only if --output is a folder."""
-    patience: Annotated[float, seconds_parameter(gte=0), _ProcessingParameter] = 120.0
+    patience: Annotated[float, opt.seconds_parameter(gte=0), _ProcessingParameter] = 120.0
     """Seconds to wait for a failing service; with 0, nothing is retried. Only if --output is a folder."""
-    token_file: TokenFile = None
-    json: Json = False
+    token_file: opt.TokenFile = None
+    json: opt.Json = False
 
 
 _HINT_REPEAT_COMMAND = "run the same command again: it skips signed PDFs and signs the others"
 _HINT_USE_AGAIN_OPTION = "The table shows the reasons. Fix them, then run the same command with --again."
 _WITHIN_SOURCES_TEXT = " within the sources"
-_HINT_FIX_CAUSE = "fix this first"
 _HINT_CHECK_URL = (
     "check DIRECTSUITE_SIGNING_URL and the proxies between here and the service; if they are right, ask its provider"
 )
@@ -145,26 +119,21 @@ _MAX_TABLE_ROWS = 200
 
 _IMAGE_MAGIC_BYTES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 _MAX_IMAGE_BYTES = 1_000_000  # sent with each signature, and providers limit request bodies to a megabyte
-_PAGE_NUMBER_PATTERN = re.compile(r"[0-9]{1,9}")
 
 
-def sign_into_folder(sources: Sequence[Path], options: SignOptions) -> int:
-    """Sign several PDFs, or one into a folder. Return the exit status."""
-    resume = "nothing was sent: run the same command again" if options.dry_run else _HINT_REPEAT_COMMAND
-    return Command(resume_hint=resume).run(lambda: _prepare_run(sources, options))
-
-
-def _prepare_run(paths: Sequence[Path], options: SignOptions) -> Coroutine[Any, Any, int]:
+def sign_into_folder(command: Command, paths: Sequence[Path], options: SignOptions) -> Work:
+    """Sign several PDFs, or one into a folder. Return the coroutine."""
+    command.resume_hint = "nothing was sent: run the same command again" if options.dry_run else _HINT_REPEAT_COMMAND
     options = dataclasses.replace(options, output=_resolve_output(options.output))
     signatures = make_signatures(options)
     if not options.output.name:
         raise UsageError("--output is the root folder, and the journal must be next to --output. Name another folder.")
-    sources = PdfSources(paths, output=options.output, recursive=options.recursive)
+    sources = sign_sources.PdfSources(paths, output=options.output, recursive=options.recursive)
     for number, problem in sources.problems.items():
         echo_err(f"{with_value(f'Source {number}', paths[number - 1])} {problem}. It is not signed.")
     if not sources:
         raise UsageError("There is nothing to sign. Name PDFs, or folders that contain PDFs.")
-    if is_named_as_pdf(options.output):
+    if sign_sources.is_named_as_pdf(options.output):
         raise UsageError("--output ends in .pdf, which is only possible for a single PDF. Name a folder.")
     if len(paths) == 1 and not paths[0].is_dir() and options.output.suffix and not options.output.exists():
         raise UsageError(
@@ -176,7 +145,7 @@ def _prepare_run(paths: Sequence[Path], options: SignOptions) -> Coroutine[Any, 
     return _sign_sources(load_settings("signing"), read_token(options.token_file), signatures, sources, options)
 
 
-async def _show_plan(signatures: Sequence[ds.Signature], sources: PdfSources, options: SignOptions) -> int:
+async def _show_plan(signatures: Sequence[ds.Signature], sources: sign_sources.PdfSources, options: SignOptions) -> int:
     async with AsyncExitStack() as stack:
         journal, path = None, _get_journal_path(options.output)
         if await _is_journal_obsolete(path, signatures):
@@ -193,7 +162,7 @@ async def _show_plan(signatures: Sequence[ds.Signature], sources: PdfSources, op
                     "source": str(each.candidate.file),
                     "output": str(options.output / each.candidate.name),
                     "would_be_signed": each.is_wanted,
-                    "signed_before": each.decision is Decision.SIGNED_BEFORE,
+                    "signed_before": each.decision is sign_sources.Decision.SIGNED_BEFORE,
                     "problem": each.reason,
                 }
                 for each in verdicts
@@ -202,7 +171,7 @@ async def _show_plan(signatures: Sequence[ds.Signature], sources: PdfSources, op
     else:
         rows = [(str(each.candidate.file), _describe_plan(each, options.output)) for each in verdicts]
         _show_rows(("file", "would be"), rows)
-    report_skipped(sources.skipped, _WITHIN_SOURCES_TEXT)
+    sign_sources.report_skipped(sources.skipped, _WITHIN_SOURCES_TEXT)
     echo_err(f"Dry run: nothing was sent. {_format_count(admission.wanted_count)} would be signed.")
     return _get_exit_status(sources, admission, options)
 
@@ -211,7 +180,7 @@ async def _sign_sources(
     settings: ds.Settings,
     access_token: ds.Secret,
     signatures: Sequence[ds.Signature],
-    sources: PdfSources,
+    sources: sign_sources.PdfSources,
     options: SignOptions,
 ) -> int:
     from tenacity import stop_before_delay  # slow to import
@@ -242,10 +211,10 @@ async def _sign_sources(
                 _show_job_progress(job, admission, sources, bar, options),
             ):
                 stopped = await _run_job(job)
-            failed = await _read_failures(journal, job.failed_names, sources)
+            failed = await _read_failures(journal, admission.failed_names | set(job.failed_names))
             left = len(await journal.lease.list_abandoned())
         if admission.counts.total():
-            report_skipped(sources.skipped, _WITHIN_SOURCES_TEXT)
+            sign_sources.report_skipped(sources.skipped, _WITHIN_SOURCES_TEXT)
         if left:
             echo_err(_NOT_DELETED_MESSAGE.format(count="1 stored copy" if left == 1 else f"{left} stored copies"))
         if stopped is None:
@@ -253,7 +222,10 @@ async def _sign_sources(
             return _get_exit_status(sources, admission, options, failed=len(failed))
         status, sentence = _exit_for_stopped_job(stopped)
         _show_report(job, admission, failed, sentence, options)
-        _report_stop(sentence, len(failed), options)
+        echo_err(sentence)
+        echo_err(f"Stopped. After the fix, {_HINT_REPEAT_COMMAND}.")
+        if failed and not options.again:
+            echo_err(f"{_format_count(len(failed))} failed and would be skipped. {_HINT_USE_AGAIN_OPTION}")
         return status
 
 
@@ -268,21 +240,14 @@ async def _run_job(job: SigningJob) -> JobStoppedError | None:
     return None
 
 
-def _report_stop(sentence: str, failed: int, options: SignOptions) -> None:
-    echo_err(sentence)
-    echo_err(f"Stopped. After the fix, {_HINT_REPEAT_COMMAND}.")
-    if failed and not options.again:
-        echo_err(f"{_format_count(failed)} failed and would be skipped. {_HINT_USE_AGAIN_OPTION}")
-
-
 def _show_report(
     job: SigningJob,
-    admission: Admission,
+    admission: sign_sources.Admission,
     failed: Sequence[SigningEntry],
     stopped: str | None,
     options: SignOptions,
 ) -> None:
-    signed, signed_before = job.progress.done, admission.counts[Decision.SIGNED_BEFORE]
+    signed, signed_before = job.progress.done, admission.counts[sign_sources.Decision.SIGNED_BEFORE]
     if options.json:
         show_json(
             {
@@ -306,40 +271,37 @@ def _show_report(
     show_text(f"{', '.join(words)}. Output folder: {options.output}")
     if signed and is_invisible(options):
         echo_err(HINT_INVISIBLE)
-    rows = [(each.name, describe_failure(each)) for each in failed]
+    rows = [(each.name, sign_sources.describe_failure(each)) for each in failed]
     rows += [(each.candidate.display_name, each.reason or "") for each in admission.rejected]
     _show_rows(("file", "reason"), rows)
 
 
-def _get_exit_status(sources: PdfSources, admission: Admission, options: SignOptions, *, failed: int = 0) -> int:
+def _get_exit_status(
+    sources: sign_sources.PdfSources, admission: sign_sources.Admission, options: SignOptions, *, failed: int = 0
+) -> int:
     """Report the number of unsigned PDFs. Return 1 if there are any or a source is unusable, else 0.
 
     failed: the number of PDFs that failed in this run or before.
     """
     if not admission.counts.total() and not options.dry_run:
-        echo_err(describe_no_pdf(recursive=options.recursive))
+        echo_err(sign_sources.describe_no_pdf(recursive=options.recursive))
     unsigned = failed + (0 if options.dry_run else len(admission.rejected))
     if unsigned:
         echo_err(f"{_format_count(unsigned)} not signed. {_HINT_USE_AGAIN_OPTION}")
-    failed += admission.counts[Decision.FAILED] if options.dry_run else 0
+    failed += admission.counts[sign_sources.Decision.FAILED] if options.dry_run else 0
     return ExitStatus.FAILED if failed or admission.rejected or sources.problems else ExitStatus.DONE
 
 
 def _exit_for_stopped_job(stopped: JobStoppedError) -> tuple[ExitStatus, str]:
     cause = stopped.__cause__
     if not isinstance(cause, ds.DirectSuiteError):
-        why = rewrite_explanation(stopped.why).replace("the target", "--output")
-        return ExitStatus.FAILED, f"{why}: {_HINT_FIX_CAUSE}"
-    # The explanation of a redirect already advises to check the URL.
-    has_advice = isinstance(cause, ds.ServiceError) and 300 <= cause.status < 400
-    return exit_for_error(
-        cause, recovery_hint=_HINT_REPEAT_COMMAND, advice={ds.ServiceError: "" if has_advice else _HINT_CHECK_URL}
-    )
+        return ExitStatus.FAILED, f"{stopped.why}; the target is the folder of --output: fix this first"
+    return exit_for_error(cause, recovery_hint=_HINT_REPEAT_COMMAND, advice={ds.ServiceError: _HINT_CHECK_URL})
 
 
 @asynccontextmanager
 async def _show_job_progress(
-    job: SigningJob, admission: Admission, sources: PdfSources, bar: Bar, options: SignOptions
+    job: SigningJob, admission: sign_sources.Admission, sources: sign_sources.PdfSources, bar: Bar, options: SignOptions
 ) -> AsyncGenerator[None]:
 
     async def update_bar() -> None:
@@ -365,19 +327,23 @@ async def _show_job_progress(
         await asyncio.wait([watching, counting])
 
 
-def _make_admission(sources: PdfSources, journal: SigningJournal | None, options: SignOptions) -> Admission:
-    return Admission(sources, journal, output=options.output, again=options.again, overwrite=options.overwrite)
+def _make_admission(
+    sources: sign_sources.PdfSources, journal: SigningJournal | None, options: SignOptions
+) -> sign_sources.Admission:
+    return sign_sources.Admission(
+        sources, journal, output=options.output, again=options.again, overwrite=options.overwrite
+    )
 
 
-def _describe_plan(verdict: CandidateVerdict, output: Path) -> str:
+def _describe_plan(verdict: sign_sources.CandidateVerdict, output: Path) -> str:
     match verdict.decision:
-        case Decision.SIGN | Decision.SIGN_AGAIN:
+        case sign_sources.Decision.SIGN | sign_sources.Decision.SIGN_AGAIN:
             return f"signed into {output / verdict.candidate.name}"
-        case Decision.REJECTED:
+        case sign_sources.Decision.REJECTED:
             return f"not signed: {verdict.reason}"
-        case Decision.FAILED:
+        case sign_sources.Decision.FAILED:
             return f"skipped: it failed before ({verdict.reason}); --again retries it"
-        case Decision.SIGNED_BEFORE:
+        case sign_sources.Decision.SIGNED_BEFORE:
             return "skipped: it is signed"
 
 
@@ -418,12 +384,10 @@ def _make_target(output: Path, *, overwrite: bool) -> TargetFolder:
         raise UsageError(_OUTPUT_NOT_CREATABLE.format(why=why)) from None
 
 
-async def _read_failures(journal: SigningJournal, failed: Collection[str], sources: PdfSources) -> list[SigningEntry]:
-    """Return the failures of this run (`failed`: their names) and of its sources, but not those of other sources."""
+async def _read_failures(journal: SigningJournal, names: Collection[str]) -> list[SigningEntry]:
     failures, last = list[SigningEntry](), 0
     while batch := await journal.failures(after=last, most=_FAILURE_BATCH_ROWS):
-        matching_names = await asyncio.to_thread(sources.matching, [each.name for each in batch])
-        failures += [each for each in batch if each.name in failed or each.name in matching_names]
+        failures += [each for each in batch if each.name in names]
         last = batch[-1].number
     return failures
 
@@ -438,11 +402,12 @@ def _has_journal(path: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        why = explain_os_error(error)
-        raise UsageError(
-            f"Could not create {with_value('the journal next to --output', path)}: {why}. Name a different --output."
-        ) from None
+        raise _make_journal_error(path, f": {explain_os_error(error)}. Name a different --output.") from None
     return True
+
+
+def _make_journal_error(path: Path, problem: str) -> UsageError:
+    return UsageError(f"Could not open {with_value('the journal next to --output', path)}{problem}")
 
 
 @asynccontextmanager
@@ -451,9 +416,7 @@ async def _open_journal(path: Path) -> AsyncGenerator[SigningJournal]:
         try:
             journal = await stack.enter_async_context(SigningJournal(path))
         except SigningJournalError as error:
-            why = rewrite_explanation(error.explanation.rstrip("."))
-            why = why.replace("another path for the journal", "another --output")
-            raise UsageError(f"Could not open {with_value('the journal next to --output', path)}. {why}.") from None
+            raise _make_journal_error(path, f". {error.explanation.rstrip('.')}.") from None
         yield journal
 
 
@@ -461,7 +424,6 @@ async def _is_journal_obsolete(path: Path, signatures: Sequence[ds.Signature]) -
     """Return True if the journal belongs to other signatures, with which no PDF was signed.
 
     A user may have corrected a wrong --widget. Return False if there is no journal or it has the same signatures.
-    Raises UsageError if a PDF was signed, or is in progress, with other signatures.
     """
     if not await asyncio.to_thread(_has_journal, path):
         return False
@@ -491,10 +453,7 @@ def is_invisible(options: SignOptions) -> bool:
 
 
 def make_signatures(options: SignOptions) -> list[ds.Signature]:
-    """Make a signature for each --name and --widget, paired in their order, or one without either.
-
-    Raises UsageError, which names the invalid option.
-    """
+    """Make a signature for each --name and --widget, paired in their order, or one without either."""
     for number, name in enumerate(options.name, start=1):
         validate_text(name, f"--name number {number}")
     validate_text(options.reason, "--reason")
@@ -537,40 +496,26 @@ def make_signatures(options: SignOptions) -> list[ds.Signature]:
 
 
 def _parse_widget(text: str, option: str) -> ds.Widget:
-    parts = [part.strip() for part in text.split(",")]
-    error = UsageError(
-        f"{with_value(option, text)} is not a position. Expected X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, "
-        "for example 72,620,200,70,1, in points from the top left corner of the page."
-    )
-    if len(parts) not in (4, 5):
-        raise error
     try:
-        x, y, width, height = (float(part) for part in parts[:4])
+        x, y, width, height, *pages = text.split(",")
+        numbers = [float(each) for each in (x, y, width, height)]
+        page = int(",".join(pages) or "1")
+        if all(map(math.isfinite, numbers)) and min(numbers) >= 0 and 0 not in numbers[2:] and page >= 1:
+            return ds.Widget(x=numbers[0], y=numbers[1], width=numbers[2], height=numbers[3], page=page)
     except ValueError:
-        raise error from None
-    if not all(math.isfinite(each) for each in (x, y, width, height)):
-        raise error
-    if x < 0 or y < 0:
-        raise UsageError(f"{option} is outside the page. X and Y, the first and second numbers, must not be below 0.")
-    if width <= 0 or height <= 0:
-        raise UsageError(f"{option} has no size. WIDTH and HEIGHT, the third and fourth numbers, must be above 0.")
-    page = parts[4] if len(parts) == 5 else "1"
-    if _PAGE_NUMBER_PATTERN.fullmatch(page) is None or int(page) < 1:
-        raise UsageError(f"PAGE of {option}, the fifth number, must be an integer of at least 1.")
-    return ds.Widget(x=x, y=y, width=width, height=height, page=int(page))
+        pass
+    raise UsageError(
+        f"{with_value(option, text)} is not a position. Expected X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, such as "
+        "72,620,200,70,1, in points from the top left corner of the page. No number may be below 0, WIDTH and HEIGHT "
+        "must be above 0, and PAGE must be an integer of at least 1."
+    )
 
 
 def _read_image(file: Path | None) -> bytes | None:
     if file is None:
         return None
     image = with_value("The file of --image", file)
-    try:
-        with file.open("rb") as opened:
-            content = opened.read(_MAX_IMAGE_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{image} can't be read ({explain_os_error(error)}). Name a PNG or JPEG file.") from None
+    content = read_input(file, image, limit=_MAX_IMAGE_BYTES, advice="It is sent with each signature.")
     if not content.startswith(_IMAGE_MAGIC_BYTES):
         raise UsageError(f"{image} is not a PNG or JPEG. Name a PNG or JPEG file.")
-    if len(content) > _MAX_IMAGE_BYTES:
-        raise UsageError(f"{image} is larger than 1 MB. It is sent with each signature; make it smaller.")
     return content

@@ -125,18 +125,10 @@ class PdfSources:
         listed = (self._iter_pdfs(folder) for folder in self._folders.values())
         return len(self._files) + len(self._name_conflicts) + sum(1 for each in listed for _ in each)
 
-    def matching(self, names: Sequence[str]) -> set[str]:
-        """Return those of `names` that are a source file or a path below a source folder."""
-        return {name for name in names if self._find_earlier(name, None) is not None}
-
-    def _find_earlier(self, name: str, before_folder: Path | None) -> Path | None:
-        if name in self._files:
-            return self._files[name]
-        if name.lower().endswith(_PDF_SUFFIX):
-            for folder in itertools.takewhile(lambda each: each is not before_folder, self._folders.values()):
-                if _is_file(folder / name):
-                    return folder / name
-        return None
+    def _find_earlier(self, name: str, before_folder: Path) -> Path | None:
+        folders = itertools.takewhile(lambda each: each is not before_folder, self._folders.values())
+        earlier = (folder / name for folder in folders if _is_file(folder / name))
+        return self._files.get(name) or next(earlier, None)
 
     def _iter_pdfs(self, folder: Path) -> Iterator[tuple[Path, str | None]]:
         return iter_pdfs(folder, recursive=self._recursive, excluded=self._output, skipped=self.skipped)
@@ -221,6 +213,8 @@ class Admission(AsyncIterable[Pdf]):
         """The number of candidates so far, by decision."""
         self.rejected = list[CandidateVerdict]()
         """The verdicts with the decision REJECTED so far."""
+        self.failed_names = set[str]()
+        """The names of the candidates so far with the decision FAILED."""
         self._sources = sources
         self._journal = journal
         self._output = output
@@ -241,16 +235,19 @@ class Admission(AsyncIterable[Pdf]):
             yield Pdf(verdict.candidate.name, verdict.candidate.file)
 
     async def iter_verdicts(self) -> AsyncGenerator[CandidateVerdict]:
-        """Yield the verdicts on all candidates. Reset `counts` and `rejected` first, then update them."""
+        """Yield the verdicts on all candidates. Reset the counts, `rejected` and `failed_names` first."""
         self.counts.clear()
         self.rejected.clear()
+        self.failed_names.clear()
         candidates = iter(self._sources)
-        while batch := await asyncio.to_thread(_take_batch, candidates):
+        while batch := await asyncio.to_thread(lambda: list(itertools.islice(candidates, _CANDIDATE_BATCH_SIZE))):
             entries: Mapping[str, SigningEntry] = {}
             if self._journal is not None:
                 entries = await self._journal.lease.find_entries([each.name for each in batch])
             for verdict in await asyncio.to_thread(self._decide_batch, batch, entries):
                 self.counts[verdict.decision] += 1
+                if verdict.decision is Decision.FAILED:
+                    self.failed_names.add(verdict.candidate.name)
                 if verdict.decision is Decision.REJECTED:
                     self.rejected.append(verdict)
                 yield verdict
@@ -259,14 +256,14 @@ class Admission(AsyncIterable[Pdf]):
         return [CandidateVerdict(each, *self._decide(each, entries.get(each.name))) for each in batch]
 
     def _decide(self, candidate: Candidate, entry: SigningEntry | None) -> tuple[Decision, str | None]:
-        is_signed = entry is not None and entry.state.is_signed
+
         if candidate.problem is not None:
             return Decision.REJECTED, candidate.problem
         try:
             is_present = _is_present(self._output / candidate.name)
         except OSError as error:
             return Decision.REJECTED, f"its path in --output can't be checked ({explain_os_error(error)})"
-        if entry is not None and is_signed:
+        if entry is not None and entry.state.is_signed:
             return self._decide_on_signed(candidate, entry, is_present=is_present)
         if entry is not None and entry.state is DocumentState.FAILED and not self._again:
             return Decision.FAILED, describe_failure(entry)
@@ -307,10 +304,6 @@ async def _reset_document(lease: Lease, name: str) -> None:
     if entry.identifier is not None:
         entry = await lease.abandon(entry, at=time.time(), then=DocumentState.DONE)
     await lease.put(entry.reset())
-
-
-def _take_batch(candidates: Iterator[Candidate]) -> list[Candidate]:
-    return list(itertools.islice(candidates, _CANDIDATE_BATCH_SIZE))
 
 
 def _is_present(place: Path) -> bool:

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import re
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated
 
 import attrs
 from cyclopts import Parameter
 
 import directsuite as ds
-from directsuite.cli.command import Command
+from directsuite.cli.command import Command, CommandParameter, Work
 from directsuite.cli.credentials import MailboxAccess, get_mailbox_access
-from directsuite.cli.errors import UsageError, exit_for_error
-from directsuite.cli.options import Flag, MailboxOptions, make_app, record
+from directsuite.cli.errors import UsageError, exit_for_error, validate_text
+from directsuite.cli.options import Flag, MailboxOptions, Variadic, make_app, record
 from directsuite.cli.output import model_to_dict, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, end_line
 from directsuite.core.clock import WAIT_TOLERANCE, Clock, SystemClock
@@ -36,9 +35,7 @@ app = make_app("status", "'SMTP_ID'", "'SMTP_ID' --watch")
 
 
 @record
-class StatusOptions(MailboxOptions):
-    """Options of `status`."""
-
+class _StatusOptions(MailboxOptions):
     watch: Annotated[bool, Flag] = False
     """Wait until each recipient has a final status: at most two hours, or 15 minutes for a message that the service
     doesn't know.
@@ -49,41 +46,31 @@ MAX_UNKNOWN_SECONDS = 900.0
 """The seconds that --watch waits for a message that the service doesn't know, as shortly after sending."""
 
 _HINT_FIND_IDS = "`directsuite inbox read UID --folder INBOX.Sent` shows a message's id."
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # Python's replacement for an undecodable byte of an argument
+_SmtpIds = Annotated[
+    tuple[str, ...],
+    Variadic,
+    Parameter(
+        help="The SMTP id that `send` prints and `inbox read UID --folder INBOX.Sent` shows. Separate several "
+        "by spaces."
+    ),
+]
 
 
 @app.default
-def show_status(
-    smtp_id: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=(), show_default=False)],
-    /,
-    *,
-    options: StatusOptions = StatusOptions(),
-) -> int:
+def show_status(smtp_id: _SmtpIds, /, *, command: CommandParameter, options: _StatusOptions = _StatusOptions()) -> Work:
     """Show the delivery status of messages for each recipient.
 
     Exit status 0 means that the messages are delivered or in progress; 4 that the service doesn't know one of them; 1
     that a delivery failed or was never confirmed, or that a message had no final status in time; 3, 5 or 6 that a poll
     failed, so the output may be out of date. If several apply, the last of these is used, and stderr reports each.
-
-    Parameters
-    ----------
-    smtp_id: tuple[str, ...]
-        The SMTP id that `send` prints and `inbox read UID --folder INBOX.Sent` shows; separate several by spaces.
     """
-    command = Command(
-        option_names={"smtp_id": "the SMTP id", "smtp_ids": "the SMTP ids", "username": "--mailbox"},
-        advice={ds.BadRequestError: "check the SMTP ids and --mailbox"},
-    )
-
-    def begin() -> Coroutine[Any, Any, int]:
-        if not all(normalize_smtp_id(each) for each in smtp_id):
-            raise UsageError("An SMTP id is empty. Give the id that `directsuite send` printed.")
-        if _LONE_SURROGATE.search("".join(smtp_id)):
-            raise UsageError("An SMTP id is not valid UTF-8. Give the id that `directsuite send` printed.")
-        unique = list({normalize_smtp_id(each): each for each in smtp_id}.values())
-        return _report_statuses(command, get_mailbox_access(options.mailbox, options.password_file), unique, options)
-
-    return command.run(begin)
+    command.option_names = {"smtp_id": "the SMTP id", "smtp_ids": "the SMTP ids", "username": "--mailbox"}
+    command.advice = {ds.BadRequestError: "check the SMTP ids and --mailbox"}
+    if not all(normalize_smtp_id(each) for each in smtp_id):
+        raise UsageError("An SMTP id is empty. Give the id that `directsuite send` printed.")
+    validate_text("".join(smtp_id), "An SMTP id")
+    unique = list({normalize_smtp_id(each): each for each in smtp_id}.values())
+    return _report_statuses(command, get_mailbox_access(options.mailbox, options.password_file), unique, options)
 
 
 @attrs.define(kw_only=True, repr=False, eq=False)
@@ -196,10 +183,9 @@ def select_records(smtp_id: str, records: Iterable[ds.DirectMessageLog]) -> list
 
 
 async def _report_statuses(
-    command: Command, access: MailboxAccess, smtp_ids: Sequence[str], options: StatusOptions
+    command: Command, access: MailboxAccess, smtp_ids: Sequence[str], options: _StatusOptions
 ) -> int:
-    async with command.make_suite(access.settings) as suite:
-        box = suite.mailbox(access.address, access.password)
+    async with command.open_mailbox(access) as box:
         rejection: ds.ServiceError | None = None
         denied: Mapping[str, ds.PermissionDeniedError] = {}
         async with show_progress("requesting statuses"):
@@ -228,19 +214,16 @@ async def _report_statuses(
     return _get_exit_status(command, watch, records, denied)
 
 
-def _show_records(records: Sequence[ds.DirectMessageLog], options: StatusOptions) -> None:
+def _show_records(records: Sequence[ds.DirectMessageLog], options: _StatusOptions) -> None:
     if options.json:
         show_json([model_to_dict(record) for record in records])
     elif records:
-        show_table(("to", "status", "details", "sent", "SMTP id"), _build_rows(records), no_wrap=("to", "SMTP id"))
-
-
-def _build_rows(records: Sequence[ds.DirectMessageLog]) -> list[Sequence[object]]:
-    before = [None, *(each.message_id for each in records)]
-    return [
-        (each.to, each.status, each.status_details, each.ts, None if each.message_id == smtp_id else each.message_id)
-        for each, smtp_id in zip(records, before, strict=False)
-    ]
+        before = [None, *(each.message_id for each in records)]
+        rows = [
+            (each.to, each.status, each.status_details, each.ts, "" if each.message_id == smtp_id else each.message_id)
+            for each, smtp_id in zip(records, before, strict=False)
+        ]
+        show_table(("to", "status", "details", "sent", "SMTP id"), rows, no_wrap=("to", "SMTP id"))
 
 
 def _may_concern_one_message(error: ds.ServiceError) -> bool:

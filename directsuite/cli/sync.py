@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import getpass
 import json
 import logging
 import os
@@ -19,7 +18,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
@@ -30,45 +29,14 @@ import attrs
 from cyclopts import Parameter
 
 import directsuite as ds
-from directsuite.cli.command import Command, handle_signals, make_request_listeners
-from directsuite.cli.credentials import (
-    MAILBOX_PASSWORD_VAR,
-    MAILBOX_VAR,
-    find_in_keyring,
-    has_keyring,
-    is_address,
-    is_interactive,
-    load_settings,
-    make_password_lookup,
-    read_private_passwords,
-    read_setting,
-)
+from directsuite.cli import credentials, sync_status
+from directsuite.cli import options as opt
+from directsuite.cli.command import CommandParameter, Work, handle_signals, make_request_listeners
 from directsuite.cli.errors import UsageError, validate_text, with_value
-from directsuite.cli.options import (
-    FOLDER_GROUP,
-    CommonOptions,
-    Flag,
-    Repeatable,
-    convert_path,
-    integer_parameter,
-    record,
-    register,
-    seconds_parameter,
-)
 from directsuite.cli.process import ExitStatus, ignore_stdout_errors, show_line
-from directsuite.cli.sync_status import (
-    CONNINFO_VAR,
-    DEFAULT_STORE,
-    FileOption,
-    PostgresOption,
-    StoreOption,
-    app,
-    convert_store_errors,
-    number_addresses,
-    read_conninfo,
-)
-from directsuite.configuration import MAX_SECRETS_BYTES, Configuration
+from directsuite.config_file import MAX_SECRETS_BYTES, Configuration
 from directsuite.core.files import explain_os_error
+from directsuite.messaging.arguments import INBOX
 from directsuite.sync.commits import Deliver
 from directsuite.sync.sinks import MaildirSink, TableSink
 from directsuite.sync.status import (
@@ -82,54 +50,54 @@ from directsuite.sync.status import (
 from directsuite.sync.store import SqliteStore, Store
 from directsuite.sync.synchronizer import Passwords, Synchronizer
 
+app = sync_status.app
 
-@record
-class SyncRunOptions(CommonOptions):
+
+@opt.record
+class SyncRunOptions(opt.CommonOptions):
     """Options of `sync run`."""
 
-    mailbox: Annotated[tuple[str, ...], Repeatable] = ()
+    mailbox: Annotated[tuple[str, ...], opt.Repeatable] = ()
     """A mailbox's address. Can be repeated. Without it and --mailboxes: DIRECTSUITE_MAILBOX."""
-    mailboxes: FileOption = None
+    mailboxes: sync_status.FileOption = None
     """A file with one address per line."""
-    passwords: FileOption = None
+    passwords: sync_status.FileOption = None
     """A JSON or TOML file of addresses and passwords that only its owner and its group can read. Without it:
     DIRECTSUITE_MAILBOX_PASSWORD for a single mailbox, the keyring, or a question on the terminal.
     """
-    folder: Annotated[tuple[str, ...], Repeatable, Parameter(group=FOLDER_GROUP)] = ()
+    folder: Annotated[tuple[str, ...], opt.Repeatable, Parameter(group=opt.FOLDER_GROUP)] = ()
     """A folder to synchronise. Can be repeated. The default is INBOX."""
-    all_folders: Annotated[bool, Flag, Parameter(group=FOLDER_GROUP)] = False
+    all_folders: Annotated[bool, opt.Flag, Parameter(group=opt.FOLDER_GROUP)] = False
     """Synchronise all folders of each mailbox."""
-    store: StoreOption = None
+    store: sync_status.StoreOption = None
     """The store's SQLite file. The default is directsuite-sync.db."""
-    postgres: PostgresOption = False
+    postgres: sync_status.PostgresOption = False
     """Run as one of several workers that share the PostgreSQL database named by DIRECTSUITE_POSTGRES."""
-    workers: Annotated[int, integer_parameter(gte=1)] = 4
+    workers: Annotated[int, opt.integer_parameter(gte=1)] = 4
     """The maximum number of workers with --postgres, which share the service's request rate."""
-    maildir: Annotated[Path | None, Parameter(converter=convert_path)] = None
+    maildir: Annotated[Path | None, Parameter(converter=opt.convert_path)] = None
     """Write messages into Maildirs below this folder instead of the store."""
-    keep_gone: Annotated[bool, Flag] = False
+    keep_gone: Annotated[bool, opt.Flag] = False
     """Keep messages that were deleted on the server."""
-    once: Annotated[bool, Flag] = False
+    once: Annotated[bool, opt.Flag] = False
     """Bring all mailboxes up to date, then exit."""
-    interval: Annotated[float | None, seconds_parameter(gt=0)] = None
+    interval: Annotated[float | None, opt.seconds_parameter(gt=0)] = None
     """Seconds between two checks of a mailbox. By default, as short as the service's request rate allows."""
-    grace: Annotated[float, seconds_parameter(gte=0)] = 30.0
+    grace: Annotated[float, opt.seconds_parameter(gte=0)] = 30.0
     """Seconds after a signal in which the worker may finish work in progress."""
-    status_file: FileOption = None
+    status_file: sync_status.FileOption = None
     """The file for the worker's report, which `sync status` reads. The default is next to the store."""
-    log_names: Annotated[bool, Flag] = False
+    log_names: Annotated[bool, opt.Flag] = False
     """Show mailbox addresses in log lines, which otherwise contain only numbers."""
-    json: Annotated[bool, Flag] = False
-    """Print events as lines of JSON."""
+    json: opt.JsonLines = False
 
 
 _DISPLAY_INTERVAL = 0.5  # seconds
 _REPORT_INTERVAL = 5.0  # seconds
 _SUMMARY_INTERVAL = 60.0  # seconds
 _COUNT_FIELDS = ("new", "moved", "restored", "gone", "quarantined")
-_INBOX = "INBOX"
 _HINT_PASSWORD_SOURCES = (
-    f"Give --passwords FILE, set {MAILBOX_PASSWORD_VAR} for a single mailbox, or add it to a keyring"
+    f"Give --passwords FILE, set {credentials.MAILBOX_PASSWORD_VAR} for a single mailbox, or add it to a keyring"
 )
 _MailboxesFunction = Callable[[], Mapping[str, MailboxProgress]]
 _LOGGER = logging.getLogger("directsuite")
@@ -150,14 +118,14 @@ class _SyncWorker:
     store: Store
 
 
-@register(
+@opt.register(
     app,
     "run",
     "--once --folder INBOX --folder INBOX.Sent",
     "--once --mailboxes mailboxes.txt --passwords secrets.toml",
     "--once --maildir mail --store maildir.db",
 )
-def run_sync(options: SyncRunOptions = SyncRunOptions()) -> int:
+def run_sync(*, command: CommandParameter, options: SyncRunOptions = SyncRunOptions()) -> Work:
     """Synchronise mailboxes until Ctrl-C or SIGTERM.
 
     Messages are written into the store, each exactly once, or into Maildirs. After a signal, the worker finishes work
@@ -167,17 +135,14 @@ def run_sync(options: SyncRunOptions = SyncRunOptions()) -> int:
     is failing at the end of --once, or that the worker failed; 2 that it didn't start, because an option, a file or a
     variable is invalid or the store can't be used; 130 and 143 that a signal interrupted --once or the start.
     """
-    command = Command(resume_hint="the same command continues from here", option_names={"folder": "--maildir"})
-    return command.run(lambda: _prepare_run(options))
-
-
-def _prepare_run(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
+    command.resume_hint = "the same command continues from here"
+    command.option_names = {"folder": "--maildir"}
     addresses = read_addresses(
-        options.mailbox, options.mailboxes, None if options.postgres else read_setting("mailbox")
+        options.mailbox, options.mailboxes, None if options.postgres else credentials.read_setting("mailbox")
     )
     if not addresses and not options.postgres:
         raise UsageError(
-            f"No mailbox is given. Give --mailbox ADDRESS for each, or --mailboxes FILE, or set {MAILBOX_VAR}."
+            "No mailbox is given. Give --mailbox ADDRESS for each, or --mailboxes FILE, or set DIRECTSUITE_MAILBOX."
         )
     if options.postgres and options.once:
         raise UsageError(
@@ -190,9 +155,9 @@ def _prepare_run(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
         arguments["folders"] = parse_folders(options.folder)
     if options.interval is not None:
         arguments["interval"] = options.interval
-    settings = load_settings("message")
+    settings = credentials.load_settings("message")
     arguments["requests_per_second"] = settings.requests_per_second
-    database = read_conninfo() if options.postgres else None
+    database = sync_status.read_conninfo() if options.postgres else None
     passwords = make_password_source(addresses, options.passwords)
     sink: TableSink | None = TableSink(keep_gone=options.keep_gone)
     if options.maildir is not None:
@@ -202,7 +167,7 @@ def _prepare_run(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
         suite = await stack.enter_async_context(
             ds.DirectSuite(settings, listeners=[listener, *make_request_listeners()])
         )
-        store = await stack.enter_async_context(SqliteStore(options.store or DEFAULT_STORE, sink=sink))
+        store = await stack.enter_async_context(SqliteStore(options.store or sync_status.DEFAULT_STORE, sink=sink))
         sync = Synchronizer(suite, store, addresses, passwords, **arguments)
         await sync.bind()
         return _SyncWorker(sync.once if options.once else sync.run, sync.stop, lambda: sync.status, store)
@@ -231,14 +196,14 @@ async def _run_worker(
     display = LineDisplay(
         as_json=options.json, get_mailboxes=(lambda: worker.get_mailboxes()) if options.log_names else None
     )
-    store = None if options.postgres else options.store or DEFAULT_STORE
+    store = None if options.postgres else options.store or sync_status.DEFAULT_STORE
     status_file = options.status_file
     if status_file is None and store is not None:
         status_file = build_status_path(store)
     async with AsyncExitStack() as stack:
         stack.enter_context(_log_to_stderr())
         stack.enter_context(ignore_stdout_errors(_warn_of_stdout_error))
-        with convert_store_errors(store):
+        with sync_status.convert_store_errors(store):
             worker = await open_worker(stack, display.handle_event)
         received = list[int]()
 
@@ -279,11 +244,8 @@ async def _run_worker(
 def _describe_destination(options: SyncRunOptions) -> str:
     if options.maildir is not None:
         return f"Maildirs below {options.maildir.absolute()}"
-    return (
-        f"the database named by {CONNINFO_VAR}"
-        if options.postgres
-        else f"{(options.store or DEFAULT_STORE).absolute()}"
-    )
+    store = (options.store or sync_status.DEFAULT_STORE).absolute()
+    return f"the database named by {sync_status.CONNINFO_VAR}" if options.postgres else str(store)
 
 
 async def _wait_for_end(work: asyncio.Future[Any]) -> None:
@@ -340,21 +302,23 @@ def read_addresses(option_values: Sequence[str], file: Path | None, variable: st
     """Return the addresses of --mailbox and of a file, without duplicates; empty if none is given.
 
     file: the value of --mailboxes, one address per line. variable: the configured mailbox, used if neither is given.
-    Raises UsageError if an address is invalid, or equal to another but for its case, or the file can't be read.
     """
-    addresses = [(source, address.strip()) for source, address in number_addresses(option_values)]
+    addresses = [(source, address.strip()) for source, address in sync_status.number_addresses(option_values)]
     if file is not None:
         addresses += _iter_file_addresses(file)
     elif not addresses and variable:
-        addresses = [(MAILBOX_VAR if os.environ.get(MAILBOX_VAR) else "The mailbox in the settings file", variable)]
+        addresses = [
+            (
+                credentials.MAILBOX_VAR
+                if os.environ.get(credentials.MAILBOX_VAR)
+                else "The mailbox in the settings file",
+                variable,
+            )
+        ]
     unique_addresses = dict[str, tuple[str, str]]()
     for source, address in addresses:
         validate_text(address, source)
-        if not is_address(address):
-            raise UsageError(
-                f"{with_value(source, address)} is not an e-mail address. Expected something like "
-                "nurse@direct.example.org."
-            )
+        credentials.validate_address(address, source)
         earlier, spelt = unique_addresses.setdefault(address.lower(), (source, address))
         if spelt != address:  # the store would have the mailbox twice, with all its messages
             raise UsageError(f"{earlier} and {source} are the same mailbox in upper and lower case. Give only one.")
@@ -362,21 +326,9 @@ def read_addresses(option_values: Sequence[str], file: Path | None, variable: st
 
 
 def _iter_file_addresses(file: Path) -> Iterator[tuple[str, str]]:
-    """Yield the position and address of each line but blank and # lines. Raises UsageError if `file` is unusable."""
-    try:
-        with file.open("rb") as opened:
-            content = opened.read(MAX_SECRETS_BYTES + 1)  # a device such as /dev/zero never ends
-        if len(content) > MAX_SECRETS_BYTES:
-            raise UsageError(f"The file {file} has more than {MAX_SECRETS_BYTES:,} bytes. Name a different file.")
-        lines = content.decode("utf-8-sig").splitlines()  # Windows editors write a byte order mark
-    except FileNotFoundError:
-        raise UsageError(
-            f"The file {file} does not exist. Give --mailboxes a file with one address per line."
-        ) from None
-    except OSError as error:
-        raise UsageError(f"The file {file} can't be read ({explain_os_error(error)}). Name a different file.") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"The file {file} is not text in UTF-8. Save it in UTF-8.") from None
+    advice = "Give --mailboxes a file in UTF-8 with one address per line."
+    content = credentials.read_input(file, f"The file {file}", limit=MAX_SECRETS_BYTES, advice=advice)
+    lines = credentials.decode_input(content, f"The file {file}", advice=advice).splitlines()
     for number, line in enumerate(lines, start=1):
         address = line.strip()
         if address and not address.startswith("#"):
@@ -395,15 +347,10 @@ def parse_folders(option_values: Sequence[str]) -> list[str]:
             raise UsageError(
                 f"{with_value(source, name)} is not a folder name. Give a name such as INBOX.Sent, or --all-folders."
             )
-    return list(dict.fromkeys(_INBOX if name.upper() == _INBOX else name for name in option_values))
+    return list(dict.fromkeys(INBOX if name.upper() == INBOX else name for name in option_values))
 
 
-def make_password_source(
-    addresses: Sequence[str],
-    file: Path | None,
-    environment: Mapping[str, str] = os.environ,
-    ask: Callable[[str], str] = getpass.getpass,
-) -> Passwords:
+def make_password_source(addresses: Sequence[str], file: Path | None) -> Passwords:
     """Return the source of the mailboxes' passwords: the first of these places that has one.
 
         --passwords FILE ──► the configuration, for a single mailbox ──► the keyring ──► a question on a terminal
@@ -415,17 +362,17 @@ def make_password_source(
         passwords_file = _PasswordsFile(file)
         passwords_file.load()
         return passwords_file
-    if (secret := Configuration.read(environment).read_secret("mailbox_password")) is not None:
+    if (secret := Configuration.read().read_secret("mailbox_password")) is not None:
         if len(addresses) != 1:
             raise UsageError(
-                f"{MAILBOX_PASSWORD_VAR} is only for a single mailbox. Give --passwords FILE for several mailboxes."
+                "DIRECTSUITE_MAILBOX_PASSWORD is only for a single mailbox. Give --passwords FILE for several."
             )
         return _make_keyring_source({addresses[0]: secret})
     typed = dict[str, ds.Secret]()
-    if is_interactive():
-        missing = [address for address in addresses if find_in_keyring(address) is None]
-        typed = {address: make_password_lookup(address, "--passwords").ask_for_secret(ask) for address in missing}
-    if typed or has_keyring():
+    if credentials.is_interactive():
+        missing = [address for address in addresses if credentials.find_in_keyring(address) is None]
+        typed = {each: credentials.ask_for_secret("mailbox password", f"Password of {each}") for each in missing}
+    if typed or credentials.has_keyring():
         return _make_keyring_source(typed)
     raise UsageError(f"No password is set. {_HINT_PASSWORD_SOURCES}.")
 
@@ -461,13 +408,13 @@ class _PasswordsFile:
             raise UsageError(f"Could not read {name} ({explain_os_error(error)}). Name a different file.") from None
         version = (file_stat.st_mtime_ns, file_stat.st_ctime_ns, file_stat.st_size, file_stat.st_ino)
         if version != self._version:
-            self._passwords = read_private_passwords(self._path, name)
+            self._passwords = credentials.read_private_passwords(self._path, name)
             self._version = version
 
 
 def _make_keyring_source(passwords: Mapping[str, ds.Secret]) -> Passwords:
     async def get_password(address: str) -> ds.Secret:
-        password = passwords.get(address) or await asyncio.to_thread(find_in_keyring, address)
+        password = passwords.get(address) or await asyncio.to_thread(credentials.find_in_keyring, address)
         if password is None:
             raise ds.ConfigurationError(f"The keyring has no password for this mailbox. {_HINT_PASSWORD_SOURCES}.")
         return password

@@ -118,7 +118,7 @@ def find_url_problem(text: object, *, allow_insecure_http: bool = False, query: 
     if "#" in text or ("?" in text and not query):
         return f"must not have {'a fragment' if query else 'a query or a fragment'}"
     if url.scheme == "http" and allow_insecure_http is not True and not _is_loopback(host):
-        return "would send secrets unencrypted: use https://, or set allow_insecure_http=True"
+        return "would send secrets unencrypted: use https://, or set allow_insecure_http to true"
     return None
 
 

@@ -65,6 +65,7 @@ An item is what a job processes with one request, such as a document, message or
 from __future__ import annotations
 
 import enum
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -185,6 +186,8 @@ def find_unsupported_encoding(headers: Mapping[str, str]) -> str | None:
 
 def _describe_exception(error: BaseException) -> str:
     number = getattr(error, "errno", None)
+    if type(error) is aiohttp.ClientConnectorError and number is not None and number > 0:
+        return os.strerror(number)
     return type(error).__name__ if number is None else f"{type(error).__name__}, errno {number}"
 
 
@@ -324,6 +327,8 @@ def find_service_error(
         operation=operation.name,
         service=operation.service,
     )
+    if code is None:
+        error.advice = _find_advice(status)
     error.outcome = Outcome.FAILED if own else _determine_outcome(operation, status, wait)
     if code is not None and code == operation.fault_format.new_session_code and operation.auth is Auth.SESSION:
         error.outcome = Outcome.REJECTED
@@ -362,15 +367,21 @@ def classify_status(status: int) -> tuple[type[ServiceError], str]:
     if status < 300:
         return ServiceError, "the service reports an error, although the HTTP status is a success"
     if status < 400:
-        return ServiceError, "the service sent a redirect, which is not followed: check the URL in the settings"
+        return ServiceError, "the service sent a redirect, which is not followed"
     return ServiceError, "the service rejected the request"
+
+
+def _find_advice(status: int) -> str:
+    if status == 404:
+        return "check the URL in the settings, or the requested item no longer exists"
+    return "check the URL in the settings" if 300 <= status < 400 else ""
 
 
 _ERROR_CLASSES: dict[int, tuple[type[ServiceError], str]] = {
     400: (BadRequestError, "invalid action, or a parameter is missing or invalid"),
     401: (AuthenticationError, "no valid access token in the request"),
     403: (PermissionDeniedError, "permission was denied for the requested action"),
-    404: (NotFoundError, "not found: check the URL in the settings, or the requested item no longer exists"),
+    404: (NotFoundError, "not found"),
     413: (ServiceError, "the request is larger than the service accepts"),
     429: (RateLimitedError, "too many requests"),
 }

@@ -73,7 +73,7 @@ async def test_verbose_twice_reports_each_request(cli_runner: CliRunner) -> None
     assert "HTTP" not in (await cli_runner.run("inbox", "list", "-v")).err
     cli_runner.sandbox.inject_fault("GetMessageMetaData", "reset_before", times=1)
     ended = await cli_runner.run("inbox", "list", "-vv")
-    assert re.search(r"^directsuite: GetMessageMetaData: the connection was lost, \d+ ms$", ended.err, re.MULTILINE)
+    assert re.search(r"^directsuite: GetMessageMetaData: ConnectionLostError, \d+ ms$", ended.err, re.MULTILINE)
 
 
 @pytest.mark.parametrize("arguments", [[], ["-v"], ["--verbose"]])

@@ -9,24 +9,21 @@ from typing import Any
 
 import pytest
 
-from directsuite.cli.credentials import SecretLookup, find_in_keyring, has_keyring
+from directsuite.cli.credentials import find_in_keyring, find_secret, has_keyring
 from directsuite.cli.errors import UsageError
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
 
-PLACES = SecretLookup(
-    description="access token",
-    prompt="Token of Ada",
-    option="--token-file",
-    setting="token",
-    keyring_name="token",
-    keyring_placeholder="token",
-)
+
+def find_token(file: Path | None = None) -> Secret:
+    names = {"prompt": "Token of Ada", "option": "--token-file", "keyring_name": "token", "placeholder": "token"}
+    return find_secret(file, "token", "access token", **names)
 
 
-def ask(prompt: str) -> str:
-    assert prompt == "Token of Ada: "
-    return "typed"
+@pytest.fixture(autouse=True)
+def ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DIRECTSUITE_TOKEN", raising=False)
+    monkeypatch.setattr("getpass.getpass", {"Token of Ada: ": "typed"}.__getitem__)
 
 
 def keep(monkeypatch: pytest.MonkeyPatch, kept: str | Exception | None, priority: float = 5) -> None:
@@ -55,18 +52,19 @@ def file_with(path: Path, content: str, mode: int = 0o600) -> Path:
 def test_first_place_that_has_one_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sit_at(monkeypatch, is_terminal=True)
     keep(monkeypatch, "kept")
-    environment = {"DIRECTSUITE_TOKEN": "set"}
-    assert PLACES.find_secret(file_with(tmp_path / "t", "written"), environment, ask) == Secret("written")
-    assert PLACES.find_secret(None, environment, ask) == Secret("set")
-    assert PLACES.find_secret(None, {}, ask) == Secret("kept")
+    monkeypatch.setenv("DIRECTSUITE_TOKEN", "set")
+    assert find_token(file_with(tmp_path / "t", "written")) == Secret("written")
+    assert find_token() == Secret("set")
+    monkeypatch.delenv("DIRECTSUITE_TOKEN")
+    assert find_token() == Secret("kept")
     keep(monkeypatch, None)
-    assert PLACES.find_secret(None, {}, ask) == Secret("typed")
+    assert find_token() == Secret("typed")
     sit_at(monkeypatch, is_terminal=False)
     with pytest.raises(
         UsageError,
         match=r"Set DIRECTSUITE_TOKEN, give --token-file FILE, or .*`keyring set directsuite token`",
     ):
-        PLACES.find_secret(None, {}, ask)
+        find_token()
 
 
 @pytest.mark.parametrize("kept", [RuntimeError("hunter2"), OSError("hunter2"), None, ""])
@@ -92,13 +90,13 @@ def test_keyring_that_cannot_be_set_up_is_none(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("content", ["hunter2", "hunter2\n", "hunter2\r\n", "\ufeffhunter2\n"])
 def test_file_holds_the_secret_alone(tmp_path: Path, content: str) -> None:
-    assert PLACES.find_secret(file_with(tmp_path / "t", content)) == Secret("hunter2")
+    assert find_token(file_with(tmp_path / "t", content)) == Secret("hunter2")
 
 
 @pytest.mark.parametrize("content", ["", "\n", "hunter2\nhunter3\n", "name: x\nhunter2"])
 def test_file_that_holds_something_else_is_rejected(tmp_path: Path, content: str) -> None:
     with pytest.raises(ConfigurationError, match="must contain only the secret, on one line") as raised:
-        PLACES.find_secret(file_with(tmp_path / "t", content))
+        find_token(file_with(tmp_path / "t", content))
     assert "hunter" not in str(raised.value)
 
 
@@ -106,14 +104,14 @@ def test_file_that_is_not_a_text_is_rejected(tmp_path: Path) -> None:
     path = file_with(tmp_path / "t", "")
     path.write_bytes(b"\xff\xfe\xff")
     with pytest.raises(ConfigurationError, match="must contain only the secret, on one line"):
-        PLACES.find_secret(path)
+        find_token(path)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
 @pytest.mark.parametrize("mode", [0o604, 0o602, 0o644])
 def test_file_that_others_may_read_is_rejected(tmp_path: Path, mode: int) -> None:
     with pytest.raises(ConfigurationError, match="the file of --token-file is accessible to other users"):
-        PLACES.find_secret(file_with(tmp_path / "t", "hunter2", mode))
+        find_token(file_with(tmp_path / "t", "hunter2", mode))
 
 
 @pytest.mark.parametrize("typed", ["", EOFError()])
@@ -126,8 +124,9 @@ def test_empty_input_is_reported(monkeypatch: pytest.MonkeyPatch, typed: str | E
             raise typed
         return typed
 
+    monkeypatch.setattr("getpass.getpass", nothing)
     with pytest.raises(UsageError, match="No access token was typed"):
-        PLACES.find_secret(None, {}, nothing)
+        find_token()
 
 
 def test_typed_non_text_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,8 +136,9 @@ def test_typed_non_text_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     def of_another_encoding(_: str) -> str:
         return b"hunter\xe9".decode()
 
+    monkeypatch.setattr("getpass.getpass", of_another_encoding)
     with pytest.raises(UsageError, match="The access token is not text in this machine's encoding") as raised:
-        PLACES.find_secret(None, {}, of_another_encoding)
+        find_token()
     assert raised.value.__suppress_context__  # the typed text
 
 
@@ -146,5 +146,5 @@ def test_errors_name_nobody_whose_secret_it_is(monkeypatch: pytest.MonkeyPatch) 
     sit_at(monkeypatch, is_terminal=False)
     keep(monkeypatch, None)
     with pytest.raises(UsageError) as raised:
-        PLACES.find_secret(None, {})
-    assert "Ada" not in str(raised.value) + repr(PLACES)
+        find_token()
+    assert "Ada" not in str(raised.value)

@@ -1,7 +1,9 @@
-"""The complete demo: its exit status, report and files."""
+"""`directsuite demo`: its exit status, report and files; each step notices a service that deviates."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import errno
 import json
 import os
@@ -11,6 +13,8 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import AsyncIterator
+from datetime import timedelta
 from email import message_from_bytes, policy
 from pathlib import Path
 from typing import Any
@@ -18,9 +22,9 @@ from typing import Any
 import pytest
 
 from directsuite.cli import main
-from directsuite.cli.demo import run_demo
-from directsuite.cli.demo_steps import CheckFailedError, DemoContext, Step, verify_signatures
-from directsuite.cli.options import DemoOptions
+from directsuite.cli.demo import DemoOptions, open_context, run_demo, run_step
+from directsuite.cli.demo_steps import STEPS, DemoContext, StepResult, build_consent_form, verify_signatures
+from directsuite.sandbox.signing.keys import FileKeyStore
 
 pytestmark = pytest.mark.wide
 
@@ -29,14 +33,20 @@ NAMES = ["patient", "message", "mailbox", "signing", "fax"]
 DEMO = (sys.executable, "-W", "error", "-m", "directsuite", "demo")
 
 
-def test_all_of_it_holds_and_the_files_are_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+async def opened_demo(tmp_path: Path) -> AsyncIterator[DemoContext]:
+    async with open_context(tmp_path, DemoOptions(messages=3, documents=2, faxes=12)) as opened:
+        yield opened
+
+
+def test_all_checks_pass_and_the_files_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "new" / "folder"
     assert main(["demo", *SMALL, "--output", str(output)]) == 0
-    told = capsys.readouterr()
-    assert told.err == ""
-    assert "All checks passed" in told.out
-    assert str(output) in told.out
-    assert [name for name in NAMES if f"│ {name}" not in told.out] == []
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert "All checks passed" in captured.out
+    assert str(output) in captured.out
+    assert [line.split()[0] for line in captured.out.splitlines()[1:6]] == NAMES
     assert sorted(file.relative_to(output).as_posix() for file in output.rglob("*") if file.is_file()) == [
         *(f"mailbox/{number:04d}.eml" for number in range(1, 5)),
         "messages/visit-summary.eml",
@@ -45,20 +55,8 @@ def test_all_of_it_holds_and_the_files_are_there(tmp_path: Path, capsys: pytest.
     ]
 
 
-def test_files_of_an_earlier_run_make_way_and_others_stay(tmp_path: Path) -> None:
-    earlier = ("mailbox/0009.eml", "mailbox/10000.eml", "signed/consent-009.pdf")
-    others = ("mailbox/mine.eml", "mailbox/0009.eml.bak", "signed/consent-9.pdf", "signed/notes.txt")
-    for name in (*earlier, *others):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(b"")
-    (tmp_path / "mailbox" / "0008.eml").mkdir()
-    assert main(["demo", *SMALL, "--output", str(tmp_path)]) == 0
-    assert [name for name in earlier if (tmp_path / name).exists()] == []
-    assert [name for name in (*others, "mailbox/0008.eml") if not (tmp_path / name).exists()] == []
-
-
 @pytest.mark.process
-def test_json_report_is_all_that_stands_on_stdout(tmp_path: Path) -> None:
+def test_json_report_is_alone_on_stdout(tmp_path: Path) -> None:
     ended = subprocess.run(
         [*DEMO, *SMALL, "--json", "--output", str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
     )
@@ -73,101 +71,81 @@ def test_json_report_is_all_that_stands_on_stdout(tmp_path: Path) -> None:
     authority = (tmp_path / "sandbox-ca.pem").read_bytes()
     signed = [verify_signatures(file.read_bytes(), authority) for file in files if file.suffix == ".pdf"]
     assert [len(verdicts) for verdicts in signed] == [1, 2, 1]
-    assert all(is_valid for verdicts in signed for is_valid in verdicts.values())
-    message = message_from_bytes((tmp_path / "messages" / "visit-summary.eml").read_bytes(), policy=policy.default)
-    assert [part.get_content_type() for part in message.iter_attachments()] == ["application/pdf"] * 2
+    message = message_from_bytes((tmp_path / "mailbox" / "0001.eml").read_bytes(), policy=policy.default)
+    assert message["Subject"] == "Résultat 0001"
 
 
-async def _pass(context: DemoContext) -> dict[str, Any]:
-    return {"count": 2, "unit": "thing", "checked": ("it is [so]",)}
+async def _pass(context: DemoContext) -> StepResult:
+    return 1, "item", ()
 
 
-async def _fail(context: DemoContext) -> dict[str, Any]:
-    raise ExceptionGroup("parallel", [CheckFailedError("two [things] differ")])
+async def _fail(context: DemoContext) -> StepResult:
+    raise AssertionError("two [things] differ")
 
 
-async def _break(context: DemoContext) -> dict[str, Any]:
+async def _break(context: DemoContext) -> StepResult:
     raise ZeroDivisionError("no value")
 
 
-STEPS = {"good": Step("Good", _pass), "bad": Step("Bad", _fail), "broken": Step("Broken", _break)}
-
-
-def test_failing_steps_are_named_with_status_1_and_keep_none_from_running(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("as_json", [False, True])
+async def test_failing_steps_are_named_and_the_others_run(
+    as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    steps = {**STEPS, "last": Step("Last", _pass)}
-    assert run_demo(DemoOptions(output=tmp_path), steps) == 1
-    told = capsys.readouterr().out
-    assert "bad failed: two [things] differ" in told
-    assert "broken failed: ZeroDivisionError: no value" in told
-    assert told.count("it is [so]") == 2
-    assert "All checks passed" not in told
-
-
-def test_failing_steps_are_named_in_the_json_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_demo(DemoOptions(output=tmp_path, json=True), STEPS) == 1
-    report = json.loads(capsys.readouterr().out)
-    assert (report["held"], report["failed"]) == (False, ["bad", "broken"])
-    assert [step["problem"] for step in report["steps"]] == [None, "two [things] differ", "ZeroDivisionError: no value"]
+    steps = {"good": _pass, "bad": _fail, "broken": _break, "last": _pass}
+    assert await run_demo(DemoOptions(output=tmp_path, json=as_json), tmp_path, steps) == 1
+    out = capsys.readouterr().out
+    problems = ["two [things] differ", "ZeroDivisionError: no value"]
+    if as_json:
+        report = json.loads(out)
+        assert (report["held"], report["failed"]) == (False, ["bad", "broken"])
+        assert [step["problem"] for step in report["steps"]] == [None, *problems, None]
+    else:
+        assert f"bad failed: {problems[0]}\nbroken failed: {problems[1]}\n" in out
+        assert "All checks passed" not in out
 
 
 @pytest.mark.parametrize("output", ["file", "file/below"])
-def test_output_folder_that_cannot_be_is_rejected(
+def test_output_folder_that_cannot_be_created_is_rejected(
     output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("mine", encoding="utf-8")
     assert main(["demo", "--json", "--output", str(tmp_path / output)]) == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert str(tmp_path / output) in told.err
-    assert "--output" in told.err
-    assert "Traceback" not in told.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"directsuite: The output folder {tmp_path / output} cannot be written: ")
+    assert captured.err.endswith("Give another --output.\n")
     assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
-
-
-def test_output_folder_that_is_not_writable_is_rejected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def denied(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("directsuite.cli.demo.tempfile.TemporaryFile", denied)  # root may write anywhere
-    assert main(["demo", "--output", str(tmp_path)]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith(f"directsuite: The output folder {tmp_path} cannot be written: Permission denied")
 
 
 def test_full_disk_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def full(_: object) -> None:
+    async def fail(_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "/home/ada")
 
-    monkeypatch.setattr("directsuite.cli.demo_steps.Sandbox.__aenter__", full)
+    monkeypatch.setattr("directsuite.sandbox.server.Sandbox.__aenter__", fail)
     assert main(["demo", "--output", str(tmp_path)]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("directsuite: The disk is full")
-    assert "ada" not in told
+    err = capsys.readouterr().err
+    assert err.startswith("directsuite: The disk is full")
+    assert "ada" not in err
 
 
-def _heed_interrupts() -> None:
-    """Handle SIGINT, which shells ignore for background jobs and their children."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def start_demo(tmp_path: Path, *arguments: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
+    (tmp_path / "temporary").mkdir()
+    return subprocess.Popen(
+        [*DEMO, *arguments, "--output", str(tmp_path / "out")],
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells ignore it for background jobs
+    )
 
 
 @pytest.mark.process
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_ends_the_demo_and_leaves_no_state(tmp_path: Path, number: signal.Signals, status: int) -> None:
-    (tmp_path / "temporary").mkdir()
-    process = subprocess.Popen(
-        [*DEMO, "--messages", "5000", "--output", str(tmp_path / "out")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
-        text=True,
-        preexec_fn=_heed_interrupts,
-    )
+    process = start_demo(tmp_path, "--messages", "5000")
     give_up = time.monotonic() + 30
     try:
         while not (tmp_path / "out" / "messages").exists():  # the second step writes it, and the third is long
@@ -177,37 +155,106 @@ def test_signal_ends_the_demo_and_leaves_no_state(tmp_path: Path, number: signal
         out, errors = process.communicate(timeout=20)
     finally:
         process.kill()
-    assert (process.returncode, out, errors) == (
-        status,
-        "",
-        "directsuite: stopped; the same command starts again from the beginning\n",
-    )
+    stopped = "directsuite: stopped; the same command starts again from the beginning\n"
+    assert (process.returncode, out, errors) == (status, "", stopped)
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("report", ["table", "json"])
-def test_sandbox_stays_with_its_page_until_a_signal_comes(tmp_path: Path, number: signal.Signals, report: str) -> None:
-    (tmp_path / "temporary").mkdir()
-    process = subprocess.Popen(
-        [*DEMO, *SMALL, "--keep", "--output", str(tmp_path / "out"), *(["--json"] if report == "json" else [])],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE if report == "json" else subprocess.STDOUT,
-        env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
-        text=True,
-        preexec_fn=_heed_interrupts,
-    )
+@pytest.mark.parametrize(("number", "report"), [(signal.SIGINT, "table"), (signal.SIGTERM, "json")])
+def test_kept_sandbox_runs_until_a_signal(tmp_path: Path, number: signal.Signals, report: str) -> None:
+    is_json = report == "json"
+    options = ["--json"] if is_json else []
+    process = start_demo(tmp_path, *SMALL, "--keep", *options, stderr=subprocess.PIPE if is_json else subprocess.STDOUT)
     try:
-        said = process.stderr if report == "json" else process.stdout
-        assert said is not None
-        found = next(each for line in said if (each := re.search(r"runs until Ctrl-C; its page: (http://\S+/)$", line)))
-        with urllib.request.urlopen(found[1], timeout=10) as answer:  # noqa: S310  loopback
-            assert "clinic@direct.example.test" in answer.read().decode()
+        lines = process.stderr if is_json else process.stdout
+        assert lines is not None
+        found = next(
+            each for line in lines if (each := re.search(r"runs until Ctrl-C; its page: (http://\S+/)$", line))
+        )
+        with urllib.request.urlopen(found[1], timeout=10) as response:  # noqa: S310  loopback
+            assert "clinic@direct.example.test" in response.read().decode()
         process.send_signal(number)
         out, errors = process.communicate(timeout=20)
     finally:
         process.kill()
     assert (process.returncode, errors or "") == (0, "")
-    assert report != "json" or json.loads(out)["held"] is True
+    assert not is_json or json.loads(out)["held"] is True
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+DONE: dict[str, Any] = {"success": True, "code": 0}
+REGISTERED: dict[str, Any] = {"success": True, "code": "000"}
+ACTIVE = {"username": "ada", "UserStateType": "activated"}
+UNSIGNED_PDF = base64.b64encode(build_consent_form(1)).decode()
+OTHER_PDF = base64.b64encode(b"%PDF-1.7\n% another document\n").decode()
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "rule", "problem"),
+    [
+        ("patient", "ProvisionIDProofedPatient", {"body": REGISTERED}, "not active"),
+        ("patient", "ProvisionIDProofedPatient", {"body": REGISTERED | {"users": [ACTIVE]}}, "no payment"),
+        ("patient", "GetMessageCount", {"body": DONE | {"count": 1}}, "the mailbox is not empty"),
+        ("patient", "GetPatientAddressByMeta", {"body": REGISTERED}, "not found by name and birth date"),
+        ("patient", "GetPatientAddressByUsername", {"body": REGISTERED}, "not found by username"),
+        ("patient", "ProvisionIDProofedPatient", {"body": REGISTERED, "skip": 1}, "provisioned twice"),
+        (
+            "patient",
+            "ProvisionIDProofedPatient",
+            {"body": {"success": False, "code": "002"}, "skip": 1},
+            "the code 002, not 014",
+        ),
+        ("patient", "SetPatientsPasswords", {"status": 400}, "SetPatientsPasswords: "),
+        ("message", "GetMessageStatus", {"body": DONE}, "after 0 minutes the statuses are , not"),
+        ("message", "GetMessagesByUIDs", {"body": DONE}, "instead of one"),
+        ("message", "Send", {"status": 400}, "Send: "),
+        ("mailbox", "GetUIDs", {"body": DONE | {"uids": [1, 2]}}, "the uids are not those"),
+        ("mailbox", "GetMessagesByUIDs", {"body": DONE}, "iter_messages returned 0 messages"),
+        ("mailbox", "GetRawMessagesByUIDs", {"body": DONE}, "iter_raw returned 0 messages"),
+        (
+            "signing",
+            "GetDocInfo",
+            {"body": {"identifier": "1", "signatures": []}},
+            "GetDocInfo does not report exactly",
+        ),
+        ("signing", "MultiSignAndPull", {"body": OTHER_PDF, "processed": True}, "has changed"),
+        ("signing", "MultiSignAndPull", {"body": UNSIGNED_PDF, "processed": True}, "pyHanko does not find exactly"),
+        ("signing", "Delete", {"body": {"documentDigest": "still there"}}, "returned a digest for the deleted"),
+        ("signing", "Delete", {"body": {"documentDigest": ""}}, "can still be read after its deletion"),
+        ("fax", "getSingleMessageInfo", {"status": 400}, "getSingleMessageInfo: "),
+        ("fax", "getMultipleMessageInfo", {"body": {"MessageDetail": []}, "skip": 1}, "the listing of 10 records"),
+    ],
+)
+async def test_step_notices_a_false_response(
+    name: str, operation: str, rule: dict[str, Any], problem: str, opened_demo: DemoContext
+) -> None:
+    if name == "message":  # it writes to the patient of the first step
+        assert (await run_step("patient", STEPS["patient"], opened_demo))["problem"] is None
+    media_type = "text/plain" if isinstance(rule.get("body"), str) else "application/json"
+    opened_demo.sandbox.inject_fault(
+        operation, "status", **{"status": 200, "media_type": media_type, "times": None, **rule}
+    )
+    report = await run_step(name, STEPS[name], opened_demo)
+    assert report["count"] is None
+    assert problem in report["problem"]
+
+
+async def test_signature_of_a_foreign_authority_is_not_accepted(opened_demo: DemoContext) -> None:
+    assert (await run_step("signing", STEPS["signing"], opened_demo))["problem"] is None
+    content = (opened_demo.output / "signed" / "consent-002.pdf").read_bytes()
+    authority = (opened_demo.output / "sandbox-ca.pem").read_bytes()
+    changed = content.replace(b"Ada Example", b"Bob Example")
+    foreign = FileKeyStore(None).authority_pem()
+    arguments = ((content, authority), (content, foreign), (changed, authority))
+    verified, untrusted, spoilt = [await asyncio.to_thread(verify_signatures, *each) for each in arguments]
+    assert verified == {"PatientSignature": True, "ClinicSignature": True}
+    assert set(untrusted.values()) == {False}
+    assert False in spoilt.values()
+
+
+async def test_clock_of_the_sandbox_is_reset_after_a_step(opened_demo: DemoContext) -> None:
+    before = opened_demo.sandbox.clock.now()
+    opened_demo.sandbox.clock.advance(timedelta(hours=5))
+    await run_step("fax", STEPS["fax"], opened_demo)
+    assert (opened_demo.sandbox.clock.now() - before).total_seconds() < 600

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,8 @@ from directsuite import errors
 from directsuite.cli import main
 from directsuite.cli.errors import ItemNotFoundError, UsageError, exit_for_error
 from directsuite.cli.process import ExitStatus
-from directsuite.core.outcome import classify_status
+from directsuite.core.outcome import find_service_error
+from directsuite.signing.operations import GET_DOC
 
 
 def kinds(of: type[errors.DirectSuiteError]) -> list[type[errors.DirectSuiteError]]:
@@ -90,31 +90,6 @@ def test_hint_in_error_message_is_not_repeated(said: str) -> None:
     assert sentence == f"{said}: look"
 
 
-@pytest.mark.parametrize(
-    ("seen", "told"),
-    [
-        (
-            "ClientConnectorCertificateError",
-            " (this machine doesn't trust its certificate, or the certificate is for another ",
-        ),
-        (
-            "ClientConnectorCertificateError, errno 1",
-            " (this machine doesn't trust its certificate, or the certificate is for ",
-        ),
-        ("ClientConnectorDNSError, errno -2", " (its host name has no address): "),
-        ("ClientConnectorError, errno 111", f" ({os.strerror(111)}): "),
-        ("ClientConnectorError", ": "),
-    ],
-)
-def test_reason_for_a_failed_connection_is_reported(seen: str, told: str) -> None:
-    error = errors.ConnectFailedError(f"no connection to the fax service ({seen})", operation="x", service="fax")
-    _, sentence = exit_for_error(error)
-    assert sentence.startswith(f"x: no connection to the fax service{told}")
-    assert sentence.endswith(": nothing was sent; `directsuite doctor` shows what is wrong")
-    assert "Client" not in sentence
-    assert "errno" not in sentence
-
-
 def test_wait_that_a_service_asks_for_is_reported() -> None:
     error = made(errors.RateLimitedError)
     error.retry_after = 30.0
@@ -127,25 +102,19 @@ def test_command_may_know_better_what_to_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "told", "advice"),
     [
-        (
-            302,
-            "the service sent a redirect, which is not followed: the URL may be wrong, so check "
-            "DIRECTSUITE_SIGNING_URL (`directsuite config show`)",
-        ),
-        (
-            404,
-            "not found: the URL may be wrong, so check DIRECTSUITE_SIGNING_URL (`directsuite config show`), "
-            "or the requested item no longer exists",
-        ),
+        (302, "the service sent a redirect, which is not followed", "ask the service's provider for the right URL"),
+        (404, "not found", "check the command's arguments"),
     ],
 )
-def test_error_message_is_not_repeated(status: int, told: str) -> None:
-    kind, text = classify_status(status)
-    error = kind(text, operation="GetDoc", service="signing", status=status, message=None, body=b"")
-    assert exit_for_error(error)[1] == f"GetDoc: {told}"
-    assert exit_for_error(error, advice={kind: "check the handle"})[1] == f"GetDoc: {told}: check the handle"
+def test_url_that_may_be_wrong_is_named_after_the_advice(status: int, told: str, advice: str) -> None:
+    error = find_service_error(GET_DOC, status, {}, None, b"")
+    assert error is not None
+    told, variable = f"GetDoc: {told} (HTTP {status})", "DIRECTSUITE_SIGNING_URL (`directsuite config show`)"
+    assert exit_for_error(error)[1] == f"{told}: {advice}, and check {variable}"
+    known_better = exit_for_error(error, advice={type(error): "check the handle"})[1]
+    assert known_better == f"{told}: check the handle, and check {variable}"
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, None])

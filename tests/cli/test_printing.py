@@ -12,6 +12,7 @@ from directsuite.cli import process
 
 ROOT = Path(cli.__file__).parent
 WRITERS = {
+    "guide.show_guide",
     "process.show_line",
     "process.echo_err_line",
     "output.show_json",  # ASCII

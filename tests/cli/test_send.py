@@ -277,7 +277,7 @@ def refused(ended: CliResult, named: str) -> None:
         (("--to", BOB), "--body-file"),
         (("--to", BOB, "--body", "x", "--body-file", "y"), "--body-file"),
         (("--to", BOB, "--body-file", "ada-example.txt"), "The file of --body-file can't be read"),
-        (("--to", BOB, "--body-file", "bytes"), "not UTF-8 text"),
+        (("--to", BOB, "--body-file", "bytes"), "not text in UTF-8"),
         pytest.param(("--to", BOB, "--body-file", "/dev/zero"), "more than 67,108,864 bytes", marks=NEEDS_DEV_ZERO),
         (("--to", BOB, "--body", "x", "--attach", "bytes", "--attach", "ada-example.pdf"), "--attach number 2"),
         (("--to", BOB, "--body", "x", "--attach", "."), "--attach number 1"),

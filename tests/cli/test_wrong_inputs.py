@@ -108,7 +108,7 @@ async def test_url_below_which_there_is_nothing_is_reported_by_its_variable(
 ) -> None:
     variable = f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL"
     monkeypatch.setenv(variable, f"{cli_runner.sandbox.root_url}/elsewhere")
-    await fails(cli_runner, command, 4, f"the URL may be wrong, so check {variable}")
+    await fails(cli_runner, command, 4, f"check {variable} (`directsuite config show`)")
 
 
 @pytest.mark.parametrize("command", ["inbox list", "fax list", "patient by-username"])
@@ -151,9 +151,9 @@ async def test_settings_file_that_is_wrong_is_reported(
         (("inbox", "list", "--since", "2026-05-01", "--unread"), "--unread"),
         (("inbox", "list", "--since", "0001-01-01"), "--since"),
         (("inbox", "list", "--folder", ""), "--folder"),
-        (("inbox", "list", "--folder", "INBOX.J\udce9"), "--folder: it is not text in this machine's encoding"),
+        (("inbox", "list", "--folder", "INBOX.J\udce9"), "--folder: it contains half of a surrogate pair"),
         (("inbox", "list", "--mailbox", "j\udce9@x.test"), "--mailbox is not text in this machine's encoding"),
-        (("fax", "list", "\udce9"), "the fax number: it is not text in this machine's encoding"),
+        (("fax", "list", "\udce9"), "the fax number: it contains half of a surrogate pair"),
         (("inbox", "read"), "UID"),
         (("inbox", "read", "one"), "UID"),
         (("inbox", "read", "-1"), "UID"),
@@ -183,13 +183,12 @@ async def test_invalid_argument_is_named_with_status_2(
 
 
 @of_every_command
-async def test_url_in_clear_is_responded_in_the_words_of_the_file(
+async def test_url_in_clear_is_rejected(
     cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = SERVICES[command.split()[0]]
     monkeypatch.setenv(f"DIRECTSUITE_{service}_URL", "http://mail.example.org")
-    named = "allow_insecure_http = true in the settings file"
-    await fails(cli_runner, command, 2, f"{service.lower()}_url", named)
+    await fails(cli_runner, command, 2, f"{service.lower()}_url", "set allow_insecure_http to true")
 
 
 @pytest.mark.parametrize(
@@ -255,29 +254,6 @@ async def test_typed_value_is_shown_only_if_stderr_may_show_it(
 async def test_verbose_has_wrong_usage_name_what_was_typed(cli_runner: CliRunner) -> None:
     ended = await cli_runner.run("inbox", "list", "--limit", "0", "--verbose")
     assert ended.err.startswith("directsuite: --limit (0): give at least 1")
-
-
-@pytest.mark.parametrize(
-    ("variables", "file", "told"),
-    [
-        (
-            {"DIRECTSUITE_CA_BUNDLE": "nope.pem"},
-            "",
-            "DIRECTSUITE_CA_BUNDLE: ca_bundle (nope.pem) can't be read (No such",
-        ),
-        ({"DIRECTSUITE_BURST": "many"}, "", "DIRECTSUITE_BURST: burst (many) must be a finite number greater than 0"),
-        ({"DIRECTSUITE_FAX_URL": "fax.test"}, "", "DIRECTSUITE_FAX_URL: fax_url (fax.test) must be a URL"),
-        ({}, 'timeout = "x"', "settings.toml, line 1: timeout (x) must be a finite number greater than 0"),
-    ],
-)
-async def test_setting_that_is_wrong_is_named_with_its_value(
-    cli_runner: CliRunner, variables: dict[str, str], file: str, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DIRECTSUITE_CONFIG", cli_runner.write_private_file("settings.toml", file))
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    assert (await cli_runner.run("inbox", "list", "-v")).err.startswith(f"directsuite: {told}")
-    assert told.partition(" (")[0] in (await cli_runner.run("inbox", "list")).err
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ EXCEPTIONS: list[tuple[Exception, bool, type[ds.DirectSuiteError], ds.Outcome, s
         True,
         ds.ConnectFailedError,
         NOT_SENT,
-        "no connection to the messaging service (ClientConnectorError, errno 111)",
+        "no connection to the messaging service (Connection refused)",
     ),
     (
         aiohttp.ClientConnectorSSLError(_KEY, _NO_TLS),

@@ -97,8 +97,8 @@ def test_success_is_recognized_by_form_of_its_service(refusals: FaultFormat, doc
     [
         (200, ds.ServiceError, "the service reports an error, although the HTTP status is a success"),
         (299, ds.ServiceError, "the service reports an error, although the HTTP status is a success"),
-        (300, ds.ServiceError, "the service sent a redirect, which is not followed: check the URL in the settings"),
-        (399, ds.ServiceError, "the service sent a redirect, which is not followed: check the URL in the settings"),
+        (300, ds.ServiceError, "the service sent a redirect, which is not followed"),
+        (399, ds.ServiceError, "the service sent a redirect, which is not followed"),
         (400, ds.BadRequestError, "invalid action, or a parameter is missing or invalid"),
         (402, ds.ServiceError, "the service rejected the request"),
         (499, ds.ServiceError, "the service rejected the request"),

@@ -31,7 +31,7 @@ async def test_where_nothing_is_set_it_says_what_to_set(doctor_runner: DoctorRun
         ("mail.example.org", "must be a URL that starts with https://"),
         (
             "http://mail.example.org",
-            "would send secrets unencrypted: use https://, or set allow_insecure_http = true in the settings file",
+            "would send secrets unencrypted: use https://, or set allow_insecure_http to true",
         ),
         (f"https://nurse:{SECRET}@mail.example.org", "must not contain credentials"),
     ],
@@ -88,12 +88,12 @@ async def test_no_password_is_requested_for_a_service_without_a_url(
 ) -> None:
     asked = list[str]()
 
-    def type_secret(places: credentials.SecretLookup, _: object) -> ds.Secret:
-        asked.append(places.description)
+    def type_secret(description: str, _: str) -> ds.Secret:
+        asked.append(description)
         return ds.Secret(SECRET)
 
     monkeypatch.setattr(credentials, "is_interactive", lambda: True)
-    monkeypatch.setattr(credentials.SecretLookup, "ask_for_secret", type_secret)
+    monkeypatch.setattr(credentials, "ask_for_secret", type_secret)
     await doctor_runner.run_json("--mailbox", "nurse@direct.example.org", "--login", "front-desk")
     assert asked == []
 

@@ -42,6 +42,7 @@ def sit_at(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool) -> None:
 def no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     look_for_libraries(monkeypatch, there=False)
     sit_at(monkeypatch, is_terminal=False)
+    monkeypatch.delenv(MAILBOX_PASSWORD_VAR, raising=False)
 
 
 @pytest.mark.parametrize(
@@ -123,16 +124,17 @@ def test_file_of_something_else_is_rejected_without_being_shown(tmp_path: Path, 
     assert raised.value.__cause__ is None
 
 
-async def test_variable_is_for_one_mailbox() -> None:
-    environment = {MAILBOX_PASSWORD_VAR: "hunter2"}
-    assert await make_password_source([ALICE], None, environment)(ALICE) == Secret("hunter2")
+async def test_variable_is_for_one_mailbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(MAILBOX_PASSWORD_VAR, "hunter2")
+    assert await make_password_source([ALICE], None)(ALICE) == Secret("hunter2")
     with pytest.raises(UsageError, match="a single mailbox"):
-        make_password_source([ALICE, BOB], None, environment)
+        make_password_source([ALICE, BOB], None)
 
 
 async def test_on_a_terminal_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     sit_at(monkeypatch, is_terminal=True)
-    password = make_password_source([ALICE, BOB], None, {}, ask=lambda prompt: f"of {prompt.split()[2]}")
+    monkeypatch.setattr("getpass.getpass", lambda prompt: f"of {prompt.split()[2]}")
+    password = make_password_source([ALICE, BOB], None)
     assert await password(BOB) == Secret(f"of {BOB}:")
 
 
@@ -146,8 +148,9 @@ def test_empty_input_is_not_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
         return ""
 
     for ask in (end_of_input, nothing):
+        monkeypatch.setattr("getpass.getpass", ask)
         with pytest.raises(UsageError, match="No mailbox password was typed"):
-            make_password_source([ALICE, BOB], None, {}, ask)
+            make_password_source([ALICE, BOB], None)
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
@@ -172,7 +175,8 @@ async def test_keyring_is_asked_before_anybody(monkeypatch: pytest.MonkeyPatch, 
         asked.append(prompt)
         return "typed"
 
-    password = make_password_source([ALICE, BOB], None, {}, ask)
+    monkeypatch.setattr("getpass.getpass", ask)
+    password = make_password_source([ALICE, BOB], None)
     assert await password(ALICE) == Secret("hers")
     if is_terminal:
         assert asked == [f"Password of {BOB}: "]
@@ -185,4 +189,4 @@ async def test_keyring_is_asked_before_anybody(monkeypatch: pytest.MonkeyPatch, 
 
 def test_missing_passwords_are_explained() -> None:
     with pytest.raises(UsageError, match=MAILBOX_PASSWORD_VAR):
-        make_password_source([ALICE], None, {})
+        make_password_source([ALICE], None)

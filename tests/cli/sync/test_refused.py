@@ -38,7 +38,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
         (["--mailboxes", "two"], "two line 4 is not an e-mail address"),
         ([*BOTH, "--mailbox", ALICE.upper()], "--mailbox number 1 and --mailbox number 3 are the same mailbox"),
         ([*HERS, "--mailboxes", "upper"], "--mailbox number 1 and upper line 1 are the same mailbox"),
-        (["--mailboxes", "nothing"], "The file nothing does not exist"),
+        (["--mailboxes", "nothing"], "The file nothing can't be read (No such file or directory)"),
         (["--mailboxes", "latin"], "The file latin is not text in UTF-8"),
         pytest.param(
             ["--mailboxes", "/dev/zero"],
@@ -107,7 +107,7 @@ async def test_database_that_is_not_there_is_rejected_with_what_to_check(sync_ru
     ):
         ended = await sync_runner.run(*arguments, "--postgres")
         assert (ended.status, ended.out) == (2, "")
-        assert ended.err.endswith(": check DIRECTSUITE_POSTGRES, and whether PostgreSQL is running\n")
+        assert ended.err.endswith("Check DIRECTSUITE_POSTGRES, and whether PostgreSQL is running.\n")
         assert nowhere not in ended.err
 
 
@@ -124,7 +124,7 @@ async def test_what_names_no_database_is_rejected_by_the_variable_s_name(
     ):
         ended = await sync_runner.run(*arguments, "--postgres")
         assert (ended.status, ended.out) == (2, "")
-        assert ended.err.startswith("directsuite: DIRECTSUITE_POSTGRES must be a URI or keywords and values")
+        assert ended.err.startswith("directsuite: DIRECTSUITE_POSTGRES: conninfo must be a URI or keywords and values")
         assert "nonsense" not in ended.err
 
 

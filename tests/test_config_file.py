@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 import directsuite as ds
-from directsuite.configuration import CERTIFICATES, IDENTITY, SECRETS, Configuration, read_secret_file
+from directsuite.config_file import CERTIFICATES, IDENTITY, SECRETS, Configuration, read_secret_file
 from directsuite.settings import PLAIN_SETTINGS
 from tests.core.certificates import LOOPBACK, make_certificate, make_server_context
 
@@ -94,7 +94,7 @@ def test_invalid_value_is_rejected_with_its_line(tmp_path: Path, text: str, sent
 
 
 def test_http_url_error_names_setting_that_allows_it(tmp_path: Path) -> None:
-    url, in_code = "http://mail.example.test", "or set allow_insecure_http=True"
+    url, in_code = "http://mail.example.test", "or set allow_insecure_http to true"
     with pytest.raises(ds.ConfigurationError, match=f"{in_code}, or DIRECTSUITE_ALLOW_INSECURE_HTTP=true$"):
         ds.Settings.from_env({"DIRECTSUITE_MESSAGE_URL": url})
     with pytest.raises(ds.ConfigurationError, match=f"{in_code}$"):
@@ -201,6 +201,6 @@ def test_no_setting_has_two_meanings() -> None:
 def test_file_without_an_end_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ds.ConfigurationError, match="settings file /dev/zero: it has more than 1,048,576 bytes"):
         Configuration.read({"DIRECTSUITE_CONFIG": "/dev/zero"})
-    monkeypatch.setattr("directsuite.configuration.stat.S_IRWXO", 0)
+    monkeypatch.setattr("directsuite.config_file.stat.S_IRWXO", 0)
     with pytest.raises(ds.ConfigurationError, match="it has more than"):
         read_secret_file(Path("/dev/zero"), "the file")
