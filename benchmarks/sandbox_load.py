@@ -23,8 +23,8 @@ import attrs
 from benchmarks.gauges import read_peak_bytes, read_resident_bytes
 from benchmarks.processes import RESULTS, format_machine
 from benchmarks.soak.sandbox_process import run_sandbox
-from directsuite.cli.demo_steps import build_consent_form
 from directsuite.sandbox.samples import ALICE, BOB, FAX_NUMBER, MAILBOX_LOGIN, TUSER
+from tests.consent_form import build_consent_form
 
 CLIENTS = 200
 _TIMEOUT = 240

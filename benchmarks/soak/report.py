@@ -30,8 +30,7 @@ _MIN_PACE = 0.7
 _MIN_DONE = 0.7
 _PROBLEMS = "errors of other types, messages of the event loop, and warnings"
 _PRINT_FORM = (
-    "import sys; from directsuite.cli.demo_steps import build_consent_form; "
-    "sys.stdout.buffer.write(build_consent_form(1))"
+    "import sys; from tests.consent_form import build_consent_form; sys.stdout.buffer.write(build_consent_form(1))"
 )
 _VERDICTS = {True: "passed", False: "**failed**", None: "the run was too short"}
 

@@ -20,7 +20,7 @@ import directsuite as ds
 from directsuite.cli.command import CommandParameter, Work, handle_signals
 from directsuite.cli.options import Flag, convert_path, integer_parameter, make_app, record
 from directsuite.cli.output import show_json, show_progress, show_table
-from directsuite.cli.process import echo_err, require_extra, show_line
+from directsuite.cli.process import require_extra, show_line
 
 if TYPE_CHECKING:
     from directsuite.cli.demo_steps import DemoContext, StepResult
@@ -49,7 +49,7 @@ class DemoOptions:
 
 
 @app.default
-def demo(*, command: CommandParameter, options: DemoOptions = DemoOptions()) -> Work | int:
+def demo(*, command: CommandParameter, options: DemoOptions = DemoOptions()) -> Work:
     """Use all four services of a sandbox, and check their effects.
 
     The demo starts its own sandbox; with --keep, its page stays available afterwards. Exit status 0 means that every
@@ -59,14 +59,8 @@ def demo(*, command: CommandParameter, options: DemoOptions = DemoOptions()) -> 
     from directsuite.cli.demo_steps import STEPS
 
     command.resume_hint = "the same command starts again from the beginning"
-    try:
-        options.output.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=options.output):
-            return run_demo(options, options.output.resolve(), STEPS)
-    except OSError as error:
-        reason = error.strerror or error
-        echo_err(f"The output folder {options.output} cannot be written: {reason}. Give another --output.")
-        return 1
+    options.output.mkdir(parents=True, exist_ok=True)
+    return run_demo(options, options.output.resolve(), STEPS)
 
 
 @asynccontextmanager
@@ -91,28 +85,27 @@ async def run_demo(options: DemoOptions, output: Path, steps: Mapping[str, Step]
         for name, step in steps.items():
             async with show_progress(name, console=console, delay=0.0):
                 reports.append(await run_step(name, step, context))
-        seconds = time.monotonic() - began
+        seconds = round(time.monotonic() - began, 1)
         failed = [each for each in reports if each["problem"] is not None]
         if options.json:
-            report = {"held": not failed, "version": ds.__version__, "seconds": round(seconds, 3)}
-            names = [each["name"] for each in failed]
-            show_json({**report, "output": str(output), "failed": names, "steps": reports})
+            report = {"held": not failed, "version": ds.__version__, "seconds": seconds, "output": str(output)}
+            show_json(report | {"failed": [each["name"] for each in failed], "steps": reports})
         else:
             members = ("name", "title", "count", "thing", "seconds", "held")
             rows = [[each[member] for member in members] for each in reports]
-            titles = ("step", "what was done", "count", "unit", "seconds", "passed")
-            show_table(titles, rows, right=("count", "seconds"))
+            show_table(
+                ("step", "what was done", "count", "unit", "seconds", "passed"), rows, right=("count", "seconds")
+            )
             for each in failed:
                 show_line(f"{each['name']} failed: {each['problem']}")
             show_line(f"Signed PDFs and messages are in {output}.")
             if not failed:
-                show_line(f"All checks passed, in {seconds:.1f} s.")
+                show_line(f"All checks passed, in {seconds} s.")
         sys.stdout.flush()
         if options.keep:
             stop = asyncio.Event()
             with handle_signals(lambda _: stop.set(), (signal.SIGINT, signal.SIGTERM)):
-                url = f"{context.sandbox.root_url}/"
-                console.print(f"The sandbox runs until Ctrl-C; its page: {url}", soft_wrap=True)
+                console.print(f"The sandbox runs until Ctrl-C; its page: {context.sandbox.root_url}/", soft_wrap=True)
                 await stop.wait()
     return 1 if failed else 0
 

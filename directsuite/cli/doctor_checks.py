@@ -171,17 +171,16 @@ class Server:
     def list_checks(self) -> list[Check]:
         """Return the checks in the order in which they must run."""
         connecting: list[Check] = [
-            ("name", self.check_name),
-            ("connection", self.check_connection),
-            ("TLS", self.check_tls),
+            ("name", self._check_name),
+            ("connection", self._check_connection),
+            ("TLS", self._check_tls),
         ]
         if self._settings.proxy is not None:
             connecting = [("connection", not_checked("Connections use the proxy of the settings."))]
-        others: list[Check] = [("response", self.check_response), ("clock", self.check_clock)]
+        others: list[Check] = [("response", self._check_response), ("clock", self._check_clock)]
         return [("URL", ok(str(self._url))), *connecting, *others]
 
-    async def check_name(self) -> Finding:
-        """Check that the host has an address."""
+    async def _check_name(self) -> Finding:
         try:
             # In a separate thread, because the resolver may block for longer than the timeout.
             resolved = await run_in_thread(socket.getaddrinfo, self._host, self._port)
@@ -190,8 +189,7 @@ class Server:
         addresses = dict.fromkeys(str(each[4][0]) for each in resolved)
         return ok(f"{self._host} has the address {', '.join(addresses)}.")
 
-    async def check_connection(self) -> Finding:
-        """Check that a program listens at the port."""
+    async def _check_connection(self) -> Finding:
         try:
             _, self._writer = await asyncio.open_connection(self._host, self._port, happy_eyeballs_delay=0.25)
         except OSError as error:
@@ -201,8 +199,7 @@ class Server:
             )
         return ok(f"Port {self._port} is open.")
 
-    async def check_tls(self) -> Finding:
-        """Check that the certificate is accepted, and valid for some time."""
+    async def _check_tls(self) -> Finding:
         if self._url.scheme != "https":
             if find_url_problem(str(self._url)) is None:
                 return not_checked("The URL starts with http://, on this machine.")
@@ -225,8 +222,7 @@ class Server:
         text = f"{tls.version()}. The certificate is accepted, and is valid for {days} days."
         return ok(text) if days >= _MIN_DAYS else warning(f"{text} Ask the service's provider to renew it.")
 
-    async def check_response(self) -> Finding:
-        """Check that the server responds to a HEAD request, which contains no secret."""
+    async def _check_response(self) -> Finding:
         try:
             async with (
                 aiohttp.ClientSession(
@@ -255,8 +251,7 @@ class Server:
             return warning(f"HTTP {status}: The service is down or overloaded. Try again later.")
         return ok("The server responds with HTTP.")
 
-    async def check_clock(self) -> Finding:
-        """Compare this machine's clock with the server's."""
+    async def _check_clock(self) -> Finding:
         date = read_http_date(self._date)
         if date is None:
             return not_checked("The response contains no date.")

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from directsuite.cli.demo_steps import build_consent_form
 from directsuite.sandbox import Sandbox
 from directsuite.sandbox.samples import FAX_NUMBER, MAILBOX_LOGIN, MAILBOXES, add_sample_content
 from tests.cli.conftest import EXAMPLES, CliRunner, start_process
+from tests.consent_form import build_consent_form
 
 ALL_EXAMPLES = list(dict.fromkeys([*EXAMPLES["send"], *EXAMPLES["patient add"], *itertools.chain(*EXAMPLES.values())]))
 """The examples in an order in which each works."""

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 import directsuite as ds
-from directsuite.cli.demo_steps import build_consent_form
 from directsuite.sandbox import Sandbox
 from directsuite.testing import LeapingClock
+from tests.consent_form import build_consent_form
 from tests.guides.documents import find_code_blocks, read_document
 
 ALICE = ("alice@direct.example.test", "secret")

@@ -24,9 +24,9 @@ from rich.text import Text
 
 from directsuite.cli import main
 from directsuite.cli.app import build_app
-from directsuite.cli.demo_steps import build_consent_form
 from directsuite.sandbox import Sandbox
 from directsuite.sandbox.samples import MAILBOX_LOGIN, MAILBOXES, add_sample_content
+from tests.consent_form import build_consent_form
 from tests.guides.documents import DOCUMENTS, read_document
 from tests.testing.project import ROOT
 

@@ -9,8 +9,8 @@ from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
 import directsuite as ds
-from directsuite.cli.demo_steps import build_consent_form
 from directsuite.sandbox import Sandbox
+from tests.consent_form import build_consent_form
 from tests.guides.documents import execute_programs, find_code_blocks
 
 ALICE = ("alice@direct.example.test", "secret")

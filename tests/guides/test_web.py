@@ -19,9 +19,9 @@ from aiohttp import ClientPayloadError, ClientSession, web
 from aiohttp.web_protocol import RequestHandler
 
 import directsuite as ds
-from directsuite.cli.demo_steps import build_consent_form
 from directsuite.sandbox import Sandbox
 from directsuite.testing import LeapingClock
+from tests.consent_form import build_consent_form
 from tests.guides.documents import execute_programs, find_code_blocks
 from tests.guides.web_uploads import FRAMEWORKS, MEGABYTE, make_large_pdf, measure_framework, write_example
 

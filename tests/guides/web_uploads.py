@@ -24,9 +24,9 @@ import attrs
 import pikepdf
 
 from benchmarks.gauges import read_peak_bytes, reset_peak_bytes
-from directsuite.cli.demo_steps import build_consent_form
 from directsuite.sandbox import Sandbox
 from directsuite.testing.loop_thread import LoopThread
+from tests.consent_form import build_consent_form
 from tests.guides.documents import ROOT
 
 FRAMEWORKS = ("aiohttp", "fastapi", "litestar")

@@ -200,7 +200,7 @@ async def test_resolver_that_hangs_costs_its_time_and_no_more(
 )
 async def test_http_to_another_machine_is_a_warning(url: str, result: str) -> None:
     server = doctor_checks.Server(url, Settings(message_url=url, allow_insecure_http=True))
-    assert (await server.check_tls()).result == result
+    assert (await server._check_tls()).result == result
 
 
 async def test_server_that_says_nothing_costs_its_time_and_no_more(doctor_runner: DoctorRunner) -> None:
