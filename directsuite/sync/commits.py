@@ -212,7 +212,7 @@ class Commits:
     _clock: Clock = attrs.field(alias="clock")
     now_ms: Callable[[], int]
     health: SinkHealth
-    undecided: dict[str, UndecidedRejectionError] = attrs.field(factory=dict, init=False)
+    undecided: dict[str, UndecidedRejectionError] = attrs.field(factory=dict[str, UndecidedRejectionError], init=False)
     """The error of each folder with a rejected change whose cause is undecided."""
     _rejections_in_a_row: int = attrs.field(default=0, init=False)
 
