@@ -31,7 +31,6 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
 
 @pytest.fixture
 def bearer(sandbox: Sandbox) -> dict[str, str]:
-    """The Authorization header of the demo account."""
     return {"Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}"}
 
 
@@ -42,13 +41,11 @@ class Api:
         self.sandbox, self.http = sandbox, http
 
     async def request(self, method: str, url: str, **options: Any) -> tuple[int, Any]:
-        """Send any request."""
         async with self.http.request(method, url, **options) as response:
             assert response.content_type == "application/json"
             return response.status, await response.json()
 
     async def control(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """Call the control API."""
         return await self.request(method, f"{self.sandbox.root_url}/_sandbox/{path}", json=body)
 
     async def message(self, path: str, **members: Any) -> tuple[int, Any]:
@@ -57,7 +54,6 @@ class Api:
         return await self.request("POST", f"{self.sandbox.message_url}/{path}", json=members or login)
 
     async def login(self, username: str, password: str) -> tuple[int, Any]:
-        """Log in to the registration service."""
         body = {"username": username, "password": password}
         return await self.request("POST", f"{self.sandbox.registration_url}/login", json=body)
 

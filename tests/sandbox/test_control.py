@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 ALICE, BOB = "alice@direct.example.test", "bob@direct.example.test"
 ADA = {"firstName": "Ada", "lastName": "Example", "ssn4": "1234", "dob": "1980-02-29"}
-CENTURIES = {"seconds": 999_999_999 * 3600}
 
 
 async def test_health_has_the_urls(api: Api) -> None:
@@ -194,18 +193,13 @@ async def test_an_account_without_data_can_be_reset(api: Api) -> None:
     assert (await api.control("POST", "reset"))[0] == 200
 
 
-@pytest.mark.parametrize("path", ["clock/advance", "tokens"])
-async def test_too_many_seconds_are_rejected(api: Api, path: str) -> None:
-    _, body = await api.control("POST", path, CENTURIES)
-    assert body["description"] == "seconds must be at most 3,153,600,000, which is a hundred years"
-
-
 @pytest.mark.parametrize(
     ("path", "body"),
     [
         *(("clock/set", {"at": at}) for at in ("tomorrow", "2030-01-01T00:00:00", "9999-12-31T23:59:59-14:00")),
         *(("clock/set", {"at": "0001-01-01T00:00:00+00:00"}), ("clock/set", {})),
-        *(("clock/advance", {"seconds": seconds}) for seconds in (-1, "90", 1e300)),
+        *(("clock/advance", {"seconds": seconds}) for seconds in (-1, "90", 3_153_600_001)),
+        ("tokens", {"seconds": 1e300}),
         *(("clock/advance", {}), ("clock/advance", []), ("clock/freeze", {"at": "9999-12-31T23:59:59+00:00"})),
         *(("faults", {}), ("faults", {"operation": "Sned", "kind": "status"})),
         ("faults", {"operation": "login", "kind": "status", "status": "x"}),

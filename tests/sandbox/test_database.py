@@ -91,12 +91,10 @@ async def test_a_write_ends_after_its_commit(database: SandboxDatabase, commit: 
 
 
 class UnexpectedError(BaseException):
-    """An unexpected exception."""
+    pass
 
 
 class Failing(sqlite3.Connection):
-    """Fails at some of its next calls."""
-
     failing = frozenset[int]()
     error: BaseException = MemoryError()
 

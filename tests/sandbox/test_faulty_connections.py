@@ -44,7 +44,6 @@ def post(url: str, body: object, *, close: bool = True) -> bytes:
 
 
 async def exchange(sandbox: Sandbox, request: bytes) -> bytes:
-    """Return everything that the sandbox sends until it closes the connection."""
     address = urlsplit(sandbox.fax_url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     try:

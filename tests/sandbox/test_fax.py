@@ -21,7 +21,6 @@ Get = Callable[[str], Awaitable[tuple[int, dict[str, Any]]]]
 
 @pytest.fixture
 def get(api: Api, bearer: dict[str, str]) -> Get:
-    """Send a request to the fax service. Returns the status and the body."""
     return lambda path: api.request("GET", f"{api.sandbox.fax_url}/api/fax/{path}", headers=bearer)
 
 
@@ -49,7 +48,10 @@ async def test_single_message_has_the_shape_of_the_specification(sandbox: Sandbo
 
 @pytest.mark.parametrize(
     ("offset", "expected"),
-    [("0", range(24, 14, -1)), ("10", range(14, 4, -1)), ("23", range(1, -1, -1)), ("007", range(17, 7, -1))],
+    [
+        *(("0", range(24, 14, -1)), ("10", range(14, 4, -1)), ("23", range(1, -1, -1)), ("007", range(17, 7, -1))),
+        *((offset, range(0)) for offset in ("25", "99999999999999999999999", "9" * 4400)),
+    ],
 )
 async def test_pages_of_ten_begin_at_the_record_offset_newest_first(
     sandbox: Sandbox, get: Get, offset: str, expected: range
@@ -60,13 +62,6 @@ async def test_pages_of_ten_begin_at_the_record_offset_newest_first(
     assert status == 200
     assert [int(record["description"]) for record in body["MessageDetail"]] == list(expected)
     assert len({record["MessageHandle"] for record in body["MessageDetail"]}) == len(expected)
-
-
-@pytest.mark.parametrize("offset", ["1", "99999999999999999999999", "9" * 4400])
-async def test_page_past_the_end_is_empty(sandbox: Sandbox, get: Get, offset: str) -> None:
-    await sandbox.add_fax(NUMBER)
-    status, body = await get(f"getMessageList/{NUMBER}/{offset}")
-    assert (status, body["MessageDetail"]) == (200, [])
 
 
 @pytest.mark.parametrize("offset", ["-1", "x", "1.5", "%D9%A3", "1e3", "%00"])

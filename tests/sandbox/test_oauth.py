@@ -18,8 +18,6 @@ CALLBACK = "https://app.example.test/callback?tenant=1"
 
 
 class OAuthClient(Api):
-    """A client of the token endpoint."""
-
     async def ask(self, **form: str) -> tuple[int, dict[str, Any]]:
         return await self.request("POST", self.sandbox.token_url, data=form)
 

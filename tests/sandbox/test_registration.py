@@ -19,7 +19,6 @@ Call = Callable[..., Awaitable[dict[str, Any]]]
 
 @pytest.fixture
 async def call(sandbox: Sandbox, http: aiohttp.ClientSession) -> Call:
-    """Call an operation with a new session in the domain. Returns the response."""
     await sandbox.add_reseller(*DEMO_LOGIN, [DOMAIN])
     await sandbox.add_individual("Ada", "Example", "1234", "1980-02-29", id=7, state="ak", email="ada@example.test")
     await sandbox.add_individual("Ada", "Example", "9999", "1990-01-01", id=8)

@@ -72,7 +72,6 @@ async def test_a_wrong_method_is_rejected_with_the_allowed_ones(sandbox: Sandbox
 
 
 def operations(sandbox: Sandbox) -> list[tuple[str, str, str]]:
-    """Method, path pattern and name of all operations of the four services."""
     return [(route.method, route.path, route.kwargs["name"]) for route in sandbox._make_routes()]
 
 
@@ -132,20 +131,6 @@ async def test_body_beyond_64_mib_is_rejected(sandbox: Sandbox, http: aiohttp.Cl
     url = f"{sandbox.registration_url}/login"
     async with http.post(url, data=too_much(), headers={"Content-Type": "application/json"}) as response:
         assert (response.status, (await response.json())["success"]) == (413, False)
-
-
-async def test_state_survives_in_its_folder(tmp_path: Path, http: aiohttp.ClientSession) -> None:
-    async with Sandbox(tmp_path) as first:
-        await first.add_account(ALICE, "secret")
-        token = await first.issue_token()
-        handle = await first.add_fax("15550100100")
-    async with Sandbox(tmp_path) as second:
-        headers = {"Authorization": f"Bearer {token}"}
-        async with http.get(f"{second.fax_url}/api/fax/15550100100/{handle}", headers=headers) as response:
-            assert response.status == 200
-        credentials = {"username": ALICE, "password": "secret"}
-        async with http.post(f"{second.message_url}/GetMessageCount/INBOX", json=credentials) as response:
-            assert (await response.json())["success"]
 
 
 async def test_missing_pdf_libraries_are_reported(http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,6 @@ class Load:
         self.in_progress.remove((operation, subject))
 
     async def save(self, caller: Caller) -> None:
-        """Save another document."""
         self.number += 1
         content = _set_number(_DOCUMENT, self.number)
         digest = hashlib.sha256(content).hexdigest()
@@ -93,7 +92,6 @@ class Load:
                 del self.documents[identifier]
 
     async def send(self, caller: Caller) -> None:
-        """Send another message."""
         self.number += 1
         subject = f"load {self.number}"
         attached = {
@@ -109,7 +107,6 @@ class Load:
             self.copies |= {(*SENT, subject), (*RECEIVED, subject)}
 
     async def remove(self, caller: Caller) -> None:
-        """Delete all copies of a message for good."""
         subject = self._choose(each for _, _, each in self.copies if not self._is_in_progress(each))
         if not subject:
             return
@@ -121,7 +118,6 @@ class Load:
                 self.copies.remove((address, folder, subject))
 
     async def run_until_killed(self, caller: Caller) -> None:
-        """Run operations until the sandbox is killed."""
         with contextlib.suppress(aiohttp.ClientError):
             while True:
                 keep = len(self.documents) + len(self.copies) < 12
@@ -196,7 +192,6 @@ class Load:
 
 
 def make_attachment(subject: str) -> bytes:
-    """Return the attachment of the message with this subject."""
     return subject.encode() + _NOISE
 
 
@@ -206,14 +201,11 @@ def _make_login(address: str) -> dict[str, str]:
 
 @attrs.frozen
 class Caller:
-    """A client of a sandbox in another process."""
-
     http: aiohttp.ClientSession
     urls: dict[str, str]
     token: str
 
     async def call_signing(self, method: str, path: str = "", **options: Any) -> dict[str, Any]:
-        """Call the signing service, and check that it succeeds."""
         async with self.http.request(
             method, f"{self.urls['signing']}/pdf{path}", headers=self._bearer, **options
         ) as got:
@@ -222,13 +214,11 @@ class Caller:
             return response
 
     async def get_document(self, identifier: str) -> bytes:
-        """Return the content of a document."""
         async with self.http.get(f"{self.urls['signing']}/pdf/{identifier}", headers=self._bearer) as got:
             assert got.status == 200
             return base64.b64decode(await got.read(), validate=True)
 
     async def call_messaging(self, method: str, path: str, body: object) -> dict[str, Any]:
-        """Call the messaging service, and check that it succeeds."""
         content = io.BytesIO(json.dumps(body).encode())
         async with self.http.request(method, f"{self.urls['message']}/{path}", data=content, headers=_JSON) as got:
             response: dict[str, Any] = await got.json()
@@ -236,7 +226,6 @@ class Caller:
             return response
 
     async def get_uids(self, address: str, folder: str) -> dict[str, list[int]]:
-        """Return the uids in a folder by subject."""
         found = await self.call_messaging("POST", f"GetMessageMetaData/{folder}", _make_login(address))
         uids: dict[str, list[int]] = {}
         for message in found["messages"]:

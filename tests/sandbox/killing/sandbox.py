@@ -24,8 +24,6 @@ from directsuite.sandbox.signing.request import Base64File
 
 
 class KillPoints:
-    """Counts the moments, and kills the process."""
-
     def __init__(self, moment: str, count: int, *, counting: bool) -> None:
         self.operation = ""
         self.counting = counting
@@ -33,7 +31,6 @@ class KillPoints:
         self._remaining = count
 
     def start_counting(self, *_: object) -> None:
-        """Count from now on."""
         self.operation, self.counting = "", True
 
     def wrap(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,10 +55,7 @@ def watch(moments: KillPoints) -> None:
     """Add moments to the functions that write and delete files, and to COMMIT."""
 
     class Watched(sqlite3.Connection):
-        """Reports the recorded effects and the commits."""
-
         def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
-            """Run a statement."""
             if sql.startswith("INSERT INTO effect"):
                 moments.operation = parameters[0][0]
             run = moments.wrap("commit", super().execute) if sql == "COMMIT" else super().execute
@@ -75,7 +69,6 @@ def watch(moments: KillPoints) -> None:
 
 
 def main(moment: str, count: str, when: str, *arguments: str) -> int:
-    """Serve until killed."""
     moments = KillPoints(moment, int(count), counting=when == "now")
     signal.signal(signal.SIGUSR1, moments.start_counting)
     watch(moments)

@@ -38,13 +38,10 @@ _LOG = logging.getLogger(__name__)
 
 @attrs.frozen
 class Running:
-    """A sandbox in a separate process."""
-
     process: asyncio.subprocess.Process
     caller: Caller
 
     def count(self) -> None:
-        """Start the counting of moments."""
         self.process.send_signal(signal.SIGUSR1)
 
 

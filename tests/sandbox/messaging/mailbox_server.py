@@ -33,7 +33,6 @@ RAW_MESSAGE = (
 
 
 def make_credentials(username: str = ALICE, password: str = PASSWORD) -> dict[str, str]:
-    """Return an Authentication object."""
     return {"username": username, "password": password}
 
 
@@ -49,13 +48,10 @@ def make_message(*recipients: str, **members: Any) -> dict[str, Any]:
 
 
 def encode_base64(content: bytes) -> str:
-    """Base64 text."""
     return base64.b64encode(content).decode("ascii")
 
 
 class MessagingServer:
-    """A client of a sandbox's messaging service."""
-
     def __init__(self, sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
         self.sandbox = sandbox
         self.clock = sandbox.clock
@@ -80,13 +76,11 @@ class MessagingServer:
         return response
 
     async def call_ok(self, operation: str, *segments: str, method: str = "POST", body: Any = None) -> dict[str, Any]:
-        """Call an operation that must succeed."""
         response = await self.call(operation, *segments, method=method, body=body)
         assert (response["success"], response["code"]) == (True, 0), response
         return response
 
     async def call_rejected(self, operation: str, *segments: str, method: str = "POST", body: Any = None) -> int:
-        """Call an operation that must be rejected. Return the code."""
         response = await self.call(operation, *segments, method=method, body=body)
         assert response["success"] is False
         assert response["message"]
@@ -94,29 +88,24 @@ class MessagingServer:
         return code
 
     async def call_with_uids(self, operation: str, *segments: str, uids: list[int]) -> dict[str, Any]:
-        """Call an operation with uids, which must succeed."""
         return await self.call_ok(operation, *segments, body={"auth": make_credentials(), "uids": uids})
 
     async def send(self, *recipients: str, **members: Any) -> str:
-        """Send a message from alice. Return its smtpId."""
         body = {"authentication": make_credentials(), "message": make_message(*recipients, **members)}
         smtp_id: str = (await self.call_ok("Send", method="PUT", body=body))["smtpId"]
         return smtp_id
 
     async def get_uids(self, folder: str = "INBOX", username: str = ALICE) -> list[int]:
-        """Return the uids of a folder."""
         uids: list[int] = (await self.call_ok("GetUIDs", folder, body=make_credentials(username)))["uids"]
         return uids
 
     async def get_messages(self, folder: str = "INBOX", username: str = ALICE) -> list[dict[str, Any]]:
-        """Return the messages of a folder."""
         found: list[dict[str, Any]] = (await self.call_ok("GetMessages", folder, body=make_credentials(username)))[
             "messages"
         ]
         return found
 
     async def list_effects(self, operation: str) -> list[Any]:
-        """Return the effects of an operation."""
         return list(await self.sandbox.ledger(operation))
 
 

@@ -74,7 +74,6 @@ _MEMBERS = [{name: text} for text in _TEXTS for name in ('x"data', "body")]
 
 
 def _divide(file: Path, *pieces: bytes) -> tuple[bytes, dict[object, bytes | None]]:
-    """Divide the pieces of a text. Return the rest, and the contents by name."""
     with file.open("wb") as written:
         divided = BodyDivider(written, file, 10**6)
         for piece in pieces:
@@ -129,7 +128,6 @@ def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _resolved(detail: bytes, file: Path) -> Any:
-    """Return a MessageDetail with the contents from the file."""
     members = msgspec.json.decode(detail)
     for part in members["attachments"]:
         if isinstance(part["content"], list):

@@ -40,8 +40,6 @@ NOISE = hashlib.shake_128(b"noise").digest(3 * MEGABYTE)
 
 
 class Mail:
-    """A sandbox with two mailboxes and the files of its large messages."""
-
     def __init__(self, sandbox: Sandbox, http: aiohttp.ClientSession, folder: Path) -> None:
         self.sandbox, self.http, self.folder = sandbox, http, folder
 
@@ -71,7 +69,6 @@ class Mail:
         return uids
 
     async def newest(self, folder: str, login: dict[str, str] = LOGIN) -> dict[str, Any]:
-        """Return the newest message of a folder, from GetMessagesByUIDs and GetRawMessagesByUIDs."""
         body = {"auth": login, "uids": (await self.uids(folder, login))[-1:]}
         [detail] = (await self.done(f"GetMessagesByUIDs/{folder}", body))["messages"]
         [raw] = (await self.done(f"GetRawMessagesByUIDs/{folder}", body))["messages"]
@@ -437,7 +434,6 @@ async def _content(response: aiohttp.ClientResponse, member: bytes, target: Path
 
 
 async def _saving(file: Path) -> AsyncIterator[bytes]:
-    """Yield the body of SaveRawMessages for a message in a file."""
     yield b'{"messages": [{"data": "'
     with file.open("rb") as raw:
         while piece := raw.read(3 * 2**16):
@@ -479,7 +475,6 @@ async def test_a_large_message_takes_little_memory(megabytes: int, tmp_path: Pat
 async def _send_and_save(
     suite: ds.DirectSuite, http: aiohttp.ClientSession, url: str, source: Path, target: Path, digest: str
 ) -> str:
-    """Send, read, save and forward a message with this attachment. Return the digest of the raw message."""
     box = suite.mailbox(ALICE, MAILBOX_LOGIN)
     bob = ds.Recipient(BOB, ds.RecipientType.TO)
     to = [bob, ds.Recipient("deliver@a.example", ds.RecipientType.BCC)]

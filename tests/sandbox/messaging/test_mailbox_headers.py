@@ -28,7 +28,6 @@ local_parts = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_si
 
 
 def read(*lines: str | bytes) -> dict[str, Any]:
-    """Return the MessageDetail of a message with these headers."""
     octets = [line.encode("utf-8") if isinstance(line, str) else line for line in lines]
     detail: dict[str, Any] = msgspec.json.decode(build_content(b"\r\n".join([*octets, b"", b"text", b""])).detail)
     return detail

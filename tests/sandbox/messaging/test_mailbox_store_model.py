@@ -36,8 +36,6 @@ class ModelFolder:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Applies each rule to the store and to the model."""
-
     def __init__(self) -> None:
         super().__init__()
         self.db = sqlite3.connect(":memory:", isolation_level=None)

@@ -39,7 +39,6 @@ async def clinic(mail: MessagingServer) -> MessagingServer:
 
 
 async def send(mail: MessagingServer, sender: str, recipient: str, operation: str = "Send") -> dict[str, Any]:
-    """Call Send or one of its variants. Return the response with any code."""
     username = "desk" if operation.endswith("WithTuser") else sender
     credentials = make_credentials(username) | {"directAddr": sender}
     body = {"authentication": credentials, "message": make_message(recipient, sender=sender)}

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def real_values() -> Iterator[RealValues]:
-    """Values that exist in a running sandbox."""
     with run_sandbox() as running:
         values = RealValues(running)
         yield values

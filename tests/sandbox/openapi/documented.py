@@ -18,8 +18,6 @@ DOCUMENT: Final = load_openapi_document()
 
 @dataclass(frozen=True, slots=True)
 class DocumentedOperation:
-    """An operation of the document."""
-
     name: str
     method: str
     path: str
@@ -27,12 +25,10 @@ class DocumentedOperation:
 
     @property
     def path_parameters(self) -> list[str]:
-        """Names of the path parameters, in the order of the path."""
         return [parameter["name"] for parameter in self.definition["parameters"]]
 
     @property
     def takes_bearer(self) -> bool:
-        """True if the operation needs an access token."""
         return {"bearer": []} in self.definition["security"]
 
     @property
@@ -57,7 +53,6 @@ class DocumentedOperation:
 
 
 def resolve_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the target of a reference, or any other schema unchanged."""
     if "$ref" not in schema:
         return schema
     named: Mapping[str, Any] = DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]]

@@ -69,7 +69,6 @@ class RealValues:
         ]
 
     def credentials(self, operation: DocumentedOperation) -> dict[str, str]:
-        """Return the credentials for the operation's body."""
         if operation.name == "login":
             return self._login
         if operation.name.endswith("WithTuser"):
@@ -77,7 +76,6 @@ class RealValues:
         return self._mailbox
 
     def path_parameters(self, operation: DocumentedOperation) -> dict[str, str]:
-        """Return a valid value for each path parameter that refers to something."""
         utc = operation.name.endswith("UTC")
         values: Mapping[str, Callable[[], str]] = {
             "identifier": self._save_signed_document if operation.name == "GetDocInfo" else self._save_document,
@@ -97,7 +95,6 @@ class RealValues:
         return {name: values[name]() for name in operation.path_parameters if name in values}
 
     def body(self, operation: DocumentedOperation, generated: dict[str, Any]) -> dict[str, Any]:
-        """Return the generated body with valid references."""
         real: Mapping[str, Callable[[], Any]] = {
             "uids": lambda: [self._deliver_message()],
             "recipients": lambda: [{"email": self._address, "type": "TO"}],
@@ -124,11 +121,9 @@ class RealValues:
         return body
 
     def passwords(self) -> list[dict[str, str]]:
-        """The list that SetPatientsPasswords takes."""
         return [{"username": self._patient, "password": f"new-password-{next(self._numbers)}"}]
 
     def close(self) -> None:
-        """Close the connections."""
         self.http.close()
 
     def _request(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,12 +147,10 @@ class RealValues:
         return f"INBOX.new{next(self._numbers)}"
 
     def _create_folder(self, name: str) -> str:
-        """Create the folder if necessary. Return its name."""
         self.http.post(f"{self.root}{_MESSAGING}/CreateFolder/{name}", json=self._mailbox, timeout=30)
         return name
 
     def _create_stocked_folder(self) -> str:
-        """Return a folder with at least one message."""
         self._create_folder("INBOX.work")
         response = self.http.post(f"{self.root}{_MESSAGING}/GetMessageCount/INBOX.work", json=self._mailbox, timeout=30)
         if not response.json()["count"]:

@@ -17,8 +17,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SandboxThread:
-    """A running sandbox."""
-
     sandbox: Sandbox
     thread: LoopThread
 

@@ -99,7 +99,6 @@ def _assert_documented(operation: DocumentedOperation, case: Any, response: Any)
 
 
 def _authorize(case: Any, operation: DocumentedOperation, real_values: RealValues) -> None:
-    """Add valid credentials, unless the body is not an object."""
     if operation.takes_bearer:
         case.headers["Authorization"] = f"Bearer {real_values.token}"
     credentials = operation.definition.get("x-credentials", {})
@@ -125,5 +124,4 @@ def _make_real(case: Any, operation: DocumentedOperation, real_values: RealValue
 
 
 def _object(body: Any) -> dict[str, Any] | None:
-    """The body if it is a JSON object."""
     return cast("dict[str, Any]", body) if isinstance(body, dict) else None

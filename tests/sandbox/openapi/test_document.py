@@ -73,7 +73,6 @@ INVALID: list[tuple[str, Any]] = [
 
 
 def _validator(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
-    """Return a validator of a schema that resolves references to the document."""
     return jsonschema_rs.Draft202012Validator({**schema, "components": DOCUMENT["components"]})
 
 
@@ -172,7 +171,6 @@ READ_OTHERWISE = {
 
 
 def members_of(schema: Mapping[str, Any]) -> set[str]:
-    """Return the members of a schema and its bases."""
     if "$ref" in schema:
         return members_of(SCHEMAS[schema["$ref"].rsplit("/", 1)[1]])
     return set(schema.get("properties", {})).union(*(members_of(part) for part in schema.get("allOf", ())))

@@ -53,7 +53,6 @@ def _send(
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> tuple[int, bytes]:
-    """Send a request as it is given, check that its response is a documented one, and return status and body."""
     target = _real_path(real_values, operation) if path is None else path
     root = urlsplit(real_values.root)
     sent = {"Authorization": f"Bearer {real_values.token}"} if operation.takes_bearer else {}

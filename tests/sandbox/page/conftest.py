@@ -61,7 +61,6 @@ async def signed_document_id(populated_sandbox: Sandbox, http: aiohttp.ClientSes
 
 @pytest.fixture
 async def patient_address(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> str:
-    """The Direct address of a patient."""
     login = dict(zip(("username", "password"), DEMO_LOGIN, strict=True))
     async with http.post(f"{populated_sandbox.registration_url}/login", json=login) as response:
         session = (await response.json())["sessionId"]
@@ -73,13 +72,10 @@ async def patient_address(populated_sandbox: Sandbox, http: aiohttp.ClientSessio
 
 
 class PageClient:
-    """A browser without scripts."""
-
     def __init__(self, sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
         self.sandbox, self.http, self.root = sandbox, http, sandbox.root_url
 
     async def view(self, path: str) -> str:
-        """Return the HTML of a view."""
         async with self.http.get(f"{self.root}{path}") as response:
             assert response.status == 200, await response.text()
             return await response.text()
@@ -97,7 +93,6 @@ class PageClient:
 
 @pytest.fixture
 def page(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> PageClient:
-    """A client of a sandbox with sample content."""
     return PageClient(populated_sandbox, http)
 
 

@@ -63,14 +63,11 @@ input[value^="s"] { background: url("http://canary.test/leak?s"); }
 
 
 class Canary:
-    """A server that records connections."""
-
     def __init__(self) -> None:
         self.visits = list[bytes]()
         self.port = 0
 
     async def visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Record a connection, with or without a request."""
         place = len(self.visits)
         self.visits.append(b"a connection")
         with contextlib.suppress(ConnectionError):
@@ -102,8 +99,6 @@ async def browser(canary: Canary) -> AsyncIterator[Browser]:
 
 
 class Watched:
-    """A tab, and its error messages."""
-
     def __init__(self, page: Page, sandbox: Sandbox) -> None:
         self.page, self.root = page, sandbox.root_url
         page.set_default_timeout(10_000)
@@ -118,7 +113,6 @@ class Watched:
         await dialog.dismiss()
 
     async def open(self, path: str) -> None:
-        """Open a view."""
         response = await self.page.goto(f"{self.root}{path}")
         assert response is not None
         assert response.status == 200

@@ -31,8 +31,6 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class SigningCaller:
-    """A client of the signing service."""
-
     client: TestClient[web.Request, web.Application]
     database: SandboxDatabase
 
@@ -48,30 +46,25 @@ class SigningCaller:
         return response.status, await _decode_content(response)
 
     async def call_ok(self, method: str, path: str = "", **arguments: Any) -> Any:
-        """Return the response of a call that must succeed."""
         status, response = await self.call(method, path, **arguments)
         assert status == 200, response
         return response
 
     async def call_rejected(self, method: str, path: str = "", **arguments: Any) -> str:
-        """Return the description of a rejection with status 400."""
         status, response = await self.call(method, path, **arguments)
         assert status == 400, response
         assert set(response) == {"error", "description"}
         return str(response["description"])
 
     async def save(self, content: bytes) -> str:
-        """Save a document. Return its identifier."""
         response = await self.call_ok("POST", body=base64.b64encode(content))
         return str(response["identifier"])
 
     async def get_doc_info(self, identifier: str) -> Json:
-        """GetDocInfo."""
         response: Json = await self.call_ok("GET", f"/{identifier}/info")
         return response
 
     async def get_doc(self, identifier: str) -> bytes:
-        """GetDoc."""
         response: bytes = await self.call_ok("GET", f"/{identifier}")
         return response
 
@@ -81,7 +74,6 @@ class SigningCaller:
         return {entry["name"]: entry["isValid"] if entry["isSigned"] else None for entry in signatures}
 
     async def list_effects(self, operation: str | None = None) -> list[Mapping[str, Any]]:
-        """Return the effects in the ledger."""
         return await self.database.read(lambda connection: list_effects(connection, operation))
 
 

@@ -20,7 +20,6 @@ WIDTH, HEIGHT = 612, 792
 
 
 def make_plain_pages(pages: int = 1) -> bytes:
-    """Pages with a line of text and no form."""
     output = io.BytesIO()
     drawing: Any = canvas.Canvas(output, pagesize=(WIDTH, HEIGHT))
     drawing.setTitle("Consent")
@@ -130,7 +129,6 @@ def make_encrypted_form(user_password: str) -> bytes:
 
 
 def save_to_bytes(pdf: pikepdf.Pdf) -> bytes:
-    """The bytes of a pikepdf document."""
     output = io.BytesIO()
     pdf.save(output)
     return output.getvalue()

@@ -33,7 +33,6 @@ def draft_of_aes_256() -> bytes:
 
 
 def without_key_length() -> bytes:
-    """Encrypted by revision 4, without the length of the key."""
     content = _encrypted(documents.make_plain_pages(), R=4, aes=True)
     assert content.count(b"/Length 128") == 1
     return content.replace(b"/Length 128", b"           ")
@@ -52,7 +51,6 @@ def xfa_form_with_usage_rights() -> bytes:
 
 
 def with_broken_metadata() -> bytes:
-    """XMP that is not well-formed."""
     with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         output = io.BytesIO()
         pdf.Root["/Metadata"] = documents.make_stream(pdf, b"<x:xmpmeta \xff", Type=Name.Metadata, Subtype=Name.XML)
@@ -71,7 +69,6 @@ def with_broken_cross_references() -> bytes:
 
 
 def with_all_objects_on_a_line() -> bytes:
-    """No cross-reference table, and no line between the objects."""
     page = b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 300]>>endobj"
     objects = b"1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj " + page
     return b"%PDF-1.4\n" + objects + b" trailer<</Root 1 0 R/Size 4>>"
@@ -89,7 +86,6 @@ def with_a_wrong_startxref() -> bytes:
 
 
 def with_a_number_for_a_parent() -> bytes:
-    """A page whose /Parent is a number."""
     with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         output = io.BytesIO()
         pdf.pages[0].obj["/Parent"] = 1
@@ -98,7 +94,6 @@ def with_a_number_for_a_parent() -> bytes:
 
 
 def with_numbers_in_the_catalog() -> bytes:
-    """A catalog whose /Extensions and /Perms have other types."""
     with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         output = io.BytesIO()
         pdf.Root["/Extensions"], pdf.Root["/Perms"] = 1, pikepdf.Array([2])

@@ -34,15 +34,6 @@ async def test_signatures_stay_valid_when_unsigned_fields_go(signing: SigningCal
     assert effect["detail"]["names"] == ["UnusedSig"]
 
 
-async def test_a_cleared_document_can_be_signed_again(signing: SigningCaller, tmp_path: Path) -> None:
-    identifier = await signing.save(documents.make_consent_form())
-    await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
-    await signing.call_ok("PATCH", f"/{identifier}/clearUnsignedFields")
-    await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "Late"})
-    assert await signing.get_signature_states(identifier) == {"PatientSig": True, "Late": True}
-    assert count_pdfsig_valid(await signing.get_doc(identifier), tmp_path) == 2
-
-
 @pytest.mark.parametrize("signed", [["group.first"], ["pair.one"], ["group.first", "pair.two"], ["New"]])
 async def test_nested_fields_go_and_signatures_stay_valid(
     signing: SigningCaller, tmp_path: Path, signed: list[str]

@@ -117,12 +117,6 @@ async def test_info_lists_fields_with_values_and_metadata(signing: SigningCaller
     assert (unsigned["left"], unsigned["top"], unsigned["width"], unsigned["height"]) == (72, 622, 200, 70)
 
 
-async def test_nested_fields_have_dotted_names(signing: SigningCaller) -> None:
-    info = await signing.get_doc_info(await signing.save(documents.make_nested_fields()))
-    assert [entry["name"] for entry in info["signatures"]] == ["group.first", "pair.one", "pair.two"]
-    assert [entry["name"] for entry in info["formFields"]] == ["group.note"]
-
-
 async def test_a_deleted_document_is_missing(signing: SigningCaller) -> None:
     identifier = await signing.save(documents.make_plain_pages())
     assert (await signing.call_ok("DELETE", f"/{identifier}"))["documentDigest"] == ""

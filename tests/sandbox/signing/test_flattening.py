@@ -169,7 +169,6 @@ MIDDLE = (200, 135)  # pixels, of the field that `documents.one_field` makes
 
 
 def filled(pdf: pikepdf.Pdf, colour: tuple[int, int, int]) -> Any:
-    """An appearance of one colour."""
     content = b"%d %d %d rg 0 0 300 30 re f" % tuple(channel // 255 for channel in colour)
     return documents.make_stream(pdf, content, Type=Name.XObject, Subtype=Name.Form, BBox=Array([0, 0, 300, 30]))
 

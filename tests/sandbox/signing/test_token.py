@@ -48,7 +48,6 @@ pytestmark = [
 
 @pytest.fixture
 def tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a SoftHSM that has one token."""
     folder = tmp_path / "tokens"
     folder.mkdir()
     configuration = tmp_path / "softhsm2.conf"
@@ -209,7 +208,6 @@ async def sign_and_check(signing: SigningCaller, folder: Path) -> None:
 
 @contextmanager
 def token_session() -> Generator[Any]:
-    """Open a session like another tool."""
     library = pkcs11.lib(str(MODULE))
     library.reinitialize()
     with library.get_token(token_label="clinic").open(rw=True, user_pin=PIN) as session:
