@@ -87,7 +87,7 @@ from directsuite.signing.models import (
     StoredDocument,
     Widget,
 )
-from directsuite.signing.service import Document, PdfDestination
+from directsuite.signing.service import Document, DownloadOptions, PdfDestination, PullOptions
 from directsuite.wire.models import Model
 
 
@@ -183,6 +183,7 @@ __all__ = [
     "DocumentInfo",
     "DocumentSignature",
     "DocumentUpdate",
+    "DownloadOptions",
     "FHIRQueryParameter",
     "FHIRResource",
     "FaxMessage",
@@ -218,6 +219,7 @@ __all__ = [
     "PdfDestination",
     "PieceWriter",
     "Product",
+    "PullOptions",
     "RawMessage",
     "RawMessagesRequest",
     "RawResponses",

@@ -76,7 +76,9 @@ Exit status:
             command.help = summary
         command.group, command.sort_key = group, position
         app.command(command)
-    app.register_install_completion_command(group=_MISC, help_epilogue=EPILOGUE)
+    app.register_install_completion_command(  # pyright: ignore[reportUnknownMemberType]  untyped in cyclopts
+        group=_MISC, help_epilogue=EPILOGUE
+    )
     return app
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import attrs
 import msgspec
@@ -157,7 +157,8 @@ def _control(
     def register(handler: ControlHandler) -> ControlHandler:
         body_type = body
         if isinstance(body, dict):
-            members: Any = [(name, *kind) if isinstance(kind, tuple) else (name, kind) for name, kind in body.items()]
+            kinds = cast("Mapping[str, Any]", body)
+            members: Any = [(name, *kind) if isinstance(kind, tuple) else (name, kind) for name, kind in kinds.items()]
             body_type = msgspec.defstruct(handler.__name__, members, kw_only=True)
         CONTROLS.append(ControlOperation(method, path, handler, body_type, **documentation))
         return handler

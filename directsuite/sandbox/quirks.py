@@ -90,8 +90,9 @@ def apply_profiles(response: dict[str, Any], profiles: Collection[str]) -> dict[
 
 def _convert_to_java(name: str, value: Any) -> Any:
     if isinstance(value, list):
-        elements: list[Any] = [_convert_object(element) for element in value]
-        return elements[0] if len(elements) == 1 and isinstance(elements[0], dict) else elements or None
+        elements: list[Any] = [_convert_object(element) for element in cast("Sequence[Any]", value)]
+        only: Any = elements[0] if len(elements) == 1 else None
+        return only if isinstance(only, dict) else elements or None  # pyright: ignore[reportUnknownVariableType]
     if name in _DATE_MEMBERS and isinstance(value, str):
         return (datetime.strptime(value, "%Y-%m-%dT%H:%M:%S.%f%z") - EPOCH) // timedelta(milliseconds=1)
     return value

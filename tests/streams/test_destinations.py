@@ -152,12 +152,13 @@ class AsyncFile:
     async def write(self, piece: bytes) -> None: ...
 
 
+_SYNC_FUNCTIONS: tuple[object, ...] = (print, bytes, bytearray().extend, str.upper)
 REJECTED: list[tuple[Any, dict[str, Any], str]] = [
     (io.StringIO(), {}, "destination"),
     (io.BufferedReader(io.BytesIO()), {}, "destination"),
     (AsyncFile(), {}, "destination"),
     (Drained(), {}, "destination"),
-    *((function, {}, "destination") for function in (print, bytes, bytearray().extend, lambda _: None)),
+    *((function, {}, "destination") for function in _SYNC_FUNCTIONS),
     (5, {}, "destination"),
     (None, {}, "destination"),
     (io.BytesIO(), {"sha256": "abc"}, "sha256"),

@@ -256,8 +256,16 @@ def _get_statuses(connection: sqlite3.Connection, call: MessagingCall[Any]) -> R
     return delivery.build_report_members(records, as_csv=len(smtp_ids) > call.csv_above)
 
 
-def _count(connection: sqlite3.Connection, call: MessagingCall[Any]) -> mailboxes.Count:
-    return mailboxes.count_messages(connection, call.get_folder(connection).id)
+def _get_count(connection: sqlite3.Connection, call: MessagingCall[Any]) -> ResponseMembers:
+    return {"count": mailboxes.count_messages(connection, call.get_folder(connection).id).all}
+
+
+def _get_unread_count(connection: sqlite3.Connection, call: MessagingCall[Any]) -> ResponseMembers:
+    return {"count": mailboxes.count_messages(connection, call.get_folder(connection).id).unread}
+
+
+def _get_uids(connection: sqlite3.Connection, call: MessagingCall[Any]) -> ResponseMembers:
+    return {"uids": mailboxes.list_uids(connection, call.get_folder(connection).id)}
 
 
 def _get_deleted_count(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
@@ -438,8 +446,8 @@ OPERATIONS = (
         for name, path, body, run in (
             ("GetMessageStatus", "{smtpId}", MailboxRequest, Read(_get_statuses)),
             ("GetMessageStatusWithTuser", "{smtpId}", MailboxRequest, Read(_get_statuses)),
-            ("GetMessageCount", _FOLDER, MailboxRequest, Read(lambda *it: {"count": _count(*it).all})),
-            ("GetUnreadMessageCount", _FOLDER, MailboxRequest, Read(lambda *it: {"count": _count(*it).unread})),
+            ("GetMessageCount", _FOLDER, MailboxRequest, Read(_get_count)),
+            ("GetUnreadMessageCount", _FOLDER, MailboxRequest, Read(_get_unread_count)),
             ("GetDeletedMessageCount", _FOLDER, MailboxRequest, Read(_get_deleted_count)),
             ("GetMessagesByUIDs", _FOLDER, UidsRequest, _read(lambda call: Selection(uids=call.request.uids))),
             ("GetUnreadMessages", _FOLDER, MailboxRequest, _read(lambda _: Selection(unread=True))),
@@ -463,14 +471,7 @@ OPERATIONS = (
                 *("SearchMessagesMetadataByReceivedDateUTC", _FOLDER_AND_TIMES, MailboxRequest),
                 _read(_select_received_utc, with_body=False),
             ),
-            (
-                "GetUIDs",
-                _FOLDER,
-                MailboxRequest,
-                Read(
-                    lambda connection, call: {"uids": mailboxes.list_uids(connection, call.get_folder(connection).id)}
-                ),
-            ),
+            ("GetUIDs", _FOLDER, MailboxRequest, Read(_get_uids)),
             ("GetFolders", "{rootFolderName}/{subscribedFolderOnly}", MailboxRequest, Read(_get_folders)),
             ("SetFoldersSubscribed", "", SetFoldersSubscribedRequest, Write(_set_folders_subscribed)),
             ("CreateFolder", _FOLDER, MailboxRequest, Write(_create_folder)),

@@ -372,6 +372,10 @@ def _redirect(where: str) -> web.Response:
     return web.Response(status=HTTPStatus.SEE_OTHER, headers={"Location": where})
 
 
+def _format_moment(ms: int) -> str:
+    return f"{EPOCH + timedelta(milliseconds=ms):%Y-%m-%d %H:%M:%S}"
+
+
 def _format_size(octets: int) -> str:
     return (
         f"{octets} B" if octets < 1000 else f"{octets / 1000:.1f} kB" if octets < 10**6 else f"{octets / 10**6:.1f} MB"
@@ -390,7 +394,7 @@ def _load_templates() -> Environment:
         undefined=StrictUndefined,
     )
     templates.filters |= {
-        "moment": lambda ms: f"{EPOCH + timedelta(milliseconds=ms):%Y-%m-%d %H:%M:%S}",
+        "moment": _format_moment,
         "size": _format_size,
         "segment": lambda text: quote(str(text), safe="@"),
     }

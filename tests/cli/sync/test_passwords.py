@@ -133,7 +133,11 @@ async def test_variable_is_for_one_mailbox(monkeypatch: pytest.MonkeyPatch) -> N
 
 async def test_on_a_terminal_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     sit_at(monkeypatch, is_terminal=True)
-    monkeypatch.setattr("getpass.getpass", lambda prompt: f"of {prompt.split()[2]}")
+
+    def ask(prompt: str) -> str:
+        return f"of {prompt.split()[2]}"
+
+    monkeypatch.setattr("getpass.getpass", ask)
     password = make_password_source([ALICE, BOB], None)
     assert await password(BOB) == Secret(f"of {BOB}:")
 

@@ -10,7 +10,7 @@ from directsuite.sandbox.server import Sandbox
 from directsuite.testing.loop_thread import LoopThread
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Coroutine, Generator
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class SandboxThread:
 
 
 @contextmanager
-def run_sandbox() -> Iterator[SandboxThread]:
+def run_sandbox() -> Generator[SandboxThread]:
     with LoopThread() as thread:
         sandbox = Sandbox()
         thread.call(sandbox.__aenter__())
