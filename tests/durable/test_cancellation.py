@@ -19,7 +19,7 @@ async def loses(outcome: Exception | None) -> str:
 
 
 @pytest.mark.parametrize("outcome", [None, ValueError("broken off")], ids=["a result", "an error"])
-async def test_lost_cancellation_comes_out_of_the_block(outcome: Exception | None) -> None:
+async def test_a_lost_cancellation_is_raised_after_the_block(outcome: Exception | None) -> None:
     async def work() -> None:
         with propagate_cancellation():
             await loses(outcome)
@@ -50,7 +50,7 @@ async def test_cancelled_task_may_still_finish_cleanup() -> None:
     assert ended
 
 
-async def test_time_out_around_it_stays_a_time_out() -> None:
+async def test_a_surrounding_timeout_stays_a_timeout() -> None:
     async def bounded() -> None:
         async with asyncio.timeout(0.01):
             with propagate_cancellation():

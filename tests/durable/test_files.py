@@ -109,7 +109,7 @@ def test_lock_of_a_killed_process_is_free(child: list[str], tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("synced", [True, False])
-def test_file_has_its_name_when_it_is_complete(tmp_path: Path, synced: bool) -> None:
+def test_a_file_is_renamed_when_it_is_complete(tmp_path: Path, synced: bool) -> None:
     path, temporary = tmp_path / "file", tmp_path / "new"
     path.write_bytes(b"before")
     with replace_file(path, temporary=temporary, synced=synced) as file:

@@ -114,7 +114,7 @@ async def test_waiting_transactions_share_a_commit(writer: GroupCommitter, path:
     assert commits.count("COMMIT") == 3  # setting the trace, the blocking job, and all others together
 
 
-async def test_no_transaction_takes_more_than_its_share(writer: GroupCommitter, path: Path) -> None:
+async def test_a_transaction_has_a_maximum_of_jobs(writer: GroupCommitter, path: Path) -> None:
     commits = list[str]()
     await writer.run(lambda connection: connection.set_trace_callback(commits.append))
     async with queued(writer, *(insert(number) for number in range(1001))):
@@ -123,7 +123,7 @@ async def test_no_transaction_takes_more_than_its_share(writer: GroupCommitter, 
     assert commits.count("COMMIT") == 5
 
 
-async def test_work_that_raises_is_undone_alone(writer: GroupCommitter, path: Path) -> None:
+async def test_a_job_that_raises_is_rolled_back_alone(writer: GroupCommitter, path: Path) -> None:
     def fail(connection: sqlite3.Connection) -> None:
         insert(2)(connection)
         raise ValueError("mine")
@@ -172,7 +172,7 @@ _ENDS: dict[str, Callable[[sqlite3.Connection], object]] = {
 
 
 @pytest.mark.parametrize("end", _ENDS.values(), ids=_ENDS.keys())
-async def test_work_cannot_end_the_transaction_of_all(
+async def test_a_job_cannot_end_the_shared_transaction(
     writer: GroupCommitter, path: Path, end: Callable[[sqlite3.Connection], object]
 ) -> None:
     def work(connection: sqlite3.Connection) -> None:
@@ -189,7 +189,7 @@ async def test_work_cannot_end_the_transaction_of_all(
     assert kept(path) == [2, 3]
 
 
-async def test_cancelled_in_the_queue_is_not_begun(writer: GroupCommitter, path: Path) -> None:
+async def test_a_job_cancelled_in_the_queue_does_not_start(writer: GroupCommitter, path: Path) -> None:
     async with queued(writer, insert(1), insert(2), insert(3)) as tasks:
         tasks[1].cancel()
         await asyncio.sleep(0)
@@ -197,7 +197,7 @@ async def test_cancelled_in_the_queue_is_not_begun(writer: GroupCommitter, path:
     assert kept(path) == [1, 3]
 
 
-async def test_cancelled_at_work_is_committed(writer: GroupCommitter, path: Path) -> None:
+async def test_a_job_cancelled_while_it_runs_is_committed(writer: GroupCommitter, path: Path) -> None:
     held = Held()
 
     def work(connection: sqlite3.Connection) -> None:
@@ -214,7 +214,7 @@ async def test_cancelled_at_work_is_committed(writer: GroupCommitter, path: Path
     assert kept(path) == [1, 2]
 
 
-async def test_closing_finishes_what_is_queued(writer: GroupCommitter, path: Path) -> None:
+async def test_closing_finishes_queued_jobs(writer: GroupCommitter, path: Path) -> None:
     async with queued(writer, insert(1), insert(2)) as tasks:
         closing = asyncio.create_task(writer.aclose())
         await asyncio.sleep(0)
@@ -239,7 +239,7 @@ async def test_opening_that_is_cancelled_leaves_no_thread(path: Path) -> None:
         other.execute("BEGIN EXCLUSIVE")  # no other process has it open
 
 
-def test_loop_that_ends_before_the_work_does_no_harm(path: Path) -> None:
+def test_a_loop_may_end_before_its_jobs(path: Path) -> None:
     held = Held()
 
     async def leave() -> None:
@@ -259,7 +259,7 @@ def test_loop_that_ends_before_the_work_does_no_harm(path: Path) -> None:
     assert set(threading.enumerate()) <= before
 
 
-async def test_reads_see_what_is_committed_while_another_writes(writer: GroupCommitter, path: Path) -> None:
+async def test_reads_see_committed_rows_during_a_write(writer: GroupCommitter, path: Path) -> None:
     reader = transactions(path, "BEGIN")
     await reader.open()
 

@@ -37,7 +37,7 @@ async def quarantine(service: MailService, client: SyncClient) -> QuarantinedMes
     ("due_ms", "is_now"),
     [(-1, True), (0, True), (1, False), (900_000, False), (960_000, False), (960_001, True), (10**12, True)],
 )
-def test_time_is_due_if_it_has_come_or_was_never_set_so_far_ahead(due_ms: int, is_now: bool) -> None:
+def test_a_time_is_due_if_past_or_too_far_in_the_future(due_ms: int, is_now: bool) -> None:
     assert is_due(1_000 + due_ms, 1_000, 900_000) is is_now
 
 

@@ -109,12 +109,14 @@ def test_the_next_step_of_a_folder(
         ({1, 2, 3}, {1: MessageState.POISON, 2: MessageState.IN_DOUBT, 3: MessageState.QUARANTINED_UNCONFIRMED}, False),
     ],
 )
-def test_what_makes_a_listing_odd(uids: set[int], recorded: Mapping[int, MessageState], odd: bool) -> None:
+def test_a_folder_may_be_renumbered_if_its_listing_is_odd(
+    uids: set[int], recorded: Mapping[int, MessageState], odd: bool
+) -> None:
     assert snapshot(uids, recorded).may_be_renumbered is odd
 
 
 @pytest.mark.parametrize("state", MessageState)
-def test_what_becomes_of_a_listed_message(state: MessageState) -> None:
+def test_fetching_of_a_listed_message_depends_on_its_state(state: MessageState) -> None:
     fetched = snapshot({1}, {1: state}).uids_to_fetch
     assert fetched == ([1] if state in (MessageState.DELETED, MessageState.UNRESOLVED, MessageState.IN_DOUBT) else [])
     live_again = [(each.uid, each.state) for each in revived_rows({1: row(1, state)}, {1})]
@@ -157,7 +159,7 @@ def test_only_messages_in_sink_are_matched(state: MessageState) -> None:
     assert [(now.uid, now.digest) for now in carried_over] == [(5, b"d")]
 
 
-def test_a_message_is_looked_for_at_its_own_position_first() -> None:
+def test_origins_of_a_message_are_ranked_by_distance() -> None:
     now = row(7)
     candidates = [
         ("Archive", row(9, MessageState.DELETED, folder=2)),
@@ -225,7 +227,7 @@ class Rounds:
         return "reported" if confirmed else "waits" if self.waiting_since else "nothing"
 
 
-def test_a_deletion_is_told_once_no_other_folder_can_have_the_message() -> None:
+def test_a_deletion_is_reported_when_no_folder_can_have_the_message() -> None:
     rounds = Rounds(row(1, MessageState.MISSING))
     assert [rounds.next() for _ in range(2)] == ["waits", "reported"]
     assert Rounds(row(1, MessageState.MISSING), several_folders=False).next() == "reported"
@@ -236,7 +238,7 @@ def test_incomplete_folders_delay_deletion_for_three_rounds() -> None:
     assert [rounds.next(incomplete=True) for _ in range(4)] == ["waits", "waits", "waits", "reported"]
 
 
-def test_a_message_that_came_back_waits_anew() -> None:
+def test_a_message_that_returned_waits_again() -> None:
     rounds = Rounds(row(1, MessageState.MISSING))
     assert [rounds.next(), rounds.next(there=True), rounds.next(), rounds.next()] == [
         "waits",
@@ -246,6 +248,6 @@ def test_a_message_that_came_back_waits_anew() -> None:
     ]
 
 
-def test_a_deletion_that_the_sink_refused_waits_for_its_time() -> None:
+def test_a_rejected_deletion_waits_until_it_is_due() -> None:
     rounds = Rounds(row(1, MessageState.UNRESOLVED, retry_ms=500), several_folders=False)
     assert [rounds.next(now_ms=499), rounds.next(now_ms=500)] == ["nothing", "reported"]

@@ -18,7 +18,7 @@ NO_TEXT = "jos\udce9@direct.example.test"
 FAULT = "directsuite itself failed (UnicodeEncodeError). Report this as a bug."
 
 
-async def test_a_fault_at_one_mailbox_harms_no_other(
+async def test_an_unexpected_error_affects_one_mailbox(
     scenario: Scenario, caplog: pytest.LogCaptureFixture, store: SqliteStore
 ) -> None:
     told = RecordingSink()

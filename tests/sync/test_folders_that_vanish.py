@@ -7,7 +7,7 @@ from tests.integration.scenario import Scenario
 from tests.sync.test_synchronizer import RecordingSink, make_sync
 
 
-async def test_messages_of_a_folder_that_is_renamed_are_told_moved(scenario: Scenario, store: SqliteStore) -> None:
+async def test_messages_of_a_renamed_folder_are_reported_as_moved(scenario: Scenario, store: SqliteStore) -> None:
     told = RecordingSink()
     await scenario.box.create_folder("INBOX.Before")
     await scenario.deliver("one", "two", folder="INBOX.Before")

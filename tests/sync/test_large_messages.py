@@ -29,7 +29,7 @@ def letter(number: int, size: int) -> bytes:
     [([400_000] * 10, []), ([1_000] * 3 + [2_000_000] + [1_000] * 3, [3])],
     ids=["together", "one of them"],
 )
-async def test_all_others_come(sizes: Sequence[int], too_large: Sequence[int]) -> None:
+async def test_messages_that_fit_into_a_response_arrive(sizes: Sequence[int], too_large: Sequence[int]) -> None:
     told = list[str | None]()
 
     async def deliver(changes: Sequence[Change]) -> None:

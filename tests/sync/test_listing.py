@@ -35,7 +35,7 @@ def statuses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return statuses
 
 
-async def test_the_same_answer_is_known_by_its_bytes(server: ScriptedServer, statuses: list[int]) -> None:
+async def test_an_identical_listing_is_not_decoded(server: ScriptedServer, statuses: list[int]) -> None:
     server.enqueue(
         responses.respond(LISTED), responses.respond(LISTED), responses.respond({"success": True, "uids": [1, 2, 3, 4]})
     )
@@ -52,7 +52,7 @@ async def test_the_same_answer_is_known_by_its_bytes(server: ScriptedServer, sta
     assert statuses == [200, 200]
 
 
-async def test_an_error_is_one_whatever_its_bytes_are(server: ScriptedServer) -> None:
+async def test_an_error_with_a_known_body_is_raised(server: ScriptedServer) -> None:
     server.enqueue(responses.respond(LISTED), responses.respond(LISTED, status=500))
     async with open_suite(server, retry=ds.RetryPolicy.none()) as suite:
         remote = Remote(suite.mailbox(ALICE, PASSWORD))

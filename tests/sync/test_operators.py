@@ -32,7 +32,7 @@ class Held:
 
 
 @pytest.mark.parametrize("how", ["run", "once"])
-async def test_a_round_under_way_ends_and_none_begins_when_it_is_stopped(
+async def test_stop_lets_rounds_in_progress_finish_and_starts_none(
     scenario: Scenario, how: str, store: SqliteStore
 ) -> None:
     sink, clock = Held(), SteppedClock()
@@ -52,7 +52,7 @@ async def test_a_round_under_way_ends_and_none_begins_when_it_is_stopped(
     assert sync.status[BOB].status is SyncStatus.UP_TO_DATE
 
 
-async def test_one_that_is_stopped_while_it_waits_ends_at_once(scenario: Scenario, store: SqliteStore) -> None:
+async def test_stop_ends_a_waiting_worker_immediately(scenario: Scenario, store: SqliteStore) -> None:
     sync = make_sync(scenario, store, RecordingSink(), clock=SteppedClock())
     async with _at_rest(scenario, sync) as working:
         sync.stop()
@@ -89,7 +89,7 @@ async def request_in(path: Path, kind: OperatorRequest, names: Sequence[str]) ->
         return await store.request(kind, names)
 
 
-async def test_a_mailbox_that_fails_is_tried_at_once_where_that_is_requested(scenario: Scenario, path: Path) -> None:
+async def test_a_failing_mailbox_is_retried_immediately_on_request(scenario: Scenario, path: Path) -> None:
     passwords, clock = FakePasswords(wrong={ALICE, BOB}), SteppedClock()
     async with SqliteStore(path, sink=SqliteSink()) as store:
         for name in (ALICE, BOB):
@@ -104,9 +104,7 @@ async def test_a_mailbox_that_fails_is_tried_at_once_where_that_is_requested(sce
             assert await store.pending_requests() == []
 
 
-async def test_what_was_quarantined_is_asked_for_at_once_where_that_is_requested(
-    scenario: Scenario, path: Path
-) -> None:
+async def test_quarantined_messages_are_fetched_immediately_on_request(scenario: Scenario, path: Path) -> None:
     told, clock = RecordingSink(), SteppedClock()
     await scenario.deliver("one", "two")
     scenario.sandbox.inject_fault("GetMessagesByUIDs", "status", status=500, times=None)
@@ -121,7 +119,7 @@ async def test_what_was_quarantined_is_asked_for_at_once_where_that_is_requested
     assert told.subjects == [("new", "one"), ("new", "two")]
 
 
-async def test_everything_is_compared_where_that_is_requested(scenario: Scenario, path: Path) -> None:
+async def test_an_audit_is_run_on_request(scenario: Scenario, path: Path) -> None:
     heard, clock = EventCounter(), SteppedClock()
     await scenario.deliver("one")
     async with SqliteStore(path, sink=SqliteSink()) as store:
@@ -140,7 +138,7 @@ async def test_everything_is_compared_where_that_is_requested(scenario: Scenario
     assert heard.requests["GetMessageMetaData"] == 2
 
 
-async def test_a_look_at_a_mailbox_in_which_nothing_happens_writes_nothing(scenario: Scenario, path: Path) -> None:
+async def test_a_poll_of_an_idle_mailbox_writes_nothing(scenario: Scenario, path: Path) -> None:
     await scenario.deliver("one")
     async with SqliteStore(path, sink=SqliteSink()) as store:
         sync = make_sync(scenario, store, clock=SteppedClock())
@@ -152,7 +150,7 @@ async def test_a_look_at_a_mailbox_in_which_nothing_happens_writes_nothing(scena
             assert other.execute("PRAGMA data_version").fetchone() == before
 
 
-def test_requests_are_only_left_in_a_store(path: Path) -> None:
+def test_requests_need_an_existing_store(path: Path) -> None:
     with pytest.raises(StoreError, match="no store at this path"):
         asyncio.run(request_in(path, OperatorRequest.AUDIT, []))
     assert not path.exists()

@@ -127,7 +127,7 @@ def make_ten_messages() -> dict[int, MessageDetail]:
     return {uid: make_message(uid) for uid in range(1, 11)}
 
 
-async def test_an_audit_believes_the_listing_not_the_metadata(store: SqliteStore) -> None:
+async def test_an_audit_trusts_the_listing_rather_than_the_metadata(store: SqliteStore) -> None:
     scene = SyncScenario(FakeServer({"INBOX": make_ten_messages()}), store)
     await scene.synchronise()
     scene.now_ms += A_DAY
@@ -147,7 +147,7 @@ async def test_missing_sentinels_without_metadata_delete_nothing(store: SqliteSt
     assert scene.changes == []
 
 
-async def test_new_numbers_with_a_part_of_the_metadata_tell_nothing_gone(store: SqliteStore) -> None:
+async def test_renumbering_with_partial_metadata_deletes_nothing(store: SqliteStore) -> None:
     scene = SyncScenario(FakeServer({"INBOX": make_ten_messages()}), store)
     await scene.synchronise()
     scene.server.folders_by_name["INBOX"] = {11 - uid: message for uid, message in make_ten_messages().items()} | {
@@ -159,7 +159,7 @@ async def test_new_numbers_with_a_part_of_the_metadata_tell_nothing_gone(store: 
     assert Counter(kind for kind, _, _ in scene.changes) == {Kind.MOVED: 10, Kind.NEW: 1}
 
 
-async def test_search_that_finds_nothing_costs_two_messages_now_and_then(store: SqliteStore) -> None:
+async def test_an_empty_search_costs_two_messages_per_verification(store: SqliteStore) -> None:
     scene = SyncScenario(FakeServer({"INBOX": make_ten_messages()}), store)
     await scene.synchronise()
     scene.server.search_finds = False
@@ -237,7 +237,7 @@ class SlowSink:
         transaction.connection.executemany("INSERT INTO told VALUES (?)", [(each.key.uid,) for each in changes])
 
 
-async def test_a_commit_whose_round_was_cancelled_is_waited_for_by_the_next(tmp_path: Path) -> None:
+async def test_the_next_round_waits_for_the_commit_of_a_cancelled_one(tmp_path: Path) -> None:
     sink = SlowSink()
     async with SqliteStore(tmp_path / "sync.db", sink=sink) as store:
         rounds = MailboxRounds(

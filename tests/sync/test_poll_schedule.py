@@ -158,7 +158,7 @@ def test_polls_take_no_more_than_their_share_of_the_requests(
     assert requests <= 0.9 * per_second * (1 + 1e-9)
 
 
-def test_an_interval_that_was_asked_for_holds() -> None:
+def test_a_configured_interval_is_used() -> None:
     schedule = PollSchedule(interval=5.0, folders=["INBOX"], requests_per_second=0.01, clock=Slept())
     schedule.mailboxes = 1_000
     assert schedule.compute_poll_delay("a", waiting=False) == schedule.compute_poll_delay("a", waiting=True) == 5.0

@@ -64,7 +64,7 @@ def service(kind: type[ds.ServiceError], **more: Any) -> ds.ServiceError:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_each_failure_is_told_in_words(error: ds.DirectSuiteError, word: str) -> None:
+def test_each_failure_has_a_message_without_names(error: ds.DirectSuiteError, word: str) -> None:
     told = describe_problem(error)
     assert word in told
     assert NAMED not in told

@@ -70,7 +70,7 @@ async def test_the_read_state_is_unknown_if_many_are_unread(scenario: Scenario, 
     assert heard.requests["GetUnreadMessages"] == 0
 
 
-async def test_a_sink_that_does_not_need_it_costs_no_request(scenario: Scenario, store: SqliteStore) -> None:
+async def test_the_read_state_is_not_requested_for_other_sinks(scenario: Scenario, store: SqliteStore) -> None:
     sink, heard = ReadStates(needs_read_state=False), EventCounter()
     scenario.suite.add_listener(heard)
     await scenario.deliver("one")

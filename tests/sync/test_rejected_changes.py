@@ -225,7 +225,7 @@ async def test_two_rejected_changes_without_success_are_not_quarantined(store: S
     assert await in_state(scene, MessageState.QUARANTINED_UNCONFIRMED) == []
 
 
-async def test_a_sink_that_is_away_sets_one_aside_and_gets_it_when_it_is_back(store: SqliteStore) -> None:
+async def test_a_failing_sink_quarantines_one_change_and_gets_it_later(store: SqliteStore) -> None:
     scene, sink = scene_of(store, 5)
     await scene.rounds.run_round()
     refuse_new(scene, sink, 6)
@@ -286,7 +286,7 @@ def test_conditions_for_quarantine_of_rejected_change(
 
 
 @pytest.mark.parametrize("kind", [Kind.GONE, Kind.MOVED])
-async def test_a_change_of_any_kind_may_be_refused(store: SqliteStore, kind: Kind) -> None:
+async def test_a_rejected_change_of_any_kind_is_quarantined(store: SqliteStore, kind: Kind) -> None:
     scene, sink = scene_of(store, 10)
     await scene.rounds.run_round()
     sink.clear()
@@ -325,7 +325,7 @@ async def test_retried_quarantined_changes_block_no_other(store: SqliteStore, co
     assert len(await in_state(scene, MessageState.QUARANTINED_UNCONFIRMED)) == count
 
 
-async def test_a_sink_that_is_away_for_a_moment_sets_none_aside(store: SqliteStore) -> None:
+async def test_a_short_failure_of_the_sink_quarantines_nothing(store: SqliteStore) -> None:
     scene, sink = scene_of(store, 50)
     sink.refuses = lambda _: sink.calls < 10
     report = await scene.rounds.run_round()
@@ -360,7 +360,7 @@ async def test_message_is_reported_restored_after_rejected_deletion(store: Sqlit
     assert sink[-1] == (Kind.RESTORED, "INBOX", 3)
 
 
-async def test_retry_tells_it_again_at_once_and_status_counts_it(scenario: Scenario, tmp_path: Path) -> None:
+async def test_a_requested_retry_delivers_the_change_immediately(scenario: Scenario, tmp_path: Path) -> None:
     path, sink = tmp_path / "sync.db", Picky()
     uids = await scenario.deliver("one", "two", "three")
     sink.refuses = lambda change: change.key.uid == uids[1]
@@ -377,7 +377,7 @@ async def test_retry_tells_it_again_at_once_and_status_counts_it(scenario: Scena
     assert sink[2] == (Kind.NEW, "INBOX", uids[1])
 
 
-async def test_a_stream_of_changes_goes_on_after_one_is_refused(scenario: Scenario) -> None:
+async def test_a_stream_continues_after_a_refused_change(scenario: Scenario) -> None:
     uids, taken = await scenario.deliver("one", "two", "three"), list[int]()
     async with SqliteStore(":memory:") as kept, asyncio.timeout(20):
         sync = Synchronizer(scenario.suite, kept, [ALICE], FakePasswords(), clock=SteppedClock())

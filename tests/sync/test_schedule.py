@@ -80,7 +80,7 @@ TestBesideSorted = BesideSorted.TestCase
 TestBesideSorted.settings = settings(max_examples=scale_examples(60), stateful_step_count=20, derandomize=True)
 
 
-def test_a_round_costs_no_more_for_all_the_mailboxes_that_wait() -> None:
+def test_the_cost_of_a_round_hardly_depends_on_waiting_mailboxes() -> None:
     compared = 0
 
     class Counted(float):

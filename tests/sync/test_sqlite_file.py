@@ -53,7 +53,7 @@ async def pragma(store: SqliteStore, text: str) -> object:
     return found[0][0] if found else None
 
 
-async def test_a_full_disk_is_told_and_got_over(path: Path) -> None:
+async def test_a_full_disk_is_reported_and_recovered(path: Path) -> None:
     async with SqliteStore(path) as store:
         lease, inbox = await begun(store, 1)
         await pragma(store, "max_page_count = 12")
@@ -96,7 +96,7 @@ asyncio.run(main())
 
 
 @pytest.mark.process
-def test_lack_of_memory_is_told_and_what_is_acknowledged_stays(path: Path) -> None:
+def test_lack_of_memory_is_reported_and_commits_persist(path: Path) -> None:
     command = [sys.executable, "-c", _WITHOUT_MEMORY, str(path)]
     ran = subprocess.run(command, capture_output=True, cwd=_HERE, check=False, text=True, timeout=60)
     said = ran.stdout.splitlines()
@@ -115,7 +115,7 @@ def test_lack_of_memory_is_told_and_what_is_acknowledged_stays(path: Path) -> No
     asyncio.run(opened_and_closed(path, look))
 
 
-async def test_a_file_that_may_not_be_written_is_told(path: Path) -> None:
+async def test_a_read_only_file_is_reported(path: Path) -> None:
     async with SqliteStore(path) as store:
         await pragma(store, "query_only = ON")
         with pytest.raises(StoreError, match="Let this user write"):
@@ -137,7 +137,7 @@ except Exception as error:
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="modes of folders are a matter of POSIX")
 @pytest.mark.parametrize("kept", [False, True], ids=["new", "kept"])
-def test_a_folder_that_may_not_be_written_is_told(kept: bool) -> None:
+def test_a_read_only_folder_is_reported(kept: bool) -> None:
     with tempfile.TemporaryDirectory() as made:  # not pytest's: others may not enter that
         folder = Path(made)
         if kept:
@@ -158,14 +158,14 @@ def test_a_folder_that_may_not_be_written_is_told(kept: bool) -> None:
     assert str(folder) not in said.stdout
 
 
-async def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+async def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="No such file or directory") as refused:
         await SqliteStore(tmp_path / MAILBOX / "store.db").open()
     assert MAILBOX not in repr(refused.value)
     assert refused.value.__suppress_context__
 
 
-def test_a_file_of_another_kind_is_left_as_it_is(path: Path) -> None:
+def test_a_file_of_another_kind_is_unchanged(path: Path) -> None:
     path.write_bytes(b"a letter" * 1000)
     with pytest.raises(StoreError, match="not an SQLite database"):
         asyncio.run(opened_and_closed(path))
@@ -188,7 +188,7 @@ KINDS = {"store": opened_and_closed, "signing": journal_of_signing, "delivery": 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("there", [*KINDS, "somebody's"])
-def test_a_database_of_other_work_is_refused_and_left_as_it_is(kind: str, there: str, path: Path) -> None:
+def test_a_database_of_another_kind_is_rejected_and_unchanged(kind: str, there: str, path: Path) -> None:
     if there in KINDS:
         asyncio.run(KINDS[there](path))
     else:
@@ -205,7 +205,7 @@ def test_a_database_of_other_work_is_refused_and_left_as_it_is(kind: str, there:
     assert path.read_bytes() == before
 
 
-def test_a_damaged_file_is_told(path: Path) -> None:
+def test_a_damaged_file_is_reported(path: Path) -> None:
     inbox = list[StoredFolder]()
 
     async def write(store: SqliteStore) -> None:
@@ -219,7 +219,7 @@ def test_a_damaged_file_is_told(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("later", "told"), [(1, "Upgrade directsuite"), (-1, "Finish the work with the earlier")])
-def test_another_schema_is_refused_and_left_as_it_is(path: Path, later: int, told: str) -> None:
+def test_another_version_is_rejected_and_unchanged(path: Path, later: int, told: str) -> None:
     asyncio.run(opened_and_closed(path))
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {FILE.version + later}")
@@ -229,7 +229,7 @@ def test_another_schema_is_refused_and_left_as_it_is(path: Path, later: int, tol
     assert path.read_bytes() == before
 
 
-async def test_files_are_for_their_owner_alone(path: Path) -> None:
+async def test_files_are_readable_by_their_owner_only(path: Path) -> None:
     async with SqliteStore(path) as store:
         await store.claim(MAILBOX)
         names = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
@@ -251,7 +251,7 @@ async def look_beside_by_another_name(path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o606])
 @pytest.mark.parametrize("use", [*KINDS.values(), look_beside, look_beside_by_another_name])
-async def test_files_that_others_may_read_are_taken_from_them(
+async def test_permissions_of_other_users_are_removed(
     use: Callable[[Path], Awaitable[None]], mode: int, path: Path, tmp_path: Path
 ) -> None:
     kind = use if use in KINDS.values() else opened_and_closed
@@ -298,7 +298,7 @@ except Exception as error:
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32" or os.getuid() != 0, reason="only root can be somebody else")
 @pytest.mark.parametrize("use", ["writing", "beside"])
-def test_a_file_of_another_user_that_others_may_read_is_refused(use: str) -> None:
+def test_a_readable_file_of_another_user_is_rejected(use: str) -> None:
     with tempfile.TemporaryDirectory() as made:  # not pytest's: others may not enter that
         folder = Path(made)
         folder.chmod(0o777)
@@ -316,7 +316,7 @@ def test_a_file_of_another_user_that_others_may_read_is_refused(use: str) -> Non
     assert str(folder) not in said.stdout
 
 
-async def test_it_keeps_the_pragmas_that_its_promises_need(path: Path) -> None:
+async def test_pragmas_are_set(path: Path) -> None:
     async with SqliteStore(path) as store:
         pragmas = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 5000}
         assert {name: await pragma(store, name) for name in pragmas} == pragmas
@@ -329,7 +329,7 @@ def link(path: Path) -> Path:
     return link
 
 
-async def test_a_second_store_on_the_same_file_is_refused(path: Path, link: Path) -> None:
+async def test_a_second_store_on_the_same_file_is_rejected(path: Path, link: Path) -> None:
     async with SqliteStore(path):
         for same in (path, link):
             with pytest.raises(StoreError, match="already open"):
@@ -338,14 +338,14 @@ async def test_a_second_store_on_the_same_file_is_refused(path: Path, link: Path
         pass
 
 
-async def test_a_second_store_on_a_hard_link_is_refused(path: Path) -> None:
+async def test_a_second_store_on_a_hard_link_is_rejected(path: Path) -> None:
     async with SqliteStore(path):
         path.with_name("link.db").hardlink_to(path)
         with pytest.raises(StoreError, match="already open"):
             await SqliteStore(path.with_name("link.db")).open()
 
 
-async def test_a_second_store_is_refused_after_its_lock_was_removed(path: Path) -> None:
+async def test_a_second_store_is_rejected_although_the_lock_was_removed(path: Path) -> None:
     async with SqliteStore(path):
         path.with_name("store.db.lock").unlink()
         with pytest.raises(StoreError, match="already open"):
@@ -436,7 +436,7 @@ async def test_a_store_that_was_open_before_a_fork_is_an_error(path: Path, monke
 
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
-def test_a_forked_child_gets_an_error_and_its_parent_goes_on(path: Path) -> None:
+def test_a_forked_child_gets_an_error_and_its_parent_continues(path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-c", _USE_IN_CHILD, str(path)]
     lines = subprocess.run(command, capture_output=True, cwd=_HERE, text=True, timeout=60, check=True).stdout
     refused, *others = lines.splitlines()
@@ -448,7 +448,7 @@ _OPEN = "import asyncio,sys; from directsuite.sync.store import *; asyncio.run(S
 
 
 @pytest.mark.process
-async def test_a_second_process_is_refused(path: Path) -> None:
+async def test_a_second_process_is_rejected(path: Path) -> None:
     def open_there() -> str:
         command = [sys.executable, "-c", _OPEN, str(path)]
         return subprocess.run(command, capture_output=True, cwd=_HERE, check=False, text=True).stderr
@@ -458,7 +458,7 @@ async def test_a_second_process_is_refused(path: Path) -> None:
     assert not await asyncio.to_thread(open_there)
 
 
-async def test_everything_is_there_after_it_was_closed(path: Path) -> None:
+async def test_a_reopened_store_has_all_rows(path: Path) -> None:
     async with SqliteStore(path) as store:
         lease, inbox = await begun(store, 2)
     assert sorted(each.name for each in path.parent.iterdir()) == ["store.db", "store.db.lock"]

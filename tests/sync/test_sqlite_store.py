@@ -82,7 +82,7 @@ async def inbox(store: SqliteStore, lease: Lease) -> StoredFolder:
     [ValueError("mine"), sqlite3.IntegrityError("mine"), KeyError("mine")],
     ids=["ValueError", "sqlite3", "KeyError"],
 )
-async def test_what_a_sink_raises_undoes_its_commit_and_no_other(path: Path, error: Exception) -> None:
+async def test_an_exception_of_the_sink_rolls_back_its_commit_only(path: Path, error: Exception) -> None:
     sink = TableSink()
     async with SqliteStore(path, sink) as store:
         lease, other = await store.claim(MAILBOX), await store.claim("other")
@@ -104,7 +104,7 @@ async def test_what_a_sink_raises_undoes_its_commit_and_no_other(path: Path, err
         assert list(await store.states(theirs)) == [1, 2]
 
 
-async def test_a_sink_that_raises_while_preparing_leaves_the_store_closed(path: Path) -> None:
+async def test_a_store_is_closed_if_its_sink_fails_to_prepare(path: Path) -> None:
     class Unprepared(TableSink):
         async def prepare(self, transaction: Transaction) -> None:
             raise ValueError("mine")

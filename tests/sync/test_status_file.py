@@ -49,14 +49,16 @@ def path(tmp_path: Path) -> Path:
 
 
 @given(mailboxes=st.dictionaries(st.text(max_size=9), progress, max_size=3), ended=st.booleans())
-def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, mailboxes: Any, ended: bool) -> None:
+def test_a_report_is_read_as_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory, mailboxes: Any, ended: bool
+) -> None:
     path = tmp_path_factory.getbasetemp() / "report.json"
     written = status(mailboxes, ended=ended)
     write_status(path, written)
     assert read_status(path) == written
 
 
-def test_it_is_for_its_owner_alone_and_leaves_nothing_beside_it(path: Path) -> None:
+def test_the_file_is_private_and_no_other_file_remains(path: Path) -> None:
     for _ in range(2):
         write_status(path, ONE)
         for name in (path, path.with_name(f"{path.name}.new")):  # as a back-up may be restored
@@ -67,16 +69,16 @@ def test_it_is_for_its_owner_alone_and_leaves_nothing_beside_it(path: Path) -> N
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_its_age_is_since_it_was_written() -> None:
+def test_the_age_of_a_report_is_never_negative() -> None:
     assert ONE.age(12.0) == 10.0
     assert ONE.age(1.0) == 1.0  # a clock that was put back
 
 
-def test_what_it_tells_is_in_no_repr() -> None:
+def test_the_repr_of_a_report_has_no_names() -> None:
     assert "jane" not in repr(ONE)
 
 
-def test_on_a_full_disk_it_takes_the_room_of_the_one_before(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_full_disk_the_file_is_overwritten_in_place(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_status(path, ONE)
     room, opens = path.stat().st_size, os.open
 
@@ -94,7 +96,7 @@ def test_on_a_full_disk_it_takes_the_room_of_the_one_before(path: Path, monkeypa
     assert path.stat().st_size == room
 
 
-def test_where_nothing_can_be_written_the_system_s_error_says_so(path: Path) -> None:
+def test_an_unwritable_path_raises_the_error_of_the_system(path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         write_status(path.parent / "gone" / path.name, ONE)
 
@@ -103,7 +105,7 @@ def test_where_nothing_can_be_written_the_system_s_error_says_so(path: Path) -> 
     "text",
     ["", "{", "[]", "null", '{"version": 2}', '{"version": 1}', '{"version": 1, "mailboxes": {"a": {"new": 1}}}'],
 )
-def test_what_is_no_report_is_none(path: Path, text: str) -> None:
+def test_an_invalid_report_is_none(path: Path, text: str) -> None:
     assert read_status(path) is None
     path.write_text(text)
     assert read_status(path) is None

@@ -84,7 +84,7 @@ class EventCounter:
                 pass
 
 
-async def test_mail_is_told_once_and_an_idle_look_is_one_request(scenario: Scenario, store: SqliteStore) -> None:
+async def test_mail_is_delivered_once_and_an_idle_poll_is_one_request(scenario: Scenario, store: SqliteStore) -> None:
     told, heard = RecordingSink(), EventCounter()
     await scenario.deliver("one", "two", "three")
     scenario.suite.add_listener(heard)
@@ -106,7 +106,7 @@ async def test_mail_is_told_once_and_an_idle_look_is_one_request(scenario: Scena
     assert sum(each.new for each in heard.rounds) == 4
 
 
-async def test_message_that_moves_to_another_folder_is_told_moved(scenario: Scenario, store: SqliteStore) -> None:
+async def test_a_message_moved_to_another_folder_is_reported_as_moved(scenario: Scenario, store: SqliteStore) -> None:
     told = RecordingSink()
     await scenario.box.create_folder("INBOX.Archive")
     await scenario.deliver("one", "two")
@@ -170,9 +170,7 @@ async def test_invalid_password_is_reported_by_mailbox_number(
     assert "password" in str(status.problem)
 
 
-async def test_folder_that_was_deleted_shows_in_the_status_and_the_others_go_on(
-    scenario: Scenario, store: SqliteStore
-) -> None:
+async def test_a_deleted_folder_is_reported_and_others_are_synchronised(scenario: Scenario, store: SqliteStore) -> None:
     told = RecordingSink()
     await scenario.box.create_folder("INBOX.Short")
     folders = ("INBOX.Short", "INBOX")
@@ -211,7 +209,7 @@ class SteppedClock:
             woken.set_result(None)
 
 
-async def test_run_looks_again_at_its_interval_and_ends_when_cancelled(scenario: Scenario, store: SqliteStore) -> None:
+async def test_run_polls_at_its_interval_and_ends_when_cancelled(scenario: Scenario, store: SqliteStore) -> None:
     finished = asyncio.Queue[RoundFinished]()
     scenario.suite.add_listener(lambda event: finished.put_nowait(event) if isinstance(event, RoundFinished) else None)
     clock = SteppedClock()
@@ -310,15 +308,13 @@ async def test_stream_that_nothing_refers_to_ends_its_synchronisation(scenario: 
         assert get_subject(await anext(changes)) == "one"
 
 
-async def test_changes_beside_another_sink_are_refused(scenario: Scenario, store: SqliteStore) -> None:
+async def test_changes_are_rejected_if_deliver_was_given(scenario: Scenario, store: SqliteStore) -> None:
     sync = make_sync(scenario, store, RecordingSink())
     with pytest.raises(ds.ConfigurationError, match="deliver="):
         sync.changes()
 
 
-async def test_nothing_that_is_shown_names_a_mailbox_a_folder_or_a_subject(
-    scenario: Scenario, store: SqliteStore
-) -> None:
+async def test_repr_shows_no_mailbox_folder_or_subject(scenario: Scenario, store: SqliteStore) -> None:
     told, heard = RecordingSink(), EventCounter()
     scenario.suite.add_listener(heard)
     await scenario.deliver("biopsy")

@@ -14,7 +14,7 @@ from tests.sync.test_partial_answers import FakeServer, SyncScenario, make_messa
 HOUR = 3_600_000
 
 
-async def test_a_service_that_gives_no_message_is_asked_for_few(store: SqliteStore) -> None:
+async def test_few_messages_are_requested_if_all_fail(store: SqliteStore) -> None:
     scene = SyncScenario(FakeServer({"INBOX": {uid: make_message(uid) for uid in range(1, 1001)}}), store)
     scene.server.unfetchable_uids = set(range(1, 1001))
     for times in range(1, 4):
@@ -71,7 +71,7 @@ async def test_unfetchable_first_messages_block_no_other(store: SqliteStore) -> 
     assert [uid for _, _, uid in scene.changes] == list(range(101, 111))
 
 
-async def test_a_service_that_lists_messages_and_returns_none_sets_none_aside(store: SqliteStore) -> None:
+async def test_nothing_is_quarantined_if_the_service_returns_no_messages(store: SqliteStore) -> None:
     scene = SyncScenario(FakeServer({"INBOX": {uid: make_message(uid) for uid in range(1, 201)}}), store)
     scene.server.returns_none = True
     reports = [await scene.rounds.run_round() for _ in range(6)]
@@ -84,7 +84,7 @@ async def test_a_service_that_lists_messages_and_returns_none_sets_none_aside(st
     assert Counter(kind for kind, _, _ in scene.changes) == {Kind.NEW: 200}
 
 
-async def test_copies_without_a_date_are_looked_at_one_by_one(store: SqliteStore) -> None:
+async def test_copies_without_a_date_are_compared_by_content(store: SqliteStore) -> None:
     dateless = attrs.evolve(make_message(1), received_date=None)
     scene = SyncScenario(FakeServer({"INBOX": {1: dateless}}), store)
     await scene.synchronise()

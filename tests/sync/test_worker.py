@@ -115,7 +115,7 @@ async def test_failing_folder_delays_no_others(rounds: RoundStub) -> None:
 
 
 @pytest.mark.parametrize("interval", [0.0, -5.0, float("nan")])
-def test_an_interval_that_is_none_is_refused(interval: float) -> None:
+def test_an_invalid_interval_is_rejected(interval: float) -> None:
     with pytest.raises(ds.ConfigurationError, match="interval"):
         PollSchedule(interval=interval, folders=None, requests_per_second=100.0, clock=SteppedClock())
 
@@ -143,7 +143,7 @@ async def test_mailboxes_with_a_backlog_leave_room_for_others(
     assert min(taken.values()) > 15
 
 
-async def test_a_changed_sink_is_refused_before_a_round(scenario: Scenario, tmp_path: Path) -> None:
+async def test_another_sink_is_rejected_before_a_round(scenario: Scenario, tmp_path: Path) -> None:
     await scenario.deliver("one")
     path, told = tmp_path / "sync.db", RecordingSink()
     mail, other = MaildirSink(tmp_path / "mail"), MaildirSink(tmp_path / "other")
@@ -180,7 +180,7 @@ async def test_sink_of_store_beside_another_is_rejected_at_start(scenario: Scena
     assert told.changes == []
 
 
-def test_a_maildir_s_name_tells_no_path(tmp_path: Path) -> None:
+def test_the_name_of_a_maildir_sink_reveals_no_path(tmp_path: Path) -> None:
     name = MaildirSink(tmp_path / ALICE).sink_name
     assert name.startswith("maildir ")
     assert "alice" not in name

@@ -103,7 +103,7 @@ async def test_dead_worker_counts_as_dead_after_the_clock_is_set_right(
 @pytest.mark.parametrize(
     ("jump", "is_now"), [("-2 years", True), ("-1 hour", True), ("1 hour", False), ("2 years", True)]
 )
-async def test_requests_go_on_after_the_clock_is_set_right(jump: str, is_now: bool, conninfo: str) -> None:
+async def test_requests_continue_after_the_clock_is_corrected(jump: str, is_now: bool, conninfo: str) -> None:
     async with open_rate(conninfo) as rate:
         await asyncio.wait_for(acquire(rate, SystemClock()), 10)
     change(conninfo, "UPDATE directsuite.rate SET arrival = arrival + %s::interval", jump)

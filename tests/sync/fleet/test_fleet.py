@@ -65,7 +65,7 @@ async def list_subjects(store: PostgresStore) -> list[str]:
     return sorted(row[0] for row in await store.connections.fetch("SELECT subject FROM told WHERE kind = 'new'"))
 
 
-async def test_what_arrives_is_in_the_sink_once(sandbox: Sandbox, suite: ds.DirectSuite, store: PostgresStore) -> None:
+async def test_each_message_is_in_the_sink_once(sandbox: Sandbox, suite: ds.DirectSuite, store: PostgresStore) -> None:
     fleet = make_fleet(suite, store)
     assert await fleet.add(NAMES) == 3
     assert await fleet.add(NAMES) == 0
@@ -88,7 +88,7 @@ async def test_what_arrives_is_in_the_sink_once(sandbox: Sandbox, suite: ds.Dire
     assert await fleet.remove(NAMES[:1]) == 1
 
 
-async def test_a_failing_mailbox_waits_longer_each_time_and_no_log_names_it(
+async def test_a_failing_mailbox_backs_off_and_no_log_names_it(
     suite: ds.DirectSuite, store: PostgresStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -137,7 +137,7 @@ class BrokenOffStore(PostgresStore):
         await super().commit(lease, change_set, changes)
 
 
-async def test_a_round_that_postgresql_broke_off_is_taken_again_at_once(
+async def test_a_round_interrupted_by_postgresql_is_repeated_immediately(
     sandbox: Sandbox, suite: ds.DirectSuite, conninfo: str
 ) -> None:
     await sandbox.deliver(NAMES[0], make_raw_message("first"))
@@ -157,7 +157,7 @@ async def test_a_round_that_postgresql_broke_off_is_taken_again_at_once(
 
 
 @pytest.mark.parametrize("how", ["stopped", "cancelled"])
-async def test_a_round_under_way_is_ended_before_the_worker_is(
+async def test_a_worker_ends_after_its_rounds_in_progress(
     sandbox: Sandbox, suite: ds.DirectSuite, conninfo: str, how: str
 ) -> None:
     begun, may_end, ended = asyncio.Event(), asyncio.Event(), False

@@ -87,7 +87,7 @@ async def test_repeated_cancellation_lets_rounds_finish(connections: Connections
     assert asyncio.all_tasks() <= before | {running}
 
 
-async def test_whenever_it_is_cancelled_it_ends_and_nothing_is_left(connections: Connections) -> None:
+async def test_it_ends_without_tasks_whenever_it_is_cancelled(connections: Connections) -> None:
     before = asyncio.all_tasks()
     for turns_of_the_loop in range(0, 60, 3):
         running = asyncio.create_task(engine(connections, Turns(keys=[])).run())
@@ -101,7 +101,7 @@ async def test_whenever_it_is_cancelled_it_ends_and_nothing_is_left(connections:
 
 @pytest.mark.parametrize("outcome", [None, OperationalError("closed")], ids=["a result", "an error"])
 @pytest.mark.parametrize("call", ["prune_stalled_workers", "batch_defer_jobs_async"])
-async def test_it_ends_though_a_cancellation_gets_lost_on_the_way_to_postgresql(
+async def test_it_ends_although_psycopg_loses_a_cancellation(
     connections: Connections, monkeypatch: pytest.MonkeyPatch, call: str, outcome: Exception | None
 ) -> None:
     begun = asyncio.Event()
@@ -125,7 +125,7 @@ async def test_it_ends_though_a_cancellation_gets_lost_on_the_way_to_postgresql(
     assert asyncio.all_tasks() <= before | {running}
 
 
-async def test_it_ends_while_postgresql_is_away(shaky_postgres: PostgresServer) -> None:
+async def test_it_ends_while_postgresql_is_stopped(shaky_postgres: PostgresServer) -> None:
     connections = Connections(shaky_postgres.create_database(), error=StoreError)
     turns = Turns()
     running = asyncio.create_task(engine(connections, turns, grace=0.2).run())
@@ -157,7 +157,7 @@ async def test_worker_with_shorter_timeout_keeps_rounds_of_others(connections: C
     await asyncio.wait_for(asyncio.gather(running, other), 20)
 
 
-async def test_a_worker_is_heard_of_while_its_turns_have_their_grace(connections: Connections) -> None:
+async def test_heartbeats_continue_during_the_grace_period(connections: Connections) -> None:
     turns = Turns()
     running = asyncio.create_task(engine(connections, turns, worker_timeout=0.6).run())
     await asyncio.wait_for(turns.begun.wait(), 20)
@@ -172,7 +172,7 @@ async def test_a_worker_is_heard_of_while_its_turns_have_their_grace(connections
     assert await connections.fetch("SELECT id FROM directsuite.procrastinate_jobs") == []
 
 
-async def test_an_end_that_can_not_be_noted_is_no_error(
+async def test_a_job_deleted_by_others_ends_without_an_error(
     connections: Connections, caplog: pytest.LogCaptureFixture
 ) -> None:
     turns = Turns()
@@ -243,7 +243,7 @@ async def opened(connections: Connections) -> None:
 
 
 @pytest.mark.parametrize("silent", [0, 3_600], ids=["heard of now", "of more patience than this one"])
-async def test_what_older_workers_need_stays_while_they_work(connections: Connections, silent: int) -> None:
+async def test_migrations_that_break_older_workers_wait_for_them(connections: Connections, silent: int) -> None:
     await opened(connections)
     last = list(SHIPPED)[-1]
     assert "_post_" in last

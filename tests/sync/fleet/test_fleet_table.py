@@ -46,7 +46,7 @@ async def let_claims_expire(store: PostgresStore) -> None:
     )
 
 
-async def test_a_round_begins_only_when_it_is_due(table: FleetTable) -> None:
+async def test_a_round_starts_only_when_it_is_due(table: FleetTable) -> None:
     mailboxes = [mailbox for mailbox, _ in await table.list_due()]
     begun, *others = await table.claim(mailboxes)
     assert {each.mailbox for each in (begun, *others)} == set(mailboxes)

@@ -158,7 +158,7 @@ async def test_killed_and_paused_workers_lose_and_duplicate_nothing(conninfo: st
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.slow)])
-async def test_postgresql_is_restarted_under_them(shaky_postgres: PostgresServer, times: int) -> None:
+async def test_workers_survive_restarts_of_postgresql(shaky_postgres: PostgresServer, times: int) -> None:
     async with a_scene(shaky_postgres.create_database()) as scene:
         await make_fleet(scene.suite, scene.store).add(NAMES)
         for _ in range(4):

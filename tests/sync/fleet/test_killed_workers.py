@@ -13,7 +13,7 @@ pytestmark = pytest.mark.process
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("seconds", [4, pytest.param(120, marks=pytest.mark.slow)])
-async def test_nothing_is_missing_and_nothing_doubled(seconds: int, conninfo: str) -> None:
+async def test_the_sink_has_each_message_once(seconds: int, conninfo: str) -> None:
     listed = await run_with_kills(seconds, conninfo)
     connections = Connections(conninfo, error=StoreError)
     rows = await connections.fetch("SELECT mailbox, folder, uid, subject FROM directsuite.message WHERE present")

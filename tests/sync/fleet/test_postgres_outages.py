@@ -53,7 +53,7 @@ async def store(shaky_postgres: PostgresServer) -> AsyncGenerator[PostgresStore]
         yield store
 
 
-async def test_a_restart_between_two_calls_is_not_noticed(store: PostgresStore, shaky_postgres: PostgresServer) -> None:
+async def test_a_restart_between_two_calls_has_no_effect(store: PostgresStore, shaky_postgres: PostgresServer) -> None:
     lease = await store.claim(MAILBOX)
     inbox = await store.folder(lease, "INBOX")
     await asyncio.gather(*(store.states(inbox) for _ in range(4)))  # on all of its connections
@@ -63,7 +63,7 @@ async def test_a_restart_between_two_calls_is_not_noticed(store: PostgresStore, 
     assert await store.states(inbox) == {1: MessageState.LIVE}
 
 
-async def test_while_it_is_stopped_calls_fail_and_afterwards_they_work(
+async def test_calls_fail_during_a_stop_and_succeed_afterwards(
     store: PostgresStore, shaky_postgres: PostgresServer
 ) -> None:
     lease = await store.claim(MAILBOX)
@@ -83,7 +83,7 @@ async def test_while_it_is_stopped_calls_fail_and_afterwards_they_work(
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-async def test_stopped_within_a_commit_nothing_of_it_is_there(
+async def test_a_commit_during_a_stop_writes_nothing(
     store: PostgresStore, shaky_postgres: PostgresServer, mode: str
 ) -> None:
     class Stops:
@@ -159,7 +159,7 @@ async def test_a_claim_waits_for_the_commit_that_it_would_make_stale(conninfo: s
         assert (await sink.claiming).lease_number == lease.lease_number + 1
 
 
-async def test_values_in_errors_of_postgresql_stay_there(conninfo: str) -> None:
+async def test_errors_contain_no_values_of_postgresql(conninfo: str) -> None:
     class Faulty:
         async def prepare(self, transaction: Transaction) -> None:
             await transaction.connection.execute("CREATE TABLE IF NOT EXISTS told (key text CHECK (key = ''))")
@@ -177,7 +177,7 @@ async def test_values_in_errors_of_postgresql_stay_there(conninfo: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
-async def test_a_name_that_is_no_text_is_refused_in_words(conninfo: str, name: str) -> None:
+async def test_a_name_that_postgresql_cannot_store_is_reported(conninfo: str, name: str) -> None:
     async with PostgresStore(conninfo) as store:
         lease = await store.claim(MAILBOX)
         with pytest.raises(StoreError) as raised:
@@ -186,7 +186,7 @@ async def test_a_name_that_is_no_text_is_refused_in_words(conninfo: str, name: s
 
 
 @pytest.mark.parametrize(("later", "told"), [(1, "Upgrade directsuite"), (-1, "Finish the work with the earlier")])
-async def test_tables_of_another_release_are_refused(conninfo: str, later: int, told: str) -> None:
+async def test_tables_of_another_release_are_rejected(conninfo: str, later: int, told: str) -> None:
     async with PostgresStore(conninfo) as store:
         query = b"UPDATE directsuite.version SET version = version + %(later)s RETURNING part"
         await store.connections.fetch(query, {"later": later})
@@ -203,14 +203,14 @@ async def test_many_open_it_at_once(conninfo: str) -> None:
 
 
 @pytest.mark.parametrize("conninfo", ["not a conninfo hunter2", "postgresql://u:hunter2@h:x y/db?bad=1"])
-def test_a_bad_conninfo_is_refused_without_being_shown(conninfo: str) -> None:
+def test_invalid_conninfo_is_rejected_without_being_shown(conninfo: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         PostgresStore(conninfo)
     assert "hunter2" not in "".join(traceback.format_exception(raised.value)).replace(conninfo, "", 0).split("E  ")[-1]
     assert "hunter2" not in str(raised.value)
 
 
-async def test_an_unknown_host_and_database_are_told_apart_from_nothing_else(postgres: PostgresServer) -> None:
+async def test_an_unknown_host_or_database_is_reported(postgres: PostgresServer) -> None:
     for wrong in ("host=127.0.0.1 port=1 dbname=secretname", postgres.make_conninfo("secretname")):
         with pytest.raises(StoreError) as raised:
             await PostgresStore(wrong, timeout=5).open()

@@ -101,7 +101,7 @@ async def several(box: ds.Mailbox, times: int) -> None:
 
 
 @pytest.mark.postgres
-async def test_a_pause_that_one_was_asked_for_is_kept_by_all(conninfo: str) -> None:
+async def test_a_pause_requested_from_one_suite_applies_to_all(conninfo: str) -> None:
     settings: dict[str, Any] = {"requests_per_second": 50.0, "timeout": 1.0, "retry": ds.RetryPolicy(attempts=1)}
     async with (
         WatchedSandbox() as sandbox,
@@ -124,7 +124,7 @@ async def test_a_pause_that_one_was_asked_for_is_kept_by_all(conninfo: str) -> N
         assert len(sandbox.times) - requests < 5
 
 
-def test_bounds_that_cannot_be_kept_are_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(ConfigurationError):
         SharedLimits("host=127.0.0.1", processes=4, connections=3)
     with pytest.raises(ConfigurationError) as raised:

@@ -71,7 +71,7 @@ def most_in(seconds: float, times: list[float]) -> int:
     return max(bisect.bisect_right(times, time + seconds) - place for place, time in enumerate(times))
 
 
-async def test_each_process_uses_its_share_while_postgresql_is_away() -> None:
+async def test_each_process_uses_its_share_while_postgresql_fails() -> None:
     clock = FakeClock()
     async with open_rate(NOWHERE, burst=50, processes=4, clock=clock) as rate:
         await asyncio.wait_for(acquire(rate, clock), 10)
@@ -82,7 +82,7 @@ async def test_each_process_uses_its_share_while_postgresql_is_away() -> None:
 
 
 @pytest.mark.postgres
-async def test_postgresql_that_comes_back_is_found(shaky_postgres: PostgresServer) -> None:
+async def test_the_shared_rate_returns_when_postgresql_does(shaky_postgres: PostgresServer) -> None:
     clock = FakeClock()
     conninfo = shaky_postgres.create_database()
     async with open_rate(conninfo, burst=5, processes=4, clock=clock) as rate:
@@ -101,7 +101,7 @@ async def test_postgresql_that_comes_back_is_found(shaky_postgres: PostgresServe
 
 
 @pytest.mark.postgres
-async def test_a_pause_that_one_was_asked_for_holds_for_all(conninfo: str) -> None:
+async def test_a_pause_applies_to_all_processes(conninfo: str) -> None:
     async with (
         open_rate(conninfo, burst=5, processes=2) as one,
         open_rate(conninfo, burst=5, processes=2) as other,
@@ -118,7 +118,7 @@ async def test_a_pause_that_one_was_asked_for_holds_for_all(conninfo: str) -> No
         await asyncio.wait_for(acquire(another_service, SystemClock()), 10)
 
 
-async def test_a_pause_is_kept_to_where_postgresql_is_away() -> None:
+async def test_a_pause_is_respected_if_postgresql_fails() -> None:
     clock = FakeClock()
     async with open_rate(NOWHERE, burst=5, processes=4, clock=clock) as rate:
         await acquire(rate, clock)
@@ -129,7 +129,7 @@ async def test_a_pause_is_kept_to_where_postgresql_is_away() -> None:
 
 
 @pytest.mark.postgres
-async def test_it_takes_the_place_of_a_service_s_own_rate(conninfo: str) -> None:
+async def test_it_replaces_the_rate_limiter_of_a_service(conninfo: str) -> None:
     clock = FakeClock()
     async with open_rate(conninfo, burst=5, processes=1, clock=clock) as rate:
         limits = Limits(
@@ -157,7 +157,7 @@ async def test_it_takes_the_place_of_a_service_s_own_rate(conninfo: str) -> None
 
 
 @pytest.mark.postgres
-async def test_places_that_were_not_used_lapse(conninfo: str) -> None:
+async def test_unused_slots_lapse(conninfo: str) -> None:
     clock = FakeClock()
     async with open_rate(conninfo, burst=3, processes=1, clock=clock) as rate:
         await acquire(rate, clock)
@@ -169,7 +169,7 @@ async def test_places_that_were_not_used_lapse(conninfo: str) -> None:
 
 
 @pytest.mark.postgres
-async def test_who_needs_one_place_takes_no_more(conninfo: str) -> None:
+async def test_one_waiting_request_leases_one_slot(conninfo: str) -> None:
     async with contextlib.AsyncExitStack() as stack:
         rates = [
             await stack.enter_async_context(open_rate(conninfo, per_second=1, burst=10, processes=6)) for _ in range(6)

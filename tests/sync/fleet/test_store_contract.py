@@ -100,9 +100,7 @@ def new(folder: StoredFolder, uid: int) -> Change:
     return Change(kind=Kind.NEW, key=Key(MAILBOX, folder.name, folder.uid_validity, uid))
 
 
-async def test_a_change_that_the_stores_own_sink_refuses_holds_up_no_other(
-    store: Store, scenario: StoreScenario
-) -> None:
+async def test_a_change_that_the_stores_sink_rejects_delays_no_other(store: Store, scenario: StoreScenario) -> None:
     server = FakeServer({"INBOX": {uid: make_message(uid) for uid in range(1, 11)}})
     clock, now = SleepDrivenClock(), [0]
     rounds = MailboxRounds(
@@ -138,7 +136,7 @@ async def test_a_change_that_the_stores_own_sink_refuses_holds_up_no_other(
 
 
 @pytest.mark.parametrize("size", [2**63 - 1, 2**63, 2**64, 2**70, -(2**63) - 1])
-async def test_a_message_of_any_size_is_kept(store: Store, scenario: StoreScenario, size: int) -> None:
+async def test_a_message_with_any_size_is_stored(store: Store, scenario: StoreScenario, size: int) -> None:
     server = FakeServer({"INBOX": {1: attrs.evolve(make_message(1), size=size), 2: make_message(2)}})
     rounds = MailboxRounds(
         server, store, name=MAILBOX, folders=["INBOX"], deliver=None, clock=SleepDrivenClock(), now_ms=lambda: 0
@@ -157,7 +155,7 @@ async def test_each_claim_has_a_higher_fence_and_the_same_mailbox(store: Store) 
     assert (await store.claim("another@direct.example")).mailbox != first.mailbox
 
 
-async def test_a_folder_is_made_once(store: Store, lease: Lease) -> None:
+async def test_a_folder_is_created_once(store: Store, lease: Lease) -> None:
     found = await asyncio.gather(*(store.folder(lease, "Früher/Ä ' \"") for _ in range(6)))
     assert len(set(found)) == 1
     assert found[0].uid_validity == 1
@@ -172,7 +170,7 @@ async def test_all_folders_of_the_mailbox_are_known(scenario: StoreScenario, lea
     assert scenario.store.sink_name == "FailingTableSink"
 
 
-async def test_why_it_is_quarantined_is_kept_as_long_as_it_is(
+async def test_the_problem_is_stored_while_a_message_is_quarantined(
     scenario: StoreScenario, lease: Lease, inbox: StoredFolder
 ) -> None:
     async def commit(state: MessageState, uid: int, problem: str | None) -> None:
@@ -201,7 +199,7 @@ async def test_a_stale_lease_makes_no_folder(store: Store, lease: Lease, inbox: 
         await store.folder(lease, "Sent")
 
 
-async def test_rows_come_back_as_they_were_written(store: Store, lease: Lease, inbox: StoredFolder) -> None:
+async def test_rows_are_read_as_they_were_written(store: Store, lease: Lease, inbox: StoredFolder) -> None:
     full = row(
         inbox,
         2**40,
@@ -228,7 +226,7 @@ async def test_the_last_of_several_rows_of_a_message_counts(store: Store, lease:
     assert await store.states(inbox) == {1: MessageState.DELETED}
 
 
-async def test_a_folder_is_written_as_it_is(store: Store, lease: Lease, inbox: StoredFolder) -> None:
+async def test_a_folder_is_read_as_it_was_written(store: Store, lease: Lease, inbox: StoredFolder) -> None:
     changed = StoredFolder(id=inbox.id, name="INBOX", uid_validity=4, fingerprint=b"\x01\0", audited_ms=2**44)
     await store.commit(lease, ChangeSet(folders=[changed]), ())
     assert await store.folder(lease, "INBOX") == changed
@@ -276,7 +274,7 @@ async def test_unfinished_rows_are_found(store: Store, lease: Lease, inbox: Stor
     assert await store.unfinished(lease) == [("INBOX", each) for each in rows if each.state in UNFINISHED_STATES]
 
 
-async def test_sentinels_are_the_ends_of_what_can_be_looked_for(
+async def test_sentinels_are_the_first_and_last_comparable_rows(
     store: Store, lease: Lease, inbox: StoredFolder
 ) -> None:
     assert await store.sentinels(inbox) == []
@@ -326,7 +324,7 @@ async def test_the_status_counts_rows_by_state(scenario: StoreScenario, lease: L
     assert not any(name in repr(own) for name in (MAILBOX, "INBOX"))
 
 
-async def test_of_a_claim_and_a_commit_at_once_one_comes_first(store: Store, inbox: StoredFolder) -> None:
+async def test_concurrent_claim_and_commit_are_serialised(store: Store, inbox: StoredFolder) -> None:
     for uid in range(1, 20):
         lease = await store.claim(MAILBOX)
         results = await asyncio.gather(
@@ -381,7 +379,7 @@ async def test_a_store_is_bound_to_its_first_sink(file_store: SqliteStore | Post
         await again.bind("maildir 1")
 
 
-async def test_of_sinks_at_once_one_is_bound(store: Store) -> None:
+async def test_concurrent_binds_accept_one_sink(store: Store) -> None:
     names = [f"maildir {number % 3}" for number in range(12)]
     results = await asyncio.gather(*(store.bind(name) for name in names), return_exceptions=True)
     bound = {name for name, result in zip(names, results, strict=True) if result is None}
@@ -389,12 +387,12 @@ async def test_of_sinks_at_once_one_is_bound(store: Store) -> None:
     assert [isinstance(result, ConfigurationError) for result in results] == [name not in bound for name in names]
 
 
-async def test_a_lease_and_a_folder_are_shown_without_their_names(lease: Lease, inbox: StoredFolder) -> None:
+async def test_the_repr_of_leases_and_folders_has_no_names(lease: Lease, inbox: StoredFolder) -> None:
     assert "jane" not in repr(lease)
     assert "INBOX" not in repr(inbox)
 
 
-async def test_a_request_is_left_by_another_and_applied_once(
+async def test_a_request_of_another_process_is_applied_once(
     file_store: SqliteStore | PostgresStore, tmp_path: Path
 ) -> None:
     lease, theirs = await file_store.claim(MAILBOX), await file_store.claim("another@direct.example")
@@ -425,7 +423,7 @@ async def test_a_request_is_left_by_another_and_applied_once(
 
 
 @pytest.mark.postgres
-async def test_a_fleet_s_turn_for_which_something_is_requested_is_due_at_once(conninfo: str) -> None:
+async def test_a_mailbox_with_a_request_is_due_immediately_in_a_fleet(conninfo: str) -> None:
     async with PostgresStore(conninfo) as store:
         table = FleetTable(store.connections, "me", 30.0)
         await table.prepare()

@@ -20,7 +20,7 @@ SECONDS = [8, pytest.param(120, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("seconds", SECONDS)
-async def test_nothing_is_missing_and_nothing_doubled(seconds: int, tmp_path: Path) -> None:
+async def test_the_sink_has_each_message_once(seconds: int, tmp_path: Path) -> None:
     path = tmp_path / "sync.db"
     listed = await run_with_kills(seconds, str(path))
     with contextlib.closing(sqlite3.connect(path)) as database:

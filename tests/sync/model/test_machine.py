@@ -55,7 +55,7 @@ LONG_SETTINGS = settings(QUICK_SETTINGS, max_examples=3000, stateful_step_count=
     ("machine", "number"),
     [(SyncMachine, 60), (DeliveringMachine, 20), (RejectingMachine, 20), (SqliteMachine, 10)],
 )
-def test_what_the_sink_was_told_is_what_is_there(machine: type[SyncMachine], number: int) -> None:
+def test_the_sink_equals_the_mailbox(machine: type[SyncMachine], number: int) -> None:
     run_state_machine_as_test(machine, settings=settings(QUICK_SETTINGS, max_examples=scale_examples(number)))
 
 
@@ -71,5 +71,5 @@ def test_a_rejected_message_that_is_lost_is_not_fetched_in_every_round() -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", [SyncMachine, DeliveringMachine, RejectingMachine, SqliteMachine])
-def test_what_the_sink_was_told_is_what_is_there_at_length(machine: type[SyncMachine]) -> None:
+def test_the_sink_equals_the_mailbox_in_long_runs(machine: type[SyncMachine]) -> None:
     run_state_machine_as_test(machine, settings=LONG_SETTINGS)

@@ -73,14 +73,14 @@ def test_the_same_message_has_the_same_bytes() -> None:
     assert _bytes(make_message()) != _bytes(make_message(2))
 
 
-def test_headers_given_do_not_stand_beside_the_messages_own() -> None:
+def test_copied_headers_do_not_repeat_those_of_fields() -> None:
     given_ = [MessageHeader("SUBJECT", "other"), MessageHeader("from", "x@evil.test"), MessageHeader("Received", "a")]
     found = _read(make_message(headers=[*given_, MessageHeader("Received", "b")]))
     assert len(found.get_all("Subject", [])) == len(found.get_all("From", [])) == 1
     assert found.get_all("Received") == ["a", "b"]
 
 
-def test_line_breaks_begin_no_header() -> None:
+def test_line_breaks_start_no_header() -> None:
     evil = 'a\r\nX-Evil: yes\r\n\r\n"\0\x85'
     attachment = ds.Attachment(content=b"x", filename=evil, content_type="a/b\r\nX-Evil: yes")
     message = make_message(
@@ -151,7 +151,7 @@ def test_a_message_part_is_written_unchanged(content_type: str, content: bytes, 
         ("multipart/mixed", b"--x\n\nHello\n--x--"),
     ],
 )
-def test_what_cannot_be_written_unchanged_is_a_file(media_type: str, content: bytes) -> None:
+def test_content_that_cannot_be_written_unchanged_is_a_file(media_type: str, content: bytes) -> None:
     attachment = ds.Attachment(content=content, content_type=f"{media_type}; boundary=x", filename="x.eml")
     (part,) = _read(make_message(attachments=[attachment])).iter_attachments()
     assert (part["Content-Type"], part.get_content()) == ("application/octet-stream", content)
@@ -207,7 +207,7 @@ def _header_text(message: MessageDetail, name: str) -> str:
 
 
 @pytest.mark.parametrize("address", ["=?utf-8?q?b?=@c.example", "Mail Delivery System", "jürgen at clinic"])
-def test_what_is_no_address_is_a_name_that_can_be_read(address: str) -> None:
+def test_text_that_is_not_an_address_is_a_readable_name(address: str) -> None:
     found = _read(MessageDetail(sender=address, recipients=[ds.Recipient(address), ds.Recipient("bob@direct.test")]))
     assert not found.defects
     assert not found["From"].defects

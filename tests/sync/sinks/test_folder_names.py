@@ -44,7 +44,7 @@ def test_a_mailbox_is_named_by_its_address() -> None:
     assert build_mailbox_dir("") == "%"
 
 
-def test_no_directory_has_a_name_that_windows_changes_or_keeps_for_devices() -> None:
+def test_no_directory_has_a_name_that_windows_reserves() -> None:
     assert build_mailbox_dir("con.smith@direct.example.org") == "%63on.smith@direct.example.org"
     assert build_mailbox_dir("CONOUT$") == "%43ONOUT$"
     assert build_mailbox_dir("console@direct.example.org") == "console@direct.example.org"

@@ -50,14 +50,14 @@ async def test_a_message_is_one_file_that_mail_programs_read(tmp_path: Path) -> 
     assert (tmp_path / "mail/nurse@direct.test/.Sent/maildirfolder").exists()
 
 
-async def test_files_are_the_owners_alone_and_as_old_as_the_message(tmp_path: Path) -> None:
+async def test_files_are_private_and_have_the_date_of_the_message(tmp_path: Path) -> None:
     await MaildirSink(tmp_path / "mail")([make_new(SENT)])
     for path in (tmp_path / "mail").rglob("*"):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
     assert find_only_file(tmp_path).stat().st_mtime == RECEIVED_AT.timestamp()
 
 
-async def test_a_files_name_tells_nothing_of_the_message(tmp_path: Path) -> None:
+async def test_a_file_name_reveals_nothing_about_the_message(tmp_path: Path) -> None:
     await MaildirSink(tmp_path)([make_new(A)])
     seconds, rest = find_only_file(tmp_path).name.split(".", 1)
     assert int(seconds) == RECEIVED_AT.timestamp()
@@ -102,7 +102,7 @@ async def test_a_delivery_again_leaves_the_flags_of_a_mail_program(tmp_path: Pat
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("where", [A, SENT])
 @pytest.mark.parametrize("is_read", [None, False, True])
-async def test_a_message_that_comes_back_keeps_its_flags(tmp_path: Path, where: Key, is_read: bool | None) -> None:
+async def test_a_restored_message_keeps_its_flags(tmp_path: Path, where: Key, is_read: bool | None) -> None:
     await MaildirSink(tmp_path)([make_new(A)])
     path = find_only_file(tmp_path)
     path.rename(path.parent.parent / "cur" / f"{path.name}:2,FRS")
@@ -121,7 +121,7 @@ def _saved_flags(root: Path) -> list[Path]:
     return list(root.rglob("directsuite-gone/*"))
 
 
-async def test_a_message_nobody_has_seen_comes_back_as_new(tmp_path: Path) -> None:
+async def test_an_unread_message_is_restored_as_new(tmp_path: Path) -> None:
     await MaildirSink(tmp_path)([make_new(A), make_gone(A), make_restored(A, A)])
     assert find_only_file(tmp_path).parent.name == "new"
 
@@ -164,7 +164,7 @@ async def test_new_messages_do_not_have_the_directories_read_again(
 
 
 @pytest.mark.parametrize("most", [250_000, 1])
-async def test_what_another_process_wrote_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+async def test_files_of_another_process_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(maildir, "_MAX_CACHED_KEYS", most)
     sink = MaildirSink(tmp_path)
     await sink([make_new(A), make_new(SENT, 2)])
@@ -202,18 +202,18 @@ async def test_gone_may_keep_it_until_it_is_restored_under_another_key(tmp_path:
         assert read_files(tmp_path) == make_expected(sent=[1])
 
 
-async def test_what_is_kept_stays_when_another_message_has_its_key(tmp_path: Path) -> None:
+async def test_a_kept_message_stays_when_another_has_its_key(tmp_path: Path) -> None:
     await MaildirSink(tmp_path, keep_gone=True)([make_new(A), make_gone(A), make_new(A, 2)])
     assert read_files(tmp_path) == make_expected(inbox=[1, 2])
 
 
-async def test_a_batch_told_again_whole_changes_nothing(tmp_path: Path) -> None:
+async def test_a_batch_that_is_delivered_again_changes_nothing(tmp_path: Path) -> None:
     for _ in range(2):
         await MaildirSink(tmp_path)([make_new(A), make_new(B, 2), make_moved(A, SENT)])
         assert read_files(tmp_path) == make_expected(inbox=[2], sent=[1])
 
 
-async def test_a_move_of_what_the_reader_has_deleted_is_done(tmp_path: Path) -> None:
+async def test_a_moved_message_that_the_reader_deleted_stays_deleted(tmp_path: Path) -> None:
     sink = MaildirSink(tmp_path)
     await sink([make_new(A)])
     find_only_file(tmp_path).unlink()
@@ -236,7 +236,7 @@ async def test_a_mail_program_may_rename_files_meanwhile(tmp_path: Path, monkeyp
     assert read_files(tmp_path) == {}
 
 
-async def test_another_programs_temporaries_are_left_alone(tmp_path: Path) -> None:
+async def test_temporary_files_of_other_programs_are_kept(tmp_path: Path) -> None:
     sink = MaildirSink(tmp_path)
     await sink([make_new(A)])
     theirs = tmp_path / "nurse@direct.test/tmp/1.P2.host"
@@ -269,7 +269,7 @@ async def test_a_cancelled_delivery_writes_no_more_once_it_has_ended(
     assert read_files(tmp_path) == make_expected(inbox=[1])
 
 
-async def test_the_loop_goes_on_while_a_large_message_is_written(tmp_path: Path) -> None:
+async def test_the_event_loop_runs_while_a_large_message_is_written(tmp_path: Path) -> None:
     large = make_message(1, attachments=[ds.Attachment(content=bytes(3_000_000))])
     delivery = asyncio.ensure_future(MaildirSink(tmp_path)([Change(kind=Kind.NEW, key=A, message=large)]))
     turns = 0
@@ -279,7 +279,7 @@ async def test_the_loop_goes_on_while_a_large_message_is_written(tmp_path: Path)
     assert turns > 3
 
 
-def test_a_folder_that_can_not_be_one_is_refused(tmp_path: Path) -> None:
+def test_an_impossible_directory_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     for name, problem in (("file", "it is a file: name a directory"), ("none/mail", "the directory can't be created")):
         with pytest.raises(ds.InvalidArgumentError, match=f"folder: {problem}") as caught:
