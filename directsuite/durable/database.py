@@ -202,11 +202,7 @@ class DatabaseContext:
 
     async def open(self) -> None:
         """Connect, and create missing tables."""
-        try:
-            await self._database.open(self._prepare)
-        except BaseException:
-            await self._database.aclose()
-            raise
+        await self._database.open(self._prepare)
 
     async def aclose(self) -> None:
         """Disconnect. Transactions in progress are completed."""

@@ -238,8 +238,12 @@ class PostgresDatabase:
         self.connections = connections
 
     async def open(self, prepare: TransactionFn[object]) -> None:
-        """Connect and prepare."""
-        await self.transaction(prepare)
+        """Connect and prepare. It can be opened again if this raises."""
+        try:
+            await self.transaction(prepare)
+        except BaseException:
+            await self.connections.disconnect()
+            raise
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -438,12 +438,16 @@ class SqliteDatabase:
             self._reader = GroupCommitter(kind, functools.partial(kind.open_shared, where, read_only=True), "BEGIN")
 
     async def open(self, prepare: TransactionFn[object]) -> None:
-        """Open the file. Unless it is shared, run `prepare` in the first transaction. Call `aclose` if this raises."""
-        await self._writer.open()
-        if not self._shared:
-            await self.transaction(prepare)
-        if self._reader is not self._writer:
-            await self._reader.open()
+        """Open the file. Unless it is shared, run `prepare` in the first transaction."""
+        try:
+            await self._writer.open()
+            if not self._shared:
+                await self.transaction(prepare)
+            if self._reader is not self._writer:
+                await self._reader.open()
+        except BaseException:
+            await self.aclose()
+            raise
 
     async def aclose(self) -> None:
         """Close the file after the transactions in progress."""
