@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
 
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
-from tests.sync.fleet.fleet_worker import FOLDERS, PASSWORD, LoggingSink, make_fleet
-from tests.sync.fleet.test_fleet import make_raw_message
+from tests.sync.fleet.fleet_worker import LoggingSink, make_fleet
+from tests.sync.killing.traffic import Traffic, group_rows
 
 pytestmark = pytest.mark.process
 
@@ -34,47 +34,24 @@ NAMES = [f"user{number}@direct.example.test" for number in range(16)]
 
 @attrs.define
 class SharedStoreScenario:
-    sandbox: Sandbox
-    suite: ds.DirectSuite
+    traffic: Traffic
     store: PostgresStore
     conninfo: str
     workers: list[subprocess.Popen[bytes]] = attrs.field(factory=list[Any])
-    delivered: int = 0
-    rng: random.Random = attrs.field(factory=lambda: random.Random(7))
 
     async def start_worker(self) -> None:
-        command = [sys.executable, "-m", "tests.sync.fleet.fleet_worker", self.sandbox.message_url, self.conninfo]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.sync.fleet.fleet_worker",
+            self.traffic.sandbox.message_url,
+            self.conninfo,
+        ]
         self.workers.append(await asyncio.to_thread(subprocess.Popen, command))
 
     async def change(self, times: int) -> None:
         for _ in range(times):
-            name, folder = self.rng.choice(NAMES), self.rng.choice(FOLDERS)
-            box = self.suite.mailbox(name, PASSWORD)
-            uids = await box.get_uids(folder)
-            what = self.rng.choices(["deliver", "delete", "move"], [8, 1, 1])[0]
-            if what == "delete" and uids:
-                await box.delete_messages_by_uids(folder, self.rng.sample(uids, 1), forever=True)
-            elif what == "move" and uids:
-                other = FOLDERS[1 - FOLDERS.index(folder)]
-                await box.move_messages_by_uids(folder, other, self.rng.sample(uids, 1))
-            else:
-                self.delivered += 1
-                await self.sandbox.deliver(name, make_raw_message(f"number {self.delivered}"), folder)
-
-    async def on_server(self) -> list[tuple[str, str, int, str | None]]:
-        return sorted(
-            [
-                (name, folder, message.uid or 0, message.subject)
-                for name in NAMES
-                for folder in FOLDERS
-                async for message in self.suite.mailbox(name, PASSWORD).iter_metadata(folder)
-            ],
-            key=str,
-        )
-
-    async def in_sink(self) -> list[tuple[Any, ...]]:
-        query = "SELECT mailbox, folder, uid, subject FROM directsuite.message WHERE present"
-        return sorted(await self.store.connections.fetch(query), key=str)
+            await self.traffic.make_change()
 
     async def told(self) -> Counter[tuple[Any, ...]]:
         query = "SELECT subject FROM told WHERE kind = 'new'"
@@ -85,8 +62,9 @@ class SharedStoreScenario:
         return [number for (number,) in await self.store.connections.fetch(query)]
 
     async def in_step(self) -> bool:
+        query = "SELECT mailbox, folder, uid, subject FROM directsuite.message WHERE present"
         with contextlib.suppress(StoreError):
-            return await self.in_sink() == await self.on_server()
+            return group_rows(await self.store.connections.fetch(query)) == await self.traffic.list_server()
         return False
 
     async def all_had_turns(self) -> bool:
@@ -113,10 +91,9 @@ async def a_scene(conninfo: str) -> AsyncGenerator[SharedStoreScenario]:
             ds.DirectSuite(settings) as suite,
             PostgresStore(conninfo, sink=LoggingSink(), timeout=5) as store,
         ):
-            for name in NAMES:
-                await sandbox.add_account(name, PASSWORD)
-                await suite.mailbox(name, PASSWORD).create_folder("INBOX.Archive")
-            scene = SharedStoreScenario(sandbox, suite, store, conninfo)
+            traffic = Traffic(sandbox, suite, random.Random(7), NAMES)
+            await traffic.add_accounts()
+            scene = SharedStoreScenario(traffic, store, conninfo)
             try:
                 yield scene
             finally:
@@ -129,7 +106,7 @@ async def a_scene(conninfo: str) -> AsyncGenerator[SharedStoreScenario]:
 @pytest.mark.slow
 async def test_killed_and_paused_workers_lose_and_duplicate_nothing(conninfo: str) -> None:
     async with a_scene(conninfo) as scene:
-        fleet = make_fleet(scene.suite, scene.store)
+        fleet = make_fleet(scene.traffic.suite, scene.store)
         await fleet.add(NAMES)
         for _ in range(4):
             await scene.start_worker()
@@ -144,7 +121,7 @@ async def test_killed_and_paused_workers_lose_and_duplicate_nothing(conninfo: st
         await scene.until(scene.in_step, 45)
         told = await scene.told()
         assert set(told.values()) == {1}
-        assert len(told) <= scene.delivered  # some were deleted before anybody saw them
+        assert len(told) <= scene.traffic.delivered  # some were deleted before anybody saw them
         turns = await scene.turns()
 
         async def all_had_another() -> bool:
@@ -160,7 +137,7 @@ async def test_killed_and_paused_workers_lose_and_duplicate_nothing(conninfo: st
 @pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.slow)])
 async def test_workers_survive_restarts_of_postgresql(shaky_postgres: PostgresServer, times: int) -> None:
     async with a_scene(shaky_postgres.create_database()) as scene:
-        await make_fleet(scene.suite, scene.store).add(NAMES)
+        await make_fleet(scene.traffic.suite, scene.store).add(NAMES)
         for _ in range(4):
             await scene.start_worker()
         await scene.until(scene.all_had_turns, 30)

@@ -12,8 +12,9 @@ import random
 import sys
 from asyncio.subprocess import PIPE
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -35,6 +36,7 @@ class Traffic:
     sandbox: Sandbox
     suite: ds.DirectSuite
     rng: random.Random
+    addresses: Sequence[str] = ADDRESSES
     delivered: int = 0
     renumbered: int = 0
 
@@ -44,7 +46,7 @@ class Traffic:
             await asyncio.sleep(self.rng.uniform(0, 0.02))  # real processes use real time
 
     async def make_change(self) -> None:
-        address = self.rng.choice(ADDRESSES)
+        address = self.rng.choice(self.addresses)
         folder = self.rng.choice(FOLDERS)
         box = self.suite.mailbox(address, PASSWORD)
         uids = await box.get_uids(folder)
@@ -62,9 +64,14 @@ class Traffic:
                     self.delivered += 1
                     await self.sandbox.deliver(address, _make_raw_message(self.delivered, address), folder)
 
+    async def add_accounts(self) -> None:
+        for address in self.addresses:
+            await self.sandbox.add_account(address, PASSWORD)
+            await self.suite.mailbox(address, PASSWORD).create_folder(FOLDERS[1])
+
     async def list_server(self) -> Listing:
         listed = Listing()
-        for address in ADDRESSES:
+        for address in self.addresses:
             box = self.suite.mailbox(address, PASSWORD)
             for folder in await box.get_folders() + ["INBOX"]:
                 found = {(each.uid or 0, each.subject or "") for each in await box.get_message_metadata(folder)}
@@ -104,12 +111,10 @@ async def _kill_workers_for(seconds: float, url: str, store: str, dice: random.R
 async def run_with_kills(seconds: float, store: str) -> Listing:
     dice = random.Random(SEED)
     async with Sandbox() as sandbox:
-        for address in ADDRESSES:
-            await sandbox.add_account(address, PASSWORD)
-        async with ds.DirectSuite(ds.Settings(message_url=sandbox.message_url, requests_per_second=1000)) as suite:
-            for address in ADDRESSES:
-                await suite.mailbox(address, PASSWORD).create_folder(FOLDERS[1])
+        settings = ds.Settings(message_url=sandbox.message_url, requests_per_second=1000)
+        async with ds.DirectSuite(settings) as suite:
             traffic = Traffic(sandbox, suite, dice)
+            await traffic.add_accounts()
             going_on = asyncio.create_task(traffic.run())
             kills = await _kill_workers_for(seconds, sandbox.message_url, store, dice)
             going_on.cancel()
@@ -124,12 +129,15 @@ async def run_with_kills(seconds: float, store: str) -> Listing:
     return listed
 
 
-def assert_equal(listed: Listing, rows: Iterable[tuple[str, str, int, str]], new: Iterable[str]) -> None:
-    kept, count = Listing(), 0
+def group_rows(rows: Iterable[tuple[Any, ...]]) -> Listing:
+    kept = Listing()
     for mailbox, folder, uid, subject in rows:
         kept.setdefault((mailbox, folder), set()).add((uid, subject))
-        count += 1
-    assert kept == listed
-    assert count == sum(map(len, listed.values()))
+    return kept
+
+
+def assert_equal(listed: Listing, rows: Sequence[tuple[Any, ...]], new: Iterable[str]) -> None:
+    assert group_rows(rows) == listed
+    assert len(rows) == sum(map(len, listed.values()))
     assert not {subject: times for subject, times in Counter(new).items() if times > 1}
-    _LOG.info("%d messages in the sink, as on the server", count)
+    _LOG.info("%d messages in the sink, as on the server", len(rows))
