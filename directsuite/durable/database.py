@@ -31,19 +31,15 @@ NO_VALUES: Values = {}
 _SQLITE_REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), text)
     for pattern, text in (
-        (r"/\*\+ (.*?) \*/", r"\1"),  # text for SQLite only, in a comment
         (r"\bdirectsuite\.", ""),
         (r"\bCREATE (TABLE|UNIQUE INDEX|INDEX)\b", r"CREATE \1 IF NOT EXISTS"),
         (r"\bbigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY\b", "INTEGER PRIMARY KEY"),
         (r"= ANY\((:\w+)::bytea\[\]\)", r"IN (\1)"),
-        (r"\bstring_agg\(", "group_concat("),
         (r"\bbytea\b", "BLOB"),
         (r"\bfloat8\b", "REAL"),
-        (r"\b(jsonb|timestamptz)\b", "TEXT"),
+        (r"\btimestamptz\b", "TEXT"),
         (r"= ANY\((:\w+)\)", r"IN (SELECT value FROM json_each(\1))"),
-        (r"<> ALL\((:\w+)\)", r"NOT IN (SELECT value FROM json_each(\1))"),
         (r"::\w+", ""),
-        (r' COLLATE "C"', ""),
         (r" FOR (UPDATE|SHARE)\b", ""),
     )
 )
