@@ -68,7 +68,10 @@ class SharedStoreScenario:
         return False
 
     async def all_had_turns(self) -> bool:
-        return min(await self.turns()) > 1
+        if min(await self.turns()) <= 1:
+            return False
+        ((started,),) = await self.store.connections.fetch("SELECT count(*) FROM directsuite.procrastinate_workers")
+        return bool(started == len(self.workers))
 
     async def until(self, seen: Callable[[], Awaitable[bool]], seconds: float) -> None:
         async with asyncio.timeout(seconds):
