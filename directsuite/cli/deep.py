@@ -110,10 +110,7 @@ _Request = tuple[Operation[Any], str, *tuple[str, ...]]
 """An operation, the facade's method, and the names of the arguments."""
 
 _REQUESTS: Mapping[str, Sequence[_Request]] = {
-    "signing": (
-        (signing.GET_DOC_INFO, "get_doc_info", "document"),
-        (signing.GET_DOC, "get_doc", "document"),
-    ),
+    "signing": ((signing.GET_DOC_INFO, "get_doc_info", "document"), (signing.GET_DOC, "get_doc", "document")),
     "fax": (
         (fax.GET_MULTIPLE_MESSAGE_INFO, "get_multiple_message_info", "fax_number"),
         (fax.GET_SINGLE_MESSAGE_INFO, "get_single_message_info", "fax_number", "fax_handle"),
@@ -194,12 +191,9 @@ class DeepExamination:
         person = None if options.proofing_id is None else ds.IDProofedIndividual(id=options.proofing_id)
         self._learn(inbox=INBOX, nowhere=_MISSING_NAME, document=options.document, fax_number=options.fax_number)
         self._learn(username=username, domain=domain, person=person)
-        if settings.signing_url and self.token:
-            self._learn(signing=self._view(suite.signing))
-        if settings.fax_url and self.token:
-            self._learn(fax=self._view(suite.fax))
-        if settings.registration_url and self.login:
-            self._learn(registration=self._view(suite.registration))
+        for name, credential in (("signing", self.token), ("fax", self.token), ("registration", self.login)):
+            if credential and getattr(settings, f"{name}_url"):
+                self._learn(**{name: self._view(getattr(suite, name))})
         if settings.message_url and (access := self.mailbox):
             mailbox = self._view(suite.mailbox(access.address, access.password))
             sent = await _list_sent(mailbox)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,16 +20,14 @@ import msgspec
 
 import directsuite as ds
 from directsuite.cli import credentials, doctor_checks
-from directsuite.cli.command import Command
+from directsuite.cli.command import Work
 from directsuite.cli.conformance import Specification
 from directsuite.cli.credentials import find_in_keyring
 from directsuite.cli.deep import DeepExamination, DoctorOptions
 from directsuite.cli.errors import UsageError
-from directsuite.cli.options import (
-    make_app,
-)
+from directsuite.cli.options import make_app
 from directsuite.cli.output import show_json, show_progress, show_table
-from directsuite.cli.process import INSTALL_COMMAND, ExitStatus, echo_err
+from directsuite.cli.process import ExitStatus, echo_err, require_extra
 from directsuite.config_file import Configuration, read_secret_file
 from directsuite.durable.files import create_file
 from directsuite.sandbox.dialect import OperationReport, Report
@@ -45,7 +43,7 @@ _DEEP_OPTIONS = ("fax_number", "document", "patient", "proofing_id", "tuser", "t
 
 
 @app.default
-def doctor(*, options: DoctorOptions = DoctorOptions()) -> int:
+def doctor(*, options: DoctorOptions = DoctorOptions()) -> Work:
     """Find problems, and explain how to fix them.
 
     The command checks this machine's settings, each service's URL, host name, connection, certificate and clock, and
@@ -55,21 +53,17 @@ def doctor(*, options: DoctorOptions = DoctorOptions()) -> int:
     With --deep it also calls each read-only operation that your credentials allow, and reports how the responses differ
     from the OpenAPI document of the services, as paths and types without values.
     """
-
-    def begin() -> Coroutine[Any, Any, int]:
-        if not options.deep and any(getattr(options, name) is not None for name in _DEEP_OPTIONS):
-            names = ", ".join(f"--{name.replace('_', '-')}" for name in _DEEP_OPTIONS)
-            raise UsageError(f"These options need --deep: {names}.")
-        if (options.tuser is None) != (options.tuser_password_file is None):
-            raise UsageError("--tuser and --tuser-password-file must be given together.")
-        if options.report is not None and os.path.lexists(options.report):  # otherwise reported after the examination
-            raise UsageError("--report: The file exists. Name a new file.")
-        settings, finding = _read_settings()
-        machine = [("settings", finding), *doctor_checks.check_machine(settings, os.environ)]
-        findings = [attrs.evolve(each, subject="this machine", check=name) for name, each in machine]
-        return _Examination(options, settings).run(findings)
-
-    return Command().run(begin)
+    if not options.deep and any(getattr(options, name) is not None for name in _DEEP_OPTIONS):
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in _DEEP_OPTIONS)
+        raise UsageError(f"These options need --deep: {names}.")
+    if (options.tuser is None) != (options.tuser_password_file is None):
+        raise UsageError("--tuser and --tuser-password-file must be given together.")
+    if options.report is not None and os.path.lexists(options.report):  # otherwise reported after the examination
+        raise UsageError("--report: The file exists. Name a new file.")
+    settings, finding = _read_settings()
+    machine = [("settings", finding), *doctor_checks.check_machine(settings, os.environ)]
+    findings = [attrs.evolve(each, subject="this machine", check=name) for name, each in machine]
+    return _Examination(options, settings).run(findings)
 
 
 def _read_settings() -> tuple[ds.Settings, doctor_checks.Finding]:
@@ -155,19 +149,16 @@ class _Examination:
 
     async def _examine_deeply(self) -> Report:
         """Return the report of --deep, and write it to the file of --report, if given."""
+        require_extra("sandbox")
         from directsuite.sandbox.server import load_openapi_document
 
         options, tuser = self._options, None
         if options.tuser is not None and options.tuser_password_file is not None:
             password = read_secret_file(options.tuser_password_file, "the file of --tuser-password-file")
             tuser = ds.Login(options.tuser, password)
-        try:
-            specification = Specification(load_openapi_document())
-        except ImportError:
-            raise UsageError(f"--deep needs packages that are not installed. Run {INSTALL_COMMAND}.") from None
         deep = DeepExamination(
             settings=self._settings,
-            specification=specification,
+            specification=Specification(load_openapi_document()),
             options=options,
             token=None if isinstance(self._token, doctor_checks.Finding) else self._token,
             login=None if isinstance(self._login, doctor_checks.Finding) else self._login,

@@ -51,16 +51,10 @@ _EXIT_TABLE: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
     errors.InvalidArgumentError: (ExitStatus.USAGE_ERROR, ""),
     errors.DirectSuiteError: (ExitStatus.FAILED, ""),
     errors.TransportError: (ExitStatus.UNAVAILABLE, "try again"),
-    errors.ConnectFailedError: (
-        ExitStatus.UNAVAILABLE,
-        "nothing was sent; `directsuite doctor` shows what is wrong",
-    ),
+    errors.ConnectFailedError: (ExitStatus.UNAVAILABLE, "nothing was sent; `directsuite doctor` shows what is wrong"),
     errors.CircuitOpenError: (ExitStatus.UNAVAILABLE, "nothing was sent; the service is down: try again later"),
     errors.ConnectionLostError: (ExitStatus.UNAVAILABLE, "try again"),
-    errors.DeadlineExceededError: (
-        ExitStatus.UNAVAILABLE,
-        f"try again, or raise {_TIMEOUT_SETTING}",
-    ),
+    errors.DeadlineExceededError: (ExitStatus.UNAVAILABLE, f"try again, or raise {_TIMEOUT_SETTING}"),
     errors.OutcomeUnknownError: (ExitStatus.UNKNOWN, ""),
     errors.ServiceError: (ExitStatus.REJECTED, "ask the service's provider what it means"),
     errors.AuthenticationError: (

@@ -18,14 +18,7 @@ from directsuite.cli.command import Command, CommandParameter, Work
 from directsuite.cli.credentials import load_settings, read_token
 from directsuite.cli.errors import ItemNotFoundError, UsageError, explain_error, quote_service_message, with_value
 from directsuite.cli.inbox import add_local_zone
-from directsuite.cli.output import (
-    format_cell,
-    format_count,
-    model_to_dict,
-    show_json,
-    show_progress,
-    show_table,
-)
+from directsuite.cli.output import format_cell, format_count, model_to_dict, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, show_line
 
 app = opt.make_app("fax", "list 15550100100", "show 15550100100 HANDLE")

@@ -425,10 +425,7 @@ async def _save_files(command: Command, access: MailboxAccess, uids: Sequence[in
             show_table(("uid", "file", "bytes"), saved, right=("uid", "bytes"), no_wrap=("file",))
 
     try:
-        async with (
-            command.open_mailbox(access) as box,
-            show_progress("saving", unit="pieces", total=len(uids)) as bar,
-        ):
+        async with command.open_mailbox(access) as box, show_progress("saving", unit="pieces", total=len(uids)) as bar:
             for uid in uids:
                 async with explain_missing_folder(box, options.folder):
                     files = await _fetch_files(box, uid, options)

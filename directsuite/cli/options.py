@@ -122,12 +122,10 @@ _FILE_HELP = (
 Json = Annotated[bool, Flag, Parameter(help="Print one JSON document instead of text.")]
 JsonLines = Annotated[bool, Flag, Parameter(help="Print JSON documents, one per line, instead of text.")]
 MailboxOption = Annotated[
-    str | None,
-    Parameter(env_var="DIRECTSUITE_MAILBOX", help="The mailbox's Direct address.", show_default=False),
+    str | None, Parameter(env_var="DIRECTSUITE_MAILBOX", help="The mailbox's Direct address.", show_default=False)
 ]
 PasswordFile = Annotated[
-    Path | None,
-    Parameter(help=_FILE_HELP.format(what="password", variable="DIRECTSUITE_MAILBOX_PASSWORD")),
+    Path | None, Parameter(help=_FILE_HELP.format(what="password", variable="DIRECTSUITE_MAILBOX_PASSWORD"))
 ]
 TokenFile = Annotated[Path | None, Parameter(help=_FILE_HELP.format(what="access token", variable="DIRECTSUITE_TOKEN"))]
 LoginOption = Annotated[
@@ -137,8 +135,7 @@ LoginOption = Annotated[
     ),
 ]
 LoginPasswordFile = Annotated[
-    Path | None,
-    Parameter(help=_FILE_HELP.format(what="login's password", variable="DIRECTSUITE_LOGIN_PASSWORD")),
+    Path | None, Parameter(help=_FILE_HELP.format(what="login's password", variable="DIRECTSUITE_LOGIN_PASSWORD"))
 ]
 _COMMON_GROUP = Group("Options of every command that calls a service", sort_key=9)
 

@@ -25,9 +25,7 @@ from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.registration import operations
 
 app = opt.make_app(
-    "patient",
-    "find ada.toml --domain direct.example.test",
-    "by-username ada --domain direct.example.test",
+    "patient", "find ada.toml --domain direct.example.test", "by-username ada --domain direct.example.test"
 )
 
 

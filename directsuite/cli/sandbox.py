@@ -214,10 +214,7 @@ async def add_individual(
 
 @opt.register(app, "fax", "15550100100 --status waiting", "15550100100 --handle HANDLE --status complete")
 async def add_or_update_fax(
-    number: Annotated[str, Parameter(help="The fax number.")],
-    /,
-    *,
-    options: _FaxOptions = _FaxOptions(),
+    number: Annotated[str, Parameter(help="The fax number.")], /, *, options: _FaxOptions = _FaxOptions()
 ) -> int:
     """Add a fax, or change the status of one."""
     async with _open_control(options) as control:
@@ -254,11 +251,7 @@ async def show_or_set_clock(*, options: _ClockOptions = _ClockOptions()) -> int:
 
 @opt.register(app, "fault", "Send reset_after", "'*' status --status 503 --times 3", "--clear")
 async def manage_faults(
-    operation: str | None = None,
-    kind: str | None = None,
-    /,
-    *,
-    options: _FaultOptions = _FaultOptions(),
+    operation: str | None = None, kind: str | None = None, /, *, options: _FaultOptions = _FaultOptions()
 ) -> int:
     """Make an operation fail, and list the faults.
 

@@ -127,7 +127,7 @@ class PdfSources:
 
     def _find_earlier(self, name: str, before_folder: Path) -> Path | None:
         folders = itertools.takewhile(lambda each: each is not before_folder, self._folders.values())
-        earlier = (folder / name for folder in folders if _is_file(folder / name))
+        earlier = (folder / name for folder in folders if os.path.isfile(folder / name))  # noqa: PTH113  Path.is_file may raise
         return self._files.get(name) or next(earlier, None)
 
     def _iter_pdfs(self, folder: Path) -> Iterator[tuple[Path, str | None]]:
@@ -157,7 +157,7 @@ def iter_pdfs(
                         else:
                             skipped.add(entry.path)
                     elif entry.name.lower().endswith(_PDF_SUFFIX):
-                        yield Path(entry.path), None if _is_file(entry) else f"it {_NOT_A_FILE}"
+                        yield Path(entry.path), None if os.path.isfile(entry) else f"it {_NOT_A_FILE}"  # noqa: PTH113
         except OSError as error:
             yield current_folder, f"the folder can't be read ({explain_os_error(error)})"
 
@@ -314,19 +314,9 @@ def _is_present(place: Path) -> bool:
     return True
 
 
-def _is_file(entry: os.DirEntry[str] | Path) -> bool:
-    try:
-        return entry.is_file()
-    except OSError:  # a link to itself, or a folder without read permission
-        return False
-
-
 def _make_candidate(name: str, file: Path) -> Candidate:
-    try:
-        problem = _find_content_problem(file)
-        return Candidate(name, file, None if problem is None else f"it {problem}")
-    except OSError as error:
-        return Candidate(name, file, f"it can't be read ({explain_os_error(error)})")
+    problem = find_source_problem(file)
+    return Candidate(name, file, None if problem is None else f"it {problem}")
 
 
 def describe_failure(entry: SigningEntry) -> str:
@@ -343,17 +333,13 @@ def find_source_problem(source: Path) -> str | None:
                 return None
         if not stat.S_ISREG(source.stat().st_mode):  # opening a pipe would block until there is a writer
             return _NOT_A_FILE
-        return _find_content_problem(source)
+        with source.open("rb") as opened:
+            if b"%PDF-" not in (first := opened.read(PDF_MARKER_BYTES)):
+                return _NOT_A_PDF if first else _EMPTY_FILE
+            opened.seek(max(0, opened.seek(0, os.SEEK_END) - PDF_MARKER_BYTES))
+            return None if b"%%EOF" in opened.read() else DocumentProblem.INCOMPLETE.predicate
     except OSError as error:
         return f"can't be read ({explain_os_error(error)})"
-
-
-def _find_content_problem(file: Path) -> str | None:
-    with file.open("rb") as opened:
-        if b"%PDF-" not in (first := opened.read(PDF_MARKER_BYTES)):
-            return _NOT_A_PDF if first else _EMPTY_FILE
-        opened.seek(max(0, opened.seek(0, os.SEEK_END) - PDF_MARKER_BYTES))
-        return None if b"%%EOF" in opened.read() else DocumentProblem.INCOMPLETE.predicate
 
 
 def report_skipped(folders: Collection[str], location: str = "") -> None:

@@ -103,19 +103,9 @@ async def test_what_is_in_the_trash_is_deleted_only_forever(cli_runner: CliRunne
     assert (
         ended.status,
         "Messages in INBOX.Trash are deleted already. Give --forever to remove them." in ended.err,
-    ) == (
-        2,
-        True,
-    )
+    ) == (2, True)
     ended = await cli_runner.run("inbox", "delete", "1", "--folder", "INBOX.Trash", "--forever", "--yes")
     assert (ended.status, await uids(cli_runner, "INBOX.Trash")) == (0, [])
-
-
-async def test_messages_are_deleted_forever_where_that_is_said(cli_runner: CliRunner) -> None:
-    await three(cli_runner)
-    ended = await cli_runner.run("inbox", "delete", "1", "--forever", "--yes")
-    assert (ended.status, ended.err) == (0, "directsuite: 1 message deleted forever.\n")
-    assert (await uids(cli_runner), await uids(cli_runner, "INBOX.Trash")) == ([2, 3], [])
 
 
 async def test_message_is_marked_as_read_and_as_unread(cli_runner: CliRunner) -> None:
@@ -256,20 +246,3 @@ async def test_bcc_recipient_is_warned_before_reply_to_all(cli_runner: CliRunner
     await cli_runner.deliver("", f"From: {BOB}\r\nTo: carol@x.test\r\nSubject: Lab\r\n\r\nSee.".encode())
     ended = await cli_runner.run("inbox", "reply", "1", "--body", "y", "--all", stdin="\n", is_terminal=True)
     assert (ended.status, "You are neither in To nor in Cc of the message" in ended.err) == (2, True)
-
-
-async def test_response_to_one_is_not_asked_about(cli_runner: CliRunner) -> None:
-    await three(cli_runner)
-    ended = await cli_runner.run("inbox", "reply", "1", "--body", "y", is_terminal=True)
-    assert (ended.status, ended.err) == (0, "directsuite: The reply was sent to 1 recipient.\n")
-
-
-async def test_empty_reply_is_rejected(cli_runner: CliRunner) -> None:
-    await three(cli_runner)
-    ended = await cli_runner.run("inbox", "reply", "1")
-    assert (ended.status, "The message has no text" in ended.err) == (2, True)
-
-
-async def test_folder_that_is_not_there_is_reported(cli_runner: CliRunner) -> None:
-    ended = await cli_runner.run("inbox", "mark", "1", "--folder", "INBOX.Nowhere")
-    assert (ended.status, "no such folder" in ended.err) == (4, True)

@@ -165,15 +165,6 @@ async def test_state_folder_is_used_by_one_sandbox_at_a_time(tmp_path: Path) -> 
         assert not document.exists()
 
 
-async def test_error_while_serving_is_not_a_failed_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> str:
-        raise BrokenPipeError
-
-    monkeypatch.setattr(sandbox_server, "format_summary", fail)
-    with pytest.raises(BrokenPipeError):
-        await serve(SandboxOptions(memory=True, port=0))
-
-
 async def test_sample_content_is_added_completely_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,12 +72,6 @@ async def test_account_has_the_password_of_a_file_or_of_stdin(
             assert await suite.mailbox(address, password).get_message_count() == 0
 
 
-async def test_password_among_the_arguments_is_rejected(operator: Operator) -> None:
-    ended = await operator.run("account", ADDRESS, "blue")
-    assert (ended.status, "1 argument too many" in ended.err, "blue" in ended.err) == (2, True, False)
-    assert (await operator.run("account", ADDRESS)).status == 0  # it was not added before
-
-
 @pytest.mark.parametrize("content", ["", "a\nb\n"])
 async def test_readable_or_empty_password_file_is_rejected(
     operator: Operator, tmp_path: Path, content: str, monkeypatch: pytest.MonkeyPatch

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
-import sys
 from datetime import timedelta
 from typing import Any
 
@@ -13,8 +11,7 @@ import attrs
 import pytest
 
 import directsuite as ds
-from directsuite.cli import main
-from directsuite.cli.status import MAX_UNKNOWN_SECONDS, DeliveryWatch
+from directsuite.cli.status import MAX_UNKNOWN_SECONDS
 from directsuite.core.clock import SystemClock
 from directsuite.messaging.tracking import DEFAULT_GIVE_UP_AFTER, Delivery
 from directsuite.testing import LeapingClock
@@ -67,11 +64,7 @@ async def test_unconfirmed_recipient_is_not_reported_as_failed(cli_runner: CliRu
 async def test_id_of_a_message_stands_once(cli_runner: CliRunner) -> None:
     smtp_ids = [await sent(cli_runner, BOB, "bounce@elsewhere.test"), await sent(cli_runner, BOB)]
     rows = (await cli_runner.run("status", *smtp_ids)).out.splitlines()[1:]
-    assert [[smtp_id in row for smtp_id in smtp_ids] for row in rows] == [
-        [True, False],
-        [False, False],
-        [False, True],
-    ]
+    assert [[smtp_id in row for smtp_id in smtp_ids] for row in rows] == [[True, False], [False, False], [False, True]]
 
 
 async def test_unknown_message_is_status_4_and_the_others_are_reported(cli_runner: CliRunner) -> None:
@@ -91,14 +84,6 @@ async def test_watching_ends_where_all_recipients_have_it_or_will_not(cli_runner
     ended = await cli_runner.run("status", *smtp_ids, "--watch", "--json")
     assert ended.status == 1
     assert [each["status"] for each in json.loads(ended.out)] == ["Delivered", "Remotely Failed", "Delivered"]
-
-
-async def test_every_problem_is_reported(cli_runner: CliRunner) -> None:
-    smtp_id = await sent(cli_runner, "bounce@elsewhere.test")
-    ended = await cli_runner.run("status", smtp_id, "<nobody@elsewhere.test>")
-    assert ended.status == 1
-    assert "1 of 1 deliveries failed" in ended.err
-    assert "doesn't know 1 of these messages" in ended.err
 
 
 async def test_every_problem_of_watched_messages_is_reported(
@@ -144,19 +129,6 @@ async def test_failed_polls_do_not_make_message_unknown(cli_runner: CliRunner) -
     assert ended.status == 3
     assert "The status of 1 of these messages is unknown" in ended.err
     assert "The service knows none" not in ended.err
-
-
-async def test_first_look_with_a_rejected_password_is_the_last(cli_runner: CliRunner) -> None:
-    smtp_id = await sent(cli_runner, BOB)
-    cli_runner.sandbox.inject_fault("GetMessageStatusMany", "status", status=401, times=9)
-    ended = await cli_runner.run("status", smtp_id, "--watch")
-    assert (ended.status, ended.out) == (3, "")
-
-
-async def test_without_watching_a_rejection_is_reported_as_that(cli_runner: CliRunner) -> None:
-    smtp_id = await sent(cli_runner, BOB)
-    cli_runner.sandbox.inject_fault("GetMessageStatusMany", "status", status=400, times=1)
-    assert (await cli_runner.run("status", smtp_id)).status == 5
 
 
 async def test_rejected_batch_is_requested_one_by_one(cli_runner: CliRunner) -> None:
@@ -297,15 +269,6 @@ async def test_message_known_later_is_followed_to_its_end(
     assert waits == [900.0, pytest.approx(7_200, abs=10)]
 
 
-async def test_message_never_known_exits_with_4_after_timeout(
-    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    give_up_soon(monkeypatch)
-    smtp_id = await sent(cli_runner, BOB)
-    ended = await cli_runner.run("status", "<nobody@elsewhere.test>", smtp_id, "--watch")
-    assert (ended.status, BOB in ended.out) == (4, True)
-
-
 async def test_late_recipient_is_followed_after_others_end(
     cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -314,16 +277,6 @@ async def test_late_recipient_is_followed_after_others_end(
     ended = await cli_runner.run("status", smtp_id, "--watch")
     assert ended.status == 1
     assert "Remotely Failed" in ended.out
-
-
-async def test_message_that_is_given_up_is_reported_and_status_1(
-    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    give_up_soon(monkeypatch)
-    smtp_ids = [await sent(cli_runner, "nomdn@elsewhere.test"), await sent(cli_runner, BOB)]
-    ended = await cli_runner.run("status", *smtp_ids, "--watch")
-    assert (ended.status, "Waiting" in ended.out) == (1, True)
-    assert "1 of the messages had no final status in time" in ended.err
 
 
 async def test_all_messages_are_followed_at_a_time(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,31 +323,6 @@ def hide(monkeypatch: pytest.MonkeyPatch, shown: int, *looks: str) -> None:
 
     for name in looks:
         cut(name)
-
-
-async def test_what_ctrl_c_shows_begins_on_a_line_separately(
-    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    async def stopped(_: DeliveryWatch) -> None:
-        screen.write("^C")
-        raise asyncio.CancelledError
-
-    def run() -> None:
-        with pytest.raises(asyncio.CancelledError):
-            main(["status", smtp_id, "--watch"])
-
-    smtp_id = await sent(cli_runner, BOB)
-    screen = Terminal()
-    monkeypatch.setattr(DeliveryWatch, "run", stopped)
-    for name in ("stdout", "stderr"):
-        monkeypatch.setattr(sys, name, screen)
-    await asyncio.to_thread(run)
-    assert screen.getvalue().startswith("^C\n")
-    assert BOB in screen.getvalue()
 
 
 async def test_help_and_guide_say_how_long_a_message_is_watched(cli_runner: CliRunner) -> None:

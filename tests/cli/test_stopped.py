@@ -143,36 +143,3 @@ async def test_closed_streams_are_not_errors(cli_runner: CliRunner, closed: str)
     is_empty = "<&-" in closed  # and no empty message is sent
     assert (process.returncode, b"Traceback" in out + err) == (2 if is_empty else 0, False)
     assert len(await cli_runner.sandbox.ledger("Send")) == (0 if is_empty else 1)
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it is a device of Linux")
-async def test_disk_that_is_full_is_reported(cli_runner: CliRunner) -> None:
-    await cli_runner.deliver("one")
-    full = os.open("/dev/full", os.O_WRONLY)
-    async with start_process("inbox", "list", stdout=full) as process:
-        os.close(full)
-        _, err = await process.communicate()
-    assert process.returncode == 1
-    assert err.startswith(b"directsuite: The disk is full")
-    assert b"Traceback" not in err
-
-
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
-async def test_question_that_nobody_responses_ends_with_the_command(
-    cli_runner: CliRunner, number: signal.Signals, status: int
-) -> None:
-    await cli_runner.run("send", "--to", BOB, "--cc", "nurse@elsewhere.test", "--body", "x")
-    keyboard, terminal = os.openpty()
-    try:
-        command = ("inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--all")
-        async with start_process(*command, stdin=terminal) as process:
-            assert process.stderr is not None
-            asked = await process.stderr.readuntil(b"[y/N] ")
-            process.send_signal(number)
-            _, rest = await process.communicate()
-    finally:
-        os.close(keyboard)
-        os.close(terminal)
-    assert asked == b"The reply will be sent to 2 recipients. Continue? [y/N] "
-    assert (process.returncode, b"stopped; nothing was sent" in rest) == (status, True)
-    assert not await cli_runner.sandbox.ledger("SendWithHeader")

@@ -74,12 +74,6 @@ async def test_message_rejected_at_first_is_followed_to_its_end(opened_clinic: C
     assert (courses(watch), watch.given_up, watch.failure) == ([["Delivered"]], set(), None)
 
 
-async def test_unknown_message_is_waited_for_15_minutes(opened_clinic: Clinic) -> None:
-    watch = await watched(opened_clinic, opened_clinic.box, ["<nobody@x.test>"])
-    assert courses(watch) == [[]]
-    assert sum(opened_clinic.time.sleeps) == pytest.approx(900, abs=1)
-
-
 async def test_recipient_who_shows_late_makes_it_two_hours_in_all_and_no_more(opened_clinic: Clinic) -> None:
     class Late(ds.Mailbox):
         """Returns an additional recipient without a final status in the last poll."""

@@ -10,7 +10,7 @@ from cyclopts import CoercionError, CycloptsError
 
 from directsuite.cli.app import build_app
 from directsuite.cli.usage import explain_usage_error
-from tests.cli.conftest import COMMANDS, CliRunner
+from tests.cli.conftest import COMMANDS
 
 
 def list_integers() -> Iterator[tuple[tuple[str, ...], str]]:
@@ -43,21 +43,6 @@ def test_integer_rejects_a_fraction_or_text(command: tuple[str, ...], option: st
     with pytest.raises(CoercionError) as caught:
         build_app().parse_args(arguments, exit_on_error=False, print_error=False)
     assert "an integer" in explain_usage_error(caught.value) or option == "--max-body"
-
-
-async def test_delete_of_a_fraction_deletes_no_message(cli_runner: CliRunner) -> None:
-    for subject in ("one", "two"):
-        await cli_runner.deliver(subject)
-    ended = await cli_runner.run("inbox", "delete", "1.5", "--yes")
-    assert ended.status == 2
-    assert [each["uid"] for each in (await cli_runner.run("inbox", "list", "--json")).document] == [2, 1]
-
-
-@pytest.mark.parametrize("number", ["1.5", "true", "'1'", "1.0"])
-async def test_patient_id_in_a_file_rejects_a_fraction(cli_runner: CliRunner, number: str) -> None:
-    cli_runner.write_private_file("ada.toml", f"id = {number}")
-    ended = await cli_runner.run("patient", "find", "ada.toml", "--domain", "direct.example.test")
-    assert ended.status == 2
 
 
 def test_leading_sign_and_zeros_are_accepted() -> None:

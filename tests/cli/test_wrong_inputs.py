@@ -95,14 +95,6 @@ async def test_where_nobody_listens_it_says_that_nothing_was_sent(
 
 
 @of_every_command
-async def test_unsafe_url_is_rejected(
-    cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL", "http://service.example.org")
-    await fails(cli_runner, command, 2, "https")
-
-
-@of_every_command
 async def test_url_below_which_there_is_nothing_is_reported_by_its_variable(
     cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,15 +123,6 @@ async def test_service_that_fails_may_be_asked_again(
     cli_runner.sandbox.clear_faults()
     cli_runner.sandbox.inject_fault("*", "status", status=429, retry_after=7, times=None)
     await fails(cli_runner, command, 6, "wait 7 s and try again")
-
-
-@pytest.mark.parametrize("config", ["none.toml", "timeout = ", "timeout = 0", "tiemout = 5"])
-async def test_settings_file_that_is_wrong_is_reported(
-    cli_runner: CliRunner, config: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = config if config.endswith(".toml") else cli_runner.write_private_file("settings.toml", config)
-    monkeypatch.setenv("DIRECTSUITE_CONFIG", name)
-    await fails(cli_runner, "inbox list", 2)
 
 
 @pytest.mark.parametrize(
@@ -249,11 +232,6 @@ async def test_typed_value_is_shown_only_if_stderr_may_show_it(
     ended = await cli_runner.run(*arguments)
     assert ended.status == 2
     assert (told in ended.err) is is_asked, ended.err
-
-
-async def test_verbose_has_wrong_usage_name_what_was_typed(cli_runner: CliRunner) -> None:
-    ended = await cli_runner.run("inbox", "list", "--limit", "0", "--verbose")
-    assert ended.err.startswith("directsuite: --limit (0): give at least 1")
 
 
 @pytest.mark.parametrize(

@@ -35,20 +35,6 @@ async def test_batch_is_sent_and_missing_deliveries_are_reported(
         assert len(await context.sandbox.ledger("SendWithHeader")) == 3
 
 
-async def test_recipient_who_is_named_twice_is_not_called(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    named = [
-        ds.Recipient("deliver@hospital.example.test"),
-        ds.Recipient("Deliver@hospital.example.test", ds.RecipientType.CC),
-    ]
-    async with open_clinic() as context:
-        await programs()["send_all"](context.box, {"referral": ds.Message(subject="Referral", recipients=named)})
-        assert sum(context.time.sleeps) < 60
-    assert capsys.readouterr().out == ""
-
-
 async def test_faxes_are_watched(capsys: pytest.CaptureFixture[str]) -> None:
     watch = programs()["watch"]
     async with open_clinic() as context:

@@ -49,8 +49,3 @@ def test_row_names_the_http_method_and_an_awaitable_method(operation: str, table
     assert parts is not None, f"{operation}: {named!r} is not of the form facade.method"
     facade, method = parts.groups()
     assert inspect.iscoroutinefunction(getattr(FACADES[facade], method, None)), f"{named} is no awaitable method"
-
-
-def test_every_method_of_the_table_is_there_once(table: dict[str, list[str]]) -> None:
-    named = [cells[1] for cells in table.values()]
-    assert sorted(named) == sorted(set(named))

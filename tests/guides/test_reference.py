@@ -103,8 +103,3 @@ def test_every_link_leads_somewhere(site: dict[Path, Page]) -> None:
             if not link.scheme and (found is None or unquote(link.fragment) not in {"", *found.anchors}):
                 lost.append(f"{path}: {link.geturl()}")
     assert lost == []
-
-
-def test_pages_are_small_and_say_nothing_of_the_wire(site: dict[Path, Page]) -> None:
-    assert {str(path): len(page.text) for path, page in site.items() if len(page.text) > 300_000} == {}
-    assert [str(path) for path, page in site.items() if "Wire(" in page.text] == []

@@ -52,14 +52,6 @@ async def test_each_error_is_reported_separately(
     assert result.startswith(words)
 
 
-async def test_nothing_is_sent_where_nobody_listens(unused_tcp_port: int) -> None:
-    [program] = find_code_blocks("errors")
-    settings = ds.Settings(message_url=f"http://127.0.0.1:{unused_tcp_port}/api", retry=ds.RetryPolicy.none())
-    async with ds.DirectSuite(settings) as suite:
-        result: str = await execute_programs(program)["send"](suite.mailbox(ALICE, "secret"), letter())
-    assert result == "nothing was sent (ConnectFailedError): try again later"
-
-
 async def test_hook_a_policy_and_a_listener_do_their_work(sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
     conversion, retries, events = find_code_blocks("extending")
     converter = execute_programs(conversion)["settings"].converter

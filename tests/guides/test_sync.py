@@ -48,20 +48,6 @@ async def test_program_stops_at_sigterm_and_tells_of_failures(
     assert "mailbox 1: The service rejected the mailbox's password" in capsys.readouterr().out
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")
-async def test_program_does_not_swallow_the_end_of_its_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Synchronizer, "run", _fail)
-    serve = execute_programs(find_code_blocks("sync")[1])["serve"]
-    async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
-        with pytest.raises(OSError, match="the disk is full"):
-            await serve(suite, [ALICE[0]], _password)
-
-
-async def _fail(_: Synchronizer) -> None:
-    raise OSError("the disk is full")
-
-
 def _stop_after_a_round(event: ds.Event) -> None:
     """Send the signal before the program's own listener is called."""
     if isinstance(event, RoundFinished):

@@ -6,7 +6,6 @@ import asyncio
 import importlib
 import logging
 import socket
-import struct
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -16,7 +15,6 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientPayloadError, ClientSession, web
-from aiohttp.web_protocol import RequestHandler
 
 import directsuite as ds
 from directsuite.sandbox import Sandbox
@@ -150,18 +148,6 @@ async def test_one_suite_serves_all_requests(url: str, sandbox: Sandbox, log_rec
     assert len([text for text in log_recorder.messages if "a new token" in text]) == 1
 
 
-async def test_invalid_pdf_is_rejected(url: str, sandbox: Sandbox) -> None:
-    status, _, text = await post(url, b"no PDF at all")
-    assert (status, text) == (422, b"This is no PDF.")
-    assert await effects(sandbox, "Save") == 0
-
-
-async def test_what_the_service_rejects_is_rejected(url: str, sandbox: Sandbox) -> None:
-    status, _, _ = await post(url, b"%PDF-1.7\nbroken")
-    assert status == 422
-    assert await effects(sandbox, "Sign") == 0
-
-
 async def test_unknown_outcome_is_sent_to_browser_and_logged_with_hint(
     url: str, sandbox: Sandbox, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -206,20 +192,6 @@ def test_each_failure_has_its_status(error: ds.DirectSuiteError, status: int, he
     assert answer(error)[:2] == (status, headers)
 
 
-@pytest.mark.parametrize(("happened", "text"), [(True, "It was signed, but could not"), (False, "It may have been")])
-def test_signature_that_certainly_happened_is_told_from_one_that_may_have(happened: bool, text: str) -> None:
-    error = ds.OutcomeUnknownError("lost", how_to_find_out="look", happened=happened)
-    assert execute_programs(find_code_blocks("web")[0])["answer"](error)[2].startswith(text)
-
-
-async def test_wrong_token_is_logged(url: str, sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
-    sandbox.inject_fault("Save", "status", status=401, times=9)
-    assert (await post(url))[0] == 502
-    assert [line.partition(" (")[0] for line in logged(caplog)] == [
-        "AuthenticationError: Save: no valid access token in the request"
-    ]
-
-
 async def test_document_that_cannot_be_deleted_spoils_no_response(
     url: str, sandbox: Sandbox, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -262,20 +234,6 @@ async def test_backend_without_a_token_does_not_start(sandbox: Sandbox, monkeypa
         await runner.setup()
 
 
-async def test_failing_service_is_reported_as_such(url: str, sandbox: Sandbox) -> None:
-    sandbox.inject_fault("Sign", "status", status=403)
-    status, retry_after, text = await post(url)
-    assert (status, retry_after, text) == (502, None, b"The signing service failed.")
-    assert await effects(sandbox, "Delete") == 1
-
-
-async def test_download_that_breaks_off_is_not_a_complete_response(url: str, sandbox: Sandbox) -> None:
-    sandbox.inject_fault("GetDoc", "truncate")
-    with pytest.raises(ClientPayloadError):
-        await post(url, make_large_pdf(MEGABYTE))
-    assert (await post(url))[0] == 200
-
-
 async def test_browser_that_leaves_its_upload_stores_nothing(
     url: str, sandbox: Sandbox, log_recorder: LogRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -311,34 +269,6 @@ async def test_aborted_download_releases_connection_and_deletes_document(
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-@pytest.mark.parametrize("url", ["aiohttp"], indirect=True)
-async def test_browser_that_disconnects_while_stalled_is_not_an_error(
-    url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    port = int(url.split(":")[2].split("/")[0])
-    takes_nothing, pause = asyncio.Event(), RequestHandler.pause_writing
-
-    def noticed(handler: RequestHandler) -> None:
-        pause(handler)
-        if handler.transport is not None and handler.transport.get_extra_info("sockname")[1] == port:
-            takes_nothing.set()
-
-    monkeypatch.setattr(RequestHandler, "pause_writing", noticed)
-    large = make_large_pdf(12 * MEGABYTE)
-    connection = socket.socket()
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing it resets it
-    connection.setblocking(False)
-    loop = asyncio.get_running_loop()
-    await loop.sock_connect(connection, ("127.0.0.1", port))
-    heading = b"POST /sign HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(large)
-    await loop.sock_sendall(connection, heading + large)
-    await takes_nothing.wait()
-    connection.close()
-    assert (await post(url))[0] == 200
-    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
-
-
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -346,14 +276,3 @@ def test_memory_does_not_grow_with_the_documents(framework: str) -> None:
     pytest.importorskip(framework, reason=f"{framework} isn't installed")
     (told,) = measure_framework(framework, [(12, 4 * MEGABYTE)], warm_up=(1, MEGABYTE))
     assert told.growth < 12 * PER_BROWSER + 10 * PER_CONNECTION
-
-
-@pytest.mark.process
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_200_uploads_immediately_take_a_fixed_amount_each(framework: str) -> None:
-    pytest.importorskip(framework, reason=f"{framework} isn't installed")
-    few, many = measure_framework(framework, [(20, MEGABYTE), (200, MEGABYTE)], warm_up=(1, MEGABYTE))
-    assert few.growth < 20 * PER_BROWSER + 10 * PER_CONNECTION
-    assert many.peak - few.peak < 180 * PER_BROWSER

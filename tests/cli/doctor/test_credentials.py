@@ -90,11 +90,7 @@ async def test_description_tells_a_missing_document_from_a_missing_path(
 
 
 async def test_wrong_token_login_and_password_are_reported(doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
-    wrong = {
-        "DIRECTSUITE_TOKEN": WRONG,
-        "DIRECTSUITE_LOGIN_PASSWORD": WRONG,
-        "DIRECTSUITE_MAILBOX_PASSWORD": WRONG,
-    }
+    wrong = {"DIRECTSUITE_TOKEN": WRONG, "DIRECTSUITE_LOGIN_PASSWORD": WRONG, "DIRECTSUITE_MAILBOX_PASSWORD": WRONG}
     take(doctor_runner, sandbox, **wrong)
     told = await doctor_runner.run_json("--mailbox", ALICE)
     assert (told.status, told.err) == (1, "directsuite: Checks failed: 4. Follow the advice in the table.\n")
@@ -159,9 +155,9 @@ async def test_service_that_fails_is_reported(doctor_runner: DoctorRunner, sandb
 
 
 def test_connect_error_after_checks_refers_to_earlier_checks() -> None:
-    error = ConnectFailedError("no connection (ClientConnectorError)", operation="GetDocInfo", service="signing")
+    error = ConnectFailedError("no connection (Connection refused)", operation="GetDocInfo", service="signing")
     said = doctor_checks._explain("signing", error, has_token=True).sentence
-    assert said == "GetDocInfo: no connection: see the checks before this one, and try again"
+    assert said == "GetDocInfo: no connection (Connection refused): see the checks before this one, and try again"
 
 
 async def test_failures_come_first_and_passed_services_in_one_row_each(

@@ -29,10 +29,7 @@ async def test_where_nothing_is_set_it_says_what_to_set(doctor_runner: DoctorRun
     ("url", "sentence"),
     [
         ("mail.example.org", "must be a URL that starts with https://"),
-        (
-            "http://mail.example.org",
-            "would send secrets unencrypted: use https://, or set allow_insecure_http to true",
-        ),
+        ("http://mail.example.org", "would send secrets unencrypted: use https://, or set allow_insecure_http to true"),
         (f"https://nurse:{SECRET}@mail.example.org", "must not contain credentials"),
     ],
     ids=["no scheme", "in clear", "with a password"],

@@ -102,4 +102,4 @@ async def test_output_is_reported_by_its_option(sign_runner: SignRunner, tmp_pat
     (tmp_path / "out").chmod(0o500)
     told = await sign(sign_runner, "in")
     assert (told.status, told.document["signed"]) == (1, 0)
-    assert told.err.startswith("directsuite: --output can't be written (Permission denied): fix this first")
+    assert told.err.startswith("directsuite: the target can't be written (Permission denied)")

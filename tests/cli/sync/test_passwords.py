@@ -62,11 +62,6 @@ async def test_file_of_json_or_toml(tmp_path: Path, name: str, text: str) -> Non
     assert "bob" not in str(raised.value)
 
 
-@pytest.mark.parametrize(("name", "text"), [("p.json", f'{{"{ALICE}": "hers"}}'), ("p.toml", f'"{ALICE}" = "hers"')])
-async def test_file_that_begins_with_a_byte_order_mark(tmp_path: Path, name: str, text: str) -> None:
-    assert await make_password_source([ALICE], written(tmp_path / name, f"\ufeff{text}"))(ALICE) == Secret("hers")
-
-
 async def test_file_that_changes_is_read_again(tmp_path: Path) -> None:
     path = written(tmp_path / "p.toml", f'"{ALICE}" = "before"')
     password = make_password_source([ALICE], path)
@@ -129,32 +124,6 @@ async def test_variable_is_for_one_mailbox(monkeypatch: pytest.MonkeyPatch) -> N
     assert await make_password_source([ALICE], None)(ALICE) == Secret("hunter2")
     with pytest.raises(UsageError, match="a single mailbox"):
         make_password_source([ALICE, BOB], None)
-
-
-async def test_on_a_terminal_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    sit_at(monkeypatch, is_terminal=True)
-
-    def ask(prompt: str) -> str:
-        return f"of {prompt.split()[2]}"
-
-    monkeypatch.setattr("getpass.getpass", ask)
-    password = make_password_source([ALICE, BOB], None)
-    assert await password(BOB) == Secret(f"of {BOB}:")
-
-
-def test_empty_input_is_not_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    sit_at(monkeypatch, is_terminal=True)
-
-    def end_of_input(_: str) -> str:
-        raise EOFError
-
-    def nothing(_: str) -> str:
-        return ""
-
-    for ask in (end_of_input, nothing):
-        monkeypatch.setattr("getpass.getpass", ask)
-        with pytest.raises(UsageError, match="No mailbox password was typed"):
-            make_password_source([ALICE, BOB], None)
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])

@@ -79,12 +79,6 @@ async def test_mailbox_of_the_environment_where_none_is_given(
             assert [name for (name,) in connection.execute("SELECT name FROM mailbox ORDER BY name")] == known
 
 
-async def test_mailboxes_from_a_file_that_begins_with_a_byte_order_mark(sync_runner: SyncRunner) -> None:
-    sync_runner.folder.joinpath("addresses").write_text(f"{ALICE}\n", "utf-8-sig")
-    passwords = sync_runner.write_passwords()
-    assert (await sync_runner.run("run", "--mailboxes", "addresses", "--passwords", passwords, "--once")).status == 0
-
-
 async def test_duplicate_folder_is_polled_once_and_inbox_ignores_case(sync_runner: SyncRunner) -> None:
     folders = ("--folder", "inbox", "--folder", "Inbox", "--folder", "INBOX.Sent", "--folder", "INBOX.Sent")
     ended = await sync_runner.run(
@@ -149,42 +143,19 @@ async def test_log_lines_name_mailboxes_where_that_is_wanted(sync_runner: SyncRu
     assert json.loads(ended.out.splitlines()[1])["name"] == ALICE
 
 
-async def test_store_that_fails_under_the_worker_is_status_1(
-    sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("owner", "method", "status"), [(Synchronizer, "once", 1), (SqliteStore, "bind", 2), (SqliteStore, "aclose", 1)]
+)
+async def test_failing_store_is_reported(
+    owner: type, method: str, status: int, sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    once = Synchronizer.once
+    call = getattr(owner, method)
 
-    async def fail(synchronizer: Synchronizer) -> None:
-        await once(synchronizer)
+    async def fail(*arguments: object) -> None:
+        await call(*arguments)
         raise StoreError("The disk of the store is full.")
 
-    monkeypatch.setattr(Synchronizer, "once", fail)
+    monkeypatch.setattr(owner, method, fail)
     ended = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords(), "--once")
-    assert ended.status == 1
+    assert ended.status == status
     assert ended.err.endswith("directsuite: The disk of the store is full\n")
-
-
-async def test_store_that_fails_before_the_first_turn_is_status_2(
-    sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def fail(_: SqliteStore, __: str) -> None:
-        raise StoreError("The disk of the store is full.")
-
-    monkeypatch.setattr(SqliteStore, "bind", fail)
-    ended = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords(), "--once")
-    assert ended.status == 2
-    assert ended.err.endswith("directsuite: The disk of the store is full\n")
-
-
-async def test_store_that_fails_on_the_way_is_status_1(
-    sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    close = SqliteStore.aclose
-
-    async def fail(store: SqliteStore) -> None:
-        await close(store)
-        raise StoreError("The disk of the store is full.")
-
-    monkeypatch.setattr(SqliteStore, "aclose", fail)
-    ended = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords(), "--once")
-    assert (ended.status, ended.err) == (1, "directsuite: The disk of the store is full\n")
