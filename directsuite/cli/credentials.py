@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import getpass
 import importlib
-import importlib.util
 import json
 import sys
 import tomllib
@@ -189,8 +188,6 @@ def is_interactive() -> bool:
 
 def has_keyring() -> bool:
     """Return True if the package keyring is installed and has a usable back end."""
-    if importlib.util.find_spec("keyring") is None:
-        return False
     with contextlib.suppress(Exception):  # each back end raises its own errors
         keyring: Any = importlib.import_module("keyring")
         return bool(keyring.get_keyring().priority > 0)  # keyring's back end that always fails has 0
@@ -199,13 +196,11 @@ def has_keyring() -> bool:
 
 def find_in_keyring(name: str) -> ds.Secret | None:
     """Return a secret from the keyring; None if the secret is missing, or the keyring is locked or missing."""
-    if not has_keyring():
-        return None
-    with contextlib.suppress(Exception):  # as above
-        keyring: Any = importlib.import_module("keyring")
-        text = keyring.get_password(KEYRING_SERVICE, name)
-        return ds.Secret(text) if text else None
-    return None
+    text = None
+    if has_keyring():
+        with contextlib.suppress(Exception):  # as above
+            text = importlib.import_module("keyring").get_password(KEYRING_SERVICE, name)
+    return ds.Secret(text) if text else None
 
 
 def read_input(path: Path, name: str, *, limit: int, advice: str = "Name a different file.") -> bytes:

@@ -91,8 +91,8 @@ async def run_demo(options: DemoOptions, output: Path, steps: Mapping[str, Step]
             report = {"held": not failed, "version": ds.__version__, "seconds": seconds, "output": str(output)}
             show_json(report | {"failed": [each["name"] for each in failed], "steps": reports})
         else:
-            members = ("name", "title", "count", "thing", "seconds", "held")
-            rows = [[each[member] for member in members] for each in reports]
+            members = ("name", "title", "count", "thing", "seconds")
+            rows = [[*(each[member] for member in members), "yes" if each["held"] else "NO"] for each in reports]
             show_table(
                 ("step", "what was done", "count", "unit", "seconds", "passed"), rows, right=("count", "seconds")
             )

@@ -13,7 +13,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from datetime import date, datetime
 from itertools import zip_longest
-from typing import Any, Literal, TypedDict, Unpack, cast
+from types import MappingProxyType
+from typing import Any, Literal, cast
 
 import attrs
 from rich.cells import cell_len
@@ -77,44 +78,24 @@ def model_to_dict(model: object) -> dict[str, Any]:
     return {name: _value_to_json(value) for name, value in values.items() if not isinstance(value, ds.Secret | bytes)}
 
 
-def show_table(titles: Sequence[str], rows: Iterable[Sequence[object]], **options: Unpack[TableOptions]) -> None:
+def show_table(
+    titles: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: Sequence[str] = (),
+    no_wrap: Sequence[str] = (),
+    styles: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Print a table without borders to stdout.
 
     If the first title is empty, the table shows one object, a property per line; then times have seconds.
+
+    right: the titles of right-aligned columns. no_wrap: the titles of columns that are never wrapped, because people
+    copy their values; if the terminal is too narrow, each value is on a separate line below its row, with the title.
+    styles: the rich style of cells, by their text.
     """
-    console = make_table_console()
-    with console.capture() as captured:
-        console.print(_build_table(console, titles, rows, **options), soft_wrap=True)
-    sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
-
-
-def make_table_console() -> Console:
-    """Return a console for stdout that keeps each row on one line if stdout is not a terminal."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _NON_TERMINAL_COLUMNS
-    return console
-
-
-class TableOptions(TypedDict, total=False):
-    """The options of `show_table`."""
-
-    right: Sequence[str]
-    """The titles of right-aligned columns."""
-    no_wrap: Sequence[str]
-    """The titles of columns that are never wrapped, because people copy their values. If the terminal is too narrow,
-    each value is on a separate line below its row, with the title.
-    """
-    styles: Mapping[str, str]
-    """The rich style of cells, by their text."""
-
-
-def _build_table(
-    console: Console, titles: Sequence[str], rows: Iterable[Sequence[object]], **options: Unpack[TableOptions]
-) -> Text:
-    right, no_wrap, styles = options.get("right", ()), options.get("no_wrap", ()), options.get("styles", {})
+    console, is_list = make_table_console(), bool(titles[0])
     rows = [tuple(row) for row in rows]
-    is_list = bool(titles[0])
     columns = list[_Column]()
     for index, title in enumerate(titles):
         has_moments = any(isinstance(row[index], datetime) for row in rows)
@@ -142,7 +123,17 @@ def _build_table(
         texts = [Text(row[column.index], styles.get(row[column.index], "")) for column in columns]
         lines.append(_render_row(console, columns, texts))
         lines += [Text(f"    {column.title}: {row[column.index]}") for column in moved_columns if row[column.index]]
-    return Text("\n").join(lines)
+    with console.capture() as captured:
+        console.print(Text("\n").join(lines), soft_wrap=True)
+    sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def make_table_console() -> Console:
+    """Return a console for stdout that keeps each row on one line if stdout is not a terminal."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _NON_TERMINAL_COLUMNS
+    return console
 
 
 @attrs.define
@@ -215,21 +206,18 @@ def _to_local_time(value: datetime) -> datetime:
 
 
 class Bar:
-    """The progress of a command. Nothing is shown if `progress` is None."""
+    """The progress of a command."""
 
-    def __init__(self, progress: Progress | None = None, title: str = "", total: float | None = None) -> None:
-        self._progress = progress
-        self._task = None if progress is None else progress.add_task(title, total=total)
+    def __init__(self, progress: Progress, title: str, total: float | None) -> None:
+        self._progress, self._task = progress, progress.add_task(title, total=total)
 
     def advance(self, count: int = 1) -> None:
         """Add `count` completed items or bytes."""
-        if self._progress is not None and self._task is not None:
-            self._progress.advance(self._task, count)
+        self._progress.advance(self._task, count)
 
     def update(self, done: int, total: int | None) -> None:
         """Set the completed and the total number. total: None if unknown."""
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=done, total=total)
+        self._progress.update(self._task, completed=done, total=total)
 
 
 def format_count(count: int, noun: str, plural: str = "") -> str:
@@ -264,10 +252,7 @@ async def show_progress(
     delay: the seconds before the bar appears.
     """
     console = Console(stderr=True, highlight=False) if console is None else console
-    if not console.is_terminal:
-        yield Bar()
-        return
-    bars = Progress(*_make_progress_columns(unit), console=console, transient=True)
+    bars = Progress(*_make_progress_columns(unit), console=console, transient=True, disable=not console.is_terminal)
     start_timer = asyncio.get_running_loop().call_later(delay, bars.start)
     try:
         yield Bar(bars, title, total)

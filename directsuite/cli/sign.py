@@ -295,7 +295,7 @@ def _get_exit_status(
 def _exit_for_stopped_job(stopped: JobStoppedError) -> tuple[ExitStatus, str]:
     cause = stopped.__cause__
     if not isinstance(cause, ds.DirectSuiteError):
-        return ExitStatus.FAILED, f"{stopped.why}; the target is the folder of --output: fix this first"
+        return ExitStatus.FAILED, f"{stopped.why}: fix this first"
     return exit_for_error(cause, recovery_hint=_HINT_REPEAT_COMMAND, advice={ds.ServiceError: _HINT_CHECK_URL})
 
 

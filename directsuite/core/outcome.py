@@ -186,7 +186,7 @@ def find_unsupported_encoding(headers: Mapping[str, str]) -> str | None:
 
 def _describe_exception(error: BaseException) -> str:
     number = getattr(error, "errno", None)
-    if type(error) is aiohttp.ClientConnectorError and number is not None and number > 0:
+    if type(error) in (aiohttp.ClientConnectorError, aiohttp.ClientOSError) and number is not None and number > 0:
         return os.strerror(number)
     return type(error).__name__ if number is None else f"{type(error).__name__}, errno {number}"
 

@@ -215,10 +215,7 @@ async def test_file_in_place_of_output_folder_is_reported(sign_runner: SignRunne
     sign_runner.write_pdfs("out/.directsuite", content=b"in the way")
     told = await sign_runner.sign("a.pdf", *_OUT, "--json")
     assert (told.status, told.document["signed"]) == (1, 0)
-    assert (
-        told.document["stopped"]
-        == "the target can't be written (Not a directory); the target is the folder of --output: fix this first"
-    )
+    assert told.document["stopped"] == "the target can't be written (Not a directory): fix this first"
     assert list(await sign_runner.sandbox.ledger()) == []
 
 
