@@ -7,7 +7,7 @@ import functools
 import importlib
 import os
 from collections.abc import Generator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import App, CycloptsError, Group
 
@@ -76,9 +76,8 @@ Exit status:
             command.help = summary
         command.group, command.sort_key = group, position
         app.command(command)
-    app.register_install_completion_command(  # pyright: ignore[reportUnknownMemberType]  untyped in cyclopts
-        group=_MISC, help_epilogue=EPILOGUE
-    )
+    install_completion: Any = app.register_install_completion_command  # cyclopts' types are incomplete
+    install_completion(group=_MISC, help_epilogue=EPILOGUE)
     return app
 
 

@@ -25,7 +25,6 @@ NOT_TEXT_PROBLEM = (
 )
 """The predicate of the sentence about input that can't be decoded."""
 
-_OUTCOME_UNKNOWN_TEXT = "it may or may not have happened"
 _TIMEOUT_SETTING = "timeout in the settings file"
 HINT_RENEW_CREDENTIAL = (
     "the token is wrong or has expired: get a new one from the service's provider, and set it with --token-file or "
@@ -115,9 +114,8 @@ def exit_for_error(
     if not isinstance(error, errors.DirectSuiteError):
         return status, str(error)
     if isinstance(error, errors.OutcomeUnknownError):
-        unknown = "" if "may or may not have" in error.explanation else f"; {_OUTCOME_UNKNOWN_TEXT}"
         late = f"; raise {_TIMEOUT_SETTING}" if isinstance(error.__cause__, errors.DeadlineExceededError) else ""
-        return status, f"{explain_error(error)}{unknown}: {recovery_hint or error.how_to_find_out}{late}"
+        return status, f"{explain_error(error)}: {recovery_hint or error.how_to_find_out}{late}"
     code = error.code if isinstance(error, errors.ServiceError) else None
     status_code = error.status if isinstance(error, errors.ServiceError) else None
     given = next((advice[key] for key in (code, status_code, kind) if key is not None and key in advice), None)

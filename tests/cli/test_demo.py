@@ -56,11 +56,11 @@ def test_all_checks_pass_and_the_files_are_written(tmp_path: Path, capsys: pytes
 
 @pytest.mark.process
 def test_json_report_is_alone_on_stdout(tmp_path: Path) -> None:
-    ended = subprocess.run(
+    result = subprocess.run(
         [*DEMO, *SMALL, "--json", "--output", str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
     )
-    report: dict[str, Any] = json.loads(ended.stdout)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    report: dict[str, Any] = json.loads(result.stdout)
+    assert (result.returncode, result.stderr) == (0, "")
     assert (report["held"], report["failed"], report["output"]) == (True, [], str(tmp_path))
     assert [(step["name"], step["count"], step["held"], step["problem"]) for step in report["steps"]] == [
         (name, count, True, None) for name, count in zip(NAMES, (1, 4, 4, 3, 12), strict=True)

@@ -47,12 +47,12 @@ async def reader(
     for name in PDFS:
         (tmp_path / name).write_bytes(build_consent_form(1))
     async with Sandbox(seed=add_sample_content) as sandbox:
-        typist = CliRunner(sandbox, tmp_path, monkeypatch, capsys)
-        typist.set_environment(MAILBOXES[0], MAILBOX_LOGIN)
+        runner = CliRunner(sandbox, tmp_path, monkeypatch, capsys)
+        runner.set_environment(MAILBOXES[0], MAILBOX_LOGIN)
         monkeypatch.setenv("DIRECTSUITE_SANDBOX", sandbox.root_url)
         for name, text in FILES.items():
-            typist.write_private_file(name, text)
-        yield typist
+            runner.write_private_file(name, text)
+        yield runner
 
 
 def split_example(reader: CliRunner, example: str, stand_ins: dict[str, str]) -> list[str]:
@@ -72,13 +72,13 @@ async def test_examples_can_be_given_in_their_order(reader: CliRunner) -> None:
             continue
         typed = ASKED.get(example) or FROM_STDIN.get(example, "")
         async with asyncio.timeout(60):
-            ended = await reader.run(
+            result = await reader.run(
                 *split_example(reader, example, stand_ins), stdin=typed, is_terminal=example in ASKED
             )
-        if ended.status:
-            failed[example] = ended.err
-        if example in EXAMPLES["send"] and ended.out.startswith("<"):
-            stand_ins["SMTP_ID"] = ended.out.strip()
+        if result.status:
+            failed[example] = result.err
+        if example in EXAMPLES["send"] and result.out.startswith("<"):
+            stand_ins["SMTP_ID"] = result.out.strip()
     assert failed == {}
 
 

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.process
         (("sandbox", "individual", "Ada", "Byron", "4321", "1980-12-10"), "The individual was added with the id "),
         (("sandbox", "clock", "--advance", "10m"), "The time of the sandbox is "),
     ],
-    ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
 )
 async def test_effect_is_reported_if_stdout_is_full(
     cli_runner: CliRunner, full_disk: BinaryIO, arguments: tuple[str, ...], sentence: str

@@ -179,22 +179,6 @@ def test_help_is_laid_out_whatever_the_columns_are_said_to_be(
     assert told.err == ""
 
 
-def test_terminal_too_narrow_for_anything_is_taken_for_a_wider_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def narrow(_: int = 0) -> os.terminal_size:
-        return os.terminal_size((2, 24))
-
-    monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.setattr("os.get_terminal_size", narrow)
-    try:
-        assert main(["send", "--help"]) == 0
-        assert os.environ["COLUMNS"] == "20"
-    finally:
-        os.environ.pop("COLUMNS", None)
-    assert "Usage:" in capsys.readouterr().out
-
-
 REMEDY = "pip install 'directsuite[cli,sandbox]'"
 
 

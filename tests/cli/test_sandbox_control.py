@@ -40,10 +40,10 @@ async def operator(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
 
 
 async def test_environment_is_printed_for_a_shell(operator: Operator) -> None:
-    ended = await operator.run("env")
-    assert (ended.status, ended.err) == (0, "")
+    result = await operator.run("env")
+    assert (result.status, result.err) == (0, "")
     expected = operator.sandbox.environment | {"DIRECTSUITE_SANDBOX": operator.sandbox.root_url}
-    assert ended.out.splitlines() == [f"export {name}={value}" for name, value in expected.items()]
+    assert result.out.splitlines() == [f"export {name}={value}" for name, value in expected.items()]
 
 
 async def test_account_can_be_used_immediately(operator: Operator) -> None:
@@ -65,8 +65,8 @@ async def test_account_has_the_password_of_a_file_or_of_stdin(
     file.chmod(0o600)
     monkeypatch.setattr("sys.stdin", io.StringIO("green\n"))
     for address, source in ((ADDRESS, str(file)), (f"x{ADDRESS}", "-")):
-        ended = await operator.run("account", address, "--password-file", source)
-        assert ended.err == "directsuite: The mailbox was added. Its password is that of --password-file.\n"
+        result = await operator.run("account", address, "--password-file", source)
+        assert result.err == "directsuite: The mailbox was added. Its password is that of --password-file.\n"
     async with ds.DirectSuite.from_env(operator.sandbox.environment) as suite:
         for address, password in ((ADDRESS, "blue"), (f"x{ADDRESS}", "green")):
             assert await suite.mailbox(address, password).get_message_count() == 0
@@ -81,34 +81,34 @@ async def test_readable_or_empty_password_file_is_rejected(
     file.chmod(0o600 if content == "" else 0o644)
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     for source in (str(file), "-"):
-        ended = await operator.run("account", ADDRESS, "--password-file", source)
-        assert (ended.status, "--password-file" in ended.err) == (2, True)
+        result = await operator.run("account", ADDRESS, "--password-file", source)
+        assert (result.status, "--password-file" in result.err) == (2, True)
 
 
 async def test_password_on_stdin_that_is_not_a_text_is_rejected(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"gr\xfcn\n"), "utf-8", errors="replace"))
-    ended = await operator.run("account", ADDRESS, "--password-file", "-")
-    assert (ended.status, "is not text" in ended.err) == (2, True)
+    result = await operator.run("account", ADDRESS, "--password-file", "-")
+    assert (result.status, "is not text" in result.err) == (2, True)
 
 
 async def test_body_that_is_nested_too_deeply_is_rejected(operator: Operator) -> None:
-    ended = await operator.run("fault", "Send", "status", "--body", "[" * 100_000)
-    assert (ended.status, "nested too deeply" in ended.err) == (2, True)
+    result = await operator.run("fault", "Send", "status", "--body", "[" * 100_000)
+    assert (result.status, "nested too deeply" in result.err) == (2, True)
 
 
 async def test_patient_can_be_provisioned(operator: Operator) -> None:
-    ended = await operator.run("individual", "Ada", "Example", "1234", "1980-02-29")
-    assert ended.status == 0
-    assert int(ended.out) > 0
+    result = await operator.run("individual", "Ada", "Example", "1234", "1980-02-29")
+    assert result.status == 0
+    assert int(result.out) > 0
     wrong = await operator.run("individual", "Ada", "Example", "12", "1980-02-29")
     assert (wrong.status, wrong.out) == (2, "")
 
 
 async def test_fax_is_added_and_changed(operator: Operator) -> None:
-    ended = await operator.run("fax", "15550100100", "--status", "waiting", "--description", "Results")
-    handle = ended.out.strip()
+    result = await operator.run("fax", "15550100100", "--status", "waiting", "--description", "Results")
+    handle = result.out.strip()
     async with ds.DirectSuite.from_env(operator.sandbox.environment) as suite:
         for status in ("waiting", "complete"):
             (fax,) = (await suite.fax.get_single_message_info("15550100100", handle)).message_detail
@@ -140,8 +140,8 @@ async def test_clock_rejects_a_time_at_an_end_of_the_calendar(operator: Operator
 
 async def test_faults_are_added_listed_and_removed(operator: Operator) -> None:
     assert (await operator.run("fault")).err == "directsuite: There are no faults.\n"
-    ended = await operator.run("fault", "Send", "status", "--status", "429", "--retry-after", "3", "--always")
-    assert ended.out.splitlines()[1].split() == ["1", "Send", "status", "429", "0", "always"]
+    result = await operator.run("fault", "Send", "status", "--status", "429", "--retry-after", "3", "--always")
+    assert result.out.splitlines()[1].split() == ["1", "Send", "status", "429", "0", "always"]
     (rule,) = json.loads((await operator.run("fault", "--json")).out)
     assert (rule["status"], rule["retry_after"], rule["times"]) == (429, 3, None)
     assert (await operator.run("fault", "--clear")).err == "directsuite: There are no faults.\n"
@@ -157,17 +157,6 @@ async def test_faults_are_added_listed_and_removed(operator: Operator) -> None:
     assert "the kind 'gone' of the fault is unknown: use one of status, latency" in wrong.err
 
 
-async def test_faults_are_listed_with_how_often_they_still_apply(operator: Operator) -> None:
-    for times in ("1", "2"):
-        await operator.run("fault", "GetUIDs", "status", "--times", times)
-    async with ds.DirectSuite.from_env({**operator.sandbox.environment, "DIRECTSUITE_RETRY_ATTEMPTS": "1"}) as suite:
-        with pytest.raises(ds.DirectSuiteError):
-            await suite.mailbox(ALICE, "secret").get_uids()
-    lines = (await operator.run("fault")).out.splitlines()
-    figures = [line.split("503")[-1].split() for line in lines]
-    assert figures == [["id", "operation", "fault", "applied", "still"], ["1", "used", "up"], ["0", "2"]]
-
-
 async def test_fault_has_the_body_that_is_given(operator: Operator, tmp_path: Path) -> None:
     refusal = '{"success": false, "code": "021"}'
     (tmp_path / "refusal.json").write_text(refusal)
@@ -180,8 +169,8 @@ async def test_fault_has_the_body_that_is_given(operator: Operator, tmp_path: Pa
         (rule,) = json.loads((await operator.run("fault", "--json")).out)
         assert (rule["status"], rule["body"]) == (200, expected)
         await operator.run("fault", "--clear")
-    ended = await operator.run("fault", "Send", "status", "--body", "@none.json")
-    assert (ended.status, "The file of --body can't be read" in ended.err) == (2, True)
+    result = await operator.run("fault", "Send", "status", "--body", "@none.json")
+    assert (result.status, "The file of --body can't be read" in result.err) == (2, True)
 
 
 async def test_ledger_tells_what_happened_and_reset_forgets_it(operator: Operator) -> None:
@@ -198,9 +187,9 @@ async def test_ledger_tells_what_happened_and_reset_forgets_it(operator: Operato
 async def test_missing_sandbox_names_command_that_starts_one(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended = await operator.run("env", "--at", "http://127.0.0.1:9")
-    assert ended.status == 4
-    assert ended.err.startswith(
+    result = await operator.run("env", "--at", "http://127.0.0.1:9")
+    assert result.status == 4
+    assert result.err.startswith(
         "directsuite: no sandbox responds at http://127.0.0.1:9: start one with `directsuite sandbox`, "
         "or set the URL of another one with --at or DIRECTSUITE_SANDBOX"
     )
@@ -210,7 +199,7 @@ async def test_client_does_what_the_commands_do_not(operator: Operator) -> None:
     sandbox = operator.sandbox
     await sandbox.add_account(ALICE, "secret")
     async with Control(sandbox.root_url) as control, ds.DirectSuite.from_env(sandbox.environment) as suite:
-        await control.add_tuser("desk", "secret", [ALICE])
+        await control.add_tuser("runner", "secret", [ALICE])
         await control.add_reseller("other", "secret", ["elsewhere.example.test"])
         assert await control.deliver(ALICE, make_raw_message("Results"), "INBOX") == 1
         box = suite.mailbox(ALICE, "secret")

@@ -20,17 +20,17 @@ TO_BOB = ("--to", BOB, "--subject", "Referral", "--body", "Please see her.")
 KEYED = ("send", *TO_BOB, "--key", "referral-17")
 
 
-async def sent(typist: CliRunner) -> int:
-    return sum(effect["operation"] in ("Send", "SendWithHeader") for effect in await typist.sandbox.ledger())
+async def sent(runner: CliRunner) -> int:
+    return sum(effect["operation"] in ("Send", "SendWithHeader") for effect in await runner.sandbox.ledger())
 
 
 async def test_it_prints_the_smtp_id_alone_on_stdout(cli_runner: CliRunner) -> None:
-    ended = await cli_runner.run("send", *TO_BOB)
-    assert ended.status == 0
-    (smtp_id,) = ended.out.splitlines()
+    result = await cli_runner.run("send", *TO_BOB)
+    assert result.status == 0
+    (smtp_id,) = result.out.splitlines()
     assert smtp_id.startswith("<")
-    assert ended.err.startswith("directsuite: The message was sent. `directsuite status`")
-    assert BOB not in ended.err
+    assert result.err.startswith("directsuite: The message was sent. `directsuite status`")
+    assert BOB not in result.err
     assert (await cli_runner.run("status", smtp_id)).status == 0
 
 
@@ -38,8 +38,8 @@ async def test_body_recipients_and_files_arrive(cli_runner: CliRunner) -> None:
     cli_runner.write_private_file("letter.txt", "\ufeffDear Bob,\nsee Ada.\n")
     cli_runner.folder.joinpath("scan.pdf").write_bytes(b"%PDF-1.7" * 50_000)
     options = ("--cc", f"cc-{ALICE}", "--bcc", f"bcc-{ALICE}", "--attach", "scan.pdf", "--attach", "letter.txt")
-    ended = await cli_runner.run("send", "--to", BOB, "--body-file", "letter.txt", *options, "--json")
-    document = json.loads(ended.out)
+    result = await cli_runner.run("send", "--to", BOB, "--body-file", "letter.txt", *options, "--json")
+    document = json.loads(result.out)
     assert (document["sent"], document["sent_before"]) == (True, False)
     async with open_scenario(cli_runner.sandbox, cli_runner.folder) as world:
         (message,) = await world.suite.mailbox(BOB, PASSWORD).get_messages()
@@ -68,14 +68,14 @@ async def test_recipients_have_names_and_stand_in_a_list(given: tuple[str, ...],
 
 @pytest.mark.parametrize("given", ["Bob <bob>", f"{BOB},", f"Bob <{BOB}", f"<{BOB}> Bob", "", f"{BOB};{ALICE}"])
 async def test_file_without_addresses_is_rejected(given: str, cli_runner: CliRunner) -> None:
-    ended = await cli_runner.run("send", "--to", given, "--body", "x")
-    assert (ended.status, "--to number 1 is not an e-mail address" in ended.err) == (2, True)
+    result = await cli_runner.run("send", "--to", given, "--body", "x")
+    assert (result.status, "--to number 1 is not an e-mail address" in result.err) == (2, True)
     assert await sent(cli_runner) == 0
 
 
 async def test_body_from_stdin(cli_runner: CliRunner) -> None:
-    ended = await cli_runner.run("send", "--to", BOB, "--html", "--body-file", "-", stdin="<p>Grüße</p>")
-    assert ended.status == 0
+    result = await cli_runner.run("send", "--to", BOB, "--html", "--body-file", "-", stdin="<p>Grüße</p>")
+    assert result.status == 0
     async with open_scenario(cli_runner.sandbox, cli_runner.folder) as world:
         (message,) = await world.suite.mailbox(BOB, PASSWORD).get_messages()
     assert (message.html_body, (message.body or "").strip()) == (True, "<p>Grüße</p>")
@@ -87,11 +87,11 @@ async def test_dry_run_sends_nothing_and_needs_neither_service_nor_password(
     monkeypatch.delenv("DIRECTSUITE_MAILBOX_PASSWORD")
     monkeypatch.delenv("DIRECTSUITE_MESSAGE_URL")
     cli_runner.write_private_file("scan.pdf", "%PDF-1.7")
-    ended = await cli_runner.run("send", *TO_BOB, "--attach", "scan.pdf", "--dry-run")
-    assert ended.status == 0
-    assert "scan.pdf, application/pdf, 8 B" in ended.out
-    assert BOB in ended.out
-    assert "nothing was sent" in ended.err
+    result = await cli_runner.run("send", *TO_BOB, "--attach", "scan.pdf", "--dry-run")
+    assert result.status == 0
+    assert "scan.pdf, application/pdf, 8 B" in result.out
+    assert BOB in result.out
+    assert "nothing was sent" in result.err
     document = json.loads((await cli_runner.run("send", *TO_BOB, "--attach", "scan.pdf", "--dry-run", "--json")).out)
     assert (document["sent"], document["subject"], document["characters"]) == (False, "Referral", 15)
     assert document["attachments"] == [{"filename": "scan.pdf", "media_type": "application/pdf", "size": 8}]
@@ -111,39 +111,42 @@ async def test_dry_run_says_what_became_of_its_key(cli_runner: CliRunner, monkey
     )
     cli_runner.sandbox.clear_faults()
     await cli_runner.run("send", *TO_BOB, "--key", "another")
-    ended = await cli_runner.run("send", *TO_BOB, "--key", "another", "--dry-run")
-    assert (ended.status, "The message was sent before with this --key. It would not be sent again." in ended.err) == (
+    result = await cli_runner.run("send", *TO_BOB, "--key", "another", "--dry-run")
+    assert (
+        result.status,
+        "The message was sent before with this --key. It would not be sent again." in result.err,
+    ) == (
         0,
         True,
     )
     assert (await cli_runner.run("send", *TO_BOB, "--key", "another", "--dry-run", "--json")).document["sent_before"]
-    ended = await cli_runner.run("send", *TO_BOB[:-1], "Other words.", "--key", "another", "--dry-run")
-    assert (ended.status, "used for a different message" in ended.err) == (2, True)
+    result = await cli_runner.run("send", *TO_BOB[:-1], "Other words.", "--key", "another", "--dry-run")
+    assert (result.status, "used for a different message" in result.err) == (2, True)
 
 
 async def test_name_that_is_not_sent_is_reported(cli_runner: CliRunner) -> None:
     said = "Only the address of `Name <address>` is sent"
     for to, is_told in ((f"Dr. Bob <{BOB}>", True), (f'{ALICE}, "Bob" <{BOB}>', True), (f"{ALICE}, <{BOB}>", False)):
-        ended = await cli_runner.run("send", "--to", to, "--body", "x", "--dry-run")
-        assert (ended.status, said in ended.err) == (0, is_told)
+        result = await cli_runner.run("send", "--to", to, "--body", "x", "--dry-run")
+        assert (result.status, said in result.err) == (0, is_told)
 
 
 async def test_lost_response_has_a_status_of_its_own_and_says_where_to_look(cli_runner: CliRunner) -> None:
     cli_runner.sandbox.inject_fault("Send", "reset_after")
-    ended = await cli_runner.run("send", *TO_BOB)
-    assert (ended.status, ended.out) == (7, "")
-    assert ended.err.count("may or may not have happened") == 1
-    assert "`directsuite inbox list --folder INBOX.Sent`" in ended.err
-    assert "get_message" not in ended.err  # the message must not name the API's parameters
+    result = await cli_runner.run("send", *TO_BOB)
+    assert (result.status, result.out) == (7, "")
+    assert result.err.count("may or may not have happened") == 1
+    assert "`directsuite inbox list --folder INBOX.Sent`" in result.err
+    assert "get_message" not in result.err  # the message must not name the API's parameters
     assert await sent(cli_runner) == 1
 
 
 async def test_message_that_is_too_large_is_reported_with_its_size(cli_runner: CliRunner) -> None:
     (cli_runner.folder / "scan.pdf").write_bytes(bytes(3_000_000))
     cli_runner.sandbox.inject_fault("Send", "status", status=413)
-    ended = await cli_runner.run("send", *TO_BOB, "--attach", "scan.pdf")
-    assert ended.status == 5
-    assert ended.err == (
+    result = await cli_runner.run("send", *TO_BOB, "--attach", "scan.pdf")
+    assert result.status == 5
+    assert result.err == (
         "directsuite: Send: the request is larger than the service accepts (HTTP 413): its files take 4.0 MB in the "
         "request; send less, or ask the service's provider for the limit\n"
     )
@@ -184,15 +187,15 @@ async def test_send_that_runs_out_of_time_says_which_setting_gives_it_more(
 ) -> None:
     monkeypatch.setenv("DIRECTSUITE_CONFIG", cli_runner.write_private_file("directsuite.toml", "timeout = 0.5\n"))
     cli_runner.sandbox.inject_fault("Send", "hang")
-    ended = await cli_runner.run("send", *TO_BOB)
-    assert ended.status == 7
-    assert ended.err.endswith("; raise timeout in the settings file\n")
+    result = await cli_runner.run("send", *TO_BOB)
+    assert result.status == 7
+    assert result.err.endswith("; raise timeout in the settings file\n")
 
 
 async def test_with_a_key_a_lost_response_is_found(cli_runner: CliRunner) -> None:
     cli_runner.sandbox.inject_fault("SendWithHeader", "reset_after")
-    ended = await cli_runner.run(*KEYED)
-    assert ended.status == 0
+    result = await cli_runner.run(*KEYED)
+    assert result.status == 0
     assert await sent(cli_runner) == 1
 
 
@@ -208,9 +211,9 @@ async def test_key_that_was_another_message_s_is_rejected(cli_runner: CliRunner)
         (*TO_BOB, "--attach", "scan.pdf"),
     )
     for other in others:
-        ended = await cli_runner.run("send", *other, "--key", "referral-17")
-        assert (ended.status, ended.out) == (2, "")
-        assert "Use a new --key for each message." in ended.err
+        result = await cli_runner.run("send", *other, "--key", "referral-17")
+        assert (result.status, result.out) == (2, "")
+        assert "Use a new --key for each message." in result.err
     assert await sent(cli_runner) == 1
 
 
@@ -226,20 +229,20 @@ async def test_nothing_is_sent_if_journal_cannot_be_written(
     cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DIRECTSUITE_STATE", str(cli_runner.folder / cli_runner.write_private_file("file", "")))
-    ended = await cli_runner.run(*KEYED)
-    assert (ended.status, ended.out) == (2, "")
-    assert "DIRECTSUITE_STATE" in ended.err
+    result = await cli_runner.run(*KEYED)
+    assert (result.status, result.out) == (2, "")
+    assert "DIRECTSUITE_STATE" in result.err
     assert await sent(cli_runner) == 0
 
 
 NEEDS_DEV_ZERO = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /dev/zero")
 
 
-def refused(ended: CliResult, named: str) -> None:
+def refused(result: CliResult, named: str) -> None:
     """Assert that the command fails with status 2, a message that contains `named`, and no output on stdout."""
-    assert (ended.status, ended.out) == (2, "")
-    assert named in ended.err
-    assert "Traceback" not in ended.err
+    assert (result.status, result.out) == (2, "")
+    assert named in result.err
+    assert "Traceback" not in result.err
 
 
 @pytest.mark.parametrize(
@@ -282,10 +285,10 @@ async def test_invalid_arguments_are_rejected_before_sending(
     cli_runner.folder.joinpath("blank").write_bytes(b" \n")
     if sys.platform != "win32":
         os.mkfifo(cli_runner.folder / "pipe")
-    ended = await cli_runner.run("send", *options)
-    refused(ended, named)
-    assert "ada-example" not in ended.err  # the name of a file may be a patient's
-    assert BOB not in ended.err
+    result = await cli_runner.run("send", *options)
+    refused(result, named)
+    assert "ada-example" not in result.err  # the name of a file may be a patient's
+    assert BOB not in result.err
     assert await sent(cli_runner) == 0
 
 
@@ -306,19 +309,19 @@ async def test_send_journal_is_in_users_state_folder(cli_runner: CliRunner, monk
         assert stat.S_IMODE(record.parent.stat().st_mode) == 0o700
 
 
-async def lost(typist: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def lost(runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Send with a key and lose the request, so that the outcome is unknown."""
     monkeypatch.setattr("directsuite.cli.send.SETTLE_TIMEOUT", 0.0)
-    typist.sandbox.inject_fault("SendWithHeader", "reset_before")
-    ended = await typist.run(*KEYED)
-    assert (ended.status, ended.out) == (7, "")
-    assert "run the same command again with the same --key" in ended.err
+    runner.sandbox.inject_fault("SendWithHeader", "reset_before")
+    result = await runner.run(*KEYED)
+    assert (result.status, result.out) == (7, "")
+    assert "run the same command again with the same --key" in result.err
 
 
 async def test_absent_message_is_sent_by_next_command(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     await lost(cli_runner, monkeypatch)
-    ended = await cli_runner.run(*KEYED)
-    assert (ended.status, "may have sent the message. Searching INBOX.Sent" in ended.err) == (0, True)
+    result = await cli_runner.run(*KEYED)
+    assert (result.status, "may have sent the message. Searching INBOX.Sent" in result.err) == (0, True)
     assert await sent(cli_runner) == 1
 
 
@@ -326,7 +329,7 @@ async def test_unverifiable_outcome_asks_user_to_check(cli_runner: CliRunner, mo
     await cli_runner.run("send", *TO_BOB)  # without a request id: this server may show none
     await lost(cli_runner, monkeypatch)
     for _ in range(2):
-        ended = await cli_runner.run(*KEYED)
-        assert (ended.status, ended.out) == (7, "")
-        assert "only if it does not, run the command again with a new --key" in ended.err
+        result = await cli_runner.run(*KEYED)
+        assert (result.status, result.out) == (7, "")
+        assert "only if it does not, run the command again with a new --key" in result.err
     assert await sent(cli_runner) == 1

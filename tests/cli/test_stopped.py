@@ -18,16 +18,16 @@ pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform == "win32", r
 SEND = ("send", "--to", BOB, "--subject", "Referral", "--body", "Please see her.")
 
 
-async def until_faulty(typist: CliRunner) -> None:
+async def until_faulty(runner: CliRunner) -> None:
     async with asyncio.timeout(20):
-        while not any(rule["applied"] for rule in typist.sandbox.faults()):  # noqa: ASYNC110  it is another process
+        while not any(rule["applied"] for rule in runner.sandbox.faults()):  # noqa: ASYNC110  it is another process
             await asyncio.sleep(0.05)
 
 
-async def stopped(typist: CliRunner, number: signal.Signals, *arguments: str) -> tuple[int | None, str]:
+async def stopped(runner: CliRunner, number: signal.Signals, *arguments: str) -> tuple[int | None, str]:
     """Return the exit status and stderr of a command that gets a signal while it waits for a response."""
     async with start_process(*arguments) as process:
-        await until_faulty(typist)
+        await until_faulty(runner)
         process.send_signal(number)
         out, err = await process.communicate()
     assert out == b""
@@ -37,8 +37,8 @@ async def stopped(typist: CliRunner, number: signal.Signals, *arguments: str) ->
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
 async def test_command_that_reads_is_given_again(cli_runner: CliRunner, number: signal.Signals, status: int) -> None:
     cli_runner.sandbox.inject_fault("GetMessageMetaData", "hang")
-    ended = await stopped(cli_runner, number, "inbox", "list")
-    assert ended == (status, "directsuite: stopped; nothing was changed: run the same command again\n")
+    result = await stopped(cli_runner, number, "inbox", "list")
+    assert result == (status, "directsuite: stopped; nothing was changed: run the same command again\n")
 
 
 async def test_what_is_known_of_watched_messages_is_shown(cli_runner: CliRunner) -> None:

@@ -37,14 +37,14 @@ def files(cli_runner: CliRunner) -> None:
     cli_runner.write_private_file("passwords.toml", 'ada = "Correct-Horse-1"')
 
 
-async def fails(typist: CliRunner, command: str, status: int, *named: str) -> None:
+async def fails(runner: CliRunner, command: str, status: int, *named: str) -> None:
     """Assert that the command fails with this status and one line on stderr that contains the words and no data."""
-    ended = await typist.run(*COMMANDS[command])
-    assert (ended.status, ended.out) == (status, "")
-    assert ended.err.startswith("directsuite: ")
-    assert len(ended.err.splitlines()) == 1
-    assert [words for words in named if words not in ended.err] == []
-    assert not {"alice", "bob", "ada", "Correct"} & set(ended.err.replace("@", " ").replace(".", " ").split())
+    result = await runner.run(*COMMANDS[command])
+    assert (result.status, result.out) == (status, "")
+    assert result.err.startswith("directsuite: ")
+    assert len(result.err.splitlines()) == 1
+    assert [words for words in named if words not in result.err] == []
+    assert not {"alice", "bob", "ada", "Correct"} & set(result.err.replace("@", " ").replace(".", " ").split())
 
 
 @of_every_command
@@ -159,10 +159,10 @@ async def test_invalid_argument_is_named_with_status_2(
     cli_runner: CliRunner, arguments: tuple[str, ...], named: str
 ) -> None:
     cli_runner.write_private_file("file", "")
-    ended = await cli_runner.run(*arguments)
-    assert (ended.status, ended.out) == (2, "")
-    assert named in ended.err
-    assert "Traceback" not in ended.err
+    result = await cli_runner.run(*arguments)
+    assert (result.status, result.out) == (2, "")
+    assert named in result.err
+    assert "Traceback" not in result.err
 
 
 @of_every_command
@@ -190,10 +190,10 @@ async def test_url_in_clear_is_rejected(
 async def test_empty_path_or_a_folder_for_a_file_is_rejected(
     cli_runner: CliRunner, arguments: tuple[str, ...], told: str
 ) -> None:
-    ended = await cli_runner.run(*arguments)
-    assert ended.status == 2
-    assert told in ended.err
-    assert "this is a folder; name a file" in ended.err or "the path is empty; name a file or a folder" in ended.err
+    result = await cli_runner.run(*arguments)
+    assert result.status == 2
+    assert told in result.err
+    assert "this is a folder; name a file" in result.err or "the path is empty; name a file or a folder" in result.err
 
 
 @pytest.mark.exhaustive
@@ -229,9 +229,9 @@ async def test_typed_value_is_shown_only_if_stderr_may_show_it(
     monkeypatch.setenv("DIRECTSUITE_VERBOSE", "1" if is_asked else "")
     cli_runner.write_private_file("letter.txt", "Dear Bob")
     await cli_runner.deliver("Hello")
-    ended = await cli_runner.run(*arguments)
-    assert ended.status == 2
-    assert (told in ended.err) is is_asked, ended.err
+    result = await cli_runner.run(*arguments)
+    assert result.status == 2
+    assert (told in result.err) is is_asked, result.err
 
 
 @pytest.mark.parametrize(
@@ -241,11 +241,15 @@ async def test_setting_that_may_hold_a_password_is_named_without_its_value(
     cli_runner: CliRunner, name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"DIRECTSUITE_{name}", value)
-    ended = await cli_runner.run("inbox", "list", "-v")
-    assert (ended.status, f"DIRECTSUITE_{name}: {name.lower()} " in ended.err, value in ended.err) == (2, True, False)
+    result = await cli_runner.run("inbox", "list", "-v")
+    assert (result.status, f"DIRECTSUITE_{name}: {name.lower()} " in result.err, value in result.err) == (
+        2,
+        True,
+        False,
+    )
 
 
 async def test_number_that_the_service_does_not_take_is_named_in_the_advice(cli_runner: CliRunner) -> None:
-    ended = await cli_runner.run("fax", "list", "abc", "-v")
-    assert ended.status == 5
-    assert ended.err.endswith(": check the fax number (abc): it must be one of your own, such as 15550100100\n")
+    result = await cli_runner.run("fax", "list", "abc", "-v")
+    assert result.status == 5
+    assert result.err.endswith(": check the fax number (abc): it must be one of your own, such as 15550100100\n")

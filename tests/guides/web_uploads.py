@@ -14,13 +14,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Generator, Iterable
+from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-import attrs
 import pikepdf
 
 from benchmarks.gauges import read_peak_bytes, reset_peak_bytes
@@ -46,20 +45,6 @@ else:
     app = importlib.import_module("web_" + sys.argv[1]).app
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
 """
-
-
-@attrs.frozen(kw_only=True)
-class UploadLoad:
-    """Simultaneous uploads of the given size, and the backend's resident memory before them and at its peak."""
-
-    uploads: int
-    size: int
-    before: int
-    peak: int
-
-    @property
-    def growth(self) -> int:
-        return self.peak - self.before
 
 
 def write_example(folder: Path) -> None:
@@ -108,30 +93,24 @@ async def upload(session: aiohttp.ClientSession, url: str, content: bytes) -> in
         return sum([len(piece) async for piece in response.content.iter_any()])
 
 
-async def measure_load(url: str, process: int, content: bytes, uploads: int) -> UploadLoad:
-    """Run simultaneous uploads, and measure the memory of the backend."""
+async def measure_growth(url: str, process: int, content: bytes, uploads: int) -> int:
+    """Run simultaneous uploads. Return by how many bytes the backend's resident memory grows."""
     before, connector = reset_peak_bytes(process), aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=600)) as session:
         sizes = await asyncio.gather(*(upload(session, url, content) for _ in range(uploads)))
-    if min(sizes) <= len(content):
-        raise RuntimeError("A returned PDF is not larger than the uploaded one, so it is not signed.")
-    return UploadLoad(uploads=uploads, size=len(content), before=before, peak=read_peak_bytes(process))
+    assert min(sizes) > len(content), "a returned PDF is not larger than the uploaded one, so it is not signed"
+    return read_peak_bytes(process) - before
 
 
-def measure_framework(
-    framework: str, loads: Iterable[tuple[int, int]], *, warm_up: tuple[int, int]
-) -> list[UploadLoad]:
-    """Measure a backend with each load, a pair of uploads and bytes. The warm-up is not part of the result."""
+def measure_framework(framework: str, uploads: int, size: int) -> int:
+    """Return the growth of a backend's memory during simultaneous uploads of this size, after a first one."""
     with LoopThread() as thread, tempfile.TemporaryDirectory() as folder:
         write_example(Path(folder))
         sandbox = Sandbox()
         thread.call(sandbox.__aenter__())
         try:
             with run_backend(framework, Path(folder), sandbox.environment) as (url, process):
-                measured = [
-                    asyncio.run(measure_load(url, process, make_large_pdf(size), uploads))
-                    for uploads, size in [warm_up, *loads]
-                ]
+                asyncio.run(measure_growth(url, process, make_large_pdf(MEGABYTE), 1))
+                return asyncio.run(measure_growth(url, process, make_large_pdf(size), uploads))
         finally:
             thread.call(sandbox.__aexit__(None, None, None))
-    return measured[1:]

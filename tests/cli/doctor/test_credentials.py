@@ -134,7 +134,7 @@ async def test_forbidden_token_is_distinguished_from_unknown_token(doctor_runner
 async def test_response_of_another_server_is_reported(doctor_runner: DoctorRunner) -> None:
     async with serve_response(lambda: web.Response(text="<html>Welcome</html>", content_type="text/html")) as url:
         doctor_runner.set_env("DIRECTSUITE_REGISTRATION_URL", url)
-        doctor_runner.set_env("DIRECTSUITE_LOGIN_USERNAME", "front-desk")
+        doctor_runner.set_env("DIRECTSUITE_LOGIN_USERNAME", "front-runner")
         doctor_runner.set_env("DIRECTSUITE_LOGIN_PASSWORD", WRONG)
         told = await doctor_runner.run_json()
     assert told.checks["registration", "login"] == (

@@ -45,26 +45,6 @@ async def test_wrong_url_is_explained_without_showing_it(doctor_runner: DoctorRu
     assert SECRET not in told.out + told.err
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        (None, "settings file suite.toml: it does not exist"),
-        ("timeout =", "settings file suite.toml: it is not valid TOML"),
-        ('mesage_url = "https://mail.example.org"', "suite.toml, line 1: unknown setting mesage_url; known: "),
-        ("timeout = 0", "suite.toml, line 1: timeout must be a finite number greater than 0"),
-    ],
-    ids=["missing", "not TOML", "misspelt", "zero"],
-)
-async def test_wrong_settings_file_is_reported(doctor_runner: DoctorRunner, text: str | None, sentence: str) -> None:
-    if text is not None:
-        (doctor_runner.folder / "suite.toml").write_text(text)
-    doctor_runner.set_env("DIRECTSUITE_CONFIG", "suite.toml")
-    told = await doctor_runner.run_json()
-    result, said = told.checks["this machine", "settings"]
-    assert (told.status, result) == (1, "failed")
-    assert said.startswith(sentence)
-
-
 async def test_missing_secrets_are_skipped_with_instructions(doctor_runner: DoctorRunner) -> None:
     async with serve_response() as url:
         for service in ("SIGNING", "FAX", "MESSAGE", "REGISTRATION"):
@@ -91,7 +71,7 @@ async def test_no_password_is_requested_for_a_service_without_a_url(
 
     monkeypatch.setattr(credentials, "is_interactive", lambda: True)
     monkeypatch.setattr(credentials, "ask_for_secret", type_secret)
-    await doctor_runner.run_json("--mailbox", "nurse@direct.example.org", "--login", "front-desk")
+    await doctor_runner.run_json("--mailbox", "nurse@direct.example.org", "--login", "front-runner")
     assert asked == []
 
 
@@ -103,7 +83,7 @@ async def test_secrets_that_are_given_wrongly_are_reported(doctor_runner: Doctor
         for service in ("SIGNING", "MESSAGE", "REGISTRATION"):
             doctor_runner.set_env(f"DIRECTSUITE_{service}_URL", url)
         told = await doctor_runner.run_json(
-            "--token-file", "token", "--mailbox", "nobody", "--login", "desk", "--login-password-file", "missing"
+            "--token-file", "token", "--mailbox", "nobody", "--login", "runner", "--login-password-file", "missing"
         )
     assert told.status == 1
     result, said = told.checks["signing", "token"]

@@ -30,9 +30,9 @@ class SignRunner:
     _run: Callable[[tuple[str, ...]], Awaitable[CliResult]]
 
     async def sign(self, *arguments: str) -> CliResult:
-        ended = await self._run(arguments)
-        assert "Traceback" not in ended.err
-        return ended
+        result = await self._run(arguments)
+        assert "Traceback" not in result.err
+        return result
 
     def write_pdfs(self, *names: str, content: bytes | None = None) -> None:
         for name in names:

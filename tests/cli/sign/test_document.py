@@ -182,19 +182,6 @@ async def test_verify_continues_after_unreadable_file(sign_runner: SignRunner) -
     ]
 
 
-async def test_folder_of_one_pdf_is_verified_as_a_folder(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("in/text.pdf", content=b"no PDF")
-    ended = await sign_runner.sign("verify", "in", "--json")
-    assert (ended.status, [each["file"] for each in json.loads(ended.out)]) == (1, ["in/text.pdf"])
-
-
-async def test_field_that_is_signed_is_rejected(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("consent.pdf")
-    await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
-    ended = await sign_runner.sign("signed.pdf", "--output", "twice.pdf", "--name", PATIENT)
-    assert (ended.status, "which is already signed" in ended.err) == (2, True), ended.err
-
-
 async def test_folder_without_a_pdf_is_reported(sign_runner: SignRunner) -> None:
     (sign_runner.folder / "empty").mkdir()
     ended = await sign_runner.sign("verify", "empty")
@@ -282,13 +269,6 @@ async def test_folder_without_a_pdf_has_a_row_beside_others(sign_runner: SignRun
     assert rows[2:] == [f"{name} not verified: There is no PDF in this folder." for name in ("empty", "in")]
     assert "1 folder not read. --recursive includes them." in ended.err
     assert "PDFs that could not be verified: 2 of 3. The table shows the reasons." in ended.err
-
-
-async def test_what_the_service_says_of_a_pdf_is_in_the_table(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("in/a.pdf", content=b"%PDF-1.7 nothing %%EOF")
-    ended = await sign_runner.sign("verify", "in")
-    assert ended.status == 1
-    assert '(HTTP 400) ("invalid_parameter: ' in " ".join(ended.out.split())
 
 
 async def test_pages_of_several_sizes_are_shown_with_their_numbers(sign_runner: SignRunner) -> None:

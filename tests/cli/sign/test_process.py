@@ -17,14 +17,14 @@ COUNT = 12
 ARGUMENTS = ("in", "--output", "out", "--name", PATIENT, "--concurrency", "2")
 
 
-async def until_signed(desk: SignRunner, count: int) -> None:
+async def until_signed(runner: SignRunner, count: int) -> None:
     async with asyncio.timeout(30):
-        while not (desk.folder / "out").exists() or len(finished(desk)) < count:  # noqa: ASYNC110
+        while not (runner.folder / "out").exists() or len(finished(runner)) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 
-def finished(desk: SignRunner) -> list[str]:
-    return [name for name in desk.list_files() if not name.startswith(".directsuite")]
+def finished(runner: SignRunner) -> list[str]:
+    return [name for name in runner.list_files() if not name.startswith(".directsuite")]
 
 
 @pytest.mark.parametrize(

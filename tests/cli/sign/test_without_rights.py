@@ -34,9 +34,9 @@ def _can_be_taken() -> bool:
 pytestmark = [pytest.mark.process, pytest.mark.skipif(not _can_be_taken(), reason="nothing takes its rights from root")]
 
 
-async def sign(desk: SignRunner, *sources: str) -> CliResult:
+async def sign(runner: SignRunner, *sources: str) -> CliResult:
     command = (*_TAKEN, sys.executable, "-m", "directsuite", "sign", *sources, *SIGNED)
-    process = await asyncio.create_subprocess_exec(*command, cwd=desk.folder, stdout=PIPE, stderr=PIPE)
+    process = await asyncio.create_subprocess_exec(*command, cwd=runner.folder, stdout=PIPE, stderr=PIPE)
     out, err = await process.communicate()
     return CliResult(process.returncode or 0, out.decode(), err.decode())
 

@@ -100,19 +100,6 @@ async def test_wrong_usage_names_the_option(sign_runner: SignRunner, arguments: 
     assert named in told.err
 
 
-async def test_settings_and_a_token_that_are_not_set_are_reported(
-    sign_runner: SignRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sign_runner.write_pdfs("a.pdf")
-    monkeypatch.delenv("DIRECTSUITE_TOKEN")
-    told = await sign_runner.sign("a.pdf", *_OUT)
-    assert (told.status, told.err.startswith("directsuite: No access token is set. Set DIRECTSUITE_TOKEN")) == (2, True)
-    monkeypatch.delenv("DIRECTSUITE_SIGNING_URL")
-    told = await sign_runner.sign("a.pdf", *_OUT)
-    assert told.status == 2
-    assert told.err.startswith("directsuite: The URL of the signing service is not set. Set DIRECTSUITE_SIGNING_URL")
-
-
 async def test_rejected_token_ends_it_with_3_and_the_next_command_goes_on(
     sign_runner: SignRunner, sandbox: Sandbox
 ) -> None:
@@ -233,13 +220,6 @@ async def test_journal_that_is_in_use_or_no_journal_is_reported(sign_runner: Sig
         told = await sign_runner.sign("a.pdf", "--output", "other", *more)
         assert told.status == 2
         assert "is not an SQLite database" in told.err
-
-
-async def test_folders_without_a_pdf_are_reported_as_unusable(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("in/deep/a.pdf")
-    told = await sign_runner.sign("in", *_OUT)
-    assert told.status == 0
-    assert told.err == ("directsuite: There is no PDF in the folders. --recursive includes their subfolders.\n")
 
 
 async def test_source_within_another_is_rejected(sign_runner: SignRunner) -> None:

@@ -17,9 +17,11 @@ SENTENCE = re.compile(
 )
 
 
-async def run(desk: SyncRunner, *options: str) -> CliResult:
-    passwords = desk.write_passwords()
-    return await desk.run("run", "--mailbox", ALICE, "--passwords", passwords, "--once", "--store", "sync.db", *options)
+async def run(runner: SyncRunner, *options: str) -> CliResult:
+    passwords = runner.write_passwords()
+    return await runner.run(
+        "run", "--mailbox", ALICE, "--passwords", passwords, "--once", "--store", "sync.db", *options
+    )
 
 
 @pytest.mark.parametrize(
@@ -32,13 +34,13 @@ async def test_another_sink_is_rejected_and_the_first_one_goes_on(
 ) -> None:
     await sync_runner.deliver(ALICE, "one")
     assert (await run(sync_runner, *first)).status == 0
-    ended = await run(sync_runner, *then)
-    told = SENTENCE.search(ended.err)
-    assert ended.status == 2
+    result = await run(sync_runner, *then)
+    told = SENTENCE.search(result.err)
+    assert result.status == 2
     assert told is not None
     assert [name.split()[0] for name in told.groups()] == ["maildir" if each else "TableSink" for each in (first, then)]
-    assert "alice" not in ended.out + ended.err
-    assert "messages are written into" not in ended.out
+    assert "alice" not in result.out + result.err
+    assert "messages are written into" not in result.out
     assert (await run(sync_runner, *first)).status == 0
 
 
@@ -47,8 +49,8 @@ async def test_looking_and_requesting_bind_nothing(sync_runner: SyncRunner) -> N
     with closing(sqlite3.connect("sync.db")) as connection:  # as an earlier release left it
         connection.execute("DROP TABLE sink")
     for command in ("status", "audit", "retry"):
-        ended = await sync_runner.run(command, "--store", "sync.db")
-        assert "Traceback" not in ended.err
+        result = await sync_runner.run(command, "--store", "sync.db")
+        assert "Traceback" not in result.err
         with closing(sqlite3.connect("sync.db")) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
         assert "sink" not in tables

@@ -77,11 +77,11 @@ async def test_file_that_changes_is_read_again(tmp_path: Path) -> None:
 async def test_mailbox_without_a_password_is_reported_by_its_number(sync_runner: SyncRunner, log_names: bool) -> None:
     written(sync_runner.folder / "p.toml", f'"{ALICE}" = "{PASSWORD}"')
     boxes = ("--mailbox", BOB, "--mailbox", ALICE, "--mailbox", "carol@direct.example.test")
-    ended = await sync_runner.run(
+    result = await sync_runner.run(
         "run", *boxes, "--passwords", "p.toml", "--once", *(["--log-names"] if log_names else [])
     )
-    assert ended.status == 1
-    told = [line.split(" ", 1)[1] for line in ended.out.splitlines() if "passwords file has no password" in line]
+    assert result.status == 1
+    told = [line.split(" ", 1)[1] for line in result.out.splitlines() if "passwords file has no password" in line]
     numbers = {line.split()[1].rstrip(":") for line in told}
     assert len(told) == len(numbers) == 2
     assert numbers < {"1", "2", "3"}

@@ -78,9 +78,9 @@ async def test_signal_ends_it_gracefully(sync_runner: SyncRunner, number: signal
     assert b"stopping: work in progress has 30 s to finish" in out
     assert b"the same command continues from here" in out
     assert subjects(sync_runner.folder) == ["his", "one"]
-    ended = await sync_runner.run("status")
-    assert ended.status == 0
-    assert ended.out.startswith("No worker is running. The last one stopped")
+    result = await sync_runner.run("status")
+    assert result.status == 0
+    assert result.out.startswith("No worker is running. The last one stopped")
 
 
 async def test_worker_outlasts_whoever_reads_its_lines(sync_runner: SyncRunner) -> None:
@@ -146,14 +146,14 @@ async def test_one_of_a_fleet(sync_runner: SyncRunner, conninfo: str, monkeypatc
     async with start_process("sync", "run", *mailboxes, *options, "--grace", "5") as process:
         await line_with(process, "1 new")
         await until(lambda: b"rejected" in (sync_runner.folder / "report.json").read_bytes())
-        ended = await sync_runner.run("status", "--postgres")
-        assert ended.status == 1
-        assert ended.out.startswith("1 worker synchronises 2 mailboxes.\n")
-        assert "The service rejected the mailbox's password. Provide the correct one." in ended.out
+        result = await sync_runner.run("status", "--postgres")
+        assert result.status == 1
+        assert result.out.startswith("1 worker synchronises 2 mailboxes.\n")
+        assert "The service rejected the mailbox's password. Provide the correct one." in result.out
         assert (await sync_runner.run("status", "--max-age", "60", "--status-file", "report.json")).status == 0
         sync_runner.write_passwords()
-        ended = await sync_runner.run("retry", "--postgres", "--mailbox", BOB)
-        assert (ended.status, ended.out.startswith("Requested for 1 mailbox:")) == (0, True)
+        result = await sync_runner.run("retry", "--postgres", "--mailbox", BOB)
+        assert (result.status, result.out.startswith("Requested for 1 mailbox:")) == (0, True)
         await sync_runner.deliver(BOB, "his")
         await line_with(process, "1 new")
         process.send_signal(signal.SIGTERM)

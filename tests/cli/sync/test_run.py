@@ -26,21 +26,21 @@ async def test_messages_go_into_the_store_once(sync_runner: SyncRunner) -> None:
     await sync_runner.deliver(BOB, "three")
     passwords = sync_runner.write_passwords()
     for delivered in ("four", None):
-        ended = await sync_runner.run("run", *BOTH, "--passwords", passwords, "--once")
-        assert (ended.status, ended.err) == (0, "")
-        assert ended.out.endswith("2 up to date\n")
+        result = await sync_runner.run("run", *BOTH, "--passwords", passwords, "--once")
+        assert (result.status, result.err) == (0, "")
+        assert result.out.endswith("2 up to date\n")
         if delivered:
             assert subjects() == ["one", "three", "two"]
             await sync_runner.deliver(BOB, delivered)
     assert subjects() == ["four", "one", "three", "two"]
-    assert "direct.example" not in ended.out
+    assert "direct.example" not in result.out
 
 
 async def test_messages_go_into_maildirs(sync_runner: SyncRunner) -> None:
     await sync_runner.deliver(ALICE, "one")
     passwords = sync_runner.write_passwords()
-    ended = await sync_runner.run("run", "--mailbox", ALICE, "--passwords", passwords, "--once", "--maildir", "mail")
-    assert ended.status == 0
+    result = await sync_runner.run("run", "--mailbox", ALICE, "--passwords", passwords, "--once", "--maildir", "mail")
+    assert result.status == 0
     assert len(list(sync_runner.folder.glob("mail/alice*/new/*.eml"))) == 1
 
 
@@ -48,10 +48,10 @@ async def test_all_folders_or_some_of_them(sync_runner: SyncRunner) -> None:
     passwords = sync_runner.write_passwords()
     sent = ("--folder", "INBOX.Sent", "--folder", "INBOX")
     for options, store in ((sent, "some.db"), (("--all-folders",), "all.db")):
-        ended = await sync_runner.run(
+        result = await sync_runner.run(
             "run", "--mailbox", ALICE, "--passwords", passwords, "--once", "--store", store, *options
         )
-        assert ended.status == 0
+        assert result.status == 0
         with closing(sqlite3.connect(store)) as connection:
             found = {name for (name,) in connection.execute("SELECT name FROM folder")}
         assert {"INBOX", "INBOX.Sent"} <= found
@@ -63,8 +63,8 @@ async def test_mailboxes_from_a_file_and_a_password_from_the_environment(
 ) -> None:
     sync_runner.folder.joinpath("addresses").write_text(f"# the ward\n\n  {ALICE}  \n{ALICE}\n")
     monkeypatch.setenv("DIRECTSUITE_MAILBOX_PASSWORD", PASSWORD)
-    ended = await sync_runner.run("run", "--mailboxes", "addresses", "--once")
-    assert (ended.status, ended.out.split()[-4:]) == (0, ["1", "up", "to", "date"])
+    result = await sync_runner.run("run", "--mailboxes", "addresses", "--once")
+    assert (result.status, result.out.split()[-4:]) == (0, ["1", "up", "to", "date"])
 
 
 async def test_mailbox_of_the_environment_where_none_is_given(
@@ -73,47 +73,47 @@ async def test_mailbox_of_the_environment_where_none_is_given(
     monkeypatch.setenv("DIRECTSUITE_MAILBOX", ALICE)
     passwords = sync_runner.write_passwords()
     for options, known in (((), [ALICE]), (("--mailbox", BOB), [ALICE, BOB])):
-        ended = await sync_runner.run("run", *options, "--passwords", passwords, "--once")
-        assert (ended.status, ended.err) == (0, "")
+        result = await sync_runner.run("run", *options, "--passwords", passwords, "--once")
+        assert (result.status, result.err) == (0, "")
         with closing(sqlite3.connect("directsuite-sync.db")) as connection:
             assert [name for (name,) in connection.execute("SELECT name FROM mailbox ORDER BY name")] == known
 
 
 async def test_duplicate_folder_is_polled_once_and_inbox_ignores_case(sync_runner: SyncRunner) -> None:
     folders = ("--folder", "inbox", "--folder", "Inbox", "--folder", "INBOX.Sent", "--folder", "INBOX.Sent")
-    ended = await sync_runner.run(
+    result = await sync_runner.run(
         "run", "--mailbox", ALICE, "--passwords", sync_runner.write_passwords(), "--once", *folders
     )
-    assert (ended.status, ended.err) == (0, "")
+    assert (result.status, result.err) == (0, "")
     assert parse_folders(folders[1::2]) == ["INBOX", "INBOX.Sent"]
     with closing(sqlite3.connect("directsuite-sync.db")) as connection:
         assert sorted(connection.execute("SELECT name FROM folder")) == [("INBOX",), ("INBOX.Sent",)]
 
 
 async def test_mistyped_folder_is_reported_in_words_that_fit(sync_runner: SyncRunner) -> None:
-    ended = await sync_runner.run(
+    result = await sync_runner.run(
         "run", "--mailbox", ALICE, "--passwords", sync_runner.write_passwords(), "--once", "--folder", "INBOX.Snet"
     )
-    assert ended.status == 1
-    assert "The server has no such folder. Create it there, or remove it from the folders to synchronise." in ended.out
+    assert result.status == 1
+    assert "The server has no such folder. Create it there, or remove it from the folders to synchronise." in result.out
 
 
 async def test_failed_mailbox_is_reported_by_number_and_others_continue(sync_runner: SyncRunner) -> None:
     await sync_runner.deliver(BOB, "his")
-    ended = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords(alice="wrong"), "--once")
-    assert ended.status == 1
-    assert "The service rejected the mailbox's password. Provide the correct one." in ended.out
-    assert ended.out.endswith("1 up to date, 1 failing\n")
-    assert "alice" not in ended.out + ended.err
+    result = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords(alice="wrong"), "--once")
+    assert result.status == 1
+    assert "The service rejected the mailbox's password. Provide the correct one." in result.out
+    assert result.out.endswith("1 up to date, 1 failing\n")
+    assert "alice" not in result.out + result.err
     assert subjects() == ["his"]
 
 
 async def test_as_json_each_round_is_a_line(sync_runner: SyncRunner) -> None:
     await sync_runner.deliver(ALICE, "one", "two")
-    ended = await sync_runner.run(
+    result = await sync_runner.run(
         "run", *BOTH, "--passwords", sync_runner.write_passwords(bob="wrong"), "--once", "--json"
     )
-    lines = [json.loads(line) for line in ended.out.splitlines()]
+    lines = [json.loads(line) for line in result.out.splitlines()]
     assert {line.pop("at")[-1] for line in lines} == {"Z"}
     document = json.loads((await sync_runner.run("status", "--json")).out)
     numbers = {each["mailbox"]: each["number"] for each in document["mailboxes"]}
@@ -127,20 +127,20 @@ async def test_as_json_each_round_is_a_line(sync_runner: SyncRunner) -> None:
     assert [line["problem"] for line in lines[1:-1] if line["problem"]] == [
         "The service rejected the mailbox's password. Provide the correct one."
     ]
-    assert ended.status == 1
+    assert result.status == 1
 
 
 async def test_log_lines_name_mailboxes_where_that_is_wanted(sync_runner: SyncRunner) -> None:
     await sync_runner.deliver(ALICE, "one")
-    ended = await sync_runner.run(
+    result = await sync_runner.run(
         "run", "--mailbox", ALICE, "--passwords", sync_runner.write_passwords(), "--once", "--log-names"
     )
-    assert f" mailbox 1 ({ALICE}): 1 new\n" in ended.out
+    assert f" mailbox 1 ({ALICE}): 1 new\n" in result.out
     await sync_runner.deliver(ALICE, "two")
-    ended = await sync_runner.run(
+    result = await sync_runner.run(
         "run", "--mailbox", ALICE, "--passwords", sync_runner.write_passwords(), "--once", "--log-names", "--json"
     )
-    assert json.loads(ended.out.splitlines()[1])["name"] == ALICE
+    assert json.loads(result.out.splitlines()[1])["name"] == ALICE
 
 
 @pytest.mark.parametrize(
@@ -156,6 +156,6 @@ async def test_failing_store_is_reported(
         raise StoreError("The disk of the store is full.")
 
     monkeypatch.setattr(owner, method, fail)
-    ended = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords(), "--once")
-    assert ended.status == status
-    assert ended.err.endswith("directsuite: The disk of the store is full\n")
+    result = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords(), "--once")
+    assert result.status == status
+    assert result.err.endswith("directsuite: The disk of the store is full\n")

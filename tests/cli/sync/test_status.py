@@ -22,14 +22,14 @@ pytestmark = pytest.mark.wide
 BOTH = ("--mailbox", ALICE, "--mailbox", BOB)
 
 
-async def ran(desk: SyncRunner, **passwords: str) -> None:
+async def ran(runner: SyncRunner, **passwords: str) -> None:
     """Run a worker until both mailboxes are up to date or have failed."""
-    await desk.deliver(ALICE, "one")
-    await desk.run("run", *BOTH, "--passwords", desk.write_passwords(**passwords), "--once")
+    await runner.deliver(ALICE, "one")
+    await runner.run("run", *BOTH, "--passwords", runner.write_passwords(**passwords), "--once")
 
 
 def report(
-    desk: SyncRunner, age: float, *mailboxes: MailboxProgress, pid: int | None = None, host: str | None = None
+    runner: SyncRunner, age: float, *mailboxes: MailboxProgress, pid: int | None = None, host: str | None = None
 ) -> None:
     written = WorkerStatus(
         pid=pid or os.getpid(),
@@ -38,7 +38,7 @@ def report(
         written_at=time.time() - age,
         mailboxes={each.name: each for each in mailboxes},
     )
-    write_status(desk.folder / "directsuite-sync.db.status.json", written)
+    write_status(runner.folder / "directsuite-sync.db.status.json", written)
 
 
 @pytest.fixture
@@ -50,17 +50,17 @@ def held_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_store_that_is_not_there_is_reported(sync_runner: SyncRunner) -> None:
     for command in ("status", "audit", "retry"):
-        ended = await sync_runner.run(command)
-        assert (ended.status, ended.out) == (2, "")
-        assert ended.err.startswith("directsuite: There is no store at this path")
+        result = await sync_runner.run(command)
+        assert (result.status, result.out) == (2, "")
+        assert result.err.startswith("directsuite: There is no store at this path")
     assert list(sync_runner.folder.iterdir()) == []
 
 
 async def test_after_a_worker_it_tells_what_that_left(sync_runner: SyncRunner) -> None:
     await ran(sync_runner)
-    ended = await sync_runner.run("status")
-    assert (ended.status, ended.err) == (0, "")
-    first, header, *rows = ended.out.splitlines()
+    result = await sync_runner.run("status")
+    assert (result.status, result.err) == (0, "")
+    first, header, *rows = result.out.splitlines()
     assert first.startswith("No worker is running. The last one stopped")
     assert header.split()[:3] == ["no.", "mailbox", "status"]
     assert sorted(row.split()[1] for row in rows) == [ALICE, BOB]
@@ -69,9 +69,9 @@ async def test_after_a_worker_it_tells_what_that_left(sync_runner: SyncRunner) -
 
 async def test_mailbox_that_fails_is_status_1_and_stands_first(sync_runner: SyncRunner) -> None:
     await ran(sync_runner, bob="wrong")
-    ended = await sync_runner.run("status")
-    assert ended.status == 1
-    row = ended.out.splitlines()[2]
+    result = await sync_runner.run("status")
+    assert result.status == 1
+    row = result.out.splitlines()[2]
     assert row.split()[1] == BOB
     assert "The service rejected the mailbox's password. Provide the correct one." in row
     assert (await sync_runner.run("status", "--mailbox", ALICE)).status == 0
@@ -127,11 +127,11 @@ async def test_beside_a_worker_that_has_the_store_open(sync_runner: SyncRunner) 
     )
     async with SqliteStore("directsuite-sync.db", sink=SqliteSink()):
         report(sync_runner, 2.0, failing, MailboxProgress(name=BOB))
-        ended = await sync_runner.run("status")
-        assert ended.status == 1
-        assert ended.out.startswith(f"The worker (process {os.getpid()}) reported 2 s ago.\n")
-        assert "(for 2 h)" in ended.out
-        assert ended.out.endswith(f"{ALICE}, INBOX.Ward: There is no such folder on the server.\n")
+        result = await sync_runner.run("status")
+        assert result.status == 1
+        assert result.out.startswith(f"The worker (process {os.getpid()}) reported 2 s ago.\n")
+        assert "(for 2 h)" in result.out
+        assert result.out.endswith(f"{ALICE}, INBOX.Ward: There is no such folder on the server.\n")
 
 
 @pytest.mark.usefixtures("held_clock")
@@ -141,24 +141,24 @@ async def test_worker_that_was_killed_is_status_1_though_no_mailbox_fails(
 ) -> None:
     await ran(sync_runner)
     report(sync_runner, age, MailboxProgress(name=ALICE, status=SyncStatus.UP_TO_DATE))
-    ended = await sync_runner.run("status")
-    assert ended.status == status
-    assert ("was killed. Its last report was 100 s ago" in ended.out) == bool(status)
+    result = await sync_runner.run("status")
+    assert result.status == status
+    assert ("was killed. Its last report was 100 s ago" in result.out) == bool(status)
     assert (await sync_runner.run("status", "--json", "--mailbox", BOB)).status == status
 
 
 async def test_without_a_report_it_tells_what_the_store_knows(sync_runner: SyncRunner) -> None:
     await ran(sync_runner)
     sync_runner.folder.joinpath("directsuite-sync.db.status.json").unlink()
-    ended = await sync_runner.run("status")
-    assert ended.status == 0
-    assert ended.out.startswith(
+    result = await sync_runner.run("status")
+    assert result.status == 0
+    assert result.out.startswith(
         "No worker of `directsuite sync run` has reported. The table shows only the content of the store.\n"
     )
-    assert [row.split()[2] for row in ended.out.splitlines()[2:]] == ["unknown", "unknown"]
-    assert ALICE in ended.out
-    ended = await sync_runner.run("status", "--failing")
-    assert (ended.status, "No worker has reported" in ended.err) == (0, True)
+    assert [row.split()[2] for row in result.out.splitlines()[2:]] == ["unknown", "unknown"]
+    assert ALICE in result.out
+    result = await sync_runner.run("status", "--failing")
+    assert (result.status, "No worker has reported" in result.err) == (0, True)
     document = json.loads((await sync_runner.run("status", "--json")).out)
     assert {each["status"] for each in document["mailboxes"]} == {"unknown"}
 
@@ -171,9 +171,9 @@ async def test_worker_that_was_killed_is_seen_immediately_on_its_machine(
     await ran(sync_runner)
     nobody = 2**30  # larger than any process id
     report(sync_runner, 2.0, MailboxProgress(name=ALICE, status=SyncStatus.UP_TO_DATE), pid=nobody, host=host)
-    ended = await sync_runner.run("status")
-    assert ended.status == is_seen
-    assert (f"The worker (process {nobody}) doesn't respond or was killed" in ended.out) is is_seen
+    result = await sync_runner.run("status")
+    assert result.status == is_seen
+    assert (f"The worker (process {nobody}) doesn't respond or was killed" in result.out) is is_seen
 
 
 @pytest.mark.usefixtures("held_clock")
@@ -182,24 +182,17 @@ async def test_whether_the_worker_lives_has_nothing_to_do_with_its_mailboxes(
     sync_runner: SyncRunner, age: float, status: int
 ) -> None:
     report(sync_runner, age, MailboxProgress(name=ALICE, status=SyncStatus.FAILING, problem="It fails."))
-    ended = await sync_runner.run("status", "--max-age", "120")
-    assert ended.status == status
-    assert ended.out == f"The worker reported {age:.0f} s ago.\n"
-
-
-async def test_worker_that_has_ended_does_not_live(sync_runner: SyncRunner) -> None:
-    for _ in range(2):
-        ended = await sync_runner.run("status", "--max-age", "120")
-        assert (ended.status, ended.out) == (1, "No worker is running.\n")
-        await ran(sync_runner)
+    result = await sync_runner.run("status", "--max-age", "120")
+    assert result.status == status
+    assert result.out == f"The worker reported {age:.0f} s ago.\n"
 
 
 async def test_one_of_a_fleet_is_known_by_its_report(sync_runner: SyncRunner) -> None:
-    ended = await sync_runner.run("status", "--postgres", "--max-age", "120")
-    assert (ended.status, "--status-file" in ended.err) == (2, True)
+    result = await sync_runner.run("status", "--postgres", "--max-age", "120")
+    assert (result.status, "--status-file" in result.err) == (2, True)
     report(sync_runner, 1.0)
-    ended = await sync_runner.run("status", "--max-age", "120", "--status-file", "directsuite-sync.db.status.json")
-    assert ended.status == 0
+    result = await sync_runner.run("status", "--max-age", "120", "--status-file", "directsuite-sync.db.status.json")
+    assert result.status == 0
 
 
 async def test_requests_are_left_and_applied_by_the_next_run(sync_runner: SyncRunner) -> None:
@@ -207,11 +200,11 @@ async def test_requests_are_left_and_applied_by_the_next_run(sync_runner: SyncRu
     before = json.loads((await sync_runner.run("status", "--json")).out)["mailboxes"][0]["folders"]["INBOX"][
         "audited_at"
     ]
-    ended = await sync_runner.run("audit", "--mailbox", ALICE)
-    assert (ended.status, ended.err) == (0, "")
-    assert ended.out.startswith("Requested for 1 mailbox: the running worker or the next one compares all messages")
-    ended = await sync_runner.run("retry")
-    assert ended.out.startswith("Requested for 2 mailboxes: the running worker or the next one retries quarantined")
+    result = await sync_runner.run("audit", "--mailbox", ALICE)
+    assert (result.status, result.err) == (0, "")
+    assert result.out.startswith("Requested for 1 mailbox: the running worker or the next one compares all messages")
+    result = await sync_runner.run("retry")
+    assert result.out.startswith("Requested for 2 mailboxes: the running worker or the next one retries quarantined")
     sync_runner.sandbox.inject_fault("GetMessageMetaData", "latency", seconds=0.001)
     await ran(sync_runner)
     assert [rule["applied"] for rule in sync_runner.sandbox.faults() if rule["operation"] == "GetMessageMetaData"] == [
@@ -223,20 +216,23 @@ async def test_requests_are_left_and_applied_by_the_next_run(sync_runner: SyncRu
 async def test_what_is_quarantined_is_reported(sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIRECTSUITE_RETRY_ATTEMPTS", "1")
     await ran(sync_runner)
-    ended = await sync_runner.run("status", "--quarantined")
-    assert (ended.status, ended.out) == (0, "No message is quarantined.\n")
+    result = await sync_runner.run("status", "--quarantined")
+    assert (result.status, result.out) == (0, "No message is quarantined.\n")
     await sync_runner.deliver(ALICE, "two")
     sync_runner.sandbox.inject_fault("GetMessagesByUIDs", "status", status=500, times=60)
     for _ in range(2):  # it is not requested again in the second round
-        ended = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords(), "--once")
-        assert (ended.status, ended.out.splitlines()[-1].split(" ", 1)[1]) == (0, "2 up to date, 1 message quarantined")
-    ended = await sync_runner.run("status", "--quarantined")
-    assert (ended.status, ended.err) == (1, "")
-    header, row = ended.out.splitlines()
+        result = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords(), "--once")
+        assert (result.status, result.out.splitlines()[-1].split(" ", 1)[1]) == (
+            0,
+            "2 up to date, 1 message quarantined",
+        )
+    result = await sync_runner.run("status", "--quarantined")
+    assert (result.status, result.err) == (1, "")
+    header, row = result.out.splitlines()
     assert header.split() == ["no.", "mailbox", "folder", "uid", "problem", "attempts", "next", "try"]
     assert row.split()[1:6] == [ALICE, "INBOX", "2", "ServerError", "1"]
-    ended = await sync_runner.run("status", "--quarantined", "--json", "--mailbox", ALICE)
-    (told,) = json.loads(ended.out)["quarantined"]
+    result = await sync_runner.run("status", "--quarantined", "--json", "--mailbox", ALICE)
+    (told,) = json.loads(result.out)["quarantined"]
     assert (told["mailbox"], told["uid"], told["problem"], told["attempts"]) == (ALICE, 2, "ServerError", 1)
     assert told["next_try_at"] == row.split()[6]
     assert (await sync_runner.run("status", "--quarantined", "--mailbox", BOB)).status == 0
@@ -246,8 +242,15 @@ async def test_what_is_quarantined_is_reported(sync_runner: SyncRunner, monkeypa
 async def test_request_for_somebody_unknown_is_rejected(sync_runner: SyncRunner) -> None:
     await ran(sync_runner)
     for known in ((), ("--mailbox", ALICE)):
-        ended = await sync_runner.run("retry", *known, "--mailbox", "nobody@direct.example.test")
-        assert (ended.status, ended.out) == (2, "")
-        assert f"--mailbox number {len(known) // 2 + 1} is not in the store" in ended.err
+        result = await sync_runner.run("retry", *known, "--mailbox", "nobody@direct.example.test")
+        assert (result.status, result.out) == (2, "")
+        assert f"--mailbox number {len(known) // 2 + 1} is not in the store" in result.err
     with closing(sqlite3.connect("directsuite-sync.db")) as connection:
         assert connection.execute("SELECT count(*) FROM operator_request").fetchall() == [(0,)]
+
+
+async def test_worker_that_has_ended_does_not_live(sync_runner: SyncRunner) -> None:
+    for _ in range(2):
+        result = await sync_runner.run("status", "--max-age", "120")
+        assert (result.status, result.out) == (1, "No worker is running.\n")
+        await ran(sync_runner)
