@@ -42,6 +42,7 @@ _COMMANDS = {
 
 A module is only imported if the arguments name its command, so that `directsuite --help` is fast.
 """
+_INSTALL_COMPLETION = "--install-completion"
 _EXIT_STATUSES = "\n".join(f"    {status:>3}  {status.meaning}" for status in ExitStatus)
 
 
@@ -77,14 +78,14 @@ Exit status:
         command.group, command.sort_key = group, position
         app.command(command)
     install_completion: Any = app.register_install_completion_command  # cyclopts' types are incomplete
-    install_completion(group=_MISC, help_epilogue=EPILOGUE)
+    install_completion(_INSTALL_COMPLETION, group=_MISC, help_epilogue=EPILOGUE)
     return app
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit status. Invalid arguments are reported on stderr."""
     name = arguments[0] if arguments else ""
-    app = build_app(name)
+    app = build_app(None if name == _INSTALL_COMPLETION else name)
     try:
         function, bound, injected = app.parse_args(arguments, exit_on_error=False, print_error=False)
     except CycloptsError as error:

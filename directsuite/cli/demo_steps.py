@@ -93,7 +93,6 @@ async def send_message(context: DemoContext) -> StepResult:
         ],
     )
     smtp_id, sent_at = (await clinic.send(message)).smtp_id or "", context.sandbox.clock.now()
-    check(smtp_id, "the service returned no Message-ID")
     for minutes, expected in _STATUSES.items():
         context.sandbox.clock.set(sent_at + timedelta(minutes=minutes))
         reported = {each.to: str(each.status) for each in (await clinic.get_message_status(smtp_id)).records}
@@ -117,17 +116,18 @@ async def read_mailbox(context: DemoContext) -> StepResult:
     """Read a mailbox, and compare the count, the order and every byte."""
     count, sandbox = context.options.messages, context.sandbox
     await sandbox.add_account(_RESULTS, PASSWORD)
-    values, raw = zip(*(await asyncio.to_thread(lambda: [*map(_build_result, range(1, count + 1))])), strict=True)
+    results = [await asyncio.to_thread(_build_result, number) for number in range(1, count + 1)]
+    raw = [message for _, message in results]
     uids = [await sandbox.deliver(_RESULTS, each) for each in raw]
     box = context.suite.mailbox(_RESULTS, PASSWORD)
     check(await box.get_uids() == uids, "the uids are not those of the delivered messages, in ascending order")
     async with box.iter_messages() as messages:
         seen = [(each.uid, [part.content for part in each.attachments]) async for each in messages]
-    expected = [(uid, [content]) for uid, content in zip(uids, values, strict=True)]
+    expected = [(uid, [values]) for uid, (values, _) in zip(uids, results, strict=True)]
     check(seen == expected, f"iter_messages returned {len(seen)} messages, which are not the {count} delivered ones")
     async with box.iter_raw() as listing:
         received = [each.data or b"" async for each in listing]
-    check(received == [*raw], f"iter_raw returned {len(received)} messages, which are not the {count} delivered ones")
+    check(received == raw, f"iter_raw returned {len(received)} messages, which are not the {count} delivered ones")
     files = [context.output / "mailbox" / f"{number:04d}.eml" for number in range(1, count + 1)]
     files[0].parent.mkdir(exist_ok=True)
     for file, content in zip(files, received, strict=True):
@@ -195,8 +195,7 @@ async def read_faxes(context: DemoContext) -> StepResult:
     for number in range(1, count + 1):
         handles.insert(0, await add_fax(_FAX_NUMBER, description=f"Fax {number}"))
     [newest] = (await context.suite.fax.get_single_message_info(_FAX_NUMBER, handles[0] or "")).message_detail
-    found = (newest.status, newest.description)
-    check(found == (ds.FaxStatus.COMPLETE, f"Fax {count}"), "the newest fax has the wrong status or description")
+    check(newest.description == f"Fax {count}", "the newest fax has the wrong description")
     listed = list[str | None]()
     async with context.suite.fax.iter_messages(_FAX_NUMBER) as messages:
         async for message in messages:
@@ -224,4 +223,3 @@ STEPS: dict[str, Callable[[DemoContext], Awaitable[StepResult]]] = {
     "signing": sign_documents,
     "fax": read_faxes,
 }
-"""The steps in the order of execution, by their name in the report. Their docstrings are in the report."""
