@@ -147,11 +147,11 @@ def read_http_date(text: str) -> datetime | None:
     """Return the time zone aware date from an HTTP header (RFC 9110, 5.6.7), or None if the text is not a date."""
     try:
         moment = parsedate_to_datetime(text[:_MAX_CHARS])
+        if moment.tzinfo is None and text.strip()[-4:].isdigit():  # an obsolete form that ends with the year
+            return moment.replace(tzinfo=UTC)
+        return None if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-    if moment.tzinfo is None and text.strip()[-4:].isdigit():  # an obsolete form that ends with the year
-        return moment.replace(tzinfo=UTC)
-    return None if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def write_datetime(moment: datetime) -> str:
