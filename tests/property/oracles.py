@@ -22,10 +22,9 @@ from directsuite.messaging import operations as messaging
 from directsuite.messaging.listings import MessageReader
 from directsuite.messaging.models import DirectMessageStatusReportResponse, MessageStatus
 from directsuite.messaging.report import COLUMNS, read_rows
-from directsuite.wire import base64
 from directsuite.wire.codec import Codec
 from directsuite.wire.dates import read_datetime, read_day
-from directsuite.wire.parsing import ArraySplitter, MismatchError, strip_byte_order_mark
+from directsuite.wire.parsing import MismatchError
 
 from .sample_responses import MARKER
 
@@ -78,20 +77,7 @@ def split_at(content: bytes, cuts: Iterable[int]) -> list[bytes]:
 
 def check_split_equals_unsplit(content: bytes, cuts: Iterable[int]) -> None:
     """Check that a stream has the same result, or the same error, however it is divided."""
-    pieces = split_at(content, cuts)
-    assert _split_json(pieces) == _split_json([content])
-    assert _decode_messages(pieces) == _decode_messages([content])
-    assert _decode_base64(pieces) == _decode_base64([content]) == _decode_base64_at_once(content)
-
-
-def _split_json(pieces: list[bytes]) -> StreamOutcome:
-    splitter, seen = ArraySplitter("messages"), list[Any]()
-    try:
-        for piece in pieces:
-            seen.extend(splitter.feed(piece))  # also keeps elements before a failure
-        return seen, splitter.finish()
-    except MismatchError as mismatch:
-        return seen, str(mismatch)
+    assert _decode_messages(split_at(content, cuts)) == _decode_messages([content])
 
 
 def _decode_messages(pieces: list[bytes]) -> StreamOutcome:
@@ -106,24 +92,6 @@ def _decode_messages(pieces: list[bytes]) -> StreamOutcome:
         check_error_is_printable(error)
         return seen, str(error)
     return seen, None
-
-
-def _decode_base64(pieces: list[bytes]) -> bytes | None:
-    decoder, content = base64.Decoder(), b""
-    try:
-        for piece in pieces:
-            content += decoder.feed(piece)
-        decoder.finish()
-    except MismatchError:
-        return None
-    return content
-
-
-def _decode_base64_at_once(content: bytes) -> bytes | None:
-    try:
-        return base64.decode(strip_byte_order_mark(content))
-    except MismatchError:
-        return None
 
 
 def check_date_is_typed(value: object) -> None:

@@ -158,7 +158,7 @@ REJECTED: list[tuple[Any, dict[str, Any], str]] = [
     (io.BufferedReader(io.BytesIO()), {}, "destination"),
     (AsyncFile(), {}, "destination"),
     (Drained(), {}, "destination"),
-    *((function, {}, "destination") for function in _SYNC_FUNCTIONS),
+    *((function, {}, "destination") for function in (print, bytes, PDF.find)),
     (5, {}, "destination"),
     (None, {}, "destination"),
     (io.BytesIO(), {"sha256": "abc"}, "sha256"),

@@ -78,14 +78,6 @@ def test_a_decoded_stream_is_the_complete_one_wherever_it_is_cut(content: bytes,
     assert _decoded(_cut(lines, cuts)) == base64.decode(lines) == content
 
 
-@given(st.binary(max_size=7))
-def test_a_stream_may_be_cut_at_every_position(content: bytes) -> None:
-    text = standard.b64encode(content).replace(b"A", b"A\r\n")
-    for position in range(len(text) + 1):
-        assert _decoded([text[:position], text[position:]]) == content
-    assert _decoded([bytes([byte]) for byte in text]) == content
-
-
 @pytest.mark.parametrize("text", GARBAGE)
 def test_garbage_is_rejected_whole_and_cut_anywhere(text: bytes) -> None:
     with pytest.raises(MismatchError):
