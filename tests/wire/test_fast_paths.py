@@ -1,0 +1,140 @@
+"""Documents that are parsed lazily, or while they are received, are read like those that are parsed completely."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import directsuite as ds
+from directsuite.messaging import operations
+from directsuite.messaging.listings import MessageReader
+from directsuite.messaging.models import GetMessageResponse
+from directsuite.wire import parsing
+from directsuite.wire.codec import Codec
+from directsuite.wire.models import get_model_fields, is_model
+from directsuite.wire.parsing import ArraySplitter, MismatchError
+from tests.examples import scale_examples
+from tests.wire.split_documents import split_at
+
+from .model_classes import MODEL_CLASSES, build_instances
+
+CODEC = Codec()
+LISTING = [cls for cls in MODEL_CLASSES if any(is_model(field.item) for field in get_model_fields(cls))]
+"""Models with lists of models. Others are always parsed completely."""
+
+ENCODED = st.binary(min_size=9, max_size=40).map(lambda content: base64.b64encode(content).decode())
+TEXTS = st.one_of(
+    ENCODED,
+    ENCODED.map(lambda text: text[:8] + "\r\n" + text[8:]),
+    ENCODED.map(lambda text: text[:-1]),
+    st.text(max_size=40),
+    st.sampled_from(["null", "", "QUJD", "A" * 16, "AB=" * 8, "/" * 16]),
+)
+VALUES = st.none() | st.integers(0, 9) | TEXTS | st.lists(ENCODED, max_size=2) | st.dictionaries(ENCODED, ENCODED)
+ATTACHMENT = st.dictionaries(st.sampled_from(["content", "filename", "contentType", "unheardOf"]), VALUES)
+MESSAGE = st.fixed_dictionaries(
+    {},
+    optional={
+        "uid": st.integers(0, 9) | VALUES,
+        "subject": TEXTS,
+        "attachments": st.lists(ATTACHMENT, max_size=3) | ATTACHMENT | VALUES,
+        "attachmentList": st.lists(ATTACHMENT, max_size=2),
+        "content": ENCODED,
+        "unheardOf": VALUES,
+    },
+)
+DOCUMENT = st.fixed_dictionaries(
+    {"messages": st.lists(MESSAGE, max_size=3)}, optional={"code": VALUES, "message": VALUES, "unheardOf": VALUES}
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def twelve_bytes_are_long() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(parsing, "_MIN_LONG_STRING_BYTES", 12)
+        yield
+
+
+def read(cls: type[ds.Model], document: bytes, *, min_lazy_bytes: int) -> ds.Model | None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(parsing, "MIN_LAZY_BYTES", min_lazy_bytes)
+        try:
+            return CODEC.decode(cls, document)
+        except MismatchError:
+            return None
+
+
+def read_elements(document: bytes, cuts: list[int], member: tuple[str, str] | None) -> object:
+    splitter, messages = ArraySplitter("messages", base64_member=member), list[ds.MessageDetail]()
+    try:
+        for piece in split_at(document, cuts):
+            messages += [CODEC.structure(ds.MessageDetail, element) for element in splitter.feed(piece)]
+        splitter.finish()
+    except MismatchError as mismatch:
+        return f"{mismatch.path}: {mismatch.expected}"
+    return messages
+
+
+def assert_read_alike(document: bytes, cuts: list[int]) -> None:
+    assert read(GetMessageResponse, document, min_lazy_bytes=0) == read(
+        GetMessageResponse, document, min_lazy_bytes=len(document) + 1
+    )
+    assert read_elements(document, cuts, ("attachments", "content")) == read_elements(document, [], None)
+
+
+@pytest.mark.exhaustive(limit=5)
+@pytest.mark.parametrize("cls", LISTING, ids=lambda cls: cls.__name__)
+@settings(max_examples=scale_examples(40))
+@given(data=st.data())
+def test_model_with_lists_is_the_same(cls: type[ds.Model], data: st.DataObject) -> None:
+    document = CODEC.encode(data.draw(build_instances(cls)))
+    assert read(cls, document, min_lazy_bytes=0) == read(cls, document, min_lazy_bytes=len(document) + 1)
+
+
+@given(document=DOCUMENT, cuts=st.lists(st.integers(0), max_size=4), slashes=st.booleans())
+def test_messages_are_the_same(document: dict[str, Any], cuts: list[int], slashes: bool) -> None:
+    text = json.dumps(document)
+    assert_read_alike((text.replace("/", "\\/") if slashes else text).encode(), cuts)
+
+
+@given(document=DOCUMENT, place=st.integers(0), inserted=st.binary(max_size=2), removed=st.integers(0, 2))
+def test_damaged_document_is_rejected_alike(
+    document: dict[str, Any], place: int, inserted: bytes, removed: int
+) -> None:
+    text = json.dumps(document).encode()
+    place %= len(text)
+    assert_read_alike(text[:place] + inserted + text[place + removed :], [])
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        '"content": "QUJDQUJDQUJDQUJD", "content": "REVGREVGREVGREVG"',
+        '"QUJDQUJDQUJDQUJD": "REVGREVGREVGREVG", "content": "QUJDQUJDQUJDQUJD"',
+        '"content": ["QUJDQUJDQUJDQUJD"]',
+        '"content": {"content": "QUJDQUJDQUJDQUJD"}',
+    ],
+)
+def test_base64_at_an_odd_place_is_read_alike(member: str) -> None:
+    assert_read_alike(f'{{"messages": [{{"uid": 1, "attachments": [{{{member}}}]}}]}}'.encode(), [])
+
+
+def test_content_is_decoded_without_the_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed, parse = list[int](), parsing.parse
+
+    def record_and_parse(text: bytes | bytearray | memoryview) -> Any:
+        parsed.append(len(text))
+        return parse(text)
+
+    monkeypatch.setattr(parsing, "parse", record_and_parse)
+    content = base64.b64encode(bytes(3000)).decode()
+    document = json.dumps({"success": True, "messages": [{"uid": 1, "attachments": [{"content": content}]}]})
+    (message,) = MessageReader(operations.GET_MESSAGES, CODEC).feed(document.encode())
+    assert message.attachments[0].content == bytes(3000)
+    assert max(parsed) < 200
