@@ -104,16 +104,6 @@ def split_at(text: bytes, cuts: Iterable[int]) -> list[bytes]:
     return [text[start:end] for start, end in pairwise(edges)]
 
 
-def split_into_bytes(text: bytes) -> list[bytes]:
-    return [bytes([byte]) for byte in text]
-
-
-def split_document(pieces: Iterable[bytes]) -> Split:
-    splitter = ArraySplitter(KEY)
-    elements = [element for piece in pieces for element in splitter.feed(piece)]
-    return elements, splitter.finish()
-
-
 def collect_outcome(pieces: Iterable[bytes]) -> str:
     splitter, elements = ArraySplitter(KEY), list[Any]()
     try:
@@ -122,3 +112,13 @@ def collect_outcome(pieces: Iterable[bytes]) -> str:
         return repr((elements, splitter.finish()))
     except MismatchError as mismatch:
         return repr((elements, str(mismatch)))
+
+
+def assert_same_outcome(text: bytes, cuts: Iterable[int] = ()) -> str:
+    """Return the outcome of a document, which must be the same wherever the document is divided."""
+    expected = collect_outcome([text])
+    assert collect_outcome(text[at : at + 1] for at in range(len(text))) == expected
+    assert collect_outcome(split_at(text, cuts)) == expected
+    for position in range(1, min(len(text), 150)):
+        assert collect_outcome([text[:position], text[position:]]) == expected
+    return expected

@@ -1,43 +1,35 @@
-"""One array of a document, element by element, against the whole document parsed at once."""
+"""The elements of an array, wherever its document is divided, compared with those of the complete document."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, cast
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from directsuite.wire.parsing import ArraySplitter, MismatchError, parse
 from tests.wire.model_classes import JSON_VALUES
-from tests.wire.split_documents import KEY, split_document, split_into_bytes
+from tests.wire.split_documents import (
+    ARRAYS,
+    KEY,
+    MEMBERS,
+    Member,
+    assert_same_outcome,
+    compute_expected,
+    format_document,
+)
 
-
-def _whole(document: bytes) -> tuple[list[Any], dict[str, Any]] | None:
-    try:
-        value = parse(document)
-    except MismatchError:
-        return None
-    if not isinstance(value, dict):
-        return None
-    members = cast("dict[str, Any]", value)
-    found: Any = members.get(KEY)
-    if not isinstance(found, dict | list):
-        return [], members
-    elements: list[Any] = [found] if isinstance(found, dict) else msgspec.convert(found, list[Any])
-    return elements, members | {KEY: []}
-
-
-def _assert_equal_or_both_refused(pieces: list[bytes]) -> None:
-    expected = _whole(b"".join(pieces))
-    if expected is None:
-        with pytest.raises(MismatchError):
-            split_document(pieces)
-    else:
-        assert split_document(pieces) == expected
-
+SPACES = st.sampled_from(["", " ", "\t\r\n"])
+CUTS = st.lists(st.integers(0, 10_000), max_size=8)
+Edit = tuple[str, int, int]
+EDITS = st.tuples(
+    st.sampled_from(["delete", "insert", "replace"]),
+    st.integers(0, 10_000),
+    st.sampled_from(b'"\\{}[],: n0-te\xff\xc3\x80\x00\n') | st.integers(0, 255),
+)
+AROUND = st.lists(st.sampled_from([('"code"', "0"), ('"success"', "true"), ('"x"', '["]"]')]), max_size=2)
 
 FIXED = [
     b'{"messages":[]}',
@@ -85,21 +77,86 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.parametrize("text", [*FIXED, *MALFORMED])
-def test_every_cut_gives_the_same_or_is_rejected_as_the_complete_one_is(text: bytes) -> None:
-    for position in range(len(text) + 1):
-        _assert_equal_or_both_refused([text[:position], text[position:]])
-    _assert_equal_or_both_refused(split_into_bytes(text))
+def damage(text: bytes, edit: Edit, start: int = 0) -> bytes:
+    kind, place, byte = edit
+    position = start + place % (len(text) - start)
+    changed = b"" if kind == "delete" else bytes([byte])
+    return text[:position] + changed + text[position + (kind != "insert") :]
+
+
+def parse_or_none(text: bytes) -> Any:
+    try:
+        return parse(text)
+    except MismatchError:
+        return None
+
+
+def split(text: bytes) -> tuple[list[Any], dict[str, Any] | None]:
+    """Return the elements, and the rest of the document, or None if it is rejected."""
+    splitter, elements = ArraySplitter(KEY), list[Any]()
+    try:
+        elements.extend(splitter.feed(text))
+        return elements, splitter.finish()
+    except MismatchError:
+        return elements, None
+
+
+@pytest.mark.parametrize("text", FIXED)
+def test_listed_document_is_split(text: bytes) -> None:
+    members = cast("dict[str, Any]", parse(text))
+    found = members.get(KEY)
+    if isinstance(found, dict | list):
+        members = members | {KEY: []}
+    else:
+        found = []
+    assert assert_same_outcome(text) == repr((found if isinstance(found, list) else [found], members))
+
+
+@pytest.mark.parametrize("text", MALFORMED)
+def test_malformed_document_is_rejected(text: bytes) -> None:
+    assert_same_outcome(text)
+    assert split(text)[1] is None
+
+
+@given(members=MEMBERS, space=SPACES, cuts=CUTS)
+def test_elements_and_rest_are_those_of_the_document(members: list[Member], space: str, cuts: list[int]) -> None:
+    assert assert_same_outcome(format_document(members, space), cuts) == repr(compute_expected(members))
+
+
+@given(members=MEMBERS, space=SPACES, edit=EDITS, cuts=CUTS)
+def test_document_is_rejected_if_the_parser_rejects_it(
+    members: list[Member], space: str, edit: Edit, cuts: list[int]
+) -> None:
+    text = damage(format_document(members, space), edit)
+    expected, (_, rest) = parse_or_none(text), split(text)
+    assert (rest is None) == (not isinstance(expected, dict))
+    if rest is not None:
+        assert [*rest] == [*expected]
+        assert all(repr(rest[name]) == repr(expected[name]) for name in rest if name != KEY)
+    assert_same_outcome(text, cuts)
+
+
+@given(before=AROUND, array=ARRAYS, after=AROUND, edit=EDITS)
+def test_elements_before_damage_are_those_of_intact_part(
+    before: list[Member], array: str, after: list[Member], edit: Edit
+) -> None:
+    member = (f'"{KEY}"', array)
+    start = len(format_document([*before, member])) - len(array.encode())  # after the opening bracket
+    text = damage(format_document([*before, member, *after]), edit, start)
+    ends = [place for place in range(start, len(text)) if text[place] in b",]}"]
+    parts = [cast("dict[str, list[Any]] | None", parse_or_none(text[:end] + b"]}")) for end in ends]
+    longest = max((part[KEY] for part in parts if part), key=len, default=list[Any]())
+    assert repr(split(text)[0]) == repr(longest)
 
 
 @given(st.lists(JSON_VALUES, min_size=1, max_size=5))
-def test_an_element_comes_as_soon_as_it_is_whole(values: list[Any]) -> None:
+def test_element_is_yielded_when_it_is_complete(values: list[Any]) -> None:
     splitter = ArraySplitter(KEY)
     assert list(splitter.feed(b'{"messages":[')) == []
     for value in values:
         assert list(splitter.feed(json.dumps(value).encode() + b",")) == [value]
 
 
-def test_nothing_is_given_from_after_the_end() -> None:
+def test_nothing_after_the_end_is_yielded() -> None:
     splitter = ArraySplitter(KEY)
     assert list(splitter.feed(b'{"messages":[1]}{"messages":[2]},"messages":[3],')) == [1]
