@@ -103,13 +103,12 @@ def split(text: bytes) -> tuple[list[Any], dict[str, Any] | None]:
 
 @pytest.mark.parametrize("text", FIXED)
 def test_listed_document_is_split(text: bytes) -> None:
-    members = cast("dict[str, Any]", parse(text))
-    found = members.get(KEY)
+    document: dict[str, Any] = parse(text)
+    found, elements = document.get(KEY), list[Any]()
     if isinstance(found, dict | list):
-        members = members | {KEY: []}
-    else:
-        found = []
-    assert assert_same_outcome(text) == repr((found if isinstance(found, list) else [found], members))
+        document[KEY] = []
+        elements += cast("list[Any]", found) if isinstance(found, list) else [found]
+    assert assert_same_outcome(text) == repr((elements, document))
 
 
 @pytest.mark.parametrize("text", MALFORMED)
