@@ -89,7 +89,7 @@ def _is_strict(operation: str, place: Place) -> bool:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("mutation", MUTATIONS)
 @pytest.mark.parametrize("operation", CALLS)
-async def test_a_value_that_no_later_call_needs_fails_no_response(operation: str, mutation: str) -> None:
+async def test_unneeded_value_never_fails_a_response(operation: str, mutation: str) -> None:
     name, call = CALLS[operation]
     document, value = SAMPLE_RESPONSES[name], MUTATIONS[mutation]
     script, events = Script(name), list[ds.Event]()

@@ -101,7 +101,7 @@ def _decode(pieces: int) -> None:
 
 
 @pytest.mark.parametrize("read", [_read_messages, _decode])
-def test_stream_takes_no_more_the_longer_it_is(read: Callable[[int], None]) -> None:
+def test_memory_does_not_grow_with_the_length_of_a_stream(read: Callable[[int], None]) -> None:
     read(1)
     assert _peak(lambda: read(100)) < _peak(lambda: read(10)) + 64 * 1024
 

@@ -92,7 +92,7 @@ OWN: list[Exception] = [ValueError("own"), ConnectionResetError("own"), aiohttp.
 
 
 @pytest.mark.parametrize("own", OWN, ids=lambda error: type(error).__name__)
-async def test_error_of_the_callable_s_own_comes_out_as_it_is(server: ScriptedServer, own: Exception) -> None:
+async def test_error_of_a_callable_is_raised_unchanged(server: ScriptedServer, own: Exception) -> None:
     server.default_responder = responses.respond(CODED)
     async with open_suite(server) as suite:
         with pytest.raises(type(own)) as caught:
@@ -125,7 +125,7 @@ async def test_proven_pull_goes_to_a_file_that_can_seek(server: ScriptedServer) 
     assert file.getvalue() == PDF
 
 
-async def test_digest_decides_whether_the_file_takes_its_name(server: ScriptedServer, tmp_path: Path) -> None:
+async def test_file_appears_only_if_the_digest_matches(server: ScriptedServer, tmp_path: Path) -> None:
     server.default_responder = responses.respond(CODED)
     path, right = tmp_path / "a.pdf", hashlib.sha256(PDF).hexdigest()
     async with open_suite(server) as suite:
@@ -216,9 +216,7 @@ TO_A_DESTINATION: dict[str, tuple[object, ...]] = {
 
 
 @pytest.mark.parametrize("method", TO_A_DESTINATION)
-async def test_document_of_max_bytes_is_taken_and_one_byte_more_is_not(
-    server: ScriptedServer, tmp_path: Path, method: str
-) -> None:
+async def test_document_larger_than_max_bytes_is_rejected(server: ScriptedServer, tmp_path: Path, method: str) -> None:
     server.default_responder = responses.respond(LINES)
     arguments, path, file, pipe, passed = TO_A_DESTINATION[method], tmp_path / "a.pdf", io.BytesIO(), Pipe(), Passed()
     async with open_suite(server) as suite:
@@ -243,7 +241,7 @@ async def test_document_of_max_bytes_is_taken_and_one_byte_more_is_not(
     assert len(server.requests) == 5  # none is sent again: the answer would be as large
 
 
-async def test_document_that_never_ends_is_broken_off_at_max_bytes(server: ScriptedServer, tmp_path: Path) -> None:
+async def test_endless_document_ends_at_max_bytes(server: ScriptedServer, tmp_path: Path) -> None:
     server.default_responder = responses.send_endlessly(responses.make_head(200, 10**12), b"A" * 65_536)
     async with open_suite(server) as suite:
         error = await catch_error(suite.signing.download("doc", tmp_path / "a.pdf", max_bytes=10**6))

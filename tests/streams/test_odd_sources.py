@@ -79,7 +79,7 @@ async def test_source_lets_the_event_loop_turn_after_256_kb(server: ScriptedServ
     assert pybase64.b64decode(server.requests[0].body) == PDF
 
 
-async def test_small_pieces_that_come_slowly_are_a_flow(server: ScriptedServer) -> None:
+async def test_small_slow_pieces_are_not_a_stalled_upload(server: ScriptedServer) -> None:
     async def slowly() -> AsyncGenerator[bytes]:
         for piece in split(PDF[:20_000], 500):
             await asyncio.sleep(15)
@@ -100,7 +100,7 @@ IN_MEMORY: dict[str, list[int]] = {
 
 
 @pytest.mark.parametrize("kind", IN_MEMORY)
-async def test_large_contents_in_memory_are_coded_a_little_at_a_time(kind: str) -> None:
+async def test_large_content_in_memory_is_encoded_in_small_chunks(kind: str) -> None:
     attachments = [
         ds.Attachment(content=bytes([number]) * size, content_type="a/b", filename="a")
         for number, size in enumerate(IN_MEMORY[kind])
@@ -134,7 +134,7 @@ async def cancelled(after: int) -> AsyncGenerator[bytes]:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("after", [0, 3])
 @pytest.mark.parametrize("kind", SENDS)
-async def test_source_that_was_cancelled_is_not_a_lost_response(server: ScriptedServer, kind: str, after: int) -> None:
+async def test_cancelled_source_is_not_a_lost_response(server: ScriptedServer, kind: str, after: int) -> None:
     server.default_responder = SAVED
     async with open_suite(server) as suite:
         error = await catch_error(SENDS[kind](suite, cancelled(after)))
@@ -192,7 +192,7 @@ class SeeksSilently:
         return self._content.read(size)
 
 
-async def test_file_whose_seek_does_not_tell_passes_once(server: ScriptedServer) -> None:
+async def test_file_whose_seek_returns_none_is_read_once(server: ScriptedServer) -> None:
     server.default_responder = SAVED
     async with open_suite(server) as suite:
         await suite.signing.save(SeeksSilently())

@@ -230,7 +230,7 @@ async def write_all(sink: Sink[Any], content: bytes) -> None:
 
 
 @pytest.mark.parametrize("make", [lambda: Pipe(fails_after=2), Seeking], ids=["pipe", "file"])
-async def test_error_of_a_destination_holds_nothing_of_what_was_written(make: Callable[[], Any]) -> None:
+async def test_error_of_a_destination_contains_no_content(make: Callable[[], Any]) -> None:
     sink = make_sink(make())
     await sink.open()
     text = b"sentinel-of-a-patient"
@@ -242,7 +242,7 @@ async def test_error_of_a_destination_holds_nothing_of_what_was_written(make: Ca
     assert [place for place, shown in collect_frame_locals(caught.value) if text.decode() in shown] == []
 
 
-async def test_error_of_a_source_holds_nothing_of_what_was_read() -> None:
+async def test_error_of_a_source_contains_no_content() -> None:
     text = b"sentinel-of-a-patient"
     content = make_content(Pipe(text * 10_000, fails_after=1), parameter="pdf")
     with pytest.raises(OSError, match="own") as caught:

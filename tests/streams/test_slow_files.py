@@ -67,7 +67,7 @@ def calls_of(suite: ds.DirectSuite, file: SlowFile) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["save", "download", "sign_and_pull"])
-async def test_event_loop_goes_on_while_a_file_takes_its_time(server: ScriptedServer, name: str) -> None:
+async def test_slow_file_does_not_block_the_event_loop(server: ScriptedServer, name: str) -> None:
     file = SlowFile(LARGE if name == "save" else b"")
     server.default_responder = responses.respond({"identifier": "doc"} if name == "save" else CODED)
     async with open_suite(server) as suite:
@@ -161,7 +161,7 @@ async def test_closing_ends_a_call_that_waits_for_its_file(
     assert call.result().outcome is ds.Outcome.NOT_SENT
 
 
-async def test_time_out_of_the_source_stays_the_source_s(
+async def test_time_out_error_of_a_source_is_raised_unchanged(
     server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def access(*_: object) -> bool:
@@ -187,7 +187,7 @@ async def test_one_file_object_may_be_sent_by_several_calls_at_once(server: Scri
     assert [CODED in request.body for request in server.requests] == [True] * 4
 
 
-async def test_path_is_looked_at_read_and_written_in_threads(
+async def test_path_is_read_and_written_in_threads(
     server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: dict[str, set[bool]] = {}

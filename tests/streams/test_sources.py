@@ -63,7 +63,7 @@ async def test_source_arrives_complete(server: ScriptedServer, tmp_path: Path, k
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-async def test_source_is_sent_again_where_it_can_be(server: ScriptedServer, tmp_path: Path, kind: str) -> None:
+async def test_replayable_source_is_sent_again(server: ScriptedServer, tmp_path: Path, kind: str) -> None:
     make, again = SOURCES[kind]
     server.enqueue(responses.reset)
     server.default_responder = SAVED

@@ -112,7 +112,7 @@ async def test_a_socket_is_rejected_before_anything_is_sent(server: ScriptedServ
     assert server.requests == []
 
 
-async def test_a_pipe_that_may_not_be_written_is_refused_before_anything_is_sent(
+async def test_unwritable_pipe_is_rejected_before_sending(
     server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipe = tmp_path / "pipe"

@@ -50,14 +50,14 @@ def test_whole_texts_are_those_of_the_standard_library(content: bytes) -> None:
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(min_value=0)))
-def test_an_encoded_stream_is_the_encoding_of_the_complete_one(content: bytes, cuts: list[int]) -> None:
+def test_encoded_pieces_are_the_encoded_content(content: bytes, cuts: list[int]) -> None:
     encoder = base64.Encoder()
     pieces = [encoder.feed(piece) for piece in _cut(content, cuts)]
     assert b"".join(pieces) + encoder.finish() == standard.b64encode(content)
 
 
 @given(st.binary(max_size=20), st.lists(st.integers(min_value=0)))
-def test_a_byte_order_mark_before_a_stream_is_left_out(content: bytes, cuts: list[int]) -> None:
+def test_byte_order_mark_before_a_stream_is_removed(content: bytes, cuts: list[int]) -> None:
     pieces = _cut(b"\xef\xbb\xbf" + standard.b64encode(content), cuts)
     assert _decoded(pieces) == _decoded([memoryview(piece) for piece in pieces]) == content
 
@@ -72,7 +72,7 @@ def test_a_byte_order_mark_elsewhere_is_rejected(text: bytes, cuts: list[int]) -
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(min_value=0)), st.sampled_from([b"\r\n", b"\n", b" \t\r\n"]))
-def test_a_decoded_stream_is_the_complete_one_wherever_it_is_cut(content: bytes, cuts: list[int], end: bytes) -> None:
+def test_decoded_pieces_are_the_content(content: bytes, cuts: list[int], end: bytes) -> None:
     text = standard.b64encode(content)
     lines = end.join(text[start : start + 76] for start in range(0, len(text), 76)) + end
     assert _decoded(_cut(lines, cuts)) == base64.decode(lines) == content
@@ -88,7 +88,7 @@ def test_garbage_is_rejected_whole_and_cut_anywhere(text: bytes) -> None:
 
 
 @given(st.binary(max_size=12), st.lists(st.integers(min_value=0)))
-def test_streams_take_and_reject_what_the_complete_one_does(text: bytes, cuts: list[int]) -> None:
+def test_pieces_are_accepted_if_the_complete_text_is(text: bytes, cuts: list[int]) -> None:
     try:
         whole: bytes | None = base64.decode(text.removeprefix(b"\xef\xbb\xbf"))
     except MismatchError:
@@ -101,7 +101,7 @@ def test_streams_take_and_reject_what_the_complete_one_does(text: bytes, cuts: l
 
 
 @pytest.mark.parametrize("piece", [b" " * 65_536, b"\r\n", b"\n\n\n", b"AAAA" + b"\n" * 1000])
-def test_text_that_is_mostly_blank_is_not_a_base64(piece: bytes) -> None:
+def test_text_that_is_mostly_blank_is_rejected(piece: bytes) -> None:
     with pytest.raises(MismatchError):
         _decoded([b"JVBERi0x", *[piece] * (2**20 // len(piece)), b"AAAA" * 2])
 

@@ -74,7 +74,7 @@ def _within_64_bits(value: Any) -> bool:
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
 @given(draw=st.data())
-def test_every_type_comes_back_from_every_converter(name: str, cls: type[ds.Model], draw: st.DataObject) -> None:
+def test_every_converter_reads_what_it_writes(name: str, cls: type[ds.Model], draw: st.DataObject) -> None:
     converter = MADE[name]
     model = draw.draw(build_instances(cls))
     plain = converter.unstructure(model)
@@ -119,7 +119,7 @@ class Filed:
     message: ds.MessageDetail
 
 
-def test_types_of_the_programs_own_are_read_as_before() -> None:
+def test_types_of_the_program_are_read_as_before() -> None:
     converter = cattrs.preconf.json.make_converter()
     filed = Filed(b"\x00\x01", MOMENT, ds.MessageDetail(uid=1, attachments=[ds.Attachment(content=b"\x00\x01")]))
     before = converter.unstructure(filed.checksum)
@@ -164,7 +164,7 @@ def test_a_hook_for_a_type_holds_inside_models() -> None:
     assert converter.structure({"metaData": {"a": "b"}}, ds.DocumentInfo).meta_data == {"a": "B"}
 
 
-def test_a_hook_for_dates_is_none_for_times() -> None:
+def test_hook_for_date_does_not_apply_to_datetime() -> None:
     converter = ds.make_converter()
     converter.register_structure_hook(date, lambda value, _: date.fromisoformat(value).replace(year=2000))
     assert converter.structure(MESSAGE, ds.MessageDetail).received_date == MOMENT
@@ -182,7 +182,7 @@ def test_a_hook_for_dates_is_none_for_times() -> None:
     ],
     ids=str,
 )
-def test_a_hook_for_what_a_field_holds_is_called_for_it(kind: Any, field: str) -> None:
+def test_hook_for_the_type_of_a_field_is_called(kind: Any, field: str) -> None:
     converter = ds.make_converter()
     seen: list[Any] = []
 
@@ -250,7 +250,7 @@ def test_a_class_has_one_function_for_each_converter() -> None:
     assert first.structure({"email": "a@b"}, ds.Recipient) == ds.Recipient("a@b")
 
 
-def test_a_copy_of_a_converter_reads_as_it_does() -> None:
+def test_copy_of_a_converter_has_its_hooks() -> None:
     copied = ds.make_converter().copy()
     copied.register_structure_hook(str, lambda value, _: value.upper())
     assert copied.structure(MESSAGE, ds.MessageDetail).recipients == [ds.Recipient("A@B")]
@@ -269,7 +269,7 @@ def test_a_copy_of_a_converter_reads_as_it_does() -> None:
     ],
     ids=str,
 )
-def test_a_value_that_a_hook_does_not_read_is_skipped_and_counted(kind: Any, path: str, error: type[Exception]) -> None:
+def test_value_that_a_hook_rejects_is_skipped_and_counted(kind: Any, path: str, error: type[Exception]) -> None:
     converter = ds.make_converter()
 
     def fail(value: Any, _: Any) -> Any:
@@ -315,7 +315,7 @@ def test_value_rejected_by_hook_stays_in_extra_of_open_type() -> None:
     assert converter.structure({"index": 3}, ds.Page).extra == {"index": 3}
 
 
-def test_a_request_that_a_hook_cannot_write_is_rejected_without_the_value() -> None:
+def test_failing_hook_rejects_the_request_without_its_value() -> None:
     converter = ds.make_converter()
 
     def fail(text: str) -> str:
@@ -328,7 +328,7 @@ def test_a_request_that_a_hook_cannot_write_is_rejected_without_the_value() -> N
     assert caught.value.__context__ is None
 
 
-def test_what_a_hook_leaves_as_it_was_is_written_as_the_services_spell_it() -> None:
+def test_models_in_the_result_of_a_hook_are_written() -> None:
     converter = ds.make_converter()
     converter.register_unstructure_hook(
         ds.Message, lambda message: {"body": "Hello", "attachmentList": tuple(message.attachment_list)}

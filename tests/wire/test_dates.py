@@ -144,7 +144,7 @@ def test_listed_form_is_read(value: object, moment: datetime) -> None:
 
 
 @given(st.datetimes(timezones=st.just(UTC)))
-def test_what_is_written_reads_as_the_same_moment(moment: datetime) -> None:
+def test_written_datetime_is_read_as_the_same_moment(moment: datetime) -> None:
     text = write_datetime(moment)
     assert text.endswith("Z")
     assert read_datetime(text) == moment
@@ -271,5 +271,5 @@ def test_a_day_reads_as_a_date(day: date) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "01/31/1970", "1970-13-01", "19700131", "1970-W01-1", "January"])
-def test_other_text_for_a_day_stays_as_it_came(text: str) -> None:
+def test_other_text_for_a_day_is_unchanged(text: str) -> None:
     assert read_day(text) == text

@@ -44,13 +44,13 @@ def test_the_models_of_all_services_are_found() -> None:
 @every_model
 @a_few
 @given(draw=st.data())
-def test_a_document_goes_back_out_as_it_came(cls: type[ds.Model], draw: st.DataObject) -> None:
+def test_document_is_written_back_unchanged(cls: type[ds.Model], draw: st.DataObject) -> None:
     document = json.loads(CODEC.encode(draw.draw(build_instances(cls))))
     document |= {"somethingNew": draw.draw(JSON_VALUES)}
     assert json.loads(CODEC.encode(CODEC.decode(cls, json.dumps(document).encode()))) == document
 
 
-def test_members_unknown_at_every_level_go_back_out() -> None:
+def test_unknown_members_at_every_level_are_written_back() -> None:
     document = {
         "success": True,
         "futureFlag": None,
@@ -99,7 +99,7 @@ POSITIONAL = ("Login", "Recipient", "MessageHeader", "UserPassword")
 
 @pytest.mark.exhaustive
 @every_model
-def test_models_are_keyword_only_save_four(cls: type[ds.Model]) -> None:
+def test_only_four_models_have_positional_arguments(cls: type[ds.Model]) -> None:
     positional = [field.name for field in attrs.fields(cls) if not field.kw_only]
     assert bool(positional) == (cls.__name__ in POSITIONAL)
     assert "extra" not in positional
@@ -132,7 +132,7 @@ def test_no_text_of_a_model_appears_in_its_repr(cls: type[ds.Model]) -> None:
         assert SENTINEL not in text
 
 
-def test_the_sentinel_is_where_a_repr_would_find_it() -> None:
+def test_sentinel_is_in_the_values_of_a_model() -> None:
     assert SENTINEL in CODEC.encode(filled(ds.MessageDetail, SENTINEL)).decode()
     assert filled(ds.UserPassword, SENTINEL).password.reveal() == SENTINEL
 

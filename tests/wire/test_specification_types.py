@@ -73,7 +73,7 @@ ENUMS = {
 
 
 @pytest.mark.parametrize(("cls", "texts"), ENUMS.items(), ids=lambda entry: getattr(entry, "__name__", ""))
-def test_enums_have_the_specification_s_values(cls: type[ds.OpenEnum], texts: list[str]) -> None:
+def test_enums_have_the_values_of_the_specification(cls: type[ds.OpenEnum], texts: list[str]) -> None:
     assert [str(member) for member in cls] == texts
     for text in texts:
         assert cls(text).is_known

@@ -80,19 +80,19 @@ SMALL = b'{"uid":1,"subject":"a text"}'
 
 
 @pytest.mark.parametrize("size", [10_000, 2**16, 2**19])
-def test_large_elements_take_a_few_copies_of_one(size: int) -> None:
+def test_large_elements_need_memory_for_a_few_copies(size: int) -> None:
     max_size = (
         4.5 * len(LARGE) + size
     )  # in the buffer, perhaps while that is moved; as a value, and as the value before
     assert _peak(200, LARGE, size) < max_size
 
 
-def test_small_elements_take_no_more_memory_the_more_there_are() -> None:
+def test_memory_does_not_grow_with_the_number_of_elements() -> None:
     assert _peak(20_000, SMALL, 2**16) < 3 * 20_000 + 64 * 1024  # two bytes of the rest for each, which may grow
 
 
 @pytest.mark.parametrize("size", [100, 2**16])
-def test_elements_that_were_given_are_not_pending(size: int) -> None:
+def test_yielded_elements_are_not_pending(size: int) -> None:
     splitter = ArraySplitter(KEY)
     for piece in _pieces(SHAPES["records"], size):
         for _ in splitter.feed(piece):

@@ -106,7 +106,7 @@ def test_invalid_pairs_is_rejected(value: object) -> None:
         (ds.DocumentInfo, {"metaData": "null"}, "meta_data", {}),
     ],
 )
-def test_the_text_null_is_nothing_save_where_it_may_be_a_text(
+def test_text_null_is_no_value_except_in_texts(
     cls: type[ds.Model], document: dict[str, Any], field: str, expected: object
 ) -> None:
     assert getattr(CODEC.decode(cls, json.dumps(document).encode()), field) == expected
@@ -138,7 +138,7 @@ STRICT: list[tuple[type[ds.Model], object, str]] = [
 
 
 @pytest.mark.parametrize(("cls", "document", "path"), STRICT, ids=lambda entry: entry if isinstance(entry, str) else "")
-def test_a_mismatch_names_the_place_and_not_the_value(cls: type[ds.Model], document: object, path: str) -> None:
+def test_mismatch_has_the_path_and_not_the_value(cls: type[ds.Model], document: object, path: str) -> None:
     with pytest.raises(MismatchError) as caught:
         CODEC.decode(cls, json.dumps(document).encode())
     assert caught.value.path == path
@@ -151,7 +151,7 @@ def test_a_mismatch_names_the_place_and_not_the_value(cls: type[ds.Model], docum
 @pytest.mark.parametrize(
     "text", [b"", b"{", b"{}x", b"[" * 100_000, b"\xff{}", b'{"a":"\xff}', b'"\\ud800', b'"\\ud80"', b"NaN"]
 )
-def test_what_is_not_json_is_rejected(text: bytes) -> None:
+def test_invalid_json_is_rejected(text: bytes) -> None:
     with pytest.raises(MismatchError) as caught:
         CODEC.decode(ds.Page, text)
     assert (caught.value.path, caught.value.expected) == ("$", "JSON")
@@ -173,7 +173,7 @@ def test_what_is_not_json_is_rejected(text: bytes) -> None:
     ],
 )
 @pytest.mark.parametrize("padding", [0, MIN_LAZY_BYTES])
-def test_a_broken_character_reads_as_one_that_is_for_it(text: bytes, read: str, padding: int) -> None:
+def test_broken_character_is_replaced(text: bytes, read: str, padding: int) -> None:
     document = b'{"x\xff":"%s","messages":[{"subject":"%s"},{"subject":"b"}]}' % (b"x" * padding, text)
     response = CODEC.decode(types.GetMessageResponse, document)
     assert [message.subject for message in response.messages] == [read, "b"]
@@ -200,7 +200,7 @@ UNREADABLE: list[tuple[type[ds.Model], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("cls", "document", "key"), UNREADABLE, ids=str)
-def test_an_unreadable_value_gives_way_to_the_default_and_stays_in_extra(
+def test_unreadable_value_gets_the_default_and_stays_in_extra(
     cls: type[ds.Model], document: dict[str, Any], key: str
 ) -> None:
     [field] = [field for field in get_model_fields(cls) if field.key == key]
@@ -247,7 +247,7 @@ def test_unreadable_values_are_counted_by_path_without_indices() -> None:
 
 
 @pytest.mark.parametrize("padding", [0, MIN_LAZY_BYTES])
-def test_elements_of_a_large_list_are_left_out_too(padding: int) -> None:
+def test_unreadable_elements_of_a_large_list_are_skipped(padding: int) -> None:
     document = b'{"x":"%s","messages":[1,{"uid":2,"size":"s"},null]}' % (b"x" * padding)
     report = Counter[str]()
     parsed = CODEC.parse_for(types.GetMessageResponse, document)
@@ -299,7 +299,7 @@ def test_a_list_of_texts_keeps_its_length(unreadable: object) -> None:
         (types.GetUIDResponse, b'{"uids":["%s"]}', "$.uids[0]"),
     ],
 )
-def test_broken_utf_8_in_a_text_that_later_calls_use_is_an_error(
+def test_broken_utf_8_in_an_identifier_is_an_error(
     cls: type[ds.Model], document: bytes, path: str, text: bytes
 ) -> None:
     with pytest.raises(MismatchError) as caught:
@@ -307,7 +307,7 @@ def test_broken_utf_8_in_a_text_that_later_calls_use_is_an_error(
     assert caught.value.path == path
 
 
-def test_broken_utf_8_in_the_folder_of_a_message_gives_way_to_the_default() -> None:
+def test_folder_with_broken_utf_8_gets_the_default() -> None:
     [message] = CODEC.decode(
         types.GetMessageResponse, b'{"messages":[{"uid":1,"folder":"\xff","subject":"\xff"}]}'
     ).messages
@@ -316,14 +316,14 @@ def test_broken_utf_8_in_the_folder_of_a_message_gives_way_to_the_default() -> N
     assert json.loads(CODEC.encode(message))["folder"] == "\ufffd"
 
 
-def test_a_replacement_character_that_the_server_sends_is_text() -> None:
+def test_replacement_character_in_a_response_is_text() -> None:
     document = '{"folders":["INBOX.\ufffd"],"message":"x"}'.encode()
     assert CODEC.decode(types.GetFoldersResponse, document).folders == ["INBOX.\ufffd"]
     assert CODEC.decode(types.GetFoldersResponse, document[:-3] + b'\xff"}').folders == ["INBOX.\ufffd"]
 
 
 @pytest.mark.parametrize("number", [b"1e400", b"-1e400", b"1" * 5000, b"1" * 400, b"1" * 25])
-def test_a_number_that_is_too_large_spoils_no_other_value(number: bytes) -> None:
+def test_too_large_number_leaves_other_values_readable(number: bytes) -> None:
     document = b'{"orderId":7,"amount":%s,"detail":%s,"other":%s}' % (number, number, number)
     read = CODEC.decode(ds.PaymentConfirmation, document)
     assert read.order_id == 7
@@ -362,7 +362,7 @@ MESSAGE = {"uid": 1, "subject": "a"}
     ],
     ids=str,
 )
-def test_an_absent_list_is_read_under_another_name_if_one_array_fits(
+def test_absent_list_is_read_from_the_only_similar_array(
     cls: type[ds.Model], document: dict[str, Any], field: str, number: int
 ) -> None:
     before = copy.deepcopy(document)
@@ -373,7 +373,7 @@ def test_an_absent_list_is_read_under_another_name_if_one_array_fits(
 
 
 @given(st.text(st.characters(), max_size=20), st.booleans())
-def test_texts_of_any_characters_are_read_however_they_are_escaped(text: str, ascii_only: bool) -> None:
+def test_text_is_read_with_and_without_escapes(text: str, ascii_only: bool) -> None:
     document = json.dumps([text, "b"], ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
     if ascii_only:  # escaped halves that happen to fit together are a character
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -444,14 +444,14 @@ LISTING = [(cls, field) for cls in MODEL_CLASSES for field in get_model_fields(c
 
 
 @pytest.mark.parametrize(("cls", "field"), LISTING, ids=lambda each: getattr(each, "__name__", None) or each.name)
-def test_null_in_any_list_of_objects_is_left_out_and_counted(cls: type[ds.Model], field: Field) -> None:
+def test_null_in_a_list_of_objects_is_skipped_and_counted(cls: type[ds.Model], field: Field) -> None:
     report = Counter[str]()
     model = CODEC.structure(cls, {**make_full_document(cls), field.key: [None, None]}, report)
     assert getattr(model, field.name) == []
     assert report == {f"$.{field.key}[]": 2}
 
 
-def test_half_a_surrogate_pair_is_rejected_by_its_place_and_not_shown() -> None:
+def test_error_about_a_lone_surrogate_has_the_path_but_not_the_text() -> None:
     message = ds.Message(subject="fine", recipients=[ds.Recipient("a@b"), ds.Recipient("Smith\ud800")])
     with pytest.raises(ds.InvalidArgumentError) as caught:
         CODEC.encode(message)
