@@ -108,7 +108,7 @@ def test_listed_document_is_split(text: bytes) -> None:
     elements = list[Any]()
     if type(found) in (dict, list):
         document[KEY] = list[Any]()
-        elements += [found] if type(found) in (dict,) else found
+        elements += {dict: [found]}.get(type(found), found)
     assert assert_same_outcome(text) == repr((elements, document))
 
 
