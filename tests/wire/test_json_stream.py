@@ -105,10 +105,10 @@ def split(text: bytes) -> tuple[list[Any], dict[str, Any] | None]:
 def test_listed_document_is_split(text: bytes) -> None:
     document: dict[str, Any] = parse(text)
     found: Any = document.get(KEY)
-    elements = list[Any]()
-    if type(found) in (dict, list):
+    elements_by_type: dict[Any, list[Any]] = {dict: [found], list: found}
+    elements = elements_by_type.get(type(found), [])
+    if type(found) in elements_by_type:
         document[KEY] = list[Any]()
-        elements += {dict: [found]}.get(type(found), found)
     assert assert_same_outcome(text) == repr((elements, document))
 
 
