@@ -84,13 +84,6 @@ async def test_a_value_that_no_font_has_is_rejected(signing: SigningCaller, monk
     assert "no font" in await signing.call_rejected("PATCH", f"/{identifier}/flatten")
 
 
-async def test_an_outdated_appearance_is_drawn_again(signing: SigningCaller, tmp_path: Path) -> None:
-    identifier = await signing.save(documents.make_stale_field(old="before", new="after"))
-    text = extract_poppler_text(await signing.call_ok("PATCH", f"/{identifier}/flatten/pull"), tmp_path)
-    assert "after" in text
-    assert "before" not in text
-
-
 @pytest.mark.parametrize(
     "field",
     [
@@ -111,33 +104,37 @@ async def test_the_frame_of_a_field_left_to_viewers_keeps_its_colour(
     assert [drawn.getpixel(place) for place in ((52, 135), (60, 128))] == [(255, 0, 0), (255, 255, 0)]
 
 
-async def test_the_caption_of_a_push_button_left_to_viewers_is_drawn(signing: SigningCaller, tmp_path: Path) -> None:
-    button = documents.make_unrendered_field("", FT=Name.Btn, Ff=1 << 16, MK=Dictionary(CA=String("Submit")))
-    content = await signing.call_ok("PATCH", f"/{await signing.save(button)}/flatten/pull")
-    assert "Submit" in extract_poppler_text(content, tmp_path)
+def make_text(flags: int, value: str) -> bytes:
+    return documents.make_single_field_form(FT=Name.Tx, T=String("t"), V=String(value), Ff=flags, MaxLen=10)
+
+
+def make_choice(flags: int) -> bytes:
+    options: Any = Array([Array([String(code), String(label)]) for code, label in (("OH", "Ohio"), ("TX", "Texas"))])
+    return documents.make_single_field_form(FT=Name.Ch, T=String("state"), V=String("OH"), Opt=options, Ff=flags)
+
+
+def make_button() -> bytes:
+    return documents.make_unrendered_field("", FT=Name.Btn, Ff=1 << 16, MK=Dictionary(CA=String("Submit")))
 
 
 @pytest.mark.parametrize(
-    ("flags", "value", "expected"),
-    [(1 << 13, "secret", "******"), (1 << 12, "one two three\nfour", "four"), (1 << 24, "42", "4")],
+    ("form", "shown", "hidden"),
+    [
+        (documents.make_stale_field(old="before", new="after"), {"after"}, {"before"}),
+        (make_button(), {"Submit"}, set[str]()),
+        (make_text(1 << 13, "secret"), {"******"}, {"secret"}),
+        (make_text(1 << 12, "one two three\nfour"), {"four"}, set[str]()),
+        (make_text(1 << 24, "42"), {"4"}, {"42"}),
+        (make_choice(1 << 17), {"Ohio"}, {"OH", "TX", "Texas"}),
+        (make_choice(0), {"Ohio", "Texas"}, {"OH", "TX"}),
+    ],
+    ids=["outdated", "caption", "password", "lines", "comb", "combo box", "list box"],
 )
-async def test_field_flags_change_what_is_shown(
-    signing: SigningCaller, tmp_path: Path, flags: int, value: str, expected: str
+async def test_missing_and_outdated_appearances_are_drawn(
+    signing: SigningCaller, tmp_path: Path, form: bytes, shown: set[str], hidden: set[str]
 ) -> None:
-    field = documents.make_single_field_form(FT=Name.Tx, T=String("t"), V=String(value), Ff=flags, MaxLen=10)
-    text = extract_poppler_text(await signing.call_ok("PATCH", f"/{await signing.save(field)}/flatten/pull"), tmp_path)
-    assert expected in text
-    assert flags != 1 << 13 or value not in text
-
-
-@pytest.mark.parametrize(("flags", "shown"), [(1 << 17, {"Ohio"}), (0, {"Ohio", "Texas"})])
-async def test_a_choice_shows_its_items_by_their_labels(
-    signing: SigningCaller, tmp_path: Path, flags: int, shown: set[str]
-) -> None:
-    options: Any = Array([Array([String(code), String(label)]) for code, label in (("OH", "Ohio"), ("TX", "Texas"))])
-    field = documents.make_single_field_form(FT=Name.Ch, T=String("state"), V=String("OH"), Opt=options, Ff=flags)
-    text = extract_poppler_text(await signing.call_ok("PATCH", f"/{await signing.save(field)}/flatten/pull"), tmp_path)
-    assert {word for word in ("Ohio", "Texas", "OH", "TX") if word in text.split()} == shown
+    text = extract_poppler_text(await signing.call_ok("PATCH", f"/{await signing.save(form)}/flatten/pull"), tmp_path)
+    assert {word for word in shown | hidden if word in text.split()} == shown
 
 
 async def test_an_encrypted_form_stays_encrypted(signing: SigningCaller) -> None:
