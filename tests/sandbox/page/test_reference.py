@@ -15,7 +15,7 @@ import jsonschema_rs
 import pytest
 
 from directsuite.sandbox.control import build_control_document
-from directsuite.sandbox.page.reference import _ExampleRequest, find_example, list_operations
+from directsuite.sandbox.page.reference import _ExampleRequest, build_example, find_example, list_operations
 from directsuite.sandbox.samples import ALICE, MAILBOX_LOGIN, add_sample_content
 from directsuite.sandbox.server import Sandbox, load_openapi_document
 from tests.sandbox.page.conftest import PageClient
@@ -50,6 +50,13 @@ async def test_an_example_works_in_a_shell(
     assert bash.returncode == 0
     assert response
     assert not any(call.is_rejected for call in sandbox.calls.records)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_operation_has_an_example(operation: str) -> None:
+    commands = [each.format_command("http://127.0.0.1:1", "TOKEN") for each in build_example(OPERATIONS, operation)]
+    words = [shlex.split(command.partition("=$(")[2].removesuffix(")") or command) for command in commands]
+    assert all(each[:2] == ["curl", "-sS"] for each in words)
 
 
 def test_examples_conform_to_the_schemas() -> None:
