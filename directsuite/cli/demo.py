@@ -74,7 +74,8 @@ async def open_context(output: Path, options: DemoOptions) -> AsyncGenerator[Dem
             name, password = (sandbox.environment[f"DIRECTSUITE_LOGIN_{each}"] for each in ("USERNAME", "PASSWORD"))
             await sandbox.add_reseller(name, password, [DOMAIN])
             await sandbox.add_account(CLINIC, PASSWORD)
-            yield DemoContext(sandbox=sandbox, suite=suite, output=output, options=options)
+            counts = {"messages": options.messages, "documents": options.documents, "faxes": options.faxes}
+            yield DemoContext(sandbox=sandbox, suite=suite, output=output, **counts)
 
 
 async def run_demo(options: DemoOptions, output: Path, steps: Mapping[str, Step]) -> int:

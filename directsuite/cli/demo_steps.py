@@ -15,7 +15,6 @@ import attrs
 import pikepdf
 
 import directsuite as ds
-from directsuite.cli.demo import DemoOptions
 from directsuite.sandbox.server import Sandbox
 
 DOMAIN = "direct.example.test"
@@ -33,12 +32,14 @@ def check(condition: object, message: str) -> None:
 
 @attrs.frozen(kw_only=True)
 class DemoContext:
-    """A sandbox, and a suite for it. output: the folder for files."""
+    """A sandbox, and a suite for it. output: the folder for files. The others: how many of each the demo makes."""
 
     sandbox: Sandbox
     suite: ds.DirectSuite
     output: Path
-    options: DemoOptions
+    messages: int
+    documents: int
+    faxes: int
 
 
 async def provision_patient(context: DemoContext) -> StepResult:
@@ -114,7 +115,7 @@ async def send_message(context: DemoContext) -> StepResult:
 
 async def read_mailbox(context: DemoContext) -> StepResult:
     """Read a mailbox, and compare the count, the order and every byte."""
-    count, sandbox = context.options.messages, context.sandbox
+    count, sandbox = context.messages, context.sandbox
     await sandbox.add_account(_RESULTS, PASSWORD)
     results = [await asyncio.to_thread(_build_result, number) for number in range(1, count + 1)]
     raw = [message for _, message in results]
@@ -151,7 +152,7 @@ async def sign_documents(context: DemoContext) -> StepResult:
     """Sign PDFs, verify every signature with pyHanko, and delete the stored documents."""
     folder, authority = context.output / "signed", context.sandbox.authority_pem()
     folder.mkdir(exist_ok=True)
-    files = [folder / f"consent-{number:03d}.pdf" for number in range(1, context.options.documents + 1)]
+    files = [folder / f"consent-{number:03d}.pdf" for number in range(1, context.documents + 1)]
     signing, names = context.suite.signing, ("PatientSignature", "ClinicSignature")
     signatures = [
         ds.Signature(name=name, widget=ds.Widget(x=72, y=y, width=200, height=64, page=1))
@@ -191,7 +192,7 @@ def verify_signatures(content: bytes, authority: bytes) -> dict[str, bool]:
 
 async def read_faxes(context: DemoContext) -> StepResult:
     """List faxes, newest first, while a new one arrives. None is lost or repeated."""
-    count, add_fax, handles = context.options.faxes, context.sandbox.add_fax, list[str | None]()
+    count, add_fax, handles = context.faxes, context.sandbox.add_fax, list[str | None]()
     for number in range(1, count + 1):
         handles.insert(0, await add_fax(_FAX_NUMBER, description=f"Fax {number}"))
     [newest] = (await context.suite.fax.get_single_message_info(_FAX_NUMBER, handles[0] or "")).message_detail
