@@ -83,9 +83,9 @@ class SettingEntry:
     """A setting from a variable or a file."""
 
     value: Any = attrs.field(repr=False)
-    """From the file, or the variable's text."""
+    """The value in the file, or the text of the variable."""
     origin: str
-    """The variable, or the file and the line if it is known."""
+    """The name of the variable, or the file and, if known, the line."""
     is_variable: bool = False
 
 
@@ -116,7 +116,7 @@ class Configuration(Mapping[str, SettingEntry]):
 
     @classmethod
     def from_file(cls, path: str | PathLike[str], profile: str | None = None) -> Self:
-        """Read a settings file, but no variables. Raises ConfigurationError as `read` does."""
+        """Read a settings file, but no variables. Raises ConfigurationError in the cases of `read`."""
         return cls._read(Variables({}), _to_path(path, "the settings file"), profile)
 
     @classmethod
@@ -185,7 +185,8 @@ class Configuration(Mapping[str, SettingEntry]):
 
         name: one of SECRETS.
 
-        Raises the exceptions of `read_secret_file`.
+        Raises ConfigurationError if the file cannot be read, is not private, or does not contain exactly one line of
+        UTF-8.
         """
         if text := self.variables.get(f"{PREFIX}{name.upper()}"):
             return Secret(text)
@@ -238,7 +239,7 @@ def _to_path(path: str | PathLike[str], name: str) -> Path:
 
 
 def _read_toml(path: Path) -> tuple[dict[str, Any], dict[tuple[str, str], int]]:
-    """Return the settings of a file, and the line of each, by table and name."""
+    """Return the settings of a file, and their line numbers by table and name. Raises ConfigurationError."""
     import tomllib  # imported only if needed: most programs have no settings file
 
     try:
@@ -259,11 +260,11 @@ def _read_toml(path: Path) -> tuple[dict[str, Any], dict[tuple[str, str], int]]:
 
 
 class _TooLargeError(Exception):
-    """A file is larger than its limit."""
+    """A file exceeds its limit."""
 
 
 def _read_limited(file: BinaryIO, limit: int) -> bytes:
-    """Raise _TooLargeError for a larger file, without reading more: a device may have endless content."""
+    """Return the content. Raises _TooLargeError beyond `limit` bytes: a device may have endless content."""
     content = file.read(limit + 1)
     if len(content) > limit:
         raise _TooLargeError(f"it has more than {limit:,} bytes")
@@ -271,7 +272,7 @@ def _read_limited(file: BinaryIO, limit: int) -> bytes:
 
 
 def _find_line_numbers(text: str) -> dict[tuple[str, str], int]:
-    """Return the line number of each setting that starts a line, by table and name."""
+    """Return the line numbers of settings by table and name. Only those at the start of a line are found."""
     lines, table = dict[tuple[str, str], int](), ""
     for number, line in enumerate(text.splitlines(), 1):
         if header := re.match(r"\s*\[([^\[\]]+)\]", line):
@@ -302,7 +303,7 @@ def read_private_file(path: Path, name: str) -> bytes:
 
 
 def read_secret_file(path: Path, name: str) -> Secret:
-    """Return the secret in a file.
+    """Return the secret in a file, without the line break at its end.
 
     Raises ConfigurationError as `read_private_file` does, and if the file is empty, has several lines, or is not UTF-8.
     """

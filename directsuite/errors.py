@@ -89,7 +89,7 @@ class DirectSuiteError(Exception):
         return _rebuild, (type(self), self.args, self.__dict__.copy())
 
     def copy(self) -> Self:
-        """Return a copy without the traceback, to raise it for another caller."""
+        """Return a copy without traceback and `__cause__`, to raise it for another caller."""
         again: Self = _rebuild(type(self), self.args, self.__dict__.copy())
         return again
 
@@ -167,7 +167,7 @@ class OutcomeUnknownError(TransportError):
         return self._found.content
 
     def with_details(self, explanation: str, *, how_to_find_out: str, found: object = None) -> OutcomeUnknownError:
-        """Return a copy with these details, for code that knows more. found: a DirectUserDetail, or None."""
+        """Return a copy with another explanation and hint. found: the DirectUserDetail that was found, or None."""
         again = OutcomeUnknownError(
             explanation, how_to_find_out=how_to_find_out, operation=self.operation, service=self.service
         )
@@ -184,8 +184,8 @@ class OutcomeUnknownError(TransportError):
 class ServiceError(DirectSuiteError):
     """The service responded with an error.
 
-    status: the HTTP status.
-    code: the service's error code: an int in messaging, a str in registration, otherwise None.
+    status: the HTTP status. 302 for a rejected request for consent, 0 if no request was sent.
+    code: the service's error code: an int in messaging, a str in registration and OAuth, otherwise None.
     message, body: the service's own text, which may contain patient data. The error's text does not contain it, and it
         is never logged.
     """
@@ -280,7 +280,7 @@ class ResponseDecodeError(DirectSuiteError):
 
 
 class _Hidden:
-    """Hides text of the service from tools that print an exception's attributes."""
+    """Hides the service's text from tools that print an exception's attributes."""
 
     __slots__ = ("content",)
 

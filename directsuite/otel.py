@@ -108,7 +108,7 @@ class OpenTelemetry:
     def close(self) -> None:
         """End the spans of calls in progress, and stop counting their attempts as active.
 
-        Call this after removing the listener from its suite.
+        Remove the listener from its suites first.
         """
         self._metrics.close()
         self._spans.close()

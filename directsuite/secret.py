@@ -20,7 +20,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """Return the text. Call this only where the secret is sent."""
+        """Return the text. Call this only to send the secret."""
         return self._text
 
     def __repr__(self) -> str:
@@ -39,10 +39,10 @@ class Secret:
 
 
 def as_secret(text: str | Secret) -> Secret:
-    """Return a Secret."""
+    """Return a Secret, the same one if `text` is a Secret."""
     return text if isinstance(text, Secret) else Secret(text)
 
 
 def as_optional_secret(text: str | Secret | None) -> Secret | None:
-    """Return a Secret, or None for None."""
+    """Return a Secret, or None if `text` is None."""
     return None if text is None else as_secret(text)

@@ -173,7 +173,7 @@ _FLAG_VALUES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "f
 
 
 def _parse_entry(entry: SettingEntry, kind: str) -> Any:
-    """Return an entry's value, converted if it is a variable. An invalid text is returned, for Settings to reject."""
+    """Return an entry's value: a variable's text is converted to the type `kind`, or unchanged if that fails."""
     if not entry.is_variable:
         return entry.value
     if kind == "bool":
@@ -186,7 +186,7 @@ def _parse_entry(entry: SettingEntry, kind: str) -> Any:
 
 @scrub_traceback
 def make_settings(kind: type[S], configuration: Configuration) -> S:
-    """Return settings from a configuration. Unknown variables are ignored.
+    """Return settings of the class `kind`. Unknown variables are ignored.
 
     Raises ConfigurationError if the file has an unknown setting, or a value is invalid.
     """

@@ -174,10 +174,10 @@ class DirectSuite:
 
         environ, profile: as for `Settings.from_env`.
         listeners: functions that are called with each event.
-        require: the services that the program needs. A missing URL, token or login of one of them is reported now. For
-            other services it is reported by the first call.
+        require: the services that the program needs. If the URL, token or login of one is missing, ConfigurationError
+            is raised now. For other services it is raised by the first call.
 
-        Raises ConfigurationError if a setting is invalid, or something that `require` needs is missing.
+        Raises ConfigurationError if a setting is invalid.
         """
         _REQUIRED.require("require", require)
         configuration = Configuration.read(environ, profile)
@@ -195,7 +195,10 @@ class DirectSuite:
         return suite
 
     def mailbox(self, username: str, password: str | Secret) -> Mailbox:
-        """Return a client for a Direct mailbox, without a request. username: the mailbox's address."""
+        """Return a client for a Direct mailbox, without a request.
+
+        Raises InvalidArgumentError if `username` is not an address.
+        """
         password = as_secret(password)
         return Mailbox(self._transport, username, password)
 
@@ -204,6 +207,8 @@ class DirectSuite:
 
         username, password: the credentials of the T-User.
         direct_addr: the Direct address of the user for whom the T-User acts.
+
+        Raises InvalidArgumentError if `direct_addr` is not an address.
         """
         password = as_secret(password)
         from directsuite.messaging.tuser import TUser
@@ -228,7 +233,7 @@ class DirectSuite:
         self._events.add(listener)
 
     def remove_listener(self, listener: Listener) -> None:
-        """Stop calling a listener, if it was added."""
+        """Stop calling a listener. Do nothing if it was not added."""
         self._events.remove(listener)
 
     async def __aenter__(self) -> Self:
@@ -244,7 +249,7 @@ class DirectSuite:
         """Close the suite. Reject new calls, wait up to `grace` seconds for calls in progress, then end them.
 
         Fetching a token gets up to 5 more seconds if cancelling it would lose a single-use token. If the suite is
-        already being closed, wait until that has ended.
+        already being closed, wait until that has ended. Raises ConfigurationError in another event loop or process.
         """
         await self._session.close(grace)
 

@@ -124,7 +124,7 @@ class TokenEndpoint:
         store_refresh_token: Callable[[Secret], None] | None = None,
         confirm: Confirmation[TokenResponse] | None = None,
     ) -> TokenResponse:
-        """Request tokens. Return them, or raise a DirectSuiteError.
+        """Request tokens, and return them. Raises a DirectSuiteError if no usable response with tokens is received.
 
         explain_invalid_grant: returns the explanation for `invalid_grant`.
         store_refresh_token: called with the refresh token of a response whose access token has an unusable type,
@@ -186,7 +186,10 @@ async def receive_tokens(
     token_type: str | None = None,
     store_refresh_token: Callable[[Secret], None] | None = None,
 ) -> TokenResponse:
-    """Return the tokens of a response. Raises its error, or MismatchError if it is malformed.
+    """Return the tokens of a response.
+
+    Raises the error in the response, ResponseDecodeError if it is too large or has an unusable `token_type`, and
+    MismatchError if it is malformed.
 
     token_type: accepted in addition to Bearer.
     store_refresh_token: see `TokenEndpoint.request_tokens`.
@@ -204,7 +207,7 @@ async def receive_tokens(
 def _read_tokens(
     document: Any, status: int, token_type: str | None, store_refresh_token: Callable[[Secret], None] | None
 ) -> TokenResponse | DirectSuiteError:
-    """Return the tokens or the error, which is raised elsewhere, because tracebacks expose local variables."""
+    """Return the tokens, or the error for the caller to raise, because tracebacks expose local variables."""
     if not isinstance(document, dict):
         raise MismatchError("an object")
     body = {name: member for name, member in cast("dict[str, Any]", document).items() if member is not None}
@@ -236,7 +239,7 @@ def _read_tokens(
 
 
 def _find_error(body: dict[str, Any]) -> str | None:
-    """Return the error code of a response, or None if it has tokens. Raises MismatchError if it has neither."""
+    """Return the error code, or None if there are tokens. Raises MismatchError if there is neither."""
     from oauthlib.oauth2 import OAuth2Error, OAuth2Token
     from oauthlib.oauth2.rfc6749.parameters import validate_token_parameters
 
@@ -259,7 +262,7 @@ def _read_secret(body: dict[str, Any], name: str) -> Secret:
 
 
 def _read_lifetime(value: object) -> float | None:
-    """Return the lifetime in seconds, or None if the value is invalid or means no expiry."""
+    """Return the seconds, or None if the value is invalid or means no expiry."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

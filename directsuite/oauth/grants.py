@@ -110,9 +110,9 @@ class AuthorizationCode:
     """None for a public client."""
     code: Secret = attrs.field(converter=as_secret)
     redirect_uri: str
-    """That of the authorization request."""
+    """The redirect_uri of the authorization request."""
     code_verifier: Secret | None = attrs.field(default=None, converter=as_optional_secret)
-    """That of the authorization request (RFC 7636)."""
+    """The code_verifier of the authorization request (RFC 7636)."""
     on_rotated: OnRotated | None = attrs.field(default=None, repr=False)
     """As for RefreshToken, and also called with the first refresh token."""
     client_auth: ClientAuth = attrs.field(default="basic", kw_only=True)
@@ -134,7 +134,7 @@ _BODY_ONLY_PARAMETERS = frozenset(
 
 
 def validate_grant(grant: Grant, *, allow_insecure_http: bool = False) -> None:
-    """Raise ConfigurationError if a grant is invalid or not safe."""
+    """Raise ConfigurationError if a field is empty or invalid, or `token_url` is not safe."""
     for problem in _find_problems(grant, allow_insecure_http):
         raise ConfigurationError(f"the grant's {problem}")
 
@@ -206,7 +206,8 @@ class AuthorizationRequest:
     ) -> Self:
         """Return a request with a new state and PKCE secret. `authorize_url` may have a query.
 
-        Raises ConfigurationError if an argument is invalid, or the URL is neither https nor on this machine.
+        Raises ConfigurationError if an argument is invalid, or the URL is neither https nor on this machine, unless
+        `allow_insecure_http` is True.
         """
         from oauthlib.common import add_params_to_uri
         from oauthlib.oauth2 import WebApplicationClient
@@ -242,13 +243,14 @@ class AuthorizationRequest:
         client_auth: ClientAuth = "basic",
         token_type: str | None = None,
     ) -> AuthorizationCode:
-        """Return the grant for DirectSuite's `token`.
+        """Return the grant for DirectSuite's `token`, without a request.
 
         redirected_url: the URL of the redirect, or its path and query.
+        token_url, client_secret, on_rotated, client_auth, token_type: see `AuthorizationCode`.
 
-        Raises InvalidArgumentError if the redirect does not belong to this request, or the request has no state or
-        code_verifier. Raises PermissionDeniedError if consent was denied, and another ServiceError if the authorization
-        server rejected the request or failed.
+        Raises InvalidArgumentError if the redirect is malformed or does not belong to this request, or the request has
+        no state or code_verifier. Raises PermissionDeniedError if consent was denied, and another ServiceError if the
+        authorization server rejected the request or failed.
         """
         code = self._read_code(as_secret(redirected_url))
         if isinstance(code, DirectSuiteError):
@@ -266,7 +268,7 @@ class AuthorizationRequest:
         )
 
     def _read_code(self, redirected_url: Secret) -> Secret | DirectSuiteError:
-        """Return the code or the error, which is raised elsewhere, because tracebacks expose local variables."""
+        """Return the code, or the error for the caller to raise, because tracebacks expose local variables."""
         for name, value in (("state", self.state), ("code_verifier", self.code_verifier.reveal())):
             if not isinstance(cast("object", value), str) or not value:  # anyone can forge an empty state
                 text = "is missing or empty: take it from the user's session, where it was stored with the request"

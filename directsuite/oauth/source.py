@@ -34,7 +34,7 @@ from directsuite.secret import Secret
 _MAX_SAVE_SECONDS = 10.0
 """Maximum time to save a token before a request. The token cache's timeout covers both, and another save."""
 _SAVE_GRACE_SECONDS = 5.0
-"""The time from its start in which `on_rotated` may finish if the suite is closed."""
+"""How long after its start `on_rotated` may run if the suite is closed."""
 
 _REFRESH_REJECTED = (
     "the refresh token is not accepted, because it was revoked, has expired or was replaced elsewhere: "
@@ -105,7 +105,11 @@ class ConsentSource:
             self._scope = grant.scope
 
     async def fetch(self) -> AccessToken:
-        """Request a token. Raises AuthenticationError if the user must consent again."""
+        """Request a token.
+
+        Raises AuthenticationError if the user must consent again, and TransportError if a refresh token cannot be
+        saved.
+        """
         await self._save()
         try:
             response = await self._request_tokens()
@@ -117,7 +121,7 @@ class ConsentSource:
         return AccessToken(response.access_token, response.expires_in)
 
     async def _save(self) -> None:
-        """Save an unsaved refresh token. Raises TransportError if this fails or takes too long."""
+        """Save an unsaved refresh token. Raises TransportError if this fails or takes more than _MAX_SAVE_SECONDS."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         await self._rotation.save()
@@ -169,7 +173,10 @@ class CodeExchange:
         self._grant = grant
 
     async def exchange(self, store_refresh_token: Callable[[Secret], None]) -> TokenResponse:
-        """Exchange the code. Raises an error, without a request, if an earlier exchange may have used it.
+        """Exchange the code for tokens.
+
+        Sends no request if an earlier exchange may have used the code. Raises AuthenticationError if that exchange
+        succeeded, otherwise its error.
 
         store_refresh_token: see `TokenEndpoint.request_tokens`.
         """
@@ -215,7 +222,7 @@ class Rotation:
         self._unsaved = False
 
     def store(self, token: Secret) -> None:
-        """Use this token from now on, without saving it."""
+        """Use this token from now on. `save` will save it."""
         if token != self.token:
             self.token, self._unsaved = token, self._on_rotated is not None
 
@@ -228,7 +235,7 @@ class Rotation:
     async def save(self) -> None:
         """Call `on_rotated` if the token is unsaved. Raises TransportError if it fails.
 
-        It runs in a separate task, so that closing the suite does not interrupt it.
+        It runs in a separate task. If the caller is cancelled, it has _SAVE_GRACE_SECONDS from its start to finish.
         """
         if not self._unsaved:
             return
@@ -251,7 +258,7 @@ class Rotation:
             )
 
     async def _save(self) -> str | None:
-        """Call `on_rotated`. Return None, or the class name of its exception, whose text may contain the token."""
+        """Call `on_rotated`. Return the class name of its exception, whose text may contain the token, or None."""
         token = self.token
         if self._on_rotated is None or token is None:
             return None
