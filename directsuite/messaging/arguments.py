@@ -63,7 +63,7 @@ def validate_address(value: object, parameter: str) -> str:
 
 
 def validate_texts(values: Iterable[str], parameter: str) -> list[str]:
-    """Return texts as a list. Raises InvalidArgumentError if one is empty, or `values` is itself a str."""
+    """Return texts as a list. Raises InvalidArgumentError if one is empty or no str, or `values` is itself a str."""
     listed = [] if isinstance(values, str) else require_instances(values, str, parameter)
     if isinstance(values, str) or not all(listed):
         raise InvalidArgumentError("must be a list of texts that are not empty", parameter=parameter)
@@ -81,7 +81,10 @@ def validate_uids(uids: Iterable[int]) -> list[int]:
 
 
 def validate_recipients(values: Iterable[Recipient | str]) -> list[Recipient]:
-    """Return Recipients, made from addresses where necessary. Raises InvalidArgumentError if one is invalid."""
+    """Return Recipients, made from addresses where necessary.
+
+    Raises InvalidArgumentError if one is invalid, or `values` is itself a str.
+    """
     if isinstance(values, str):
         raise InvalidArgumentError("must be a list of recipients", parameter="recipients")
     entries = require_instances(values, object, "recipients")
@@ -100,7 +103,7 @@ def validate_message(message: M, sender: str) -> M:
     """Return a copy of the message, with `sender` as the sender if it has none.
 
     Raises InvalidArgumentError if the message has a different sender (case is ignored), no recipient, an invalid
-    address, an attachment without a content type or file name, or a header with no name or a line break.
+    address, an attachment without a content type or file name, or a header without a name or with a line break.
     """
     require_instance(message, Message, "message")
     if message.sender is not None:
@@ -122,7 +125,10 @@ def validate_message(message: M, sender: str) -> M:
 
 
 def validate_changeable_folder(value: object, parameter: str) -> str:
-    """Return a folder that may be created, renamed or deleted. Raises InvalidArgumentError if it is reserved."""
+    """Return the name of a folder that may be created, renamed or deleted.
+
+    Raises InvalidArgumentError if it is reserved or empty.
+    """
     folder = require_text(value, parameter)
     if folder.lower() in _RESERVED_FOLDERS_LOWER:
         raise InvalidArgumentError(
@@ -132,7 +138,10 @@ def validate_changeable_folder(value: object, parameter: str) -> str:
 
 
 def validate_new_folder(value: object, parameter: str) -> str:
-    """Return a folder that may be created. Raises InvalidArgumentError if it is reserved or not below INBOX."""
+    """Return the name of a folder that may be created.
+
+    Raises InvalidArgumentError if it is reserved or does not start with `INBOX.`.
+    """
     folder = value if isinstance(value, str) else ""
     if not folder.lower().startswith("inbox.") or len(folder) == len("inbox."):
         raise InvalidArgumentError("the name of a new folder must start with 'INBOX.'", parameter=parameter)
@@ -140,9 +149,10 @@ def validate_new_folder(value: object, parameter: str) -> str:
 
 
 def format_span_in_milliseconds(begin: datetime | None, end: datetime | None) -> tuple[str, str]:
-    """Return two inclusive limits as Unix timestamps in milliseconds. None: 1970, or 9999.
+    """Return two inclusive limits as Unix timestamps in milliseconds. None: 1970, or the end of 9999.
 
-    Raises InvalidArgumentError if a datetime is naive, or `end` is before `begin`.
+    `begin` is rounded down, `end` is rounded up. Raises InvalidArgumentError if a datetime is naive, or `end` is before
+    `begin`.
     """
     _validate_span(begin, end)
     return (
@@ -152,10 +162,10 @@ def format_span_in_milliseconds(begin: datetime | None, end: datetime | None) ->
 
 
 def format_span_in_utc(begin: datetime | None, end: datetime | None) -> tuple[str, str]:
-    """Return two inclusive limits as yyyyMMddHHmmss in UTC. None: 1970, or 9999.
+    """Return two inclusive limits as yyyyMMddHHmmss in UTC. None: 1970, or the end of 9999.
 
-    `begin` is rounded down to a second, `end` is rounded up. Raises InvalidArgumentError if a datetime is naive, or
-    `end` is before `begin`.
+    `begin` is rounded down, `end` is rounded up. Raises InvalidArgumentError if a datetime is naive, or `end` is before
+    `begin`.
     """
     _validate_span(begin, end)
     first = clamp_datetime(begin or _EPOCH)
@@ -166,7 +176,7 @@ def format_span_in_utc(begin: datetime | None, end: datetime | None) -> tuple[st
 
 
 def clamp_datetime(moment: datetime) -> datetime:
-    """Return the time in UTC, limited to MIN_DATETIME and _MAX_DATETIME."""
+    """Return an aware datetime in UTC, limited to MIN_DATETIME and _MAX_DATETIME."""
     return min(max(moment, MIN_DATETIME), _MAX_DATETIME).astimezone(UTC)
 
 
@@ -175,7 +185,7 @@ def _format_compact(moment: datetime) -> str:
 
 
 def validate_aware(moment: datetime, parameter: str) -> datetime:
-    """Return an aware datetime. Raises InvalidArgumentError if it is naive."""
+    """Return the datetime. Raises InvalidArgumentError if it is naive."""
     if require_instance(moment, datetime, parameter).utcoffset() is None:  # possible even if tzinfo is set
         raise InvalidArgumentError("must be an aware datetime, with a time zone", parameter=parameter)
     return moment
@@ -198,8 +208,8 @@ async def make_send_body(codec: Codec, request: SendRequest, progress: Progress 
     """Return the body of a request to send a message.
 
     Attachments from paths, files and streams are read and encoded while they are sent. Attachments in memory are also
-    encoded then if they are large. Raises InvalidArgumentError if an attachment cannot be read, a stream was
-    already sent, or a custom converter does not encode contents as base64.
+    encoded then if they are large. Raises InvalidArgumentError if an attachment cannot be read, a stream was already
+    sent, or a custom converter does not encode such attachments as base64.
 
     progress: called with the number of bytes sent of all attachments from paths, files and streams.
     """
@@ -231,10 +241,10 @@ async def make_send_body(codec: Codec, request: SendRequest, progress: Progress 
 
 
 async def compute_message_digest(message: Message) -> str:
-    """Return a digest of a message's content, headers and recipients.
+    """Return a digest of a message's texts, headers, recipients and attachments.
 
     Of an attachment that can be read only once, it covers only the file name and content type. Raises
-    InvalidArgumentError if the file of an attachment does not exist.
+    InvalidArgumentError if the file of an attachment cannot be read.
     """
     digest = hashlib.sha256()
     for text in _iter_texts(message):

@@ -1,6 +1,7 @@
 """Verify a change of a mailbox whose response was lost: list the folders or messages that it affects.
 
-Each function returns a Confirmation for a call. Its first parameters are the methods of a `Mailbox` that it calls.
+The `verify` of each Confirmation returns a successful response if the change is proven, otherwise None. It calls the
+methods of a `Mailbox` that are the first parameters.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ GetMetadata = Callable[..., Awaitable[list[MessageDetail]]]
 
 
 def folder_created(get_folders: GetFolders, folder: str) -> Confirmation[APIResponse]:
-    """Confirm that the folder was created: it is listed."""
+    """Return a Confirmation that a folder was created: it is listed."""
 
     async def verify() -> APIResponse | None:
         return _SUCCESS if _is_listed(folder, await get_folders()) else None
@@ -30,7 +31,7 @@ def folder_created(get_folders: GetFolders, folder: str) -> Confirmation[APIResp
 
 
 def folder_moved(get_folders: GetFolders, folder: str, new_folder: str) -> Confirmation[APIResponse]:
-    """Confirm that the folder was renamed: only the new name is listed."""
+    """Return a Confirmation that a folder was renamed: the new name is listed, the old one is not."""
 
     async def verify() -> APIResponse | None:
         names = await get_folders()
@@ -41,7 +42,7 @@ def folder_moved(get_folders: GetFolders, folder: str, new_folder: str) -> Confi
 
 
 def folder_deleted(get_folders: GetFolders, folder: str) -> Confirmation[APIResponse] | None:
-    """Confirm that the folder was deleted: its parent lists neither the folder nor a subfolder.
+    """Return a Confirmation that a folder was deleted: its parent lists neither the folder nor a subfolder.
 
     Return None if nothing can be proven: folders outside `INBOX.` are never listed, and names that IMAP encodes may be
     listed in modified UTF-7.
@@ -56,7 +57,7 @@ def folder_deleted(get_folders: GetFolders, folder: str) -> Confirmation[APIResp
 
 
 def messages_removed(get_uids: GetUids, folder: str, uids: list[int]) -> Confirmation[APIResponse]:
-    """Confirm that the messages were deleted or moved: their uids are not listed."""
+    """Return a Confirmation that messages were deleted or moved: none of their uids is listed."""
 
     async def verify() -> APIResponse | None:
         return _SUCCESS if set(uids).isdisjoint(await get_uids(folder)) else None
@@ -71,9 +72,10 @@ async def messages_arrived(
     message_ids: Iterable[str | None],
     deadline: Deadline,
 ) -> Confirmation[APIResponse] | None:
-    """List the folder, and return a Confirmation that messages with these Message-IDs were added to it later.
+    """List a folder, and return a Confirmation that messages with these Message-IDs were added later.
 
-    Return None if `message_ids` is empty or contains None, because then nothing can be proven.
+    Return None if `message_ids` is empty or contains None, because then nothing can be proven. Raises the errors of
+    `get_uids`, and DeadlineExceededError.
     """
     listed = list(message_ids)
     expected = Counter(message_id.strip() for message_id in listed if message_id is not None)
@@ -94,9 +96,9 @@ def _is_listed(folder: str, names: Iterable[str]) -> bool:
 
 
 def _is_deleted(folder: str, names: Iterable[str]) -> bool:
-    """Return True if a listing of the parent folder contains neither this folder nor a subfolder of it.
+    """Return True if a listing of the parent folder proves that this folder and its subfolders are absent.
 
-    names: the listed names. An empty name could not be read, and may be the folder's; then return False.
+    An empty listing of INBOX, or one with an empty name, which stands for an unreadable one, proves nothing.
     """
     levels = folder.lower().split(".")
     spellings = {".".join(levels[start:]) for start in range(len(levels))}  # a listing may omit the parents

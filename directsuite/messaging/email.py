@@ -91,9 +91,9 @@ def parse(message: Part) -> EmailParts:
 
 
 def _encode_text(message: Part) -> Part:
-    """Encode the non-ASCII characters of an email parsed from a str as UTF-8. Return the email or a copy.
+    """Return the email, or a copy whose non-ASCII characters are encoded as UTF-8.
 
-    Unless they are encoded, the standard library would return them as escape sequences.
+    Such characters exist in an email parsed from a str. The standard library would return them as escape sequences.
     """
     if any(map(_has_unencoded_text, message.walk())):
         message = copy.deepcopy(message)
@@ -106,7 +106,7 @@ def _encode_text(message: Part) -> Part:
 
 
 def _has_unencoded_text(part: Part) -> bool:
-    """Return True if the payload has non-ASCII characters. Surrogates that represent bytes do not count."""
+    """Return True if the payload has non-ASCII characters, not counting surrogates that represent bytes."""
     payload = vars(part).get("_payload")  # not `get_payload`, which decodes the surrogates
     return isinstance(payload, str) and _UNENCODED_CHAR.search(payload) is not None
 
@@ -144,7 +144,6 @@ def _decode_text(body: Part) -> str:
 
 
 def _iter_attachments(message: Part, body: Part | None) -> Iterator[tuple[bytes, str, str]]:
-    """Yield content, content type and file name of each attachment."""
     for number, part in enumerate(_iter_attached_parts(message, body), start=1):
         is_message = part.get_content_type() in _ENCLOSED_MESSAGES
         fallback = f"message-{number}.eml" if is_message else f"attachment-{number}"
@@ -193,7 +192,7 @@ def _read_filename(part: Part) -> str | None:
 
 
 def _read_content(part: Part) -> bytes:
-    """Return the bytes of a part. The parser has parsed message types too, so they are converted back to bytes."""
+    """Return the bytes of a part. Enclosed messages, which the parser has also parsed, are converted back to bytes."""
     enclosed = part.get_payload()
     if not isinstance(enclosed, list):
         return cast("bytes", part.get_payload(decode=True) or b"")
@@ -221,7 +220,7 @@ class _SourceGenerator(BytesGenerator):
     """Writes a message without changing the line breaks of its headers or the encoding of its parts."""
 
     def write(self, s: str) -> None:
-        """Write text, which has non-ASCII characters if the message was parsed from a str."""
+        """Write text. It has non-ASCII characters if the message was parsed from a str."""
         super().write(s.encode("utf-8", "surrogateescape").decode("ascii", "surrogateescape"))
 
 

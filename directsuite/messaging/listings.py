@@ -82,9 +82,10 @@ async def fetch_batches(
 async def fetch_and_measure(
     facade: F, get: Callable[[F], Awaitable[list[M]]]
 ) -> tuple[list[M] | ResponseDecodeError, int]:
-    """Call `get` with a view of the facade. Return its messages, and the size of the response in bytes.
+    """Call `get` with a copy of the facade that records response sizes.
 
-    If the response exceeded the maximum size, return the error and the number of bytes received. Raise other errors.
+    Return the messages and the size of the response in bytes. If the response exceeded the maximum size, return the
+    error and the number of bytes received. Raise other errors.
     """
     exchanges: list[ExchangeInfo] = []
     try:
@@ -145,13 +146,15 @@ class Batches(Iterator[Batch]):
         return sum(batch.size for batch in self._unread_batches)
 
     def has_room(self) -> bool:
-        """Return True if another batch may be fetched now."""
+        """Return True if another batch may be fetched now: it fits in memory, and no response was too large."""
         if any(batch.too_large for batch in self._unread_batches):
             return False  # it would be fetched again
         return self.unread_bytes + self._compute_next_size() * self._estimate_message_bytes() <= self._memory_bytes
 
     def record_received(self, batch: Batch, message_count: int) -> None:
-        """Update the expected size of a message. Batches shrink immediately and grow gradually.
+        """Update the expected size of a message, which determines the size of later batches.
+
+        It grows immediately and shrinks gradually.
 
         message_count: number of messages in the response.
         """
@@ -161,12 +164,12 @@ class Batches(Iterator[Batch]):
             self._expected_message_bytes = max(1.0, size, (expected + size) / 2)
 
     def remove_oldest(self) -> None:
-        """Remove the oldest batch, after its messages were read."""
+        """Remove the oldest batch, whose messages the reader has received."""
         self._unread_batches.popleft()
 
     @property
     def oldest(self) -> Batch:
-        """The batch that is being read."""
+        """The first unread batch."""
         return self._unread_batches[0]
 
     def split_oversized(self) -> bool:
@@ -193,7 +196,10 @@ class Batches(Iterator[Batch]):
 
 
 class MessageReader:
-    """Reads the `messages` of a GetMessageResponse, one at a time. Elements without a uid are skipped."""
+    """Reads the `messages` of a GetMessageResponse, one at a time.
+
+    Elements that are unreadable or have no uid are skipped, and counted in `skipped`.
+    """
 
     def __init__(self, operation: Operation[Any], codec: Codec) -> None:
         self._operation = operation
@@ -212,7 +218,10 @@ class MessageReader:
         return self._splitter.pending
 
     def feed(self, piece: bytes) -> Iterator[MessageDetail]:
-        """Yield the messages received completely. Raises MismatchError if the response is not JSON."""
+        """Yield the messages that are complete after this piece.
+
+        Raises MismatchError if the response is not JSON, or nested too deeply.
+        """
         for element in self._splitter.feed(piece):
             yield from self._read_element(element)
 
@@ -233,7 +242,7 @@ class MessageReader:
             yield message
 
     def finish(self) -> Iterator[MessageDetail]:
-        """Yield messages that a complete response has in a list of another name than `messages`.
+        """Yield the messages that a complete response has in a list with a name other than `messages`.
 
         Raises the service's error if the response contains one, and MismatchError if it does not report success.
         """

@@ -99,6 +99,8 @@ class Attachment(Model):
     ) -> Self:
         """Return an attachment whose content is read from a file while it is sent. Memory use is constant.
 
+        A missing file is reported when the message is sent.
+
         content_type: None: guess it from `path`.
         filename: name of the file in the message. None: the name in `path`.
         """
@@ -147,7 +149,6 @@ class Attachment(Model):
     def _from_source(
         cls, source: Path | Content, content_type: str | None, filename: str | None, guess_from: str | None = None
     ) -> Self:
-        """Return an attachment with a source. guess_from: name to guess the type from; None: use `filename`."""
         import mimetypes
 
         guessed = mimetypes.guess_type(guess_from or filename or "")[0]
@@ -381,7 +382,7 @@ class DirectMessageLog(MessageStatusLog):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class DirectMessageStatusReportResponse(APIResponse):
-    """A report of delivery statuses, in `message_logs`, or as CSV in `csv_data`. `records` reads either form."""
+    """A report of delivery statuses, in `message_logs`, or as CSV in `csv_data`."""
 
     has_cv_data: bool | None = None
     """True if the report is in `csv_data`."""
@@ -392,7 +393,7 @@ class DirectMessageStatusReportResponse(APIResponse):
 
     @property
     def records(self) -> list[DirectMessageLog]:
-        """The records of the report. Raises ResponseDecodeError if it is in `csv_data`, and is not CSV."""
+        """The records of the report, in either form. Raises ResponseDecodeError if `csv_data` is not CSV."""
         if self.message_logs or not self.csv_data:
             return self.message_logs
         from directsuite.messaging import report

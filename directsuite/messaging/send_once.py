@@ -58,7 +58,7 @@ T = TypeVar("T")
 SENT_FOLDER = "INBOX.Sent"
 REQUEST_ID_HEADER = "X-Request-ID"
 MAX_CLOCK_SKEW = timedelta(minutes=15)
-"""How far the server's clock may be behind ours."""
+"""How far the server's clock may be behind the local clock."""
 MAX_SINCE_CLOCK_SKEW = timedelta(days=1)
 """How far the server's clock may be behind the clock that set `since`, which may be corrected by now."""
 
@@ -101,9 +101,9 @@ class Evidence(enum.Enum):
     """The search failed, or none was made."""
 
     def is_safe_to_send(self, *, already_sent: bool) -> bool:
-        """Return True if this proves that the message is absent, so that it may be sent.
+        """Return True if the message is proven to be absent: ABSENT, or FOLDER_EMPTY before this call has sent it.
 
-        already_sent: True if this call has already sent the message. Its request may have been lost.
+        already_sent: True if this call has sent the message. Its request may have been lost.
         """
         match self:
             case Evidence.ABSENT:
@@ -138,7 +138,10 @@ class Deadline:
         return self.expires_at - asyncio.get_running_loop().time()
 
     async def run_in_time(self, work: Awaitable[T]) -> T:
-        """Return the result of `work`, which sends no message. Raises DeadlineExceededError if it is too slow."""
+        """Return the result of `work`, which must not send a message.
+
+        Raises DeadlineExceededError if the deadline passes first.
+        """
         limit = asyncio.timeout_at(self.expires_at)
         try:
             async with limit:
@@ -177,7 +180,10 @@ class SentMessage:
         return None if message is None else _make_response(message)
 
     async def find_in_other_folders(self, search: Search) -> SendMessageResponse | None:
-        """Search the other folders, because the copy may have been moved. Return the lost response, or None."""
+        """Search the other folders, because the copy may have been moved.
+
+        Return the lost response, or None if the message was not found. Raises the errors of the search.
+        """
         messages = await search(self._begin, self.deadline.require_time_left())
         return next(
             (_make_response(message) for message in messages if self.request_id in _read_request_ids(message)), None
@@ -203,13 +209,14 @@ class SentMessage:
 async def find_earlier_message(
     sent: SentMessage, search: Search, search_others: Search, polling: Polling, clock: Clock
 ) -> SendMessageResponse | None:
-    """Search for a message that an earlier call may have sent. Return the lost response, or None if it may be sent.
+    """Search for a message that an earlier call may have sent.
+
+    Return the lost response, or None if the message is proven to be absent and may be sent. Raises OutcomeUnknownError
+    if neither is proven, or the deadline passes. An error of the search of INBOX.Sent is raised unchanged.
 
     search: searches INBOX.Sent. It is repeated during the settle time.
     search_others: searches all other folders.
     polling: the pauses between searches, until the end of the settle time.
-    Raises OutcomeUnknownError if the searches do not prove that the message was or was not sent, or the deadline
-    passes. An error of the search of INBOX.Sent is raised unchanged.
     """
     began = clock.monotonic()
     text, how_to_find_out, looked = (
@@ -273,7 +280,9 @@ async def send(
     search_others: searches all folders but INBOX.Sent before a second attempt.
     settle: settle time in seconds.
     resend: make a second attempt if the message is proven to be absent and time is left.
-    If both attempts fail, the second error is raised only if it concerns the message or is an OutcomeUnknownError.
+
+    Raises the error of the first attempt. If the second one fails with AddressError, BadRequestError or
+    OutcomeUnknownError, that is raised instead.
     """
     time_left = sent.deadline.require_time_left()
     if resend:
@@ -311,14 +320,15 @@ class _SearchableMailbox(Protocol):
 
 
 async def search_sent(box: _SearchableMailbox, begin: datetime | None, timeout: float) -> list[MessageDetail]:
-    """Return the metadata of the messages in INBOX.Sent received since `begin`. None: all."""
+    """Return the metadata of the messages in INBOX.Sent received since `begin`. None: of all messages."""
     return await _search_folder(box, SENT_FOLDER, begin, Deadline.after(timeout))
 
 
 async def search_other_folders(box: _SearchableMailbox, begin: datetime | None, timeout: float) -> list[MessageDetail]:
     """Return the metadata of the messages received since `begin` in all folders but INBOX.Sent.
 
-    Listed folders that no request can name are skipped. Raises ResponseDecodeError if a name cannot be read.
+    Folders whose listed names are not valid in a request are skipped. Raises ResponseDecodeError if a name is
+    unreadable.
     """
     deadline, found = Deadline.after(timeout), list[MessageDetail]()
     names = await box.with_strict_paths(_STRICT_FOLDER_PATHS).get_folders(timeout=deadline.require_time_left())
@@ -333,7 +343,7 @@ async def _search_folder(
 ) -> list[MessageDetail]:
     """Return the metadata of the messages of a folder received since `begin`.
 
-    Return all if `begin` is None, or if our clock, by which it was measured, is ahead of the server's.
+    Return that of all messages if `begin` is None or the local clock is far ahead of the server's.
     """
     exchanges: list[ExchangeInfo] = []
     view = box.with_strict_paths(_STRICT_HEADER_PATHS).with_observer(exchanges.append)
@@ -378,9 +388,9 @@ def validate_key(key: object) -> None:
 
 
 def make_request_id(address: str, key: str) -> str:
-    """Return the request id for a caller's key. It is a hash, because recipients can see it.
+    """Return the request id for a caller's key: a hash, because recipients can see it.
 
-    address: the Direct address of the mailbox, so that the same key has a different request id in another mailbox.
+    address: the Direct address of the mailbox. The same key has a different request id in another mailbox.
     """
     return hashlib.sha256(f"directsuite\0{address.lower()}\0{key}".encode()).hexdigest()[:32]
 
@@ -405,7 +415,7 @@ def add_request_id(message: Message, request_id: str) -> MessageWithHeader:
 
 
 def _is_clock_ahead(headers: Mapping[str, str]) -> bool:
-    """Return True if our clock is more than MAX_CLOCK_SKEW ahead of the server's `Date`, False if there is none."""
+    """Return True if the local clock is more than MAX_CLOCK_SKEW ahead of the header `Date`, if there is one."""
     try:
         server_time = parsedate_to_datetime(headers.get("Date", ""))
         return datetime.now(UTC) - server_time > MAX_CLOCK_SKEW

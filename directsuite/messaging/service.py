@@ -200,7 +200,7 @@ class Mailbox(Facade):
     async def get_message_statuses(
         self, smtp_ids: Iterable[str], *, timeout: float | None = None
     ) -> DirectMessageStatusReportResponse:
-        """Return the delivery statuses of several messages, with one request."""
+        """Return the delivery statuses of several messages, for each recipient, with one request."""
         listed = arguments.validate_texts(smtp_ids, "smtp_ids")
         if not listed:
             return DirectMessageStatusReportResponse(success=True)
@@ -286,8 +286,7 @@ class Mailbox(Facade):
     ) -> list[MessageDetail]:
         """Return the messages received from `begin` to `end`, both inclusive, with a precision of 1 s.
 
-        begin, end: aware datetimes. None: no limit.
-        Raises InvalidArgumentError if one is naive, or `end` is before `begin`.
+        Otherwise the same as `get_messages_by_received_date`.
         """
         span = arguments.format_span_in_utc(begin, end)
         return await self._get_messages(operations.GET_MESSAGES_BY_RECEIVED_DATE_UTC, folder, *span, timeout=timeout)
@@ -344,7 +343,7 @@ class Mailbox(Facade):
     async def get_folders(
         self, root: str = INBOX, *, subscribed_only: bool = False, timeout: float | None = None
     ) -> list[str]:
-        """Return the names of the folders below `root`."""
+        """Return the names of the folders below `root`. A name that cannot be read is empty."""
         segments = (root, format_flag(subscribed_only))
         response = await self._call(operations.GET_FOLDERS, *segments, body=self._credentials, timeout=timeout)
         return response.folders
@@ -352,7 +351,7 @@ class Mailbox(Facade):
     async def set_folders_subscribed(
         self, folders: Iterable[str], subscribed: bool, *, timeout: float | None = None
     ) -> list[str]:
-        """Subscribe to folders, or unsubscribe from them. Return the folders that the response names."""
+        """Subscribe to folders, or unsubscribe if `subscribed` is False. Return the folders that the response names."""
         listed = arguments.validate_texts(folders, "folders")
         if not listed:
             return []
@@ -403,7 +402,8 @@ class Mailbox(Facade):
         """Copy messages to another folder. The request is never repeated.
 
         verify: list both folders before copying. If the response is lost, the call then succeeds if the Message-IDs of
-            the messages are new in the destination. This has no effect if one of the messages has no Message-ID.
+            the messages are new in the destination. Otherwise, or if one of the messages has no Message-ID,
+            OutcomeUnknownError is raised, as it is without `verify`.
         """
         listed = arguments.validate_uids(uids)
         operations.COPY_MESSAGES_BY_UIDS.validate_segments((folder, dest_folder))
@@ -476,7 +476,8 @@ class Mailbox(Facade):
         Raises InvalidArgumentError if a message has no data.
 
         verify: list the folder before appending. If the response is lost, the call then succeeds if the Message-IDs of
-            the messages are new in the folder. This has no effect if one of the messages has no Message-ID.
+            the messages are new in the folder. Otherwise, or if one of the messages has no Message-ID,
+            OutcomeUnknownError is raised, as it is without `verify`.
         """
         listed = require_instances(messages, RawMessage, "messages")
         if not all(message.data for message in listed):
@@ -557,7 +558,7 @@ class Mailbox(Facade):
         timeout: float | None,
         confirm: Confirmation[A] | None = None,
     ) -> A | None:
-        """Make a request for the messages with these uids. Return its response, or None without uids."""
+        """Return the response to a request for messages with these uids. Without uids, return None and send nothing."""
         listed = arguments.validate_uids(uids)
         operation.validate_segments(segments)
         if not listed:

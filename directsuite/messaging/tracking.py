@@ -93,19 +93,20 @@ def is_final(status: MessageStatus | None) -> bool:
 
 
 def is_delivered(status: MessageStatus | None) -> bool:
-    """Return True if the status is Delivered."""
+    """Return True if the status is Delivered. Case, and blanks around it, are ignored."""
     return status is not None and _fold_case(status) == _fold_case(MessageStatus.DELIVERED)
 
 
 def is_unconfirmed(status: MessageStatus | None) -> bool:
-    """Return True if the status is NO MDN Received. The recipient may still have the message."""
+    """Return True if the status is NO MDN Received. The recipient may have received the message nevertheless."""
     return status is not None and _fold_case(status) == _fold_case(MessageStatus.NO_MDN_RECEIVED)
 
 
 def group_by_message(smtp_ids: Iterable[str], records: Iterable[DirectMessageLog]) -> dict[str, list[DirectMessageLog]]:
-    """Group the records of a response by normalized Message-ID. Drop records of other messages.
+    """Group the records of a response by normalized Message-ID. Every requested message has a list, which may be empty.
 
-    Records without a Message-ID belong to the requested message if it is the only one. Otherwise they are dropped.
+    Records of other messages are dropped. Records without a Message-ID belong to the requested message if it is the
+    only one, and are dropped otherwise.
     """
     by_id = {normalize_smtp_id(smtp_id): list[DirectMessageLog]() for smtp_id in smtp_ids}
     only = next(iter(by_id)) if len(by_id) == 1 else ""
@@ -115,7 +116,7 @@ def group_by_message(smtp_ids: Iterable[str], records: Iterable[DirectMessageLog
 
 
 def select_latest_by_recipient(records: Iterable[DirectMessageLog]) -> dict[str, DirectMessageLog]:
-    """Return one record per recipient, by case-folded address, or by position for a record without an address.
+    """Return one record per recipient, by case-folded address. Without an address, the key is the record's position.
 
     Of several records, the one with the latest `ts` is returned. If that does not decide, because a `ts` is missing or
     several are equal, a record whose status is not final is preferred to the last one.
@@ -135,26 +136,30 @@ def _select_latest(records: Sequence[DirectMessageLog]) -> DirectMessageLog:
 
 
 def has_only_final_statuses(statuses: Sequence[MessageStatus | None], recipients: int) -> bool:
-    """Return True if there are statuses for all recipients, and all are final."""
+    """Return True if there are at least `recipients` statuses, and all are final."""
     return len(statuses) >= recipients and all(map(is_final, statuses))
 
 
 def validate_smtp_id(smtp_id: object) -> str:
-    """Return an smtp_id. Raises InvalidArgumentError if it is not a str that `can_be_followed`."""
+    """Return an smtp_id. Raises InvalidArgumentError unless it is a str for which `can_be_followed` is True."""
     if not isinstance(smtp_id, str) or not can_be_followed(smtp_id):
         raise InvalidArgumentError("must be the smtp_id of the response to sending", parameter="smtp_id")
     return smtp_id
 
 
 def can_be_followed(smtp_id: str) -> bool:
-    """Return True if a status request can contain this Message-ID. Some IDs that services return are not valid."""
+    """Return True if a status request can contain this Message-ID.
+
+    It is False if the ID is empty, too long, or contains control characters or surrogates. Some services return such
+    IDs.
+    """
     return bool(normalize_smtp_id(smtp_id)) and len(smtp_id) <= _MAX_ID_CHARS and not _UNSTORABLE_CHARS.search(smtp_id)
 
 
 def validate_recipient_count(recipients: int | Iterable[Recipient | str]) -> int:
     """Return the number of recipients, without duplicates.
 
-    Raises InvalidArgumentError if a recipient is invalid or there is none.
+    Raises InvalidArgumentError if a recipient is invalid or the number is less than 1.
     """
     if isinstance(recipients, Iterable):
         recipients = len({_fold_case(each.email) for each in arguments.validate_recipients(recipients)})
@@ -218,10 +223,10 @@ async def follow(
     give_up_after: float,
     on_poll: OnPoll | None,
 ) -> Delivery:
-    """Poll a message until all statuses are final, or it is given up. Arguments: see `Mailbox.track`.
+    """Poll a message until all statuses are final, or `give_up_after` is reached. Arguments: see `Mailbox.track`.
 
-    Polls that fail or are rejected are repeated, because the service may not know the message yet. The error of a
-    poll is raised if it fails at `give_up_after`, or if the error's scope is in NOT_RETRYABLE.
+    Failed polls are repeated, also rejected ones, because the service may not know the message yet. An error is raised
+    if it is that of the last poll, or its scope is in NOT_RETRYABLE.
     """
     validate_smtp_id(smtp_id)
     count, give_up_after = validate_recipient_count(recipients), validate_give_up_after(give_up_after)
