@@ -185,8 +185,7 @@ class Configuration(Mapping[str, SettingEntry]):
 
         name: one of SECRETS.
 
-        Raises ConfigurationError if the file cannot be read, is not private, or does not contain exactly one line of
-        UTF-8.
+        Raises ConfigurationError if the file is not a private one that contains only the secret.
         """
         if text := self.variables.get(f"{PREFIX}{name.upper()}"):
             return Secret(text)
@@ -239,7 +238,7 @@ def _to_path(path: str | PathLike[str], name: str) -> Path:
 
 
 def _read_toml(path: Path) -> tuple[dict[str, Any], dict[tuple[str, str], int]]:
-    """Return the settings of a file, and their line numbers by table and name. Raises ConfigurationError."""
+    """Return the settings of a file, and their line numbers by table and name, as far as they are found."""
     import tomllib  # imported only if needed: most programs have no settings file
 
     try:
@@ -264,7 +263,6 @@ class _TooLargeError(Exception):
 
 
 def _read_limited(file: BinaryIO, limit: int) -> bytes:
-    """Return the content. Raises _TooLargeError beyond `limit` bytes: a device may have endless content."""
     content = file.read(limit + 1)
     if len(content) > limit:
         raise _TooLargeError(f"it has more than {limit:,} bytes")
@@ -272,7 +270,6 @@ def _read_limited(file: BinaryIO, limit: int) -> bytes:
 
 
 def _find_line_numbers(text: str) -> dict[tuple[str, str], int]:
-    """Return the line numbers of settings by table and name. Only those at the start of a line are found."""
     lines, table = dict[tuple[str, str], int](), ""
     for number, line in enumerate(text.splitlines(), 1):
         if header := re.match(r"\s*\[([^\[\]]+)\]", line):
@@ -303,7 +300,7 @@ def read_private_file(path: Path, name: str) -> bytes:
 
 
 def read_secret_file(path: Path, name: str) -> Secret:
-    """Return the secret in a file, without the line break at its end.
+    """Return the secret in a file.
 
     Raises ConfigurationError as `read_private_file` does, and if the file is empty, has several lines, or is not UTF-8.
     """

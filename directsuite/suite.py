@@ -174,10 +174,10 @@ class DirectSuite:
 
         environ, profile: as for `Settings.from_env`.
         listeners: functions that are called with each event.
-        require: the services that the program needs. If the URL, token or login of one is missing, ConfigurationError
-            is raised now. For other services it is raised by the first call.
+        require: the services that the program needs.
 
-        Raises ConfigurationError if a setting is invalid.
+        Raises ConfigurationError if a setting is invalid, or the URL, token or login of a required service is missing.
+        For other services, the first call raises it.
         """
         _REQUIRED.require("require", require)
         configuration = Configuration.read(environ, profile)
@@ -249,7 +249,7 @@ class DirectSuite:
         """Close the suite. Reject new calls, wait up to `grace` seconds for calls in progress, then end them.
 
         Fetching a token gets up to 5 more seconds if cancelling it would lose a single-use token. If the suite is
-        already being closed, wait until that has ended. Raises ConfigurationError in another event loop or process.
+        already being closed, wait until that has ended.
         """
         await self._session.close(grace)
 

@@ -52,8 +52,8 @@ class PageReader:
         """Return the next page. At the end of the list it is empty, or only repeats messages of earlier pages.
 
         Some services respond with a 404 at the end of the list, but a 404 may also be a temporary failure. It is the
-        end if the page that starts one message earlier is not full. NotFoundError is raised if that page is full or
-        also a 404, or if the first page is a 404.
+        end if the page that starts one message earlier is not full. That page is returned then. NotFoundError is raised
+        if it is full or also a 404, or if the first page is a 404.
         """
         start = self.offset
         try:
@@ -108,12 +108,12 @@ class PageReader:
 
 
 def get_message_keys(messages: Sequence[FaxMessage]) -> frozenset[str]:
-    """Return the set of the messages' keys."""
+    """Return the messages' keys."""
     return frozenset(map(get_message_key, messages))
 
 
 def get_message_key(message: FaxMessage) -> str:
-    """Return the message's handle, or a hash of its fields if it has none."""
+    """Return the message's key."""
     return message.message_handle or f"\0{compute_record_digest(message).hex()}"
 
 

@@ -1,7 +1,8 @@
 """Watch a fax number: poll for new and changed records with few requests.
 
-Terms: a *record* is the status of one fax. It is *active* until its fax is complete or has failed. *Older* records are
-those after the last page that a poll has read. The *key* of a record is its handle, or a hash if it has none.
+Terms: a *record* is the status of one fax. It is *active* if it has a status, and this is neither complete nor failed.
+*Older* records are those after the last page that a poll has read. The *key* of a record is its handle, or a hash if it
+has none.
 
     newest first   page ─► page ─► a page without new or changed records: all later records are older ones
                                      └─ active older records are also read: with their page if it has several of them,
@@ -92,14 +93,14 @@ class FaxPoller:
     """The handle of the only fax to watch. None: watch all faxes of the number."""
     unix_time: Callable[[], float] = time.time
     is_finished: bool = attrs.field(default=False, init=False)
-    """True if the only fax to watch is complete, has failed, or is missing from the response."""
+    """True if the only fax to watch is not active any more, or is missing from the response."""
     # Newest first.
     _known: dict[str, _Record] = attrs.field(factory=dict[str, _Record], init=False)
     _poll: _Poll = attrs.field(factory=_Poll, init=False)
     _is_since_checked: bool = attrs.field(default=False, init=False)
 
     async def poll(self) -> Sequence[FaxMessage]:
-        """Return the new and changed messages, sorted by time of update.
+        """Return the new and changed messages, sorted by time of update, earliest first.
 
         If it raises an error, `take_fresh` returns the messages found before it. The next poll reads the newest pages,
         and continues at the page at which this one stopped.
@@ -120,7 +121,7 @@ class FaxPoller:
         return messages
 
     def take_fresh(self) -> Sequence[FaxMessage]:
-        """Return the messages that the poll has found since the last call, sorted by time of update."""
+        """Return the messages that the poll has found since the last call, sorted as by `poll`."""
         fresh = list(self._poll.fresh.values())[::-1]
         self._poll.fresh.clear()
         return sorted(fresh, key=_get_update_sort_key)
@@ -133,7 +134,7 @@ class FaxPoller:
         self.is_finished = not any(record.is_active for record in poll.records.values())
 
     async def _read_newest(self, poll: _Poll) -> None:
-        """Read the records that arrived after the failed poll began, up to the first page without any of them."""
+        """Read pages from the start, up to the first without records that arrived after the failed poll began."""
         reader, has_new = PageReader(self.fetch_page), True
         while has_new and not reader.is_done:
             page = await reader.read()
@@ -144,7 +145,7 @@ class FaxPoller:
         poll.newest = {}
 
     async def _read_pages(self, poll: _Poll) -> None:
-        """Read pages up to one without new or changed records, or one for which `_is_long_before_since` is true.
+        """Read pages up to one without new or changed records, or with only updates more than a day before `since`.
 
         After a failure, continue at the last page that was read. If none of its messages is at its offset, because
         messages were deleted, smaller offsets are tried. At offset 0, all pages are read again.
@@ -169,7 +170,7 @@ class FaxPoller:
     def _record_messages(self, page: Iterable[FaxMessage], poll: _Poll, into: dict[str, _Record]) -> bool:
         """Record the messages of a page in `into`, and the new or changed ones in `poll.fresh`.
 
-        Messages that this poll has read before are ignored. Return True if no message is new or changed.
+        Return True if no message is new or changed. Messages that this poll has already read are ignored.
         """
         unchanged = True
         for message in page:
@@ -235,7 +236,6 @@ class FaxPoller:
         return self.since is not None and message.updated_ts is not None and message.updated_ts < self.since
 
     def _is_long_before_since(self, page: Iterable[FaxMessage]) -> bool:
-        """Return True if all were updated more than a day before `since`."""
         since = self.since
         return since is not None and all(
             message.updated_ts is not None and since - message.updated_ts > MAX_UNCHANGED_TIME for message in page
@@ -249,7 +249,10 @@ async def watch(
     is_closed: Callable[[], bool],
     on_poll: OnPoll | None,
 ) -> AsyncGenerator[FaxMessage]:
-    """Poll every `interval` seconds, and yield new and changed messages, until the suite is closed. See `Fax.watch`."""
+    """Poll every `interval` seconds, and yield new and changed messages. See `Fax.watch`.
+
+    The iterator ends when the suite is closed, or after the poll for which `is_finished` is True.
+    """
     backoff = Backoff(interval, max(interval, _MAX_PAUSE_SECONDS))
     has_succeeded, failures = False, 0
     while True:

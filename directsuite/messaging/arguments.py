@@ -125,10 +125,7 @@ def validate_message(message: M, sender: str) -> M:
 
 
 def validate_changeable_folder(value: object, parameter: str) -> str:
-    """Return the name of a folder that may be created, renamed or deleted.
-
-    Raises InvalidArgumentError if it is reserved or empty.
-    """
+    """Return a folder that may be changed. Raises InvalidArgumentError if its name is reserved or empty."""
     folder = require_text(value, parameter)
     if folder.lower() in _RESERVED_FOLDERS_LOWER:
         raise InvalidArgumentError(
@@ -138,9 +135,9 @@ def validate_changeable_folder(value: object, parameter: str) -> str:
 
 
 def validate_new_folder(value: object, parameter: str) -> str:
-    """Return the name of a folder that may be created.
+    """Return a folder that may be created.
 
-    Raises InvalidArgumentError if it is reserved or does not start with `INBOX.`.
+    Raises InvalidArgumentError if its name is reserved or does not start with `INBOX.`.
     """
     folder = value if isinstance(value, str) else ""
     if not folder.lower().startswith("inbox.") or len(folder) == len("inbox."):
@@ -162,10 +159,9 @@ def format_span_in_milliseconds(begin: datetime | None, end: datetime | None) ->
 
 
 def format_span_in_utc(begin: datetime | None, end: datetime | None) -> tuple[str, str]:
-    """Return two inclusive limits as yyyyMMddHHmmss in UTC. None: 1970, or the end of 9999.
+    """Return two inclusive limits as yyyyMMddHHmmss in UTC.
 
-    `begin` is rounded down, `end` is rounded up. Raises InvalidArgumentError if a datetime is naive, or `end` is before
-    `begin`.
+    Rounding, None and errors: see `format_span_in_milliseconds`.
     """
     _validate_span(begin, end)
     first = clamp_datetime(begin or _EPOCH)

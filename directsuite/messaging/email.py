@@ -106,7 +106,6 @@ def _encode_text(message: Part) -> Part:
 
 
 def _has_unencoded_text(part: Part) -> bool:
-    """Return True if the payload has non-ASCII characters, not counting surrogates that represent bytes."""
     payload = vars(part).get("_payload")  # not `get_payload`, which decodes the surrogates
     return isinstance(payload, str) and _UNENCODED_CHAR.search(payload) is not None
 
@@ -220,7 +219,6 @@ class _SourceGenerator(BytesGenerator):
     """Writes a message without changing the line breaks of its headers or the encoding of its parts."""
 
     def write(self, s: str) -> None:
-        """Write text. It has non-ASCII characters if the message was parsed from a str."""
         super().write(s.encode("utf-8", "surrogateescape").decode("ascii", "surrogateescape"))
 
 

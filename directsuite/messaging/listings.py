@@ -98,7 +98,6 @@ async def fetch_and_measure(
 
 
 def _sort_by_uids(uids: list[int], messages: Iterable[M]) -> list[M]:
-    """Return the messages in the order of the uids, those without an expected uid last."""
     position: dict[int | None, int] = {uid: number for number, uid in enumerate(uids)}
     return sorted(messages, key=lambda message: position.get(message.uid, len(uids)))
 

@@ -309,8 +309,6 @@ async def send(
 
 
 class _SearchableMailbox(Protocol):
-    """The methods of a `Mailbox` that a search calls."""
-
     def with_strict_paths(self, paths: frozenset[str]) -> Self: ...
     def with_observer(self, observe: Callable[[ExchangeInfo], object]) -> Self: ...
     async def get_folders(self, *, timeout: float | None = None) -> list[str]: ...
@@ -343,7 +341,8 @@ async def _search_folder(
 ) -> list[MessageDetail]:
     """Return the metadata of the messages of a folder received since `begin`.
 
-    Return that of all messages if `begin` is None or the local clock is far ahead of the server's.
+    Return that of all messages if `begin` is None, or the local clock is more than MAX_CLOCK_SKEW ahead of the
+    server's.
     """
     exchanges: list[ExchangeInfo] = []
     view = box.with_strict_paths(_STRICT_HEADER_PATHS).with_observer(exchanges.append)
@@ -415,7 +414,6 @@ def add_request_id(message: Message, request_id: str) -> MessageWithHeader:
 
 
 def _is_clock_ahead(headers: Mapping[str, str]) -> bool:
-    """Return True if the local clock is more than MAX_CLOCK_SKEW ahead of the header `Date`, if there is one."""
     try:
         server_time = parsedate_to_datetime(headers.get("Date", ""))
         return datetime.now(UTC) - server_time > MAX_CLOCK_SKEW
@@ -433,7 +431,6 @@ def _make_response(message: MessageDetail) -> SendMessageResponse:
 
 
 def _read_request_ids(message: MessageDetail) -> set[str]:
-    """Return the request ids in a message's metadata, in lower case."""
     values = (
         header.value for header in message.headers if (header.name or "").strip().lower() == REQUEST_ID_HEADER.lower()
     )

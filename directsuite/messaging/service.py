@@ -120,9 +120,9 @@ class Mailbox(Facade):
         - The message gets a header `X-Request-ID`, a hash of `key`. Recipients can see it.
         - If the response is lost, but the message is found within `settle` seconds, its response is returned.
         - With `since`, the message is searched for first, for `settle` seconds. It is sent only if it is proven to be
-          absent from all folders. A copy that was deleted permanently cannot be found.
+        absent from all folders. A copy that was deleted permanently cannot be found.
         - OutcomeUnknownError is raised if the message may or may not have been sent. An error of the search before
-          sending is raised unchanged. It does not show whether an earlier call sent the message.
+        sending is raised unchanged. It does not show whether an earlier call sent the message.
 
         `directsuite guide delivery` lists all cases.
 
@@ -130,10 +130,10 @@ class Mailbox(Facade):
         since: time at which the first attempt began, as an aware datetime. It requires `key`. None: no earlier attempt
             was made. If it is in the future and the message is not found, OutcomeUnknownError is raised.
         settle: time to search for the message, in seconds, because a request may still arrive.
-        resend: send the message again if the response is lost and the search proves that the message is absent. This
-            needs a server that has shown an `X-Request-ID`, and time left. If the second request fails too, its error
-            is raised only if it concerns the message or is an OutcomeUnknownError; otherwise that of the first. The
-            event OutcomeLeftUnknown is emitted even if the second request succeeds.
+        resend: send the message again if the response is lost, the server has shown an `X-Request-ID`, the search
+            proves that the message is absent, and time is left. If the second request also fails, its error is raised
+            only if it concerns the message or is an OutcomeUnknownError; otherwise that of the first. The event
+            OutcomeLeftUnknown is emitted even if the second request succeeds.
         progress: see `send`. It starts at 0 again for a second request.
         timeout: timeout of the complete call, also with streamed attachments, in seconds. None: use the suite's. With
             `since`, it must be longer than `settle`, or the message is not sent and OutcomeUnknownError is raised.
@@ -402,8 +402,8 @@ class Mailbox(Facade):
         """Copy messages to another folder. The request is never repeated.
 
         verify: list both folders before copying. If the response is lost, the call then succeeds if the Message-IDs of
-            the messages are new in the destination. Otherwise, or if one of the messages has no Message-ID,
-            OutcomeUnknownError is raised, as it is without `verify`.
+            the messages are new in the destination. Otherwise, or if a message has no Message-ID, OutcomeUnknownError
+            is raised.
         """
         listed = arguments.validate_uids(uids)
         operations.COPY_MESSAGES_BY_UIDS.validate_segments((folder, dest_folder))
@@ -476,8 +476,8 @@ class Mailbox(Facade):
         Raises InvalidArgumentError if a message has no data.
 
         verify: list the folder before appending. If the response is lost, the call then succeeds if the Message-IDs of
-            the messages are new in the folder. Otherwise, or if one of the messages has no Message-ID,
-            OutcomeUnknownError is raised, as it is without `verify`.
+            the messages are new in the folder. Otherwise, or if a message has no Message-ID, OutcomeUnknownError is
+            raised.
         """
         listed = require_instances(messages, RawMessage, "messages")
         if not all(message.data for message in listed):
@@ -558,7 +558,6 @@ class Mailbox(Facade):
         timeout: float | None,
         confirm: Confirmation[A] | None = None,
     ) -> A | None:
-        """Return the response to a request for messages with these uids. Without uids, return None and send nothing."""
         listed = arguments.validate_uids(uids)
         operation.validate_segments(segments)
         if not listed:

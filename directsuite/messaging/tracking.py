@@ -103,10 +103,10 @@ def is_unconfirmed(status: MessageStatus | None) -> bool:
 
 
 def group_by_message(smtp_ids: Iterable[str], records: Iterable[DirectMessageLog]) -> dict[str, list[DirectMessageLog]]:
-    """Group the records of a response by normalized Message-ID. Every requested message has a list, which may be empty.
+    """Group the records of a response by normalized Message-ID. A requested message without records has an empty list.
 
-    Records of other messages are dropped. Records without a Message-ID belong to the requested message if it is the
-    only one, and are dropped otherwise.
+    Records without a Message-ID belong to the requested message if it is the only one. Otherwise they are dropped, like
+    records of other messages.
     """
     by_id = {normalize_smtp_id(smtp_id): list[DirectMessageLog]() for smtp_id in smtp_ids}
     only = next(iter(by_id)) if len(by_id) == 1 else ""
@@ -150,8 +150,7 @@ def validate_smtp_id(smtp_id: object) -> str:
 def can_be_followed(smtp_id: str) -> bool:
     """Return True if a status request can contain this Message-ID.
 
-    It is False if the ID is empty, too long, or contains control characters or surrogates. Some services return such
-    IDs.
+    False if it is empty, too long, or contains control characters or surrogates.
     """
     return bool(normalize_smtp_id(smtp_id)) and len(smtp_id) <= _MAX_ID_CHARS and not _UNSTORABLE_CHARS.search(smtp_id)
 

@@ -188,7 +188,7 @@ async def receive_tokens(
 ) -> TokenResponse:
     """Return the tokens of a response.
 
-    Raises the error in the response, ResponseDecodeError if it is too large or has an unusable `token_type`, and
+    Raises the error in the response, ResponseDecodeError if it is too large or its type of token is unusable, and
     MismatchError if it is malformed.
 
     token_type: accepted in addition to Bearer.
@@ -262,7 +262,6 @@ def _read_secret(body: dict[str, Any], name: str) -> Secret:
 
 
 def _read_lifetime(value: object) -> float | None:
-    """Return the seconds, or None if the value is invalid or means no expiry."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

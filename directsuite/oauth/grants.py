@@ -243,14 +243,13 @@ class AuthorizationRequest:
         client_auth: ClientAuth = "basic",
         token_type: str | None = None,
     ) -> AuthorizationCode:
-        """Return the grant for DirectSuite's `token`, without a request.
+        """Return the grant for DirectSuite's `token`, without a request. Other parameters: see `AuthorizationCode`.
 
         redirected_url: the URL of the redirect, or its path and query.
-        token_url, client_secret, on_rotated, client_auth, token_type: see `AuthorizationCode`.
 
-        Raises InvalidArgumentError if the redirect is malformed or does not belong to this request, or the request has
-        no state or code_verifier. Raises PermissionDeniedError if consent was denied, and another ServiceError if the
-        authorization server rejected the request or failed.
+        Raises InvalidArgumentError if the redirect does not belong to this request, or the request has no state or
+        code_verifier. Raises PermissionDeniedError if consent was denied, and another ServiceError if the authorization
+        server rejected the request or failed.
         """
         code = self._read_code(as_secret(redirected_url))
         if isinstance(code, DirectSuiteError):

@@ -67,8 +67,10 @@ class Registration(Facade):
         """Provision a Direct address for an identity-proofed patient, and debit the account.
 
         The request is never sent twice. If the response is lost, OutcomeUnknownError is raised, because the payment
-        confirmation is lost too. If `individual` has a `direct_username`, the person's user with this name is searched
+        confirmation is also lost. If `individual` has a `direct_username`, the person's user with this name is searched
         for, and the error's `found` is that user, or None.
+
+        Raises InvalidArgumentError if `individual` lacks a field that is required without an id.
         """
         _validate_individual(require_instance(individual, IDProofedIndividualRESTful, "individual"))
         body = self._encode_body(individual)
@@ -89,7 +91,7 @@ class Registration(Facade):
     ) -> list[DirectUserDetail]:
         """Return the users of a person, found by proofing id, or by name, birth date and last four SSN digits.
 
-        Raises NotFoundError if none is found.
+        Raises NotFoundError if none is found, InvalidArgumentError if `individual` lacks a required field.
         """
         _validate_individual(require_instance(individual, IDProofedIndividual, "individual"))
         body = self._encode_body(individual)
@@ -111,9 +113,10 @@ class Registration(Facade):
     async def set_patients_passwords(
         self, direct_domain: str, passwords: Iterable[UserPassword], *, timeout: float | None = None
     ) -> None:
-        """Set the passwords of patients, each listed once.
+        """Set the passwords of patients.
 
         If one password is rejected, the specification does not say whether the others are set. Repeating is safe.
+        Raises InvalidArgumentError if there is none, or a username is listed twice.
         """
         listed = require_instances(passwords, UserPassword, "passwords")
         if not listed:
@@ -141,7 +144,7 @@ class SessionSource:
 
 
 def make_session_token(response: LoginResponse) -> AccessToken:
-    """Return the session id of a login as a token."""
+    """Return the session id of a login as a token that expires after SESSION_LIFETIME."""
     return AccessToken(response.session_id, SESSION_LIFETIME)
 
 
@@ -166,7 +169,7 @@ class PatientSearch:
         )
 
     async def verify(self) -> None:
-        """Raise StopPolling if the user is found."""
+        """Search once. If the user is found, set `user` and raise StopPolling."""
         try:
             users = await self.find()
         except NotFoundError:
@@ -177,7 +180,7 @@ class PatientSearch:
                 raise StopPolling
 
     def refine_error(self, error: OutcomeUnknownError) -> OutcomeUnknownError:
-        """Return an error that says that the user was found, or the same error."""
+        """Return a copy of the error that says that the user was found, or the same error if none was."""
         if self.user is None:
             return error
         text = "it probably happened, because this person has a user with this name. The payment confirmation is lost"

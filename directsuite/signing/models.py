@@ -110,7 +110,7 @@ class DocumentInfo(StoredDocument):
     """The details of a stored document, returned by GetDocInfo."""
 
     identifier: Annotated[str, Wire(strict=True)] = ""
-    """That of the call if the response has none."""
+    """The document's identifier."""
     signatures: list[DocumentSignature] = attrs.field(factory=list[DocumentSignature])
     """The signature fields, signed or not."""
     form_fields: list[FormField] = attrs.field(factory=list[FormField])

@@ -10,7 +10,7 @@ DocumentInfo), no form field is left, no unsigned signature field is left. A sig
 distinguished from others. If the caller passed only the identifier, or a digest that is not the newest, nothing is
 verified.
 
-An effect is *ambiguous* if many documents look like that before the change. Then only the digest is proof, which must
+An effect is *ambiguous* if many documents show it before the change. Then only the digest is proof, which must
 be comparable (see DigestHistory). A signed name counts as this call's signature even if it was present before. A caller
 who signs a document twice with the same name must pass the DocumentInfo.
 """
@@ -58,7 +58,8 @@ UNSIGNED_FIELDS_REMOVED = Effect(
 def make_signed_effect(signatures: Iterable[Signature], document: object) -> Effect | None:
     """Return the effect of signing, or None if a signature has no name.
 
-    document: what the caller passed. Signatures of a DocumentInfo with the same names are also expected.
+    document: what the caller passed as `identifier`. Signatures of a DocumentInfo with the same names are also
+        expected.
     """
     names = [signature.name for signature in signatures]
     if not all(names):
@@ -105,6 +106,7 @@ class OutcomeResolver:
     ) -> R | None:
         """Return the result of `fetch`, or None if the change is not proven yet.
 
+        fetch: gets the PDF with GetDoc.
         publish: moves the PDF to its destination, unless the document was changed again.
 
         Raises StopPolling if the change happened but its PDF cannot be returned.
@@ -151,12 +153,12 @@ class OutcomeResolver:
 
 
 async def unprovable() -> None:
-    """Raise StopPolling, because nothing could prove this change."""
+    """Raise StopPolling: the `verify` of a change that nothing could prove."""
     raise StopPolling
 
 
 def refine_error(error: OutcomeUnknownError) -> OutcomeUnknownError:
-    """Return the error that a pull raises. If `error.happened`, it says how to fetch the PDF."""
+    """Return the error that a pull raises: if `error.happened`, a copy that says how to fetch the PDF."""
     return error.with_details(error.explanation, how_to_find_out=_HINT_FETCH_PDF) if error.happened else error
 
 
@@ -167,13 +169,13 @@ _MAX_UNRESOLVED_DOCUMENTS = 4096  # for hours, in which a change may take effect
 @attrs.define(eq=False, repr=False)
 class _DocumentDigests:
     newest_digest: str | None = None
-    """None if no response contained it."""
+    """The digest of the newest version. None if no response contained it."""
     seen_digests: set[str] = attrs.field(factory=set[str])
-    """In responses, or passed by the caller."""
+    """Digests in responses, or passed by the caller."""
     info_digests: set[str] = attrs.field(factory=set[str])
-    """In responses of GetDocInfo."""
+    """Digests in responses of GetDocInfo."""
     other_digests: set[str] = attrs.field(factory=set[str])
-    """In responses of Save and the updates."""
+    """Digests in responses of Save and the updates."""
     changes_in_progress: list[DocumentChange] = attrs.field(factory=list["DocumentChange"])
     change_count: int = 0
     has_unknown_version: bool = False
@@ -204,7 +206,7 @@ class DocumentChange:
     is_traceable: bool
     """True if an unseen digest would prove this change."""
     is_concurrent: bool
-    """True if another change was in progress: their order is unknown."""
+    """True if another change was in progress, so that their order is unknown."""
     happened: bool = False
 
     @property
@@ -213,7 +215,10 @@ class DocumentChange:
         return self.base_digest in self._document.info_digests or self._history.has_consistent_spelling
 
     def is_proven_by(self, digest: str | None) -> bool:
-        """Record this digest of GetDocInfo, and return True if it proves the change."""
+        """Record this digest of GetDocInfo, and return True if it proves the change.
+
+        A digest that is None, or was seen before, proves nothing.
+        """
         current = _fold_case(digest)
         if current:
             self._history.record_info_digest(self._document, current)
@@ -260,6 +265,8 @@ class DigestHistory:
         self, identifier: str, digest: str | None, *, from_info: bool = False
     ) -> Generator[DocumentChange]:
         """Track a change while it is in progress.
+
+        If the block raises an error with an unknown outcome, later changes of the document cannot be proven.
 
         digest: the digest known to the caller, or None.
         from_info: True if GetDocInfo returned it.
@@ -315,7 +322,7 @@ class DigestHistory:
             document.record_version(digest)
 
     def record_saved(self, identifier: str, digest: str | None) -> None:
-        """Record a stored document."""
+        """Record the digest of a document that was stored, unless the document is known or the digest is None."""
         current = _fold_case(digest)
         if current and self._find_document(identifier) is None:
             document = _DocumentDigests(newest_digest=current, seen_digests={current})

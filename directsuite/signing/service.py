@@ -76,9 +76,10 @@ class DownloadOptions(PullOptions, total=False):
 class Signing(Facade):
     """Store, read, flatten and sign PDFs with the keys of an HSM: `suite.signing`. Requires `signing_url` and a token.
 
-    Every method raises TransportError if no usable response was received, and ServiceError if the service rejects the
-    request. A change of a document is never sent twice. If its response is lost, GetDocInfo is polled for up to 30
-    seconds of the call's time to verify the change. That requires that
+    `directsuite guide methods` lists the operation of each method (specification 4.A). Every method raises
+    TransportError if no usable response was received, and ServiceError if the service rejects the request. A change of
+    a document is never sent twice. If its response is lost, GetDocInfo is polled for up to 30 seconds of the call's
+    time to verify the change. That requires that
 
     - the newest response about the document is passed instead of its identifier: the DocumentUpdate of the previous
     change, the StoredDocument, or, after a pull, the DocumentInfo;
@@ -110,11 +111,11 @@ class Signing(Facade):
     ) -> StoredDocument:
         """Store a PDF. It is encoded while it is sent.
 
-        Operation Save (specification 4.A). The document is retained for 4 hours after its last use. Raises
-        InvalidArgumentError if a file does not exist, or has no `%PDF-` in its first KB.
+        The document is retained for 4 hours after its last use. Raises InvalidArgumentError if a file does not exist,
+        or has no `%PDF-` in its first KB.
 
         pdf: bytes, a path, a file object, or an async iterable of bytes. A stream is sent only once, without retries.
-        size: the number of bytes of a stream. If the stream has another number, TransportError is raised and nothing
+        size: the number of bytes of a stream. If the stream has another number, TransportError is raised and nothing is
             stored.
         progress: see `Progress`. Bytes count as sent once they are in the buffers of the socket.
         timeout: seconds. None: the upload ends only if it makes no progress for `attempt_timeout` seconds, also while
@@ -134,10 +135,7 @@ class Signing(Facade):
         return document
 
     async def get_doc(self, identifier: Document, *, timeout: float | None = None) -> bytes:
-        """Return the current PDF, in memory. Use `download` for large documents.
-
-        Operation GetDoc (specification 4.A).
-        """
+        """Return the current PDF, in memory. Use `download` for large documents."""
         return await self._call(operations.GET_DOC, require_identifier(identifier), timeout=timeout)
 
     @overload
@@ -160,10 +158,10 @@ class Signing(Facade):
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Stream the current PDF to a destination. Return the path, the file object or the number of bytes.
+        """Stream the current PDF to a destination.
 
-        Operation GetDoc (specification 4.A). If the path is a symbolic link, its target is replaced. Pipes, devices and
-        /dev/stdout are written directly.
+        Return the path or file object or, for a callable, the number of bytes. If the path is a symbolic link, its
+        target is replaced. Pipes, devices and /dev/stdout are written directly.
 
         max_bytes: the maximum size of the PDF. None: no limit.
         sha256: the expected digest of the PDF, in hexadecimal.
@@ -171,8 +169,8 @@ class Signing(Facade):
         timeout: seconds. None: the download ends only if no data arrives for `attempt_timeout` seconds.
 
         Raises ResponseDecodeError, without a retry, if the PDF is larger than `max_bytes` or has another digest. No
-        file appears then. After bytes were written to a file that cannot seek or to a callable, a failure is not
-        retried.
+        file is created or replaced then. A failure after bytes were passed to a callable, or written to a file that
+        cannot seek, is not retried.
         """
         name = require_identifier(identifier)
         operations.GET_DOC.validate_segments((name,))
@@ -193,8 +191,8 @@ class Signing(Facade):
     ) -> Listing[bytes]:
         """Iterate over the current PDF in pieces of at most 192 KB.
 
-        Operation GetDoc (specification 4.A). Use it in `async with`, so that leaving the block early ends the request.
-        A failure is retried before the first byte, and raised after it.
+        Use it in `async with`, so that leaving the block early ends the request. A failure is retried before the first
+        byte, and raised after it.
 
         max_bytes, progress, timeout: as for `download`.
         """
@@ -208,10 +206,7 @@ class Signing(Facade):
         )
 
     async def get_doc_info(self, identifier: Document, *, timeout: float | None = None) -> DocumentInfo:
-        """Return pages, form fields, signatures and metadata.
-
-        Operation GetDocInfo (specification 4.A).
-        """
+        """Return the pages, form fields, signatures and metadata of a document."""
         name = require_identifier(identifier)
         with self._digest_history.track_info_request(name) as digests:
             info = await self._call(operations.GET_DOC_INFO, name, timeout=timeout)
@@ -219,19 +214,13 @@ class Signing(Facade):
         return fill_identifier(info, name)
 
     async def delete(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
-        """Delete the document. The `document_digest` of the response is empty.
-
-        Operation Delete (specification 4.A).
-        """
+        """Delete the document. The `document_digest` of the response is empty."""
         name = require_identifier(identifier)
         update = await self._call(operations.DELETE, name, timeout=timeout)
         return fill_identifier(update, name)
 
     async def flatten(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
-        """Turn the form's fields into page content.
-
-        Operation Flatten (specification 4.A).
-        """
+        """Turn the fields of the document's form into page content."""
         return await self._update(operations.FLATTEN, identifier, FORM_REMOVED, timeout)
 
     @overload
@@ -257,12 +246,10 @@ class Signing(Facade):
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Call `flatten` and return the PDF, or stream it to a destination as `download` does.
+        """Flatten the document with one request, and return the PDF or stream it to a destination.
 
-        Operation "Flatten and pull" (specification 4.A).
-
-        destination: None to return the bytes.
-        max_bytes, progress: as for `download`, only with a destination.
+        destination: as for `download`. None: return the bytes.
+        max_bytes, progress: as for `download`. Raises InvalidArgumentError without a destination.
         timeout: as for `download`.
         """
         return await self._pull(
@@ -270,10 +257,7 @@ class Signing(Facade):
         )
 
     async def clear_unsigned_fields(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
-        """Remove the signature fields that are not signed.
-
-        Operation ClearUnsignedFields (specification 4.A).
-        """
+        """Remove the signature fields that are not signed."""
         return await self._update(operations.CLEAR_UNSIGNED_FIELDS, identifier, UNSIGNED_FIELDS_REMOVED, timeout)
 
     @overload
@@ -301,9 +285,9 @@ class Signing(Facade):
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Call `clear_unsigned_fields` and return the PDF, or stream it to a destination as `download` does.
+        """Remove unsigned signature fields with one request, and return the PDF or stream it to a destination.
 
-        Operation "ClearUnsignedFields and pull" (specification 4.A). Parameters as for `flatten_and_pull`.
+        Parameters as for `flatten_and_pull`.
         """
         effect = UNSIGNED_FIELDS_REMOVED
         return await self._pull(
@@ -311,10 +295,7 @@ class Signing(Facade):
         )
 
     async def sign(self, identifier: Document, signature: Signature, *, timeout: float | None = None) -> DocumentUpdate:
-        """Sign the document.
-
-        Operation Sign (specification 4.A).
-        """
+        """Sign the document. Raises InvalidArgumentError if the signature's image is empty."""
         body, effect = self._make_signature_body(signature), make_signed_effect([signature], identifier)
         return await self._update(operations.SIGN, identifier, effect, timeout, body)
 
@@ -349,9 +330,9 @@ class Signing(Facade):
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Call `sign` and return the signed PDF, or stream it to a destination as `download` does.
+        """Sign the document with one request, and return the signed PDF or stream it to a destination.
 
-        Operation "Sign and pull" (specification 4.A). Parameters as for `flatten_and_pull`.
+        Parameters as for `flatten_and_pull`.
         """
         body, effect = self._make_signature_body(signature), make_signed_effect([signature], identifier)
         return await self._pull(
@@ -363,7 +344,7 @@ class Signing(Facade):
     ) -> DocumentUpdate:
         """Sign the document several times with one request.
 
-        Operation MultiSign (specification 4.A).
+        Raises InvalidArgumentError if there is no signature, or an image is empty.
         """
         listed = _validate_signatures(signatures)
         body, effect = self._encode_body(MultiSignRequest(signatures=listed)), make_signed_effect(listed, identifier)
@@ -410,9 +391,9 @@ class Signing(Facade):
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Call `multi_sign` and return the signed PDF, or stream it to a destination as `download` does.
+        """Sign the document several times with one request, and return the PDF or stream it to a destination.
 
-        Operation "MultiSign and pull" (specification 4.A). Parameters as for `flatten_and_pull`.
+        Parameters as for `flatten_and_pull`.
         """
         listed = _validate_signatures(signatures)
         body, effect = self._encode_body(MultiSignRequest(signatures=listed)), make_signed_effect(listed, identifier)
@@ -528,7 +509,7 @@ class Signing(Facade):
         )
 
     def _make_resolver(self, name: str, change: DocumentChange, effect: Effect | None) -> OutcomeResolver | None:
-        """Return None if nothing could prove the change, so that no time is reserved."""
+        """Return a resolver, or None if nothing could prove the change. Then no time is reserved."""
         if effect is None or not change.is_traceable:
             return None
         view = self._as_nested().with_strict_paths(STRICT_PATHS)
@@ -569,7 +550,6 @@ def _validate_signatures(signatures: Iterable[Signature]) -> list[Signature]:
 
 
 def _validate_image(signature: Signature) -> None:
-    """Raise InvalidArgumentError for an empty image: the service would ignore it."""
     if signature.graphical_signature == b"":
         raise InvalidArgumentError(
             "it is empty: give the bytes of an image, or omit it", parameter="graphical_signature"

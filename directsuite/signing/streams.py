@@ -24,9 +24,9 @@ NOT_A_PDF = "the content is not a PDF (no %PDF- in its first KB)"
 
 
 async def open_pdf(pdf: Source, size: int | None) -> Content:
-    """Return the content to store. Raises InvalidArgumentError if it is not a PDF.
+    """Return the content to store. Raises InvalidArgumentError if it is not a PDF, or cannot be sent.
 
-    A stream is verified while it is sent, before its first byte.
+    A stream that can be read only once is checked while it is sent, before its first byte.
     """
     content, head = await inspect_source(pdf, head=_HEAD_BYTES, parameter="pdf", size=size)
     if not content.replayable:
@@ -72,7 +72,7 @@ def _validate_pdf_head(head: bytes) -> None:
 async def stream_pieces(
     transport: Transport, options: Options, identifier: str, max_bytes: int | None, meter: ProgressReporter
 ) -> AsyncGenerator[bytes]:
-    """Yield the bytes of a stored document."""
+    """Yield the bytes of a stored document. Raises ResponseDecodeError if there are more than `max_bytes`."""
 
     observe = options.observe
     has_begun = False
