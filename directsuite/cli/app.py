@@ -7,7 +7,7 @@ import functools
 import importlib
 import os
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from cyclopts import App, CycloptsError, Group
 
@@ -77,8 +77,8 @@ Exit status:
             command.help = summary
         command.group, command.sort_key = group, position
         app.command(command)
-    install_completion: Any = app.register_install_completion_command  # cyclopts' types are incomplete
-    install_completion(_INSTALL_COMPLETION, group=_MISC, help_epilogue=EPILOGUE)
+    # The type of this method is incomplete.
+    cast("Any", app).register_install_completion_command(_INSTALL_COMPLETION, group=_MISC, help_epilogue=EPILOGUE)
     return app
 
 
