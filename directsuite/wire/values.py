@@ -49,7 +49,7 @@ def make_object_list_reader(read: Callable[[Any, Place], Any]) -> Callable[[Any,
 
     def read_list(value: Any, place: Place) -> list[Any]:
         elements: list[Any] = []
-        for element in _as_elements(value):
+        for element in value if value.__class__ is list else _as_elements(value):  # the call is slow
             try:
                 elements.append(read(element, place))
             except MismatchError:
