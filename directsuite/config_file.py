@@ -40,7 +40,7 @@ MAX_SETTINGS_BYTES = 2**20
 MAX_SECRETS_BYTES = 2**24
 """The maximum size of a file of secrets: enough for the passwords of 100,000 mailboxes."""
 DEFAULT_FILE = "~/.config/directsuite/config.toml"
-"""Used if DIRECTSUITE_CONFIG is not set. XDG_CONFIG_HOME replaces ~/.config if it is set."""
+"""XDG_CONFIG_HOME replaces ~/.config if it is set."""
 CERTIFICATES = ("ca_bundle", "client_certificate", "client_key")
 """Paths of PEM files. `ca_bundle` replaces the machine's trusted authorities. The others are for the client."""
 SECRETS = ("token", "mailbox_password", "login_password")
@@ -104,8 +104,7 @@ class Configuration(Mapping[str, SettingEntry]):
     def read(cls, environ: Mapping[str, str] | None = None, profile: str | None = None) -> Self:
         """Read the variables and the settings file.
 
-        environ: the variables. None: use os.environ.
-        profile: the name of the profile. None: use DIRECTSUITE_PROFILE, if it is set.
+        environ, profile: as for `Settings.from_env`.
 
         Raises ConfigurationError if the file cannot be read, is invalid, or does not have the profile.
         """
@@ -185,7 +184,7 @@ class Configuration(Mapping[str, SettingEntry]):
 
         name: one of SECRETS.
 
-        Raises ConfigurationError if the file is not a private one that contains only the secret.
+        Raises ConfigurationError if the file does not contain only the secret, or is not private.
         """
         if text := self.variables.get(f"{PREFIX}{name.upper()}"):
             return Secret(text)
@@ -238,7 +237,7 @@ def _to_path(path: str | PathLike[str], name: str) -> Path:
 
 
 def _read_toml(path: Path) -> tuple[dict[str, Any], dict[tuple[str, str], int]]:
-    """Return the settings of a file, and their line numbers by table and name, as far as they are found."""
+    """Return the settings of a file, and the known line numbers, by table and name."""
     import tomllib  # imported only if needed: most programs have no settings file
 
     try:

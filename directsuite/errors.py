@@ -149,7 +149,7 @@ class OutcomeUnknownError(TransportError):
     happened: True if the side effect has certainly happened and only its result is lost. Do not repeat the call.
     looked: True if the package looked for the effect during the entire settle time and did not find it.
     how_to_find_out: how to check whether the effect has happened.
-    found: the DirectUserDetail found after a provisioning, or None. Patient data.
+    found: the DirectUserDetail found after a provisioning, or None.
 
     `__cause__` is the failure that left the outcome unknown.
     """
@@ -184,7 +184,7 @@ class OutcomeUnknownError(TransportError):
 class ServiceError(DirectSuiteError):
     """The service responded with an error.
 
-    status: the HTTP status. 302 for a rejected request for consent, 0 if no request was sent.
+    status: the HTTP status. 302 if a request for consent was rejected, 0 without a response.
     code: the service's error code: an int in messaging, a str in registration and OAuth, otherwise None.
     message, body: the service's own text, which may contain patient data. The error's text does not contain it, and it
         is never logged.

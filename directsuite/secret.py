@@ -39,7 +39,7 @@ class Secret:
 
 
 def as_secret(text: str | Secret) -> Secret:
-    """Return a Secret, the same one if `text` is a Secret."""
+    """Return a Secret."""
     return text if isinstance(text, Secret) else Secret(text)
 
 

@@ -57,7 +57,7 @@ class Statement:
 
 
 def sql(text: str, *, sqlite: str | None = None) -> Statement:
-    """Return a statement. sqlite: its text for SQLite; None to derive it."""
+    """Return a statement. sqlite: the text to translate for SQLite; None: `text`."""
     derived = text if sqlite is None else sqlite
     for pattern, other in _SQLITE_REWRITES:
         derived = pattern.sub(other, derived)
@@ -67,7 +67,7 @@ def sql(text: str, *, sqlite: str | None = None) -> Statement:
 def load_statements(package: str, name: str) -> Mapping[str, Statement]:
     """Return the statements of `name`.postgres.sql and `name`.sqlite.sql in a package, by their names.
 
-    A line `-- name: NAME` begins a statement. One of the files may be missing.
+    A line `-- name: NAME` begins a statement. If a file is missing, its statements are empty.
     """
     texts = [_read_statements(package, f"{name}.{dialect}.sql") for dialect in ("postgres", "sqlite")]
     names = texts[0] | texts[1]
@@ -89,7 +89,7 @@ def _to_postgres(text: str) -> bytes:
 
 @functools.lru_cache(maxsize=256)
 def expand_values(statement: Statement, rows: int, columns: int) -> Statement:
-    """Replace `:rows` by positional placeholders for the values of all rows: `?`, or $1 to $n in PostgreSQL."""
+    """Return a copy with positional placeholders for all values in place of `:rows`: `?`, or $1 to $n in PostgreSQL."""
     numbers = itertools.count(1)
     numbered = ", ".join(f"({', '.join(f'${next(numbers)}' for _ in range(columns))})" for _ in range(rows))
     places = ", ".join([f"({', '.join('?' * columns)})"] * rows)
@@ -109,7 +109,7 @@ class Tables:
     """Tables to create if they are missing."""
 
     part: str
-    """The name of their version in PostgreSQL."""
+    """The name under which PostgreSQL stores their version."""
     statements: tuple[Statement, ...]
     version: int = 1
 
@@ -120,7 +120,7 @@ class DatabaseRejection:
 
     explanation: str
     is_general: bool
-    """True if no row is the cause, but for example a full disk."""
+    """True if the cause is not a row, but for example a full disk."""
     cause: BaseException | None = None
 
 
@@ -133,11 +133,11 @@ class Transaction(Protocol):
         ...
 
     def json(self, value: object) -> Any:
-        """Convert a value for a JSON column."""
+        """Return a value converted for a JSON column."""
         ...
 
     def time(self, time: datetime) -> Any:
-        """Convert a time in UTC for a column."""
+        """Return a UTC time converted for a column."""
         ...
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
@@ -157,7 +157,7 @@ class Transaction(Protocol):
         ...
 
     def find_rejection(self, error: Exception) -> DatabaseRejection | None:
-        """Return why the database rejected a statement; None for other errors, or if the connection is closed."""
+        """Return why the database rejected a statement, or None if the error is another one."""
         ...
 
 
@@ -169,11 +169,11 @@ class Database(Protocol):
     """An SQLite file or a PostgreSQL schema. Methods raise the database's error class."""
 
     async def open(self, prepare: TransactionFn[object]) -> None:
-        """Connect, and run `prepare` in the first transaction."""
+        """Connect, and run `prepare` in the first transaction. Disconnect if this raises."""
         ...
 
     async def aclose(self) -> None:
-        """Disconnect. Transactions in progress are completed."""
+        """Disconnect, after the transactions in progress."""
         ...
 
     async def transaction(self, work: TransactionFn[T]) -> T:
@@ -201,7 +201,7 @@ class DatabaseContext:
         await self._database.open(self._prepare)
 
     async def aclose(self) -> None:
-        """Disconnect. Transactions in progress are completed."""
+        """Disconnect, after the transactions in progress."""
         await self._database.aclose()
 
     async def __aenter__(self) -> Self:

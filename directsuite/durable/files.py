@@ -44,7 +44,7 @@ class FileLock:
         self.descriptor = descriptors[0]
 
     def release(self) -> None:
-        """Unlock and close the file, unless that is done already."""
+        """Unlock and close the file, unless that is already done."""
         if _LOCKED_DESCRIPTORS.get(self._key) is self._descriptors:
             try:
                 for each in self._descriptors:
@@ -78,7 +78,7 @@ def lock_file(path: Path) -> FileLock:
 
 
 def make_lock_key(status: os.stat_result) -> tuple[int, int, int]:
-    """Return the process id, the device and the inode of a file."""
+    """Return the id of this process, and the device and inode of a file."""
     return os.getpid(), status.st_dev, status.st_ino
 
 
@@ -97,7 +97,7 @@ def _lock_descriptor(descriptor: int) -> None:
 
 
 def create_file(path: Path) -> BinaryIO:
-    """Create a file for writing, readable by its owner only. Raises FileExistsError."""
+    """Create a file for writing, readable by its owner only. Raises FileExistsError if the path exists."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     return os.fdopen(os.open(path, flags, 0o600), "wb")
 
@@ -131,7 +131,7 @@ def replace_file(path: Path, *, temporary: Path, synced: bool) -> Generator[Bina
 
 
 def move_new(file: Path, place: Path) -> bool:
-    """Rename a file within its file system. Return False, and do nothing, if the new name exists.
+    """Rename a file within its file system. Return True, or False if the new name exists and nothing was done.
 
     Without hard links, a file that is created at the same time may be replaced.
     """

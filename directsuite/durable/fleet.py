@@ -103,17 +103,23 @@ class FleetEngine:
         self._stop_requested.set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start work that continues after `run_keys`. It must not raise."""
+        """Start work that may continue after `run_keys`. It must not raise."""
         task = asyncio.create_task(work)
         self._started.add(task)
         task.add_done_callback(self._started.discard)
 
     def wake_later(self, keys: Iterable[int], worker: str | None) -> None:
-        """Wake a worker at the next tick. Retry until PostgreSQL accepts the job. worker: None for any."""
+        """Wake a worker at the next tick. Retry until PostgreSQL accepts the job.
+
+        worker: the worker to wake. None: any.
+        """
         self._to_wake.update(dict.fromkeys(keys, worker))
 
     async def wake(self, workers: Mapping[int, str | None]) -> None:
-        """Wake workers, or at the next tick if this raises. workers: by key; None for any."""
+        """Wake workers. If this raises the connections' error, they are woken at the next tick.
+
+        workers: the worker to wake for each key. None: any worker.
+        """
         by_worker = defaultdict[str | None, list[int]](list)
         for key, worker in workers.items():
             by_worker[worker].append(key)
@@ -134,9 +140,10 @@ class FleetEngine:
             raise
 
     async def run(self) -> None:
-        """Work until stopped or cancelled; the work in progress then has the grace period. Can be called once.
+        """Work until `stop` is called or the task is cancelled. The work in progress then has the grace period.
 
-        Raises the connections' error if PostgreSQL is not available at the start. Later failures are retried.
+        Can be called once. Raises the connections' error if PostgreSQL is not available at the start. Later failures
+        are retried.
         """
         try:
             await self.open()
@@ -171,7 +178,6 @@ class FleetEngine:
                     await connection.execute(_RECORD_MIGRATION, (name,))
 
         async def migrate(connection: Connection) -> bool:
-            """Apply the next migration, in a separate transaction, as some require. Return False if there is none."""
             await lock_schema(connection)
             cursor = await connection.execute("SELECT name FROM directsuite.queue_migration")
             pending = sorted(shipped.keys() - {name for (name,) in await cursor.fetchall()})
@@ -197,7 +203,10 @@ class FleetEngine:
             await self._app.close_async()
 
     async def delete_old_jobs(self) -> None:
-        """Delete jobs that a dead worker had or did not get, and those that procrastinate could not finish."""
+        """Delete jobs that have not changed for twice `worker_timeout`.
+
+        Their worker died, or procrastinate could not record their end.
+        """
         values = {"task": self._task_name, "seconds": 2 * self._worker_timeout}
         with self._translate_errors():
             await self._app.connector.execute_query_async(_DELETE_OLD_JOBS, **values)

@@ -36,7 +36,7 @@ T = TypeVar("T")
 Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
 
 TIMEOUT = 30.0
-"""Default seconds for a call."""
+"""Default timeout of a call in seconds."""
 
 _MAX_SETTING_MS = 2**31 - 1  # the largest value of PostgreSQL's timeout settings
 _GRACE = 1.0  # seconds for PostgreSQL to cancel a statement after its timeout
@@ -171,7 +171,7 @@ class Connections:
             await self._idle.pop().close()
 
     async def aclose(self) -> None:
-        """Close the idle connections now, and the others later, after their calls. New calls raise ClosedError."""
+        """Close the idle connections now, and the others after their calls. New calls raise ClosedError."""
         self._closed = True
         await self.disconnect()
 
@@ -272,7 +272,7 @@ class PostgresTransaction:
     _connections: Connections
 
     def json(self, value: object) -> Any:
-        """Convert a value for a JSON column."""
+        """Return the value as Jsonb."""
         from psycopg.types.json import Jsonb
 
         return Jsonb(value)
@@ -286,7 +286,7 @@ class PostgresTransaction:
         return await _fetch_rows(await self.connection.execute(statement.postgres, values, binary=True))
 
     async def execute_each(self, statement: Statement, rows: Iterable[Values]) -> list[Row]:
-        """Execute a statement for each set of values in one round trip, and return all rows."""
+        """Execute a statement for each set of values in one round trip."""
         found, sent = list[Row](), list(rows)
         if not sent:
             return found
@@ -310,7 +310,7 @@ class PostgresTransaction:
         return found
 
     async def ensure(self, tables: Tables) -> None:
-        """Create missing tables. Raises the connections' error for another version."""
+        """Create missing tables. Raises the connections' error if they have another version."""
         statements = [statement.postgres for statement in tables.statements]
         await ensure_part(self.connection, tables.part, tables.version, statements, error=self._connections.error)
 
@@ -397,7 +397,7 @@ async def lock_schema(connection: Connection) -> None:
 def propagate_cancellation() -> Generator[None]:
     """Raise CancelledError at the end of the block if the task was cancelled in it.
 
-    psycopg may lose it: in Python 3.11, or by an error of its cleanup.
+    psycopg may suppress a cancellation: in Python 3.11, or if its cleanup fails.
     """
     task = asyncio.current_task()
     before = 0 if task is None else task.cancelling()

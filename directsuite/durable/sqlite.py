@@ -76,20 +76,23 @@ _MAX_TRANSACTION_JOBS = 500  # limits the wait of the first job
 
 @attrs.frozen(kw_only=True)
 class SqliteFile(Generic[E]):
-    """A kind of SQLite file. error: the class of its errors."""
+    """A kind of SQLite file.
+
+    error: makes the errors that methods raise.
+    """
 
     noun: str
     """The name in error messages, for example "store"."""
     error: Callable[[str], E]
     application_id: int
-    """Identifies the kind in the file."""
+    """The number by which the file states its kind."""
     version: int = 1
-    """Of the tables. A file of another version is rejected."""
+    """The version of the tables. A file with another version is rejected."""
     page_bytes: int = 4096
-    """Large pages suit large values."""
+    """The size of a page. Large values need large pages."""
 
     def explain(self, error: BaseException) -> E:
-        """Convert an exception that prevented a commit to `self.error`."""
+        """Return `self.error` for an exception that prevented a commit."""
         code: int | None = getattr(error, "sqlite_errorcode", None)
         about = type(error).__name__ if code is None else getattr(error, "sqlite_errorname", code)
         words = f"SQLite rejected a statement of the {self.noun} ({about}). See the cause of this error."
@@ -103,7 +106,7 @@ class SqliteFile(Generic[E]):
 
     @contextlib.contextmanager
     def translate_errors(self) -> Generator[None]:
-        """Raise errors of SQLite as `self.error`."""
+        """Raise SQLite's errors in the block as `self.error`."""
         try:
             yield
         except _ERRORS as error:
@@ -111,7 +114,7 @@ class SqliteFile(Generic[E]):
 
     @contextlib.contextmanager
     def open_writer(self, path: Path | None) -> Generator[sqlite3.Connection]:
-        """Yield a connection for writing. Create a missing file. path: None for memory."""
+        """Lock a file, created if missing, and yield a connection for writing. path: None for memory."""
         with contextlib.ExitStack() as stack:
             if path is not None:
                 stack.enter_context(self._lock(path))
@@ -267,7 +270,7 @@ class GroupCommitter:
         self._is_at_work = False
 
     async def open(self) -> None:
-        """Start the thread and connect. Raises exceptions of `connect`. Call `aclose` even if this raises."""
+        """Start the thread and connect. Raises the exceptions of `connect`. Call `aclose` even if this raises."""
         loop = asyncio.get_running_loop()
         opened, ended = (_Job(lambda _: None, loop.create_future()) for _ in range(2))
         ended.future.add_done_callback(self._fail_waiting)
@@ -281,8 +284,8 @@ class GroupCommitter:
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in a transaction, and return its result after the commit. Roll it back if it raises.
 
-        If the caller is cancelled, the work may be committed anyway. Raises ClosedError if not open, and
-        ConfigurationError in a forked process.
+        If the caller is cancelled, the work may be committed anyway. Raises the exception of `work`, the file's error
+        if the commit fails, ClosedError if not open, and ConfigurationError in a forked process.
         """
         if not self._is_open or self._ended is None or self._ended.done():
             raise self._make_closed_error()
@@ -340,7 +343,7 @@ class GroupCommitter:
         _resolve_jobs([opened, ended])
 
     def _collect_jobs(self) -> list[_Job]:
-        """Wait for the next transaction's jobs. Return an empty list at the end."""
+        """Wait for the next transaction's jobs. Return an empty list after `aclose`."""
         jobs = list[_Job]()
         job = self._queue.get()
         while job is not None:
@@ -385,7 +388,10 @@ class GroupCommitter:
                     connection.rollback()
 
     def _attempt(self, connection: sqlite3.Connection, job: _Job, *, is_alone: bool) -> None:
-        """Run one job, without a savepoint if it is alone. If it fails, roll back to the savepoint, or raise."""
+        """Run one job, without a savepoint if it is alone. If it fails, roll back to the savepoint.
+
+        Raises its exception if there is no savepoint, or no transaction any more.
+        """
         if not is_alone:
             connection.execute("SAVEPOINT directsuite")
         self._is_at_work = True
@@ -489,11 +495,11 @@ class SqliteTransaction:
         return msgspec.json.encode(value).decode()
 
     def time(self, time: datetime) -> str:
-        """Return a UTC time as ISO 8601 text."""
+        """Return ISO 8601 text."""
         return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
     def open_cursor(self, statement: Statement, values: Values) -> sqlite3.Cursor:
-        """Execute a statement. A list becomes JSON, or a placeholder for each item if it contains bytes."""
+        """Execute a statement. A list becomes JSON or, in `IN (:name)`, a placeholder for each item."""
         text, bound = statement.sqlite, dict[str, Any]()
         for name, value in values.items():
             if not isinstance(value, list):
@@ -511,11 +517,11 @@ class SqliteTransaction:
         return self.open_cursor(statement, values).fetchall()
 
     async def execute_each(self, statement: Statement, rows: Iterable[Values]) -> list[Row]:
-        """Execute a statement for each set of values, and return all rows."""
+        """Execute a statement for each set of values."""
         return [row for values in rows for row in self.open_cursor(statement, values).fetchall()]
 
     async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:
-        """Insert rows in batches, because each statement releases and reacquires the GIL. Return the resulting rows."""
+        """Insert in batches, because each statement releases and reacquires the GIL."""
         found = list[Row]()
         for some in batched(rows):
             values = list(itertools.chain.from_iterable(some))
@@ -536,7 +542,7 @@ class SqliteTransaction:
 
 
 def is_about_no_row(error: sqlite3.Error) -> bool:
-    """Return True if the error concerns the file, the disk or memory."""
+    """Return True if the error concerns the file, the disk or memory, not a row."""
     return getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE_MASK in _FILE_ERROR_CODES
 
 

@@ -217,10 +217,10 @@ class FaxPoller:
             return ()
 
     def _correct_since(self, newest: Sequence[FaxMessage]) -> None:
-        """Correct `since` in the first call if it is in the future, because it would hide new faxes.
+        """Correct `since`, in the first call, if it is in the future, because it would hide new faxes.
 
-        It is in the future if it is later than both the local time and the updates of the newest messages. It is set
-        back by a day or, if it is ahead by a week or more, ignored.
+        It must be later than the local time and the updates of the newest messages. It is set back by a day or, if it
+        is ahead by a week or more, ignored.
         """
         if self.since is None or self._is_since_checked:
             return
@@ -251,7 +251,7 @@ async def watch(
 ) -> AsyncGenerator[FaxMessage]:
     """Poll every `interval` seconds, and yield new and changed messages. See `Fax.watch`.
 
-    The iterator ends when the suite is closed, or after the poll for which `is_finished` is True.
+    Ends when the suite is closed, or the poller's `is_finished` is True.
     """
     backoff = Backoff(interval, max(interval, _MAX_PAUSE_SECONDS))
     has_succeeded, failures = False, 0

@@ -1,7 +1,7 @@
 """Verify a change of a mailbox whose response was lost: list the folders or messages that it affects.
 
-The `verify` of each Confirmation returns a successful response if the change is proven, otherwise None. It calls the
-methods of a `Mailbox` that are the first parameters.
+A Confirmation's `verify` returns a successful response if the change is proven, otherwise None. It calls the methods
+that are the first parameters.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def folder_created(get_folders: GetFolders, folder: str) -> Confirmation[APIResp
 
 
 def folder_moved(get_folders: GetFolders, folder: str, new_folder: str) -> Confirmation[APIResponse]:
-    """Return a Confirmation that a folder was renamed: the new name is listed, the old one is not."""
+    """Return a Confirmation that a folder was renamed: only the new name is listed."""
 
     async def verify() -> APIResponse | None:
         names = await get_folders()

@@ -93,7 +93,7 @@ def parse(message: Part) -> EmailParts:
 def _encode_text(message: Part) -> Part:
     """Return the email, or a copy whose non-ASCII characters are encoded as UTF-8.
 
-    Such characters exist in an email parsed from a str. The standard library would return them as escape sequences.
+    Otherwise, in an email parsed from a str, they would be returned as escape sequences.
     """
     if any(map(_has_unencoded_text, message.walk())):
         message = copy.deepcopy(message)
@@ -150,7 +150,7 @@ def _iter_attachments(message: Part, body: Part | None) -> Iterator[tuple[bytes,
 
 
 def _iter_attached_parts(part: Part, body: Part | None, *, alternative: bool = False) -> Iterator[Part]:
-    """Yield the parts that become attachments: all in `part` except the body and alternatives to it.
+    """Yield the parts that become attachments: all except the body and alternatives to it.
 
     alternative: True if `part` is in the multipart/alternative that contains the body. Plain text and HTML in it are
         alternatives to the body unless they are files.
@@ -206,7 +206,7 @@ def _read_content(part: Part) -> bytes:
 
 
 class _SourcePolicy(email.policy.EmailPolicy):
-    """Writes a parsed header unchanged, and any other in UTF-8."""
+    """Writes parsed headers unchanged, others in UTF-8."""
 
     def fold_binary(self, name: str, value: Any) -> bytes:
         if hasattr(value, "fold"):

@@ -145,15 +145,13 @@ class Batches(Iterator[Batch]):
         return sum(batch.size for batch in self._unread_batches)
 
     def has_room(self) -> bool:
-        """Return True if another batch may be fetched now: it fits in memory, and no response was too large."""
+        """Return True if another batch fits in memory, and no response was too large."""
         if any(batch.too_large for batch in self._unread_batches):
             return False  # it would be fetched again
         return self.unread_bytes + self._compute_next_size() * self._estimate_message_bytes() <= self._memory_bytes
 
     def record_received(self, batch: Batch, message_count: int) -> None:
-        """Update the expected size of a message, which determines the size of later batches.
-
-        It grows immediately and shrinks gradually.
+        """Update the expected size of a message. Batches shrink immediately and grow gradually.
 
         message_count: number of messages in the response.
         """
@@ -197,7 +195,7 @@ class Batches(Iterator[Batch]):
 class MessageReader:
     """Reads the `messages` of a GetMessageResponse, one at a time.
 
-    Elements that are unreadable or have no uid are skipped, and counted in `skipped`.
+    Elements that are unreadable or have no uid are counted in `skipped`.
     """
 
     def __init__(self, operation: Operation[Any], codec: Codec) -> None:

@@ -99,8 +99,6 @@ class Attachment(Model):
     ) -> Self:
         """Return an attachment whose content is read from a file while it is sent. Memory use is constant.
 
-        A missing file is reported when the message is sent.
-
         content_type: None: guess it from `path`.
         filename: name of the file in the message. None: the name in `path`.
         """

@@ -58,7 +58,7 @@ def read_rows(document: bytes, status: Callable[[str], Any]) -> Iterator[dict[st
 
 
 def _skip_titles(lines: Iterable[list[str]]) -> Iterator[list[str]]:
-    """Yield the lines that are records. Only the first line, and the first after a border, may be titles."""
+    """Yield the records. Only the first line, and the first after a border, may be titles."""
     first = True
     for cells in lines:
         if _BORDER.fullmatch(cells[0].strip()) and not any(cells[1:]):

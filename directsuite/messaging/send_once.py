@@ -182,7 +182,7 @@ class SentMessage:
     async def find_in_other_folders(self, search: Search) -> SendMessageResponse | None:
         """Search the other folders, because the copy may have been moved.
 
-        Return the lost response, or None if the message was not found. Raises the errors of the search.
+        Return the lost response, or None if the message was not found.
         """
         messages = await search(self._begin, self.deadline.require_time_left())
         return next(
@@ -318,7 +318,7 @@ class _SearchableMailbox(Protocol):
 
 
 async def search_sent(box: _SearchableMailbox, begin: datetime | None, timeout: float) -> list[MessageDetail]:
-    """Return the metadata of the messages in INBOX.Sent received since `begin`. None: of all messages."""
+    """Return the metadata of the messages in INBOX.Sent received since `begin`. None: all."""
     return await _search_folder(box, SENT_FOLDER, begin, Deadline.after(timeout))
 
 

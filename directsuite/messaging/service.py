@@ -200,7 +200,7 @@ class Mailbox(Facade):
     async def get_message_statuses(
         self, smtp_ids: Iterable[str], *, timeout: float | None = None
     ) -> DirectMessageStatusReportResponse:
-        """Return the delivery statuses of several messages, for each recipient, with one request."""
+        """Return the delivery statuses of several messages, with one request."""
         listed = arguments.validate_texts(smtp_ids, "smtp_ids")
         if not listed:
             return DirectMessageStatusReportResponse(success=True)

@@ -93,7 +93,7 @@ def is_final(status: MessageStatus | None) -> bool:
 
 
 def is_delivered(status: MessageStatus | None) -> bool:
-    """Return True if the status is Delivered. Case, and blanks around it, are ignored."""
+    """Return True if the status is Delivered."""
     return status is not None and _fold_case(status) == _fold_case(MessageStatus.DELIVERED)
 
 
@@ -103,10 +103,10 @@ def is_unconfirmed(status: MessageStatus | None) -> bool:
 
 
 def group_by_message(smtp_ids: Iterable[str], records: Iterable[DirectMessageLog]) -> dict[str, list[DirectMessageLog]]:
-    """Group the records of a response by normalized Message-ID. A requested message without records has an empty list.
+    """Group the records of a response by normalized Message-ID. A message without records has an empty list.
 
-    Records without a Message-ID belong to the requested message if it is the only one. Otherwise they are dropped, like
-    records of other messages.
+    Records without a Message-ID belong to the requested message if it is the only one. Otherwise, they are dropped,
+    like records of other messages.
     """
     by_id = {normalize_smtp_id(smtp_id): list[DirectMessageLog]() for smtp_id in smtp_ids}
     only = next(iter(by_id)) if len(by_id) == 1 else ""

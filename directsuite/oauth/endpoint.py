@@ -124,7 +124,7 @@ class TokenEndpoint:
         store_refresh_token: Callable[[Secret], None] | None = None,
         confirm: Confirmation[TokenResponse] | None = None,
     ) -> TokenResponse:
-        """Request tokens, and return them. Raises a DirectSuiteError if no usable response with tokens is received.
+        """Request tokens, and return them. Raises a DirectSuiteError if this fails.
 
         explain_invalid_grant: returns the explanation for `invalid_grant`.
         store_refresh_token: called with the refresh token of a response whose access token has an unusable type,
@@ -188,7 +188,7 @@ async def receive_tokens(
 ) -> TokenResponse:
     """Return the tokens of a response.
 
-    Raises the error in the response, ResponseDecodeError if it is too large or its type of token is unusable, and
+    Raises the response's error, ResponseDecodeError if it is too large or the token's type is unusable, and
     MismatchError if it is malformed.
 
     token_type: accepted in addition to Bearer.
@@ -207,7 +207,7 @@ async def receive_tokens(
 def _read_tokens(
     document: Any, status: int, token_type: str | None, store_refresh_token: Callable[[Secret], None] | None
 ) -> TokenResponse | DirectSuiteError:
-    """Return the tokens, or the error for the caller to raise, because tracebacks expose local variables."""
+    """Return the tokens, or the error, because tracebacks would expose local variables."""
     if not isinstance(document, dict):
         raise MismatchError("an object")
     body = {name: member for name, member in cast("dict[str, Any]", document).items() if member is not None}

@@ -267,7 +267,7 @@ class AuthorizationRequest:
         )
 
     def _read_code(self, redirected_url: Secret) -> Secret | DirectSuiteError:
-        """Return the code, or the error for the caller to raise, because tracebacks expose local variables."""
+        """Return the code, or the error, because tracebacks would expose local variables."""
         for name, value in (("state", self.state), ("code_verifier", self.code_verifier.reveal())):
             if not isinstance(cast("object", value), str) or not value:  # anyone can forge an empty state
                 text = "is missing or empty: take it from the user's session, where it was stored with the request"

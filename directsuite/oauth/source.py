@@ -121,7 +121,7 @@ class ConsentSource:
         return AccessToken(response.access_token, response.expires_in)
 
     async def _save(self) -> None:
-        """Save an unsaved refresh token. Raises TransportError if this fails or takes more than _MAX_SAVE_SECONDS."""
+        """Save an unsaved refresh token. Raises TransportError if this fails or takes too long."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         await self._rotation.save()
@@ -235,7 +235,7 @@ class Rotation:
     async def save(self) -> None:
         """Call `on_rotated` if the token is unsaved. Raises TransportError if it fails.
 
-        It runs in a separate task. If the caller is cancelled, it has _SAVE_GRACE_SECONDS from its start to finish.
+        It runs in a separate task. If the caller is cancelled, it may finish within _SAVE_GRACE_SECONDS of its start.
         """
         if not self._unsaved:
             return

@@ -70,7 +70,7 @@ class Registration(Facade):
         confirmation is also lost. If `individual` has a `direct_username`, the person's user with this name is searched
         for, and the error's `found` is that user, or None.
 
-        Raises InvalidArgumentError if `individual` lacks a field that is required without an id.
+        Raises InvalidArgumentError if `individual` lacks a required field.
         """
         _validate_individual(require_instance(individual, IDProofedIndividualRESTful, "individual"))
         body = self._encode_body(individual)
@@ -144,7 +144,7 @@ class SessionSource:
 
 
 def make_session_token(response: LoginResponse) -> AccessToken:
-    """Return the session id of a login as a token that expires after SESSION_LIFETIME."""
+    """Return the session id of a login as a token."""
     return AccessToken(response.session_id, SESSION_LIFETIME)
 
 
@@ -180,7 +180,7 @@ class PatientSearch:
                 raise StopPolling
 
     def refine_error(self, error: OutcomeUnknownError) -> OutcomeUnknownError:
-        """Return a copy of the error that says that the user was found, or the same error if none was."""
+        """Return an error that says that the user was found, or the same error if none was."""
         if self.user is None:
             return error
         text = "it probably happened, because this person has a user with this name. The payment confirmation is lost"

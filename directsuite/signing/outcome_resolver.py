@@ -106,7 +106,6 @@ class OutcomeResolver:
     ) -> R | None:
         """Return the result of `fetch`, or None if the change is not proven yet.
 
-        fetch: gets the PDF with GetDoc.
         publish: moves the PDF to its destination, unless the document was changed again.
 
         Raises StopPolling if the change happened but its PDF cannot be returned.
@@ -169,7 +168,7 @@ _MAX_UNRESOLVED_DOCUMENTS = 4096  # for hours, in which a change may take effect
 @attrs.define(eq=False, repr=False)
 class _DocumentDigests:
     newest_digest: str | None = None
-    """The digest of the newest version. None if no response contained it."""
+    """None if no response contained it."""
     seen_digests: set[str] = attrs.field(factory=set[str])
     """Digests in responses, or passed by the caller."""
     info_digests: set[str] = attrs.field(factory=set[str])
@@ -215,10 +214,7 @@ class DocumentChange:
         return self.base_digest in self._document.info_digests or self._history.has_consistent_spelling
 
     def is_proven_by(self, digest: str | None) -> bool:
-        """Record this digest of GetDocInfo, and return True if it proves the change.
-
-        A digest that is None, or was seen before, proves nothing.
-        """
+        """Record this digest of GetDocInfo. Return True if it is unseen, and `is_traceable` is True."""
         current = _fold_case(digest)
         if current:
             self._history.record_info_digest(self._document, current)
@@ -266,7 +262,7 @@ class DigestHistory:
     ) -> Generator[DocumentChange]:
         """Track a change while it is in progress.
 
-        If the block raises an error with an unknown outcome, later changes of the document cannot be proven.
+        After an error with an unknown outcome, later changes of the document cannot be proven.
 
         digest: the digest known to the caller, or None.
         from_info: True if GetDocInfo returned it.
@@ -322,7 +318,7 @@ class DigestHistory:
             document.record_version(digest)
 
     def record_saved(self, identifier: str, digest: str | None) -> None:
-        """Record the digest of a document that was stored, unless the document is known or the digest is None."""
+        """Record the digest of a stored document, unless the document is known."""
         current = _fold_case(digest)
         if current and self._find_document(identifier) is None:
             document = _DocumentDigests(newest_digest=current, seen_digests={current})

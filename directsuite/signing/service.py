@@ -60,7 +60,7 @@ its last piece after the call was cancelled.
 
 
 class PullOptions(TypedDict, total=False):
-    """The options of the methods that change a document and stream it to a destination, as type checkers see them."""
+    """The options of the methods that change a document and stream it to a destination."""
 
     max_bytes: int | None
     progress: Progress | None
@@ -68,7 +68,7 @@ class PullOptions(TypedDict, total=False):
 
 
 class DownloadOptions(PullOptions, total=False):
-    """The options of `Signing.download`, as type checkers see them."""
+    """The options of `Signing.download`."""
 
     sha256: str | None
 
@@ -295,7 +295,7 @@ class Signing(Facade):
         )
 
     async def sign(self, identifier: Document, signature: Signature, *, timeout: float | None = None) -> DocumentUpdate:
-        """Sign the document. Raises InvalidArgumentError if the signature's image is empty."""
+        """Sign the document. Raises InvalidArgumentError if the signature has an empty image."""
         body, effect = self._make_signature_body(signature), make_signed_effect([signature], identifier)
         return await self._update(operations.SIGN, identifier, effect, timeout, body)
 
@@ -509,7 +509,6 @@ class Signing(Facade):
         )
 
     def _make_resolver(self, name: str, change: DocumentChange, effect: Effect | None) -> OutcomeResolver | None:
-        """Return a resolver, or None if nothing could prove the change. Then no time is reserved."""
         if effect is None or not change.is_traceable:
             return None
         view = self._as_nested().with_strict_paths(STRICT_PATHS)

@@ -24,7 +24,7 @@ NOT_A_PDF = "the content is not a PDF (no %PDF- in its first KB)"
 
 
 async def open_pdf(pdf: Source, size: int | None) -> Content:
-    """Return the content to store. Raises InvalidArgumentError if it is not a PDF, or cannot be sent.
+    """Return the content to store. Raises InvalidArgumentError if it is not a PDF.
 
     A stream that can be read only once is checked while it is sent, before its first byte.
     """
@@ -72,7 +72,7 @@ def _validate_pdf_head(head: bytes) -> None:
 async def stream_pieces(
     transport: Transport, options: Options, identifier: str, max_bytes: int | None, meter: ProgressReporter
 ) -> AsyncGenerator[bytes]:
-    """Yield the bytes of a stored document. Raises ResponseDecodeError if there are more than `max_bytes`."""
+    """Yield the bytes of a stored document. Raises ResponseDecodeError if it exceeds `max_bytes`."""
 
     observe = options.observe
     has_begun = False

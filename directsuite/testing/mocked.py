@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def mocked_services(
     **options: Any,
 ) -> Generator[Any]:  # the types of aioresponses are incomplete
-    """Return an `aioresponses` object that responds to all requests of aiohttp until the block ends.
+    """Yield an `aioresponses` object that responds to all requests of aiohttp until the block ends.
 
     Unlike aioresponses alone, it supports newer versions of aiohttp, passes bodies to `requests` and callbacks as bytes
     (`kwargs["data"]`), and matches URLs however their characters are quoted. A request without a mocked response raises

@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an async test that uses these fixtures, unless another plugin runs it."""
+    """Run an async test that uses these fixtures, and return True. Return None if another plugin runs it."""
     if "directsuite_sandbox" not in pyfuncitem.fixturenames or _find_loop(pyfuncitem) != "own":
         return None
     import asyncio
@@ -189,7 +189,7 @@ def _directsuite_suite_in_own_loop(
 
 
 def _find_loop(item: Any) -> str:
-    """Return `own`, `anyio` or a scope of pytest-asyncio for an async test; `no` for a sync one."""
+    """Return `no` for a sync test. For an async one: `own`, `anyio` or a scope of pytest-asyncio."""
     marker = item.get_closest_marker("asyncio")  # in auto mode, pytest-asyncio marks every async test
     if marker is not None and _uses_pytest_asyncio(item.config):
         scope: str = marker.kwargs.get("loop_scope") or item.config.getini("asyncio_default_test_loop_scope")
