@@ -41,31 +41,17 @@ class DestinationError(Exception):
         """True if a part of the response was decoded before the failure."""
 
 
-class _WrapDestinationErrors:
-    """Context manager that raises DestinationError for each exception of its block.
-
-    It is shared, because @contextmanager costs twice as much for each chunk.
-    """
-
-    def __init__(self, *, is_partly_read: bool) -> None:
-        self._is_partly_read = is_partly_read
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if isinstance(error, asyncio.CancelledError) and not is_being_cancelled():
-            error = TransportError("writing to its destination was cancelled", outcome=Outcome.FAILED)
-        if isinstance(error, Exception):
-            raise DestinationError(error, is_partly_read=self._is_partly_read) from None
-
-
-_WRAP_ERRORS_BEFORE_READING, _WRAP_ERRORS_WHILE_READING = (
-    _WrapDestinationErrors(is_partly_read=False),
-    _WrapDestinationErrors(is_partly_read=True),
-)
+@contextlib.contextmanager
+def _wrap_destination_errors(*, is_partly_read: bool = True) -> Iterator[None]:
+    try:
+        yield
+    except asyncio.CancelledError:
+        if is_being_cancelled():
+            raise
+        error: Exception = TransportError("writing to its destination was cancelled", outcome=Outcome.FAILED)
+        raise DestinationError(error, is_partly_read=is_partly_read) from None
+    except Exception as failure:  # noqa: BLE001  contained in the new error
+        raise DestinationError(failure, is_partly_read=is_partly_read) from None
 
 
 class DocumentReader:
@@ -172,29 +158,26 @@ class Destination(Generic[R]):
         """
         try:
             return await self._receive(incoming, extend_timeout)
-        except DestinationError as error:
-            self.failure = self.failure or error.reason
-            raise
-        except ResponseDecodeError as error:  # the document is too large
-            self.failure = self.failure or error
+        except (DestinationError, ResponseDecodeError) as error:  # the latter: the document is too large
+            self.failure = self.failure or (error.reason if isinstance(error, DestinationError) else error)
             raise
 
     async def _receive(self, incoming: ResponseStream, extend_timeout: Callable[[], None]) -> R:
         meter = ProgressReporter(self._progress, compute_max_size(incoming.headers))
-        with _WRAP_ERRORS_BEFORE_READING:
+        with _wrap_destination_errors(is_partly_read=False):
             await self.sink.begin()
         try:
-            with _WRAP_ERRORS_BEFORE_READING:
+            with _wrap_destination_errors(is_partly_read=False):
                 meter.begin()
             await self._transfer(incoming, extend_timeout, meter)
             extend_timeout()  # syncing to the disk may take long
-            with _WRAP_ERRORS_WHILE_READING:
+            with _wrap_destination_errors():
                 await self.sink.finish()
         except BaseException:
             with contextlib.suppress(Exception):  # the first failure is raised instead
                 await self.sink.abort()
             raise
-        with _WRAP_ERRORS_WHILE_READING:
+        with _wrap_destination_errors():
             meter.end()
             if self._publish:
                 await self.sink.publish()
@@ -226,7 +209,7 @@ class Destination(Generic[R]):
 
     async def _write_piece(self, content: bytes, meter: ProgressReporter) -> None:
         size = len(content)
-        with _WRAP_ERRORS_WHILE_READING:
+        with _wrap_destination_errors():
             writing, content = self.sink.write(content), b""  # as above
             await writing
             meter.advance(size)

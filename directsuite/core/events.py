@@ -218,7 +218,6 @@ class Events:
 
     def __init__(self, listeners: Iterable[Listener], logger: logging.Logger) -> None:
         self.listeners: tuple[Listener, ...] = ()
-        self._log: Listener = LogListener(logger)
         self.logger = logger
         for listener in listeners:
             self.add(listener)
@@ -238,11 +237,24 @@ class Events:
 
     def emit(self, event: Event) -> None:
         """Write an event to the log, then send it to all listeners. Log their exceptions without raising them."""
-        for listener in (self._log, *self.listeners):
+        for listener in (self._write_to_log, *self.listeners):
             try:
                 listener(event)
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  a listener must not break a call
                 self.logger.warning("a listener raised %s", type(error).__name__)
+
+    def _write_to_log(self, event: Event) -> None:
+        level, words = LINES.get(type(event), (DEBUG, type(event).__name__))
+        if isinstance(event, OutcomeLeftUnknown) and event.happened:
+            words = _HAPPENED_TEXT
+        if not self.logger.isEnabledFor(level):
+            return
+        written = {name: value for name in FIELDS if (value := _to_plain_value(getattr(event, name, None))) is not None}
+        subject = written.get("operation") or written.get("service") or "directsuite"
+        phrases = [FIELDS[name].format(value) for name, value in written.items() if FIELDS[name] and value is not False]
+        details = f" ({', '.join(phrases)})" if phrases else ""
+        extra = {"directsuite": {"event": type(event).__name__, **written}}
+        self.logger.log(_lower_level(event, level), "%s: %s%s", subject, words, details, extra=extra)
 
 
 FIELDS: Mapping[str, str] = {
@@ -294,27 +306,6 @@ LINES: Mapping[type[Event], tuple[int, str]] = {
 """The level and the text of the log line for each class of event."""
 
 _HAPPENED_TEXT = "it happened, but its result is not available"
-
-
-class LogListener:
-    """A listener that writes events to a logger."""
-
-    def __init__(self, logger: logging.Logger) -> None:
-        self._logger = logger
-
-    def __call__(self, event: Event) -> None:
-        """Write an event as one line, if its level is enabled."""
-        level, words = LINES.get(type(event), (DEBUG, type(event).__name__))
-        if isinstance(event, OutcomeLeftUnknown) and event.happened:
-            words = _HAPPENED_TEXT
-        if not self._logger.isEnabledFor(level):
-            return
-        written = {name: value for name in FIELDS if (value := _to_plain_value(getattr(event, name, None))) is not None}
-        subject = written.get("operation") or written.get("service") or "directsuite"
-        phrases = [FIELDS[name].format(value) for name, value in written.items() if FIELDS[name] and value is not False]
-        details = f" ({', '.join(phrases)})" if phrases else ""
-        extra = {"directsuite": {"event": type(event).__name__, **written}}
-        self._logger.log(_lower_level(event, level), "%s: %s%s", subject, words, details, extra=extra)
 
 
 def _lower_level(event: Event, level: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -38,40 +38,32 @@ class Listing(AsyncGenerator[T, None]):
         self._is_interrupted = False
 
     async def __anext__(self) -> T:
-        try:
-            return await self._generator.__anext__()
-        except BaseException as error:
-            self._note_end(error)
-            raise
+        return await self._step(self._generator.__anext__())
 
     async def asend(self, value: None) -> T:
         """Return the next item. Raises TransportError if an earlier step failed or was cancelled."""
-        try:
-            return await self._generator.asend(value)
-        except BaseException as error:
-            self._note_end(error)
-            raise
+        return await self._step(self._generator.asend(value))
 
     async def athrow(self, *args: Any) -> T:
         """Throw an exception into the generator. Raises TransportError if an earlier step failed or was cancelled."""
-        try:
-            return await self._generator.athrow(*args)
-        except BaseException as error:
-            self._note_end(error)
-            raise
+        return await self._step(self._generator.athrow(*args))
 
     async def aclose(self) -> None:
         """Close the listing and cancel its requests."""
         self._is_interrupted = False
         await self._generator.aclose()
 
-    def _note_end(self, error: BaseException) -> None:
-        """Record that a step raised. Raise TransportError if the generator only ends because an earlier step raised."""
-        if not isinstance(error, StopAsyncIteration):
+    async def _step(self, step: Awaitable[T]) -> T:
+        try:
+            return await step
+        except StopAsyncIteration:
+            if not self._is_interrupted:
+                raise
+        except BaseException:
             # If another step is in progress, only this one fails, with RuntimeError.
             self._is_interrupted = not getattr(self._generator, "ag_running", False)
-        elif self._is_interrupted:
-            raise TransportError(INTERRUPTED_TEXT) from None
+            raise
+        raise TransportError(INTERRUPTED_TEXT)
 
     async def __aenter__(self) -> Self:
         return self

@@ -131,13 +131,9 @@ class FaultFormat(ValueSemantics):
 
     def _parse_code(self, value: Any) -> Code | None:
         if isinstance(value, str):
-            return (
-                value if value in self.codes or not _DIGITS.fullmatch(value) else self._to_known_code(int(value), value)
-            )
+            is_known_number = value not in self.codes and _DIGITS.fullmatch(value) and int(value) in self.codes
+            return int(value) if is_known_number else value
         return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-    def _to_known_code(self, number: int, text: str) -> Code:
-        return number if number in self.codes else text
 
     def is_success(self, document: Json) -> bool:
         """Return True if a JSON document reports success in this format, or the service has no flag."""
@@ -146,18 +142,9 @@ class FaultFormat(ValueSemantics):
         if not isinstance(document, dict):
             return False
         success = document.get(self.success_key)
-        return (
-            success is True
-            or (isinstance(success, str) and success.lower() == "true")
-            or self._is_success_code(document)
-        )
-
-    def _is_success_code(self, body: dict[str, Any]) -> bool:
-        return (
-            self.success_code is not None
-            and body.get(self.success_key or "") is None
-            and body.get("code") == self.success_code
-        )
+        if success is None:
+            return self.success_code is not None and document.get("code") == self.success_code
+        return success is True or (isinstance(success, str) and success.lower() == "true")
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)

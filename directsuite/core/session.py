@@ -253,22 +253,16 @@ class Session:
         self._abort(only_waits=True)
         for cache in self.token_caches:
             cache.stop()
-        try:
-            await self._drain_shielded()
-        finally:
-            await self._end_connections(http)
-
-    async def _drain_shielded(self) -> None:
-        """Wait for the responses to single-use tokens.
-
-        A first cancellation is raised after this wait; a second one ends it.
-        """
+        # A first cancellation is raised after the responses to single-use tokens; a second one ends this wait.
         draining = asyncio.ensure_future(self._drain_caches())
         try:
-            await asyncio.shield(draining)
-        except asyncio.CancelledError:
-            await draining
-            raise
+            try:
+                await asyncio.shield(draining)
+            except asyncio.CancelledError:
+                await draining
+                raise
+        finally:
+            await self._end_connections(http)
 
     async def _drain_caches(self) -> None:
         for cache in self.token_caches:

@@ -153,7 +153,8 @@ class Transport:
                     for element in reader.feed(chunk):
                         yield element
                     if reader.pending > largest:
-                        raise _make_too_large_error(operation, largest)
+                        text = f"one element of the response is larger than {largest} bytes: raise max_response_bytes"
+                        raise ResponseDecodeError(text, too_large=True, **operation.error_context)
                 for element in reader.finish():
                     yield element
                 return
@@ -475,11 +476,6 @@ def _try_renew_credential(call: Call[Any], failure: DirectSuiteError) -> bool:
     # A consumed body cannot be sent again, but the next call will use a new credential.
     call.has_renewed_credential = not call.is_consumed
     return call.has_renewed_credential
-
-
-def _make_too_large_error(operation: Operation[Any], limit: int) -> ResponseDecodeError:
-    text = f"one element of the response is larger than {limit} bytes: raise max_response_bytes"
-    return ResponseDecodeError(text, too_large=True, operation=operation.name, service=operation.service)
 
 
 def _make_missing_setting_error(who: str, endpoint: Endpoint) -> ConfigurationError:

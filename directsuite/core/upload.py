@@ -415,26 +415,19 @@ class FileContent(Content):
         return piece
 
     def _read(self, position: int, count: int) -> bytes:
-        with self._lock.lock:
+        with self._lock:
             self._file.seek(position)
             return _check_bytes(self._file.read(count))
 
 
-class _FileLock:
-    """Lock of a file object that several threads read."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-
-
-_LOCKS: WeakValueDictionary[int, _FileLock] = WeakValueDictionary()
-"""The locks by the id of the file object, which may not be hashable."""
+_LOCKS: WeakValueDictionary[int, threading.Lock] = WeakValueDictionary()
+"""The locks of file objects that several threads read, by the id of the object, which may not be hashable."""
 _LOCKS_LOCK = threading.Lock()
 
 
-def _get_lock(file: object) -> _FileLock:
+def _get_lock(file: object) -> threading.Lock:
     with _LOCKS_LOCK:
-        return _LOCKS.setdefault(id(file), _FileLock())
+        return _LOCKS.setdefault(id(file), threading.Lock())
 
 
 class StreamContent(Content):

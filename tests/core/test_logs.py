@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite.core import events
-from directsuite.core.events import FIELDS, LINES, LogListener
+from directsuite.core.events import FIELDS, LINES, Events
 
 from . import responses
 from .scripted_server import ScriptedServer
@@ -144,7 +144,7 @@ def kinds() -> set[type[ds.Event]]:
 
 def written(event: ds.Event, caplog: pytest.LogCaptureFixture) -> logging.LogRecord:
     caplog.set_level(logging.DEBUG, "directsuite")
-    LogListener(logging.getLogger("directsuite"))(event)
+    Events([], logging.getLogger("directsuite")).emit(event)
     (record,) = caplog.records
     return record
 
@@ -208,7 +208,7 @@ def test_field_that_is_not_listed_is_not_written(password: str) -> None:
     handler = logging.Handler()
     vars(handler)["emit"] = records.append
     logger.addHandler(handler)
-    LogListener(logger)(Talkative(attempts=1, elapsed=0.0, password=password, **GET_UIDS))
+    Events([], logger).emit(Talkative(attempts=1, elapsed=0.0, password=password, **GET_UIDS))
     assert "password" not in fields_of(records[0])
     assert password not in fields_of(records[0]).values()
     assert "Talkative" in records[0].getMessage()
@@ -230,7 +230,7 @@ class Untouchable(ds.CallFinished):
 
 def test_nothing_is_formatted_where_the_level_is_off() -> None:
     logger = logging.Logger("directsuite", logging.WARNING)
-    LogListener(logger)(Untouchable(attempts=1, elapsed=0.0, **GET_UIDS))
+    Events([], logger)._write_to_log(Untouchable(attempts=1, elapsed=0.0, **GET_UIDS))
 
 
 @pytest.mark.process
