@@ -76,15 +76,6 @@ async def test_eager_tasks_share_one_fetch(time: ManualClock) -> None:
     assert fetches == 1
 
 
-async def test_hundred_callers_cause_one_fetch(cache: TokenCache, source: Source) -> None:
-    source.gate.clear()
-    callers = [asyncio.create_task(get_token_text(cache)) for _ in range(100)]
-    await yield_to_loop()
-    source.gate.set()
-    assert set(await asyncio.gather(*callers)) == {"token-1"}
-    assert source.asked == 1
-
-
 @pytest.mark.parametrize(
     ("lifetime", "at", "asked"),
     [
@@ -144,23 +135,6 @@ async def test_late_401_keeps_the_new_token(cache: TokenCache, source: Source) -
     assert source.asked == 2
 
 
-async def test_rejected_token_is_fetched_again(cache: TokenCache) -> None:
-    cache.invalidate((await cache.get_current()).generation)
-    assert await get_token_text(cache) == "token-2"
-
-
-async def test_cancelled_caller_does_not_kill_the_fetch(cache: TokenCache, source: Source) -> None:
-    source.gate.clear()
-    first, second = (asyncio.create_task(get_token_text(cache)) for _ in range(2))
-    await yield_to_loop()
-    first.cancel()
-    await yield_to_loop()
-    source.gate.set()
-    assert await second == "token-1"
-    assert first.cancelled()
-    assert source.asked == 1
-
-
 async def test_all_callers_cancelled_leave_the_token_for_the_next(cache: TokenCache, source: Source) -> None:
     source.gate.clear()
     caller = asyncio.create_task(get_token_text(cache))
@@ -210,23 +184,6 @@ async def test_failures_back_off_doubling_and_success_ends_it(
     assert await get_token_text(cache)
 
 
-async def test_token_that_is_still_good_bridges_a_failed_renewal(
-    cache: TokenCache, source: Source, time: ManualClock
-) -> None:
-    await cache.get_current()
-    source.failures = [ValueError("broken")]
-    time.now = 599.9
-    assert await get_token_text(cache) == "token-1"
-    await yield_to_loop()
-    assert await get_token_text(cache) == "token-1"
-    assert source.asked == 2
-    time.now = 600.0
-    with pytest.raises(ds.TransportError):
-        await cache.get_current()
-    time.now = 602.0
-    assert await get_token_text(cache) == "token-3"
-
-
 async def test_fetch_that_hangs_is_given_up(cache: TokenCache, source: Source) -> None:
     source.gate.clear()
     began = asyncio.get_running_loop().time()
@@ -234,16 +191,6 @@ async def test_fetch_that_hangs_is_given_up(cache: TokenCache, source: Source) -
         await cache.get_current()
     assert asyncio.get_running_loop().time() - began == pytest.approx(60)
     assert caught.value.outcome is ds.Outcome.NOT_SENT
-
-
-async def test_closing_ends_a_fetch_in_progress(cache: TokenCache, source: Source) -> None:
-    source.gate.clear()
-    caller = asyncio.create_task(get_token_text(cache))
-    await yield_to_loop()
-    await cache.aclose()
-    with pytest.raises(ds.ClosedError):
-        await caller
-    assert len(asyncio.all_tasks()) == 1
 
 
 async def test_failed_fetch_without_waiters_logs_nothing(cache: TokenCache, source: Source) -> None:
@@ -272,22 +219,6 @@ async def test_garbage_in_place_of_a_token_is_rejected_by_name(time: ManualClock
     assert "token" in str(caught.value)
     if isinstance(garbage, str) and garbage.strip():
         assert garbage not in str(caught.value)
-
-
-async def test_source_that_gives_no_access_token_is_rejected_by_name(time: ManualClock) -> None:
-    class Odd(Source):
-        async def fetch(self) -> AccessToken:
-            return cast("AccessToken", "plain text")
-
-    with pytest.raises(ds.DirectSuiteError) as caught:
-        await TokenCache(Odd(), time).get_current()
-    assert "AccessToken" in str(caught.value)
-
-
-@pytest.mark.parametrize("token", ["", "  ", "two\nlines", " padded", "padded ", Secret(""), 5, None])
-def test_static_token_that_cannot_be_right_is_rejected(token: object) -> None:
-    with pytest.raises(ds.ConfigurationError):
-        make_token_source(cast("str", token))
 
 
 async def _return_plain_token() -> str:

@@ -121,19 +121,6 @@ async def test_operation_with_effects_waits_for_the_complete_deadline(
     assert len(server.requests) == 1
 
 
-async def test_deadline_before_the_body_began_sent_nothing(server: ScriptedServer) -> None:
-    server.default_responder = responses.never_respond
-    async with open_suite(server, max_connections=1, leaky=True) as suite:
-        first = asyncio.create_task(catch_error(send(suite, 50)))
-        await yield_until(lambda: server.busy == 1)
-        error = await catch_error(send(suite, 1))
-        assert not first.done()
-        await first
-    assert type(error) is ds.DeadlineExceededError
-    assert error.outcome is ds.Outcome.NOT_SENT
-    assert len(server.requests) == 1
-
-
 async def test_deadline_exceeded_is_a_time_out_for_those_who_catch_that(server: ScriptedServer) -> None:
     server.default_responder = responses.never_respond
     async with open_suite(server, attempt_timeout=100) as suite:

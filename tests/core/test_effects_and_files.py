@@ -21,17 +21,6 @@ def _names(folder: Path) -> list[str]:
     return [entry.name for entry in folder.iterdir()]
 
 
-@pytest.mark.parametrize("name", ["missing/signed.pdf", "."])
-async def test_unwritable_destination_is_rejected_before_the_effect(
-    server: ScriptedServer, tmp_path: Path, name: str
-) -> None:
-    async with open_suite(server) as suite:
-        with pytest.raises(ds.InvalidArgumentError) as caught:
-            await suite.signing.sign_and_pull("d", SIGNATURE, destination=tmp_path / name)
-    assert caught.value.parameter == "destination"
-    assert server.requests == []
-
-
 async def test_long_file_name_is_as_good_as_any(server: ScriptedServer, tmp_path: Path) -> None:
     server.default_responder = responses.respond(b"JVBERi0xLjc=")
     destination = tmp_path / ("a" * 251 + ".pdf")

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-import directsuite as ds
 from directsuite import errors
-from directsuite.core.outcome import NOT_RETRYABLE, ErrorScope, find_error_scope
+from directsuite.core.outcome import ErrorScope, find_error_scope
 from directsuite.errors import DirectSuiteError, Outcome, ServiceError
 
 ROWS: list[tuple[DirectSuiteError, ErrorScope]] = [
@@ -59,11 +58,6 @@ def test_error_has_its_scope(error: DirectSuiteError, scope: ErrorScope) -> None
 
 def test_every_class_of_error_has_a_row() -> None:
     assert {type(error) for error, _ in ROWS} == set(_classes(DirectSuiteError))
-
-
-def test_caller_and_credential_errors_are_not_retryable() -> None:
-    assert {find_error_scope(error) for error in (ds.ClosedError("closed"), ROWS[1][0])} <= NOT_RETRYABLE
-    assert NOT_RETRYABLE.isdisjoint({ErrorScope.ITEM, ErrorScope.UNCERTAIN, ErrorScope.SERVICE, ErrorScope.ENDPOINT})
 
 
 def _classes(root: type[DirectSuiteError]) -> Iterator[type[DirectSuiteError]]:

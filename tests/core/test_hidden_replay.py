@@ -84,21 +84,3 @@ async def test_connection_is_kept_alive_after_a_rejection_that_was_read(server: 
             await catch_error(GET_DOC_INFO.call(suite))
         await GET_MESSAGE_COUNT.call(suite)
     assert server.connections == 1
-
-
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_redirect_is_not_followed(server: ScriptedServer, status: int) -> None:
-    server.enqueue(responses.respond(b"", status, Location=server.url("signing") + "/pdf/other/info"))
-    async with open_suite(server) as suite:
-        error = await catch_error(GET_DOC_INFO.call(suite))
-    assert isinstance(error, ds.ServiceError)
-    assert (error.status, len(server.requests)) == (status, 1)
-
-
-async def test_cookies_are_not_kept(server: ScriptedServer) -> None:
-    server.enqueue(responses.respond({"identifier": "doc"}, Set_Cookie="a=b"))
-    async with open_suite(server) as suite:
-        for _ in range(2):
-            server.enqueue(responses.respond({"identifier": "doc"}, Set_Cookie="a=b"))
-            await GET_DOC_INFO.call(suite)
-    assert not any("cookie" in request.headers for request in server.requests)

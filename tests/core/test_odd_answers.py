@@ -22,14 +22,6 @@ async def test_timeout_that_is_not_a_time_is_rejected(server: ScriptedServer, ti
     assert server.requests == []
 
 
-async def test_streamed_rejection_tells_its_figures(server: ScriptedServer) -> None:
-    server.default_responder = responses.respond({"success": False, "code": 1})
-    async with open_suite(server) as suite, suite.mailbox(ALICE, PASSWORD).stream_messages() as messages:
-        error = await catch_error(anext(messages))
-    assert isinstance(error, ds.AuthenticationError)
-    assert (error.operation, error.attempts) == ("GetMessages", 1)
-
-
 async def test_source_of_a_rejected_upload_is_closed_by_then(server: ScriptedServer) -> None:
     closed: list[bool] = []
 

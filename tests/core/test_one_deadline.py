@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -20,9 +19,9 @@ from directsuite.core.session import FreshConnector
 from directsuite.types import Token
 
 from . import responses
-from .scripted_server import Exchange, Responder, ScriptedServer
+from .scripted_server import Responder, ScriptedServer
 from .scripted_suite import ALICE, MESSAGE, PASSWORD, PDF, TOKEN, catch_error, open_suite
-from .virtual_time import yield_to_loop, yield_until
+from .virtual_time import yield_to_loop
 
 TIMEOUT = 7.0
 Call = Callable[[ds.DirectSuite], Awaitable[object]]
@@ -183,43 +182,6 @@ async def test_token_connection_place_and_response_share_one_deadline(server: Sc
     assert len(server.requests) == 2
 
 
-async def test_deadline_while_retry_queues_keeps_outcome_unknown(
-    server: ScriptedServer,
-) -> None:
-    async def taken_meanwhile(exchange: Exchange) -> None:
-        holding.append(asyncio.create_task(catch_error(count(suite, 50))))
-        await asyncio.sleep(1)
-        await responses.reset(exchange)
-
-    holding: list[asyncio.Task[ds.DirectSuiteError]] = []
-    server.enqueue(taken_meanwhile)
-    server.default_responder = responses.never_respond
-    async with open_suite(server, max_connections=1, attempt_timeout=100) as suite:
-        error = await catch_error(count(suite))
-        assert len(server.requests) == 2
-        await holding[0]
-    assert type(error) is LATE
-    assert (error.outcome, error.attempts) == (UNKNOWN, 1)
-    assert error.elapsed == pytest.approx(TIMEOUT, abs=1e-6)
-
-
-async def test_download_with_a_time_of_its_own_ends_then_and_leaves_no_file(
-    server: ScriptedServer, tmp_path: Path
-) -> None:
-    server.default_responder = responses.respond_in_chunks(
-        *(part for _ in range(20) for part in (b"JVBE", responses.Pause(1)))
-    )
-    async with open_suite(server) as suite:
-        error = await catch_error(suite.signing.download("doc", tmp_path / "a.pdf", timeout=TIMEOUT))
-    assert type(error) is LATE
-    assert error.elapsed == pytest.approx(TIMEOUT, abs=1e-6)
-    assert _entries(tmp_path) == []
-
-
-def _entries(folder: Path) -> list[Path]:
-    return list(folder.iterdir())
-
-
 @pytest.mark.parametrize("timeout", [0.5, 1.0, 2.0, 4.0, 30.0])
 async def test_failing_verification_ends_within_the_deadline(server: ScriptedServer, timeout: float) -> None:
     server.enqueue(responses.reset)
@@ -229,16 +191,6 @@ async def test_failing_verification_ends_within_the_deadline(server: ScriptedSer
     assert type(error) is LOST
     assert error.elapsed <= timeout
     assert len(server.find_requests("SendWithHeader")) == 1
-
-
-async def test_back_off_that_does_not_fit_ends_the_call_immediately(server: ScriptedServer) -> None:
-    server.default_responder = responses.delay(3, responses.respond(b"", 503, Retry_After="4"))
-    async with open_suite(server, attempt_timeout=100) as suite:
-        error = await catch_error(send(suite))
-        await yield_until(lambda: server.busy == 0)
-    assert type(error) is ds.ServerError
-    assert (error.outcome, error.retry_after) == (ds.Outcome.REJECTED, 4)
-    assert error.elapsed == pytest.approx(3)
 
 
 @pytest.mark.parametrize(("timeout", "for_the_request"), [(60.0, 29.0), (46.5, 15.5), (30.0, 10.0), (1.0, 1 / 3)])

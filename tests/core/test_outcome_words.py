@@ -140,14 +140,6 @@ def test_failure_that_is_not_of_the_network_is_left_unchanged(error: Exception, 
     assert convert_exception(error, SEND, started=started) is None
 
 
-def test_dropped_connection_is_named_after_its_origin() -> None:
-    dropped = ConnectionDroppedError(aiohttp.ServerDisconnectedError("https://api.example.test/session"))
-    failure = convert_exception(dropped, SEND, started=True)
-    assert str(dropped) == "ServerDisconnectedError"
-    assert failure is not None
-    assert failure.explanation == "the connection was lost before a response was received (ServerDisconnectedError)"
-
-
 @attrs.frozen
 class Answered:
     """A response that is a rejection, and its error."""

@@ -190,29 +190,6 @@ async def test_every_kind_of_method_is_scrubbed(failing_api: type[FailingApi]) -
     assert errors[2].__context__ is None
 
 
-async def test_task_that_waits_goes_on_after_its_fault_was_raised_elsewhere(failing_api: type[FailingApi]) -> None:
-    faults: list[BaseException] = []
-    released = asyncio.Event()
-
-    async def background() -> str:
-        try:
-            raise AssertionError
-        except AssertionError as error:
-            faults.append(error)
-        await released.wait()
-        return "done"
-
-    @privacy.scrub_traceback
-    async def public() -> None:
-        raise faults[0]
-
-    task = asyncio.create_task(background())
-    await yield_until(lambda: bool(faults))
-    assert isinstance(await catch_exception(public()), AssertionError)
-    released.set()
-    assert await task == "done"
-
-
 async def test_wrong_call_shows_no_arguments() -> None:
     async with ScriptedServer(responses.never_respond) as server, open_suite(server) as suite:
         with pytest.raises(TypeError, match="unexpected keyword") as wrong:
@@ -243,7 +220,8 @@ async def _make_invalid_settings() -> ds.Settings:
     return ds.Settings(message_url="no url")
 
 
-async def test_task_that_waits_in_a_generator_goes_on_after_its_fault(failing_api: type[FailingApi]) -> None:
+@pytest.mark.parametrize("in_generator", [False, True])
+async def test_waiting_task_continues_after_its_fault(failing_api: type[FailingApi], *, in_generator: bool) -> None:
     faults: list[BaseException] = []
     released = asyncio.Event()
 
@@ -259,7 +237,7 @@ async def test_task_that_waits_in_a_generator_goes_on_after_its_fault(failing_ap
         yield await waited()
 
     async def background() -> list[str]:
-        return [each async for each in generated()]
+        return [each async for each in generated()] if in_generator else [await waited()]
 
     @privacy.scrub_traceback
     async def public() -> None:

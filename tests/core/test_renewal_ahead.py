@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 import directsuite as ds
-from directsuite.core.credentials import AccessToken, TokenCache, make_token_source
+from directsuite.core.credentials import AccessToken, TokenCache
 
 from .responses import respond, respond_after
 from .scripted_server import ScriptedServer
-from .scripted_suite import GET_DOC_INFO, GET_PATIENT_ADDRESS, LOGIN_RESPONSE, catch_error, open_suite
+from .scripted_suite import GET_PATIENT_ADDRESS, LOGIN_RESPONSE, catch_error, open_suite
 from .test_credentials import Source, get_token_text
-from .virtual_time import ManualClock, measure_elapsed, yield_to_loop, yield_until
+from .virtual_time import ManualClock, yield_to_loop, yield_until
 
 
 @pytest.fixture
@@ -36,17 +36,6 @@ async def test_renewal_that_hangs_delays_nobody_while_the_token_is_good(time: Ma
     assert not any(task.done() for task in waiting)
     source.gate.set()
     assert set(await asyncio.gather(*waiting)) == {"token-2"}
-    assert source.asked == 2
-
-
-async def test_call_is_sent_while_the_renewal_of_its_token_hangs(server: ScriptedServer) -> None:
-    source = Source(lifetime=120)
-    server.default_responder = respond({"identifier": "doc"})
-    async with open_suite(server, token=source) as suite:
-        await GET_DOC_INFO.call(suite)
-        await asyncio.sleep(70)
-        source.gate.clear()
-        assert await measure_elapsed(suite.signing.get_doc_info("doc", timeout=1)) == 0
     assert source.asked == 2
 
 
@@ -129,16 +118,6 @@ async def test_caller_who_was_cancelled_before_is_told_that_the_suite_was_closed
     await yield_to_loop()
     await cache.aclose()
     assert type(await caller) is ds.ClosedError
-
-
-async def test_token_source_that_ends_as_cancelled_is_reported_as_what_it_is(time: ManualClock) -> None:
-    async def ask() -> str:
-        raise asyncio.CancelledError
-
-    error = await catch_error(TokenCache(make_token_source(ask), time).get_current())
-    assert type(error) is ds.TransportError
-    assert error.outcome is ds.Outcome.NOT_SENT
-    assert "cancelled" in str(error)
 
 
 async def test_closed_cache_begins_no_fetch(time: ManualClock) -> None:

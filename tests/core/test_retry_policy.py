@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -20,7 +18,7 @@ from tenacity import (
 )
 
 import directsuite as ds
-from directsuite.core.retry import DefaultWait, parse_retry_after
+from directsuite.core.retry import DefaultWait
 
 
 class Course:
@@ -73,10 +71,6 @@ async def test_wait_that_takes_all_the_time_left_is_not_begun(left: float, tries
     assert events.count("tried") == tries
 
 
-def test_none_is_one_attempt() -> None:
-    assert ds.RetryPolicy.none().attempts == 1
-
-
 def test_policy_shows_what_it_does() -> None:
     assert repr(ds.RetryPolicy()) == "RetryPolicy(attempts=4, wait=DefaultWait(), stop=None)"
 
@@ -121,10 +115,15 @@ def test_default_wait_goes_into_sums_and_chains_of_tenacity() -> None:
     assert [int(wait(_state(error))) for wait in waits] == [8, 8, 1]
 
 
+class OwnWait:
+    def __call__(self, state: RetryCallState) -> float:
+        return 1.0
+
+
 ODD_POLICIES: list[dict[str, Any]] = [
     *({"attempts": value} for value in (0, -1, 2.5, float("nan"), True, "3", None, 10**400)),
-    *({"wait": value} for value in (5, None, "5", wait_fixed, AsyncRetrying(), stop_after_attempt(2), lambda: 5)),
-    *({"stop": value} for value in (5, True, stop_after_attempt, AsyncRetrying(), wait_fixed(1), lambda: True)),
+    *({"wait": value} for value in (OwnWait, 5, None, "5", AsyncRetrying(), stop_after_attempt(2), lambda: 5)),
+    *({"stop": value} for value in (OwnWait, 5, True, AsyncRetrying(), wait_fixed(1), lambda: True)),
     {"wait": retry_if_exception_type()},
 ]
 
@@ -181,7 +180,7 @@ async def test_async_wait_that_never_responses_ends_with_the_time_left() -> None
 @pytest.mark.parametrize("gives", [None, "2", True, -1.0, float("nan"), [2]], ids=repr)
 async def test_wait_without_seconds_raises_with_failure_as_cause(gives: Any) -> None:
     course = Course(ds.RetryPolicy(wait=lambda _: gives))
-    with pytest.raises(ds.ConfigurationError, match="wait must return seconds") as caught:
+    with pytest.raises(ds.ConfigurationError, match="wait must return seconds: a number, 0 or more") as caught:
         await course._fail()
     assert isinstance(caught.value.__cause__, ds.ConnectionLostError)
 
@@ -194,25 +193,8 @@ async def test_time_that_the_service_names_goes_first(retry_after: float | None,
     assert await ask(_state(None)) == 2.0
 
 
-def test_moment_that_the_service_names_is_counted_from_now() -> None:
-    in_an_hour = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
-    assert parse_retry_after(in_an_hour) == pytest.approx(3600, abs=60)
-
-
 def own_wait(state: RetryCallState) -> float:
     return 1.0
-
-
-def of_nothing() -> float:
-    return 1.0
-
-
-class OwnWait:
-    def __call__(self, state: RetryCallState) -> float:
-        return 1.0
-
-
-ODD: list[Any] = [wait_fixed, OwnWait, of_nothing, 1.0, "1", AsyncRetrying(), retry_if_exception_type()]
 
 
 @pytest.mark.parametrize("wait", [wait_fixed(1), wait_fixed(1) + wait_fixed(2), own_wait, OwnWait()])
@@ -225,31 +207,5 @@ def test_stop_is_one_of_tenacity_s_or_a_function_of_the_state(stop: Any) -> None
     assert ds.RetryPolicy(stop=stop).stop is stop
 
 
-@pytest.mark.parametrize("wait", [*ODD, stop_after_attempt(2), None])
-def test_no_other_wait_is_taken(wait: Any) -> None:
-    with pytest.raises(ds.ConfigurationError) as caught:
-        ds.RetryPolicy(wait=wait)
-    assert caught.value.explanation == (
-        "wait must be one of tenacity's waits, or a function of its RetryCallState that returns seconds"
-    )
-
-
-@pytest.mark.parametrize("stop", [*ODD, wait_fixed(1)])
-def test_no_other_stop_is_taken(stop: Any) -> None:
-    with pytest.raises(ds.ConfigurationError) as caught:
-        ds.RetryPolicy(stop=stop)
-    assert "stop must be one of tenacity's stops, or a function of its RetryCallState that returns a bool" in str(
-        caught.value
-    )
-
-
 async def test_wait_may_be_of_no_time() -> None:
     assert "slept 0" in await Course(ds.RetryPolicy(attempts=2, wait=lambda _: 0)).run()
-
-
-@pytest.mark.parametrize("seconds", ["1", None, True, -1.0, float("nan")])
-async def test_wait_that_gives_no_seconds_is_rejected_in_words(seconds: Any) -> None:
-    course = Course(ds.RetryPolicy(attempts=2, wait=lambda _: seconds))
-    with pytest.raises(ds.ConfigurationError) as caught:
-        await course.run()
-    assert caught.value.explanation == "the retry policy's wait must return seconds: a number, 0 or more"

@@ -43,16 +43,6 @@ async def test_unknown_authority_is_rejected_and_nothing_sent(secure_server: Scr
     assert secure_server.requests == []
 
 
-@pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, SEND], ids=str)
-async def test_context_that_trusts_the_server_is_taken(
-    secure_server: ScriptedServer, certificate: tuple[Path, Path], ask: ApiCall
-) -> None:
-    trusting = ssl.create_default_context(cafile=certificate[0])
-    async with open_suite(secure_server, tls=trusting) as suite:
-        await ask.call(suite)
-    assert len(secure_server.requests) == 1
-
-
 @pytest.mark.parametrize("address", ["127.0.0.2"])
 async def test_certificate_for_another_address_is_rejected(
     secure_server: ScriptedServer, certificate: tuple[Path, Path]
@@ -62,17 +52,6 @@ async def test_certificate_for_another_address_is_rejected(
         error = await catch_error(SEND.call(suite))
     assert type(error) is ds.ConnectFailedError
     assert secure_server.requests == []
-
-
-async def test_old_tls_is_rejected(secure_server: ScriptedServer, certificate: tuple[Path, Path]) -> None:
-    context = ssl.create_default_context(cafile=certificate[0])
-    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
-    async with open_suite(secure_server) as suite:
-        used = suite._session.request_options["ssl"]
-    assert isinstance(used, ssl.SSLContext)
-    assert used.minimum_version >= ssl.TLSVersion.TLSv1_2
-    assert used.verify_mode is ssl.CERT_REQUIRED
-    assert used.check_hostname
 
 
 async def test_plain_server_behind_https_is_rejected(server: ScriptedServer) -> None:

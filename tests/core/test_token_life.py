@@ -82,6 +82,9 @@ STATIC = {
     "": "the token is empty: give the OAuth 2.0 access token, or a source of tokens",
     "Bearer token": "the token begins with the word Bearer, which every request adds: omit it",
     "two\nlines": "the token contains a line break, a character that is not allowed in a header, or spaces around it",
+    "  ": "the token is empty: give the OAuth 2.0 access token, or a source of tokens",
+    " padded": "the token contains a line break, a character that is not allowed in a header, or spaces around it",
+    None: "token must be a string, an async callable that returns one, or a TokenSource",
     5: "token must be a string, an async callable that returns one, or a TokenSource",
 }
 
@@ -177,6 +180,7 @@ async def test_closed_cache_says_so(source: Source, time: ManualClock) -> None:
     await yield_to_loop()
     await cache.aclose()
     assert await waiting == "the suite was closed while a token was being fetched"
+    assert len(asyncio.all_tasks()) == 1
     assert await _words(cache.get_current()) == "the suite is closed: create a new DirectSuite"
     assert source.asked == 1
 

@@ -22,7 +22,6 @@ from .scripted_suite import (
     PROVISION,
     SAVE_STREAM,
     SESSION,
-    TOKEN,
     catch_error,
     open_suite,
 )
@@ -183,27 +182,6 @@ async def test_login_goes_through_while_all_connections_are_held(server: Scripte
     assert sessions.logins == 2
 
 
-@pytest.mark.parametrize("token", [TOKEN, ds.Secret(TOKEN)])
-async def test_static_token_is_not_replayed(server: ScriptedServer, token: str | ds.Secret) -> None:
-    server.default_responder = responses.respond(b"", 401)
-    async with open_suite(server, token=token) as suite:
-        error = await catch_error(GET_DOC_INFO.call(suite))
-    assert type(error) is ds.AuthenticationError
-    assert (error.outcome, error.attempts) == (ds.Outcome.FAILED, 1)
-    assert len(server.requests) == 1
-
-
-async def test_renewable_token_is_replayed_once_and_then_rejected(server: ScriptedServer) -> None:
-    async def token() -> str:
-        return TOKEN
-
-    server.default_responder = responses.respond(b"", 401)
-    async with open_suite(server, token=token) as suite:
-        error = await catch_error(GET_DOC_INFO.call(suite))
-    assert type(error) is ds.AuthenticationError
-    assert (error.outcome, error.attempts) == (ds.Outcome.FAILED, 2)
-
-
 async def test_late_401_about_an_old_token_keeps_the_new_one(server: ScriptedServer) -> None:
     asked = 0
 
@@ -242,19 +220,6 @@ async def test_token_source_that_raises_is_the_cause_and_nothing_is_sent(server:
     assert error.outcome is ds.Outcome.NOT_SENT
     assert error.__cause__ is broken
     assert error.attempts == 0
-    assert server.requests == []
-
-
-async def test_token_source_that_hangs_ends_with_the_call_s_deadline(server: ScriptedServer) -> None:
-    async def token() -> str:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    async with open_suite(server, token=token) as suite:
-        error = await catch_error(suite.signing.get_doc_info("doc", timeout=3))
-    assert type(error) is ds.DeadlineExceededError
-    assert (error.outcome, error.attempts) == (ds.Outcome.NOT_SENT, 0)
-    assert error.elapsed == pytest.approx(3)
     assert server.requests == []
 
 
