@@ -218,10 +218,3 @@ def test_one_attempt_is_not_attempts() -> None:
 def test_unknown_outcome_says_so() -> None:
     assert made("OutcomeUnknownError").outcome is ds.Outcome.UNKNOWN
     assert made("ResponseDecodeError").outcome is ds.Outcome.UNKNOWN
-
-
-def test_builtin_handlers_catch_the_two_that_are_also_something_else() -> None:
-    with pytest.raises(ValueError, match="recipients"):
-        raise made("InvalidArgumentError")
-    with pytest.raises(TimeoutError):
-        raise made("DeadlineExceededError")

@@ -6,9 +6,7 @@ import asyncio
 import gc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import pytest
 
 import directsuite as ds
@@ -171,33 +169,3 @@ async def test_opening_that_was_cancelled_may_be_begun_again() -> None:
         await opening
     async with suite:
         pass
-
-
-async def test_call_that_outlives_the_suite_still_ends_in_time(server: ScriptedServer) -> None:
-    async def hang(piece: bytes) -> None:
-        assert piece
-        taken.set()
-        await asyncio.sleep(1e6)
-
-    taken = asyncio.Event()
-    server.default_responder = responses.respond(b"QUJD" * 100)
-    async with open_suite(server, leaky=True, retry=ds.RetryPolicy.none()) as suite:
-        call = asyncio.create_task(suite.signing.download("doc", hang))
-        await taken.wait()
-        await suite.aclose(grace=0)
-        _, pending = await asyncio.wait([call], timeout=100)
-    assert not pending
-    assert isinstance(call.exception(), ds.TransportError)
-    assert not suite._session._running
-
-
-async def test_call_on_a_shared_session_that_outlives_the_suite_ends_in_time(server: ScriptedServer) -> None:
-    server.default_responder = responses.never_respond
-    async with aiohttp.ClientSession(connector=ds.FreshConnector()) as shared:
-        others: dict[str, Any] = {"session_factory": lambda: shared, "close_session": False, "max_connections": 1}
-        async with open_suite(server, leaky=True, retry=ds.RetryPolicy.none(), **others) as suite:
-            calls = [asyncio.create_task(suite.mailbox(ALICE, PASSWORD).get_message_count()) for _ in range(2)]
-            await yield_until(lambda: bool(server.requests))
-            await suite.aclose(grace=0)
-            _, pending = await asyncio.wait(calls, timeout=100)
-    assert not pending

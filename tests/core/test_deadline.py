@@ -121,13 +121,6 @@ async def test_operation_with_effects_waits_for_the_complete_deadline(
     assert len(server.requests) == 1
 
 
-async def test_deadline_exceeded_is_a_time_out_for_those_who_catch_that(server: ScriptedServer) -> None:
-    server.default_responder = responses.never_respond
-    async with open_suite(server, attempt_timeout=100) as suite:
-        with pytest.raises(TimeoutError):
-            await count(suite, 1)
-
-
 @attrs.frozen
 class Wait:
     """A point at which a call is cancelled or timed out by its caller."""

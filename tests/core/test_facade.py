@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pybase64
 import pytest
 from tenacity import wait_fixed
@@ -36,13 +35,6 @@ async def test_options_are_a_view_s_own(server: ScriptedServer) -> None:
         assert (await catch_error(patient.get_message_count())).attempts == 5
         assert (await catch_error(patient.with_options(timeout=2.5).get_message_count())).attempts == 3
         assert (await catch_error(box.get_message_count())).attempts == 2
-
-
-async def test_options_hold_for_looks_that_are_made_within_a_call(server: ScriptedServer) -> None:
-    async with open_suite(server) as suite:
-        box = suite.mailbox(ALICE, PASSWORD)
-        hurried = box.with_options(timeout=5)
-        assert hurried._as_nested()._options == attrs.evolve(hurried._options, nested=True)
 
 
 ODD_OPTIONS: list[tuple[str, object]] = [
@@ -103,17 +95,6 @@ async def test_raw_view_keeps_the_options_of_its_facade(server: ScriptedServer) 
         once = suite.signing.with_options(retry=ds.RetryPolicy.none())
         error = await catch_error(once.with_raw_response.get_doc_info("doc"))
     assert error.attempts == 1
-
-
-async def test_raw_views_do_not_mix_up_responses(server: ScriptedServer) -> None:
-    async with open_suite(server) as suite:
-        box = suite.mailbox(ALICE, PASSWORD)
-        server.enqueue(responses.respond({"success": True, "count": 1}, X_Number="1"))
-        first = await box.with_raw_response.get_message_count()
-        server.enqueue(responses.respond({"success": True, "count": 2}, X_Number="2"))
-        second = await box.with_raw_response.get_message_count()
-    assert (first.value, first.headers["x-number"]) == (1, "1")
-    assert (second.value, second.headers["x-number"]) == (2, "2")
 
 
 @pytest.mark.parametrize("method", ["download", "sign_and_pull"])

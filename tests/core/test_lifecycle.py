@@ -14,7 +14,6 @@ import pytest
 from tenacity import wait_fixed
 
 import directsuite as ds
-from directsuite.core.events import AttemptStarted, Event
 from directsuite.core.session import FreshConnector
 
 from . import responses
@@ -235,23 +234,6 @@ async def test_call_in_back_off_when_the_suite_closes_ends_as_closed(server: Scr
     assert (error.attempts, len(server.requests)) == (1, 1)
 
 
-async def test_call_that_waits_out_a_pause_when_the_suite_closes_ends_unsent(server: ScriptedServer) -> None:
-    told: list[Event] = []
-    server.default_responder = responses.respond(b"", 429, Retry_After="30")
-    async with open_suite(server, leaky=True, listeners=[told.append]) as suite:
-        first = asyncio.ensure_future(catch_error(_count(suite)))
-        await yield_until(lambda: len(server.requests) == 1)
-        await yield_to_loop()
-        sending = asyncio.ensure_future(catch_error(SEND.call(suite)))
-        await yield_to_loop()
-        await suite.aclose(grace=1)
-        assert await measure_elapsed(asyncio.wait([first, sending])) == 0
-        error = await sending
-    assert type(error) is ds.ClosedError
-    assert (error.attempts, len(server.requests)) == (0, 1)
-    assert not any(isinstance(event, AttemptStarted) and event.operation == "Send" for event in told)
-
-
 async def test_calls_queued_in_pause_end_when_suite_closes(server: ScriptedServer) -> None:
     server.default_responder = responses.respond(b"", 429, Retry_After="30")
     async with open_suite(server, leaky=True) as suite:
@@ -288,19 +270,6 @@ async def test_closing_before_retry_of_lost_attempt_leaves_outcome_unknown(
         error = await marking
     assert type(error) is ds.ClosedError
     assert error.outcome is ds.Outcome.UNKNOWN
-
-
-async def test_call_in_the_queue_when_the_suite_closes_ends_as_closed(server: ScriptedServer) -> None:
-    server.default_responder = responses.never_respond
-    async with open_suite(server, leaky=True, max_connections=1, attempt_timeout=1000) as suite:
-        first = asyncio.create_task(_send(suite))
-        await yield_until(lambda: server.busy == 1)
-        queued = asyncio.create_task(_send(suite))
-        await yield_to_loop()
-        await suite.aclose(grace=1)
-        assert type(await catch_error(first)) is ds.OutcomeUnknownError
-        assert type(await catch_error(queued)) is ds.ClosedError
-    assert len(server.requests) == 1
 
 
 async def test_session_is_renewed_for_calls_that_closing_waits_for(server: ScriptedServer) -> None:
@@ -354,13 +323,6 @@ async def test_error_in_the_block_closes_without_waiting(server: ScriptedServer)
         await block()
     assert loop.time() == began
     assert type(await catch_error(calls[0])) is ds.OutcomeUnknownError
-
-
-async def test_failed_first_call_does_not_stop_the_suite(server: ScriptedServer) -> None:
-    server.enqueue(responses.reset, responses.reset)
-    async with open_suite(server) as suite:
-        await catch_error(GET_MESSAGE_COUNT.call(suite))
-        await GET_MESSAGE_COUNT.call(suite)
 
 
 async def test_session_factory_of_the_user_s_is_used_and_closed(server: ScriptedServer) -> None:

@@ -16,7 +16,7 @@ from directsuite.core.limits import Limits, LocalRateLimiter
 from . import responses
 from .scripted_server import Exchange, ScriptedServer
 from .scripted_suite import ALICE, PASSWORD, open_suite
-from .virtual_time import LoopClock, ManualClock, yield_to_loop, yield_until
+from .virtual_time import LoopClock, ManualClock, yield_to_loop
 
 
 def wait_for_slot(rate: LocalRateLimiter, clock: ManualClock) -> float:
@@ -123,15 +123,6 @@ async def test_services_have_limits_of_their_own_and_facades_share_them(server: 
     assert clock.sleeps == [1]
 
 
-@pytest.mark.parametrize("connections", [1, 3, 10])
-async def test_no_more_connections_than_allowed(server: ScriptedServer, connections: int) -> None:
-    server.default_responder = responses.delay(0.1, responses.respond({"success": True, "count": 7}))
-    async with open_suite(server, max_connections=connections) as suite:
-        box = suite.mailbox(ALICE, PASSWORD)
-        await asyncio.gather(*(box.get_message_count() for _ in range(40)))
-    assert server.busiest == server.connections == connections
-
-
 async def test_streams_hold_a_connection_while_they_are_read(server: ScriptedServer) -> None:
     async with open_suite(server, max_connections=1) as suite:
         server.enqueue(responses.respond_in_chunks(b'{"success": true, "messages": [{"uid": 1}, ', b'{"uid": 2}]}'))
@@ -168,17 +159,6 @@ async def test_connections_go_to_those_who_came_first() -> None:
 
     await asyncio.gather(*(use(number) for number in range(10)))
     assert order == list(range(10))
-
-
-async def test_waiter_who_is_cancelled_gives_his_turn_on(server: ScriptedServer) -> None:
-    gate = asyncio.Event()
-    async with open_suite(server, max_connections=1) as suite:
-        server.enqueue(responses.respond_after(gate, server.default_responder))
-        tasks = [asyncio.create_task(_get_message_count(suite)) for _ in range(3)]
-        await yield_until(lambda: server.busy == 1)
-        tasks[1].cancel()
-        gate.set()
-        assert await tasks[0] == await tasks[2] == 7
 
 
 async def test_waiter_that_is_thrown_away_takes_no_connection_along() -> None:

@@ -47,18 +47,6 @@ async def test_silence_in_the_middle_of_an_response_opens_no_circuit(server: Scr
             assert "not received completely" in str(await catch_error(GET_MESSAGE_COUNT.call(suite)))
 
 
-async def test_silence_in_a_stream_is_reported_as_such(server: ScriptedServer) -> None:
-    async def read() -> None:
-        async with suite.signing.stream_doc("doc") as pieces:
-            async for _ in pieces:
-                pass
-
-    server.default_responder = responses.respond_in_chunks(CODED[:400], responses.Pause(1000))
-    async with open_suite(server, attempt_timeout=5, retry=ONCE) as suite:
-        error = await catch_error(read())
-    assert "not received completely" in str(error)
-
-
 @pytest.mark.parametrize("timeout", [5, 60], ids=["the call's time", "an attempt's time"])
 async def test_source_that_gives_nothing_opens_no_circuit(server: ScriptedServer, timeout: float) -> None:
     server.default_responder = INFO
