@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -42,7 +42,7 @@ class DestinationError(Exception):
 
 
 @contextlib.contextmanager
-def _wrap_destination_errors(*, is_partly_read: bool = True) -> Iterator[None]:
+def _wrap_destination_errors(*, is_partly_read: bool = True) -> Generator[None]:
     try:
         yield
     except asyncio.CancelledError:
