@@ -141,7 +141,7 @@ class Codec:
         except (DirectSuiteError, MemoryError, RecursionError):
             raise
         except Exception as error:  # noqa: BLE001  the error and its stack frames may show the value
-            reason = f"the converter cannot write this object ({type(error).__name__})"
+            reason = f"a hook of the converter failed ({type(error).__name__})"
         parameter = type(document).__name__
         if not reason:
             reason = "it contains half of a surrogate pair, which UTF-8 cannot encode"
