@@ -56,7 +56,9 @@ class MailboxAccess:
 def find_secret(
     file: Path | None, setting: str, description: str, *, prompt: str, option: str, keyring_name: str, placeholder: str
 ) -> ds.Secret:
-    """Return the secret from the first of its places. Raises UsageError or ConfigurationError.
+    """Return the secret from the first of its places.
+
+    Raises UsageError if no place has it, ConfigurationError if its file is invalid.
 
     file: the value of `option`. setting: in upper case it names the variable; with `_file` appended, a key of the
     settings file. description: such as "access token". prompt: the question on a terminal. keyring_name: the user
@@ -204,9 +206,9 @@ def find_in_keyring(name: str) -> ds.Secret | None:
 
 
 def read_input(path: Path, name: str, *, limit: int, advice: str = "Name a different file.") -> bytes:
-    """Return the content of a file that the user named; - for stdin. A device such as /dev/zero never ends.
+    """Read a file that the user named, or stdin for -. Raises UsageError if it can't be read or exceeds `limit` bytes.
 
-    name: the file in messages, such as "The file of --image". advice: what to do if it is unreadable.
+    name: the file in messages, such as "The file of --image". advice: the message's last sentence.
     """
     try:
         with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
@@ -219,7 +221,7 @@ def read_input(path: Path, name: str, *, limit: int, advice: str = "Name a diffe
 
 
 def decode_input(content: bytes, name: str, *, advice: str = "Save it in UTF-8.") -> str:
-    """Return the text of a file, without the byte order mark of Windows editors. Raises UsageError."""
+    """Decode UTF-8 text and remove a byte order mark. Raises UsageError if `content` is not UTF-8."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:

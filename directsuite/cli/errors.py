@@ -103,7 +103,7 @@ def exit_for_error(
 
     option_names: the option of each parameter that an InvalidArgumentError may name.
     recovery_hint: what to do after an OutcomeUnknownError; if empty, the error's own hint is used.
-    advice: what to do, instead of the text in the table.
+    advice: replaces the usual advice for its errors.
     """
     if isinstance(error, OSError) and not isinstance(error, errors.DirectSuiteError):
         return ExitStatus.FAILED, _explain_file_error(error)
@@ -130,7 +130,6 @@ def exit_for_error(
 
 
 def _find_advice(error: errors.DirectSuiteError, default: str) -> str:
-    """Return what to do about an error. default: the text in the table."""
     if isinstance(error, errors.AuthenticationError) and error.service in _TOKEN_SERVICES:
         return HINT_RENEW_CREDENTIAL
     if error.advice and not isinstance(error, errors.NotFoundError):

@@ -121,7 +121,7 @@ class _FaultOptions(ControlOptions):
 
 @asynccontextmanager
 async def _open_control(options: ControlOptions) -> AsyncGenerator[Control]:
-    """Raises ItemNotFoundError if the sandbox does not respond, UsageError for another ControlError."""
+    """Connect to the sandbox. A ControlError becomes ItemNotFoundError if it does not respond, else UsageError."""
     try:
         async with Control(options.at) as control:
             yield control

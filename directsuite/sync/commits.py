@@ -151,7 +151,7 @@ _KNOWN_TO_SINK_STATES = (
 
 @attrs.define
 class Rejection:
-    """A change that the sink rejects alone."""
+    """A change that the sink rejects when delivered alone."""
 
     has_message: bool
     """If True, only batches with messages count as accepted, because many sinks ignore all other changes."""
@@ -184,7 +184,7 @@ class SinkHealth:
         self.rejections.setdefault(change.key, Rejection(has_message, accepted[has_message], now)).rounds += 1
 
     def is_item_rejection(self, key: Key, now: float) -> bool:
-        """Return True if the change that the sink rejected alone is the cause; False if the sink may be."""
+        """Return True if a change rejected when delivered alone is the cause; False if the sink may be."""
         if self.has_accepted_others_since(key):
             return True
         rejection = self.rejections[key]
@@ -196,7 +196,7 @@ class SinkHealth:
         )
 
     def has_accepted_others_since(self, key: Key) -> bool:
-        """Return True if the sink has rejected this change alone, and accepted others since."""
+        """Return True if the sink rejected this change, delivered alone, and accepted others since."""
         rejection = self.rejections.get(key)
         return rejection is not None and self.accepted[rejection.has_message] > rejection.accepted
 
@@ -301,7 +301,7 @@ class Commits:
         return delivered + await self._retry_rejected(rejected)
 
     async def _retry_rejected(self, rejected: Sequence[tuple[ChangeStep, SinkError]]) -> list[ChangeStep]:
-        """Quarantine rejected changes, or record their folders in `undecided`. Return the changes accepted at last."""
+        """Quarantine rejected changes, or record their folders in `undecided`. Return those accepted in a retry."""
         accepted, quarantine = list[ChangeStep](), ChangeSet()
         for step, error in rejected:
             change = step.change

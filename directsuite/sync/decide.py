@@ -198,7 +198,7 @@ class Metadata:
 
     @classmethod
     def from_message(cls, message: MessageDetail, row: MessageRow | None = None) -> Self:
-        """Read a message or its metadata. row: of the same uid."""
+        """Return the metadata of a message, matched with the row of its uid."""
         return cls(
             identity=compute_identity(message),
             strong=is_strong(message),
@@ -229,9 +229,9 @@ def next_step(state: FolderMemory, changed: FolderSnapshot | None, *, audit: boo
 def may_have_same_numbering(
     rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata], listed: Collection[int]
 ) -> bool:
-    """Return True if any row can be compared with the server, or if no listed uid can be a recorded one.
+    """Return True if a comparison can decide whether a folder is renumbered, or none is needed.
 
-    The latter: nothing is listed, or all recorded messages have left and all listed uids are higher than theirs.
+    None is needed if nothing is listed, or all recorded messages have left and all listed uids are higher than theirs.
     """
     if not listed or _comparable_rows(rows, metadata):
         return True
@@ -264,7 +264,7 @@ def rows_to_compare(
 ) -> Sequence[MessageRow]:
     """Return the rows whose contents must be compared with the server, because their identity proves nothing.
 
-    Rows with a weak identity: all for an audit, or if no strong identity matches, otherwise those MISSING or in
+    Rows with an equal, weak identity: all for an audit, or if no strong one matches, otherwise those MISSING or in
     `LEFT_STATES`. If no identity can be compared: a sample of listed rows.
     """
     seen = _comparable_rows(rows, metadata)
@@ -448,7 +448,7 @@ def _compute_identity(message: MessageDetail, received: int | None, size: int) -
 
 
 def find_match(message: MessageDetail, row: MessageRow) -> Match:
-    """Return how a message's metadata match a row. An unknown date is not compared, nor a size beside a Message-ID."""
+    """Compare a message's metadata with a row. Ignores an unknown date, and the size if there is a Message-ID."""
     if row.identity == compute_identity(message):
         return Match.SAME if is_strong(message) else Match.LIKELY
     if not _may_be_equal(read_received_ms(message), row.received_ms):
@@ -464,7 +464,7 @@ def _may_be_equal(one: int | None, other: int | None) -> bool:
 
 
 def compute_digest(message: MessageDetail) -> bytes:
-    """Return a hash of a complete message: its content and its metadata."""
+    """Hash a complete message. Moving or reading it does not change the hash."""
     return _compute_content_digest(message, read_received_ms(message), read_size(message))
 
 

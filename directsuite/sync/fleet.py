@@ -169,7 +169,7 @@ class Fleet:
         """Work until stopped or cancelled; rounds in progress then have the grace period. Can be called once.
 
         Raises StoreError if PostgreSQL is not available at the start; later failures are retried. Raises
-        ConfigurationError if a sink is missing, or the store is bound to another one.
+        ConfigurationError if no sink or two were given, or the store is bound to another.
         """
         await self.bind()
         await self._table.prepare()

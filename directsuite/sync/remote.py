@@ -113,7 +113,7 @@ class Remote:
     async def fetch_and_measure(
         self, folder: str, uids: Sequence[int]
     ) -> tuple[Sequence[MessageDetail] | ResponseDecodeError, int]:
-        """Call GetMessagesByUIDs. Return the messages, or the error of a too large response; and its size in bytes."""
+        """Call GetMessagesByUIDs. Return the messages, or the error if they are too large, and the size in bytes."""
         mailbox = self._mailbox.with_strict_paths(CONTENT_PATHS)
         return await fetch_and_measure(mailbox, lambda mailbox: mailbox.get_messages_by_uids(folder, uids))
 

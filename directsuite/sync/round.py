@@ -330,7 +330,7 @@ class MailboxRounds:
         return True
 
     async def _full_resync(self, state: FolderMemory, *, audit: bool) -> FolderSnapshot:
-        """Compare everything, and return a snapshot of the result.
+        """Compare everything, commit what changed, and return a snapshot.
 
         audit: True to compare all contents that metadata do not prove.
         """

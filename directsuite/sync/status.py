@@ -69,7 +69,7 @@ class MailboxProgress:
     """The mailbox's number in the store; None before the first round."""
 
     def lag(self, now: float) -> float | None:
-        """Return the seconds since it was last up to date, or None if it never was. now: Unix time."""
+        """Return the seconds since the mailbox was last up to date, or None if it never was. now: Unix time."""
         # A later time was stored while a clock was ahead.
         return None if self.up_to_date_at is None else abs(now - self.up_to_date_at)
 

@@ -121,7 +121,7 @@ class ChangeStream(AsyncIterator[Change]):
         await self.aclose()
 
     def refuse(self) -> None:
-        """Reject the last change. Its batch is yielded again in parts, also the changes before it.
+        """Reject the last change. Its batch, including the changes before it, is yielded again in parts.
 
         It is quarantined when the loop has accepted others, and delivered again later.
         """
