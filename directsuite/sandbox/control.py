@@ -364,7 +364,7 @@ async def _profile(sandbox: SandboxState, request: web.Request, body: Any) -> Js
 
 @_control("POST", "profile", {"profile": Profile | list[Profile]}, example={"profile": "java"})
 async def _set_profile(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
-    """Set the profile, or several: the deviations from the specification."""
+    """Set one or more profiles: deviations from the specification."""
     sandbox.profile = body.profile
     return {"profile": sandbox.profile}
 

@@ -57,7 +57,7 @@ class Remote:
         self._mailbox = mailbox
 
     async def list_folders(self) -> list[str]:
-        """Return INBOX and the folders below it."""
+        """Return INBOX and the folders below it; "" for an unreadable name."""
         return sorted({INBOX, *await self._mailbox.get_folders()})
 
     async def count_messages(self, folder: str) -> int:

@@ -205,7 +205,7 @@ class Store(DatabaseContext):
         return await self._database.transaction(work)
 
     async def pending_requests(self) -> Sequence[str]:
-        """Return the mailboxes with requests."""
+        """Return the mailboxes with operators' requests."""
         return [name for (name,) in await self._database.fetch(_SQL["pending_requests"])]
 
     async def apply_requests(self, mailbox: str) -> bool:

@@ -209,7 +209,7 @@ class DeliveryJournal(DatabaseContext):
         await self._database.execute(_END_SEND, values)
 
     async def correct_times(self, mailbox: str, now: float) -> None:
-        """Set times in the future, from when the clock was ahead, to `now` (Unix time)."""
+        """If the clock was ahead, set each `added_at` in the future to `now`, Unix time."""
         await self._database.execute(_CORRECT_TIMES, {"mailbox": mailbox, "now": now})
 
     async def load(self, mailbox: str) -> list[TrackedMessage]:

@@ -152,7 +152,7 @@ class Lease:
         }
 
         async def abandon(transaction: Transaction) -> None:
-            """Write the changes. The first statement locks the batch's row, which prevents deadlocks."""
+            """Write entry, counts and identifier. Locking the batch's row first prevents deadlocks."""
             _require_lease(await transaction.execute(sql.ADD_COUNTS, counts | self._key))
             if is_stored:
                 values = {"identifier": entry.identifier, "chunk": self.batch, "at": at}

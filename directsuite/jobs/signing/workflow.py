@@ -284,7 +284,7 @@ def classify_error(
 
 
 def may_belong_to_another_account(error: DirectSuiteError, *, is_ours: bool) -> bool:
-    """Return True if the error may mean that another account stored the document."""
+    """Return True if another account may have stored the document. is_ours: this run stored it."""
     return isinstance(error, PermissionDeniedError | NotFoundError) and not is_ours
 
 

@@ -64,7 +64,7 @@ class KeySource(Protocol):
     """
 
     def signer(self) -> Signer:
-        """Return the signer for one or more signatures."""
+        """Return a new signer for the calling thread."""
         ...
 
     def trust_roots(self) -> Sequence[Certificate]:
