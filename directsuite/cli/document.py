@@ -119,14 +119,16 @@ def verify(sources: SourcePaths, /, *, command: CommandParameter, options: _Veri
     the owner of the certificate; `pdfsig FILE` of poppler-utils does. Exit status 0 means that each PDF has a signature
     and that the service considers all of them valid.
     """
-    found, skipped = list[tuple[Path, str | None]](), set[str]()
+    found, skipped, is_any = list[tuple[Path, str | None]](), set[str](), False
     for source in sources:
         if source.is_dir():
             pdfs = sorted(sign_sources.iter_pdfs(source, recursive=options.recursive, skipped=skipped))
             found += pdfs or [(source, "There is no PDF in this folder.")]
+            is_any = is_any or bool(pdfs)
         else:
             found.append((source, None))
-    if not any(problem is None or file not in sources for file, problem in found):
+            is_any = True
+    if not is_any:
         raise UsageError(sign_sources.describe_no_pdf(recursive=options.recursive))
     sign_sources.report_skipped(skipped)
     suite = _make_suite(command, options, *sources)

@@ -290,14 +290,18 @@ async def _find_newest(
     box: ds.Mailbox, folders: Sequence[str], period: Period, options: InboxListOptions
 ) -> tuple[Sequence[ds.MessageDetail], int]:
     """Return the newest messages that match, up to --limit, and the number of other messages that match."""
-    newest = list[ds.MessageDetail]()
+    newest, count = list[ds.MessageDetail](), 0
+    limit = None if options.all else options.limit
     age = _get_received_time if options.all_folders else _get_number
     for folder in folders:
         async for message in _iter_messages(box, folder, period, options):
             if _is_wanted(message, period, options):
                 newest.append(message if message.folder else attrs.evolve(message, folder=folder))
-    shown = sorted(newest, key=age, reverse=True)[: None if options.all else options.limit]
-    return shown, len(newest) - len(shown)
+                count += 1
+            if limit is not None and len(newest) >= 2 * limit + 1_000:  # bounds the memory
+                newest = sorted(newest, key=age, reverse=True)[:limit]
+    newest = sorted(newest, key=age, reverse=True)[:limit]
+    return newest, count - len(newest)
 
 
 def _get_number(message: ds.MessageDetail) -> int:

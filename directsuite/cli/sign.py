@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import math
+import re
 import zoneinfo
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -499,8 +500,14 @@ def _parse_widget(text: str, option: str) -> ds.Widget:
     try:
         x, y, width, height, *pages = text.split(",")
         numbers = [float(each) for each in (x, y, width, height)]
-        page = int(",".join(pages) or "1")
-        if all(map(math.isfinite, numbers)) and min(numbers) >= 0 and 0 not in numbers[2:] and page >= 1:
+        page = int(pages[0]) if pages and re.fullmatch("[0-9]{1,9}", pages[0].strip()) else int(not pages)
+        if (
+            len(pages) < 2
+            and all(map(math.isfinite, numbers))
+            and min(numbers) >= 0
+            and 0 not in numbers[2:]
+            and page >= 1
+        ):
             return ds.Widget(x=numbers[0], y=numbers[1], width=numbers[2], height=numbers[3], page=page)
     except ValueError:
         pass

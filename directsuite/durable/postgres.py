@@ -39,6 +39,7 @@ TIMEOUT = 30.0
 """Default timeout of a call in seconds."""
 
 _MAX_SETTING_MS = 2**31 - 1  # the largest value of PostgreSQL's timeout settings
+_ROWS_PER_TURN = 2000  # rows converted before the event loop may run other tasks
 _GRACE = 1.0  # seconds for PostgreSQL to cancel a statement after its timeout
 
 _UNREACHABLE = "PostgreSQL can't be reached, or the connection was lost: the next call connects again."
@@ -261,7 +262,12 @@ class PostgresDatabase:
         self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
     ) -> list[Any]:
         """Return converted rows."""
-        return list(map(make, await self.connections.fetch(statement.postgres, values)))
+        found, made = await self.connections.fetch(statement.postgres, values), list[Any]()
+        for start in range(0, len(found), _ROWS_PER_TURN):
+            if start:
+                await asyncio.sleep(0)  # other tasks must not wait until a very large folder is read
+            made += map(make, found[start : start + _ROWS_PER_TURN])
+        return made
 
 
 @attrs.frozen

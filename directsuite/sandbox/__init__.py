@@ -19,7 +19,7 @@ from directsuite.sandbox.client import Control, ControlError
 from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.quirks import Profiles
 from directsuite.sandbox.server import Sandbox
-from directsuite.sandbox.signing.keys import KeySource
+from directsuite.sandbox.signing import KeySource
 from directsuite.sandbox.state import Seed
 
 __all__ = ["Clock", "Control", "ControlError", "KeySource", "Profiles", "Sandbox", "Seed"]

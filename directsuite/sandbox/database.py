@@ -264,8 +264,8 @@ def _set_result(future: asyncio.Future[Any] | None, value: Any, failure: BaseExc
             return
         if failure is None:
             future.set_result(value)
-        else:
-            future.set_exception(failure)
+        else:  # a future does not accept StopIteration
+            future.set_exception(RuntimeError(repr(failure)) if isinstance(failure, StopIteration) else failure)
 
     with contextlib.suppress(RuntimeError):  # the caller's event loop is closed
         future.get_loop().call_soon_threadsafe(resolve_future)

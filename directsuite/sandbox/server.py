@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
     from directsuite.sandbox.quirks import Profiles
-    from directsuite.sandbox.signing.keys import KeySource
+    from directsuite.sandbox.signing import KeySource
 
 DEMO_LOGIN = ("demo-reseller", "demo-login")
 DEMO_CLIENT = ("demo-client", "demo-secret")

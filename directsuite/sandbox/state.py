@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from directsuite.sandbox.files import StoredFiles
     from directsuite.sandbox.quirks import Profiles
-    from directsuite.sandbox.signing.keys import KeySource
+    from directsuite.sandbox.signing import KeySource
 
 SCHEMAS = (
     clock.SCHEMA,

@@ -153,6 +153,10 @@ _VERSION = 1
 _BLOCK_BYTES = 4096
 
 
+def _to_dict(mailboxes: Mapping[str, MailboxProgress]) -> dict[str, MailboxProgress]:
+    return dict(mailboxes)
+
+
 @attrs.frozen(kw_only=True)
 class WorkerStatus:
     """The report of a worker. started, written_at: Unix time. ended: True in the last report of a stopped worker."""
@@ -162,7 +166,8 @@ class WorkerStatus:
     started: float
     written_at: float
     ended: bool = False
-    mailboxes: Mapping[str, MailboxProgress] = attrs.field(repr=False)
+    mailboxes: dict[str, MailboxProgress] = attrs.field(converter=_to_dict, repr=False)
+    """The progress by mailbox. A dict, because `attrs.asdict` does not convert other mappings."""
 
     def age(self, now: float) -> float:
         """Return the seconds since the report was written."""

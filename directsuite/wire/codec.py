@@ -132,12 +132,12 @@ class Codec:
         Raises InvalidArgumentError if a text contains a surrogate, or if a user's hook fails or returns a value that
         JSON cannot represent.
         """
-        plain, reason = None, ""
+        plain, reason, is_plain = None, "", False
         try:
-            plain = self._to_plain(document)
+            plain, is_plain = self._to_plain(document), True
             return msgspec.json.encode(plain, enc_hook=_encode_text)
         except UnicodeEncodeError:  # it contains the text, so it must not be chained
-            pass
+            reason = "" if is_plain else "a hook of the converter failed (UnicodeEncodeError)"
         except (DirectSuiteError, MemoryError, RecursionError):
             raise
         except Exception as error:  # noqa: BLE001  the error and its stack frames may show the value
@@ -145,7 +145,8 @@ class Codec:
         parameter = type(document).__name__
         if not reason:
             reason = "it contains half of a surrogate pair, which UTF-8 cannot encode"
-            parameter = next(path for path, text in _iter_texts(plain) if _LONE_SURROGATE.search(text)) or "a name"
+            paths = (path for path, text in _iter_texts(plain) if _LONE_SURROGATE.search(text))
+            parameter = next(paths, "") or "a name"
         plain = document = None  # tracebacks expose local variables
         raise InvalidArgumentError(reason, parameter=parameter)
 

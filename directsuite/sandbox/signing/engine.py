@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from directsuite.sandbox.signing.keys import Certificate, KeySource
+    from directsuite.sandbox.signing import Certificate, KeySource
     from directsuite.sandbox.signing.request import SignatureRequest
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -29,11 +29,11 @@ from pyhanko_certvalidator.registry import SimpleCertificateStore
 
 from directsuite.sandbox.database import make_private
 from directsuite.sandbox.rejections import KeyUnavailableError, logger
+from directsuite.sandbox.signing import Certificate
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-Certificate: TypeAlias = Any  # asn1crypto's, which has no types
 SignFn: TypeAlias = Callable[[bytes, str], Awaitable[bytes]]
 
 _FILE_NAMES = {"key": "signer.key.pem", "certificate": "signer.pem", "authority": "ca.pem"}
@@ -55,25 +55,6 @@ class KeySigner(Signer):
     async def async_sign_raw(self, data: bytes, digest_algorithm: str, dry_run: bool = False) -> bytes:
         """Return a signature, or for a `dry_run` bytes of its size."""
         return bytes(self._size) if dry_run else await self._sign(data, digest_algorithm.lower())
-
-
-class KeySource(Protocol):
-    """A source of pyHanko signers, and of the root certificates for their signatures. Called in worker threads.
-
-    Its methods raise KeyUnavailableError if the key cannot be used.
-    """
-
-    def signer(self) -> Signer:
-        """Return a new signer for the calling thread."""
-        ...
-
-    def trust_roots(self) -> Sequence[Certificate]:
-        """Return the root certificates that signatures are verified against."""
-        ...
-
-    def authority_pem(self) -> bytes:
-        """Return the root certificate as PEM, for other tools."""
-        ...
 
 
 class _Pem(NamedTuple):

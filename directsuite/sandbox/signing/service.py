@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from directsuite.sandbox.clock import Clock
     from directsuite.sandbox.database import SandboxDatabase
+    from directsuite.sandbox.signing import KeySource
     from directsuite.sandbox.signing.engine import ChangeOperation, PdfChange, PdfDescription
-    from directsuite.sandbox.signing.keys import KeySource
     from directsuite.sandbox.signing.modifications import Modification, ModificationProcesses, ObjectNumber
 
 T = TypeVar("T")

@@ -121,7 +121,7 @@ def _plan_signatures(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> 
         picture = _read_picture(request.picture) if request.picture is not None else None
         pixels += picture.width * picture.height if picture is not None else 0
         if pixels > _MAX_PIXELS_TOGETHER:
-            raise InvalidParameterError(f"the pictures have more than {_MAX_PIXELS_TOGETHER:,} pixels together")
+            raise InvalidParameterError(f"the pictures have more than {_MAX_PIXELS_TOGETHER:,} pixels in total")
         turned = 0
         if new_field is not None:
             turned = document.find_rotation(pdf.pages[new_field.on_page])

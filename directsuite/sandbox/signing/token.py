@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyhanko.sign.signers import Signer
 
-    from directsuite.sandbox.signing.keys import Certificate
+    from directsuite.sandbox.signing import Certificate
 
 _KEY_BITS = 2048
 _MAX_DER_OVERHEAD_BYTES = 9  # around the two numbers of an ECDSA signature
