@@ -82,7 +82,7 @@ _STATUSES = {
 
 
 async def send_message(context: DemoContext) -> StepResult:
-    """Send a message, check each recipient's status, in time, late or never, and compare the attachments."""
+    """Send a message, check its statuses over two hours, and compare the received attachments."""
     clinic = context.suite.mailbox(CLINIC, PASSWORD)
     parts = [("consent.pdf", _build_form(1)), ("consent-2.pdf", _build_form(2))]
     message = ds.Message(

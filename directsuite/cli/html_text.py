@@ -144,7 +144,7 @@ def _get_input_text(attributes: dict[str, str | None]) -> str:
 
 
 def _get_cdata_text(comment: str) -> str:
-    """Return a CDATA section's text up to its first `>`, where the HTML parser ends the comment; else ""."""
+    """Return a CDATA section's text, including a `>` in it that ended the parser's comment; else ""."""
     if not comment.startswith(_CDATA_PREFIX):
         return ""
     text = comment.removeprefix(_CDATA_PREFIX)

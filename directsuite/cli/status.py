@@ -96,7 +96,7 @@ class DeliveryWatch:
     async def run(self) -> None:
         """Wait until each message is final or given up, or until polling fails for good (see `failure`).
 
-        More recipients of a message may appear after the statuses of the known ones are final.
+        If a message then has more recipients than before, wait for their statuses too.
         """
         ends_at = self.clock.monotonic() + self.give_up_after
         counts = {smtp_id: len(select_latest_by_recipient(records)) for smtp_id, records in self.records.items()}

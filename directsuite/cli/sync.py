@@ -299,9 +299,9 @@ async def _report_progress(worker: _SyncWorker, status_file: Path | None, displa
 
 
 def read_addresses(option_values: Sequence[str], file: Path | None, variable: str | None = None) -> list[str]:
-    """Return the addresses of --mailbox and of a file, without duplicates; empty if none is given.
+    """Return the unique addresses. Raises UsageError if one is invalid, or two differ only in case.
 
-    file: the value of --mailboxes, one address per line. variable: the configured mailbox, used if neither is given.
+    file: the value of --mailboxes, one address per line. variable: the configured mailbox, if neither is given.
     """
     addresses = [(source, address.strip()) for source, address in sync_status.number_addresses(option_values)]
     if file is not None:

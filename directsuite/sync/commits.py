@@ -179,7 +179,7 @@ class SinkHealth:
             self.rejections.pop(change.key, None)
 
     def record_rejected(self, change: Change, accepted: Counter[bool], now: float) -> None:
-        """Record that the sink rejected a change delivered alone. accepted: the batches accepted earlier."""
+        """Record that the sink rejected a change delivered alone. accepted: `self.accepted` before its batch."""
         has_message = change.message is not None
         self.rejections.setdefault(change.key, Rejection(has_message, accepted[has_message], now)).rounds += 1
 

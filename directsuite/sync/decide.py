@@ -262,10 +262,10 @@ def unproven_rows(
 def rows_to_compare(
     rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata], listed: Collection[int], *, audit: bool
 ) -> Sequence[MessageRow]:
-    """Return the rows whose contents must be compared with the server, because their identity proves nothing.
+    """Return the rows whose contents must be compared with the server, because their identity is weak.
 
-    Rows with an equal, weak identity: all for an audit, or if no strong one matches, otherwise those MISSING or in
-    `LEFT_STATES`. If no identity can be compared: a sample of listed rows.
+    These are the LIKELY matches: all for an audit or if none is SAME, otherwise those MISSING or in `LEFT_STATES`.
+    If no metadata can be compared, return a sample of the listed rows.
     """
     seen = _comparable_rows(rows, metadata)
     if not seen:
@@ -383,7 +383,7 @@ def rank_origins(row: MessageRow, candidates: Iterable[FolderRow]) -> Iterator[F
 
 
 def has_surely_left(row: MessageRow, origin: MessageRow) -> bool:
-    """Return True if `origin` is known to have left its place. If not, `row` may be a copy: ask the server."""
+    """Return True if `origin` isn't listed, or has the same key. If not, `row` may be a copy: ask the server."""
     return origin.key == row.key or origin.state not in LISTED_STATES
 
 

@@ -356,9 +356,9 @@ class FleetTable:
         await self._database.execute(_SQL["leave"], {"worker": self._worker})
 
     async def list_due(self) -> Sequence[tuple[int, str | None]]:
-        """Return due mailboxes not returned within `worker_timeout`.
+        """Return due mailboxes, each with its last worker, or None if that worker is dead or busy.
 
-        Each with its last worker; None if that is dead or busy.
+        A returned mailbox is not returned again within `worker_timeout`.
         """
         values = {"patience": self._worker_timeout, "longest": self._max_pause, "most": _MAX_DUE_MAILBOXES}
         found = await self._database.execute(_SQL["take_due_mailboxes"], values)

@@ -122,7 +122,7 @@ def _make_part(attachment: Attachment) -> _Part:
 
 
 def _find_identity_encoding(media_type: str, content: bytes, text: bytes) -> str | None:
-    """Return 7bit, 8bit or binary; None if the content can't be written unchanged. text: with the file's line ends."""
+    """Return 7bit, 8bit or binary; None if the content can't be written unchanged. text: `content` with LF ends."""
     has_mixed_line_ends = text != content and content.count(b"\n") != content.count(b"\r\n")
     if has_mixed_line_ends or b"\r" in text or b"\0" in text:
         return None
