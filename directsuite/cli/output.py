@@ -258,7 +258,8 @@ async def show_progress(
         yield Bar(bars, title, total)
     finally:
         start_timer.cancel()
-        bars.stop()
+        if console.is_terminal:  # otherwise rich 14 prints an empty line
+            bars.stop()
 
 
 class _RateColumn(ProgressColumn):
