@@ -249,7 +249,7 @@ def unproven_rows(
 ) -> Sequence[MessageRow]:
     """Return rows to compare by their contents, because their metadata do not prove that the message is the same.
 
-    All for an audit, otherwise a sample and all MISSING ones.
+    All of them for an audit, otherwise a sample and all MISSING ones.
     """
     proofs = (Match.SAME, Match.LIKELY)
     unproven = [row for row in _comparable_rows(rows, metadata) if metadata[row.uid].match not in proofs and row.digest]

@@ -106,7 +106,7 @@ class ChangeStream(AsyncIterator[Change]):
         return batch.changes[batch.reported_count - 1]
 
     async def aclose(self) -> None:
-        """End the stream and the synchronisation. The last change is not acknowledged."""
+        """End the stream and the synchronisation. The batch of the last change is yielded again later."""
         self._closed = True
         if self._running is not None and not self._running.done():  # otherwise cancelling would hide its error
             self._running.cancel()
