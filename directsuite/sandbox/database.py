@@ -178,7 +178,7 @@ class _DatabaseThread:
         self.listeners = list[Callable[[], None]]()
         self._begin = begin
         self._max_group_jobs = max_group_jobs
-        self._is_closed = False
+        self._rejection_reason = ""  # empty while work is accepted
         self._closing = threading.Lock()  # no work may follow the None that ends the queue
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -191,20 +191,31 @@ class _DatabaseThread:
 
     def put(self, work: TransactionFn, future: asyncio.Future[Any] | None) -> None:
         with self._closing:
-            if self._is_closed:
-                raise RuntimeError(CLOSED_TEXT)
+            if self._rejection_reason:
+                raise RuntimeError(self._rejection_reason)
             self._jobs.put((work, future))
 
     def close(self) -> None:
-        with self._closing:
-            self._is_closed = True
-            self._jobs.put(None)
+        self._stop_accepting(CLOSED_TEXT)
         self._thread.join()
         self.connection.close()
 
+    def _stop_accepting(self, reason: str) -> None:
+        with self._closing:
+            self._rejection_reason = self._rejection_reason or reason
+            self._jobs.put(None)
+
     def _run(self) -> None:
-        while group := self._take_group():
-            self._execute(group)
+        group = list[_Job]()
+        try:
+            while group := self._take_group():
+                self._execute(group)
+        except BaseException as error:  # noqa: BLE001  passed to the callers
+            self._stop_accepting(f"the sandbox's database failed ({type(error).__name__}): restart the sandbox")
+            while group:  # callers that already have a result are not affected
+                for _, future in group:
+                    _set_result(future, None, RuntimeError(self._rejection_reason))
+                group = self._take_group()
 
     def _take_group(self) -> list[_Job]:
         """Wait for work, and return the work for one transaction, or an empty list after `close`."""

@@ -197,3 +197,35 @@ async def test_a_closed_sandbox_rejects_calls() -> None:
     async with sandbox:
         assert await sandbox.ledger() == []
     await refused()
+
+
+async def test_an_ended_thread_fails_waiting_and_later_calls(
+    database: SandboxDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(database._writer.connection, "BEGIN IMMEDIATE")
+    first = database._writer.submit(names)
+    assert await asyncio.to_thread(gate.reached.wait, 20)
+
+    def die(_: object) -> None:
+        raise UnexpectedError
+
+    monkeypatch.setattr(database._writer, "_execute", die)
+    group = [database._writer.submit(partial(add, name=str(number))) for number in range(600)]
+    gate.open.set()
+    async with asyncio.timeout(20):
+        assert await first == []
+        outcomes = await asyncio.gather(*group, return_exceptions=True)
+        assert {str(each) for each in outcomes} == {
+            "the sandbox's database failed (UnexpectedError): restart the sandbox"
+        }
+        with pytest.raises(RuntimeError, match="restart the sandbox"):
+            await database.write(names)
+
+
+async def test_stop_iteration_of_the_work_reaches_the_caller(database: SandboxDatabase) -> None:
+    def work(_: sqlite3.Connection) -> None:
+        raise StopIteration
+
+    async with asyncio.timeout(20):
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await database.read(work)
