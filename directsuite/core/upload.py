@@ -51,6 +51,7 @@ from directsuite.wire import base64
 MAX_UNINTERRUPTED_BYTES = 256 * 1024
 """The maximum number of bytes in memory that are encoded without letting other tasks run."""
 
+_SMALL_BYTES = 16 * 1024  # a connection accepts so many bytes at once
 # Larger texts would each request memory from the system.
 _ENCODED_BYTES_PER_STEP = 72 * 1024
 _BYTES_PER_TURN = 256 * 1024  # bytes written before other tasks run
@@ -200,6 +201,19 @@ class RequestPayload(Payload):
         """Called when the connection has accepted another chunk of a body that is not in memory."""
 
     @property
+    def small_content(self) -> bytes | None:
+        """The body if it is in memory and small, otherwise None."""
+        body = self._body
+        if body.chunks is not None or body.needs_base64 or len(body.content) > _SMALL_BYTES:
+            return None
+        return body.content
+
+    def start(self, writer: AbstractStreamWriter) -> None:
+        """Set `started` before the first byte is written. Raises ConnectionResetError if the connection has ended."""
+        _raise_if_disconnected(writer)
+        self.started = True
+
+    @property
     def exhausted(self) -> bool:
         """True if the body cannot be sent again."""
         return self._is_source_opened and not self._body.replayable
@@ -220,14 +234,14 @@ class RequestPayload(Payload):
 
         Raises ConnectionResetError if the connection has ended, and the source's exceptions, also stored in `failure`.
         """
-        _raise_if_disconnected(writer)
         body = self._body
         if body.chunks is None:
-            self.started = True
+            self.start(writer)
             if body.content:
-                for text in body.iter_memory_chunks() if body.needs_base64 else (body.content,):
+                for text in body.iter_memory_chunks():
                     await writer.write(text)
             return
+        _raise_if_disconnected(writer)
         self._is_source_opened = True
         async with contextlib.aclosing(self._body.stream()) as chunks:
             await self._write_stream(writer, chunks)
@@ -241,8 +255,7 @@ class RequestPayload(Payload):
         since_turn = largest = 0
         while (chunk := await self._read_chunk(chunks)) is not None:
             if not self.started:
-                _raise_if_disconnected(writer)  # the source may have been slow
-                self.started = True
+                self.start(writer)  # the source may have been slow
             await writer.write(chunk)
             self.on_progress()
             since_turn += len(chunk)
