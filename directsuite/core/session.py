@@ -42,6 +42,10 @@ _DRAIN_TIMEOUT = 5.0
 """Seconds for which closing waits for the response to a single-use token, and then for cancelled fetches."""
 MAX_ERROR_BODY_BYTES = 64 * 1024
 """Maximum number of bytes of a response that an error carries."""
+READ_BYTES = 120 * 1024
+"""Maximum number of bytes that a connection reads at once. For the 256 KB of asyncio, the C library may request memory
+from the system at each read, however small the response.
+"""
 _MAX_EXPANSION_RATIO = 20
 """Maximum ratio of decompressed to received bytes of base64 text. Only compression bombs exceed it."""
 _MAX_UNCHECKED_BYTES = 2**20
@@ -383,9 +387,17 @@ class FreshConnector(aiohttp.TCPConnector):
             if protocol is None or not (hasattr(protocol, _SEEN_ATTR) and protocol.should_close):
                 break
             connection.close()
-        if protocol is not None:
+        if protocol is not None and not hasattr(protocol, _SEEN_ATTR):
             setattr(protocol, _SEEN_ATTR, True)
+            _limit_reads(protocol.transport)
         return connection
+
+
+def _limit_reads(transport: Any) -> None:
+    """Limit the size of the buffers into which asyncio reads, if its transport has the attribute."""
+    reader = getattr(transport, "_ssl_protocol", transport)
+    if hasattr(reader, "max_size"):
+        reader.max_size = READ_BYTES
 
 
 class ResponseStream:

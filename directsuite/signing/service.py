@@ -511,8 +511,10 @@ class Signing(Facade):
     def _make_resolver(self, name: str, change: DocumentChange, effect: Effect | None) -> OutcomeResolver | None:
         if effect is None or not change.is_traceable:
             return None
-        view = self._as_nested().with_strict_paths(STRICT_PATHS)
-        get_info = functools.partial(view._call, operations.GET_DOC_INFO, name)
+
+        def get_info() -> Awaitable[DocumentInfo]:
+            return self._as_nested().with_strict_paths(STRICT_PATHS)._call(operations.GET_DOC_INFO, name)
+
         return OutcomeResolver(get_info, name, change, effect)
 
     def _make_signature_body(self, signature: Signature) -> RequestBody:

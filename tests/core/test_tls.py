@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import directsuite as ds
+from directsuite.core.session import READ_BYTES
 
 from . import certificates, responses
 from .scripted_server import ScriptedServer
@@ -76,3 +77,11 @@ async def test_handshake_that_hangs_sent_nothing(server: ScriptedServer) -> None
             assert type(error) is ds.ConnectFailedError
             assert (error.outcome, error.attempts) == (ds.Outcome.NOT_SENT, 2)
             assert error.elapsed == pytest.approx(11)
+
+
+async def test_connections_read_small_pieces(secure_server: ScriptedServer, certificate: tuple[Path, Path]) -> None:
+    # otherwise each small response over TLS takes and returns memory of the system
+    async with open_suite(secure_server, tls=ssl.create_default_context(cafile=certificate[0])) as suite:
+        await GET_MESSAGE_COUNT.call(suite)
+        (protocol,) = [each for pool in suite._session.http.connector._conns.values() for each, _ in pool]  # type: ignore[union-attr]
+        assert protocol.transport._ssl_protocol.max_size == READ_BYTES  # type: ignore[union-attr]
