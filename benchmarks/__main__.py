@@ -11,6 +11,7 @@ COMMANDS = {
     "sync": "benchmarks.sync.works:measure_sync",  # synchronisation
     "latency": "benchmarks.sync.latency:measure_latency",  # time from arrival to commit, simulated
     "mailbox-tools": "benchmarks.sync.mailbox_tools:measure_mailbox_tools",  # mbsync and imap_tools
+    "calls": "benchmarks.calls:write_calls",  # a small call, beside bare aiohttp in one process and in separate ones
     "growth": "benchmarks.growth:measure_growth",  # costs at growing sizes
     "signing-job": "benchmarks.signing_job:run_signing_job",  # many PDFs
     "sandbox": "benchmarks.sandbox_load:run_sandbox_load",  # the sandbox with many clients

@@ -17,7 +17,8 @@ _CREDENTIALS = {"username": work.USERNAME, "password": work.PASSWORD}
 _BEARER = {"Authorization": f"Bearer {work.TOKEN}"}
 _JSON = {"Content-Type": "application/json"}
 _TEXT = {"Content-Type": "text/plain"}
-_BLOCK = bytes(262_144)
+_CONTENT = b'"content":"'
+_BLOCK_BYTES = 96 * 1024
 
 
 class Client(work.Client):
@@ -98,10 +99,10 @@ class Client(work.Client):
         await self._call("PATCH", f"{self._pdf}/{identifier}/sign", work.SIGNATURE, _BEARER)
         return await self._get_doc(identifier)
 
-    async def floor_upload(self, size: int) -> int:
-        """Send the given number of bytes without encoding: the minimum of any upload."""
-        headers = {**_TEXT, **_BEARER, "Content-Length": str(size)}
-        async with self._session.post(self._pdf, data=_yield_blocks(size), headers=headers) as response:
+    async def floor_upload(self, path: Path) -> int:
+        """Read a file in blocks, and send each as base64: the minimum of any upload."""
+        headers = {**_TEXT, **_BEARER, "Content-Length": str(4 * -(-work.get_size(path) // 3))}
+        async with self._session.post(self._pdf, data=_yield_base64(path), headers=headers) as response:
             return work.parse_received_bytes(msgspec.json.decode(await response.read())["description"])
 
     async def floor_download(self, path: Path) -> int:
@@ -111,9 +112,26 @@ class Client(work.Client):
             return await self._floor("GET", url, None, lambda text: file.write(memoryview(text)[: 3 * len(text) // 4]))
 
     async def floor_read_messages(self) -> int:
-        """Read and discard the response of GetMessages. Return its size."""
+        """Find each attachment in the response of GetMessages, decode it, and discard it. Return the number."""
+        text, found = bytearray(), 0
+
+        def take(piece: bytes) -> int:
+            nonlocal found
+            text.extend(piece)
+            parsed = 0
+            while b'"' in piece and (begin := text.find(_CONTENT, parsed)) >= 0:
+                begin += len(_CONTENT)
+                if (end := text.find(b'"', begin)) < 0:
+                    break
+                with memoryview(text)[begin:end] as content:
+                    pybase64.b64decode(content, validate=True)
+                found, parsed = found + 1, end
+            del text[:parsed]
+            return found
+
         body = msgspec.json.encode(_CREDENTIALS)
-        return await self._floor("POST", f"{self._messaging}/GetMessages/{work.FOLDER}", body, len)
+        await self._floor("POST", f"{self._messaging}/GetMessages/{work.FOLDER}", body, take)
+        return found
 
     async def _read(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
         async with self._session.request(method, url, data=body, headers=headers) as response:
@@ -144,8 +162,7 @@ def _open_unbuffered(path: Path) -> FileIO:
     return path.open("wb", buffering=0)
 
 
-async def _yield_blocks(size: int) -> AsyncIterator[bytes]:
-    for _ in range(size // len(_BLOCK)):
-        yield _BLOCK
-    if rest := size % len(_BLOCK):
-        yield _BLOCK[:rest]
+async def _yield_base64(path: Path) -> AsyncIterator[bytes]:
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(_BLOCK_BYTES):
+            yield pybase64.b64encode(block)

@@ -49,7 +49,7 @@ class Client(work.Client):
 
     async def download(self, path: Path) -> int:
         await self._suite.signing.download(work.DOCUMENT, path)
-        return _get_size(path)
+        return work.get_size(path)
 
     async def send(self, path: Path) -> str:
         message = ds.Message(
@@ -79,7 +79,3 @@ class Client(work.Client):
         stored = await self._suite.signing.save(pdf)
         await self._suite.signing.sign(stored, _SIGNATURE)
         return await self._suite.signing.get_doc(stored)
-
-
-def _get_size(path: Path) -> int:
-    return path.stat().st_size

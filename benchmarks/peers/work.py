@@ -67,6 +67,11 @@ def parse_received_bytes(description: str | None) -> int:
     return int((description or "0").split()[0])
 
 
+def get_size(path: Path) -> int:
+    """Return the size of a file."""
+    return path.stat().st_size
+
+
 def read_bytes(path: Path) -> bytes:
     """Read a file in the event loop, as programs with such clients do."""
     return path.read_bytes()

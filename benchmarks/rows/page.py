@@ -35,13 +35,14 @@ _EXPLANATION = """\
 In each round every client does one turn, in a rotating order. A figure is the median of the rounds' ratios (or of the
 quantity), with the quartiles in brackets. Clients run on one core, in separate processes, and the server of prepared
 responses on another core. `bare` is aiohttp with the same JSON and base64 codecs, as written by hand: without retries
-and types, with complete payloads in memory. `floor` is bare aiohttp that transfers as many bytes, and writes a download
-to its file, without encoding or decoding; `untyped` is msgspec's parser into dictionaries. The peers are generated from
-the OpenAPI document of the sandbox with plain `date-time` strings (in their favour), and run in the same interpreter
-with the same aiohttp. Peak memory is resident memory above the memory before the turn; each turn whose memory is a
-figure runs in a new process, which was warmed up with the same work in a small size. A payload is the JSON text of the
-response, which is in memory before the turn. The longest pause is the maximum delay of a task that sleeps 2 ms; it is
-about 0.3 ms in an idle event loop."""
+and types, with complete payloads in memory. `floor` is the least code that does the work: it reads a file in blocks and
+sends their base64, finds and decodes each attachment of a response, or writes as many bytes as a download has, without
+decoding; `untyped` is msgspec's parser into dictionaries. The peers are generated from the OpenAPI document of the
+sandbox with plain `date-time` strings (in their favour), and run in the same interpreter with the same aiohttp. Peak
+memory is resident memory above the memory before the turn; each turn whose memory is a figure runs in a new process,
+which was warmed up with the same work in a small size. A payload is the JSON text of the response, which is in memory
+before the turn. The longest pause is the maximum delay of a task that sleeps 2 ms; it is about 0.3 ms in an idle event
+loop."""
 
 
 def format_page(results: Results, pictures: Iterable[str] = ()) -> str:

@@ -212,7 +212,7 @@ _UPLOAD = MeasuredRow(
     clients=(OURS, FLOOR, BARE, *PEERS),
     fresh=True,
     pauses=True,
-    figures=_bulk(peak=2.0, pause=20.0),
+    figures=_bulk(peak=2.0, pause=20.0, cpu=1.35),
 )
 _DOWNLOAD = attrs.evolve(
     _UPLOAD,
@@ -236,7 +236,7 @@ _STREAM = MeasuredRow(
     rounds=5,
     fresh=True,
     pauses=True,
-    figures=_bulk(peak=10.0, pause=35.0),
+    figures=_bulk(peak=10.0, pause=35.0, cpu=1.9),
 )
 
 TARGETS: tuple[MeasuredRow, ...] = (

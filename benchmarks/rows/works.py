@@ -97,10 +97,10 @@ def send(client: Any, task: WorkTask) -> Turn:
 
 def _make_upload_turn(client: Any, task: WorkTask, call: Callable[[Path], Any]) -> Turn:
     size = task.options["bytes"]
-    path, encoded_size = task.make_file(size), 4 * -(-size // 3)
+    path = task.make_file(size)
 
     async def turn() -> int:
-        await (client.floor_upload(encoded_size) if task.role == FLOOR else call(path))
+        await (client.floor_upload(path) if task.role == FLOOR else call(path))
         return size // 1000
 
     return turn
@@ -124,11 +124,8 @@ def read_messages(client: Any, task: WorkTask) -> Turn:
     records = task.options["records"]
 
     async def turn() -> int:
-        if task.role == FLOOR:
-            await client.floor_read_messages()
-        else:
-            found = await client.read_messages()
-            assert found == records, f"{found} messages of {records}"
+        found = await (client.floor_read_messages() if task.role == FLOOR else client.read_messages())
+        assert found == records, f"{found} messages of {records}"
         return records
 
     return turn
