@@ -205,6 +205,7 @@ HARMLESS = {
     "mocked_services": "it is for tests, whose data is made up",
     "make_converter": "it takes a converter",
     "register_hooks": "it takes a converter",
+    "response": "it is for tests, whose data is made up",
     "reveal": "it shows what its caller asks it to show",
 }
 """Public callables that are not scrubbed, with the reason."""

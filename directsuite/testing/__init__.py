@@ -3,7 +3,7 @@
     async def test_mine(directsuite_suite):         # requires directsuite[sandbox]
         stored = await directsuite_suite.signing.save(PDF)
 
-`directsuite.testing.plugin` describes the fixtures. `mocked_services` needs neither pytest nor a socket.
+`directsuite.testing.plugin` describes the fixtures. `mocked_services` and `response` need neither pytest nor a socket.
 """
 
 from __future__ import annotations
@@ -13,8 +13,14 @@ TYPE_CHECKING = False  # deferred, because pytest loads this package in every ru
 if TYPE_CHECKING:
     from directsuite.testing.clock import LeapingClock
     from directsuite.testing.mocked import mocked_services
+    from directsuite.testing.responses import ServiceResponse, response
 else:
-    _ORIGIN = {"LeapingClock": "directsuite.testing.clock", "mocked_services": "directsuite.testing.mocked"}
+    _ORIGIN = {
+        "LeapingClock": "directsuite.testing.clock",
+        "ServiceResponse": "directsuite.testing.responses",
+        "mocked_services": "directsuite.testing.mocked",
+        "response": "directsuite.testing.responses",
+    }
 
     def __getattr__(name: str) -> object:
         from importlib import import_module
@@ -29,4 +35,4 @@ else:
         return sorted(__all__)
 
 
-__all__ = ["LeapingClock", "mocked_services"]
+__all__ = ["LeapingClock", "ServiceResponse", "mocked_services", "response"]

@@ -8,6 +8,7 @@ import re
 import pytest
 
 import directsuite as ds
+from directsuite.testing.responses import _get_operations
 from tests.guides.documents import read_document
 from tests.operations import METHODS
 
@@ -43,8 +44,9 @@ def test_table_has_each_operation_once(table: dict[str, list[str]]) -> None:
 @pytest.mark.parametrize("operation", METHODS)
 def test_row_names_the_http_method_and_an_awaitable_method(operation: str, table: dict[str, list[str]]) -> None:
     assert operation in table, f"the guide's table of operations lacks {operation}"
-    http_method, named, *_ = [*table[operation], "", ""]
+    http_method, named, path, *_ = [*table[operation], "", "", ""]
     assert http_method == METHODS[operation]
+    assert path == (_get_operations()[operation].path or "/")
     parts = re.fullmatch(r"(?:suite\.)?(\w+)\.(\w+)", named)
     assert parts is not None, f"{operation}: {named!r} is not of the form facade.method"
     facade, method = parts.groups()

@@ -1,0 +1,91 @@
+"""Responses of the services for tests that mock HTTP.
+
+answer = response("GetUIDs", folder="INBOX", uids=[1, 2])
+mocked.add(f"{message_url}/{answer.path}", answer.method, status=answer.status, body=answer.body)
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+import string
+from typing import Any
+from urllib.parse import quote
+
+import attrs
+
+from directsuite.core.operation import Operation
+from directsuite.fax import operations as fax
+from directsuite.messaging import operations as messaging
+from directsuite.registration import operations as registration
+from directsuite.signing import operations as signing
+from directsuite.wire import base64
+from directsuite.wire.codec import Codec
+
+
+@attrs.frozen
+class ServiceResponse:
+    """A response of one operation, and the request that it answers."""
+
+    method: str
+    path: str
+    """The path relative to the URL of the service, with its parameters percent-encoded."""
+    status: int
+    body: bytes = attrs.field(repr=False)
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON values. Raises ValueError for a PDF, which is base64 text."""
+        return json.loads(self.body)
+
+
+def response(operation: str, *, status: int = 200, **values: Any) -> ServiceResponse:
+    """Return a response of an operation, as the service writes it.
+
+    operation: the name in the specification, such as "GetUIDs".
+    status: the HTTP status.
+    values: the parameters of the path, such as `folder`, and the fields of the response by their names in Python. For
+        GetDoc and the other operations that return a PDF, `pdf` with its bytes. A name that is both, such as
+        `identifier`, needs one value. `success` is True if it is omitted.
+
+    Raises ValueError if the operation does not exist, or a parameter of the path is missing, and TypeError if the
+    response has no such field.
+    """
+    chosen = _find_operation(operation)
+    parameters = [name for _, name, _, _ in string.Formatter().parse(chosen.path) if name]
+    if missing := [name for name in parameters if name not in values]:
+        raise ValueError(f"the path of {operation} needs {', '.join(missing)}: {chosen.path}")
+    path = chosen.path.format_map({name: quote(str(values[name]), safe="") for name in parameters})
+    if chosen.response is bytes:
+        content = values.get("pdf", b"")
+        body = base64.encode(content)
+        unknown = values.keys() - {"pdf", *parameters}
+        if unknown:
+            raise TypeError(f"the response of {operation} is a PDF, and has no field {min(unknown)}")
+        return ServiceResponse(chosen.method, path, status, body)
+    fields = attrs.fields_dict(chosen.response)
+    members = {name: value for name, value in values.items() if name in fields or name not in parameters}
+    if chosen.fault_format.success_key is not None and "success" in fields:
+        members.setdefault("success", True)
+    return ServiceResponse(chosen.method, path, status, _get_codec().encode(chosen.response(**members)))
+
+
+@functools.cache
+def _get_codec() -> Codec:
+    return Codec()
+
+
+@functools.cache
+def _get_operations() -> dict[str, Operation[Any]]:
+    found = [each for module in (signing, fax, messaging, registration) for each in vars(module).values()]
+    return {each.name: each for each in found if isinstance(each, Operation)}
+
+
+def _find_operation(name: str) -> Operation[Any]:
+    operations = _get_operations()
+    if name in operations:
+        return operations[name]
+    similar = difflib.get_close_matches(name, operations, n=3, cutoff=0.5)
+    hint = f"Similar names: {', '.join(similar)}" if similar else "The guide `methods` lists the operations"
+    raise ValueError(f"there is no operation {name!r}. {hint}.")
