@@ -150,7 +150,7 @@ class Contact(msgspec.Struct, kw_only=True):
         if self.state:
             self.state = _STATES.get(_fold_name(self.state))
             if self.state is None:
-                raise RegistrationError(RegistrationCode.INVALID_STATE, "state must be the full name of a state")
+                raise RegistrationError("state must be the full name of a state", RegistrationCode.INVALID_STATE)
 
     def to_members(self) -> dict[str, str]:
         """Return the members that are not empty."""
@@ -180,7 +180,7 @@ def add_individual(
     """
     taken = connection.execute("SELECT 1 FROM individual WHERE id = ?", (number,)).fetchone()
     if taken is not None:
-        raise RegistrationError(RegistrationCode.INVALID_ARGUMENT, f"there already is an individual with id {number}")
+        raise RegistrationError(f"there already is an individual with id {number}")
     cursor = connection.execute(
         "INSERT INTO individual(id, first_name, last_name, name_key, ssn4, dob, contact) VALUES(?, ?, ?, ?, ?, ?, ?)",
         (
@@ -213,20 +213,20 @@ def provision(
     """Create an address and mailbox for the first matching individual. Return the members of AddUsersResponseV2Type."""
     people = find_individuals(connection, described)
     if not people:
-        raise RegistrationError(RegistrationCode.NOT_PROOFED, "no identity-proofed individual matches the request")
+        raise RegistrationError("no identity-proofed individual matches the request", RegistrationCode.NOT_PROOFED)
     person = people[0]
     username = account.direct_username
     username = (_find_free_username(connection, person, domain) if username is None else username).lower()
     if not _USERNAME.fullmatch(username):
         raise RegistrationError(
-            RegistrationCode.INVALID_USER, "directUsername must be a local part of letters, digits, . - and _"
+            "directUsername must be a local part of letters, digits, . - and _", RegistrationCode.INVALID_USER
         )
     address = f"{username}@{domain}"
     try:
         mailboxes.create_account(connection, address, account.direct_password or generate_secret(), at_ms=now)
     except mailboxes.AccountExists:
         raise RegistrationError(
-            RegistrationCode.USER_ACCOUNT_ERROR, "the user name is already in use in the domain"
+            "the user name is already in use in the domain", RegistrationCode.USER_ACCOUNT_ERROR
         ) from None
     today = _to_date(now)
     members = json.dumps({**json.loads(person["contact"]), **contact.to_members()})
@@ -270,7 +270,7 @@ def set_passwords(connection: sqlite3.Connection, domain: str, users: Sequence[U
         ).fetchone()
         if existing is None or not mailboxes.set_password(connection, f"{name}@{domain}", user.password):
             raise RegistrationError(
-                RegistrationCode.NO_ADDRESS, "one of the users is not a patient of the domain; no password was changed"
+                "one of the users is not a patient of the domain; no password was changed", RegistrationCode.NO_ADDRESS
             )
     record_effect(connection, operation="SetPatientsPasswords", subject=domain, at=now, usernames=names)
 

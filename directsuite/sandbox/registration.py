@@ -88,13 +88,13 @@ class _RegistrationCall(NamedTuple):
             return msgspec.convert(self.body, expected)
         except msgspec.ValidationError as mismatch:
             text = f"the request body is invalid: {mismatch}"
-            raise RegistrationError(RegistrationCode.INVALID_ARGUMENT, text) from None
+            raise RegistrationError(text) from None
 
 
 def _login(connection: sqlite3.Connection, call: _RegistrationCall) -> dict[str, Any]:
     login = call.convert_body(UserPassword)  # LoginRequest has the same members
     if not authenticate(connection, login.username, login.password):
-        raise RegistrationError(RegistrationCode.AUTHENTICATION_FAILED, "the user name or password is wrong")
+        raise RegistrationError("the user name or password is wrong", RegistrationCode.AUTHENTICATION_FAILED)
     session_id = generate_secret()
     connection.execute(
         "INSERT INTO registration_session(digest, username, expires_at) VALUES(?, ?, ?)",
@@ -120,18 +120,16 @@ def _find_address_by_username(connection: sqlite3.Connection, call: _Registratio
 
 def _build_addresses(details: list[dict[str, Any]]) -> dict[str, Any]:
     if not details:
-        raise RegistrationError(RegistrationCode.NO_ADDRESS, "no Direct address was found")
+        raise RegistrationError("no Direct address was found", RegistrationCode.NO_ADDRESS)
     return {"patient": details}
 
 
 def _set_passwords(connection: sqlite3.Connection, call: _RegistrationCall) -> dict[str, Any]:
     users = call.convert_body(list[UserPassword])
     if not users:
-        raise RegistrationError(RegistrationCode.INVALID_ARGUMENT, "the array of users and passwords is empty")
+        raise RegistrationError("the array of users and passwords is empty")
     if len(users) > _MAX_USERS:
-        raise RegistrationError(
-            RegistrationCode.INVALID_ARGUMENT, f"the array has more than {_MAX_USERS:,} users: divide it"
-        )
+        raise RegistrationError(f"the array has more than {_MAX_USERS:,} users: divide it")
     patients.set_passwords(connection, call.domain, users, now=call.now)
     return {}
 
@@ -197,11 +195,11 @@ def _authorize_session(connection: sqlite3.Connection, path: Mapping[str, str], 
         "SELECT 1 FROM registration_session WHERE digest = ? AND expires_at > ?", (hash_secret(path["session_id"]), now)
     ).fetchone()
     if session is None:
-        raise RegistrationError(RegistrationCode.AUTHENTICATION_FAILED, "the session is unknown or has expired")
+        raise RegistrationError("the session is unknown or has expired", RegistrationCode.AUTHENTICATION_FAILED)
     domain = _normalize_domain(path["direct_domain"])
     registered = connection.execute("SELECT 1 FROM organization WHERE domain = ?", (domain,)).fetchone()
     if registered is None and domain not in mailboxes.list_domains(connection):
-        raise RegistrationError(RegistrationCode.NO_ORGANIZATION, "there is no organization for the Direct domain")
+        raise RegistrationError("there is no organization for the Direct domain", RegistrationCode.NO_ORGANIZATION)
     return domain
 
 

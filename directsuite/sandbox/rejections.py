@@ -123,7 +123,7 @@ class KeyUnavailableError(RejectionError):
 class MessagingError(RejectionError):
     """A rejection by the messaging service, with the code of an APIResponse."""
 
-    def __init__(self, code: MessagingCode, text: str) -> None:
+    def __init__(self, text: str, code: MessagingCode = MessagingCode.OTHER) -> None:
         super().__init__(text)
         self.code = code
 
@@ -136,7 +136,7 @@ class MessagingError(RejectionError):
 class RegistrationError(RejectionError):
     """A rejection by the registration service, with the code of a ResellerAPIResponseType."""
 
-    def __init__(self, code: RegistrationCode, text: str) -> None:
+    def __init__(self, text: str, code: RegistrationCode = RegistrationCode.INVALID_ARGUMENT) -> None:
         super().__init__(text)
         self.code = code
 

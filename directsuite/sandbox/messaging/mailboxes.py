@@ -178,7 +178,7 @@ def get_folder(connection: sqlite3.Connection, account: int, name: str) -> Mailb
 
 def _require_folder(existing: MailboxFolder | None, name: str) -> MailboxFolder:
     if existing is None:
-        raise MessagingError(MessagingCode.FOLDER, f"The mailbox has no folder {name!r}")
+        raise MessagingError(f"The mailbox has no folder {name!r}", MessagingCode.FOLDER)
     return existing
 
 
@@ -209,7 +209,7 @@ def rename_folder(connection: sqlite3.Connection, account: int, name: str, new_n
     old = get_folder(connection, account, name).name
     _validate_not_reserved(old)
     if fold(f"{new_name}.").startswith(fold(f"{old}.")):
-        raise MessagingError(MessagingCode.OTHER, "A folder cannot be moved into itself")
+        raise MessagingError("A folder cannot be moved into itself")
     new = _choose_new_name(connection, account, new_name)
     _create_parents(connection, account, new)
     connection.execute(
@@ -289,16 +289,13 @@ def _create_parents(connection: sqlite3.Connection, account: int, name: str) -> 
 def _choose_new_name(connection: sqlite3.Connection, account: int, name: str) -> str:
     if (existing := _find_folder(connection, account, name)) is not None:
         _validate_not_reserved(existing.name)
-        raise MessagingError(MessagingCode.OTHER, f"The folder {existing.name!r} already exists")
+        raise MessagingError(f"The folder {existing.name!r} already exists")
     if not fold(name).startswith(fold(f"{INBOX}.")):
-        raise MessagingError(MessagingCode.OTHER, "The name of a folder must start with 'INBOX.'")
+        raise MessagingError("The name of a folder must start with 'INBOX.'")
     if len(name) > _MAX_NAME_CHARS or not all(name.split(".")):
-        raise MessagingError(
-            MessagingCode.OTHER,
-            f"The name of a folder must have at most {_MAX_NAME_CHARS} characters and no empty level",
-        )
+        raise MessagingError(f"The name of a folder must have at most {_MAX_NAME_CHARS} characters and no empty level")
     if any(unicodedata.category(character) == "Cc" for character in name):
-        raise MessagingError(MessagingCode.OTHER, "The name of a folder must not contain control characters")
+        raise MessagingError("The name of a folder must not contain control characters")
     levels = name.split(".")
     for depth in range(len(levels) - 1, 0, -1):
         parent = _find_folder(connection, account, ".".join(levels[:depth]))
@@ -309,7 +306,7 @@ def _choose_new_name(connection: sqlite3.Connection, account: int, name: str) ->
 
 def _validate_not_reserved(name: str) -> None:
     if name in RESERVED_FOLDERS:
-        raise MessagingError(MessagingCode.OTHER, f"The folder {name!r} is reserved")
+        raise MessagingError(f"The folder {name!r} is reserved")
 
 
 TransferFn = Callable[[sqlite3.Connection, int, int, Iterable[int]], dict[int, int]]
@@ -378,7 +375,7 @@ def append_message(connection: sqlite3.Connection, folder: int, content: StoredC
             ),
         )
     except (sqlite3.DataError, OverflowError):
-        raise MessagingError(MessagingCode.OTHER, _TOO_LARGE_TEXT) from None
+        raise MessagingError(_TOO_LARGE_TEXT) from None
     if content.file is not None:
         connection.execute(
             "INSERT INTO content_file(content, name) SELECT id, ? FROM content WHERE digest = ?"

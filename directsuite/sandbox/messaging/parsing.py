@@ -38,7 +38,7 @@ from directsuite.sandbox.messaging.headers import (
     parse_mailboxes,
     unfold,
 )
-from directsuite.sandbox.rejections import MessagingCode, MessagingError
+from directsuite.sandbox.rejections import MessagingError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OTHER_ENCODINGS = ("quoted-printable", "x-uuencode", "uuencode", "uue", "x-uue")  # get_payload decodes them
@@ -229,7 +229,7 @@ class _MessageOctets:
     def count_octets(self, octets: int) -> None:
         self._octets_read += octets
         if self.file is not None and self._octets_read > _MAX_READ_BYTES:
-            raise MessagingError(MessagingCode.OTHER, _TOO_LARGE_TEXT)
+            raise MessagingError(_TOO_LARGE_TEXT)
 
 
 def build_content(raw: bytes | Path) -> StoredContent:

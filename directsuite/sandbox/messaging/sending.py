@@ -97,7 +97,7 @@ async def send(
     message = call.request.message
     if fold(message.sender) != fold(call.address):
         raise MessagingError(
-            MessagingCode.ADDRESS, "The sender is not the address of the mailbox that the credentials open"
+            "The sender is not the address of the mailbox that the credentials open", MessagingCode.ADDRESS
         )
 
     def compose_outgoing(new_file: NewFileFn) -> _OutgoingMessage:
@@ -117,7 +117,7 @@ async def forward(call: MessagingCall[UidsRequest], database: SandboxDatabase) -
         lambda connection: mailboxes.list_raw_messages(connection, call.get_folder(connection).id, call.request.uids)
     )
     if not stored:
-        raise MessagingError(MessagingCode.OTHER, "The folder has no message with any of these uids")
+        raise MessagingError("The folder has no message with any of these uids")
     originals = [original.raw if original.file is None else call.files[original.file] for original in stored]
 
     def compose_outgoing(new_file: NewFileFn) -> _OutgoingMessage:
@@ -175,7 +175,7 @@ def deliver_inbound(
     account = mailboxes.get_account_id(connection, address)
     if find_user_state(connection, address, now) in STATES_WITHOUT_CERTIFICATE:
         raise MessagingError(
-            MessagingCode.ADDRESS, "Messages to this address are rejected: its certificate has expired or is revoked"
+            "Messages to this address are rejected: its certificate has expired or is revoked", MessagingCode.ADDRESS
         )
     uid = mailboxes.append_message(
         connection, mailboxes.get_folder(connection, account, folder).id, content, received_ms=now
@@ -265,7 +265,7 @@ def _store_outgoing(
 ) -> ResponseMembers:
     if find_user_state(connection, call.address, call.at_ms) in STATES_WITHOUT_CERTIFICATE:
         raise MessagingError(
-            MessagingCode.ADDRESS, "Messages from this address are rejected: its certificate has expired or is revoked"
+            "Messages from this address are rejected: its certificate has expired or is revoked", MessagingCode.ADDRESS
         )
     sent_folder = mailboxes.get_folder(connection, call.account, mailboxes.SENT).id
     mailboxes.append_message(connection, sent_folder, outgoing.message.sender_copy, received_ms=call.at_ms)
@@ -305,7 +305,7 @@ def _read_content(call: MessagingCall[Any], text: str, member: str) -> bytes | F
         with suppress(ValueError):
             content = pybase64.b64decode("".join(text.split()).encode("ascii"), validate=True)
     if content is None:
-        raise MessagingError(MessagingCode.OTHER, f"The member {member} is not base64")
+        raise MessagingError(f"The member {member} is not base64")
     return content
 
 
@@ -328,14 +328,14 @@ class _ComposedMessage(NamedTuple):
 
 def _validate_address(address: str) -> None:
     if len(address) > _MAX_ADDRESS_CHARS or _ADDRESS.fullmatch(address) is None:
-        raise MessagingError(MessagingCode.ADDRESS, "An address does not have the form local-part@domain")
+        raise MessagingError("An address does not have the form local-part@domain", MessagingCode.ADDRESS)
 
 
 def _validate_recipients(recipients: Sequence[Recipient]) -> None:
     if not recipients:
-        raise MessagingError(MessagingCode.ADDRESS, "The message has no recipients")
+        raise MessagingError("The message has no recipients", MessagingCode.ADDRESS)
     if len(recipients) > MAX_RECIPIENTS:
-        raise MessagingError(MessagingCode.ADDRESS, f"A message may have at most {MAX_RECIPIENTS:,} recipients")
+        raise MessagingError(f"A message may have at most {MAX_RECIPIENTS:,} recipients", MessagingCode.ADDRESS)
     for recipient in recipients:
         _validate_address(recipient.email)
 
@@ -350,7 +350,7 @@ def compose_message(
     _validate_recipients(draft.recipients)
     _validate_address(draft.sender)
     if len(draft.attachments) >= MAX_PARTS:  # the text is also a part
-        raise MessagingError(MessagingCode.OTHER, f"A message may have at most {MAX_PARTS - 1:,} attachments")
+        raise MessagingError(f"A message may have at most {MAX_PARTS - 1:,} attachments")
     named = {kind: [r.email for r in draft.recipients if r.type == kind] for kind in ("TO", "CC", "BCC")}
     lines = [_format_address_header("From", [draft.sender])]
     lines += [_format_address_header(name, named[name.upper()]) for name in ("To", "Cc") if named[name.upper()]]
@@ -417,9 +417,9 @@ def _build_attachment_part(attachment: MessageAttachment) -> Iterable[bytes | _F
     content_type, content = attachment.content_type, attachment.content
     media_type = content_type.partition(";")[0].strip().lower()
     if _MEDIA_TYPE.fullmatch(content_type) is None or len(content_type) > MAX_PLAIN_VALUE_CHARS:
-        raise MessagingError(MessagingCode.OTHER, "The contentType of an attachment is not a media type")
+        raise MessagingError("The contentType of an attachment is not a media type")
     if media_type.startswith("multipart/"):
-        raise MessagingError(MessagingCode.OTHER, "An attachment cannot be of a multipart type")
+        raise MessagingError("An attachment cannot be of a multipart type")
     # RFC 2046 section 5.2.1: a message in a message is not encoded.
     verbatim = media_type == "message/rfc822"
     yield (
@@ -459,9 +459,7 @@ def _encode_base64_lines(octets: bytes) -> bytes:
 
 def _format_filename_parameter(filename: str) -> str:
     if len(filename) > _MAX_FILENAME_CHARS or _HEADER_BREAK.search(filename):
-        raise MessagingError(
-            MessagingCode.OTHER, f"A filename must have at most {_MAX_FILENAME_CHARS} characters and no line breaks"
-        )
+        raise MessagingError(f"A filename must have at most {_MAX_FILENAME_CHARS} characters and no line breaks")
     if _PLAIN_FILENAME.fullmatch(filename) and len(filename) <= _MAX_PLAIN_FILENAME_CHARS:
         return f'; filename="{filename}"'
     segments = ["utf-8''"]
@@ -477,17 +475,16 @@ def _format_custom_header(name: str, value: str) -> str:
     lowered = name.lower()
     if _HEADER_NAME.fullmatch(name) is None:
         raise MessagingError(
-            MessagingCode.OTHER,
-            "The name of a header must have 1 to 76 printable ASCII characters without spaces or colons",
+            "The name of a header must have 1 to 76 printable ASCII characters without spaces or colons"
         )
     if lowered in _SERVICE_HEADERS or lowered.startswith("content-"):
-        raise MessagingError(MessagingCode.OTHER, f"The header {name} is set by the service")
+        raise MessagingError(f"The header {name} is set by the service")
     return _format_header(name, value)
 
 
 def _format_header(name: str, value: str) -> str:
     if _HEADER_BREAK.search(value):
-        raise MessagingError(MessagingCode.OTHER, f"The header {name} has a line break in its value")
+        raise MessagingError(f"The header {name} has a line break in its value")
     return format_header(name, value)
 
 

@@ -216,9 +216,7 @@ async def _parse_body(
             await asyncio.to_thread(parse_json, octets, expected) if large else parse_json(octets, expected)
         )
     except msgspec.ValidationError as mismatch:
-        raise MessagingError(
-            MessagingCode.OTHER, f"The request body does not match the specification: {mismatch}"
-        ) from None
+        raise MessagingError(f"The request body does not match the specification: {mismatch}") from None
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType
     return body
@@ -231,17 +229,17 @@ def _authenticate(
     if not row.is_tuser:
         account = mailboxes.authenticate(connection, credentials.username, credentials.password)
         if account is None:
-            raise MessagingError(MessagingCode.AUTHENTICATION, "The username or the password is wrong")
+            raise MessagingError("The username or the password is wrong", MessagingCode.AUTHENTICATION)
         if find_user_state(connection, credentials.username, now) == DISABLED:
-            raise MessagingError(MessagingCode.AUTHENTICATION, "The user is disabled")
+            raise MessagingError("The user is disabled", MessagingCode.AUTHENTICATION)
         return account, credentials.username
     if not mailboxes.authenticate_tuser(connection, credentials.username, credentials.password):
-        raise MessagingError(MessagingCode.AUTHENTICATION, "The T-User's name or password is wrong")
+        raise MessagingError("The T-User's name or password is wrong", MessagingCode.AUTHENTICATION)
     account = mailboxes.find_tuser_account_id(connection, credentials.username, credentials.direct_addr)
     if account is None:
-        raise MessagingError(MessagingCode.ADDRESS, "The T-User may not act for this Direct address")
+        raise MessagingError("The T-User may not act for this Direct address", MessagingCode.ADDRESS)
     if find_user_state(connection, credentials.direct_addr, now) == DISABLED:
-        raise MessagingError(MessagingCode.ADDRESS, "The user of this Direct address is disabled")
+        raise MessagingError("The user of this Direct address is disabled", MessagingCode.ADDRESS)
     return account, credentials.direct_addr
 
 
@@ -305,7 +303,7 @@ def _build_detail(message: mailboxes.StoredMessage, folder: str, files: StoredFi
 def _select_received(call: MessagingCall[Any]) -> Selection:
     begin, end = call.path["beginTime"], call.path["endTime"]
     if not (_MILLISECONDS.fullmatch(begin) and _MILLISECONDS.fullmatch(end)):
-        raise MessagingError(MessagingCode.OTHER, "beginTime and endTime must be numbers of milliseconds since 1970")
+        raise MessagingError("beginTime and endTime must be numbers of milliseconds since 1970")
     return Selection(begin_ms=int(begin), end_ms=int(end) or None)
 
 
@@ -323,9 +321,7 @@ def _parse_utc(text: str) -> int:
             raise ValueError(text)
         return to_milliseconds(datetime.strptime(text, "%Y%m%d%H%M%S").replace(tzinfo=UTC))
     except ValueError:
-        raise MessagingError(
-            MessagingCode.OTHER, "beginTime and endTime must be UTC times of the form yyyyMMddHHmmss"
-        ) from None
+        raise MessagingError("beginTime and endTime must be UTC times of the form yyyyMMddHHmmss") from None
 
 
 def _get_folders(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
@@ -418,7 +414,7 @@ def _get_raw_messages(connection: sqlite3.Connection, call: MessagingCall[UidsRe
 def _parse_boolean(segment: str) -> bool:
     value = {"true": True, "1": True, "false": False, "0": False}.get(segment.lower())
     if value is None:
-        raise MessagingError(MessagingCode.OTHER, "The last path segment must be true or false")
+        raise MessagingError("The last path segment must be true or false")
     return value
 
 

@@ -37,8 +37,7 @@ from directsuite.sandbox.control import (
     choose_error_status,
 )
 from directsuite.sandbox.faults import describe_kind, describe_remaining
-from directsuite.sandbox.page import content
-from directsuite.sandbox.page.content import PageNotFoundError, require_found
+from directsuite.sandbox.page.content import PageNotFoundError, Row, find_row, require_found
 from directsuite.sandbox.page.drawing import draw_page
 from directsuite.sandbox.page.reference import OpenApiOperation, build_example, list_operations
 from directsuite.sandbox.rejections import describe_body_limit
@@ -276,12 +275,14 @@ class SandboxPage:
         """The sandbox's time in milliseconds since 1970."""
         return self.sandbox.clock.milliseconds()
 
-    async def find_document(self, identifier: str) -> content.Row:
+    async def find_document(self, identifier: str) -> Row:
         """Return a stored PDF's row with its file name. Raises PageNotFoundError if there is none."""
-        return require_found(await self.sandbox.read(lambda connection: content.find_document(connection, identifier)))
+        return require_found(
+            await self.sandbox.read(lambda connection: find_row(connection, "document", identifier=identifier))
+        )
 
     @contextmanager
-    def hold_document(self, document: content.Row) -> Generator[Path]:
+    def hold_document(self, document: Row) -> Generator[Path]:
         """Yield a PDF's file, not deleted in the block. Raises PageNotFoundError if it is gone."""
         try:
             with self.sandbox.document_files.hold_file(document["name"]) as file:
@@ -290,7 +291,7 @@ class SandboxPage:
             raise PageNotFoundError("The document was changed or deleted while it was read. Reload the page.") from None
 
     @contextmanager
-    def hold_message(self, message: content.Row) -> Generator[bytes | Path]:
+    def hold_message(self, message: Row) -> Generator[bytes | Path]:
         """Yield a message's bytes, or its file, not deleted in the block. Raises PageNotFoundError if it is gone."""
         name: str | None = message["name"]
         if name is None:
@@ -302,7 +303,7 @@ class SandboxPage:
         except FileNotFoundError:
             raise PageNotFoundError("The message was deleted while it was read. Reload the folder.") from None
 
-    async def draw_document_page(self, document: content.Row, number: int) -> bytes:
+    async def draw_document_page(self, document: Row, number: int) -> bytes:
         """Return a page as PNG. Raises PageNotFoundError if it does not exist or cannot be drawn."""
         with self.hold_document(document) as file:
             async with self._drawing_slot:  # one page at a time

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -15,11 +15,10 @@ from directsuite.sandbox.calls import mask_secrets
 from directsuite.sandbox.client import DEFAULT_URL
 from directsuite.sandbox.faults import EVERY_OPERATION, FAULT_KINDS
 from directsuite.sandbox.files import FileRange, PiecesPayload
-from directsuite.sandbox.messaging.delivery import CONFIRMATION_TIMEOUT_MS
-from directsuite.sandbox.messaging.mailboxes import SENT
+from directsuite.sandbox.messaging.delivery import CONFIRMATION_TIMEOUT_MS, add_brackets
+from directsuite.sandbox.messaging.mailboxes import SENT, find_account_id
 from directsuite.sandbox.messaging.parsing import read_message
-from directsuite.sandbox.page import content
-from directsuite.sandbox.page.content import MAX_ROW_ID, PAGE_ROWS, require_found
+from directsuite.sandbox.page.content import MAX_ROW_ID, PAGE_ROWS, Row, find_row, list_rows, require_found
 from directsuite.sandbox.page.drawing import neutralize_html
 from directsuite.sandbox.page.site import FileHandler, SandboxPage, View
 from directsuite.sandbox.patients import USER_STATES
@@ -27,6 +26,8 @@ from directsuite.sandbox.quirks import PROFILES
 from directsuite.sandbox.rejections import RejectionError
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from directsuite.sandbox.calls import CallRecord, Calls
 
 
@@ -39,41 +40,30 @@ _MAX_DRAWN_BYTES = 64 * 2**20
 
 
 async def _show_overview(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    text, after = _read_search_text(request), _read_number(request, "after", 0)
-    totals = await page.sandbox.read(content.count_totals)
-    accounts = await page.sandbox.read(lambda connection: content.list_accounts(connection, text, after))
     return {
-        "totals": totals,
-        "text": text,
-        **_paginate(accounts, request, "after"),
+        "totals": require_found(await page.sandbox.read(lambda connection: find_row(connection, "totals"))),
         "calls": _find_calls(page.calls, "", MAX_ROW_ID)[:12],
+        **await _list_page(page, request, "mailboxes", "after"),
     }
 
 
 async def _show_mailbox(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    address, text = request.match_info["address"], _read_search_text(request)
-    chosen, before = request.query.get("folder", "INBOX"), _read_number(request, "before", MAX_ROW_ID)
-
-    def read(connection: Any) -> Mapping[str, Any]:
-        mailbox = require_found(content.find_mailbox(connection, address))
-        folders = content.list_folders(connection, mailbox["id"])
-        folder = require_found(next((each for each in folders if each["name"] == chosen), None))
-        rows = content.list_messages(connection, folder["id"], text, before)
-        return {"address": address, "folders": folders, "folder": folder, **_paginate(rows, request, "before", "uid")}
-
-    return {**await page.sandbox.read(read), "text": text, "outgoing": chosen == SENT}
+    address, chosen = request.match_info["address"], request.query.get("folder", "INBOX")
+    folders = await page.sandbox.read(lambda connection: _list_folders(connection, address))
+    folder = require_found(next((each for each in folders if each["name"] == chosen), None))
+    shown = await _list_page(page, request, "messages", "before", "uid", folder=folder["id"])
+    return {"address": address, "folders": folders, "folder": folder, "outgoing": chosen == SENT, **shown}
 
 
 async def _find_message(page: SandboxPage, request: web.Request) -> dict[str, Any]:
     address, uid = request.match_info["address"], int(request.match_info["uid"])
     number, now = int(request.match_info["folder"]), page.now_ms
 
-    def read(connection: Any) -> dict[str, Any]:
-        mailbox = require_found(content.find_mailbox(connection, address))
-        folders = content.list_folders(connection, mailbox["id"])
+    def read(connection: sqlite3.Connection) -> dict[str, Any]:
+        folders = _list_folders(connection, address)
         folder = require_found(next((each for each in folders if each["id"] == number), None))
-        message = require_found(content.find_message(connection, number, uid))
-        sent = content.find_sent_message(connection, message["message_id"] or "", now=now)
+        message = require_found(find_row(connection, "message", folder=number, uid=uid))
+        sent = find_row(connection, "sent message", smtp_id=add_brackets(message["message_id"] or ""), now=now)
         return {"address": address, "folder": folder, "message": message, "sent": sent}
 
     return await page.sandbox.read(read)
@@ -86,13 +76,28 @@ async def _show_message(page: SandboxPage, request: web.Request) -> Mapping[str,
     return {**shown, "reading": reading, "timeout": CONFIRMATION_TIMEOUT_MS}
 
 
-def _make_list_view(list_rows: Callable[[Any, str, int, int], list[content.Row]], **context: Any) -> View:
-    """Return the view of rows that contain the search text, newest first. `list_rows` receives text, `before`, now."""
+def _list_folders(connection: sqlite3.Connection, address: str) -> list[Row]:
+    return list_rows(connection, "folders", account=require_found(find_account_id(connection, address)))
 
+
+async def _list_page(
+    page: SandboxPage, request: web.Request, name: str, link: str, key: str = "id", **parameters: Any
+) -> dict[str, Any]:
+    """Return the `rows` of a list's page, the search `text`, and as `following` the link to the next page or None.
+
+    link: the query parameter with the page's place: `before` for a list with the newest rows first, or `after`.
+    key: the column with the places.
+    """
+    text, place = _read_search_text(request), _read_number(request, link, MAX_ROW_ID if link == "before" else 0)
+    known = {"text": text, "place": place, "now": page.now_ms, **parameters}
+    rows = await page.sandbox.read(lambda connection: list_rows(connection, name, **known))
+    following = _build_link(request, **{link: rows[PAGE_ROWS - 1][key]}) if len(rows) > PAGE_ROWS else None
+    return {"text": text, "rows": rows[:PAGE_ROWS], "following": following}
+
+
+def _make_list_view(name: str, **context: Any) -> View:
     async def show(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-        text, before, now = _read_search_text(request), _read_number(request, "before", MAX_ROW_ID), page.now_ms
-        rows = await page.sandbox.read(lambda connection: list_rows(connection, text, before, now))
-        return {"text": text, **context, **_paginate(rows, request, "before")}
+        return {**context, **await _list_page(page, request, name, "before")}
 
     return show
 
@@ -133,21 +138,24 @@ async def _show_document(page: SandboxPage, request: web.Request) -> Mapping[str
 
 
 async def _show_patients(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    text, after, now = _read_search_text(request), _read_number(request, "after", 0), page.now_ms
-    rows = await page.sandbox.read(lambda connection: content.list_individuals(connection, text, after, now=now))
-    sessions = await page.sandbox.read(lambda connection: content.list_sessions(connection, now=now))
-    return {"text": text, "sessions": sessions, "states": USER_STATES, **_paginate(rows, request, "after")}
+    now = page.now_ms
+    sessions = await page.sandbox.read(lambda connection: list_rows(connection, "sessions", now=now))
+    return {"sessions": sessions, "states": USER_STATES, **await _list_page(page, request, "people", "after")}
 
 
 async def _show_controls(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
     profile = page.sandbox.profile
+
+    def read_logins(connection: sqlite3.Connection) -> dict[str, list[Row]]:
+        return {name: list_rows(connection, name) for name in ("tusers", "resellers", "clients")}
+
     return {
         "faults": page.sandbox.faults(),
         "operations": [EVERY_OPERATION, *sorted(page.sandbox.operations)],
         "kinds": FAULT_KINDS,
         "profiles": PROFILES,
         "profile": {profile} if isinstance(profile, str) else set(profile),
-        "logins": await page.sandbox.read(content.list_logins),
+        "logins": await page.sandbox.read(read_logins),
     }
 
 
@@ -175,14 +183,14 @@ VIEWS: dict[str, tuple[str, View]] = {
     "/": ("overview.html", _show_overview),
     "/page/mail/{address}": ("mailbox.html", _show_mailbox),
     _MESSAGE_PATH: ("message.html", _show_message),
-    "/page/sent": ("sent.html", _make_list_view(content.list_sent_messages, timeout=CONFIRMATION_TIMEOUT_MS)),
+    "/page/sent": ("sent.html", _make_list_view("sent", timeout=CONFIRMATION_TIMEOUT_MS)),
     "/page/calls": ("calls.html", _show_calls),
     "/page/calls/{number:[0-9]{1,15}}": ("call.html", _show_call),
-    "/page/documents": ("documents.html", _make_list_view(content.list_documents)),
+    "/page/documents": ("documents.html", _make_list_view("documents")),
     "/page/documents/{identifier}": ("document.html", _show_document),
-    "/page/faxes": ("faxes.html", _make_list_view(content.list_faxes)),
+    "/page/faxes": ("faxes.html", _make_list_view("faxes")),
     "/page/patients": ("patients.html", _show_patients),
-    "/page/effects": ("effects.html", _make_list_view(content.list_effects)),
+    "/page/effects": ("effects.html", _make_list_view("effects")),
     "/page/controls": ("controls.html", _show_controls),
     "/docs": ("docs.html", _show_docs),
     "/docs/{name}": ("operation.html", _show_operation),
@@ -252,15 +260,6 @@ def _read_search_text(request: web.Request) -> str:
 def _read_number(request: web.Request, name: str, default: int) -> int:
     text = request.query.get(name, "")
     return max(1, min(int(text), MAX_ROW_ID)) if text.isascii() and text.isdecimal() and len(text) < 20 else default
-
-
-def _paginate(rows: list[content.Row], request: web.Request, name: str, key: str = "id") -> Mapping[str, Any]:
-    """Return a page of `rows`, and as `following` the link to the next page or None.
-
-    name, key: the link's query parameter, and the column of the last row with its value.
-    """
-    following = _build_link(request, **{name: rows[PAGE_ROWS - 1][key]}) if len(rows) > PAGE_ROWS else None
-    return {"rows": rows[:PAGE_ROWS], "following": following}
 
 
 def _build_link(request: web.Request, **changed: int) -> str:
