@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from directsuite.sandbox.dialect import FORM, ORDINARY_HEADERS, Difference, Role, find_form, mask_digits, name_type
+from directsuite.sandbox.quirks import FORM, ORDINARY_HEADERS, Difference, Role, find_form, mask_digits, name_type
 
 Json: TypeAlias = Mapping[str, Any]
 

@@ -31,7 +31,7 @@ from directsuite.messaging import operations as mail
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.send_once import SENT_FOLDER
 from directsuite.registration import operations as patients
-from directsuite.sandbox.dialect import Difference, OperationReport
+from directsuite.sandbox.quirks import Difference, OperationReport
 from directsuite.signing import operations as signing
 from directsuite.wire.codec import Codec
 from directsuite.wire.parsing import MismatchError

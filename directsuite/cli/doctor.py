@@ -30,7 +30,7 @@ from directsuite.cli.output import show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, require_extra
 from directsuite.config_file import Configuration, read_secret_file
 from directsuite.durable.files import create_file
-from directsuite.sandbox.dialect import OperationReport, Report
+from directsuite.sandbox.quirks import OperationReport, Report
 from directsuite.settings import SERVICES
 
 app = make_app("doctor", "", "--timeout 5 --json", "--deep --report differences.json")

@@ -10,7 +10,7 @@ specification alone, and shares no code with the client.
     state.py          the state, and how tests change it
     database.py       SQLite with one writer thread, and the ledger of side effects;  clock.py: the clock
     rejections.py     the error responses of the services;  faults.py: failures on demand
-    quirks.py         profiles, and responses like those of another server;  dialect.py: how servers differ
+    quirks.py         profiles, and responses like those of another server
     credentials.py    passwords and access tokens;  oauth.py: the endpoints that issue tokens
     signing/  fax.py  messaging/  registration.py, patients.py    the four services
 """

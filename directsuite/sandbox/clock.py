@@ -87,64 +87,42 @@ class Clock:
 
     def freeze(self, at: datetime | None = None) -> datetime:
         """Stop the clock at its current time or at `at`, and return the time."""
-        moment = None if at is None else _validate_time(at)
-        return self._change(
-            lambda state: attrs.evolve(state, frozen_at=_compute_time(state) if moment is None else moment)
-        )
+        return self._change(lambda now: now if at is None else at, is_frozen=True)
 
     def advance(self, by: timedelta) -> datetime:
         """Advance the clock, which may be frozen, and return its time. Raises ValueError for a negative `by`."""
         if by < timedelta(0):
             raise ValueError("the clock cannot be advanced by a negative time: set it instead")
-
-        def advance_state(state: ClockState) -> ClockState:
-            try:
-                moment = _validate_time(_compute_time(state) + by)
-            except OverflowError:
-                raise ValueError(_OUT_OF_RANGE_TEXT) from None
-            if state.frozen_at is not None:
-                return attrs.evolve(state, frozen_at=moment)
-            return attrs.evolve(state, offset=state.offset + by)
-
-        return self._change(advance_state)
+        return self._change(lambda now: now + by)
 
     def set(self, at: datetime) -> datetime:
         """Set the clock to a time, and return the time in UTC. A frozen clock remains frozen."""
-        moment = _validate_time(at)
-
-        def move_state(state: ClockState) -> ClockState:
-            if state.frozen_at is not None:
-                return attrs.evolve(state, frozen_at=moment)
-            return attrs.evolve(state, offset=moment - datetime.now(UTC))
-
-        return self._change(move_state)
+        return self._change(lambda _: at)
 
     def resume(self) -> datetime:
         """Restart a frozen clock, and return the time. A running clock is not changed."""
-
-        def resume_state(state: ClockState) -> ClockState:
-            return state if state.frozen_at is None else ClockState(offset=state.frozen_at - datetime.now(UTC))
-
-        return self._change(resume_state)
+        return self._change(lambda now: now, is_frozen=False) if self.frozen else self.now()
 
     def restore(self, state: ClockState) -> datetime:
         """Set the clock to a `state`, and return the time."""
-        try:
-            _validate_time(_compute_time(state))
-        except OverflowError:
-            raise ValueError(_OUT_OF_RANGE_TEXT) from None
-        return self._change(lambda _: state)
+        return self._change(lambda _: _compute_time(state), is_frozen=state.frozen_at is not None)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` after each change, in the thread that made it. Return a function that stops this."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def _change(self, change: Callable[[ClockState], ClockState]) -> datetime:
+    def _change(self, choose: Callable[[datetime], datetime], *, is_frozen: bool | None = None) -> datetime:
+        """Set the time that `choose` returns for the current time. is_frozen: None: as before."""
         with self._lock:
-            state = change(self._state)
-            moment = _compute_time(state)
-            self._state = state
+            try:
+                moment = _validate_time(choose(_compute_time(self._state)))
+            except OverflowError:
+                raise ValueError(_OUT_OF_RANGE_TEXT) from None
+            if self.frozen if is_frozen is None else is_frozen:
+                self._state = ClockState(frozen_at=moment)
+            else:
+                self._state = ClockState(offset=moment - datetime.now(UTC))
         for listener in tuple(self._listeners):
             listener()
         return moment
@@ -168,10 +146,7 @@ def _compute_time(state: ClockState) -> datetime:
 def _validate_time(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise ValueError("the time has no time zone: add one, such as +00:00")
-    try:
-        utc = moment.astimezone(UTC)
-    except OverflowError:
-        raise ValueError(_OUT_OF_RANGE_TEXT) from None
+    utc = moment.astimezone(UTC)
     if not MIN_TIME <= utc <= MAX_TIME:
         raise ValueError(_OUT_OF_RANGE_TEXT)
     return utc

@@ -375,6 +375,10 @@ class PiecesPayload(Payload):
         """Return the entire body as text."""
         return b"".join(self._iter_pieces()).decode(encoding, errors)
 
+    async def read(self) -> bytes:
+        """Return the entire body."""
+        return await asyncio.to_thread(lambda: b"".join(self._iter_pieces()))
+
     async def write(self, writer: AbstractStreamWriter) -> None:
         """Send the body."""
         await self.write_with_length(writer, None)

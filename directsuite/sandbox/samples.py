@@ -100,4 +100,4 @@ def _add_message(connection: sqlite3.Connection, account: int, sample: _Sample, 
     folder = mailboxes.get_folder(connection, account, sample.folder).id
     uid = mailboxes.append_message(connection, folder, build_content(bytes(message)), received_ms=received)
     if sample.is_read:
-        mailboxes.set_flag(connection, folder, [uid], mailboxes.Flag.SEEN, value=True)
+        mailboxes.set_seen(connection, folder, [uid], seen=True)

@@ -31,7 +31,7 @@ The choices of the sandbox in points that the specification leaves open (for del
     copy, move                new uid at the destination; same flags and received date; no effect within one folder
     no change                 success, for example if a message is already read; the ledger records only changes
     DeleteMessagesByUIDs      deleteForever=false within INBOX.Trash changes nothing
-    GetDeletedMessageCount    all messages of INBOX.Trash; elsewhere those with a flag that no operation sets
+    GetDeletedMessageCount    all messages of INBOX.Trash; 0 elsewhere, because no operation only marks as deleted
     reading                   does not mark messages as read
     sender, subject           substring of the decoded header, ignoring case; the empty text matches all
     dates in requests         inclusive; endTime 0 in milliseconds: no end; the UTC form includes the entire last second

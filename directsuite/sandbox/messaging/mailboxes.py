@@ -18,7 +18,6 @@ import json
 import sqlite3
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from directsuite.sandbox.credentials import check_password, hash_password
@@ -59,7 +58,7 @@ CREATE TABLE IF NOT EXISTS content_file(
 CREATE TABLE IF NOT EXISTS message(
   folder INTEGER NOT NULL REFERENCES folder(id) ON DELETE CASCADE, uid INTEGER NOT NULL,
   content INTEGER NOT NULL REFERENCES content(id), received INTEGER NOT NULL,
-  seen INTEGER NOT NULL DEFAULT 0, deleted INTEGER NOT NULL DEFAULT 0, PRIMARY KEY(folder, uid)) WITHOUT ROWID;
+  seen INTEGER NOT NULL DEFAULT 0, PRIMARY KEY(folder, uid)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS message_content ON message(content);
 CREATE TRIGGER IF NOT EXISTS content_forgotten AFTER DELETE ON message
   WHEN NOT EXISTS (SELECT 1 FROM message WHERE content = OLD.content)
@@ -312,13 +311,6 @@ def _validate_not_reserved(name: str) -> None:
 TransferFn = Callable[[sqlite3.Connection, int, int, Iterable[int]], dict[int, int]]
 
 
-class Flag(StrEnum):
-    """A flag of a message, with the name of its column."""
-
-    SEEN = "seen"
-    DELETED = "deleted"
-
-
 class Selection(NamedTuple):
     """Criteria for messages, which must all be met. None or False: no restriction."""
 
@@ -337,7 +329,6 @@ class Count(NamedTuple):
 
     all: int
     unread: int
-    deleted: int
 
 
 class StoredMessage(NamedTuple):
@@ -390,27 +381,27 @@ def append_message(connection: sqlite3.Connection, folder: int, content: StoredC
 
 
 def copy_messages(connection: sqlite3.Connection, folder: int, destination: int, uids: Iterable[int]) -> dict[int, int]:
-    """Copy messages with flags and received date. Return the new uids by the old ones.
+    """Copy messages with their read state and received date. Return the new uids by the old ones.
 
     Unknown uids are ignored. Return {} if both folders are the same.
     """
     if folder == destination:
         return {}
     rows = connection.execute(
-        "SELECT uid, content, received, seen, deleted FROM message"
+        "SELECT uid, content, received, seen FROM message"
         " WHERE folder = ? AND uid IN (SELECT value FROM json_each(?)) ORDER BY uid",
         (folder, _encode_uids(uids)),
     ).fetchall()
     new_uids = _allocate_uids(connection, destination, len(rows))
     connection.executemany(
-        "INSERT INTO message(folder, uid, content, received, seen, deleted) VALUES(?, ?, ?, ?, ?, ?)",
+        "INSERT INTO message(folder, uid, content, received, seen) VALUES(?, ?, ?, ?, ?)",
         [(destination, new_uid, *tuple(row)[1:]) for new_uid, row in zip(new_uids, rows, strict=True)],
     )
     return {row["uid"]: new_uid for new_uid, row in zip(new_uids, rows, strict=True)}
 
 
 def move_messages(connection: sqlite3.Connection, folder: int, destination: int, uids: Iterable[int]) -> dict[int, int]:
-    """Move messages with flags and received date. Return the new uids by the old ones.
+    """Move messages with their read state and received date. Return the new uids by the old ones.
 
     Unknown uids are ignored. Return {} if both folders are the same.
     """
@@ -442,23 +433,20 @@ def renumber_messages(connection: sqlite3.Connection, folder: int, first: int) -
     return len(uids)
 
 
-def set_flag(connection: sqlite3.Connection, folder: int, uids: Iterable[int], flag: Flag, *, value: bool) -> list[int]:
-    """Set or clear a flag. Return the uids of the messages that this changed, in ascending order."""
+def set_seen(connection: sqlite3.Connection, folder: int, uids: Iterable[int], *, seen: bool) -> list[int]:
+    """Mark messages as read or unread. Return the uids of the messages that this changed, in ascending order."""
     rows = connection.execute(
-        f"UPDATE message SET {flag} = :value WHERE folder = :folder AND {flag} != :value"  # noqa: S608  a column
+        "UPDATE message SET seen = :seen WHERE folder = :folder AND seen != :seen"
         " AND uid IN (SELECT value FROM json_each(:uids)) RETURNING uid",
-        {"value": value, "folder": folder, "uids": _encode_uids(uids)},
+        {"seen": seen, "folder": folder, "uids": _encode_uids(uids)},
     )
     return sorted(row["uid"] for row in rows.fetchall())
 
 
 def count_messages(connection: sqlite3.Connection, folder: int) -> Count:
-    """Return the numbers of all, unread and deleted messages of a folder."""
-    row = connection.execute(
-        'SELECT count(*) AS "all", total(seen = 0) AS unread, total(deleted) AS deleted FROM message WHERE folder = ?',
-        (folder,),
-    ).fetchone()
-    return Count(all=row["all"], unread=int(row["unread"]), deleted=int(row["deleted"]))
+    """Return the numbers of all and unread messages of a folder."""
+    row = connection.execute("SELECT count(*), total(seen = 0) FROM message WHERE folder = ?", (folder,)).fetchone()
+    return Count(all=row[0], unread=int(row[1]))
 
 
 def list_uids(connection: sqlite3.Connection, folder: int) -> list[int]:

@@ -84,12 +84,6 @@ _MAX_PLAIN_FILENAME_CHARS = 60
 _MAX_FILENAME_SEGMENT_CHARS = 60
 
 
-class _OutgoingMessage(NamedTuple):
-    smtp_id: str
-    recipients: Sequence[Recipient]
-    message: _ComposedMessage
-
-
 async def send(
     call: MessagingCall[SendRequest] | MessagingCall[SendRequestWithHeader], database: SandboxDatabase
 ) -> ResponseMembers:
@@ -100,10 +94,10 @@ async def send(
             "The sender is not the address of the mailbox that the credentials open", MessagingCode.ADDRESS
         )
 
-    def compose_outgoing(new_file: NewFileFn) -> _OutgoingMessage:
-        return _compose_outgoing(call, _make_draft(call), new_file)
+    def compose(new_file: NewFileFn) -> _ComposedMessage:
+        return _compose(call, _make_draft(call), new_file)
 
-    return await prepare_and_store(call.files, database, compose_outgoing, partial(_store_outgoing, call))
+    return await prepare_and_store(call.files, database, compose, partial(_store_outgoing, call))
 
 
 async def forward(call: MessagingCall[UidsRequest], database: SandboxDatabase) -> ResponseMembers:
@@ -120,11 +114,11 @@ async def forward(call: MessagingCall[UidsRequest], database: SandboxDatabase) -
         raise MessagingError("The folder has no message with any of these uids")
     originals = [original.raw if original.file is None else call.files[original.file] for original in stored]
 
-    def compose_outgoing(new_file: NewFileFn) -> _OutgoingMessage:
+    def compose(new_file: NewFileFn) -> _ComposedMessage:
         return _compose_forward(call, recipients, originals, new_file)
 
     with call.files.hold_files([original.name for original in originals if isinstance(original, Path)]):
-        return await prepare_and_store(call.files, database, compose_outgoing, partial(_store_outgoing, call))
+        return await prepare_and_store(call.files, database, compose, partial(_store_outgoing, call))
 
 
 async def save_raw_messages(call: MessagingCall[RawMessagesRequest], database: SandboxDatabase) -> ResponseMembers:
@@ -215,7 +209,7 @@ def _compose_forward(
     recipients: Sequence[Recipient],
     originals: Sequence[bytes | Path],
     new_file: NewFileFn,
-) -> _OutgoingMessage:
+) -> _ComposedMessage:
     readings = [read_message(raw) for raw in originals]
     subject = f"{len(originals)} messages"
     if len(originals) == 1:
@@ -231,13 +225,13 @@ def _compose_forward(
         ],
     )
     if len(originals) > 1:
-        return _compose_outgoing(call, attached, new_file)
+        return _compose(call, attached, new_file)
     try:
-        return _compose_outgoing(call, _inline_original(draft, readings[0]), new_file)
+        return _compose(call, _inline_original(draft, readings[0]), new_file)
     except MessagingError as rejection:
         if rejection.code is MessagingCode.ADDRESS:
             raise
-        return _compose_outgoing(call, attached, new_file)  # a part cannot be copied unchanged
+        return _compose(call, attached, new_file)  # a part cannot be copied unchanged
 
 
 def _inline_original(draft: Draft, original: ParsedMessage) -> Draft:
@@ -252,25 +246,23 @@ def _inline_original(draft: Draft, original: ParsedMessage) -> Draft:
     )
 
 
-def _compose_outgoing(call: MessagingCall[Any], draft: Draft, new_file: NewFileFn) -> _OutgoingMessage:
+def _compose(call: MessagingCall[Any], draft: Draft, new_file: NewFileFn) -> _ComposedMessage:
     smtp_id = f"<{uuid.uuid4()}@{draft.sender.rpartition('@')[2]}>"
     at = datetime.fromtimestamp(call.at_ms / 1000, UTC)
-    return _OutgoingMessage(
-        smtp_id, draft.recipients, compose_message(draft, message_id=smtp_id, at=at, new_file=new_file)
-    )
+    return compose_message(draft, message_id=smtp_id, at=at, new_file=new_file)
 
 
 def _store_outgoing(
-    call: MessagingCall[Any], connection: sqlite3.Connection, outgoing: _OutgoingMessage
+    call: MessagingCall[Any], connection: sqlite3.Connection, outgoing: _ComposedMessage
 ) -> ResponseMembers:
     if find_user_state(connection, call.address, call.at_ms) in STATES_WITHOUT_CERTIFICATE:
         raise MessagingError(
             "Messages from this address are rejected: its certificate has expired or is revoked", MessagingCode.ADDRESS
         )
     sent_folder = mailboxes.get_folder(connection, call.account, mailboxes.SENT).id
-    mailboxes.append_message(connection, sent_folder, outgoing.message.sender_copy, received_ms=call.at_ms)
+    mailboxes.append_message(connection, sent_folder, outgoing.sender_copy, received_ms=call.at_ms)
     outcomes = [(recipient.email, _deliver(connection, call, outgoing, recipient)) for recipient in outgoing.recipients]
-    size = outgoing.message.recipient_copy.size
+    size = outgoing.recipient_copy.size
     sent = delivery.SentRecord(outgoing.smtp_id, call.account, call.address, size, call.at_ms)
     delivery.record_sent_message(connection, sent, outcomes)
     call.record(connection, outgoing.smtp_id, sender=call.address, recipients=len(outcomes))
@@ -278,7 +270,7 @@ def _store_outgoing(
 
 
 def _deliver(
-    connection: sqlite3.Connection, call: MessagingCall[Any], outgoing: _OutgoingMessage, recipient: Recipient
+    connection: sqlite3.Connection, call: MessagingCall[Any], outgoing: _ComposedMessage, recipient: Recipient
 ) -> delivery.DeliveryOutcome:
     account = mailboxes.find_account_id(connection, recipient.email)
     if account is None:
@@ -286,7 +278,7 @@ def _deliver(
     if find_user_state(connection, recipient.email, call.at_ms) in STATES_WITHOUT_CERTIFICATE:
         return delivery.REJECTED_LOCALLY
     inbox = mailboxes.get_folder(connection, account, mailboxes.INBOX).id
-    mailboxes.append_message(connection, inbox, outgoing.message.recipient_copy, received_ms=call.at_ms)
+    mailboxes.append_message(connection, inbox, outgoing.recipient_copy, received_ms=call.at_ms)
     return delivery.DELIVERED_LOCALLY
 
 
@@ -322,6 +314,8 @@ class Draft(NamedTuple):
 
 
 class _ComposedMessage(NamedTuple):
+    smtp_id: str
+    recipients: Sequence[Recipient]
     sender_copy: StoredContent
     recipient_copy: StoredContent
 
@@ -367,9 +361,8 @@ def compose_message(
 
     delivered = finish_content(lines)
     blind = named["BCC"]
-    return _ComposedMessage(
-        finish_content([*lines, _format_address_header("Bcc", blind)]) if blind else delivered, delivered
-    )
+    sender_copy = finish_content([*lines, _format_address_header("Bcc", blind)]) if blind else delivered
+    return _ComposedMessage(message_id, draft.recipients, sender_copy, delivered)
 
 
 def write_pieces(pieces: Iterable[bytes | Iterable[bytes]], new_file: NewFileFn | None) -> bytes | Path:

@@ -268,8 +268,8 @@ def _get_uids(connection: sqlite3.Connection, call: MessagingCall[Any]) -> Respo
 
 def _get_deleted_count(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
     folder = call.get_folder(connection)
-    counted = mailboxes.count_messages(connection, folder.id)
-    return {"count": counted.all if fold(folder.name) == fold(mailboxes.TRASH) else counted.deleted}
+    is_trash = fold(folder.name) == fold(mailboxes.TRASH)
+    return {"count": mailboxes.count_messages(connection, folder.id).all if is_trash else 0}
 
 
 def _read(select: Callable[[MessagingCall[Any]], Selection], *, with_body: bool = True) -> Read:
@@ -385,7 +385,7 @@ def _delete_messages(connection: sqlite3.Connection, call: MessagingCall[UidsReq
 def _make_seen_setter(*, seen: bool) -> Write:
     def change(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
         folder = call.get_folder(connection)
-        marked = mailboxes.set_flag(connection, folder.id, call.request.uids, mailboxes.Flag.SEEN, value=seen)
+        marked = mailboxes.set_seen(connection, folder.id, call.request.uids, seen=seen)
         if marked:
             call.record(connection, folder.name, uids=marked)
         return {}

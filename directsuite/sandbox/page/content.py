@@ -51,12 +51,12 @@ _QUERIES = {
         WHERE id > :place AND instr(name_key, :text) ORDER BY id LIMIT :page""",
     # newest first
     "messages": """
-        SELECT uid, received, seen, deleted, substr(json_extract(members, '$.sender'), 1, :chars) AS sender,
+        SELECT uid, received, seen, substr(json_extract(members, '$.sender'), 1, :chars) AS sender,
           substr(json_extract(members, '$.subject'), 1, :chars) AS subject,
           json_array_length(members, '$.attachments') AS attachments,
           (SELECT substr(group_concat(json_extract(value, '$.email'), ', '), 1, :chars)
            FROM (SELECT value FROM json_each(members, '$.recipients') LIMIT :page)) AS recipients
-        FROM (SELECT uid, received, seen, deleted, CAST(metadata AS TEXT) AS members
+        FROM (SELECT uid, received, seen, CAST(metadata AS TEXT) AS members
               FROM message JOIN content ON content.id = content WHERE folder = :folder AND uid < :place
               AND (:text = '' OR instr(subject, :text) OR instr(sender, :text)) ORDER BY uid DESC LIMIT :page)
         ORDER BY uid DESC""",
@@ -95,7 +95,7 @@ _QUERIES = {
         SELECT username || '@' || domain AS address, expires_on, state AS forced FROM patient
         WHERE individual = :individual""",
     "message": """
-        SELECT uid, received, seen, deleted, message_id, json_extract(CAST(metadata AS TEXT), '$.size') AS size, raw,
+        SELECT uid, received, seen, message_id, json_extract(CAST(metadata AS TEXT), '$.size') AS size, raw,
           name, (SELECT max(uid) FROM message WHERE folder = :folder AND uid < :uid) AS older,
           (SELECT min(uid) FROM message WHERE folder = :folder AND uid > :uid) AS newer
         FROM message JOIN content ON content.id = content LEFT JOIN content_file USING(content)

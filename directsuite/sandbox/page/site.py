@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from functools import cache, cached_property, partial
 from http import HTTPStatus
@@ -37,8 +36,7 @@ from directsuite.sandbox.control import (
     choose_error_status,
 )
 from directsuite.sandbox.faults import describe_kind, describe_remaining
-from directsuite.sandbox.page.content import PageNotFoundError, Row, find_row, require_found
-from directsuite.sandbox.page.drawing import draw_page
+from directsuite.sandbox.page.content import PageNotFoundError
 from directsuite.sandbox.page.reference import OpenApiOperation, build_example, list_operations
 from directsuite.sandbox.rejections import describe_body_limit
 
@@ -96,7 +94,7 @@ class SandboxPage:
         self.sandbox, self.calls = sandbox, calls
         self._build_services_document = services_document
         self._access = access
-        self._drawing_slot = asyncio.Semaphore(1)
+        self.drawing_slot = asyncio.Semaphore(1)  # one page at a time
         self._counts = {"call": 0, "change": 0}  # of events
         self._browsers = 0
         self._is_closed = False
@@ -170,6 +168,9 @@ class SandboxPage:
             return await handler(request)
         except PageNotFoundError as missing:
             return self._render_error(HTTPStatus.NOT_FOUND, str(missing))
+        except FileNotFoundError:
+            text = "The document or message was changed or deleted while it was read. Reload the page."
+            return self._render_error(HTTPStatus.NOT_FOUND, text)
         except _UnreadableFormError:
             return self._render_error(HTTPStatus.BAD_REQUEST, _UNREADABLE_FORM_TEXT)
         except web.HTTPRequestEntityTooLarge:
@@ -274,43 +275,6 @@ class SandboxPage:
     def now_ms(self) -> int:
         """The sandbox's time in milliseconds since 1970."""
         return self.sandbox.clock.milliseconds()
-
-    async def find_document(self, identifier: str) -> Row:
-        """Return a stored PDF's row with its file name. Raises PageNotFoundError if there is none."""
-        return require_found(
-            await self.sandbox.read(lambda connection: find_row(connection, "document", identifier=identifier))
-        )
-
-    @contextmanager
-    def hold_document(self, document: Row) -> Generator[Path]:
-        """Yield a PDF's file, not deleted in the block. Raises PageNotFoundError if it is gone."""
-        try:
-            with self.sandbox.document_files.hold_file(document["name"]) as file:
-                yield file
-        except FileNotFoundError:
-            raise PageNotFoundError("The document was changed or deleted while it was read. Reload the page.") from None
-
-    @contextmanager
-    def hold_message(self, message: Row) -> Generator[bytes | Path]:
-        """Yield a message's bytes, or its file, not deleted in the block. Raises PageNotFoundError if it is gone."""
-        name: str | None = message["name"]
-        if name is None:
-            yield message["raw"]
-            return
-        try:
-            with self.sandbox.message_files.hold_file(name) as file:
-                yield file
-        except FileNotFoundError:
-            raise PageNotFoundError("The message was deleted while it was read. Reload the folder.") from None
-
-    async def draw_document_page(self, document: Row, number: int) -> bytes:
-        """Return a page as PNG. Raises PageNotFoundError if it does not exist or cannot be drawn."""
-        with self.hold_document(document) as file:
-            async with self._drawing_slot:  # one page at a time
-                try:
-                    return await asyncio.to_thread(draw_page, file, number)
-                except (LookupError, ValueError) as error:
-                    raise PageNotFoundError(str(error)) from None
 
 
 async def _serve_static(request: web.Request) -> web.StreamResponse:

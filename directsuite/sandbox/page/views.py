@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -18,8 +19,16 @@ from directsuite.sandbox.files import FileRange, PiecesPayload
 from directsuite.sandbox.messaging.delivery import CONFIRMATION_TIMEOUT_MS, add_brackets
 from directsuite.sandbox.messaging.mailboxes import SENT, find_account_id
 from directsuite.sandbox.messaging.parsing import read_message
-from directsuite.sandbox.page.content import MAX_ROW_ID, PAGE_ROWS, Row, find_row, list_rows, require_found
-from directsuite.sandbox.page.drawing import neutralize_html
+from directsuite.sandbox.page.content import (
+    MAX_ROW_ID,
+    PAGE_ROWS,
+    PageNotFoundError,
+    Row,
+    find_row,
+    list_rows,
+    require_found,
+)
+from directsuite.sandbox.page.drawing import draw_page, neutralize_html
 from directsuite.sandbox.page.site import FileHandler, SandboxPage, View
 from directsuite.sandbox.patients import USER_STATES
 from directsuite.sandbox.quirks import PROFILES
@@ -69,9 +78,25 @@ async def _find_message(page: SandboxPage, request: web.Request) -> dict[str, An
     return await page.sandbox.read(read)
 
 
+@contextmanager
+def _hold_message(page: SandboxPage, message: Row) -> Generator[bytes | Path]:
+    """Yield a message's bytes, or its file, not deleted in the block. Raises FileNotFoundError if it is gone."""
+    if message["name"] is None:
+        yield message["raw"]
+        return
+    with page.sandbox.message_files.hold_file(message["name"]) as file:
+        yield file
+
+
+async def _find_document(page: SandboxPage, request: web.Request) -> Row:
+    identifier = request.match_info["identifier"]
+    found = await page.sandbox.read(lambda connection: find_row(connection, "document", identifier=identifier))
+    return require_found(found)
+
+
 async def _show_message(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
     shown = await _find_message(page, request)
-    with page.hold_message(shown["message"]) as raw:
+    with _hold_message(page, shown["message"]) as raw:
         reading = await asyncio.to_thread(read_message, raw)
     return {**shown, "reading": reading, "timeout": CONFIRMATION_TIMEOUT_MS}
 
@@ -118,9 +143,9 @@ async def _show_call(page: SandboxPage, request: web.Request) -> Mapping[str, An
 
 
 async def _show_document(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    document = await page.find_document(request.match_info["identifier"])
+    document = await _find_document(page, request)
     try:
-        with page.hold_document(document):
+        with page.sandbox.document_files.hold_file(document["name"]):
             described: Mapping[str, Any] = await page.sandbox.describe_document(document["name"])
         trouble = None
     except (RejectionError, ImportError) as error:
@@ -198,7 +223,7 @@ VIEWS: dict[str, tuple[str, View]] = {
 
 
 async def _serve_html(page: SandboxPage, request: web.Request) -> web.StreamResponse:
-    with page.hold_message((await _find_message(page, request))["message"]) as raw:
+    with _hold_message(page, (await _find_message(page, request))["message"]) as raw:
         reading = await asyncio.to_thread(read_message, raw)
     headers = {"Content-Security-Policy": _MAIL_POLICY}
     return web.Response(text=neutralize_html(reading.body), content_type="text/html", headers=headers)
@@ -206,7 +231,7 @@ async def _serve_html(page: SandboxPage, request: web.Request) -> web.StreamResp
 
 async def _serve_raw(page: SandboxPage, request: web.Request) -> web.StreamResponse:
     message = (await _find_message(page, request))["message"]
-    with page.hold_message(message) as raw:
+    with _hold_message(page, message) as raw:
         if isinstance(raw, Path):
             body = page.sandbox.message_files.make_payload([FileRange.from_file(raw)], base64=False)
             return _build_download(body, f"message-{message['uid']}.eml")
@@ -216,7 +241,7 @@ async def _serve_raw(page: SandboxPage, request: web.Request) -> web.StreamRespo
 
 async def _serve_attachment(page: SandboxPage, request: web.Request) -> web.StreamResponse:
     message, number = (await _find_message(page, request))["message"], int(request.match_info["number"])
-    with page.hold_message(message) as raw:
+    with _hold_message(page, message) as raw:
         reading = await asyncio.to_thread(read_message, raw)
         part = require_found(reading.attachments[number] if number < len(reading.attachments) else None)
         files = page.sandbox.message_files
@@ -225,15 +250,21 @@ async def _serve_attachment(page: SandboxPage, request: web.Request) -> web.Stre
 
 
 async def _serve_pdf(page: SandboxPage, request: web.Request) -> web.StreamResponse:
-    document = await page.find_document(request.match_info["identifier"])
-    with page.hold_document(document) as file:
+    document = await _find_document(page, request)
+    with page.sandbox.document_files.hold_file(document["name"]) as file:
         body = page.sandbox.document_files.make_payload([FileRange.from_file(file)], base64=False)
         return _build_download(body, f"{document['identifier']}.pdf")
 
 
 async def _serve_picture(page: SandboxPage, request: web.Request) -> web.StreamResponse:
-    document = await page.find_document(request.match_info["identifier"])
-    drawn = await page.draw_document_page(document, int(request.match_info["number"]))
+    document = await _find_document(page, request)
+    number = int(request.match_info["number"])
+    with page.sandbox.document_files.hold_file(document["name"]) as file:
+        async with page.drawing_slot:
+            try:
+                drawn = await asyncio.to_thread(draw_page, file, number)
+            except (LookupError, ValueError) as error:
+                raise PageNotFoundError(str(error)) from None
     return web.Response(body=drawn, content_type="image/png", headers={"Content-Security-Policy": _FILE_POLICY})
 
 

@@ -24,7 +24,7 @@ from directsuite.fax import operations as fax
 from directsuite.messaging import operations as messaging
 from directsuite.messaging.operations import GET_MESSAGE_COUNT
 from directsuite.registration import operations as registration
-from directsuite.sandbox.dialect import Difference
+from directsuite.sandbox.quirks import Difference
 from directsuite.sandbox.server import Sandbox, load_openapi_document
 from directsuite.signing import operations as signing
 from directsuite.wire.codec import Codec
