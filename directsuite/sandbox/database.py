@@ -100,9 +100,10 @@ class SandboxDatabase:
         """Submit `work` without waiting; thread-safe. If it fails, it is rolled back and the error ignored."""
         self._writer.put(work, None)
 
-    def listen(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after each transaction with changes, in the writer's thread."""
-        self._writer.listeners.append(listener)
+    @property
+    def changes(self) -> int:
+        """The number of committed transactions with changes."""
+        return self._writer.changes
 
     def close(self) -> None:
         """Finish the submitted work, then close the connections."""
@@ -175,7 +176,7 @@ def _connect(location: str, script: str) -> sqlite3.Connection:
 class _DatabaseThread:
     def __init__(self, name: str, connection: sqlite3.Connection, begin: str, max_group_jobs: int) -> None:
         self.connection = connection
-        self.listeners = list[Callable[[], None]]()
+        self.changes = 0
         self._begin = begin
         self._max_group_jobs = max_group_jobs
         self._rejection_reason = ""  # empty while work is accepted
@@ -243,9 +244,7 @@ class _DatabaseThread:
             for work, future in group:
                 outcomes.append((future, *self._run_job(work)))
             self.connection.execute("COMMIT")
-            if self.connection.total_changes != changes:
-                for listener in self.listeners:
-                    listener()
+            self.changes += self.connection.total_changes != changes
         except BaseException as error:  # noqa: BLE001  such as a full disk: the entire group fails
             with contextlib.suppress(BaseException):
                 if self.connection.in_transaction:

@@ -125,8 +125,8 @@ class Faults:
         self._last_number = 0
         self.operations: frozenset[str] = frozenset()
         """The names of the sandbox's operations. `add` rejects rules for others, except `*`."""
-        self.listeners = list[Callable[[], None]]()
-        """Called after each change of the rules."""
+        self.changes = 0
+        """The number of changes of the rules."""
         self.stopped = False
         """True once the sandbox stops, which ends requests that hang."""
 
@@ -136,7 +136,7 @@ class Faults:
             self.validate_operation(fault.operation)
         self._last_number += 1
         self._rules[self._last_number] = _FaultRule(fault, random.Random(fault.seed), fault.skip, fault.times)
-        self._notify_listeners()
+        self.changes += 1
         return self._last_number
 
     def validate_operation(self, operation: str) -> None:
@@ -147,18 +147,13 @@ class Faults:
 
     def remove(self, number: int) -> bool:
         """Remove a rule. Return False if its id is unknown."""
-        existed = self._rules.pop(number, None) is not None
-        self._notify_listeners()
-        return existed
+        self.changes += 1
+        return self._rules.pop(number, None) is not None
 
     def clear(self) -> None:
         """Remove all rules."""
+        self.changes += 1
         self._rules.clear()
-        self._notify_listeners()
-
-    def _notify_listeners(self) -> None:
-        for listener in self.listeners:
-            listener()
 
     def list_rules(self) -> list[dict[str, Any]]:
         """Return the fields of the rules, with `id`, `applied` (how often), and `remaining` (None: without limit)."""

@@ -159,20 +159,10 @@ class SandboxState:
         """The names of the operations for fault rules."""
         return self._faults.operations
 
-    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` after each change, in the thread that made it. Return a function that stops this.
-
-        Only the calls after changes of the database continue until the sandbox is closed.
-        """
-        self._database.listen(listener)
-        self._faults.listeners.append(listener)
-        forget = self.clock.listen(listener)
-
-        def end() -> None:
-            forget()
-            self._faults.listeners.remove(listener)
-
-        return end
+    @property
+    def changes(self) -> int:
+        """The number of changes of the state, including the clock and the fault rules."""
+        return self._database.changes + self._faults.changes
 
     async def reset(self, account: str | None = None) -> bool:
         """Delete the state and the faults, and add the initial data again. The clock does not change.

@@ -1,8 +1,7 @@
 """The messaging service of the sandbox: mailboxes, sending, delivery (specification sections 2.C to 4.C).
 
     service.py      the operations, and their HTTP handlers
-    requests.py     request bodies, and the validated call that an operation receives
-    receiving.py    large contents of request bodies, written to a file while they are received
+    requests.py     request bodies, their large contents in files, and the validated call that an operation receives
     mailboxes.py    accounts and T-Users, folders, and the messages in them
     sending.py      Send and its variants, Forward, SaveRawMessages
     delivery.py     the delivery to each recipient, and the status report

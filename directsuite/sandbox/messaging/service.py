@@ -28,9 +28,9 @@ from directsuite.sandbox.files import FileRange, StoredFiles
 from directsuite.sandbox.messaging import delivery, mailboxes, sending
 from directsuite.sandbox.messaging.headers import fold
 from directsuite.sandbox.messaging.mailboxes import Selection
-from directsuite.sandbox.messaging.receiving import receive_contents
 from directsuite.sandbox.messaging.requests import (
     AuthenticatedRequest,
+    Contents,
     MailboxRequest,
     MessagingCall,
     RawMessagesRequest,
@@ -40,6 +40,7 @@ from directsuite.sandbox.messaging.requests import (
     SetFoldersSubscribedRequest,
     SmtpIdsRequest,
     UidsRequest,
+    receive_contents,
 )
 from directsuite.sandbox.patients import DISABLED, find_user_state
 from directsuite.sandbox.quirks import apply_profiles, parse_profiles
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
     from directsuite.sandbox.clock import Clock
     from directsuite.sandbox.database import SandboxDatabase
-    from directsuite.sandbox.messaging.receiving import Contents
     from directsuite.sandbox.quirks import Profiles
 
 BASE = "/message-rest/api/message"

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from multidict import MultiDictProxy
 
-    from directsuite.sandbox.calls import CallRecord, Calls
+    from directsuite.sandbox.calls import Calls
     from directsuite.sandbox.state import SandboxState
 
 
@@ -95,11 +95,8 @@ class SandboxPage:
         self._build_services_document = services_document
         self._access = access
         self.drawing_slot = asyncio.Semaphore(1)  # one page at a time
-        self._counts = {"call": 0, "change": 0}  # of events
         self._browsers = 0
         self._is_closed = False
-        calls.listeners.append(self._count_call)
-        self._stop_listening = sandbox.listen(self._count_change)
 
     def make_routes(
         self, views: Mapping[str, tuple[str, View]], files: Mapping[str, FileHandler]
@@ -131,20 +128,12 @@ class SandboxPage:
         ]
 
     def close(self) -> None:
-        """End the event streams and stop listening to the sandbox."""
+        """End the event streams."""
         self._is_closed = True
-        self.calls.listeners.remove(self._count_call)
-        self._stop_listening()
-
-    def _count_call(self, call: CallRecord) -> None:
-        self._counts["call"] += 1
-
-    def _count_change(self) -> None:
-        self._counts["change"] += 1
 
     @property
     def _version(self) -> str:
-        return "-".join(map(str, self._counts.values()))
+        return f"{self.calls.count}-{self.sandbox.changes}"
 
     def _guard_handler(self, handler: RouteHandler, *, open_to_all: bool = False) -> RouteHandler:
         """Return the handler with access checks (403, 401) and security headers. open_to_all: require no token."""
@@ -238,16 +227,15 @@ class SandboxPage:
             full = web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=text)
             full.force_close()  # like the streams, it would otherwise stay open
             return full
-        seen = request.query.get("since") or self._version
-        sent = dict(zip(self._counts, seen.split("-"), strict=False))
+        sent = (request.query.get("since") or self._version).split("-")
         response = web.StreamResponse(headers={**_SECURITY_HEADERS, "Content-Type": "text/event-stream"})
         await response.prepare(request)
         self._browsers += 1
         heartbeat = 0.0
         try:
             while not self._is_closed:
-                kinds = [kind for kind, count in self._counts.items() if sent.get(kind) != str(count)]
-                sent = {kind: str(count) for kind, count in self._counts.items()}
+                seen, sent = sent, self._version.split("-")
+                kinds = [kind for kind, old, new in zip(("call", "change"), seen, sent, strict=False) if old != new]
                 if kinds or heartbeat <= 0:
                     events = "".join(f"event: {kind}\ndata: 1\n\n" for kind in kinds)
                     await response.write(events.encode() or b":\n\n")

@@ -19,7 +19,7 @@ from typing import Any
 
 from directsuite.cli import main as run_cli
 from directsuite.sandbox.files import StoredFiles
-from directsuite.sandbox.messaging.receiving import BodyDivider
+from directsuite.sandbox.messaging.requests import BodyDivider
 from directsuite.sandbox.signing.request import Base64File
 
 

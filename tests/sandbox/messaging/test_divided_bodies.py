@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from directsuite.sandbox.messaging.receiving import BodyDivider
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from directsuite.sandbox.files import FileRange
-from directsuite.sandbox.messaging import parsing, receiving
+from directsuite.sandbox.messaging import parsing
 from directsuite.sandbox.messaging.parsing import build_content
-from directsuite.sandbox.messaging.receiving import BodyDivider
 from tests.examples import scale_examples
 from tests.sandbox.messaging.test_mailbox_mime import HOSTILE_BYTES
 
