@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from directsuite.sandbox.messaging.receiving import BodyDivider
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from directsuite.sandbox.files import FileRange
-from directsuite.sandbox.messaging import parsing
+from directsuite.sandbox.messaging import parsing, requests
 from directsuite.sandbox.messaging.parsing import build_content
+from directsuite.sandbox.messaging.requests import BodyDivider
 from tests.examples import scale_examples
 from tests.sandbox.messaging.test_mailbox_mime import HOSTILE_BYTES
 
@@ -31,7 +31,7 @@ LARGE = 12
 @pytest.fixture(scope="module")
 def small_things_are_large() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(receiving, "MAX_INLINE_BYTES", LARGE)
+        patch.setattr(requests, "MAX_INLINE_BYTES", LARGE)
         patch.setattr(parsing, "MAX_INLINE_BYTES", LARGE)
         patch.setattr(parsing, "_SEARCH_WINDOW_BYTES", 7)
         yield
