@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -12,7 +15,7 @@ from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.server import Sandbox
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
 
 @pytest.fixture
@@ -62,6 +65,21 @@ class Api:
         headers = {"Authorization": f"Bearer {token or self.sandbox.environment['DIRECTSUITE_TOKEN']}"}
         url = f"{self.sandbox.fax_url}/api/fax/getMessageList/{number}/0"
         return (await self.request("GET", url, headers=headers))[0]
+
+
+@asynccontextmanager
+async def open_connection(
+    sandbox: Sandbox, sent: bytes
+) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Open a connection to a sandbox and send bytes. It is closed at the end."""
+    url = urlsplit(sandbox.root_url)
+    reader, writer = await asyncio.open_connection(url.hostname, url.port)
+    try:
+        writer.write(sent)
+        await writer.drain()
+        yield reader, writer
+    finally:
+        writer.close()
 
 
 @pytest.fixture

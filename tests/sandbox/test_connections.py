@@ -7,7 +7,6 @@ import gc
 import logging
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import ClientError
@@ -16,6 +15,8 @@ from directsuite.cli import sandbox_server
 from directsuite.sandbox import connections
 from directsuite.sandbox.page import site
 from directsuite.sandbox.server import Sandbox
+
+from .conftest import open_connection
 
 if TYPE_CHECKING:
     import aiohttp
@@ -27,13 +28,7 @@ HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 
 
 async def connect(sandbox: Sandbox, stack: AsyncExitStack, sent: bytes) -> asyncio.StreamReader:
-    """Open a connection and send bytes; it is closed with the stack."""
-    url = urlsplit(sandbox.root_url)
-    reader, writer = await asyncio.open_connection(url.hostname, url.port)
-    stack.callback(writer.close)
-    writer.write(sent)
-    await writer.drain()
-    return reader
+    return (await stack.enter_async_context(open_connection(sandbox, sent)))[0]
 
 
 async def read_to_the_end(reader: asyncio.StreamReader) -> bytes:

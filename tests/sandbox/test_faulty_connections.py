@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
 import pytest
 
 from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
+
+from .conftest import open_connection
 
 DOMAIN = "direct.example.test"
 
@@ -33,24 +36,18 @@ async def provisioning(sandbox: Sandbox) -> bytes:
     return post(url, {"id": individual, "directUsername": "ada"})
 
 
-def post(url: str, body: object, *, close: bool = True) -> bytes:
+def post(url: str, body: object) -> bytes:
     content = json.dumps(body).encode()
-    connection = "Connection: close\r\n" if close else ""
     head = (
         f"POST {urlsplit(url).path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(content)}\r\n{connection}\r\n"
+        f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + content
 
 
 async def exchange(sandbox: Sandbox, request: bytes) -> bytes:
-    address = urlsplit(sandbox.fax_url)
-    reader, writer = await asyncio.open_connection(address.hostname, address.port)
-    try:
-        writer.write(request)
+    async with open_connection(sandbox, request) as (reader, _):
         return await asyncio.wait_for(reader.read(), 10)
-    finally:
-        writer.close()
 
 
 async def provisioned(sandbox: Sandbox) -> int:
@@ -60,12 +57,9 @@ async def provisioned(sandbox: Sandbox) -> int:
 @pytest.mark.parametrize(("kind", "effects"), [("reset_before", 0), ("reset_after", 1)])
 async def test_a_reset_sends_no_byte(sandbox: Sandbox, provisioning: bytes, kind: str, effects: int) -> None:
     sandbox.inject_fault("ProvisionIDProofedPatient", kind)
-    address = urlsplit(sandbox.fax_url)
-    reader, writer = await asyncio.open_connection(address.hostname, address.port)
-    writer.write(provisioning)
-    with pytest.raises(ConnectionResetError):
-        await reader.readexactly(1)
-    writer.close()
+    async with open_connection(sandbox, provisioning) as (reader, _):
+        with pytest.raises(ConnectionResetError):
+            await reader.readexactly(1)
     assert await provisioned(sandbox) == effects
 
 
@@ -94,34 +88,30 @@ async def test_a_hanging_request_has_no_response_and_ends_with_the_client(
     sandbox: Sandbox, provisioning: bytes, *, processed: bool
 ) -> None:
     sandbox.inject_fault("ProvisionIDProofedPatient", "hang", processed=processed)
-    address = urlsplit(sandbox.fax_url)
-    reader, writer = await asyncio.open_connection(address.hostname, address.port)
-    writer.write(provisioning)
-    reading = asyncio.create_task(reader.read(1))
-    async with asyncio.timeout(10):
-        while sandbox.faults()[0]["applied"] == 0 or await provisioned(sandbox) < int(processed):
+    async with open_connection(sandbox, provisioning) as (reader, _):
+        reading = asyncio.create_task(reader.read(1))
+        async with asyncio.timeout(10):
+            while sandbox.faults()[0]["applied"] == 0 or await provisioned(sandbox) < int(processed):
+                await sandbox.ledger()
+        for _ in range(100):  # turns of the loop in which a byte could come
             await sandbox.ledger()
-    for _ in range(100):  # turns of the loop in which a byte could come
-        await sandbox.ledger()
-    assert not reading.done()
-    writer.close()
+        assert not reading.done()
     assert await reading == b""
     assert await provisioned(sandbox) == int(processed)
 
 
 async def test_a_sandbox_with_a_hanging_request_stops_immediately() -> None:
-    async with Sandbox() as sandbox:
-        sandbox.inject_fault("login", "hang")
-        address = urlsplit(sandbox.fax_url)
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
-        writer.write(post(f"{sandbox.registration_url}/login", {}))
-        while sandbox.faults()[0]["applied"] == 0:
-            await sandbox.ledger()
-        began = asyncio.get_running_loop().time()
-    assert asyncio.get_running_loop().time() - began < 2
-    with pytest.raises(ConnectionResetError):
-        await reader.readexactly(1)
-    writer.close()
+    async with AsyncExitStack() as stack:
+        async with Sandbox() as sandbox:
+            sandbox.inject_fault("login", "hang")
+            login = post(f"{sandbox.registration_url}/login", {})
+            reader, _ = await stack.enter_async_context(open_connection(sandbox, login))
+            while sandbox.faults()[0]["applied"] == 0:
+                await sandbox.ledger()
+            began = asyncio.get_running_loop().time()
+        assert asyncio.get_running_loop().time() - began < 2
+        with pytest.raises(ConnectionResetError):
+            await reader.readexactly(1)
 
 
 async def test_latency_delays_and_then_processes(sandbox: Sandbox, provisioning: bytes) -> None:

@@ -18,8 +18,18 @@ CALLBACK = "https://app.example.test/callback?tenant=1"
 
 
 class OAuthClient(Api):
-    async def ask(self, **form: str) -> tuple[int, dict[str, Any]]:
-        return await self.request("POST", self.sandbox.token_url, data=form)
+    async def ask(self, *, authorization: str | None = None, **form: str) -> tuple[int, dict[str, Any]]:
+        headers = {"Authorization": authorization} if authorization else {}
+        return await self.request("POST", self.sandbox.token_url, data=form, headers=headers)
+
+    async def ask_with_code(self, location: URL, **changes: str) -> tuple[int, dict[str, Any]]:
+        code = {"grant_type": "authorization_code", "code": location.query["code"], "redirect_uri": CALLBACK}
+        return await self.ask(**{**code, **CLIENT, **changes})
+
+    async def log_in(self, **form: str) -> dict[str, Any]:
+        """Return the response of the password grant."""
+        username, password = DEMO_LOGIN
+        return (await self.ask(grant_type="password", username=username, password=password, **CLIENT, **form))[1]
 
     async def consent(self, **query: str) -> tuple[int, URL]:
         parameters = {"response_type": "code", "client_id": DEMO_CLIENT[0], "redirect_uri": CALLBACK, **query}
@@ -48,20 +58,16 @@ async def test_client_credentials_give_a_token_of_an_hour_without_refresh(oauth:
 async def test_client_may_authenticate_with_http_basic(oauth: OAuthClient) -> None:
     await oauth.sandbox.add_client("spaced out", "per%cent+plus")
     basic = aiohttp.encode_basic_auth("spaced+out", "per%25cent%2Bplus")
-    async with oauth.http.post(
-        oauth.sandbox.token_url, data={"grant_type": "client_credentials"}, headers={"Authorization": basic}
-    ) as response:
-        assert response.status == 200
+    assert (await oauth.ask(grant_type="client_credentials", authorization=basic))[0] == 200
 
 
 async def test_a_code_is_exchanged_once_and_has_the_state(oauth: OAuthClient) -> None:
     status, location = await oauth.consent(state="a b&c", scope="fax")
     assert status == 302
     assert (location.host, location.query["tenant"], location.query["state"]) == ("app.example.test", "1", "a b&c")
-    form = {"grant_type": "authorization_code", "code": location.query["code"], "redirect_uri": CALLBACK, **CLIENT}
-    status, body = await oauth.ask(**form)
+    status, body = await oauth.ask_with_code(location)
     assert (status, body["scope"]) == (200, "fax")
-    status, body = await oauth.ask(**form)
+    status, body = await oauth.ask_with_code(location)
     assert (status, body["error"]) == (400, "invalid_grant")
 
 
@@ -73,17 +79,15 @@ async def test_code_of_another_redirect_or_time_is_rejected(
 ) -> None:
     _, location = await oauth.consent()
     oauth.sandbox.clock.advance(timedelta(minutes=minutes))
-    form = {"grant_type": "authorization_code", "code": location.query["code"], "redirect_uri": CALLBACK, **CLIENT}
-    assert (await oauth.ask(**{**form, **changes}))[1]["error"] == "invalid_grant"
+    assert (await oauth.ask_with_code(location, **changes))[1]["error"] == "invalid_grant"
 
 
 async def test_a_code_used_by_another_client_stays_valid(oauth: OAuthClient) -> None:
     await oauth.sandbox.add_client("other", "secret")
     _, location = await oauth.consent()
-    form = {"grant_type": "authorization_code", "code": location.query["code"], "redirect_uri": CALLBACK}
     other = {"client_id": "other", "client_secret": "secret"}
-    assert (await oauth.ask(**form, **other))[1]["error"] == "invalid_grant"
-    assert (await oauth.ask(**form, **CLIENT))[0] == 200
+    assert (await oauth.ask_with_code(location, **other))[1]["error"] == "invalid_grant"
+    assert (await oauth.ask_with_code(location))[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -99,8 +103,7 @@ async def test_an_unknown_response_type_is_redirected_as_an_error(oauth: OAuthCl
 
 
 async def test_refresh_token_rotates(oauth: OAuthClient) -> None:
-    username, password = DEMO_LOGIN
-    _, first = await oauth.ask(grant_type="password", username=username, password=password, **CLIENT)
+    first = await oauth.log_in()
     refresh = {"grant_type": "refresh_token", "refresh_token": first["refresh_token"], **CLIENT}
     status, second = await oauth.ask(**refresh)
     assert status == 200
@@ -110,9 +113,7 @@ async def test_refresh_token_rotates(oauth: OAuthClient) -> None:
 
 
 async def test_a_refresh_token_cannot_extend_the_scope(oauth: OAuthClient) -> None:
-    username, password = DEMO_LOGIN
-    login = {"grant_type": "password", "username": username, "password": password, "scope": "fax"}
-    _, first = await oauth.ask(**login, **CLIENT)
+    first = await oauth.log_in(scope="fax")
     refresh = {"grant_type": "refresh_token", "refresh_token": first["refresh_token"], **CLIENT}
     assert (await oauth.ask(scope="fax pdf", **refresh))[1]["error"] == "invalid_scope"
     assert (await oauth.ask(scope="fax", **refresh))[0] == 200

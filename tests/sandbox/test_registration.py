@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -11,52 +10,46 @@ import pytest
 
 from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
 
+from .conftest import Api
+
 DOMAIN = "direct.example.test"
 ADA = {"firstName": "Ada", "lastName": "Example", "ssn4": "1234", "dob": "1980-02-29"}
 
-Call = Callable[..., Awaitable[dict[str, Any]]]
+
+class RegistrationApi(Api):
+    session: str
+
+    async def call(
+        self, operation: str, body: object = None, *rest: str, session: str | None = None, domain: str = DOMAIN
+    ) -> Any:
+        """Call an operation, with GET if there is a `rest` of the path. Check that success and code agree."""
+        url = "/".join([self.sandbox.registration_url, operation, session or self.session, domain, *rest])
+        status, response = await self.request("GET" if rest else "POST", url, json=None if rest else body)
+        assert (status, response["success"]) == (200, response["code"] == "000")
+        assert response["success"] or response["errorMessage"]
+        return response
+
+    async def can_log_in(self, username: str, password: str) -> bool:
+        login = {"username": f"{username}@{DOMAIN}", "password": password}
+        return bool((await self.message("GetMessageCount/INBOX", **login))[1]["success"])
 
 
 @pytest.fixture
-async def call(sandbox: Sandbox, http: aiohttp.ClientSession) -> Call:
+async def registration(sandbox: Sandbox, http: aiohttp.ClientSession) -> RegistrationApi:
     await sandbox.add_reseller(*DEMO_LOGIN, [DOMAIN])
     await sandbox.add_individual("Ada", "Example", "1234", "1980-02-29", id=7, state="ak", email="ada@example.test")
     await sandbox.add_individual("Ada", "Example", "9999", "1990-01-01", id=8)
-    username, password = DEMO_LOGIN
-    login = await post(http, f"{sandbox.registration_url}/login", {"username": username, "password": password})
-
-    async def ask(
-        operation: str, body: object = None, *rest: str, session: str = login["sessionId"], domain: str = DOMAIN
-    ) -> dict[str, Any]:
-        url = "/".join([sandbox.registration_url, operation, session, domain, *rest])
-        return await (get(http, url) if rest else post(http, url, body))
-
-    return ask
+    api = RegistrationApi(sandbox, http)
+    api.session = (await api.login(*DEMO_LOGIN))[1]["sessionId"]
+    return api
 
 
-async def post(http: aiohttp.ClientSession, url: str, body: object, *, status: int = 200) -> dict[str, Any]:
-    async with http.post(url, json=body) as response:
-        assert response.status == status
-        return checked(await response.json())
-
-
-async def get(http: aiohttp.ClientSession, url: str) -> dict[str, Any]:
-    async with http.get(url) as response:
-        assert response.status == 200
-        return checked(await response.json())
-
-
-def checked(body: dict[str, Any]) -> dict[str, Any]:
-    """Check that success and code of a response agree."""
-    assert body["success"] is (body["code"] == "000")
-    assert body["success"] or body["errorMessage"]
-    return body
-
-
-async def test_provisioned_patient_has_an_address_a_mailbox_and_a_payment(
-    sandbox: Sandbox, http: aiohttp.ClientSession, call: Call
+async def test_a_patient_has_an_address_a_mailbox_and_a_payment(
+    sandbox: Sandbox, registration: RegistrationApi
 ) -> None:
-    body = await call("ProvisionIDProofedPatient", {"id": 7, "directUsername": "Ada.E", "directPassword": "pass"})
+    body = await registration.call(
+        "ProvisionIDProofedPatient", {"id": 7, "directUsername": "Ada.E", "directPassword": "pass"}
+    )
     assert body["code"] == "000"
     assert body["users"] == [
         {
@@ -74,9 +67,7 @@ async def test_provisioned_patient_has_an_address_a_mailbox_and_a_payment(
     [product] = payment["products"]
     assert (product["startDate"], product["expireDate"]) == ("2026-05-01", "2027-05-01")
     assert payment["amount"] == product["amount"] == product["salePrice"] * product["quantity"]
-    credentials = {"username": f"ada.e@{DOMAIN}", "password": "pass"}
-    async with http.post(f"{sandbox.message_url}/GetMessageCount/INBOX", json=credentials) as response:
-        assert (await response.json())["success"]
+    assert await registration.can_log_in("ada.e", "pass")
     [effect] = await sandbox.ledger("ProvisionIDProofedPatient")
     assert (effect["subject"], effect["detail"]["order"]) == (f"ada.e@{DOMAIN}", payment["orderId"])
 
@@ -98,40 +89,48 @@ async def test_provisioned_patient_has_an_address_a_mailbox_and_a_payment(
         ({"id": 7, "state": "Atlantis"}, "204"),
     ],
 )
-async def test_provisioning_needs_a_proofed_individual(sandbox: Sandbox, call: Call, body: object, code: str) -> None:
-    assert (await call("ProvisionIDProofedPatient", body))["code"] == code
+async def test_provisioning_needs_a_proofed_individual(
+    sandbox: Sandbox, registration: RegistrationApi, body: object, code: str
+) -> None:
+    assert (await registration.call("ProvisionIDProofedPatient", body))["code"] == code
     assert len(await sandbox.ledger("ProvisionIDProofedPatient")) == int(code == "000")
 
 
-async def test_user_name_that_is_taken_is_rejected(sandbox: Sandbox, call: Call) -> None:
+async def test_user_name_that_is_taken_is_rejected(sandbox: Sandbox, registration: RegistrationApi) -> None:
     await sandbox.add_account(f"bob@{DOMAIN}", "secret")
     wanted = {"id": 7, "directUsername": "ada"}
-    codes = [(await call("ProvisionIDProofedPatient", wanted))["code"] for _ in range(2)]
+    codes = [(await registration.call("ProvisionIDProofedPatient", wanted))["code"] for _ in range(2)]
     assert codes == ["000", "014"]
-    assert (await call("ProvisionIDProofedPatient", {"id": 7, "directUsername": "BOB"}))["code"] == "014"
+    assert (await registration.call("ProvisionIDProofedPatient", {"id": 7, "directUsername": "BOB"}))["code"] == "014"
 
 
-async def test_a_missing_user_name_is_generated_from_the_names(call: Call) -> None:
-    made = [(await call("ProvisionIDProofedPatient", {"id": 7}))["users"][0]["username"] for _ in range(2)]
+async def test_a_missing_user_name_is_generated_from_the_names(registration: RegistrationApi) -> None:
+    made = [(await registration.call("ProvisionIDProofedPatient", {"id": 7}))["users"][0]["username"] for _ in range(2)]
     assert made == ["ada.example", "ada.example2"]
 
 
-async def test_session_lasts_ten_minutes_from_issue(sandbox: Sandbox, call: Call) -> None:
+async def test_session_lasts_ten_minutes_from_issue(sandbox: Sandbox, registration: RegistrationApi) -> None:
     sandbox.clock.advance(timedelta(minutes=9, seconds=59))
-    assert (await call("GetPatientAddressByMeta", ADA))["code"] == "210"
+    assert (await registration.call("GetPatientAddressByMeta", ADA))["code"] == "210"
     sandbox.clock.advance(timedelta(seconds=1))
-    assert (await call("GetPatientAddressByMeta", ADA))["code"] == "011"
+    assert (await registration.call("GetPatientAddressByMeta", ADA))["code"] == "011"
 
 
-async def test_errors_of_session_and_domain_precede_others(call: Call) -> None:
-    assert (await call("ProvisionIDProofedPatient", {}, session="guessed", domain="nowhere.test"))["code"] == "011"
-    assert (await call("ProvisionIDProofedPatient", {}, domain="nowhere.test"))["code"] == "208"
-    assert (await call("ProvisionIDProofedPatient", {}))["code"] == "010"
+async def test_errors_of_session_and_domain_precede_others(registration: RegistrationApi) -> None:
+    assert (await registration.call("ProvisionIDProofedPatient", {}, session="guessed", domain="nowhere.test"))[
+        "code"
+    ] == "011"
+    assert (await registration.call("ProvisionIDProofedPatient", {}, domain="nowhere.test"))["code"] == "208"
+    assert (await registration.call("ProvisionIDProofedPatient", {}))["code"] == "010"
 
 
-async def test_domain_is_known_by_its_mailboxes_too_in_any_case(sandbox: Sandbox, call: Call) -> None:
+async def test_domain_is_known_by_its_mailboxes_too_in_any_case(
+    sandbox: Sandbox, registration: RegistrationApi
+) -> None:
     await sandbox.add_account("carol@clinic.example.test", "secret")
-    body = await call("ProvisionIDProofedPatient", {"id": 7, "directUsername": "ada"}, domain="Clinic.Example.TEST")
+    body = await registration.call(
+        "ProvisionIDProofedPatient", {"id": 7, "directUsername": "ada"}, domain="Clinic.Example.TEST"
+    )
     assert body["code"] == "000"
 
 
@@ -146,70 +145,65 @@ async def test_domain_is_known_by_its_mailboxes_too_in_any_case(sandbox: Sandbox
         ([], "010"),
     ],
 )
-async def test_login_without_the_right_credentials_is_rejected(
-    sandbox: Sandbox, http: aiohttp.ClientSession, body: object, code: str
-) -> None:
-    assert (await post(http, f"{sandbox.registration_url}/login", body))["code"] == code
+async def test_login_without_the_right_credentials_is_rejected(api: Api, body: object, code: str) -> None:
+    assert (await api.request("POST", f"{api.sandbox.registration_url}/login", json=body))[1]["code"] == code
 
 
-async def test_addresses_are_found_by_person_and_by_user_name(call: Call) -> None:
+async def test_addresses_are_found_by_person_and_by_user_name(registration: RegistrationApi) -> None:
     for username in ("ada", "ada2"):
-        await call("ProvisionIDProofedPatient", {"id": 7, "directUsername": username})
-    by_person = await call("GetPatientAddressByMeta", ADA)
+        await registration.call("ProvisionIDProofedPatient", {"id": 7, "directUsername": username})
+    by_person = await registration.call("GetPatientAddressByMeta", ADA)
     assert [user["username"] for user in by_person["patient"]] == ["ada", "ada2"]
-    by_name = await call("GetPatientAddressByUsername", None, "ADA")
+    by_name = await registration.call("GetPatientAddressByUsername", None, "ADA")
     assert [user["username"] for user in by_name["patient"]] == ["ada"]
-    assert (await call("GetPatientAddressByMeta", {"id": 8}))["code"] == "210"
-    assert (await call("GetPatientAddressByMeta", {**ADA, "firstName": "Eve"}))["code"] == "210"
-    assert (await call("GetPatientAddressByUsername", None, "eve"))["code"] == "210"
+    assert (await registration.call("GetPatientAddressByMeta", {"id": 8}))["code"] == "210"
+    assert (await registration.call("GetPatientAddressByMeta", {**ADA, "firstName": "Eve"}))["code"] == "210"
+    assert (await registration.call("GetPatientAddressByUsername", None, "eve"))["code"] == "210"
 
 
-async def test_mailbox_that_is_no_patient_is_not_found(sandbox: Sandbox, call: Call) -> None:
+async def test_mailbox_that_is_no_patient_is_not_found(sandbox: Sandbox, registration: RegistrationApi) -> None:
     await sandbox.add_account(f"bob@{DOMAIN}", "secret")
-    assert (await call("GetPatientAddressByUsername", None, "bob"))["code"] == "210"
+    assert (await registration.call("GetPatientAddressByUsername", None, "bob"))["code"] == "210"
     passwords = [{"username": "bob", "password": "stolen"}]
-    assert (await call("SetPatientsPasswords", passwords))["code"] == "210"
+    assert (await registration.call("SetPatientsPasswords", passwords))["code"] == "210"
 
 
-async def test_passwords_are_set_for_all_or_for_none(sandbox: Sandbox, http: aiohttp.ClientSession, call: Call) -> None:
+async def test_passwords_are_set_for_all_or_for_none(sandbox: Sandbox, registration: RegistrationApi) -> None:
     for username in ("ada", "eve"):
-        await call("ProvisionIDProofedPatient", {"id": 7, "directUsername": username, "directPassword": "old"})
-
-    async def opens(username: str, password: str) -> bool:
-        credentials = {"username": f"{username}@{DOMAIN}", "password": password}
-        async with http.post(f"{sandbox.message_url}/GetMessageCount/INBOX", json=credentials) as response:
-            return bool((await response.json())["success"])
+        await registration.call(
+            "ProvisionIDProofedPatient", {"id": 7, "directUsername": username, "directPassword": "old"}
+        )
 
     wanted = [{"username": name, "password": "new"} for name in ("ada", "nobody", "eve")]
-    assert (await call("SetPatientsPasswords", wanted))["code"] == "210"
-    assert [await opens(name, "old") for name in ("ada", "eve")] == [True, True]
-    assert (await call("SetPatientsPasswords", [wanted[0], wanted[2]]))["code"] == "000"
-    assert [await opens(name, "new") for name in ("ada", "eve")] == [True, True]
-    assert not await opens("ada", "old")
+    assert (await registration.call("SetPatientsPasswords", wanted))["code"] == "210"
+    assert [await registration.can_log_in(name, "old") for name in ("ada", "eve")] == [True, True]
+    assert (await registration.call("SetPatientsPasswords", [wanted[0], wanted[2]]))["code"] == "000"
+    assert [await registration.can_log_in(name, "new") for name in ("ada", "eve")] == [True, True]
+    assert not await registration.can_log_in("ada", "old")
     assert len(await sandbox.ledger("SetPatientsPasswords")) == 1
 
 
 @pytest.mark.parametrize("body", [[], {}, ["x"], [{"username": "ada"}], [{"username": "ada", "password": ""}]])
-async def test_passwords_without_a_user_or_password_are_rejected(call: Call, body: object) -> None:
-    assert (await call("SetPatientsPasswords", body))["code"] == "010"
+async def test_passwords_without_a_user_or_password_are_rejected(registration: RegistrationApi, body: object) -> None:
+    assert (await registration.call("SetPatientsPasswords", body))["code"] == "010"
 
 
-async def test_passwords_of_more_than_1000_users_are_rejected(call: Call) -> None:
-    await call("ProvisionIDProofedPatient", {"id": 7, "directUsername": "ada"})
+async def test_passwords_of_more_than_1000_users_are_rejected(registration: RegistrationApi) -> None:
+    await registration.call("ProvisionIDProofedPatient", {"id": 7, "directUsername": "ada"})
     users = [{"username": "ada", "password": "new"}] * 1001
-    assert (await call("SetPatientsPasswords", users))["code"] == "010"
-    assert (await call("SetPatientsPasswords", users[:2]))["code"] == "000"
+    assert (await registration.call("SetPatientsPasswords", users))["code"] == "010"
+    assert (await registration.call("SetPatientsPasswords", users[:2]))["code"] == "000"
 
 
-async def test_address_expires_with_its_certificate_and_can_be_forced(sandbox: Sandbox, call: Call) -> None:
-    await call("ProvisionIDProofedPatient", {"id": 7, "directUsername": "ada"})
+async def test_address_expires_with_its_certificate_and_can_be_forced(
+    sandbox: Sandbox, registration: RegistrationApi
+) -> None:
+    await registration.call("ProvisionIDProofedPatient", {"id": 7, "directUsername": "ada"})
     await sandbox.set_patient_state(f"ada@{DOMAIN}", "disabled")
 
     async def state() -> str:
-        username, password = DEMO_LOGIN
-        async with aiohttp.ClientSession() as http:
-            login = await post(http, f"{sandbox.registration_url}/login", {"username": username, "password": password})
-        found = await call("GetPatientAddressByUsername", None, "ada", session=login["sessionId"])
+        session = (await registration.login(*DEMO_LOGIN))[1]["sessionId"]
+        found = await registration.call("GetPatientAddressByUsername", None, "ada", session=session)
         return str(found["patient"][0]["UserStateType"])
 
     assert await state() == "disabled"

@@ -23,11 +23,16 @@ from directsuite.sandbox.rejections import MalformedBodyError, parse_json
 from directsuite.sandbox.server import Sandbox, _load_openapi_json
 from tests.operations import METHODS
 
+from .conftest import Api, open_connection
+
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from pathlib import Path
 
-ALICE = "alice@direct.example.test"
+LOGIN = (
+    "POST /DirectRegistrationRESTful/rest/Patient/login HTTP/1.1\r\nHost: localhost\r\n"
+    "Content-Type: application/json\r\n"
+)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.test", "", "::"])  # noqa: S104  it is refused
@@ -55,14 +60,9 @@ async def test_ipv6_loopback_is_supported(http: aiohttp.ClientSession) -> None:
         ("root_url", {"error", "description"}),
     ],
 )
-async def test_unknown_path_is_rejected_in_the_form_of_its_service(
-    sandbox: Sandbox, http: aiohttp.ClientSession, url: str, members: set[str]
-) -> None:
-    async with http.get(getattr(sandbox, url) + "/no/such/path") as response:
-        assert (response.status, response.content_type) == (404, "application/json")
-        body = await response.json()
-        assert set(body) == members
-        assert body.get("success", False) is False
+async def test_unknown_path_is_rejected_in_the_form_of_its_service(api: Api, url: str, members: set[str]) -> None:
+    status, body = await api.request("GET", getattr(api.sandbox, url) + "/no/such/path")
+    assert (status, set(body), body.get("success", False)) == (404, members, False)
 
 
 async def test_a_wrong_method_is_rejected_with_the_allowed_ones(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
@@ -71,12 +71,9 @@ async def test_a_wrong_method_is_rejected_with_the_allowed_ones(sandbox: Sandbox
         assert (await response.json())["success"] is False
 
 
-def operations(sandbox: Sandbox) -> list[tuple[str, str, str]]:
-    return [(route.method, route.path, route.kwargs["name"]) for route in sandbox._make_routes()]
-
-
 async def test_operations_are_those_of_the_specification(sandbox: Sandbox) -> None:
-    assert sorted((name, method) for method, _, name in operations(sandbox)) == sorted(METHODS.items())
+    found = [(route.kwargs["name"], route.method) for route in sandbox._make_routes()]
+    assert sorted(found) == sorted(METHODS.items())
 
 
 @pytest.mark.parametrize(
@@ -90,14 +87,8 @@ async def test_operations_are_those_of_the_specification(sandbox: Sandbox) -> No
 async def test_body_that_cannot_be_decoded_is_a_bad_request_and_not_logged(
     sandbox: Sandbox, head: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    address = urlsplit(sandbox.registration_url)
-    reader, writer = await asyncio.open_connection(address.hostname, address.port)
-    fixed = (
-        f"POST {address.path}/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close"
-    )
-    writer.write(f"{fixed}\r\n{head}\r\n\r\n?secret?".encode())
-    response = await asyncio.wait_for(reader.read(), 10)
-    writer.close()
+    async with open_connection(sandbox, f"{LOGIN}Connection: close\r\n{head}\r\n\r\n?secret?".encode()) as (reader, _):
+        response = await asyncio.wait_for(reader.read(), 10)
     assert response.split(b" ", 2)[1] == b"400", response
     assert "?secret?" not in caplog.text
 
@@ -182,12 +173,8 @@ async def test_passwords_and_tokens_are_stored_as_hashes(tmp_path: Path) -> None
 
 
 async def test_a_client_may_disconnect_within_its_body(sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
-    address = urlsplit(sandbox.registration_url)
-    _, writer = await asyncio.open_connection(address.hostname, address.port)
-    head = f"POST {address.path}/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
-    await writer.drain()
-    writer.transport.abort()
+    async with open_connection(sandbox, f"{LOGIN}Content-Length: 100\r\n\r\n{{".encode()) as (_, writer):
+        writer.transport.abort()
     async with aiohttp.ClientSession() as http, http.get(f"{sandbox.root_url}/_sandbox/health") as response:
         assert response.status == 200
     assert caplog.records == []
