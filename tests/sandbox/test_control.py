@@ -185,6 +185,42 @@ async def test_the_ledger_is_filtered_by_operation(api: Api) -> None:
     assert (status, "did you mean Send?" in str(body)) == (400, True)
 
 
+async def test_a_reset_preserves_the_demo_account(api: Api) -> None:
+    await api.sandbox.add_account(ALICE, "secret")
+    await api.sandbox.deliver(ALICE, b"Subject: hello\r\n\r\nhello\r\n")
+    await api.sandbox.add_fax("15550100100", account="other")
+    api.sandbox.inject_fault("login", "status", status=500)
+    await api.sandbox.reset()
+    assert (api.sandbox.faults(), await api.sandbox.ledger()) == ([], [])
+    assert await api.list_faxes("15550100100") == 200
+    await api.sandbox.add_account(ALICE, "secret")
+
+
+async def test_reset_that_fails_changes_nothing(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise KeyError("in the middle")
+
+    await sandbox.add_account(ALICE, "secret")
+    await sandbox.deliver(ALICE, b"Subject: hello\r\n\r\nhello\r\n")
+    sandbox.inject_fault("login", "status", status=500)
+    with monkeypatch.context() as broken:
+        broken.setattr("directsuite.sandbox.oauth.add_client", fails)
+        with pytest.raises(KeyError):
+            await sandbox.reset()
+    assert len(await sandbox.ledger()) == 1
+    assert len(sandbox.faults()) == 1
+
+
+async def test_reset_of_one_account_leaves_the_others(api: Api) -> None:
+    for address in (ALICE, BOB):
+        await api.sandbox.add_account(address, "secret")
+        await api.sandbox.deliver(address, b"Subject: hello\r\n\r\nhello\r\n")
+    assert await api.sandbox.reset(ALICE)
+    bobs = await api.message("GetMessageCount/INBOX", username=BOB, password="secret")
+    assert ((await api.message("GetMessageCount/INBOX"))[1]["count"], bobs[1]["count"]) == (0, 1)
+    assert not await api.sandbox.reset("nobody@direct.example.test")
+
+
 async def test_an_account_without_data_can_be_reset(api: Api) -> None:
     await api.sandbox.add_client("app", "secret", "clinic")
     for account in ("demo", "clinic"):
@@ -205,7 +241,10 @@ async def test_an_account_without_data_can_be_reset(api: Api) -> None:
         ("faults", {"operation": "login", "kind": "status", "status": "x"}),
         ("faults", {"operation": "login", "kind": "status", "self": 1}),
         ("accounts", {"kind": "king", "username": "a", "password": "b"}),
-        ("accounts", {"kind": "mailbox", "address": "no-address", "password": "b"}),
+        *(
+            ("accounts", {"kind": "mailbox", "address": address, "password": "b"})
+            for address in ("", "no-address", "@x.test", "alice@", "a@b@c")
+        ),
         ("accounts", {"kind": "mailbox", "address": ALICE}),
         ("accounts", {"kind": "tuser", "username": "a", "password": "b", "direct_addresses": "x"}),
         ("individuals", {"firstName": "Ada"}),

@@ -7,8 +7,11 @@ from typing import Any
 
 import aiohttp
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from yarl import URL
 
+from directsuite.sandbox.oauth import _is_usable_redirect
 from directsuite.sandbox.server import DEMO_CLIENT, DEMO_LOGIN, Sandbox
 
 from .conftest import Api
@@ -170,3 +173,11 @@ async def test_issued_token_ends_with_its_lifetime_or_when_expired(oauth: OAuthC
     await oauth.sandbox.expire_tokens("demo")
     assert await oauth.list_faxes(token=long) == 401
     assert await oauth.list_faxes(token=other) == 200
+
+
+@given(st.text() | st.text().map("https://app.example.test/".__add__) | st.text().map("https://".__add__))
+def test_a_redirect_uri_is_rejected_or_can_have_parameters(redirect_uri: str) -> None:
+    if _is_usable_redirect(redirect_uri):
+        location = str(URL(redirect_uri).extend_query({"code": "c", "state": "s"}))
+        assert location.isascii()
+        assert location.isprintable()

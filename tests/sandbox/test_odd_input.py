@@ -138,20 +138,13 @@ async def test_temporary_files_of_a_killed_sandbox_are_removed_by_the_next_one(
     assert list_names(tmp_path, "*") == []
 
 
-def make_folder_without_lock(folder: Path) -> None:
-    (folder / "directsuite-sandbox-without-lock").mkdir()
-
-
-def make_linked_folder(folder: Path) -> None:
+def make_folders_of_others(folder: Path) -> None:
+    for name in ("without-lock", "of-another"):
+        (folder / f"directsuite-sandbox-{name}").mkdir()
     (folder / "elsewhere").mkdir()
     (folder / "elsewhere" / "lock").touch()
     (folder / "directsuite-sandbox-link").symlink_to(folder / "elsewhere")
-
-
-def make_linked_lock(folder: Path) -> None:
-    (folder / "page.html").touch()
-    (folder / "page.html").chmod(0o644)
-    (folder / "directsuite-sandbox-of-another").mkdir()
+    (folder / "page.html").touch(0o644)
     (folder / "directsuite-sandbox-of-another" / "lock").symlink_to(folder / "page.html")
 
 
@@ -161,7 +154,7 @@ def make_new_folder(folder: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes and links")
-@pytest.mark.parametrize("make", [make_folder_without_lock, make_linked_folder, make_linked_lock, make_new_folder])
+@pytest.mark.parametrize("make", [make_folders_of_others, make_new_folder])
 def test_temporary_folders_of_others_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
 ) -> None:

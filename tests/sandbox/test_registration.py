@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Any
 
 import aiohttp
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from directsuite.sandbox import patients
+from directsuite.sandbox.messaging import mailboxes
+from directsuite.sandbox.patients import Account, Contact, IndividualDescription
+from directsuite.sandbox.rejections import RegistrationError
 from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
+from directsuite.sandbox.state import SCHEMAS
 
 from .conftest import Api
 
@@ -214,3 +224,48 @@ async def test_address_expires_with_its_certificate_and_can_be_forced(
     assert not await sandbox.set_patient_state(f"nobody@{DOMAIN}", "disabled")
     with pytest.raises(ValueError, match="activated"):
         await sandbox.set_patient_state(f"ada@{DOMAIN}", "happy")
+
+
+@contextmanager
+def registry() -> Generator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.row_factory = sqlite3.Row
+        connection.executescript("\n".join(SCHEMAS))
+        person = IndividualDescription(first_name="Ada", last_name="Example", ssn4="1234", dob="1980-02-29")
+        patients.add_individual(connection, person, Contact(), 1)
+        yield connection
+
+
+def refusal_of(work: Callable[[], object]) -> RegistrationError | None:
+    try:
+        work()
+    except RegistrationError as refused:
+        return refused
+    return None
+
+
+@given(st.text(max_size=70) | st.from_regex(r"[A-Za-z0-9._-]{1,70}", fullmatch=True))
+def test_a_user_name_is_rejected_or_has_a_mailbox(username: str) -> None:
+    with registry() as connection:
+        person, account = IndividualDescription(id=1), Account(direct_username=username, direct_password="secret")
+        refused = refusal_of(lambda: patients.provision(connection, DOMAIN, person, account, Contact(), now=0))
+        if refused is not None:
+            assert refused.code == "002"
+            return
+        found = patients.find_patient(connection, DOMAIN, username, now=0)
+        assert found is not None
+        address = f"{found['username']}@{DOMAIN}"
+        assert mailboxes.authenticate(connection, address, "secret") is not None
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_names_in_any_script_result_in_a_user_name(first: str, last: str) -> None:
+    with registry() as connection:
+        try:
+            person = IndividualDescription(first_name=first, last_name=last, ssn4="1234", dob="1980-02-29")
+        except ValueError:
+            assert not (first.strip() and last.strip())
+            return
+        patients.add_individual(connection, person, Contact())
+        [user] = patients.provision(connection, DOMAIN, person, Account(), Contact(), now=0)["users"]
+        assert (user["firstName"], user["lastName"]) == (first, last)

@@ -8,6 +8,7 @@ import json
 import sqlite3
 import sys
 import tracemalloc
+import warnings
 from importlib import util
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -178,3 +179,29 @@ async def test_a_client_may_disconnect_within_its_body(sandbox: Sandbox, caplog:
     async with aiohttp.ClientSession() as http, http.get(f"{sandbox.root_url}/_sandbox/health") as response:
         assert response.status == 200
     assert caplog.records == []
+
+
+async def test_options_have_initial_values_and_can_be_changed(http: aiohttp.ClientSession) -> None:
+    async with Sandbox(profile="java", csv_above=0, missing_status=404) as sandbox:
+        headers = {"Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}"}
+        assert (sandbox.profile, sandbox.csv_above, sandbox.missing_status) == ("java", 0, 404)
+        statuses: list[int] = []
+        for status in (404, 400):
+            sandbox.missing_status = status
+            async with http.get(f"{sandbox.signing_url}/pdf/unknown", headers=headers) as response:
+                statuses.append(response.status)
+        assert statuses == [404, 400]
+        sandbox.profile, sandbox.csv_above = "strict", 5
+        messaging = sandbox._services.messaging
+        assert (messaging.profile, messaging.csv_above) == ("strict", 5)
+
+
+async def test_tokens_are_checked_without_touching_the_filters_of_warnings(
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def touched(*_: object, **__: object) -> None:
+        raise AssertionError("the filters belong to all threads")
+
+    monkeypatch.setattr(warnings, "catch_warnings", touched)
+    async with http.get(f"{sandbox.fax_url}/api/fax/getMessageList/1/0", headers=bearer) as response:
+        assert (response.status, (await response.json())["Username"]) == (200, "demo")

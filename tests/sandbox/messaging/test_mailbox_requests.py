@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
 
+from directsuite.sandbox.messaging.mailboxes import AccountExists
 from directsuite.sandbox.messaging.requests import (
     RawMessagesRequest,
     SendRequestWithHeader,
@@ -26,9 +27,6 @@ from tests.sandbox.messaging.mailbox_server import (
     make_message,
     open_messaging_server,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 @pytest.mark.parametrize("body", [{}, {"auth": None}, {"username": ALICE}, {"password": PASSWORD}, {"other": 1}])
@@ -113,6 +111,17 @@ async def test_a_long_text_with_many_commas_does_not_hide_what_is_wrong(mail: Me
 async def test_folders_that_do_not_exist_are_rejected_with_code_3(mail: MessagingServer, folder: str) -> None:
     for operation in ("GetMessageCount", "GetUIDs", "GetMessages", "GetMessageMetaData", "GetUnreadMessages"):
         assert await mail.call_rejected(operation, folder) == 3
+
+
+async def test_addresses_are_the_same_in_any_normal_form_and_case(mail: MessagingServer) -> None:
+    written, other = "Jose\u0301@x.test", "JOS\u00c9@x.test"
+    await mail.sandbox.add_account(written, PASSWORD)
+    with pytest.raises(AccountExists):
+        await mail.sandbox.add_account(other, PASSWORD)
+    await mail.sandbox.add_tuser("desk", PASSWORD, [other])
+    assert await mail.get_uids(username=other) == []
+    tuser = make_credentials("desk") | {"directAddr": written}
+    assert (await mail.call_ok("GetMessageStatusWithTuser", "<x@y>", body=tuser))["messageLogs"] == []
 
 
 async def test_the_java_profile_has_responses_of_java_servers() -> None:

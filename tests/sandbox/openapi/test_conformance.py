@@ -1,8 +1,9 @@
-"""The sandbox held to its own OpenAPI document by generated requests, valid ones and others."""
+"""The sandbox held to its own OpenAPI documents by generated requests, valid ones and others."""
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -12,8 +13,11 @@ import schemathesis
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 
+from directsuite.sandbox.control import build_control_document
+
 from .documented import DOCUMENT, OPERATIONS, DocumentedOperation, is_success
 from .real_values import PDF, RealValues
+from .sandbox_thread import run_sandbox
 
 pytestmark = pytest.mark.wide
 
@@ -125,3 +129,45 @@ def _make_real(case: Any, operation: DocumentedOperation, real_values: RealValue
 
 def _object(body: Any) -> dict[str, Any] | None:
     return cast("dict[str, Any]", body) if isinstance(body, dict) else None
+
+
+CONTROL_DOCUMENT = build_control_document()
+CONTROL_SCHEMA: Any = schemathesis.openapi.from_dict(CONTROL_DOCUMENT)
+CONTROLS = [item["operationId"] for path in CONTROL_DOCUMENT["paths"].values() for item in path.values()]
+
+
+def test_the_sandbox_serves_the_document_of_the_controls(real_values: RealValues) -> None:
+    assert real_values.http.get(f"{real_values.root}/_sandbox/openapi.json", timeout=30).json() == CONTROL_DOCUMENT
+
+
+def test_every_control_has_a_unique_id() -> None:
+    assert len(set(CONTROLS)) == len(CONTROLS) == 24
+
+
+@pytest.fixture(scope="module")
+def control_root() -> Iterator[str]:
+    """The URL of another sandbox, because controls delete what the other tests need."""
+    with run_sandbox() as running:
+        yield running.root
+
+
+@pytest.mark.exhaustive(limit=8)
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value)
+@pytest.mark.parametrize("operation", CONTROLS)
+def test_responses_of_controls_are_documented(operation: str, mode: GenerationMode, control_root: str) -> None:
+    definition: Any = CONTROL_SCHEMA.find_operation_by_id(operation)
+    if mode is GenerationMode.NEGATIVE and not definition.body:
+        return  # nothing about it can be wrong
+    cases: st.SearchStrategy[Any] = definition.as_strategy(mode)
+
+    @hypothesis.settings(QUICK, max_examples=15)
+    @hypothesis.given(case=cases)
+    def explore(case: Any) -> None:
+        response = case.call(base_url=control_root)
+        assert str(response.status_code) in definition.definition.raw["responses"], case.as_curl_command()
+        document = response.json()
+        assert isinstance(document, dict)
+        if response.status_code >= 400:
+            assert document["description"]
+
+    explore()

@@ -33,7 +33,7 @@ BODIES: dict[str, bytes] = {
     "member of another type": b'{"auth": 1, "authentication": [], "username": {}, "message": "a", "uids": "b"}',
 }
 
-MEDIA_TYPES = ["application/json", "application/json; charset=nonsense", "text/html", "multipart/form-data", ""]
+JSON = {"Content-Type": "application/json"}
 
 SEGMENTS = ["%00", "%FF", "%C0%AE", "..%2F..%2F", "%25", "%", "a%0D%0Ab", ";", "%F0%9F%98%80", "9" * 400, "a" * 4000]
 
@@ -51,14 +51,15 @@ def _send(
     *,
     path: str | None = None,
     body: bytes | None = None,
-    headers: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] = JSON,
+    with_token: bool = True,
 ) -> tuple[int, bytes]:
     target = _real_path(real_values, operation) if path is None else path
     root = urlsplit(real_values.root)
-    sent = {"Authorization": f"Bearer {real_values.token}"} if operation.takes_bearer else {}
+    sent = {"Authorization": f"Bearer {real_values.token}"} if with_token and operation.takes_bearer else {}
     connection = http.client.HTTPConnection(root.hostname or "", root.port, timeout=30)
     try:
-        connection.request(operation.method, target, body, sent if headers is None else {**sent, **headers})
+        connection.request(operation.method, target, body, {**sent, **headers})
         response = connection.getresponse()
         content = response.read()
     finally:
@@ -79,7 +80,7 @@ def _real_path(real_values: RealValues, operation: DocumentedOperation) -> str:
 def test_responses_to_broken_bodies_are_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
     path = _real_path(real_values, operation)
     for meaning, body in BODIES.items():
-        status, content = _send(real_values, operation, path=path, body=body, headers={"Content-Type": MEDIA_TYPES[0]})
+        status, content = _send(real_values, operation, path=path, body=body)
         assert not is_success(status, content), f"{operation.name} took a body: {meaning}"
 
 
@@ -91,28 +92,18 @@ def test_responses_to_hostile_paths_are_documented(operation: DocumentedOperatio
     for name in operation.path_parameters:
         for segment in SEGMENTS:
             path = operation.path.format(**{**real, name: segment})
-            _send(real_values, operation, path=path, body=body, headers={"Content-Type": "application/json"})
+            _send(real_values, operation, path=path, body=body)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    "operation", [operation for operation in OPERATIONS if operation.takes_bearer], ids=lambda operation: operation.name
-)
+@pytest.mark.parametrize("operation", [operation for operation in OPERATIONS if operation.takes_bearer], ids=_names)
 @pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer wrong", "Basic YTpi", "Bearer \xff"])
 def test_a_missing_or_invalid_token_is_a_401(
     operation: DocumentedOperation, authorization: str | None, real_values: RealValues
 ) -> None:
-    root = urlsplit(real_values.root)
-    connection = http.client.HTTPConnection(root.hostname or "", root.port, timeout=30)
     headers = {} if authorization is None else {"Authorization": authorization}
-    try:
-        connection.request(operation.method, _real_path(real_values, operation), None, headers)
-        response = connection.getresponse()
-        content = response.read()
-    finally:
-        connection.close()
-    operation.assert_describes(response.status, response.headers.get("Content-Type", ""), content)
-    assert response.status == 401
+    status, _ = _send(real_values, operation, headers=headers, with_token=False)
+    assert status == 401
 
 
 _in_body = [operation for operation in OPERATIONS if operation.definition.get("x-credentials", {}).get("in") == "body"]
@@ -128,9 +119,7 @@ def test_wrong_credentials_in_the_body_are_rejected(
     credentials = operation.definition["x-credentials"]
     holder = body[credentials["member"]] if "member" in credentials else body
     holder[member] = "wrong@direct.example.test"
-    _, content = _send(
-        real_values, operation, body=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
-    )
+    _, content = _send(real_values, operation, body=json.dumps(body).encode())
     response = json.loads(content)
     assert response["success"] is False
     assert response["code"] == ("011" if operation.name == "login" else 1)
@@ -143,9 +132,7 @@ def test_a_body_without_a_required_member_is_rejected(operation: DocumentedOpera
     for member in (schema or {}).get("required", []):
         body = _minimal_body(operation, real_values)
         del body[member]
-        status, content = _send(
-            real_values, operation, body=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
-        )
+        status, content = _send(real_values, operation, body=json.dumps(body).encode())
         assert not is_success(status, content), f"{operation.name} took a body without {member}"
 
 
