@@ -106,19 +106,3 @@ async def test_new_status_is_dated_and_keeps_the_order(sandbox: Sandbox, get: Ge
     records = body["MessageDetail"]
     assert [record["MessageHandle"] for record in records] == [second, first]
     assert (records[1]["status"], records[1]["updated_ts"]) == ("complete", "2026-05-01T12:01:00.000+0000")
-
-
-async def test_status_is_one_of_two(sandbox: Sandbox) -> None:
-    with pytest.raises(ValueError, match="waiting, complete"):
-        await sandbox.add_fax(NUMBER, status="lost")
-    handle = await sandbox.add_fax(NUMBER)
-    with pytest.raises(ValueError, match="waiting, complete"):
-        await sandbox.set_fax_status(handle, "lost")
-    assert not await sandbox.set_fax_status("unknown", "complete")
-    with pytest.raises(ValueError, match="digits"):
-        await sandbox.add_fax("none")
-
-
-async def test_an_unknown_member_of_a_recipient_is_rejected(sandbox: Sandbox) -> None:
-    with pytest.raises(ValueError, match="unknown field `address`"):
-        await sandbox.add_fax(NUMBER, recipients=[{"address": "1999"}])

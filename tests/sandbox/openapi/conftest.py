@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .real_values import RealValues
-from .sandbox_thread import run_sandbox
+from .real_values import RealValues, run_sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

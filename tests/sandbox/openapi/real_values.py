@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import base64
 import itertools
-from typing import TYPE_CHECKING, Any, Final, cast
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import requests
 
+from directsuite.sandbox.server import Sandbox
+from directsuite.testing.loop_thread import LoopThread
 from tests.sandbox.signing.documents import make_consent_form
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Generator, Mapping
 
     from .documented import DocumentedOperation
-    from .sandbox_thread import SandboxThread
+
+T = TypeVar("T")
 
 _MESSAGING = "/message-rest/api/message"
 _REGISTRATION = "/DirectRegistrationRESTful/rest/Patient"
@@ -35,6 +40,28 @@ _RAW = (
 
 
 PDF: Final = make_consent_form()
+
+
+@dataclass(frozen=True)
+class SandboxThread:
+    sandbox: Sandbox
+    thread: LoopThread
+
+    @property
+    def root(self) -> str:
+        return self.sandbox.root_url
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.thread.call(coroutine)
+
+
+@contextmanager
+def run_sandbox() -> Generator[SandboxThread]:
+    with LoopThread() as thread:
+        sandbox = Sandbox()
+        thread.call(sandbox.__aenter__())
+        yield SandboxThread(sandbox, thread)
+        thread.call(sandbox.__aexit__(None, None, None))
 
 
 class RealValues:

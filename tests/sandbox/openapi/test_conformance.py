@@ -16,8 +16,7 @@ from schemathesis import GenerationMode
 from directsuite.sandbox.control import build_control_document
 
 from .documented import DOCUMENT, OPERATIONS, DocumentedOperation, is_success
-from .real_values import PDF, RealValues
-from .sandbox_thread import run_sandbox
+from .real_values import PDF, RealValues, run_sandbox
 
 pytestmark = pytest.mark.wide
 
