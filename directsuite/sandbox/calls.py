@@ -99,8 +99,7 @@ class Calls:
 
     def find(self, number: int) -> CallRecord | None:
         """Return the call with this number, or None if it is not stored."""
-        place = number - self.count - 1 + len(self.records)
-        return self.records[place] if 0 <= place < len(self.records) else None
+        return next((call for call in self.records if call.number == number), None)
 
     def make_middleware(self) -> Middleware:
         """Return the middleware that records calls. It must be the outermost."""

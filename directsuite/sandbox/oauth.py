@@ -14,7 +14,7 @@ import binascii
 from datetime import timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import parse_qsl, unquote_plus, urlsplit
+from urllib.parse import parse_qsl, unquote_plus
 
 from aiohttp import web
 from yarl import URL
@@ -235,14 +235,12 @@ def _require_parameter(form: Mapping[str, str], name: str) -> str:
 
 
 def _is_usable_redirect(redirect_uri: str) -> bool:
-    if not (redirect_uri.isascii() and redirect_uri.isprintable()):
-        return False
     try:
-        parts = urlsplit(redirect_uri)
-        is_absolute = parts.scheme in {"http", "https"} and bool(parts.hostname)
-        return is_absolute and not parts.fragment and bool(URL(redirect_uri))
+        url = URL(redirect_uri)
     except ValueError:
         return False
+    is_absolute = url.scheme in {"http", "https"} and bool(url.host)
+    return is_absolute and not url.fragment and redirect_uri.isascii() and redirect_uri.isprintable()
 
 
 def _build_response(body: Mapping[str, Any], status: int = HTTPStatus.OK) -> web.Response:

@@ -34,6 +34,7 @@ from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.control import BASE, build_control_document, make_control_routes
 from directsuite.sandbox.credentials import DEMO_ACCOUNT
 from directsuite.sandbox.faults import make_fault_middleware
+from directsuite.sandbox.messaging import service as messaging
 from directsuite.sandbox.page.site import SandboxPage
 from directsuite.sandbox.page.views import FILE_ROUTES, VIEWS
 from directsuite.sandbox.quirks import Dialect, make_imitation_middleware, read_report
@@ -51,6 +52,13 @@ if TYPE_CHECKING:
 
 DEMO_LOGIN = ("demo-reseller", "demo-login")
 DEMO_CLIENT = ("demo-client", "demo-secret")
+_URL_PATHS = {
+    "signing": "/signing",
+    "fax": "/fax",
+    "message": messaging.BASE,
+    "registration": registration.BASE,
+    "token": "/oauth/token",
+}
 _DEMO_TOKEN_LIFETIME = timedelta(days=365)  # a test may advance the clock and keep its token
 _OPENAPI_FILE = Path(__file__).with_name("openapi.yaml")
 _MAX_BODY_BYTES = 64 * 2**20
@@ -155,8 +163,7 @@ class Sandbox(SandboxState):
     @property
     def urls(self) -> dict[str, str]:
         """The URLs by name (`signing` for `signing_url`, and so on), and `control`: the URL for `Control`."""
-        names = ("signing", "fax", "message", "registration", "token")
-        return {**{name: getattr(self, f"{name}_url") for name in names}, "control": self.root_url}
+        return {**{name: getattr(self, f"{name}_url") for name in _URL_PATHS}, "control": self.root_url}
 
     def _build_application(self) -> web.Application:
         middlewares = [
@@ -214,18 +221,13 @@ class Sandbox(SandboxState):
         every = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  a server on all addresses is also on loopback
         host = every.get(self._host, self._host)
         host = f"[{host}]" if ":" in host else host
-        self.root_url = root = f"http://{host}:{port}"
-        self.signing_url = f"{root}/signing"
-        self.fax_url = f"{root}/fax"
-        self.message_url = f"{root}/message-rest/api/message"
-        self.registration_url = f"{root}/DirectRegistrationRESTful/rest/Patient"
-        self.token_url = f"{root}/oauth/token"
+        self.root_url = f"http://{host}:{port}"
+        for name, path in _URL_PATHS.items():
+            setattr(self, f"{name}_url", f"{self.root_url}{path}")
         username, password = DEMO_LOGIN
+        services = ("signing", "fax", "message", "registration")
         self.environment = {
-            "DIRECTSUITE_SIGNING_URL": self.signing_url,
-            "DIRECTSUITE_FAX_URL": self.fax_url,
-            "DIRECTSUITE_MESSAGE_URL": self.message_url,
-            "DIRECTSUITE_REGISTRATION_URL": self.registration_url,
+            **{f"DIRECTSUITE_{name.upper()}_URL": self.urls[name] for name in services},
             "DIRECTSUITE_TOKEN": self._demo_token,
             "DIRECTSUITE_LOGIN_USERNAME": username,
             "DIRECTSUITE_LOGIN_PASSWORD": password,

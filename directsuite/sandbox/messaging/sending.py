@@ -94,10 +94,12 @@ async def send(
             "The sender is not the address of the mailbox that the credentials open", MessagingCode.ADDRESS
         )
 
-    def compose(new_file: NewFileFn) -> _ComposedMessage:
-        return _compose(call, _make_draft(call), new_file)
-
-    return await prepare_and_store(call.files, database, compose, partial(_store_outgoing, call))
+    return await prepare_and_store(
+        call.files,
+        database,
+        lambda new_file: _compose(call, _make_draft(call), new_file),
+        partial(_store_outgoing, call),
+    )
 
 
 async def forward(call: MessagingCall[UidsRequest], database: SandboxDatabase) -> ResponseMembers:
@@ -114,9 +116,7 @@ async def forward(call: MessagingCall[UidsRequest], database: SandboxDatabase) -
         raise MessagingError("The folder has no message with any of these uids")
     originals = [original.raw if original.file is None else call.files[original.file] for original in stored]
 
-    def compose(new_file: NewFileFn) -> _ComposedMessage:
-        return _compose_forward(call, recipients, originals, new_file)
-
+    compose = partial(_compose_forward, call, recipients, originals)
     with call.files.hold_files([original.name for original in originals if isinstance(original, Path)]):
         return await prepare_and_store(call.files, database, compose, partial(_store_outgoing, call))
 

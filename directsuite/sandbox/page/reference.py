@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import attrs
@@ -181,14 +181,9 @@ def find_example(document: Json, part: Json, sources: list[Json]) -> Any:
 def _format_value(value: Any) -> str:
     if isinstance(value, str):
         return value
-    line = msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
-    if len(line) <= _MAX_LINE_CHARS or not _is_object(value):
-        return line
-    members = [
-        f'  "{name}": {msgspec.json.format(msgspec.json.encode(each), indent=0).decode()}'
-        for name, each in value.items()
-    ]
-    return "{\n" + ",\n".join(members) + "\n}"
+    encoded = msgspec.json.encode(value)
+    line = msgspec.json.format(encoded, indent=0).decode()
+    return line if len(line) <= _MAX_LINE_CHARS else msgspec.json.format(encoded, indent=2).decode()
 
 
 def _format_schemas(part: Json) -> str | None:
@@ -197,14 +192,15 @@ def _format_schemas(part: Json) -> str | None:
 
 
 def _resolve_references(document: Json, part: Any, depth: int = 0) -> Any:
-    if _is_array(part):
-        return [_resolve_references(document, each, depth) for each in part]
-    if not _is_object(part):
-        return part
-    reference = part.get("$ref")
-    if not isinstance(reference, str) or depth == _MAX_REFERENCE_DEPTH:
-        return {name: _resolve_references(document, each, depth) for name, each in part.items()}
-    return _resolve_references(document, _find_target(document, reference), depth + 1)
+    match part:
+        case {"$ref": str(reference)} if depth < _MAX_REFERENCE_DEPTH:
+            return _resolve_references(document, _find_target(document, reference), depth + 1)
+        case {**members}:
+            return {name: _resolve_references(document, each, depth) for name, each in members.items()}
+        case [*elements]:
+            return [_resolve_references(document, each, depth) for each in elements]
+        case _:
+            return part
 
 
 def _find_target(document: Json, reference: str) -> Json:
@@ -212,11 +208,3 @@ def _find_target(document: Json, reference: str) -> Json:
     for name in reference.removeprefix("#/").split("/"):
         target = target[name]
     return target
-
-
-def _is_array(part: object) -> TypeGuard[list[Any]]:
-    return isinstance(part, list)
-
-
-def _is_object(part: object) -> TypeGuard[Json]:
-    return isinstance(part, dict)

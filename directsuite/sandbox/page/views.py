@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -299,11 +300,10 @@ def _build_link(request: web.Request, **changed: int) -> str:
 
 def _find_calls(calls: Calls, text: str, before: int) -> list[CallRecord]:
     """Return calls below number `before` that match `text` (casefolded), newest first: at most a page and one more."""
-    records, found = calls.records, list[Any]()
-    for place in range(min(len(records), before - 1 - calls.count + len(records)) - 1, -1, -1):
-        call = records[place]
-        if not text or text in call.operation.casefold() or text == str(call.status) or text in call.path.casefold():
-            found.append(call)
-            if len(found) > PAGE_ROWS:
-                break
-    return found
+    found = (
+        call
+        for call in reversed(calls.records)
+        if call.number < before
+        and (not text or text in call.operation.casefold() or text == str(call.status) or text in call.path.casefold())
+    )
+    return list(islice(found, PAGE_ROWS + 1))
