@@ -146,33 +146,38 @@ def test_a_decoded_name_can_be_parsed_again(value: str, text: str) -> None:
     assert read(f"From: {text}")["sender"] == detail["sender"] == "hans@x.test"
 
 
-@pytest.mark.parametrize("header", ["Subject : x", "Subject\t: x", "subject  :x"])
-def test_spaces_before_the_colon_of_a_header_are_ignored(header: str) -> None:
-    detail = read("From: a@x.test", header, "To: b@x.test")
-    assert (detail["subject"], detail["recipients"], detail["body"]) == (
-        "x",
-        [{"email": "b@x.test", "type": "TO"}],
-        "text\r\n",
-    )
+@pytest.mark.parametrize(
+    "head",
+    [
+        *("From: a@x.test|Subject : x|To: b@x.test", "From: a@x.test|Subject\t: x|To: b@x.test"),
+        *(f"From: a@x.test|{line}|To: b@x.test|Subject: x" for line in ("garbage", ": nameless", "two words: x")),
+        *(
+            f"From: a@x.test|{line}|To: b@x.test|Subject: x"
+            for line in (">From a@x.test Mon", "g\u00e4rbage: x", "x| y")
+        ),
+        "From a@x.test Mon May  1 12:00:00 2026|From: a@x.test|Subject: x|To: b@x.test",  # the first line of an mbox
+        *(f"{blanks}From: a@x.test|Subject: x|To: b@x.test" for blanks in (" |", "\t |", " |  |", " \n")),
+    ],
+)
+def test_lines_that_are_not_headers_are_ignored(head: str) -> None:
+    detail = read(head.replace("|", "\r\n"))
+    assert (detail["sender"], detail["subject"], detail["body"]) == ("a@x.test", "x", "text\r\n")
+    assert detail["recipients"] == [{"email": "b@x.test", "type": "TO"}]
+    assert {header["name"] for header in detail["headers"]} == {"From", "Subject", "To"}
 
 
 @pytest.mark.parametrize(
-    "line", ["garbage", ": nameless", "two words: x", ">From a@x.test Mon", "gärbage: x", "x\r\n y"]
+    ("raw", "body"),
+    [
+        (
+            b"Subject: x\r\nDear colleague\r\nplease see\r\nnote: her knee\r\n\r\nRegards",
+            "Dear colleague\r\nplease see\r\nnote: her knee\r\n\r\nRegards",
+        ),
+        (b"  \r\ntext", "  \r\ntext"),
+    ],
 )
-def test_an_invalid_header_line_is_skipped(line: str) -> None:
-    detail = read("From: a@x.test", line, "To: b@x.test", "Subject: x")
-    assert (detail["subject"], detail["body"]) == ("x", "text\r\n")
-    assert [header["name"] for header in detail["headers"]] == ["From", "To", "Subject"]
-
-
-def test_the_first_line_of_an_mbox_is_ignored() -> None:
-    assert read("From a@x.test Mon May  1 12:00:00 2026", "Subject: x")["subject"] == "x"
-
-
-def test_text_without_a_blank_line_before_it_is_the_body() -> None:
-    assert build_content(
-        b"Subject: x\r\nDear colleague\r\nplease see\r\nnote: her knee\r\n\r\nRegards\r\n"
-    ).detail.count(b"Dear colleague\\r\\nplease see")
+def test_text_without_a_blank_line_before_it_is_the_body(raw: bytes, body: str) -> None:
+    assert read_message(raw).body == body
 
 
 @pytest.mark.parametrize(
@@ -196,23 +201,23 @@ HOSTILE = [
     *("(", '"', '"\\', '\\"', "<", "<>", ",", ";", ":", "@", "a@", "a.", " ", "a ", "[", "=?"),
     *("=?a?q?", "=?a?q?x", "=?a?q??="),
 ]
+LONG_WORD = "a" * 60
 
 
 @pytest.mark.exhaustive(limit=2)
-@pytest.mark.parametrize("pattern", HOSTILE)
-def test_headers_are_parsed_in_linear_time(pattern: str) -> None:
-    """Quadratic time would need minutes for half a megabyte."""
+@pytest.mark.parametrize(
+    ("pattern", "size"),
+    [
+        *((pattern, 500_000) for pattern in HOSTILE),
+        *((f"=?utf-8?q?{LONG_WORD}?= ", 6_000_000), (f"=?punycode?q?{LONG_WORD}-b?= ", 6_000_000)),
+    ],
+)
+def test_headers_are_parsed_in_linear_time(pattern: str, size: int) -> None:
+    """Quadratic time would need minutes."""
     began = time.process_time()
-    read(f"From: {pattern * (500_000 // len(pattern))}", f"Subject: {pattern * (500_000 // len(pattern))}")
+    value = pattern * (size // len(pattern))
+    read(*([] if size > 500_000 else [f"From: {value}"]), f"Subject: {value}")
     assert time.process_time() - began < 20
-
-
-@pytest.mark.exhaustive(limit=1)
-@pytest.mark.parametrize("words", ["=?utf-8?q?" + "a" * 60 + "?= ", "=?punycode?q?" + "a" * 60 + "-b?= "])
-def test_encoded_words_are_decoded_in_linear_time(words: str) -> None:
-    began = time.process_time()
-    read(f"Subject: {words * (6_000_000 // len(words))}")
-    assert time.process_time() - began < 8
 
 
 @pytest.mark.parametrize("charset", ["idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined"])
@@ -227,14 +232,3 @@ def test_quotation_marks_in_comments_are_text() -> None:
         "c@x.test",
     ]
     assert read('From: (") real@x.test (")')["sender"] == "real@x.test"
-
-
-@pytest.mark.parametrize("blanks", [" \r\n", "\t \r\n", " \r\n  \r\n", " \n"])
-def test_blank_lines_before_the_headers_are_ignored(blanks: str) -> None:
-    detail = read(f"{blanks}From: a@x.test", "To: b@x.test", "Subject: s")
-    assert (detail["sender"], detail["subject"], detail["body"]) == ("a@x.test", "s", "text\r\n")
-    assert detail["recipients"] == [{"email": "b@x.test", "type": "TO"}]
-
-
-def test_a_line_of_blanks_before_text_is_part_of_the_body() -> None:
-    assert read_message(b"  \r\ntext").body == "  \r\ntext"

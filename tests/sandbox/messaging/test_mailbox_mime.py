@@ -92,6 +92,7 @@ def test_a_composed_message_is_parsed_as_its_draft(
     assert all(len(row) <= 998 for row in composed.sender_copy.raw.split(b"\r\n\r\n")[0].split(b"\r\n"))
 
 
+NESTED = b"".join(b"Content-Type: multipart/mixed; boundary=%d\r\n\r\n--%d\r\n" % (n, n) for n in range(2000))
 HOSTILE_BYTES = st.lists(
     st.sampled_from(
         [
@@ -126,7 +127,7 @@ HOSTILE_BYTES = st.lists(
 @settings(deadline=None)
 @given(raw=HOSTILE_BYTES | st.binary())
 @example(raw=b"Content-Type: text/plain; charset=utf-7\r\n\r\n+2AA-")
-@example(raw=b"".join(b"Content-Type: multipart/mixed; boundary=%d\r\n\r\n--%d\r\n" % (n, n) for n in range(2000)))
+@example(raw=NESTED)
 def test_any_bytes_are_parsed_and_stored_unchanged(raw: bytes) -> None:
     content = build_content(raw)
     assert content.raw == raw
@@ -218,14 +219,23 @@ def test_a_nested_part_with_the_outer_boundary_loses_nothing(line_break: bytes) 
     assert found == [("a.pdf", b"%PDF-"), ("b.xml", b"<a/>"), ("c", b"c")]
 
 
-@pytest.mark.exhaustive(limit=1)
+IN_PARTS = NESTED + b"Content-Type: multipart/mixed; boundary=b\r\n\r\n"
+
+
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize(
-    "pattern", [b"--b\r\n", b"--b", b"\r", b"--x\r\n", b"a: b\r\n", b"a\r\n", b" \r\n", b"--b--\r\n"]
+    ("start", "pattern"),
+    [
+        *(
+            (IN_PARTS, line)
+            for line in (b"--b\r\n", b"--b", b"\r", b"--x\r\n", b"a: b\r\n", b"a\r\n", b" \r\n", b"--b--\r\n")
+        ),
+        *((b'Content-Type: text/plain; a="', text) for text in (b";", b'\\";', b'";"')),
+    ],
 )
-def test_messages_are_parsed_in_linear_time(pattern: bytes) -> None:
-    nested = b"".join(b"Content-Type: multipart/mixed; boundary=%d\r\n\r\n--%d\r\n" % (n, n) for n in range(2000))
+def test_messages_are_parsed_in_linear_time(start: bytes, pattern: bytes) -> None:
     began = time.process_time()
-    read_message(nested + b"Content-Type: multipart/mixed; boundary=b\r\n\r\n" + pattern * (200_000 // len(pattern)))
+    read_message(start + pattern * (200_000 // len(pattern)) + b'"\r\n\r\ntext')
     assert time.process_time() - began < 20
 
 
@@ -235,13 +245,6 @@ def test_filename_segments_contain_complete_characters() -> None:
     segments = re.findall(r"filename\*\d+\*=(.*?);?\r\n", raw)
     assert len(segments) > 3
     assert "".join(unquote(segment, errors="strict") for segment in segments) == "utf-8''" + "é€𝄞" * 20
-
-
-@pytest.mark.parametrize("pattern", [b";", b'\\";', b'";"'])
-def test_parameters_are_parsed_in_linear_time(pattern: bytes) -> None:
-    began = time.process_time()
-    read_message(b'Content-Type: text/plain; a="' + pattern * (200_000 // len(pattern)) + b'"\r\n\r\ntext')
-    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(
@@ -264,15 +267,10 @@ def test_a_message_of_very_many_parts_has_a_bounded_reading() -> None:
     assert len(read_message(raw).attachments) < parsing.MAX_PARTS
 
 
-def test_header_lines_beyond_the_limit_are_left_out() -> None:
-    raw = b"Subject: first\r\n" + b"a:\r\n" * 30_000 + b"To: b@x.test\r\n\r\nThe text."
-    reading = read_message(raw)
-    assert len(reading.headers) == parsing.MAX_HEADER_LINES
-    assert reading.find_header_text("subject") == "first"
+def test_headers_beyond_the_limits_are_left_out() -> None:
+    reading = read_message(b"Subject: first\r\n" + b"a:\r\n" * 30_000 + b"To: b@x.test\r\n\r\nThe text.")
+    assert (len(reading.headers), reading.headers[0].text) == (parsing.MAX_HEADER_LINES, "first")
     assert reading.body == "The text."
-
-
-def test_recipients_beyond_the_limit_are_left_out() -> None:
     content = build_content(b"To: " + b"a@x.test," * 30_000 + b"\r\n\r\nThe text.")
     assert len(msgspec.json.decode(content.metadata)["recipients"]) == parsing.MAX_RECIPIENTS
 
