@@ -64,7 +64,7 @@ async def test_new_faxes_are_found_if_the_service_ignores_offsets() -> None:
     assert await poll(poller) == [25, 26]
 
 
-@pytest.mark.parametrize(("has_handle", "requests"), [(True, ([0], ["2"])), (False, ([0, 20], []))])
+@pytest.mark.parametrize(("has_handle", "requests"), [(True, ([0], ["2"])), (False, ([0, 20], list[str]()))])
 async def test_older_fax_in_progress_is_requested_until_complete(
     has_handle: bool, requests: tuple[list[int], list[str]]
 ) -> None:

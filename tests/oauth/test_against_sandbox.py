@@ -27,11 +27,11 @@ async def sandbox() -> AsyncIterator[Sandbox]:
         yield running
 
 
-def suite_of(sandbox: Sandbox, grant: Grant) -> ds.DirectSuite:
+def open_suite(sandbox: Sandbox, grant: Grant) -> ds.DirectSuite:
     return ds.DirectSuite(ds.Settings(fax_url=sandbox.fax_url, retry=ds.RetryPolicy.none()), token=grant)
 
 
-async def look(suite: ds.DirectSuite) -> None:
+async def fetch(suite: ds.DirectSuite) -> None:
     await suite.fax.get_multiple_message_info(FAX_NUMBER)
 
 
@@ -48,34 +48,28 @@ async def consent(request: ds.AuthorizationRequest) -> str:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("client_auth", ["basic", "body"])
+@pytest.mark.parametrize(("client_auth", "scope"), [("basic", None), ("body", "fax"), ("body", "pdf fax")])
 @pytest.mark.parametrize("client", [DEMO_CLIENT, ("spaced: out", "per%cent+plus&ü")])
 async def test_client_credentials_give_tokens(
-    sandbox: Sandbox, client: tuple[str, str], client_auth: ClientAuth
+    sandbox: Sandbox, client: tuple[str, str], client_auth: ClientAuth, scope: str | None
 ) -> None:
     await sandbox.add_client(*client)
-    grant = ds.ClientCredentials(sandbox.token_url, *client, client_auth=client_auth)
-    async with suite_of(sandbox, grant) as suite:
-        await look(suite)
+    grant = ds.ClientCredentials(sandbox.token_url, *client, scope, client_auth=client_auth)
+    async with open_suite(sandbox, grant) as suite:
+        await fetch(suite)
         await sandbox.expire_tokens()
-        await look(suite)
+        await fetch(suite)
         sandbox.clock.advance(timedelta(hours=2))
-        await look(suite)
-
-
-@pytest.mark.parametrize("scope", ["fax", "pdf fax", None])
-async def test_scope_is_requested(sandbox: Sandbox, scope: str | None) -> None:
-    async with suite_of(sandbox, ds.ClientCredentials(sandbox.token_url, *DEMO_CLIENT, scope)) as suite:
-        await look(suite)
+        await fetch(suite)
 
 
 @pytest.mark.parametrize(
     "client", [(DEMO_CLIENT[0], "wrong"), ("nobody", DEMO_CLIENT[1])], ids=["wrong secret", "unknown client"]
 )
 async def test_unknown_client_is_reported(sandbox: Sandbox, client: tuple[str, str]) -> None:
-    async with suite_of(sandbox, ds.ClientCredentials(sandbox.token_url, *client)) as suite:
+    async with open_suite(sandbox, ds.ClientCredentials(sandbox.token_url, *client)) as suite:
         with pytest.raises(ds.AuthenticationError, match=r"\(invalid_client\)") as caught:
-            await look(suite)
+            await fetch(suite)
     assert (caught.value.status, caught.value.code) == (401, "invalid_client")
 
 
@@ -83,29 +77,29 @@ async def test_refresh_tokens_rotate_and_the_saved_one_opens_the_next_suite(sand
     saved = [ds.Secret(await refresh_token(sandbox))]
     for _ in range(2):
         grant = ds.RefreshToken(sandbox.token_url, *DEMO_CLIENT, saved[-1], on_rotated=saved.append)
-        async with suite_of(sandbox, grant) as suite:
+        async with open_suite(sandbox, grant) as suite:
             for _ in range(3):
-                await asyncio.gather(*(look(suite) for _ in range(10)))
+                await asyncio.gather(*(fetch(suite) for _ in range(10)))
                 await sandbox.expire_tokens()
     assert len(saved) == len(set(saved)) == 7
 
 
 async def test_used_refresh_token_requires_new_authorization(sandbox: Sandbox) -> None:
     grant = ds.RefreshToken(sandbox.token_url, *DEMO_CLIENT, await refresh_token(sandbox))
-    async with suite_of(sandbox, grant) as first:
-        await look(first)
-    async with suite_of(sandbox, grant) as second:
+    async with open_suite(sandbox, grant) as first:
+        await fetch(first)
+    async with open_suite(sandbox, grant) as second:
         with pytest.raises(ds.AuthenticationError, match="send the user through authorization again"):
-            await look(second)
+            await fetch(second)
 
 
 async def test_scope_wider_than_the_consent_is_rejected_and_spends_nothing(sandbox: Sandbox) -> None:
     token = await refresh_token(sandbox)
-    async with suite_of(sandbox, ds.RefreshToken(sandbox.token_url, *DEMO_CLIENT, token, "everything")) as suite:
+    async with open_suite(sandbox, ds.RefreshToken(sandbox.token_url, *DEMO_CLIENT, token, "everything")) as suite:
         with pytest.raises(ds.BadRequestError, match=r"\(invalid_scope\)"):
-            await look(suite)
-    async with suite_of(sandbox, ds.RefreshToken(sandbox.token_url, *DEMO_CLIENT, token, "fax")) as suite:
-        await look(suite)
+            await fetch(suite)
+    async with open_suite(sandbox, ds.RefreshToken(sandbox.token_url, *DEMO_CLIENT, token, "fax")) as suite:
+        await fetch(suite)
 
 
 async def test_complete_authorization_code_grant(sandbox: Sandbox) -> None:
@@ -116,16 +110,16 @@ async def test_complete_authorization_code_grant(sandbox: Sandbox) -> None:
     grant = request.redeem(
         await consent(request), token_url=sandbox.token_url, client_secret=DEMO_CLIENT[1], on_rotated=saved.append
     )
-    async with suite_of(sandbox, grant) as suite:
-        await asyncio.gather(*(look(suite) for _ in range(100)))
+    async with open_suite(sandbox, grant) as suite:
+        await asyncio.gather(*(fetch(suite) for _ in range(100)))
         assert len(saved) == 1
         await sandbox.expire_tokens()
-        await look(suite)
+        await fetch(suite)
         assert len(saved) == 2
     for again, reported in ((grant, "already exchanged"), (attrs.evolve(grant), "it was already used")):
-        async with suite_of(sandbox, again) as suite:
+        async with open_suite(sandbox, again) as suite:
             with pytest.raises(ds.AuthenticationError, match=reported):
-                await look(suite)
+                await fetch(suite)
 
 
 async def test_code_that_is_too_old_is_rejected(sandbox: Sandbox) -> None:
@@ -133,6 +127,6 @@ async def test_code_that_is_too_old_is_rejected(sandbox: Sandbox) -> None:
     redirected = await consent(request)
     sandbox.clock.advance(timedelta(minutes=11))
     grant = request.redeem(redirected, token_url=sandbox.token_url, client_secret=DEMO_CLIENT[1])
-    async with suite_of(sandbox, grant) as suite:
+    async with open_suite(sandbox, grant) as suite:
         with pytest.raises(ds.AuthenticationError, match=r"\(invalid_grant\)"):
-            await look(suite)
+            await fetch(suite)

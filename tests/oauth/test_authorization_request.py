@@ -58,39 +58,18 @@ def test_query_of_the_authorization_url_stays() -> None:
     assert (query["policy"], query["prompt"], query["client_id"]) == ("a b", "", "me")
 
 
-@pytest.mark.parametrize(
-    "url", ["http://login.example.test/authorize", "login", "https://me:secret@login.example.test/", f"{AUTHORIZE}#x"]
-)
-def test_unsafe_authorization_url_is_rejected(url: str) -> None:
-    with pytest.raises(ds.ConfigurationError, match="authorize_url"):
-        ds.AuthorizationRequest.to(url, "me", BACK)
-
-
 def test_authorization_url_on_this_machine_may_be_http() -> None:
     assert ds.AuthorizationRequest.to("http://127.0.0.1:1/authorize", "me", BACK).url.startswith("http://127.0.0.1:1/")
 
 
 def test_redirect_becomes_a_grant_with_all_that_the_exchange_needs(request_: ds.AuthorizationRequest) -> None:
     saved: list[ds.Secret] = []
+    options: dict[str, Any] = {"client_auth": "body", "token_type": "BearerToken"}
     grant = request_.redeem(
-        back(request_, code="a+b c"),
-        token_url=TOKEN,
-        client_secret="s",
-        on_rotated=saved.append,
-        client_auth="body",
-        token_type="BearerToken",
+        back(request_, code="a+b c"), token_url=TOKEN, client_secret="s", on_rotated=saved.append, **options
     )
-    assert grant == ds.AuthorizationCode(
-        TOKEN,
-        "the client",
-        "s",
-        "a+b c",
-        BACK,
-        request_.code_verifier,
-        saved.append,
-        client_auth="body",
-        token_type="BearerToken",
-    )
+    verifier = request_.code_verifier
+    assert grant == ds.AuthorizationCode(TOKEN, "the client", "s", "a+b c", BACK, verifier, saved.append, **options)
 
 
 def test_redirect_may_be_a_path_and_the_request_built_again(request_: ds.AuthorizationRequest) -> None:
@@ -104,12 +83,8 @@ def test_redirect_may_be_a_path_and_the_request_built_again(request_: ds.Authori
 @pytest.mark.parametrize(
     ("query", "text"),
     [
-        ("code=sentinel", "state"),
-        ("code=sentinel&state=", "state"),
-        ("code=sentinel&state=other", "state"),
-        ("code=sentinel&state=%F0%9F%92%A3", "state"),
-        ("error=access_denied", "state"),
-        ("", "state"),
+        *(("code=sentinel" + state, "state") for state in ("", "&state=", "&state=other", "&state=%F0%9F%92%A3")),
+        *(("error=access_denied", "state"), ("", "state")),
         ("code=sentinel&state={state}&state={state}", "twice"),
         ("code=sentinel&code=other&state={state}", "twice"),
         ("state={state}", "neither"),
@@ -121,11 +96,6 @@ def test_redirect_of_another_request_is_rejected(request_: ds.AuthorizationReque
         request_.redeem("https://app.example.test/back?" + query.format(state=request_.state), token_url=TOKEN)
     assert caught.value.parameter == "redirected_url"
     assert "sentinel" not in repr(caught.value)
-
-
-def test_invalid_url_is_rejected(request_: ds.AuthorizationRequest) -> None:
-    with pytest.raises(ds.InvalidArgumentError, match="not a URL"):
-        request_.redeem("https://[app/back?code=c", token_url=TOKEN)
 
 
 @pytest.mark.exhaustive
@@ -181,28 +151,24 @@ def test_request_shows_neither_state_nor_verifier(request_: ds.AuthorizationRequ
     assert request_.code_verifier.reveal() not in repr(request_)
 
 
-ODD_ARGUMENTS: list[tuple[str, object]] = [
-    *(("authorize_url", value) for value in (5, None, b"https://auth.example.test")),
+INVALID_ARGUMENTS: list[tuple[str, object]] = [
+    *(("authorize_url", value) for value in (5, None, b"https://auth.example.test", "login", f"{AUTHORIZE}#x")),
+    *(("authorize_url", value) for value in ("http://login.example.test/", "https://me:Zaphod@login.example.test/")),
     *((name, value) for name in ("client_id", "redirect_uri") for value in (5, None, "", b"Zaphod")),
     *(("scope", value) for value in (5, ["Zaphod"])),
     *(("allow_insecure_http", value) for value in ("false", 0, None)),
 ]
 
 
-@pytest.mark.parametrize(("name", "value"), ODD_ARGUMENTS)
-def test_argument_of_another_type_is_rejected(name: str, value: object) -> None:
-    arguments: dict[str, Any] = {
-        "authorize_url": "https://auth.example.test/authorize",
-        "client_id": "a-client",
-        "redirect_uri": "https://app.example.test/back",
-        name: value,
-    }
+@pytest.mark.parametrize(("name", "value"), INVALID_ARGUMENTS)
+def test_invalid_argument_is_rejected(name: str, value: object) -> None:
+    arguments: dict[str, Any] = {"authorize_url": AUTHORIZE, "client_id": "me", "redirect_uri": BACK, name: value}
     with pytest.raises(ds.ConfigurationError, match=f"^{name} ") as caught:
         ds.AuthorizationRequest.to(**arguments)
     assert "Zaphod" not in str(caught.value)
 
 
-def test_redirect_of_another_type_is_rejected(request_: ds.AuthorizationRequest) -> None:
-    url: Any = 5
-    with pytest.raises(ds.InvalidArgumentError, match="redirected_url"):
-        request_.redeem(url, token_url="https://auth.example.test/token")
+@pytest.mark.parametrize(("url", "text"), [("https://[app/back?code=sentinel", "not a URL"), (5, "redirected_url")])
+def test_redirect_that_is_not_a_url_is_rejected(request_: ds.AuthorizationRequest, url: Any, text: str) -> None:
+    with pytest.raises(ds.InvalidArgumentError, match=text):
+        request_.redeem(url, token_url=TOKEN)

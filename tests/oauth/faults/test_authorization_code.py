@@ -8,39 +8,31 @@ import pytest
 
 import directsuite as ds
 from tests.core import responses
-from tests.core.scripted_server import Responder, ScriptedServer
-from tests.core.scripted_suite import catch_error, open_suite
+from tests.core.scripted_server import Responder
+from tests.core.scripted_suite import catch_error
 from tests.core.virtual_time import yield_until
 
-from .token_service import CLIENT, CODE, REDIRECT_URI, VERIFIER, TokenService, make_rejection
+from .token_service import CLIENT, CODE, REDIRECT_URI, VERIFIER, RotationRecorder, TokenService, fetch, make_rejection
 
 _ASK_AGAIN = "send the user through authorization again"
 
 
 async def test_code_is_exchanged_and_renewals_use_the_refresh_token(
-    server: ScriptedServer, service: TokenService
+    service: TokenService, saved: RotationRecorder
 ) -> None:
-    saved: list[ds.Secret] = []
-    async with open_suite(server, token=service.make_authorization_code(saved.append)) as suite:
+    async with service.open(service.make_authorization_code(saved)) as suite:
         for _ in range(3):
-            await suite.signing.get_doc_info("doc")
+            await fetch(suite)
             service.valid.clear()
-    exchange = {
-        "grant_type": "authorization_code",
-        "code": CODE,
-        "redirect_uri": REDIRECT_URI,
-        "code_verifier": VERIFIER,
-    }
-    assert service.forms[0] == exchange | {"client_id": CLIENT}
+    exchange = {"code": CODE, "redirect_uri": REDIRECT_URI, "code_verifier": VERIFIER}
+    assert service.forms[0] == exchange | {"grant_type": "authorization_code", "client_id": CLIENT}
     assert [form["grant_type"] for form in service.forms] == ["authorization_code", "refresh_token", "refresh_token"]
-    assert [secret.reveal()[-1] for secret in saved] == ["1", "2", "3"]
+    assert [token[-1] for token in saved.tokens] == ["1", "2", "3"]
 
 
-async def test_hundred_callers_exchange_the_code_once(server: ScriptedServer, service: TokenService) -> None:
-    async with open_suite(
-        server, token=service.make_authorization_code(), requests_per_second=10_000, burst=1000
-    ) as suite:
-        await asyncio.gather(*(suite.signing.get_doc_info("doc") for _ in range(100)))
+async def test_hundred_callers_exchange_the_code_once(service: TokenService) -> None:
+    async with service.open(service.make_authorization_code(), requests_per_second=10_000, burst=1000) as suite:
+        await asyncio.gather(*(fetch(suite) for _ in range(100)))
     assert len(service.forms) == 1
 
 
@@ -56,12 +48,10 @@ MAYBE: dict[str, Responder] = {
 
 
 @pytest.mark.parametrize("lost", MAYBE)
-async def test_code_that_may_be_spent_is_never_sent_again(
-    server: ScriptedServer, service: TokenService, lost: str
-) -> None:
+async def test_code_that_may_be_used_is_never_sent_again(service: TokenService, lost: str) -> None:
     service.script = [MAYBE[lost]]
     errors: list[ds.DirectSuiteError] = []
-    async with open_suite(server, token=service.make_authorization_code(), leaky=True) as suite:
+    async with service.open(service.make_authorization_code(), leaky=True) as suite:
         for _ in range(3):
             errors.append(await catch_error(suite.signing.get_doc_info("doc", timeout=50)))
             await asyncio.sleep(100)
@@ -71,47 +61,53 @@ async def test_code_that_may_be_spent_is_never_sent_again(
         assert error.outcome is ds.Outcome.NOT_SENT  # of the call that needed the token
         assert _ASK_AGAIN in str(error)
         assert isinstance(error.__cause__, ds.OutcomeUnknownError)
-    assert len(server.requests) == 1
+    assert len(service.server.requests) == 1
 
 
-async def test_closing_in_the_middle_of_the_exchange_leaves_it_unknown(
-    server: ScriptedServer, service: TokenService
-) -> None:
+async def test_code_is_not_sent_again_after_closing_during_its_exchange(service: TokenService) -> None:
     service.script = [responses.never_respond]
-    async with open_suite(server, token=service.make_authorization_code(), leaky=True) as suite:
-        caller = asyncio.create_task(catch_error(suite.signing.get_doc_info("doc")))
-        await yield_until(lambda: len(server.requests) == 1)
+    grant = service.make_authorization_code()
+    async with service.open(grant, leaky=True) as suite:
+        caller = asyncio.create_task(catch_error(fetch(suite)))
+        await yield_until(lambda: len(service.server.requests) == 1)
         await suite.aclose(grace=0)
-        error = await caller
-    assert type(error) in (ds.TransportError, ds.ClosedError)
-    assert error.outcome in (ds.Outcome.NOT_SENT, None)
-    assert len(server.requests) == 1
+        errors = [await caller]
+    errors.append(await service.fail(grant=grant))
+    assert [type(error) for error in errors] == [ds.ClosedError, ds.TransportError]
+    assert errors[1].outcome is ds.Outcome.NOT_SENT
+    assert _ASK_AGAIN in str(errors[1])
+    assert len(service.server.requests) == 1
 
 
 @pytest.mark.parametrize(
     "responder",
-    [responses.respond(b"", 429), responses.respond(b"", 503, Retry_After="1"), make_rejection("invalid_client", 401)],
-    ids=["429", "503 with Retry-After", "invalid_client"],
+    [
+        responses.respond(b"", 429),
+        responses.respond(b"", 503, Retry_After="1"),
+        responses.respond(b"", 400),
+        make_rejection("invalid_client", 401),
+    ],
+    ids=["429", "503 with Retry-After", "400", "invalid_client"],
 )
-async def test_code_that_nobody_took_is_sent_again(
-    server: ScriptedServer, service: TokenService, responder: Responder
+@pytest.mark.parametrize("same_suite", [True, False])
+async def test_code_that_was_certainly_not_used_is_sent_again(
+    service: TokenService, responder: Responder, same_suite: bool
 ) -> None:
     service.script = [responder]
-    async with open_suite(server, token=service.make_authorization_code(), leaky=True) as suite:
-        try:
-            await suite.signing.get_doc_info("doc")
-        except ds.AuthenticationError:
-            await asyncio.sleep(2)
-            await suite.signing.get_doc_info("doc")
+    grant = service.make_authorization_code()
+    async with service.open(grant, retry=ds.RetryPolicy.none(), leaky=True) as first, service.open(grant) as second:
+        await catch_error(fetch(first))
+        await asyncio.sleep(2)
+        await fetch(first if same_suite else second)
     assert [form["code"] for form in service.forms] == [CODE, CODE]
 
 
-async def test_rejected_code_says_so_and_is_not_sent_again(server: ScriptedServer, service: TokenService) -> None:
+async def test_rejected_code_is_not_sent_again(service: TokenService) -> None:
     service.code = None
-    async with open_suite(server, token=service.make_authorization_code()) as suite:
-        errors: list[ds.DirectSuiteError] = []
+    errors: list[ds.DirectSuiteError] = []
+    async with service.open(service.make_authorization_code()) as suite:
         for _ in range(2):
-            errors.append(await catch_error(suite.signing.get_doc_info("doc")))
+            errors.append(await catch_error(fetch(suite)))
             await asyncio.sleep(100)
     for error in errors:
         assert isinstance(error, ds.AuthenticationError)
@@ -121,82 +117,48 @@ async def test_rejected_code_says_so_and_is_not_sent_again(server: ScriptedServe
 
 
 @pytest.mark.parametrize("expires_in", [600, None])
-async def test_end_of_a_token_without_a_refresh_token_asks_for_the_user(
-    server: ScriptedServer, service: TokenService, expires_in: int | None
-) -> None:
+async def test_token_without_a_refresh_token_is_used_to_its_end(service: TokenService, expires_in: int | None) -> None:
     service.gives_refresh_token, service.expires_in = False, expires_in
-    async with open_suite(server, token=service.make_authorization_code()) as suite:
-        await suite.signing.get_doc_info("doc")
+    async with service.open(service.make_authorization_code(), keep_alive=True) as suite:
+        await fetch(suite)
+        await asyncio.sleep(590)
+        await fetch(suite)
         service.valid.clear()
-        await asyncio.sleep(601)
-        error = await catch_error(suite.signing.get_doc_info("doc"))
+        await asyncio.sleep(11)
+        error = await catch_error(fetch(suite))
     assert isinstance(error, ds.AuthenticationError)
     assert (error.operation, error.outcome) == ("token", ds.Outcome.FAILED)
     assert _ASK_AGAIN in str(error)
     assert len(service.forms) == 1
 
 
-async def test_token_without_a_refresh_token_is_used_to_its_end(server: ScriptedServer, service: TokenService) -> None:
-    service.gives_refresh_token, service.expires_in = False, 600
-    async with open_suite(server, token=service.make_authorization_code(), keep_alive=True) as suite:
-        await suite.signing.get_doc_info("doc")
-        await asyncio.sleep(590)
-        await suite.signing.get_doc_info("doc")
-    assert len(service.forms) == 1
-
-
-async def test_code_that_one_suite_exchanged_is_not_sent_by_another(
-    server: ScriptedServer, service: TokenService
-) -> None:
-    grant = service.make_authorization_code()
-    async with open_suite(server, token=grant) as first, open_suite(server, token=grant) as second:
-        await first.signing.get_doc_info("doc")
-        error = await catch_error(second.signing.get_doc_info("doc"))
-        await first.signing.get_doc_info("doc")
-    assert isinstance(error, ds.AuthenticationError)
-    assert _ASK_AGAIN in str(error)
-    assert len(service.forms) == 1
-
-
-async def test_code_that_one_suite_has_on_its_way_is_not_sent_by_another(
-    server: ScriptedServer, service: TokenService
-) -> None:
+async def test_code_that_one_suite_sends_or_has_sent_is_not_sent_by_another(service: TokenService) -> None:
     gate = asyncio.Event()
     service.script = [responses.respond_after(gate, service.issue)]
     grant = service.make_authorization_code()
-    async with open_suite(server, token=grant) as first, open_suite(server, token=grant, leaky=True) as second:
-        caller = asyncio.create_task(first.signing.get_doc_info("doc"))
-        await yield_until(lambda: server.busy == 1)
-        error = await catch_error(second.signing.get_doc_info("doc"))
+    async with service.open(grant) as first, service.open(grant, leaky=True) as second:
+        caller = asyncio.create_task(fetch(first))
+        await yield_until(lambda: service.server.busy == 1)
+        errors = [await catch_error(fetch(second))]
         gate.set()
         await caller
-    assert _ASK_AGAIN in str(error)
+        await asyncio.sleep(100)
+        errors.append(await catch_error(fetch(second)))
+        await fetch(first)
+    assert isinstance(errors[1], ds.AuthenticationError)
+    assert all(_ASK_AGAIN in str(error) for error in errors)
     assert len(service.forms) == 1
 
 
-async def test_code_that_nobody_took_from_one_suite_may_be_sent_by_the_next(
-    server: ScriptedServer, service: TokenService
-) -> None:
-    service.script = [responses.respond(b"", 429)]
-    grant = service.make_authorization_code()
-    async with open_suite(server, token=grant, retry=ds.RetryPolicy.none()) as first:
-        await catch_error(first.signing.get_doc_info("doc"))
-    async with open_suite(server, token=grant) as second:
-        await second.signing.get_doc_info("doc")
-    assert [form["code"] for form in service.forms] == [CODE, CODE]
-
-
 async def test_refresh_token_is_kept_if_the_token_type_is_rejected(
-    server: ScriptedServer, service: TokenService
+    service: TokenService, saved: RotationRecorder
 ) -> None:
-    first = "sentinel-of-a-refresh-token-9"
-    answer = {"access_token": "sentinel-of-an-access-token-9", "refresh_token": first, "token_type": "mac"}
-    service.script = [responses.respond(answer)]
-    service.refresh_token = first
-    saved: list[ds.Secret] = []
-    async with open_suite(server, token=service.make_authorization_code(saved.append)) as suite:
-        assert isinstance(await catch_error(suite.signing.get_doc_info("doc")), ds.ResponseDecodeError)
-        assert saved == [ds.Secret(first)]
+    service.refresh_token = "sentinel-of-a-refresh-token-9"
+    rejected = {"access_token": "x", "refresh_token": service.refresh_token, "token_type": "mac"}
+    service.script = [responses.respond(rejected)]
+    async with service.open(service.make_authorization_code(saved)) as suite:
+        assert isinstance(await catch_error(fetch(suite)), ds.ResponseDecodeError)
+        assert saved.tokens == [rejected["refresh_token"]]
         await asyncio.sleep(100)
-        await suite.signing.get_doc_info("doc")
+        await fetch(suite)
     assert [form["grant_type"] for form in service.forms] == ["authorization_code", "refresh_token"]

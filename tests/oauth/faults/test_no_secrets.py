@@ -9,8 +9,8 @@ import pytest
 import directsuite as ds
 from directsuite.oauth.grants import Grant
 from tests.core import responses
-from tests.core.scripted_server import Responder, ScriptedServer
-from tests.core.scripted_suite import FLATTEN, GET_DOC_INFO, ApiCall, catch_error, open_suite
+from tests.core.scripted_server import Responder
+from tests.core.scripted_suite import FLATTEN, GET_DOC_INFO, ApiCall, catch_error
 from tests.core.test_no_secrets_in_tracebacks import find_leaks
 
 from .token_service import CLIENT_SECRET, CODE, REDIRECT_URI, SENTINELS, VERIFIER, TokenService, make_rejection
@@ -53,23 +53,23 @@ GRANTS: dict[str, Callable[[TokenService], Grant]] = {
 @pytest.mark.parametrize("grant", GRANTS)
 @pytest.mark.parametrize("failure", FAILURES)
 async def test_failed_token_request_shows_nothing(
-    server: ScriptedServer, service: TokenService, failure: str, grant: str, ask: ApiCall
+    service: TokenService, failure: str, grant: str, ask: ApiCall
 ) -> None:
     service.script = [FAILURES[failure]] * 9
     events: list[ds.Event] = []
     token = GRANTS[grant](service)
-    async with open_suite(server, token=token, listeners=[events.append], leaky=True) as suite:
+    async with service.open(token, listeners=[events.append], leaky=True) as suite:
         errors = [await catch_error(ask.call(suite)) for _ in range(2)]
     for error in errors:
         assert find_leaks(error, SENTINELS) == []
     assert "sentinel" not in repr(events)
 
 
-async def test_failing_hook_shows_nothing(server: ScriptedServer, service: TokenService) -> None:
+async def test_failing_hook_shows_nothing(service: TokenService) -> None:
     async def save(token: ds.Secret) -> None:
         raise OSError(f"no room for {token.reveal()}")
 
-    async with open_suite(server, token=service.make_refresh_token(save)) as suite:
+    async with service.open(service.make_refresh_token(save)) as suite:
         error = await catch_error(GET_DOC_INFO.call(suite))
     assert find_leaks(error, SENTINELS) == []
 

@@ -5,13 +5,16 @@ Every secret is a sentinel, which tests can search for.
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 from urllib.parse import parse_qsl
 
 import directsuite as ds
-from directsuite.oauth.grants import ClientAuth, OnRotated
+from directsuite.oauth.grants import ClientAuth, Grant, OnRotated
 from tests.core import responses
 from tests.core.scripted_server import Exchange, Responder, ScriptedServer
+from tests.core.scripted_suite import catch_error, open_suite
 
 CLIENT = "the-client"
 CLIENT_SECRET = "sentinel-of-a-client-secret"
@@ -50,9 +53,14 @@ class TokenService:
         else:
             await self.issue(exchange)
 
-    async def issue(self, exchange: Exchange) -> None:
+    async def issue(self, exchange: Exchange, *, delay: float = 0.0) -> None:
+        """Issue tokens, and send them after a delay."""
         await exchange.read()
-        await self._respond(exchange, self.make_tokens(exchange))
+        tokens = self.make_tokens(exchange)
+        await asyncio.sleep(delay)
+        status, document = (200, tokens) if tokens is not None else (400, {"error": "invalid_grant"})
+        body = responses.encode_body(document)
+        await exchange.write(responses.make_head(status, len(body)) + body)
 
     async def drop_response(self, exchange: Exchange) -> None:
         await exchange.read()
@@ -77,10 +85,15 @@ class TokenService:
             answer["refresh_token"] = self.refresh_token
         return answer
 
-    async def _respond(self, exchange: Exchange, document: dict[str, Any] | None) -> None:
-        status = 200 if document is not None else 400
-        body = responses.encode_body(document if document is not None else {"error": "invalid_grant"})
-        await exchange.write(responses.make_head(status, len(body)) + body)
+    def open(self, grant: Grant | None = None, **options: Any) -> AbstractAsyncContextManager[ds.DirectSuite]:
+        """Open a suite with this grant. None: client credentials."""
+        return open_suite(self.server, token=grant or self.make_client_credentials(), **options)
+
+    async def fail(self, *script: Responder, grant: Grant | None = None, **options: Any) -> ds.DirectSuiteError:
+        """Return the error of a call whose token requests get these responses."""
+        self.script = [*script]
+        async with self.open(grant, leaky=True, **options) as suite:
+            return await catch_error(fetch(suite))
 
     def make_client_credentials(self, **others: Any) -> ds.ClientCredentials:
         return ds.ClientCredentials(self.token_url, CLIENT, CLIENT_SECRET, **others)
@@ -98,6 +111,34 @@ class TokenService:
     @property
     def token_url(self) -> str:
         return f"{self.server.url('oauth')}/token"
+
+
+async def fetch(suite: ds.DirectSuite) -> ds.DocumentInfo:
+    """Call the service, which needs a token."""
+    return await suite.signing.get_doc_info("doc")
+
+
+class RotationRecorder:
+    """A function for `on_rotated`. It fails `failures` times, and waits for `gate`."""
+
+    def __init__(self, server: ScriptedServer) -> None:
+        self._server = server
+        self.failures = 0
+        self.tokens: list[str] = []
+        self.called = 0
+        self.requests_before: list[int] = []
+        """The number of requests other than for tokens, before each token was saved."""
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def __call__(self, token: ds.Secret) -> None:
+        self.called += 1
+        await self.gate.wait()
+        if self.failures:
+            self.failures -= 1
+            raise OSError(f"disk full while writing {token.reveal()}")
+        self.tokens.append(token.reveal())
+        self.requests_before.append(len(self._server.find_requests("/signing/")))
 
 
 def make_rejection(error: str, status: int = 400) -> Responder:
