@@ -1,4 +1,4 @@
-"""The pytest plugin in users' tests: in separate processes, each with only the plugins that it names."""
+"""The pytest plugin in users' tests: in separate processes, each with only the plugins that a case names."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import asyncio
 import errno
 from pathlib import Path
 
+import attrs
 import pytest
 
 from directsuite.testing.loop_thread import LoopThread
 
 from .project import Project
-
-ASYNCIO = ("-o", "asyncio_default_fixture_loop_scope=function")
 
 THREE_LINES = """
 async def test_mine(directsuite_suite, directsuite_pdf):
@@ -84,71 +83,7 @@ async def test_mine(directsuite_suite, directsuite_sandbox):
 """
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path)
-
-
-@pytest.mark.process
-def test_three_lines_do_without_any_plugin_for_async_tests(project: Project) -> None:
-    alone = 'async def test_sandbox(directsuite_sandbox):\n    await directsuite_sandbox.add_fax("15550100100")\n'
-    project.write("test_mine.py", THREE_LINES + alone)
-    counts, written = project.run()
-    assert counts == {"passed": 2}, written
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("mode", ["auto", "strict"])
-def test_three_lines_do_with_pytest_asyncio(project: Project, mode: str) -> None:
-    project.write("test_mine.py", THREE_LINES)
-    counts, written = project.run("asyncio", options=[*ASYNCIO, "-o", f"asyncio_mode={mode}"])
-    assert counts == {"passed": 1}, written
-
-
-@pytest.mark.process
-def test_suite_opens_in_each_loop_of_pytest_asyncio(project: Project) -> None:
-    project.write("__init__.py", "")
-    for scope in ("function", "class", "module", "package", "session"):
-        marked = f'pytestmark = pytest.mark.asyncio(loop_scope="{scope}")\n'
-        fixture = IN_THE_LOOP.replace(
-            "@pytest.fixture(params", f'import pytest_asyncio\n@pytest_asyncio.fixture(loop_scope="{scope}", params'
-        )
-        project.write(f"test_{scope}.py", fixture + marked)
-    counts, written = project.run("asyncio", options=ASYNCIO)
-    assert counts == {"passed": 10}, written
-
-
-@pytest.mark.process
-def test_suite_opens_in_the_loop_that_auto_mode_makes_the_default(project: Project) -> None:
-    project.write("test_mine.py", IN_THE_LOOP)
-    scopes = [f"asyncio_default_{kind}_loop_scope=session" for kind in ("fixture", "test")]
-    counts, written = project.run("asyncio", options=["-o", "asyncio_mode=auto", "-o", scopes[0], "-o", scopes[1]])
-    assert counts == {"passed": 2}, written
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("also", [[], ["asyncio"]], ids=["alone", "beside pytest-asyncio"])
-def test_suite_opens_in_the_loop_of_anyio(project: Project, also: list[str]) -> None:
-    project.write("conftest.py", 'import pytest\n@pytest.fixture\ndef anyio_backend():\n    return "asyncio"\n')
-    project.write("test_mine.py", IN_THE_LOOP + "pytestmark = pytest.mark.anyio\n")
-    counts, written = project.run(*also, "anyio", options=ASYNCIO if also else [])
-    assert counts == {"passed": 2}, written
-
-
-@pytest.mark.process
-def test_other_backends_of_anyio_are_rejected(project: Project) -> None:
-    project.write("conftest.py", 'import pytest\n@pytest.fixture\ndef anyio_backend():\n    return "trio"\n')
-    project.write("test_mine.py", "import pytest\npytestmark = pytest.mark.anyio\n" + THREE_LINES)
-    counts, written = project.run("anyio")
-    assert counts == {"error": 1}
-    assert "Define a fixture anyio_backend that returns 'asyncio'" in written
-
-
-@pytest.mark.process
-def test_sync_test_has_the_sandbox_and_is_reported_that_it_has_no_suite(project: Project) -> None:
-    project.write(
-        "test_mine.py",
-        """
+SYNC = """
 import asyncio
 import directsuite as ds
 
@@ -163,39 +98,9 @@ def test_sandbox(directsuite_sandbox):
 
 def test_suite(directsuite_suite):
     raise RuntimeError
-""",
-    )
-    counts, written = project.run()
-    assert counts == {"passed": 1, "error": 1}
-    assert "The fixture directsuite_suite is for async tests. Use directsuite_sandbox in a sync test." in written
+"""
 
-
-@pytest.mark.process
-def test_each_test_begins_again(project: Project) -> None:
-    project.write("test_mine.py", ISOLATED)
-    counts, written = project.run()
-    assert counts == {"passed": 2}, written
-
-
-@pytest.mark.process
-def test_nothing_waits(project: Project) -> None:
-    project.write("test_mine.py", NOTHING_WAITS)
-    counts, written = project.run()
-    assert counts == {"passed": 1}, written
-
-
-@pytest.mark.process
-def test_outage_longer_than_timeout_fails_as_in_production(project: Project) -> None:
-    project.write("test_mine.py", LONG_OUTAGE)
-    counts, written = project.run()
-    assert counts == {"passed": 1}, written
-
-
-@pytest.mark.process
-def test_settings_are_those_of_the_user(project: Project) -> None:
-    project.write(
-        "test_mine.py",
-        """
+OWN_SETTINGS = """
 import attrs, directsuite as ds, pytest
 
 @pytest.fixture
@@ -207,42 +112,21 @@ async def test_mine(directsuite_suite, directsuite_sandbox):
     with pytest.raises(ds.ServerError) as caught:
         await directsuite_suite.signing.get_doc_info("none")
     assert caught.value.attempts == 1
-""",
-    )
-    counts, written = project.run()
-    assert counts == {"passed": 1}, written
+"""
 
-
-@pytest.mark.process
-def test_failing_test_fails(project: Project) -> None:
-    project.write("test_mine.py", "async def test_mine(directsuite_suite):\n    assert directsuite_suite is None\n")
-    counts, written = project.run()
-    assert counts == {"failed": 1}, written
-
-
-@pytest.mark.process
-def test_nothing_is_imported_before_a_fixture_is_used(project: Project) -> None:
-    project.write(
-        "test_mine.py",
-        """
+UNUSED = """
 import sys
 
 def test_mine():
     heavy = {"aiohttp", "attrs", "pikepdf", "directsuite.sandbox", "directsuite.suite", "directsuite.errors"}
     assert heavy & set(sys.modules) == set()
     assert "directsuite.testing.plugin" in sys.modules
-""",
-    )
-    counts, written = project.run()
-    assert counts == {"passed": 1}, written
+"""
 
+WITHOUT_PDF_LIBRARIES = """
+import sys
+sys.modules["pikepdf"] = None
 
-@pytest.mark.process
-def test_missing_pdf_libraries_are_named(project: Project) -> None:
-    project.write("conftest.py", 'import sys\nsys.modules["pikepdf"] = None\n')
-    project.write(
-        "test_mine.py",
-        """
 async def test_mail(directsuite_suite, directsuite_sandbox):
     await directsuite_sandbox.add_account("alice@direct.example.test", "secret")
     assert await directsuite_suite.mailbox("alice@direct.example.test", "secret").get_message_count() == 0
@@ -252,12 +136,98 @@ async def test_signing(directsuite_suite):
 
 async def test_pdf(directsuite_pdf, directsuite_suite):
     raise RuntimeError
-""",
+"""
+
+ANYIO = """
+import pytest
+pytestmark = pytest.mark.anyio
+
+@pytest.fixture
+def anyio_backend():
+    return "{backend}"
+"""
+
+
+def mark_loop_scope(scope: str) -> str:
+    """Return IN_THE_LOOP for pytest-asyncio's loop of this scope."""
+    fixture = f'import pytest_asyncio\n@pytest_asyncio.fixture(loop_scope="{scope}", params'
+    return IN_THE_LOOP.replace("@pytest.fixture(params", fixture) + (
+        f'pytestmark = pytest.mark.asyncio(loop_scope="{scope}")\n'
     )
-    counts, written = project.run()
-    assert counts == {"passed": 1, "failed": 1, "error": 1}, written
-    assert "The sandbox cannot sign without its PDF libraries. Run: pip install 'directsuite[sandbox]'" in written
-    assert "The fixture directsuite_pdf needs pikepdf. Run: pip install 'directsuite[sandbox]'" in written
+
+
+@attrs.frozen
+class Case:
+    """Tests, the plugins and options of their run, the number of tests by outcome, and texts of the output."""
+
+    programs: list[str]
+    counts: dict[str, int]
+    plugins: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+
+
+FUNCTION = "asyncio_default_fixture_loop_scope=function"
+SESSION = ("asyncio_default_fixture_loop_scope=session", "asyncio_default_test_loop_scope=session")
+SCOPES = ("function", "class", "module", "package", "session")
+ALONE = 'async def test_sandbox(directsuite_sandbox):\n    await directsuite_sandbox.add_fax("15550100100")\n'
+PASSED = {"passed": 1}
+
+CASES = {
+    "no plugin for async tests": Case([THREE_LINES + ALONE], {"passed": 2}),
+    "pytest-asyncio in auto mode": Case([THREE_LINES], PASSED, ("asyncio",), (FUNCTION, "asyncio_mode=auto")),
+    "pytest-asyncio in strict mode": Case([THREE_LINES], PASSED, ("asyncio",), (FUNCTION, "asyncio_mode=strict")),
+    "each loop of pytest-asyncio": Case(
+        [mark_loop_scope(scope) for scope in SCOPES], {"passed": 2 * len(SCOPES)}, ("asyncio",), (FUNCTION,)
+    ),
+    "a default loop of pytest-asyncio": Case(
+        [IN_THE_LOOP], {"passed": 2}, ("asyncio",), ("asyncio_mode=auto", *SESSION)
+    ),
+    "anyio": Case([IN_THE_LOOP + ANYIO.format(backend="asyncio")], {"passed": 2}, ("anyio",)),
+    "anyio beside pytest-asyncio": Case(
+        [IN_THE_LOOP + ANYIO.format(backend="asyncio")], {"passed": 2}, ("asyncio", "anyio"), (FUNCTION,)
+    ),
+    "another backend of anyio": Case(
+        [ANYIO.format(backend="trio") + THREE_LINES],
+        {"error": 1},
+        ("anyio",),
+        texts=("Define a fixture anyio_backend that returns 'asyncio'",),
+    ),
+    "sync tests": Case(
+        [SYNC],
+        {"passed": 1, "error": 1},
+        texts=("The fixture directsuite_suite is for async tests. Use directsuite_sandbox in a sync test.",),
+    ),
+    "each test begins again": Case([ISOLATED], {"passed": 2}),
+    "nothing waits": Case([NOTHING_WAITS], PASSED),
+    "an outage longer than the timeout fails": Case([LONG_OUTAGE], PASSED),
+    "own settings": Case([OWN_SETTINGS], PASSED),
+    "a failing test": Case(
+        ["async def test_mine(directsuite_suite):\n    assert directsuite_suite is None\n"], {"failed": 1}
+    ),
+    "nothing is imported before its use": Case([UNUSED], PASSED),
+    "no PDF libraries": Case(
+        [WITHOUT_PDF_LIBRARIES],
+        {"passed": 1, "failed": 1, "error": 1},
+        texts=(
+            "The sandbox cannot sign without its PDF libraries. Run: pip install 'directsuite[sandbox]'",
+            "The fixture directsuite_pdf needs pikepdf. Run: pip install 'directsuite[sandbox]'",
+        ),
+    ),
+}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_users_tests_end_as_expected(case: Case, tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write("__init__.py", "")
+    for number, program in enumerate(case.programs):
+        project.write(f"test_{number}.py", program)
+    counts, written = project.run(*case.plugins, options=[part for option in case.options for part in ("-o", option)])
+    assert counts == case.counts, written
+    for text in case.texts:
+        assert text in written
 
 
 def test_loop_that_cannot_be_made_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
