@@ -119,17 +119,14 @@ class Steps:
             raise environment._StepError(failure)
 
 
-def test_complete_environment_is_used_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_complete_environment_is_used_again_for_the_same_document(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     steps = Steps(monkeypatch)
     first = prepare(tmp_path)
     assert (first.missing, len(steps.taken)) == ({}, 11)
     assert prepare(tmp_path) == first
     assert len(steps.taken) == 11
-
-
-def test_other_document_requires_a_new_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    steps = Steps(monkeypatch)
-    prepare(tmp_path)
     monkeypatch.setattr(environment, "make_document", dict)
     prepare(tmp_path)
     assert len(steps.taken) == 22

@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MEGABYTE = 1_000_000
 RSS = "highest memory, second half / first half"
 BLOCKS = "growth of Python's memory blocks per minute"
+SPEED = "calls per second, second half / first half"
 LIVE = "live calls, responses and request bodies without calls"
 PROBLEMS = "errors of other types, messages of the event loop, and warnings"
 
@@ -70,24 +71,6 @@ def test_invalid_arguments_are_rejected(arguments: list[str], capsys: pytest.Cap
     assert "usage" in capsys.readouterr().err
 
 
-def test_constant_memory_passes() -> None:
-    assert find_failures(make_samples()) == []
-
-
-def test_growth_of_memory_fails_but_not_during_the_warm_up() -> None:
-    rising = [attrs.evolve(each, rss=int(each.rss * (1 + each.seconds / 5_000))) for each in make_samples()]
-    assert find_failures(rising) == [RSS]
-    leaking = [attrs.evolve(each, blocks=each.blocks + int(10 * each.seconds)) for each in make_samples()]
-    assert find_failures(leaking) == [BLOCKS]
-    warming = [make_sample(each.seconds, rss=1, blocks=1) if each.seconds < 300 else each for each in make_samples()]
-    assert find_failures(warming) == []
-
-
-def test_short_run_cannot_show_growth() -> None:
-    samples = [attrs.evolve(each, rss=each.rss + int(each.seconds * MEGABYTE)) for each in make_samples(minutes=2)]
-    assert find_failures(samples) == []
-
-
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
@@ -103,19 +86,30 @@ def test_one_bad_sample_fails(changes: dict[str, Any], name: str) -> None:
     assert find_failures(samples) == [name]
 
 
+SERIES: list[tuple[list[Sample], list[str]]] = [
+    (make_samples(), []),
+    ([attrs.evolve(each, rss=int(each.rss * (1 + each.seconds / 5_000))) for each in make_samples()], [RSS]),
+    ([attrs.evolve(each, blocks=each.blocks + int(10 * each.seconds)) for each in make_samples()], [BLOCKS]),
+    ([make_sample(each.seconds, rss=1, blocks=1) if each.seconds < 300 else each for each in make_samples()], []),
+    ([attrs.evolve(each, rss=each.rss + int(each.seconds * MEGABYTE)) for each in make_samples(minutes=2)], []),
+    ([attrs.evolve(each, calls=min(each.calls, 12_000)) for each in make_samples()], [SPEED]),
+]
+
+
+@pytest.mark.parametrize(
+    ("samples", "failures"),
+    SERIES,
+    ids=["constant", "more memory", "more blocks", "warm-up", "too short to tell", "slower calls"],
+)
+def test_growth_of_memory_and_slower_calls_fail(samples: list[Sample], failures: list[str]) -> None:
+    assert find_failures(samples) == failures
+
+
 def test_bad_counts_fail() -> None:
+    assert find_failures(make_samples(), left={"sockets": 1}) == ["sockets left after closing"]
     assert find_failures(make_samples(), make_tally(problems=["ValueError"])) == [PROBLEMS]
     results = Counter(done=5, DeadlineExceededError=5)
     assert find_failures(make_samples(), make_tally(results=results)) == ["share of successful actions"]
-
-
-def test_open_socket_after_closing_fails() -> None:
-    assert find_failures(make_samples(), left={"sockets": 1}) == ["sockets left after closing"]
-
-
-def test_slower_client_fails() -> None:
-    samples = [attrs.evolve(each, calls=min(each.calls, 12_000)) for each in make_samples()]
-    assert find_failures(samples) == ["calls per second, second half / first half"]
 
 
 def test_tally_counts_events_and_errors() -> None:
