@@ -10,6 +10,7 @@ import directsuite as ds
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(ds.__file__).parent
+ALICE = ("alice@direct.example.test", "secret")
 DOCUMENTS = {"README": ROOT / "README.md"} | {guide.stem: guide for guide in sorted((PACKAGE / "guides").glob("*.md"))}
 
 

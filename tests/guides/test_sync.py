@@ -17,57 +17,54 @@ import pytest
 import directsuite as ds
 from directsuite.sandbox import Sandbox
 from directsuite.sync import Change, Deliver, RoundFinished, SqliteSink, SqliteStore, Synchronizer
-from tests.guides.documents import execute_programs, find_code_blocks
+from tests.guides.documents import ALICE, execute_programs, find_code_blocks
 
-ALICE = ("alice@direct.example.test", "secret")
 LETTER = b"From: bob@clinic.example.test\r\nSubject: referral\r\n\r\nPlease see her.\r\n"
 
 
-def example() -> dict[str, Any]:
-    return execute_programs(find_code_blocks("sync")[0])
+def execute_program(number: int, name: str) -> Any:
+    """Execute one of the guide's programs, and return what it defines with this name."""
+    return execute_programs(find_code_blocks("sync")[number])[name]
 
 
-async def _password(_: str) -> str:
+async def find_password(_: str) -> str:
     return ALICE[1]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")
 async def test_program_stops_at_sigterm_and_tells_of_failures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    sandbox: Sandbox,
+    suite: ds.DirectSuite,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    serve = execute_programs(find_code_blocks("sync")[1])["serve"]
 
-    async def password(_: str) -> str:
+    async def find_wrong_password(_: str) -> str:
         return "wrong"
 
-    listeners = [_stop_after_a_round]
-    async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment, listeners=listeners) as suite:
-        await sandbox.add_account(*ALICE)
-        await asyncio.wait_for(serve(suite, [ALICE[0]], password), 20)
+    def stop_after_a_round(event: ds.Event) -> None:
+        if isinstance(event, RoundFinished):  # before the program's own listener is called
+            asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+
+    suite.add_listener(stop_after_a_round)
+    await asyncio.wait_for(execute_program(1, "serve")(suite, [ALICE[0]], find_wrong_password), 20)
     assert "mailbox 1: The service rejected the mailbox's password" in capsys.readouterr().out
 
 
-def _stop_after_a_round(event: ds.Event) -> None:
-    """Send the signal before the program's own listener is called."""
-    if isinstance(event, RoundFinished):
-        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
-
-
-async def test_sink_of_ones_own_writes_with_the_store(tmp_path: Path) -> None:
-    subjects = execute_programs(find_code_blocks("sync")[2])["Subjects"]
-    async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
-        await sandbox.add_account(*ALICE)
-        await sandbox.deliver(ALICE[0], LETTER)
-        for _ in range(2):
-            async with SqliteStore(tmp_path / "sync.db", sink=subjects()) as store:
-                await Synchronizer(suite, store, [ALICE[0]], _password).once()
+async def test_sink_of_ones_own_writes_with_the_store(sandbox: Sandbox, suite: ds.DirectSuite, tmp_path: Path) -> None:
+    subjects = execute_program(2, "Subjects")
+    await sandbox.deliver(ALICE[0], LETTER)
+    for _ in range(2):
+        async with SqliteStore(tmp_path / "sync.db", sink=subjects()) as store:
+            await Synchronizer(suite, store, [ALICE[0]], find_password).once()
     with closing(sqlite3.connect(tmp_path / "sync.db")) as database:
         assert database.execute("SELECT * FROM subject").fetchall() == [(ALICE[0], 1, "referral")]
 
 
-async def test_rows_and_calls_of_ones_own(tmp_path: Path) -> None:
-    rows_and_calls = execute_programs(find_code_blocks("sync")[3])["RowsAndCalls"]
+async def test_rows_and_calls_of_ones_own(sandbox: Sandbox, suite: ds.DirectSuite, tmp_path: Path) -> None:
+    rows_and_calls = execute_program(3, "RowsAndCalls")
     called = list[Change]()
 
     def call(change: Change) -> None:
@@ -75,16 +72,14 @@ async def test_rows_and_calls_of_ones_own(tmp_path: Path) -> None:
         if len(called) == 1:
             raise ValueError("the first time")
 
-    async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
-        await sandbox.add_account(*ALICE)
-        for _ in range(2):
-            await sandbox.deliver(ALICE[0], LETTER)
-        for _ in range(2):
-            async with SqliteStore(tmp_path / "sync.db", sink=rows_and_calls(call)) as store:
-                await Synchronizer(suite, store, [ALICE[0]], _password).once()
-        async with SqliteStore(tmp_path / "sync.db", sink=SqliteSink()) as store:
-            with pytest.raises(ds.ConfigurationError, match=r"\(rows and calls, not TableSink\)"):
-                await Synchronizer(suite, store, [ALICE[0]], _password).once()
+    for _ in range(2):
+        await sandbox.deliver(ALICE[0], LETTER)
+    for _ in range(2):
+        async with SqliteStore(tmp_path / "sync.db", sink=rows_and_calls(call)) as store:
+            await Synchronizer(suite, store, [ALICE[0]], find_password).once()
+    async with SqliteStore(tmp_path / "sync.db", sink=SqliteSink()) as store:
+        with pytest.raises(ds.ConfigurationError, match=r"\(rows and calls, not TableSink\)"):
+            await Synchronizer(suite, store, [ALICE[0]], find_password).once()
     with closing(sqlite3.connect(tmp_path / "sync.db")) as database:
         rows = database.execute("SELECT uid, digest FROM message ORDER BY uid").fetchall()
     assert [uid for uid, _ in rows] == [1, 2]
@@ -92,33 +87,36 @@ async def test_rows_and_calls_of_ones_own(tmp_path: Path) -> None:
     assert len(called) == 3  # one is delivered twice, with the same key and digest
 
 
-async def test_callable_gets_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    deliver = execute_programs(find_code_blocks("sync")[4])["deliver"]
-    async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
-        await sandbox.add_account(*ALICE)
-        await sandbox.deliver(ALICE[0], LETTER)
-        async with SqliteStore(tmp_path / "sync.db") as store:
-            await Synchronizer(suite, store, [ALICE[0]], _password, deliver=deliver).once()
+async def test_callable_gets_changes(
+    sandbox: Sandbox, suite: ds.DirectSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deliver = execute_program(4, "deliver")
+    await sandbox.deliver(ALICE[0], LETTER)
+    async with SqliteStore(tmp_path / "sync.db") as store:
+        await Synchronizer(suite, store, [ALICE[0]], find_password, deliver=deliver).once()
     assert capsys.readouterr().out.startswith("new 1 1 ")
     assert "Sequence[Change]" in pydoc.plain(pydoc.render_doc(Deliver))
 
 
 @pytest.mark.parametrize("name", ["worker", "follow"])
 async def test_mail_is_kept(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    sandbox: Sandbox,
+    suite: ds.DirectSuite,
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     looked = asyncio.Event()
-    async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
-        suite.add_listener(lambda event: looked.set() if isinstance(event, RoundFinished) else None)
-        await sandbox.add_account(*ALICE)
-        await sandbox.deliver(ALICE[0], LETTER)
-        given = [ALICE[0]] if name == "worker" else ALICE[0]
-        working = asyncio.create_task(example()[name](suite, given, _password))
-        await looked.wait()
-        working.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await working
+    suite.add_listener(lambda event: looked.set() if isinstance(event, RoundFinished) else None)
+    await sandbox.deliver(ALICE[0], LETTER)
+    given = [ALICE[0]] if name == "worker" else ALICE[0]
+    working = asyncio.create_task(execute_program(0, name)(suite, given, find_password))
+    await looked.wait()
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
     if name == "follow":
         assert capsys.readouterr().out == "new 1\n"
         return

@@ -1,0 +1,207 @@
+"""The programs of the short guides, unchanged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import attrs
+import pytest
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import TestServer
+
+import directsuite as ds
+from directsuite.sandbox import Sandbox
+from directsuite.sandbox.server import DEMO_CLIENT
+from tests.consent_form import build_consent_form
+from tests.guides.documents import ALICE, execute_programs, find_code_blocks
+from tests.integration.documents import make_consent_form
+from tests.integration.scenario import FAX_NUMBER
+from tests.jobs.delivery.clinic import open_clinic
+
+ADDRESS, PASSWORD = ALICE
+LETTER = ds.Message(recipients=[ds.Recipient(ADDRESS)], sender=ADDRESS, subject="Referral", body="See you on Monday.")
+LOGIN_URL = "https://login.example.org"
+
+
+async def test_delivery_sends_a_batch_and_reports_missing_deliveries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    send_all = execute_programs(*find_code_blocks("delivery"))["send_all"]
+    messages = {
+        f"referral {number}": ds.Message(subject="Referral", recipients=[ds.Recipient(f"{name}@hospital.example.test")])
+        for number, name in enumerate(("deliver", "bounce", "deliver"))
+    }
+    async with open_clinic() as clinic:
+        await send_all(clinic.box, messages)
+        assert clinic.request_counts["GetMessageStatusMany"] == 1
+        assert capsys.readouterr().out == "call them: bounce@hospital.example.test Remotely Failed\n"
+        await send_all(clinic.box, messages)  # the program runs again
+        assert capsys.readouterr().out == ""
+        assert len(await clinic.sandbox.ledger("SendWithHeader")) == 3
+
+
+async def test_faxes_are_watched(capsys: pytest.CaptureFixture[str]) -> None:
+    watch = execute_programs(*find_code_blocks("faxes"))["watch"]
+    async with open_clinic() as clinic:
+        handle = await clinic.sandbox.add_fax(FAX_NUMBER)
+        sleep = clinic.time.sleep
+
+        async def sleep_and_close(seconds: float) -> None:
+            await sleep(seconds)
+            await clinic.suite.aclose()
+
+        clinic.time.sleep = sleep_and_close  # type: ignore[method-assign]
+        await watch(clinic.suite, FAX_NUMBER, None)
+    assert capsys.readouterr().out == f"{handle} complete\n"
+
+
+async def test_patient_is_provisioned_once_and_found(sandbox: Sandbox) -> None:
+    programs = execute_programs(*find_code_blocks("patients"))
+    domain = "direct.example.test"
+    await sandbox.add_reseller("clinic", "secret", [domain])
+    await sandbox.add_individual("Ada", "Example", "1234", "1980-02-29")
+    settings = ds.Settings(registration_url=sandbox.registration_url)
+    async with ds.DirectSuite(settings, login=ds.Login("clinic", "secret")) as suite:
+        for _ in range(2):
+            assert await programs["provision"](suite, domain) == f"ada@{domain}"
+        assert await programs["find"](suite, domain) == [f"ada@{domain}"]
+    assert len(await sandbox.ledger("ProvisionIDProofedPatient")) == 1
+
+
+async def test_streams_pass_a_pdf_on_and_back_signed(suite: ds.DirectSuite) -> None:
+    program = execute_programs(find_code_blocks("streams")[0])["sign"]
+
+    async def sign(request: web.Request) -> web.StreamResponse:
+        response: web.StreamResponse = await program(request, suite)
+        return response
+
+    app = web.Application()
+    app.router.add_post("/sign", sign)
+    async with TestServer(app) as server, ClientSession() as browser:
+        async with browser.post(server.make_url("/sign"), data=build_consent_form(1)) as response:
+            signed = await response.read()
+        assert response.status == 200
+    signatures = (await suite.signing.get_doc_info(await suite.signing.save(signed))).signatures
+    assert "approval" in [signature.name for signature in signatures]
+
+
+async def test_streams_store_attachments(suite: ds.DirectSuite, tmp_path: Path) -> None:
+    box = suite.mailbox(*ALICE)
+    attached = ds.Attachment(content=b"kept", filename="note.txt", content_type="text/plain")
+    await box.send(ds.Message(recipients=[ds.Recipient(ADDRESS)], attachment_list=[attached]))
+    await execute_programs(find_code_blocks("streams")[0])["keep"](box, tmp_path)
+    assert (tmp_path / "1-0").read_bytes() == b"kept"
+
+
+@pytest.fixture
+def signing_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    for name in ("one.pdf", "two.pdf"):
+        (tmp_path / "in" / name).write_bytes(make_consent_form())
+    (tmp_path / "in" / "three.pdf").write_text("no PDF")
+    return execute_programs(*find_code_blocks("signing-jobs"))
+
+
+def assert_signed(folder: Path, printed: str) -> None:
+    assert sorted(file.name for file in (folder / "out").iterdir() if file.is_file()) == ["one.pdf", "two.pdf"]
+    assert "done=2, failed=1" in printed
+
+
+async def test_folder_is_signed_and_failures_are_reported(
+    signing_jobs: dict[str, Any], suite: ds.DirectSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await signing_jobs["sign_all"](suite)
+    printed = capsys.readouterr().out
+    assert_signed(tmp_path, printed)
+    assert "three.pdf it is not a PDF" in printed
+
+
+async def test_storage_is_signed_into_another(
+    signing_jobs: dict[str, Any], suite: ds.DirectSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("fsspec", reason="fsspec isn't installed: the extra 'storage' brings it")
+    await signing_jobs["sign_in_storage"](suite, f"file://{tmp_path}/in", f"file://{tmp_path}/out")
+    assert_signed(tmp_path, capsys.readouterr().out)
+
+
+@pytest.mark.postgres
+async def test_fleet_signs_the_names_that_it_gets(
+    conninfo: str,
+    signing_jobs: dict[str, Any],
+    suite: ds.DirectSuite,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await signing_jobs["sign_in_many_processes"](suite, conninfo, ["one.pdf", "two.pdf", "three.pdf"])
+    assert_signed(tmp_path, capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("password", "fault", "words"),
+    [
+        (PASSWORD, None, "sent as <"),
+        (PASSWORD, {"kind": "reset_after"}, "it may have been sent: look in INBOX.Sent"),
+        (PASSWORD, {"kind": "status", "status": 200, "body": {"success": False, "code": 2}}, "the service knows no"),
+        ("wrong", None, "the password is wrong"),
+        (PASSWORD, {"kind": "status", "status": 200, "body": {"success": False, "code": 3}}, "the service refuses it"),
+    ],
+)
+async def test_each_error_is_reported_separately(
+    sandbox: Sandbox, password: str, fault: dict[str, Any] | None, words: str
+) -> None:
+    if fault is not None:
+        sandbox.inject_fault("Send", **fault)
+    settings = ds.Settings(message_url=sandbox.message_url, retry=ds.RetryPolicy.none())
+    async with ds.DirectSuite(settings) as suite:
+        send = execute_programs(*find_code_blocks("errors"))["send"]
+        result: str = await send(suite.mailbox(ADDRESS, password), LETTER)
+    assert result.startswith(words)
+
+
+async def test_hook_policy_and_listener_extend_a_suite(sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
+    conversion, retries, events = find_code_blocks("extending")
+    converter = execute_programs(conversion)["settings"].converter
+    assert converter.structure(" cc ", ds.RecipientType) is ds.RecipientType.CC
+    settings = attrs.evolve(execute_programs(retries)["settings"], fax_url=None, message_url=sandbox.message_url)
+    assert settings.retry.attempts == 6
+    sandbox.inject_fault("Send", "reset_after")
+    async with execute_programs(events)["watched"](settings) as suite:
+        with pytest.raises(ds.OutcomeUnknownError):
+            await suite.mailbox(*ALICE).send(LETTER)
+    assert capsys.readouterr().out.startswith("Send: it may have happened: look in INBOX.Sent")
+
+
+async def test_sandbox_shows_what_really_happened() -> None:
+    assert await execute_programs(*find_code_blocks("sandbox"))["rehearse"]() == "sent 1 time"
+
+
+async def test_any_client_can_send_to_the_sandbox(sandbox: Sandbox) -> None:
+    [command] = [block for block in find_code_blocks("sandbox", "sh") if "curl" in block]
+    body = command.partition("-d '")[2].partition("'")[0].replace("bob@", "alice@")
+    async with aiohttp.ClientSession(headers={"Content-Type": "application/json"}) as http:
+        for password, success in (("sandbox", False), (PASSWORD, True)):
+            content = body.replace('"sandbox"', f'"{password}"')
+            async with http.put(f"{sandbox.message_url}/Send", data=content) as response:
+                assert (response.status, (await response.json())["success"]) == (200, success)
+    assert [(call.operation, call.is_rejected) for call in sandbox.calls.records] == [("Send", True), ("Send", False)]
+
+
+async def test_grants_of_the_guide_settings_get_tokens(sandbox: Sandbox) -> None:
+    await sandbox.add_client(*DEMO_CLIENT)
+    programs = execute_programs(
+        *(block.replace(LOGIN_URL, sandbox.token_url.removesuffix("/token")) for block in find_code_blocks("settings"))
+    )
+
+    async def use(token: Any) -> None:
+        async with ds.DirectSuite(ds.Settings(fax_url=sandbox.fax_url), token=token) as suite:
+            await suite.fax.get_multiple_message_info(FAX_NUMBER)
+
+    await use(programs["of_the_program"](*DEMO_CLIENT))
+    request = programs["ask"](DEMO_CLIENT[0], "https://app.example.test/back")
+    async with aiohttp.ClientSession() as http, http.get(request.url, allow_redirects=False) as response:
+        redirected_url = response.headers["Location"]
+    await use(programs["of_the_user"](request, redirected_url, DEMO_CLIENT[1]))
