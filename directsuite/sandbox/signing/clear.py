@@ -157,31 +157,23 @@ def _iter_page_updates(context: FieldComparisonContext, removed: _Specs, remaini
         if before - after - may_go or after - before - may_come:
             raise SuspiciousModification("annotations other than unsigned signature fields were added or removed")
         compare_dicts(old_page, new_page, frozenset(["/Annots"]))
-        touched = [page_ref]
-        array = new_page.raw_get("/Annots") if "/Annots" in new_page else None
-        if isinstance(array, generic.IndirectObject):
-            touched.append(array.reference)
-        for ref in touched:
-            yield (
-                ModificationLevel.FORM_FILLING,
-                FormUpdate(updated_ref=ref, field_name=None, valid_when_certifying=not before - after),
-            )
+        yield from _iter_array_updates(page_ref, new_page, "/Annots", valid_when_certifying=not before - after)
 
 
 def _iter_parent_updates(remaining: _Specs) -> _Updates:
     for name, spec in remaining.items():
-        if not _has_lost_subfields(spec):
-            continue
-        touched = [spec.new_field_ref]
-        array = _to_dictionary(spec.new_field).raw_get("/Kids")
-        if isinstance(array, generic.IndirectObject):
-            touched.append(array.reference)
-        for ref in touched:
-            assert ref is not None  # noqa: S101  a field that lost kids still exists
-            yield (
-                ModificationLevel.FORM_FILLING,
-                FormUpdate(updated_ref=ref, field_name=name, valid_when_certifying=False),
-            )
+        if _has_lost_subfields(spec):
+            yield from _iter_array_updates(spec.new_field_ref, spec.new_field, "/Kids", field_name=name)
+
+
+def _iter_array_updates(
+    owner: Any, dictionary: Any, key: str, *, field_name: str | None = None, valid_when_certifying: bool = False
+) -> _Updates:
+    """Yield the update of an object whose array has changed and, if the array is a separate object, of the array."""
+    array = dictionary.raw_get(key) if key in dictionary else None
+    for reference in [owner, *([array.reference] if isinstance(array, generic.IndirectObject) else [])]:
+        update = FormUpdate(updated_ref=reference, field_name=field_name, valid_when_certifying=valid_when_certifying)
+        yield ModificationLevel.FORM_FILLING, update
 
 
 def _has_lost_subfields(spec: FieldComparisonSpec) -> bool:

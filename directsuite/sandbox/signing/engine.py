@@ -13,8 +13,7 @@ import errno
 import logging
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 
 import pikepdf
 from pyhanko.sign.validation import async_validate_pdf_signature
@@ -67,16 +66,6 @@ for _name in list(logging.Logger.manager.loggerDict):  # filters do not apply to
         logging.getLogger(_name).addFilter(_is_unrelated_record)
 
 
-@dataclass(frozen=True, slots=True)
-class PdfChange:
-    """The result of an operation that changes a document."""
-
-    names: list[str]
-    """The changed fields or signatures. Empty if the document is unchanged."""
-    description: str
-    """The text of the response."""
-
-
 def repair_upload(uploaded: Path, target: Path) -> bool:
     """Check an uploaded document. Return True if it could not be signed and a repaired copy was written to `target`."""
     with _guard_processing(InvalidParameterError("the PDF document is damaged beyond repair")):
@@ -90,53 +79,44 @@ def change(
     signatures: Sequence[SignatureRequest],
     keys: KeySource,
     at: datetime,
-) -> PdfChange:
-    """Write the changed document to `target`, unless the operation has no effect.
+) -> list[str]:
+    """Write the changed document to `target`, and return the names of the changed fields or signatures.
+
+    If the operation has no effect, return [] and write nothing.
 
     at: the time of signing.
     """
     with _guard_processing():
-        match operation:
-            case "Flatten":
-                names = flatten(source, target)
-                return PdfChange(names, f"{len(names)} form field(s) flattened")
-            case "ClearUnsignedFields":
-                names = clear_unsigned_fields(source, target)
-                return PdfChange(names, f"{len(names)} unsigned signature field(s) removed")
-            case "Sign" | "MultiSign":
-                names = sign(source, target, signatures, keys.signer(), at)
-                return PdfChange(names, f"signed: {', '.join(names)}")
+        if operation == "Flatten":
+            return flatten(source, target)
+        if operation == "ClearUnsignedFields":
+            return clear_unsigned_fields(source, target)
+        return sign(source, target, signatures, keys.signer(), at)
 
 
-@dataclass(frozen=True, slots=True)
-class PdfDescription:
+class PdfDescription(NamedTuple):
     """The description of a document in GetDocInfo."""
 
     members: Json
     """The members signatures, formFields, pages and metaData."""
-    _unjudged: dict[ObjectNumber, Json]
-    """Entries of `members` whose later changes are not judged yet."""
+    unjudged: dict[ObjectNumber, Json]
+    """Entries of `members`, by field, for signatures whose later changes take too long to judge in this process."""
 
-    @property
-    def unjudged(self) -> list[ObjectNumber]:
-        """The object numbers of the signature fields whose later changes take too long to judge in this process."""
-        return list(self._unjudged)
 
-    def add_modifications(self, modifications: Mapping[ObjectNumber, Modification]) -> None:
-        """Add the judgments of later changes to `members`.
+def add_modifications(unjudged: dict[ObjectNumber, Json], modifications: Mapping[ObjectNumber, Modification]) -> None:
+    """Add the judgments of later changes to the unjudged entries of a description.
 
-        For an unjudged field without one, log a warning. Its `isValid` then only refers to the signature.
-        """
-        for number, verdict in self._unjudged.items():
-            if number in modifications:
-                _apply_modification(verdict, modifications[number])
-        missing = len(self._unjudged.keys() - modifications.keys())
-        if missing:
-            logger.warning(
-                "The changes after %d signature(s) of a document take too much time or memory to judge. isValid only"
-                " refers to the signatures themselves.",
-                missing,
-            )
+    For an entry without one, log a warning. Its `isValid` then only refers to the signature.
+    """
+    for number, entry in unjudged.items():
+        if number in modifications:
+            _apply_modification(entry, modifications[number])
+    if missing := len(unjudged.keys() - modifications.keys()):
+        logger.warning(
+            "The changes after %d signature(s) of a document take too much time or memory to judge. isValid only"
+            " refers to the signatures themselves.",
+            missing,
+        )
 
 
 def describe(file: Path, keys: KeySource, moment: datetime) -> PdfDescription:
@@ -246,14 +226,16 @@ class _LimitedText:
         return cut
 
     def value_to_text(self, value: pikepdf.Object) -> str:
-        if isinstance(value, pikepdf.Stream):
-            self._chars_left = max(0, self._chars_left - _STREAM_CHARS)
+        self._count_stream(value)
         return self(document.value_to_text(value)) if self._chars_left else ""
 
     def field_to_text(self, field: PdfField) -> str:
-        if isinstance(field.get("/V"), pikepdf.Stream):
-            self._chars_left = max(0, self._chars_left - _STREAM_CHARS)
+        self._count_stream(field.get("/V"))
         return self(field.value) if self._chars_left else ""
+
+    def _count_stream(self, value: pikepdf.Object | None) -> None:
+        if isinstance(value, pikepdf.Stream):
+            self._chars_left = max(0, self._chars_left - _STREAM_CHARS)
 
 
 def _list_metadata(pdf: pikepdf.Pdf, limited: _LimitedText) -> list[Json]:

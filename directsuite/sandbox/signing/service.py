@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from directsuite.sandbox.clock import Clock
     from directsuite.sandbox.database import SandboxDatabase
     from directsuite.sandbox.signing import KeySource
-    from directsuite.sandbox.signing.engine import ChangeOperation, PdfChange, PdfDescription
+    from directsuite.sandbox.signing.engine import ChangeOperation
     from directsuite.sandbox.signing.modifications import Modification, ModificationProcesses, ObjectNumber
 
 T = TypeVar("T")
@@ -65,13 +65,13 @@ DOCUMENT_LIFETIME_MS = 4 * 60 * 60 * 1000  # specification section 8
 _MAX_SAVE_BYTES = 3 * 2**29  # 1 GiB in base64, with its line breaks
 _MAX_WORKERS = 2  # documents processed at the same time
 
-_BODY_READERS: dict[ChangeOperation, Callable[[object], list[SignatureRequest]] | None] = {
-    "Flatten": None,
-    "ClearUnsignedFields": None,
-    "Sign": read_sign,
-    "MultiSign": read_multi_sign,
+_CHANGES: dict[ChangeOperation, tuple[Callable[[object], list[SignatureRequest]] | None, str]] = {
+    "Flatten": (None, "{number} form field(s) flattened"),
+    "ClearUnsignedFields": (None, "{number} unsigned signature field(s) removed"),
+    "Sign": (read_sign, "signed: {names}"),
+    "MultiSign": (read_multi_sign, "signed: {names}"),
 }
-"""The operations that change a document, with the parser of their body. None: it is ignored."""
+"""The operations that change a document, with the parser of their body (None: it is ignored) and their description."""
 
 
 class SigningService:
@@ -112,7 +112,7 @@ class SigningService:
             web.get(f"{one}/info", self._get_info, name="GetDocInfo"),
             web.delete(one, self._delete, name="Delete"),
         ]
-        for operation in _BODY_READERS:
+        for operation in _CHANGES:
             path = f"{one}/{operation[0].lower()}{operation[1:]}"
             routes += [
                 web.patch(path, partial(self._change, operation), name=operation),
@@ -124,12 +124,13 @@ class SigningService:
         """Return the members of GetDocInfo's response that describe a document's file."""
         moment = self._clock.now()
         with self.files.hold_file(name) as file:
-            description: PdfDescription = await self._run_in_worker(
+            members: dict[str, Any]
+            members, unjudged = await self._run_in_worker(
                 lambda: _import_engine().describe(file, self.get_keys(), moment)
             )
-            if description.unjudged:
-                description.add_modifications(await self._judge_modifications(file, description.unjudged))
-        return description.members
+            if unjudged:
+                _import_engine().add_modifications(unjudged, await self._judge_modifications(file, list(unjudged)))
+        return members
 
     def close(self) -> None:
         """End the processes that judge modifications, and delete the documents of a temporary folder."""
@@ -175,34 +176,33 @@ class SigningService:
         return web.json_response({"documentDigest": "", "description": "the document is deleted"})
 
     async def _change(self, operation: ChangeOperation, request: web.Request) -> web.Response:
-        changed, document = await self._apply_change(operation, request)
-        return web.json_response({"documentDigest": document.digest, "description": changed.description})
+        names, document = await self._apply_change(operation, request)
+        description = _CHANGES[operation][1].format(number=len(names), names=", ".join(names))
+        return web.json_response({"documentDigest": document.digest, "description": description})
 
     async def _change_and_pull(self, operation: ChangeOperation, request: web.Request) -> web.Response:
         _, document = await self._apply_change(operation, request)
         return self._build_base64_response(document.file)
 
-    async def _apply_change(self, operation: ChangeOperation, request: web.Request) -> tuple[PdfChange, _StoredPdf]:
-        read_body = _BODY_READERS[operation]
+    async def _apply_change(self, operation: ChangeOperation, request: web.Request) -> tuple[list[str], _StoredPdf]:
+        read_body, _ = _CHANGES[operation]
         signatures = [] if read_body is None else read_body(await _read_json(request))
         async with self._get_lock(request.match_info["identifier"]):
             before = await self._use_document(request)
             moment = self._clock.now()
             with self.files.hold_file(before.file) as source, self.files.create_file() as target:
-                changed: PdfChange = await self._run_in_worker(
+                names: list[str] = await self._run_in_worker(
                     lambda: _import_engine().change(operation, source, target, signatures, self.get_keys(), moment)
                 )
-                if not changed.names:
+                if not names:
                     self.files.abandon([target.name])
-                    return changed, before
+                    return [], before
                 after = _StoredPdf(
                     before.identifier, before.created, *await asyncio.to_thread(self.files.sync_and_digest, target)
                 )
-                name, at = str(request.match_info.route.name), self._clock.milliseconds()
-                await self._write(
-                    lambda connection: _replace_document(connection, before, after, changed.names, name, at)
-                )
-            return changed, after
+                route, at = str(request.match_info.route.name), self._clock.milliseconds()
+                await self._write(lambda connection: _replace_document(connection, before, after, names, route, at))
+            return names, after
 
     async def _use_document(self, request: web.Request) -> _StoredPdf:
         identifier, account, at = request.match_info["identifier"], request[ACCOUNT], self._clock.milliseconds()

@@ -1,6 +1,6 @@
 """Write text as PDF content: the fonts, and the layout of lines in a box.
 
-Helvetica, which every viewer has, covers Windows-1252. For other characters, a subset of a _TrueType font of this
+Helvetica, which every viewer has, covers Windows-1252. For other characters, a subset of a TrueType font of this
 machine is embedded: the first of FONT_PATHS that has all characters. If none has, `find_font` returns None. Then
 question marks are acceptable in a signature's appearance, but not in the value of a form field.
 """
@@ -92,7 +92,7 @@ class Helvetica:
 
 
 class EmbeddedFont:
-    """The glyphs of a _TrueType font for one text, embedded with their original numbers (Identity-H).
+    """The glyphs of a TrueType font for one text, embedded with their original numbers (Identity-H).
 
     May raise any exception if the font file is damaged.
     """
@@ -297,7 +297,7 @@ def _read_font(path: str) -> _TrueType:
     content = Path(path).read_bytes()
     font = _open_font(content)
     if "glyf" not in font:
-        raise ValueError("the font has no _TrueType outlines")
+        raise ValueError("the font has no TrueType outlines")
     head = font["head"]
     units_per_em: int = head.unitsPerEm
 
