@@ -15,9 +15,9 @@ from directsuite.wire.codec import Codec
 CODEC = Codec()
 
 
-@pytest.mark.parametrize("dob", [date(1970, 1, 31), "1970-01-31"])
-def test_day_is_sent_as_year_month_day(dob: date | str) -> None:
-    assert CODEC.encode(ds.IDProofedIndividual(dob=dob)) == b'{"dob":"1970-01-31"}'
+@pytest.mark.parametrize(("dob", "sent"), [(date(1970, 1, 31), "1970-01-31"), ("01/31/1970", "01/31/1970")])
+def test_day_of_birth_is_sent_as_year_month_day_or_as_the_text(dob: date | str, sent: str) -> None:
+    assert json.loads(CODEC.encode(ds.IDProofedIndividual(dob=dob))) == {"dob": sent}
 
 
 DAYS: list[tuple[str, date | str]] = [
