@@ -60,6 +60,10 @@ class SigningCaller:
         response = await self.call_ok("POST", body=base64.b64encode(content))
         return str(response["identifier"])
 
+    async def reject_upload(self, content: bytes) -> str:
+        """Return the reason why a document is not stored."""
+        return await self.call_rejected("POST", body=base64.b64encode(content))
+
     async def get_doc_info(self, identifier: str) -> Json:
         response: Json = await self.call_ok("GET", f"/{identifier}/info")
         return response

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -112,7 +114,7 @@ def make_nested_fields() -> bytes:
 
 def make_rotated_page(degrees: int, *, crop: tuple[int, int, int, int] | None = None) -> bytes:
     """A page that viewers turn, with a crop box that does not start at the origin if one is given."""
-    with pikepdf.open(io.BytesIO(make_plain_pages())) as pdf:
+    with open_pages() as pdf:
         page: Any = pdf.pages[0].obj
         page["/Rotate"] = degrees
         if crop is not None:
@@ -123,15 +125,36 @@ def make_rotated_page(degrees: int, *, crop: tuple[int, int, int, int] | None = 
 def make_encrypted_form(user_password: str) -> bytes:
     """A form that is encrypted; an empty user password lets everyone read it."""
     with pikepdf.open(io.BytesIO(make_consent_form())) as pdf:
-        output = io.BytesIO()
-        pdf.save(output, encryption=pikepdf.Encryption(owner="owner", user=user_password))
-        return output.getvalue()
+        return save_to_bytes(pdf, encryption=pikepdf.Encryption(owner="owner", user=user_password))
 
 
-def save_to_bytes(pdf: pikepdf.Pdf) -> bytes:
+def save_to_bytes(pdf: pikepdf.Pdf, **options: Any) -> bytes:
     output = io.BytesIO()
-    pdf.save(output)
+    pdf.save(output, **options)
     return output.getvalue()
+
+
+@contextmanager
+def open_field(**members: Any) -> Generator[tuple[pikepdf.Pdf, Any]]:
+    """Open a page with a single form field. Yield the document and the field."""
+    with pikepdf.open(io.BytesIO(make_single_field_form(**members))) as pdf:
+        form: Any = pdf.Root["/AcroForm"]
+        yield pdf, form["/Fields"][0]
+
+
+def open_pages() -> pikepdf.Pdf:
+    """Open a document of one page without a form."""
+    return pikepdf.open(io.BytesIO(make_plain_pages()))
+
+
+def make_many_fields(number: int, make_members: Callable[[pikepdf.Pdf], dict[str, Any]]) -> bytes:
+    """A page with fields that share these members."""
+    with open_pages() as pdf:
+        members = make_members(pdf)
+        names = (String(f"f{position}") for position in range(number))
+        fields: list[Any] = [pdf.make_indirect(Dictionary(T=name, **members)) for name in names]
+        pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array(fields)))
+        return save_to_bytes(pdf)
 
 
 def make_stream(pdf: Any, content: bytes, **entries: Any) -> Any:

@@ -30,43 +30,31 @@ pytestmark = pytest.mark.wide
 
 
 def value_that_unpacks_to_much() -> bytes:
-    with pikepdf.open(io.BytesIO(documents.make_single_field_form(FT=Name.Tx, T=String("a")))) as pdf:
-        form: Any = pdf.Root["/AcroForm"]
-        form["/Fields"][0]["/V"] = documents.make_stream(pdf, zlib.compress(b"A" * 20_000_000), Filter=Name.FlateDecode)
+    with documents.open_field(FT=Name.Tx, T=String("a")) as (pdf, field):
+        field["/V"] = documents.make_stream(pdf, zlib.compress(b"A" * 20_000_000), Filter=Name.FlateDecode)
         return documents.save_to_bytes(pdf)
 
 
 def value_with_two_filters() -> bytes:
-    with pikepdf.open(io.BytesIO(documents.make_single_field_form(FT=Name.Tx, T=String("a")))) as pdf:
-        form: Any = pdf.Root["/AcroForm"]
+    with documents.open_field(FT=Name.Tx, T=String("a")) as (pdf, field):
         packed = zlib.compress(zlib.compress(b"A" * 20_000_000))
-        form["/Fields"][0]["/V"] = documents.make_stream(
-            pdf, packed, Filter=Array([Name.FlateDecode, Name.FlateDecode])
-        )
-        output = io.BytesIO()
-        pdf.save(output, stream_decode_level=pikepdf.StreamDecodeLevel.none)
-        return output.getvalue()
+        field["/V"] = documents.make_stream(pdf, packed, Filter=Array([Name.FlateDecode, Name.FlateDecode]))
+        return documents.save_to_bytes(pdf, stream_decode_level=pikepdf.StreamDecodeLevel.none)
 
 
 def value_of_many_fields() -> bytes:
-    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
-        value: Any = pdf.make_indirect(String("A" * 60_000))
-        names = (String(f"f{number}") for number in range(400))
-        fields: list[Any] = [pdf.make_indirect(Dictionary(FT=Name.Tx, T=name, V=value)) for name in names]
-        pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array(fields)))
-        return documents.save_to_bytes(pdf)
+    return documents.make_many_fields(400, lambda pdf: {"FT": Name.Tx, "V": pdf.make_indirect(String("A" * 60_000))})
 
 
 def value_of_many_items() -> bytes:
-    with pikepdf.open(io.BytesIO(documents.make_single_field_form(FT=Name.Ch, T=String("a")))) as pdf:
-        form: Any = pdf.Root["/AcroForm"]
+    with documents.open_field(FT=Name.Ch, T=String("a")) as (pdf, field):
         item: Any = pdf.make_indirect(String("A" * 10_000))
-        form["/Fields"][0]["/V"] = Array([item] * 2000)
+        field["/V"] = Array([item] * 2000)
         return documents.save_to_bytes(pdf)
 
 
 def metadata_of_many_keys() -> bytes:
-    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
+    with documents.open_pages() as pdf:
         value: Any = pdf.make_indirect(String("A" * 60_000))
         for number in range(400):
             pdf.docinfo[f"/K{number}"] = value
@@ -87,14 +75,12 @@ async def test_the_texts_of_a_description_are_limited(signing: SigningCaller, bu
 
 
 async def test_a_form_with_too_many_widgets_is_rejected(signing: SigningCaller) -> None:
-    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
+    def share_widgets(pdf: pikepdf.Pdf) -> dict[str, Any]:
         widget: Any = pdf.make_indirect(Dictionary(Type=Name.Annot, Subtype=Name.Widget, Rect=Array([0, 0, 9, 9])))
-        kids: Any = pdf.make_indirect(Array([widget] * 6000))
-        names = (String(f"f{number}") for number in range(10))
-        fields: list[Any] = [pdf.make_indirect(Dictionary(FT=Name.Tx, T=name, Kids=kids)) for name in names]
-        pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array(fields)))
-        body = base64.b64encode(documents.save_to_bytes(pdf))
-    assert "more than 50,000 form fields" in await signing.call_rejected("POST", body=body)
+        return {"FT": Name.Tx, "Kids": pdf.make_indirect(Array([widget] * 6000))}
+
+    content = documents.make_many_fields(10, share_widgets)
+    assert "more than 50,000 form fields" in await signing.reject_upload(content)
 
 
 def form_of_many_paths(key: str) -> bytes:
@@ -117,14 +103,14 @@ async def test_a_form_with_too_many_paths_is_rejected(
     signing: SigningCaller, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     monkeypatch.setattr(document, "_MAX_NODES", 2000)
-    body = base64.b64encode(form_of_many_paths(key))
-    assert "more than 2,000 form fields" in await signing.call_rejected("POST", body=body)
+    content = form_of_many_paths(key)
+    assert "more than 2,000 form fields" in await signing.reject_upload(content)
 
 
 async def test_a_form_with_too_long_names_is_rejected(signing: SigningCaller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document, "_MAX_NAMES_CHARS", 10)
     content = documents.make_single_field_form(FT=Name.Tx, T=String("ten letters"))
-    assert "characters in the names" in await signing.call_rejected("POST", body=base64.b64encode(content))
+    assert "characters in the names" in await signing.reject_upload(content)
 
 
 async def test_the_fields_that_a_signature_locks_are_limited(
@@ -141,17 +127,14 @@ async def test_the_fields_that_a_signature_locks_are_limited(
 
 def with_signatures(number: int) -> bytes:
     """A document with this number of fields that share one signature."""
-    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
-        signature: Any = pdf.make_indirect(Dictionary(Type=Name.Sig))
-        names = (String(f"f{position}") for position in range(number))
-        fields: list[Any] = [pdf.make_indirect(Dictionary(FT=Name.Sig, T=name, V=signature)) for name in names]
-        pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array(fields)))
-        return documents.save_to_bytes(pdf)
+    return documents.make_many_fields(
+        number, lambda pdf: {"FT": Name.Sig, "V": pdf.make_indirect(Dictionary(Type=Name.Sig))}
+    )
 
 
 async def test_a_document_has_a_limited_number_of_signatures(signing: SigningCaller) -> None:
-    body = base64.b64encode(with_signatures(251))
-    assert "more than 250 signatures" in await signing.call_rejected("POST", body=body)
+    content = with_signatures(251)
+    assert "more than 250 signatures" in await signing.reject_upload(content)
     identifier = await signing.save(with_signatures(249))
     refused = await signing.call_rejected("PATCH", f"/{identifier}/multiSign", json={"Signatures": [{}, {}]})
     assert "more than 250 signatures" in refused
@@ -166,8 +149,8 @@ async def test_a_large_document_has_few_signatures(signing: SigningCaller, monke
     refused = await signing.call_rejected("PATCH", f"/{identifier}/sign", json={})
     assert "too large for this number of signatures" in refused
     await signing.save(signed)
-    body = base64.b64encode(with_signatures(250))
-    assert "too large for its number of signatures" in await signing.call_rejected("POST", body=body)
+    content = with_signatures(250)
+    assert "too large for its number of signatures" in await signing.reject_upload(content)
 
 
 async def test_the_pictures_of_a_request_are_limited_together(signing: SigningCaller) -> None:
@@ -184,7 +167,7 @@ async def test_the_pictures_of_a_request_are_limited_together(signing: SigningCa
 
 def form_with_widgets(number: int, shared: Callable[[pikepdf.Pdf], dict[str, Any]], **field: Any) -> bytes:
     """A document with one field of this number of widgets, which have `shared` in common."""
-    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
+    with documents.open_pages() as pdf:
         common = shared(pdf)
         widgets: list[Any] = [
             pdf.make_indirect(Dictionary(Type=Name.Annot, Subtype=Name.Widget, Rect=Array([0, 0, 99, 99]), **common))
@@ -201,10 +184,9 @@ def nothing(_: pikepdf.Pdf) -> dict[str, Any]:
 
 
 def options_of_one_text() -> bytes:
-    with pikepdf.open(io.BytesIO(documents.make_single_field_form(FT=Name.Ch, T=String("a")))) as pdf:
-        form: Any = pdf.Root["/AcroForm"]
+    with documents.open_field(FT=Name.Ch, T=String("a")) as (pdf, field):
         option: Any = pdf.make_indirect(String("A" * 10_000))
-        form["/Fields"][0]["/Opt"] = Array([option] * 2000)
+        field["/Opt"] = Array([option] * 2000)
         return documents.save_to_bytes(pdf)
 
 
@@ -335,6 +317,6 @@ async def test_a_signed_document_with_too_many_entries_is_rejected(
     signing: SigningCaller, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
     monkeypatch.setattr(document, "_MAX_ENTRIES", 1000)
-    body = base64.b64encode(signed_with_entries(1001, width))
-    assert "cannot be repaired" in await signing.call_rejected("POST", body=body)
+    content = signed_with_entries(1001, width)
+    assert "cannot be repaired" in await signing.reject_upload(content)
     await signing.save(signed_with_entries(900, width))

@@ -57,15 +57,6 @@ async def test_separate_widgets_are_removed_with_their_fields(signing: SigningCa
         assert len(pdf.pages[0].obj["/Annots"]) == 1
 
 
-async def test_a_document_without_empty_fields_is_unchanged(signing: SigningCaller) -> None:
-    content = documents.make_plain_pages()
-    identifier = await signing.save(content)
-    digest = (await signing.get_doc_info(identifier))["documentDigest"]
-    assert await signing.call_ok("PATCH", f"/{identifier}/clearUnsignedFields/pull") == content
-    assert (await signing.call_ok("PATCH", f"/{identifier}/clearUnsignedFields"))["documentDigest"] == digest
-    assert [effect["operation"] for effect in await signing.list_effects()] == ["Save"]
-
-
 async def test_removing_another_field_makes_signatures_invalid(signing: SigningCaller) -> None:
     identifier = await signing.save(documents.make_consent_form())
     signed = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json={"name": "PatientSig"})

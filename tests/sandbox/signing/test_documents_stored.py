@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pikepdf import Name, String
 
-from directsuite.sandbox.rejections import InvalidActionError, InvalidParameterError, RejectionError, handle_errors
+from directsuite.sandbox.rejections import InvalidActionError, InvalidParameterError, RejectionError
 from directsuite.sandbox.signing import engine
 from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.sandbox.signing.request import SignatureRequest
@@ -32,7 +30,6 @@ from directsuite.sandbox.signing.service import (
 from tests.examples import scale_examples
 
 from . import documents
-from .conftest import set_account_from_header
 
 if TYPE_CHECKING:
     from directsuite.sandbox.clock import Clock
@@ -90,7 +87,7 @@ async def test_a_truncated_document_is_repaired(signing: SigningCaller) -> None:
 async def test_a_truncated_signed_document_is_rejected(signing: SigningCaller) -> None:
     identifier = await signing.save(documents.make_consent_form())
     signed = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json={"name": "PatientSig"})
-    assert "signed" in await signing.call_rejected("POST", body=base64.b64encode(signed[:-300]))
+    assert "signed" in await signing.reject_upload(signed[:-300])
 
 
 async def test_places_are_measured_from_the_top_left_of_the_crop_box(signing: SigningCaller) -> None:
@@ -156,14 +153,6 @@ async def test_missing_documents_can_be_404(signing: SigningCaller, service: Sig
     assert (status, response["error"]) == (404, "no_such_document")
 
 
-async def test_too_large_document_is_rejected_as_invalid_parameter(service: SigningService) -> None:
-    application = web.Application(middlewares=[handle_errors, set_account_from_header], client_max_size=1000)
-    application.add_routes(service.make_routes())
-    async with TestClient(TestServer(application, host="127.0.0.1")) as client:
-        response = await client.post("/signing/pdf", data=b"A" * 2000)
-        assert (response.status, (await response.json())["error"]) == (400, "invalid_parameter")
-
-
 async def test_an_error_of_a_library_is_logged_by_its_type_only(
     signing: SigningCaller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -205,9 +194,13 @@ async def test_a_change_of_a_changed_document_is_rejected(database: SandboxDatab
     database.close()
 
 
-async def test_a_rejected_change_has_no_effect(signing: SigningCaller) -> None:
-    identifier = await signing.save(documents.make_plain_pages())
-    await signing.call_rejected("PATCH", f"/{identifier}/sign", json={"GMTOffset": 99_999})
+@pytest.mark.parametrize("operation", ["flatten", "clearUnsignedFields"])
+async def test_an_operation_without_effect_changes_nothing(signing: SigningCaller, operation: str) -> None:
+    content = documents.make_plain_pages()
+    identifier = await signing.save(content)
+    digest = (await signing.get_doc_info(identifier))["documentDigest"]
+    assert await signing.call_ok("PATCH", f"/{identifier}/{operation}/pull") == content
+    assert (await signing.call_ok("PATCH", f"/{identifier}/{operation}"))["documentDigest"] == digest
     assert [effect["operation"] for effect in await signing.list_effects()] == ["Save"]
 
 

@@ -61,15 +61,6 @@ async def test_nested_signature_fields_are_preserved(signing: SigningCaller) -> 
     await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "group.first"})
 
 
-async def test_a_document_without_a_form_is_unchanged(signing: SigningCaller) -> None:
-    content = documents.make_plain_pages()
-    identifier = await signing.save(content)
-    digest = (await signing.get_doc_info(identifier))["documentDigest"]
-    assert await signing.call_ok("PATCH", f"/{identifier}/flatten/pull") == content
-    assert (await signing.call_ok("PATCH", f"/{identifier}/flatten"))["documentDigest"] == digest
-    assert [effect["operation"] for effect in await signing.list_effects()] == ["Save"]
-
-
 @pytest.mark.parametrize("value", ["José", "naïve € “quoted”", "Żółć", "Ωμέγα", "Жанна"])
 async def test_values_keep_their_characters(signing: SigningCaller, tmp_path: Path, value: str) -> None:
     find_font_for(value)
@@ -174,9 +165,8 @@ def filled(pdf: pikepdf.Pdf, colour: tuple[int, int, int]) -> Any:
 async def test_a_hidden_field_stays_hidden(
     signing: SigningCaller, tmp_path: Path, flags: int, colour: tuple[int, int, int]
 ) -> None:
-    with pikepdf.open(io.BytesIO(documents.make_single_field_form(FT=Name.Tx, T=String("a"), F=flags))) as pdf:
-        form: Any = pdf.Root["/AcroForm"]
-        form["/Fields"][0]["/AP"] = Dictionary(N=filled(pdf, RED))
+    with documents.open_field(FT=Name.Tx, T=String("a"), F=flags) as (pdf, field):
+        field["/AP"] = Dictionary(N=filled(pdf, RED))
         content = documents.save_to_bytes(pdf)
     assert render_poppler_page(content, tmp_path).getpixel(MIDDLE) == colour
     flattened = await signing.call_ok("PATCH", f"/{await signing.save(content)}/flatten/pull")
@@ -184,12 +174,11 @@ async def test_a_hidden_field_stays_hidden(
 
 
 async def test_a_field_in_a_hidden_layer_stays_hidden(signing: SigningCaller, tmp_path: Path) -> None:
-    with pikepdf.open(io.BytesIO(documents.make_single_field_form(FT=Name.Tx, T=String("a")))) as pdf:
-        form: Any = pdf.Root["/AcroForm"]
+    with documents.open_field(FT=Name.Tx, T=String("a")) as (pdf, field):
         layer: Any = pdf.make_indirect(Dictionary(Type=Name.OCG, Name=String("layer")))
         pdf.Root["/OCProperties"] = Dictionary(OCGs=Array([layer]), D=Dictionary(OFF=Array([layer])))
-        form["/Fields"][0]["/AP"] = Dictionary(N=filled(pdf, RED))
-        form["/Fields"][0]["/OC"] = layer
+        field["/AP"] = Dictionary(N=filled(pdf, RED))
+        field["/OC"] = layer
         content = documents.save_to_bytes(pdf)
     flattened = await signing.call_ok("PATCH", f"/{await signing.save(content)}/flatten/pull")
     assert render_poppler_page(flattened, tmp_path).getpixel(MIDDLE) == WHITE
@@ -199,9 +188,8 @@ async def test_a_field_in_a_hidden_layer_stays_hidden(signing: SigningCaller, tm
 async def test_fields_and_notes_are_drawn_in_the_same_order(
     signing: SigningCaller, tmp_path: Path, order: list[str]
 ) -> None:
-    with pikepdf.open(io.BytesIO(documents.make_single_field_form(FT=Name.Tx, T=String("a")))) as pdf:
+    with documents.open_field(FT=Name.Tx, T=String("a")) as (pdf, field):
         form: Any = pdf.Root["/AcroForm"]
-        field = form["/Fields"][0]
         field["/AP"] = Dictionary(N=filled(pdf, RED))
         note = Dictionary(
             Type=Name.Annot, Subtype=Name.Square, Rect=field["/Rect"], F=4, AP=Dictionary(N=filled(pdf, BLUE))

@@ -36,7 +36,7 @@ _PACKAGES = (
 )
 _REFUSALS = {
     "Save": ("needs a password", "certificates", "damaged beyond repair", "has no pages", "not a PDF", "is signed"),
-    "Flatten": ("carries ", "no font"),
+    "Flatten": ("which flattening would invalidate", "no font"),
     "ClearUnsignedFields": ("is certified",),
     "Sign": ("is certified",),
 }

@@ -98,10 +98,9 @@ async def test_a_time_stamp_server_in_a_document_is_never_contacted(signing: Sig
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", response)
     async with TestServer(application, host="127.0.0.1") as server:
-        with pikepdf.open(io.BytesIO(documents.make_single_field_form(FT=Name.Sig, T=pikepdf.String("A")))) as pdf:
-            form: Any = pdf.Root["/AcroForm"]
+        with documents.open_field(FT=Name.Sig, T=pikepdf.String("A")) as (pdf, field):
             stamp = Dictionary(URL=pikepdf.String(str(server.make_url("/tsa"))), Ff=1)
-            form["/Fields"][0]["/SV"] = pdf.make_indirect(Dictionary(Type=Name.SV, TimeStamp=stamp))
+            field["/SV"] = pdf.make_indirect(Dictionary(Type=Name.SV, TimeStamp=stamp))
             identifier = await signing.save(documents.save_to_bytes(pdf))
         refused = await signing.call_rejected("PATCH", f"/{identifier}/sign", json={"name": "A"})
     assert requests == []

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.wide
 
 def with_many_paths(levels: int = 60) -> bytes:
     """A document in which each of these objects refers twice to the next one, and the last one to the page."""
-    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
+    with documents.open_pages() as pdf:
         next_object: Any = pdf.pages[0].obj
         for _ in range(levels):
             next_object = pdf.make_indirect(Dictionary(A=next_object, B=next_object))
@@ -153,7 +153,7 @@ async def test_documents_are_saved_while_changes_are_judged(
     ],
 )
 async def test_a_malformed_signature_does_not_affect_others(signing: SigningCaller, malformed: Dictionary) -> None:
-    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
+    with documents.open_pages() as pdf:
         field = pdf.make_indirect(Dictionary(FT=Name.Sig, T=String("Bad"), V=pdf.make_indirect(malformed)))
         pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array([field])))
         content = documents.save_to_bytes(pdf)
