@@ -53,22 +53,27 @@ class MailboxAccess:
     password: ds.Secret
 
 
-def find_secret(
-    file: Path | None, setting: str, description: str, *, prompt: str, option: str, keyring_name: str, placeholder: str
-) -> ds.Secret:
+_SECRET_SOURCES = {
+    "token": ("access token", "--token-file", "token"),
+    "mailbox_password": ("mailbox password", "--password-file", "ADDRESS"),
+    "login_password": ("password of the login", "--password-file", "USERNAME"),
+}
+"""The description, the option, and the name in the keyring of each secret, for messages."""
+
+
+def find_secret(name: str, file: Path | None, *, keyring_name: str, prompt: str) -> ds.Secret:
     """Return the secret from the first of its places.
 
     Raises UsageError if no place has it, ConfigurationError if its file is invalid.
 
-    file: the value of `option`. setting: in upper case it names the variable; with `_file` appended, a key of the
-    settings file. description: such as "access token". prompt: the question on a terminal. keyring_name: the user
-    name in the keyring. placeholder: the kind of that name in messages, such as ADDRESS.
+    name: such as "token". file: the value of its option. prompt: the question on a terminal.
     """
+    description, option, placeholder = _SECRET_SOURCES[name]
     if file is not None:
         return read_secret_file(file, f"the file of {option}")
-    configuration, variable = Configuration.read(), f"{PREFIX}{setting.upper()}"
+    configuration, variable = Configuration.read(), f"{PREFIX}{name.upper()}"
     validate_text(configuration.variables.get(variable), variable)
-    secret = configuration.read_secret(setting) or find_in_keyring(keyring_name)
+    secret = configuration.read_secret(name) or find_in_keyring(keyring_name)
     if secret is not None:
         return secret
     if is_interactive():
@@ -106,11 +111,6 @@ def load_settings(service: Service) -> ds.Settings:
     return settings
 
 
-def read_setting(name: str) -> str | None:
-    """Return a setting's text; None if it is not set. Raises ConfigurationError if the settings file is invalid."""
-    return Configuration.read().get_text(name)
-
-
 def get_mailbox_access(
     address: str | None, password_file: Path | None, *, option: str = "--mailbox", settings: ds.Settings | None = None
 ) -> MailboxAccess:
@@ -119,22 +119,15 @@ def get_mailbox_access(
     address: the value of `option`; None for the configured mailbox. settings: None to load them.
     """
     settings = load_settings("message") if settings is None else settings
-    address = address or read_setting("mailbox")
+    address = address or Configuration.read().get_text("mailbox")
     if not address:
         raise UsageError(
             f"No mailbox is given. Give {option} ADDRESS, or set {MAILBOX_VAR}, or mailbox in the settings file."
         )
     validate_text(address, option)
     validate_address(address, option)
-    password = find_secret(
-        password_file,
-        "mailbox_password",
-        "mailbox password",
-        prompt=f"Password of {address}",
-        option="--password-file",
-        keyring_name=address,
-        placeholder="ADDRESS",
-    )
+    prompt = f"Password of {address}"
+    password = find_secret("mailbox_password", password_file, keyring_name=address, prompt=prompt)
     return MailboxAccess(settings, address, password)
 
 
@@ -154,10 +147,7 @@ def read_token(file: Path | None) -> ds.Secret:
 
     file: the value of --token-file. Raises UsageError if no token is set, ConfigurationError if a file is invalid.
     """
-    prompt = "Access token from the service's provider"
-    return find_secret(
-        file, "token", "access token", prompt=prompt, option="--token-file", keyring_name="token", placeholder="token"
-    )
+    return find_secret("token", file, keyring_name="token", prompt="Access token from the service's provider")
 
 
 def read_login(username: str | None, password_file: Path | None) -> ds.Login:
@@ -165,21 +155,14 @@ def read_login(username: str | None, password_file: Path | None) -> ds.Login:
 
     username: the value of --login; None for the configured user name. password_file: the value of --password-file.
     """
-    username = username or read_setting("login_username")
+    username = username or Configuration.read().get_text("login_username")
     if not username:
         raise UsageError(
             f"No login is given. Give --login USERNAME, or set {LOGIN_VAR}, or login_username in the settings file."
         )
     validate_text(username, "--login")
-    password = find_secret(
-        password_file,
-        "login_password",
-        "password of the login",
-        prompt=f"Password of {username}",
-        option="--password-file",
-        keyring_name=username,
-        placeholder="USERNAME",
-    )
+    prompt = f"Password of {username}"
+    password = find_secret("login_password", password_file, keyring_name=username, prompt=prompt)
     return ds.Login(username, password)
 
 

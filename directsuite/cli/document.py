@@ -25,7 +25,7 @@ from directsuite.cli.command import Command, CommandParameter, Work
 from directsuite.cli.credentials import load_settings, read_token
 from directsuite.cli.errors import UsageError, quote_message, with_value
 from directsuite.cli.options import Flag, SourcePaths, TokenOptions, convert_path, record, register
-from directsuite.cli.output import model_to_dict, show_json, show_progress, show_table
+from directsuite.cli.output import show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, end_line
 from directsuite.cli.sign import HINT_INVISIBLE, SignOptions, app, is_invisible, make_signatures, sign_into_folder
 from directsuite.core.outcome import ErrorScope, find_error_scope
@@ -272,8 +272,7 @@ def _is_file_error(error: ds.DirectSuiteError) -> bool:
 
 def _show_results(found: Sequence[_VerificationResult], options: _VerifyOptions) -> None:
     if options.json:
-        members = [(str(each.file), [model_to_dict(one) for one in each.signatures], each.problem) for each in found]
-        show_json([{"file": file, "signatures": made, "problem": problem} for file, made, problem in members])
+        show_json([{"file": str(each.file), "signatures": each.signatures, "problem": each.problem} for each in found])
     else:
         titles = ("file", "signature", "stated signer", "time", "reason", "valid")
         show_table(titles, [row for each in found for row in each.make_rows()], no_wrap=("file", "signature"))
@@ -296,7 +295,7 @@ async def _show_info(suite: ds.DirectSuite, source: Path, options: TokenOptions)
     async with suite, show_progress("reading"):
         found = await _read_info(suite, source)
     if options.json:
-        show_json(model_to_dict(found))
+        show_json(found)
         return ExitStatus.DONE
     rows: list[Sequence[object]] = [("Pages", len(found.pages)), *_build_page_size_rows(found.pages)]
     rows += [("Field", f"{each.name}: {each.value}" if each.value else each.name) for each in found.form_fields]

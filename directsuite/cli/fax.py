@@ -17,8 +17,7 @@ from directsuite.cli import options as opt
 from directsuite.cli.command import Command, CommandParameter, Work
 from directsuite.cli.credentials import load_settings, read_token
 from directsuite.cli.errors import ItemNotFoundError, UsageError, explain_error, quote_service_message, with_value
-from directsuite.cli.inbox import add_local_zone
-from directsuite.cli.output import format_cell, format_count, model_to_dict, show_json, show_progress, show_table
+from directsuite.cli.output import format_cell, format_count, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, show_line
 
 app = opt.make_app("fax", "list 15550100100", "show 15550100100 HANDLE")
@@ -28,7 +27,7 @@ FaxNumber = Annotated[str, Parameter(help="Your fax number, as the service knows
 
 @opt.record
 class _SelectionOptions(opt.TokenOptions):
-    since: Annotated[datetime | None, Parameter(show_default=False)] = None
+    since: Annotated[datetime | None, Parameter(converter=opt.convert_time, show_default=False)] = None
     """Only faxes updated since this time: 2026-05-01, or 2026-05-01T08:00 in this machine's time zone."""
     status: str | None = None
     """Only faxes with this status: waiting, complete, or another that the service sends."""
@@ -57,9 +56,8 @@ _NO_SUCH_FAX = "check the number and the handle; `directsuite fax list` with the
 @opt.register(app, "list", "15550100100 --limit 5", "15550100100 --status complete --since 2026-05-01 --json")
 def list_faxes(number: FaxNumber, /, *, command: CommandParameter, options: _ListOptions = _ListOptions()) -> Work:
     """List the faxes of a number, newest first."""
-    since = None if options.since is None else add_local_zone(options.since)
     _warn_of_unknown_status(options.status)
-    return _list_faxes(_make_suite(command, number, options), number, since, options)
+    return _list_faxes(_make_suite(command, number, options), number, options)
 
 
 @opt.register(app, "show", "15550100100 HANDLE", "15550100100 HANDLE --json")
@@ -92,15 +90,14 @@ def _make_suite(command: Command, number: str, options: opt.TokenOptions) -> ds.
 def watch_faxes(number: FaxNumber, /, *, command: CommandParameter, options: _WatchOptions = _WatchOptions()) -> Work:
     """Show each new or changed fax of a number until Ctrl-C, or one fax until its status is final."""
     command.resume_hint = "the same command starts again from the beginning"
-    since = None if options.since is None else add_local_zone(options.since)
-    if since is not None and options.handle is not None:
+    if options.since is not None and options.handle is not None:
         raise UsageError("--handle can't be combined with --since: a single fax is shown from its current state on.")
     _warn_of_unknown_status(options.status)
     suite = _make_suite(command, number, options)
     if options.handle is not None:
         command.option_names["message_handle"] = with_value("--handle", options.handle)
         command.advice = {ds.NotFoundError: _NO_SUCH_FAX}
-    return _watch_faxes(suite, number, since, _FaxWatch(command, options.handle is not None), options)
+    return _watch_faxes(suite, number, _FaxWatch(command, options.handle is not None), options)
 
 
 @attrs.define
@@ -136,21 +133,23 @@ class _FaxWatch:
             )
 
 
-async def _watch_faxes(
-    suite: ds.DirectSuite, number: str, since: datetime | None, watch: _FaxWatch, options: _WatchOptions
-) -> int:
+async def _watch_faxes(suite: ds.DirectSuite, number: str, watch: _FaxWatch, options: _WatchOptions) -> int:
     faxes = suite.fax.watch(
-        number, interval=options.interval, since=since, message_handle=options.handle, on_poll=watch.handle_poll
+        number,
+        interval=options.interval,
+        since=options.since,
+        message_handle=options.handle,
+        on_poll=watch.handle_poll,
     )
     with _explain_missing_fax() if options.handle else contextlib.nullcontext():
         async with suite, faxes:
             async for fax in faxes:
                 watch.add_record(fax)
-                if _is_wanted(fax, None, options.status):
+                if options.status is None or _has_status(fax, options.status):
                     _show_line(fax, options)
     if watch.last_record is None:
         raise ItemNotFoundError(f"There is no such fax: {_NO_SUCH_FAX}.")
-    if (watch.last_record.status or "").strip().casefold() != ds.FaxStatus.COMPLETE:
+    if not _has_status(watch.last_record, ds.FaxStatus.COMPLETE):
         echo_err("The fax has a final status other than complete.")
         return ExitStatus.FAILED
     return ExitStatus.DONE
@@ -169,7 +168,7 @@ def _explain_missing_fax() -> Generator[None]:
 
 def _show_line(fax: ds.FaxMessage, options: _WatchOptions) -> None:
     if options.json:
-        show_json(model_to_dict(fax), indent=None)
+        show_json(fax, indent=None)
     else:
         cells = (fax.updated_ts, fax.message_handle, fax.status, fax.description)
         show_line("  ".join(format_cell(each) for each in cells))
@@ -181,26 +180,30 @@ def _warn_of_unknown_status(status: str | None) -> None:
         echo_err("--status is neither waiting nor complete, the known states. The command searches for it anyway.")
 
 
-def _is_wanted(fax: ds.FaxMessage, since: datetime | None, status: str | None) -> bool:
-    is_late = since is None or (fax.updated_ts is not None and fax.updated_ts >= since)
-    return is_late and (status is None or status.casefold() == (fax.status or "").strip().casefold())
+def _has_status(fax: ds.FaxMessage, status: str) -> bool:
+    return (fax.status or "").strip().casefold() == status.casefold()
 
 
-async def _list_faxes(suite: ds.DirectSuite, number: str, since: datetime | None, options: _ListOptions) -> int:
+def _is_wanted(fax: ds.FaxMessage, options: _ListOptions) -> bool:
+    is_late = options.since is None or (fax.updated_ts is not None and fax.updated_ts >= options.since)
+    return is_late and (options.status is None or _has_status(fax, options.status))
+
+
+async def _list_faxes(suite: ds.DirectSuite, number: str, options: _ListOptions) -> int:
     limit = None if options.all else options.limit
     faxes, has_more = list[ds.FaxMessage](), False
     async with suite, show_progress("listing", unit="pieces") as bar, suite.fax.iter_messages(number) as messages:
         async for message in messages:
-            if _is_wanted(message, since, options.status):
+            if _is_wanted(message, options):
                 has_more = len(faxes) == limit
                 if has_more:
                     break
                 faxes.append(message)
                 bar.advance()
     if options.json:
-        show_json([model_to_dict(fax) for fax in faxes])
+        show_json(faxes)
     elif not faxes:
-        echo_err("No fax of this number matches." if since or options.status else "This number has no faxes.")
+        echo_err("No fax of this number matches." if options.since or options.status else "This number has no faxes.")
     else:
         titles = ("handle", "status", "updated", "recipients", "pages", "description")
         rows = [
@@ -227,7 +230,7 @@ async def _show_fax(suite: ds.DirectSuite, number: str, handle: str, options: op
     if not response.message_detail:
         raise ItemNotFoundError(f"There is no such fax: {_NO_SUCH_FAX}.")
     if options.json:
-        show_json([model_to_dict(fax) for fax in response.message_detail])
+        show_json(response.message_detail)
         return ExitStatus.DONE
     for fax in response.message_detail:
         rows: list[Sequence[object]] = [

@@ -12,7 +12,7 @@ import sys
 import textwrap
 import unicodedata
 from collections.abc import AsyncGenerator, Sequence
-from datetime import MAXYEAR, UTC, datetime
+from datetime import datetime
 from email.utils import parseaddr
 from pathlib import Path
 from typing import Annotated, Any
@@ -81,7 +81,7 @@ class InboxListOptions(InboxOptions):
     """Only messages with a recipient whose address contains this."""
     subject: str | None = None
     """Only messages whose subject contains this. Other users of this machine can see it while the command runs."""
-    since: Annotated[datetime | None, Parameter(group=_SELECTION_GROUP)] = None
+    since: Annotated[datetime | None, Parameter(group=_SELECTION_GROUP, converter=opt.convert_time)] = None
     """Only messages received since this time: 2026-05-01, or 2026-05-01T08:00 in this machine's time zone."""
     until: Annotated[datetime | None, Parameter(converter=opt.convert_end_time)] = None
     """Only messages received until this time: 2026-05-01, including that day, or 2026-05-01T08:00."""
@@ -105,9 +105,6 @@ class _SaveOptions(InboxOptions):
     """Save the messages themselves, as .eml files for mail programs."""
 
 
-Period = tuple[datetime | None, datetime | None]
-"""The first and last time, both inclusive. None: unlimited."""
-
 NO_SUCH_MESSAGE = "The folder has no message with this number. Run `directsuite inbox list` to see the numbers."
 CHECK_THE_MESSAGES = "check --folder and the numbers of the messages"
 
@@ -130,10 +127,7 @@ def list_messages(*, command: CommandParameter, options: InboxListOptions = Inbo
     _describe_errors(command, options, "the number")
     if options.all_folders and options.before is not None:
         raise UsageError("--before needs a single folder, because each folder has its own numbers. Omit --all-folders.")
-    since = None if options.since is None else add_local_zone(options.since)
-    until = None if options.until is None else add_local_zone(options.until, "--until")
-    access = get_mailbox_access(options.mailbox, options.password_file)
-    return _list_messages(command, access, (since, until), options)
+    return _list_messages(command, get_mailbox_access(options.mailbox, options.password_file), options)
 
 
 @opt.register(app, "read", "1", "6 --mark-read")
@@ -229,26 +223,13 @@ def _describe_errors(command: Command, options: InboxOptions, uids_label: str) -
     command.advice = {ds.BadRequestError: CHECK_THE_MESSAGES}
 
 
-def add_local_zone(value: datetime, option: str = "--since") -> datetime:
-    """Return the time, in this machine's time zone if it has none."""
-    if value.utcoffset() is not None:
-        return value
-    try:
-        return value.astimezone()
-    except (OSError, OverflowError, ValueError):
-        if value.year == MAXYEAR:
-            return value.replace(tzinfo=UTC)  # such a time means "no limit", so its hour does not matter
-        what = with_value(option, value.isoformat())
-        raise UsageError(f"{what} is out of the supported range. Expected a day such as 2026-05-01.") from None
-
-
-async def _list_messages(command: Command, access: MailboxAccess, period: Period, options: InboxListOptions) -> int:
+async def _list_messages(command: Command, access: MailboxAccess, options: InboxListOptions) -> int:
     async with command.open_mailbox(access) as box, show_progress("reading the folder"):
         if options.all_folders:
-            newest, more = await _find_newest(box, await list_folders(box), period, options)
+            newest, more = await _find_newest(box, await list_folders(box), options)
         else:
             async with explain_missing_folder(box, options.folder):
-                newest, more = await _find_newest(box, [options.folder], period, options)
+                newest, more = await _find_newest(box, [options.folder], options)
     if options.json:
         show_json([_message_to_dict(message) for message in newest])
     elif not newest:
@@ -287,15 +268,15 @@ def _has_conditions(options: InboxListOptions) -> bool:
 
 
 async def _find_newest(
-    box: ds.Mailbox, folders: Sequence[str], period: Period, options: InboxListOptions
+    box: ds.Mailbox, folders: Sequence[str], options: InboxListOptions
 ) -> tuple[Sequence[ds.MessageDetail], int]:
     """Return the newest messages that match, up to --limit, and the number of other messages that match."""
     newest, count = list[ds.MessageDetail](), 0
     limit = None if options.all else options.limit
     age = _get_received_time if options.all_folders else _get_number
     for folder in folders:
-        async for message in _iter_messages(box, folder, period, options):
-            if _is_wanted(message, period, options):
+        async for message in _iter_messages(box, folder, options):
+            if _is_wanted(message, options):
                 newest.append(message if message.folder else attrs.evolve(message, folder=folder))
                 count += 1
             if limit is not None and len(newest) >= 2 * limit + 1_000:  # bounds the memory
@@ -313,14 +294,12 @@ def _get_received_time(message: ds.MessageDetail) -> float:
     return 0.0 if received is None else received.timestamp()
 
 
-async def _iter_messages(
-    box: ds.Mailbox, folder: str, period: Period, options: InboxListOptions
-) -> AsyncGenerator[ds.MessageDetail]:
+async def _iter_messages(box: ds.Mailbox, folder: str, options: InboxListOptions) -> AsyncGenerator[ds.MessageDetail]:
     if options.unread:
         for message in await box.get_unread_messages(folder):
             yield message
-    elif any(period):
-        for message in await box.search_messages_metadata_by_received_date(folder, *period):
+    elif options.since or options.until:
+        for message in await box.search_messages_metadata_by_received_date(folder, options.since, options.until):
             yield message
     else:
         async with box.iter_metadata(folder, timeout=box.resolve_timeout()) as messages:
@@ -328,9 +307,8 @@ async def _iter_messages(
                 yield message
 
 
-def _is_wanted(message: ds.MessageDetail, period: Period, options: InboxListOptions) -> bool:
-    _, until = period
-    received = message.received_date
+def _is_wanted(message: ds.MessageDetail, options: InboxListOptions) -> bool:
+    received, until = message.received_date, options.until
     return (
         (options.before is None or (message.uid or 0) < options.before)
         and (until is None or received is None or received <= until)

@@ -12,18 +12,18 @@ from cyclopts import Parameter
 import directsuite as ds
 from directsuite.cli import inbox
 from directsuite.cli.command import Command, CommandParameter, Work, confirm
-from directsuite.cli.credentials import MailboxAccess, get_mailbox_access, is_interactive
+from directsuite.cli.credentials import get_mailbox_access, is_interactive
 from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
 from directsuite.cli.options import Addresses, Flag, MailboxOptions, Uid, Uids, record, register
 from directsuite.cli.output import (
     format_count,
     format_time_to_minute,
-    show_effect,
+    show_change,
     show_json,
     show_progress,
     show_table,
 )
-from directsuite.cli.process import ExitStatus, echo_err, echo_err_line, is_verbose, show_line
+from directsuite.cli.process import ExitStatus, echo_err, echo_err_line, is_verbose
 from directsuite.cli.send import HINT_CHECK_SENT_FOLDER, TextOptions, make_attachments, parse_addresses, read_body
 
 app = inbox.app
@@ -84,7 +84,22 @@ _HIDDEN_RECIPIENT_WARNING = (
 def show_folders(*, command: CommandParameter, options: MailboxOptions = MailboxOptions()) -> Work:
     """List folders with their numbers of messages."""
     command.option_names = _OPTION_NAMES
-    return _show_folders(command, get_mailbox_access(options.mailbox, options.password_file), options)
+    access = get_mailbox_access(options.mailbox, options.password_file)
+
+    async def list_folders() -> int:
+        async with command.open_mailbox(access) as box, show_progress("reading the folders"):
+            counts = [
+                (name, await box.get_message_count(name), await box.get_unread_message_count(name))
+                for name in await inbox.list_folders(box)
+            ]
+        titles = ("folder", "messages", "unread")
+        if options.json:
+            show_json([dict(zip(titles, each, strict=True)) for each in counts])
+        else:
+            show_table(titles, counts, right=("messages", "unread"), no_wrap=("folder",))
+        return ExitStatus.DONE
+
+    return list_folders()
 
 
 @register(app, "move", "3 4 --to INBOX.Referrals", "1 --folder INBOX.Referrals --to INBOX")
@@ -198,7 +213,40 @@ def reply(uid: Uid, /, *, command: CommandParameter, options: _ReplyOptions = _R
     command.recovery_hint = _make_recovery_hint("reply")
     command.option_names = _OPTION_NAMES
     access = get_mailbox_access(options.mailbox, options.password_file)
-    return _send_reply(command, access, uid, read_body(options), make_attachments(options), options)
+    body, attachments = read_body(options), make_attachments(options)
+
+    async def send_reply() -> int:
+        async with command.open_mailbox(access) as box:
+            original = await inbox.fetch_message(box, options.folder, uid)
+            recipients = _select_recipients(original, access.address, to_all=options.to_all)
+            description = _describe_recipients(recipients)
+            if recipients[1:] and not options.yes:
+                hidden = _HIDDEN_RECIPIENT_WARNING if _is_hidden_recipient(original, access.address) else ""
+                await confirm(
+                    f"{hidden}The reply will be sent to {description}. Continue?",
+                    no_terminal_message=f"{hidden}The reply would be sent to {description}. Give --yes to confirm.",
+                    declined_message="Not confirmed. Nothing was sent.",
+                )
+            reply_message = ds.MessageWithHeader(
+                sender=access.address,
+                subject=_make_reply_subject(original.subject),
+                body=body,
+                html_body=options.html,
+                recipients=recipients,
+                attachment_list=attachments,
+                headers=[ds.MessageHeader(name, original.msg_id) for name in _THREAD_HEADERS if original.msg_id],
+            )
+            async with show_progress("sending"):
+                smtp_id = (await box.send(reply_message)).smtp_id
+
+        to = [{"email": each.email, "type": each.type} for each in recipients]
+        document = {"sent": True, "recipients": to}
+        if not show_change(document, "The reply was sent", as_json=options.json, smtp_id=smtp_id):
+            return ExitStatus.FAILED
+        echo_err(f"The reply was sent to {description}.")
+        return ExitStatus.DONE
+
+    return send_reply()
 
 
 def _change_messages(
@@ -218,42 +266,28 @@ def _change_messages(
         command.option_names["dest_folder"] = with_value("--to", options.to)
     command.resume_hint = command.recovery_hint = recovery_hint
     command.advice = {ds.BadRequestError: inbox.CHECK_THE_MESSAGES}
-    access = get_mailbox_access(options.mailbox, options.password_file)
-    return _run_change(command, access, list(dict.fromkeys(uids)), options, done, work)
+    access, uids = get_mailbox_access(options.mailbox, options.password_file), list(dict.fromkeys(uids))
 
+    async def run_change() -> int:
+        async with command.open_mailbox(access) as box:
+            async with show_progress("reading the folder"), inbox.explain_missing_folder(box, options.folder):
+                listed = set(await box.get_uids(options.folder))
+            existing_uids = [uid for uid in uids if uid in listed]
+            if not existing_uids:
+                raise ItemNotFoundError(inbox.NO_SUCH_MESSAGE)
+            result = await work(box, existing_uids)
+        count = format_count(len(existing_uids), "message")
+        missing = [uid for uid in uids if uid not in listed]
+        document = {"uids": existing_uids, "missing": missing}
+        smtp_id = result.smtp_id if isinstance(result, ds.SendMessageResponse) else None
+        if not show_change(document, f"{count} {done}", as_json=options.json, smtp_id=smtp_id):
+            return ExitStatus.FAILED
+        echo_err(f"{count} {done}.")
+        if missing:
+            echo_err(inbox.describe_missing(missing, uids))
+        return ExitStatus.NOT_FOUND if missing else ExitStatus.DONE
 
-async def _run_change(
-    command: Command,
-    access: MailboxAccess,
-    uids: Sequence[int],
-    options: inbox.InboxOptions,
-    done: str,
-    work: _MailboxFunction,
-) -> int:
-    async with command.open_mailbox(access) as box:
-        async with show_progress("reading the folder"), inbox.explain_missing_folder(box, options.folder):
-            listed = set(await box.get_uids(options.folder))
-        existing_uids = [uid for uid in uids if uid in listed]
-        if not existing_uids:
-            raise ItemNotFoundError(inbox.NO_SUCH_MESSAGE)
-        result = await work(box, existing_uids)
-    smtp_id = result.smtp_id if isinstance(result, ds.SendMessageResponse) else ""
-    count = format_count(len(existing_uids), "message")
-    missing = [uid for uid in uids if uid not in listed]
-
-    def show() -> None:
-        if options.json:
-            sent = {"smtp_id": result.smtp_id or None} if isinstance(result, ds.SendMessageResponse) else {}
-            show_json({"uids": existing_uids, "missing": missing, **sent})
-        elif smtp_id:
-            show_line(smtp_id)
-
-    if not show_effect(show, f"{count} {done}{f' as {smtp_id}' if smtp_id else ''}"):
-        return ExitStatus.FAILED
-    echo_err(f"{count} {done}.")
-    if missing:
-        echo_err(inbox.describe_missing(missing, uids))
-    return ExitStatus.NOT_FOUND if missing else ExitStatus.DONE
+    return run_change()
 
 
 async def _fetch_metadata(box: ds.Mailbox, folder: str, uids: Sequence[int]) -> list[ds.MessageDetail]:
@@ -273,50 +307,6 @@ async def _fetch_metadata(box: ds.Mailbox, folder: str, uids: Sequence[int]) -> 
 def _has_bcc(message: ds.MessageDetail) -> bool:
     headers = {(header.name or "").strip().lower() for header in message.headers}
     return "bcc" in headers or bool(_get_addresses(message, ds.RecipientType.BCC))
-
-
-async def _send_reply(
-    command: Command,
-    access: MailboxAccess,
-    uid: int,
-    body: str | None,
-    attachments: list[ds.Attachment],
-    options: _ReplyOptions,
-) -> int:
-    async with command.open_mailbox(access) as box:
-        original = await inbox.fetch_message(box, options.folder, uid)
-        recipients = _select_recipients(original, access.address, to_all=options.to_all)
-        description = _describe_recipients(recipients)
-        if recipients[1:] and not options.yes:
-            hidden = _HIDDEN_RECIPIENT_WARNING if _is_hidden_recipient(original, access.address) else ""
-            await confirm(
-                f"{hidden}The reply will be sent to {description}. Continue?",
-                no_terminal_message=f"{hidden}The reply would be sent to {description}. Give --yes to confirm.",
-                declined_message="Not confirmed. Nothing was sent.",
-            )
-        reply_message = ds.MessageWithHeader(
-            sender=access.address,
-            subject=_make_reply_subject(original.subject),
-            body=body,
-            html_body=options.html,
-            recipients=recipients,
-            attachment_list=attachments,
-            headers=[ds.MessageHeader(name, original.msg_id) for name in _THREAD_HEADERS if original.msg_id],
-        )
-        async with show_progress("sending"):
-            smtp_id = (await box.send(reply_message)).smtp_id
-
-    def show() -> None:
-        if options.json:
-            to = [{"email": each.email, "type": each.type} for each in recipients]
-            show_json({"sent": True, "smtp_id": smtp_id or None, "recipients": to})
-        elif smtp_id:
-            show_line(smtp_id)
-
-    if not show_effect(show, f"The reply was sent{f' as {smtp_id}' if smtp_id else ''}"):
-        return ExitStatus.FAILED
-    echo_err(f"The reply was sent to {description}.")
-    return ExitStatus.DONE
 
 
 def _make_reply_subject(subject: str | None) -> str:
@@ -364,14 +354,3 @@ def _describe_recipients(recipients: Sequence[ds.Recipient]) -> str:
     if not recipients[1:]:
         return count
     return with_value(count, ", ".join(f"{each.type.capitalize()} {each.email}" for each in recipients))
-
-
-async def _show_folders(command: Command, access: MailboxAccess, options: MailboxOptions) -> int:
-    async with command.open_mailbox(access) as box, show_progress("reading the folders"):
-        names = await inbox.list_folders(box)
-        counts = [(name, await box.get_message_count(name), await box.get_unread_message_count(name)) for name in names]
-    if options.json:
-        show_json([{"folder": name, "messages": messages, "unread": unread} for name, messages, unread in counts])
-    else:
-        show_table(("folder", "messages", "unread"), counts, right=("messages", "unread"), no_wrap=("folder",))
-    return ExitStatus.DONE

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import MAXYEAR, UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast, dataclass_transform, get_type_hints
 
@@ -108,11 +108,27 @@ def seconds_parameter(**limits: float) -> Parameter:
     return Parameter(converter=convert_number, validator=Number(**limits))
 
 
+def convert_time(kind: Any, tokens: Sequence[Token]) -> datetime:
+    """Convert a date with or without a time. Without a zone, it is in this machine's time zone."""
+    return _add_local_zone(cast("Any", convert)(kind, tokens))
+
+
 def convert_end_time(kind: Any, tokens: Sequence[Token]) -> datetime:
-    """Convert a date with or without a time. Without one, return the last millisecond of the day."""
+    """Convert as `convert_time`, but a date without a time to the last millisecond of the day."""
     value: datetime = cast("Any", convert)(kind, tokens)
     has_time = set("T: ") & set(tokens[0].value.strip())
-    return value if has_time else value.replace(hour=23, minute=59, second=59, microsecond=999_000)
+    return _add_local_zone(value if has_time else value.replace(hour=23, minute=59, second=59, microsecond=999_000))
+
+
+def _add_local_zone(value: datetime) -> datetime:
+    if value.utcoffset() is not None:
+        return value
+    try:
+        return value.astimezone()
+    except (OSError, OverflowError, ValueError):
+        if value.year == MAXYEAR:
+            return value.replace(tzinfo=UTC)  # such a time means "no limit", so its hour does not matter
+        raise ValueError("out of the supported range; give a day such as 2026-05-01") from None
 
 
 _FILE_HELP = (

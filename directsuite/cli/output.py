@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from datetime import date, datetime
 from itertools import zip_longest
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import attrs
 from rich.cells import cell_len
@@ -47,8 +47,8 @@ _EXCLUDED_FIELDS = ("extra", "source")
 
 
 def show_json(document: object, *, indent: int | None = 2) -> None:
-    """Print one JSON document in ASCII. Times are ISO 8601. indent: None for a single line."""
-    sys.stdout.write(f"{json.dumps(document, indent=indent, default=_to_json_text)}\n")
+    """Print one JSON document in ASCII. Times are ISO 8601, models as in `model_to_dict`. indent: None for a line."""
+    sys.stdout.write(f"{json.dumps(document, indent=indent, default=_to_json_value)}\n")
 
 
 def show_effect(show: Callable[[], None], done: str) -> bool:
@@ -66,6 +66,21 @@ def show_effect(show: Callable[[], None], done: str) -> bool:
     return True
 
 
+def show_change(document: Mapping[str, object], done: str, *, as_json: bool, smtp_id: str | None = None) -> bool:
+    """Print as JSON the document, or as text the SMTP id. Return as `show_effect`.
+
+    smtp_id: that of the sent message, empty if the service returned none; None if no message was sent.
+    """
+
+    def show() -> None:
+        if as_json:
+            show_json(document if smtp_id is None else {**document, "smtp_id": smtp_id or None})
+        elif smtp_id:
+            show_line(smtp_id)
+
+    return show_effect(show, f"{done}{f' as {smtp_id}' if smtp_id else ''}")
+
+
 def model_to_dict(model: object) -> dict[str, Any]:
     """Return a model's fields by their API names, for `show_json`, without secrets and file contents.
 
@@ -75,7 +90,7 @@ def model_to_dict(model: object) -> dict[str, Any]:
     names = [field.name for field in attrs.fields(kind) if field.name not in _EXCLUDED_FIELDS]
     names += ["extra"] if getattr(model, "extra", None) else []
     values = {name.rstrip("_"): getattr(model, name) for name in names}
-    return {name: _value_to_json(value) for name, value in values.items() if not isinstance(value, ds.Secret | bytes)}
+    return {name: value for name, value in values.items() if not isinstance(value, ds.Secret | bytes)}
 
 
 def show_table(
@@ -276,11 +291,7 @@ def _make_progress_columns(unit: Unit) -> list[ProgressColumn]:
     return [title, BarColumn(bar_width=24), *counts, TimeRemainingColumn()]
 
 
-def _value_to_json(value: object) -> object:
-    if isinstance(value, list):
-        return [_value_to_json(each) for each in cast("list[object]", value)]
-    return model_to_dict(value) if attrs.has(type(value)) else value
-
-
-def _to_json_text(value: object) -> str:
+def _to_json_value(value: object) -> object:
+    if attrs.has(type(value)):
+        return model_to_dict(value)
     return value.isoformat() if isinstance(value, date) else str(value)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
@@ -167,7 +167,14 @@ def set_passwords(file: PrivateFile, /, *, command: CommandParameter, options: _
     if not passwords or not all(name and password for name, password in passwords.items()):
         raise UsageError('The passwords file lacks a username or a password. Expected lines such as "ada" = "…".')
     suite = _make_suite(command, options)
-    return _set_passwords(suite, [ds.UserPassword(*each) for each in passwords.items()], options)
+
+    async def set_all() -> int:
+        async with _open_registration(suite) as service, show_progress("setting passwords"):
+            await service.set_patients_passwords(options.domain, [ds.UserPassword(*each) for each in passwords.items()])
+        echo_err(f"Passwords were set for {format_count(len(passwords), 'patient')}.")
+        return ExitStatus.DONE
+
+    return set_all()
 
 
 def read_individual(path: Path) -> ds.IDProofedIndividualRESTful:
@@ -187,18 +194,12 @@ def _is_valid_member(name: str, value: Any) -> bool:
     if name == "id":
         return type(value) is int
     if name == "dob":
-        return type(value) is date or (isinstance(value, str) and _is_date(value))
+        with suppress(TypeError, ValueError):
+            return type(value) is date or bool(date.fromisoformat(value))
+        return False
     if name == "ssn4":
         return isinstance(value, str) and len(value) == 4 and value.isascii() and value.isdigit()
     return isinstance(value, str) and bool(value)
-
-
-def _is_date(text: str) -> bool:
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _make_suite(command: Command, options: _PatientOptions, listeners: Sequence[ds.Listener] = ()) -> ds.DirectSuite:
@@ -230,13 +231,8 @@ async def _find_users(
     try:
         if isinstance(person_or_username, str):
             return await service.get_patient_address_by_username(domain, person_or_username)
-        individual = ds.IDProofedIndividual(
-            id=person_or_username.id,
-            first_name=person_or_username.first_name,
-            last_name=person_or_username.last_name,
-            ssn4=person_or_username.ssn4,
-            dob=person_or_username.dob,
-        )
+        members = {name: getattr(person_or_username, name) for name in ("id", "first_name", "last_name", "ssn4", "dob")}
+        individual = ds.IDProofedIndividual(**members)
         return await service.get_patient_address_by_meta(domain, individual)
     except ds.NotFoundError as error:
         if error.code != "210":
@@ -303,13 +299,6 @@ def _report_search(event: ds.Event) -> None:
         echo_err(f"There was no usable response. Searching for the patient for up to {SETTLE_TIMEOUT:.0f} s.")
 
 
-async def _set_passwords(suite: ds.DirectSuite, passwords: Sequence[ds.UserPassword], options: _PatientOptions) -> int:
-    async with _open_registration(suite) as service, show_progress("setting passwords"):
-        await service.set_patients_passwords(options.domain, passwords)
-    echo_err(f"Passwords were set for {format_count(len(passwords), 'patient')}.")
-    return ExitStatus.DONE
-
-
 def _show_provisioned(response: ds.AddUsersResponseV2, options: _AddOptions) -> None:
     payment = response.payment_confirmation
     _show_users(response.users, options, payment)
@@ -329,7 +318,7 @@ def _show_users(
         show_json(
             {
                 "users": [_user_to_dict(user, options.domain) for user in users],
-                "payment_confirmation": None if payment is None else model_to_dict(payment),
+                "payment_confirmation": payment,
             }
         )
     else:

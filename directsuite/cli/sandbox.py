@@ -18,7 +18,6 @@ from directsuite.cli import options as opt
 from directsuite.cli import sandbox_server
 from directsuite.cli.credentials import decode_input, read_input
 from directsuite.cli.errors import ItemNotFoundError, UsageError, validate_text
-from directsuite.cli.inbox import add_local_zone
 from directsuite.cli.output import format_time, show_effect, show_json, show_table
 from directsuite.cli.process import EXTRAS, INSTALL_COMMAND, ExitStatus, echo_err, find_missing, show_line
 from directsuite.cli.sandbox_server import SandboxOptions
@@ -87,7 +86,7 @@ class _FaxOptions(ControlOptions):
 class _ClockOptions(ControlOptions):
     advance: Annotated[timedelta | None, Parameter(group=_CLOCK_GROUP, converter=convert_duration)] = None
     """Advance the clock by a duration such as 31m or 2h30m, or by a number of seconds."""
-    set: Annotated[datetime | None, Parameter(group=_CLOCK_GROUP)] = None
+    set: Annotated[datetime | None, Parameter(group=_CLOCK_GROUP, converter=opt.convert_time)] = None
     """Set the clock: 2026-05-01T09:00, in this machine's time zone unless it names another."""
     freeze: Annotated[bool, opt.Flag, Parameter(group=_CLOCK_GROUP)] = False
     """Stop the clock."""
@@ -241,7 +240,7 @@ async def show_or_set_clock(*, options: _ClockOptions = _ClockOptions()) -> int:
         if options.advance is not None:
             now = await clock.advance(options.advance)
         elif options.set is not None:
-            now = await clock.set(add_local_zone(options.set, "--set"))
+            now = await clock.set(options.set)
         else:
             change = clock.freeze if options.freeze else clock.resume if options.resume else clock.now
             now = await change()

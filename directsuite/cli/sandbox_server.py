@@ -228,10 +228,9 @@ async def _open_sandbox(running: AsyncExitStack, options: SandboxOptions, token:
     keys = await asyncio.to_thread(_open_token_keys, options)
     if keys is not None:
         running.callback(keys.close)
-    folder = choose_folder(options)
     try:
         sandbox = Sandbox(
-            folder,
+            choose_folder(options),
             host=options.host,
             port=options.port,
             seed=add_sample_content,
@@ -241,24 +240,9 @@ async def _open_sandbox(running: AsyncExitStack, options: SandboxOptions, token:
             imitate=options.imitate,
             max_body=options.max_body,
         )
-    except OSError as error:
-        raise CannotStartError(
-            f"the report {options.imitate} cannot be read ({explain_os_error(error)}): choose another file for "
-            "--imitate"
-        ) from None
-    except ValueError as error:
-        raise CannotStartError(str(error)) from None
-    try:
         return await running.enter_async_context(sandbox)
-    except sqlite3.Error as error:
-        where = "in memory" if folder is None else f"in {folder}"
-        raise CannotStartError(
-            f"the state {where} cannot be used ({error}): move it away, or choose another folder"
-        ) from None
-    except OSError as error:
-        raise CannotStartError(_explain_start_failure(error, folder, options.host, options.port)) from None
-    except ValueError as error:
-        raise CannotStartError(str(error)) from None
+    except (OSError, ValueError, sqlite3.Error) as error:
+        raise CannotStartError(_explain_start_failure(error, options)) from None
 
 
 def choose_folder(options: SandboxOptions) -> Path | None:
@@ -289,11 +273,19 @@ def _open_token_keys(options: SandboxOptions) -> TokenKeyStore | None:
     return keys
 
 
-def _explain_start_failure(error: OSError, folder: Path | None, host: str, port: int) -> str:
+def _explain_start_failure(error: OSError | ValueError | sqlite3.Error, options: SandboxOptions) -> str:
     """Return the reason and advice. Only file errors have a filename."""
+    folder, host, port = choose_folder(options), options.host, options.port
+    if isinstance(error, sqlite3.Error):
+        where = "in memory" if folder is None else f"in {folder}"
+        return f"the state {where} cannot be used ({error}): move it away, or choose another folder"
+    if isinstance(error, ValueError):
+        return str(error)
     if isinstance(error, FolderInUseError):
         return f"another sandbox uses the state in {folder}: end it, or use --memory or another folder with --data"
     reason = explain_os_error(error)
+    if error.filename is not None and options.imitate is not None and Path(error.filename) == options.imitate:
+        return f"the report {options.imitate} cannot be read ({reason}): choose another file for --imitate"
     if isinstance(error, (FileExistsError, NotADirectoryError)):
         return f"the state cannot be stored in {folder}, which is a file or inside of one: choose a folder"
     if error.filename is not None:

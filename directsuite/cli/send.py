@@ -27,8 +27,9 @@ from directsuite.cli import credentials
 from directsuite.cli.command import Command, CommandParameter, Work
 from directsuite.cli.errors import UsageError, validate_text, with_value
 from directsuite.cli.options import Addresses, CommonOptions, Flag, Json, PasswordFile, Repeatable, make_app, record
-from directsuite.cli.output import Bar, format_size, show_effect, show_json, show_progress, show_table
-from directsuite.cli.process import ExitStatus, echo_err, is_verbose, show_line
+from directsuite.cli.output import Bar, format_size, show_change, show_json, show_progress, show_table
+from directsuite.cli.process import ExitStatus, echo_err, is_verbose
+from directsuite.config_file import Configuration
 from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.core.files import explain_os_error
 from directsuite.messaging import arguments
@@ -123,7 +124,7 @@ def send(*, command: CommandParameter, options: _SendOptions = _SendOptions()) -
     command.resume_hint = _HINT_REPEAT_WITH_KEY if with_key else "nothing was sent: run the same command again"
     command.recovery_hint = _HINT_REPEAT_WITH_KEY if with_key else HINT_CHECK_SENT_FOLDER
     command.option_names = _OPTION_NAMES
-    sender = options.sender or credentials.read_setting("mailbox")
+    sender = options.sender or Configuration.read().get_text("mailbox")
     if not sender:
         raise UsageError(
             "There is no sender. Give --from ADDRESS, or set DIRECTSUITE_MAILBOX, or mailbox in the settings file."
@@ -193,13 +194,8 @@ async def _send_message(
         else:
             is_sent_before, smtp_id = await _send_once(command, box, access, message, options.key)
 
-    def show() -> None:
-        if options.json:
-            show_json({"sent": True, "sent_before": is_sent_before, "smtp_id": smtp_id or None})
-        elif smtp_id:
-            show_line(smtp_id)
-
-    if not show_effect(show, f"The message was sent{f' as {smtp_id}' if smtp_id else ''}"):
+    document = {"sent": True, "sent_before": is_sent_before}
+    if not show_change(document, "The message was sent", as_json=options.json, smtp_id=smtp_id):
         return ExitStatus.FAILED
     result = "The message was sent before with this --key" if is_sent_before else "The message was sent"
     if not smtp_id:

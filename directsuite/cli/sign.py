@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import math
+import os
 import re
 import zoneinfo
 from collections.abc import AsyncGenerator, Collection, Sequence
@@ -26,7 +27,7 @@ from directsuite.cli import sign_sources
 from directsuite.cli.command import Command, Work, make_request_listeners
 from directsuite.cli.credentials import load_settings, read_input, read_token
 from directsuite.cli.errors import UsageError, exit_for_error, validate_text, with_value
-from directsuite.cli.output import Bar, show_json, show_progress, show_table, show_text
+from directsuite.cli.output import Bar, format_count, show_json, show_progress, show_table, show_text
 from directsuite.cli.process import ExitStatus, echo_err
 from directsuite.core.files import explain_os_error
 from directsuite.jobs.signing import (
@@ -151,9 +152,11 @@ async def _show_plan(signatures: Sequence[ds.Signature], sources: sign_sources.P
         journal, path = None, _get_journal_path(options.output)
         if await _is_journal_obsolete(path, signatures):
             options = dataclasses.replace(options, again=False)  # the journal has only failures, and is ignored
-        elif _has_journal(path):
+        elif await asyncio.to_thread(os.path.lexists, path):
             journal = await stack.enter_async_context(_open_journal(path))
-        admission = _make_admission(sources, journal, options)
+        admission = sign_sources.Admission(
+            sources, journal, options.output, again=options.again, overwrite=options.overwrite
+        )
         async with show_progress("reading"):
             verdicts = [each async for each in admission.iter_verdicts()]
     if options.json:
@@ -173,7 +176,7 @@ async def _show_plan(signatures: Sequence[ds.Signature], sources: sign_sources.P
         rows = [(str(each.candidate.file), _describe_plan(each, options.output)) for each in verdicts]
         _show_rows(("file", "would be"), rows)
     sign_sources.report_skipped(sources.skipped, _WITHIN_SOURCES_TEXT)
-    echo_err(f"Dry run: nothing was sent. {_format_count(admission.wanted_count)} would be signed.")
+    echo_err(f"Dry run: nothing was sent. {format_count(admission.wanted_count, 'PDF')} would be signed.")
     return _get_exit_status(sources, admission, options)
 
 
@@ -195,7 +198,9 @@ async def _sign_sources(
         async with _open_journal(path) as journal:
             if options.again:
                 await journal.retry()
-            admission = _make_admission(sources, journal, options)
+            admission = sign_sources.Admission(
+                sources, journal, options.output, again=options.again, overwrite=options.overwrite
+            )
             retry_policy = attrs.evolve(settings.retry, stop=stop_before_delay(options.patience))
             job = SigningJob(
                 suite.signing.with_options(retry=retry_policy),
@@ -217,7 +222,7 @@ async def _sign_sources(
         if admission.counts.total():
             sign_sources.report_skipped(sources.skipped, _WITHIN_SOURCES_TEXT)
         if left:
-            echo_err(_NOT_DELETED_MESSAGE.format(count="1 stored copy" if left == 1 else f"{left} stored copies"))
+            echo_err(_NOT_DELETED_MESSAGE.format(count=format_count(left, "stored copy", "stored copies")))
         if stopped is None:
             _show_report(job, admission, failed, None, options)
             return _get_exit_status(sources, admission, options, failed=len(failed))
@@ -226,7 +231,7 @@ async def _sign_sources(
         echo_err(sentence)
         echo_err(f"Stopped. After the fix, {_HINT_REPEAT_COMMAND}.")
         if failed and not options.again:
-            echo_err(f"{_format_count(len(failed))} failed and would be skipped. {_HINT_USE_AGAIN_OPTION}")
+            echo_err(f"{format_count(len(failed), 'PDF')} failed and would be skipped. {_HINT_USE_AGAIN_OPTION}")
         return status
 
 
@@ -236,7 +241,7 @@ async def _run_job(job: SigningJob) -> JobStoppedError | None:
     except JobStoppedError as error:
         return error
     except asyncio.CancelledError:
-        echo_err(f"{_format_count(job.progress.done)} signed.")
+        echo_err(f"{format_count(job.progress.done, 'PDF')} signed.")
         raise
     return None
 
@@ -288,7 +293,7 @@ def _get_exit_status(
         echo_err(sign_sources.describe_no_pdf(recursive=options.recursive))
     unsigned = failed + (0 if options.dry_run else len(admission.rejected))
     if unsigned:
-        echo_err(f"{_format_count(unsigned)} not signed. {_HINT_USE_AGAIN_OPTION}")
+        echo_err(f"{format_count(unsigned, 'PDF')} not signed. {_HINT_USE_AGAIN_OPTION}")
     failed += admission.counts[sign_sources.Decision.FAILED] if options.dry_run else 0
     return ExitStatus.FAILED if failed or admission.rejected or sources.problems else ExitStatus.DONE
 
@@ -328,14 +333,6 @@ async def _show_job_progress(
         await asyncio.wait([watching, counting])
 
 
-def _make_admission(
-    sources: sign_sources.PdfSources, journal: SigningJournal | None, options: SignOptions
-) -> sign_sources.Admission:
-    return sign_sources.Admission(
-        sources, journal, output=options.output, again=options.again, overwrite=options.overwrite
-    )
-
-
 def _describe_plan(verdict: sign_sources.CandidateVerdict, output: Path) -> str:
     match verdict.decision:
         case sign_sources.Decision.SIGN | sign_sources.Decision.SIGN_AGAIN:
@@ -355,25 +352,16 @@ def _show_rows(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         show_text(f"{len(rows) - _MAX_TABLE_ROWS} more. --json shows all.")
 
 
-def _format_count(number: int) -> str:
-    return f"{number} PDF{'s' * (number != 1)}"
-
-
 def _resolve_output(output: Path) -> Path:
     try:
         folder = output.resolve()
-        is_other = folder.exists() and not folder.is_dir()
-    except OSError as error:
-        why = explain_os_error(error)
-    except RuntimeError:
-        why = "it is a link that leads to itself"
-    except ValueError:
-        why = "it has a NUL byte"
-    else:
-        if is_other:
+        if folder.exists() and not folder.is_dir():
             raise UsageError("--output is a file. Name a folder.")
-        return folder
-    raise UsageError(_OUTPUT_NOT_CREATABLE.format(why=why))
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: a link to itself
+        reasons = {RuntimeError: "it is a link that leads to itself", ValueError: "it has a NUL byte"}
+        why = explain_os_error(error) if isinstance(error, OSError) else reasons[type(error)]
+        raise UsageError(_OUTPUT_NOT_CREATABLE.format(why=why)) from None
+    return folder
 
 
 def _make_target(output: Path, *, overwrite: bool) -> TargetFolder:
@@ -397,27 +385,14 @@ def _get_journal_path(output: Path) -> Path:
     return output.with_name(f"{output.name}.signing.db")
 
 
-def _has_journal(path: Path) -> bool:
-    try:
-        path.lstat()
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise _make_journal_error(path, f": {explain_os_error(error)}. Name a different --output.") from None
-    return True
-
-
-def _make_journal_error(path: Path, problem: str) -> UsageError:
-    return UsageError(f"Could not open {with_value('the journal next to --output', path)}{problem}")
-
-
 @asynccontextmanager
 async def _open_journal(path: Path) -> AsyncGenerator[SigningJournal]:
     async with AsyncExitStack() as stack:
         try:
             journal = await stack.enter_async_context(SigningJournal(path))
         except SigningJournalError as error:
-            raise _make_journal_error(path, f". {error.explanation.rstrip('.')}.") from None
+            label = with_value("the journal next to --output", path)
+            raise UsageError(f"Could not open {label}. {error.explanation.rstrip('.')}.") from None
         yield journal
 
 
@@ -426,7 +401,7 @@ async def _is_journal_obsolete(path: Path, signatures: Sequence[ds.Signature]) -
 
     A user may have corrected a wrong --widget. Return False if there is no journal or it has the same signatures.
     """
-    if not await asyncio.to_thread(_has_journal, path):
+    if not await asyncio.to_thread(os.path.lexists, path):
         return False
     async with _open_journal(path) as journal:
         if await journal.read_claim() in (None, compute_signatures_digest(signatures)):

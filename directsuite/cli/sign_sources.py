@@ -203,23 +203,21 @@ class CandidateVerdict:
         return self.decision in _SIGNING_DECISIONS
 
 
+@attrs.define(repr=False, eq=False)
 class Admission(AsyncIterable[Pdf]):
     """The source of a signing job: yields the PDFs that must be signed. journal: that of earlier runs, if any."""
 
-    def __init__(
-        self, sources: PdfSources, journal: SigningJournal | None, *, output: Path, again: bool, overwrite: bool
-    ) -> None:
-        self.counts = Counter[Decision]()
-        """The number of candidates so far, by decision."""
-        self.rejected = list[CandidateVerdict]()
-        """The verdicts with the decision REJECTED so far."""
-        self.failed_names = set[str]()
-        """The names of the candidates so far with the decision FAILED."""
-        self._sources = sources
-        self._journal = journal
-        self._output = output
-        self._again = again
-        self._overwrite = overwrite
+    _sources: PdfSources
+    _journal: SigningJournal | None
+    _output: Path
+    _again: bool
+    _overwrite: bool
+    counts: Counter[Decision] = attrs.field(factory=Counter[Decision], init=False)
+    """The number of candidates so far, by decision."""
+    rejected: list[CandidateVerdict] = attrs.field(factory=list[CandidateVerdict], init=False)
+    """The verdicts with the decision REJECTED so far."""
+    failed_names: set[str] = attrs.field(factory=set[str], init=False)
+    """The names of the candidates so far with the decision FAILED."""
 
     @property
     def wanted_count(self) -> int:
@@ -256,7 +254,6 @@ class Admission(AsyncIterable[Pdf]):
         return [CandidateVerdict(each, *self._decide(each, entries.get(each.name))) for each in batch]
 
     def _decide(self, candidate: Candidate, entry: SigningEntry | None) -> tuple[Decision, str | None]:
-
         if candidate.problem is not None:
             return Decision.REJECTED, candidate.problem
         try:

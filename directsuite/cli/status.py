@@ -18,7 +18,7 @@ from directsuite.cli.command import Command, CommandParameter, Work
 from directsuite.cli.credentials import MailboxAccess, get_mailbox_access
 from directsuite.cli.errors import UsageError, exit_for_error, validate_text
 from directsuite.cli.options import Flag, MailboxOptions, Variadic, make_app, record
-from directsuite.cli.output import model_to_dict, show_json, show_progress, show_table
+from directsuite.cli.output import show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, end_line
 from directsuite.core.clock import WAIT_TOLERANCE, Clock, SystemClock
 from directsuite.core.outcome import NOT_RETRYABLE, ErrorScope, find_error_scope
@@ -216,7 +216,7 @@ async def _report_statuses(
 
 def _show_records(records: Sequence[ds.DirectMessageLog], options: _StatusOptions) -> None:
     if options.json:
-        show_json([model_to_dict(record) for record in records])
+        show_json(records)
     elif records:
         before = [None, *(each.message_id for each in records)]
         rows = [

@@ -21,9 +21,8 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 import attrs
 from cyclopts import Parameter
@@ -37,7 +36,6 @@ from directsuite.cli.process import ExitStatus, ignore_stdout_errors, show_line
 from directsuite.config_file import MAX_SECRETS_BYTES, Configuration
 from directsuite.core.files import explain_os_error
 from directsuite.messaging.arguments import INBOX
-from directsuite.sync.commits import Deliver
 from directsuite.sync.sinks import MaildirSink, TableSink
 from directsuite.sync.status import (
     MailboxProgress,
@@ -65,7 +63,7 @@ class SyncRunOptions(opt.CommonOptions):
     """A JSON or TOML file of addresses and passwords that only its owner and its group can read. Without it:
     DIRECTSUITE_MAILBOX_PASSWORD for a single mailbox, the keyring, or a question on the terminal.
     """
-    folder: Annotated[tuple[str, ...], opt.Repeatable, Parameter(group=opt.FOLDER_GROUP)] = ()
+    folder: Annotated[tuple[str, ...], opt.Repeatable, Parameter(group=opt.FOLDER_GROUP)] = (INBOX,)
     """A folder to synchronise. Can be repeated. The default is INBOX."""
     all_folders: Annotated[bool, opt.Flag, Parameter(group=opt.FOLDER_GROUP)] = False
     """Synchronise all folders of each mailbox."""
@@ -92,7 +90,6 @@ class SyncRunOptions(opt.CommonOptions):
     json: opt.JsonLines = False
 
 
-_DISPLAY_INTERVAL = 0.5  # seconds
 _REPORT_INTERVAL = 5.0  # seconds
 _SUMMARY_INTERVAL = 60.0  # seconds
 _COUNT_FIELDS = ("new", "moved", "restored", "gone", "quarantined")
@@ -101,13 +98,6 @@ _HINT_PASSWORD_SOURCES = (
 )
 _MailboxesFunction = Callable[[], Mapping[str, MailboxProgress]]
 _LOGGER = logging.getLogger("directsuite")
-
-
-class _SyncArguments(TypedDict, total=False):
-    deliver: Deliver
-    folders: Sequence[str] | None
-    interval: float
-    requests_per_second: float
 
 
 @attrs.frozen
@@ -137,9 +127,7 @@ def run_sync(*, command: CommandParameter, options: SyncRunOptions = SyncRunOpti
     """
     command.resume_hint = "the same command continues from here"
     command.option_names = {"folder": "--maildir"}
-    addresses = read_addresses(
-        options.mailbox, options.mailboxes, None if options.postgres else credentials.read_setting("mailbox")
-    )
+    addresses = _read_addresses(options)
     if not addresses and not options.postgres:
         raise UsageError(
             "No mailbox is given. Give --mailbox ADDRESS for each, or --mailboxes FILE, or set DIRECTSUITE_MAILBOX."
@@ -148,46 +136,42 @@ def run_sync(*, command: CommandParameter, options: SyncRunOptions = SyncRunOpti
         raise UsageError(
             "--once can't be combined with --postgres, because such a worker runs until it is stopped. Omit one."
         )
-    arguments = _SyncArguments()
-    if options.all_folders:
-        arguments["folders"] = None
-    elif options.folder:
-        arguments["folders"] = parse_folders(options.folder)
-    if options.interval is not None:
-        arguments["interval"] = options.interval
     settings = credentials.load_settings("message")
-    arguments["requests_per_second"] = settings.requests_per_second
+    arguments: dict[str, Any] = {
+        "folders": None if options.all_folders else parse_folders(options.folder),
+        "interval": options.interval,
+        "requests_per_second": settings.requests_per_second,
+    }
     database = sync_status.read_conninfo() if options.postgres else None
     passwords = make_password_source(addresses, options.passwords)
     sink: TableSink | None = TableSink(keep_gone=options.keep_gone)
     if options.maildir is not None:
         sink, arguments["deliver"] = None, MaildirSink(options.maildir, keep_gone=options.keep_gone)
 
-    async def open_synchronizer(stack: AsyncExitStack, listener: ds.Listener) -> _SyncWorker:
-        suite = await stack.enter_async_context(
-            ds.DirectSuite(settings, listeners=[listener, *make_request_listeners()])
-        )
+    async def open_worker(stack: AsyncExitStack, listener: ds.Listener) -> _SyncWorker:
+        listeners = [listener, *make_request_listeners()]
+        if database is not None:
+            return await open_fleet(stack, listeners, database)
+        suite = await stack.enter_async_context(ds.DirectSuite(settings, listeners=listeners))
         store = await stack.enter_async_context(SqliteStore(options.store or sync_status.DEFAULT_STORE, sink=sink))
         sync = Synchronizer(suite, store, addresses, passwords, **arguments)
         await sync.bind()
         return _SyncWorker(sync.once if options.once else sync.run, sync.stop, lambda: sync.status, store)
 
-    async def open_fleet(database: ds.Secret, stack: AsyncExitStack, listener: ds.Listener) -> _SyncWorker:
+    async def open_fleet(stack: AsyncExitStack, listeners: Sequence[ds.Listener], database: ds.Secret) -> _SyncWorker:
         from directsuite.sync.fleet import Fleet
         from directsuite.sync.postgres import PostgresStore
         from directsuite.sync.shared_limits import SharedLimits
 
-        shared_limits = await stack.enter_async_context(SharedLimits(database, processes=options.workers))
-        suite = await stack.enter_async_context(
-            ds.DirectSuite(settings, listeners=[listener, *make_request_listeners()], shared_limits=shared_limits)
-        )
+        limits = await stack.enter_async_context(SharedLimits(database, processes=options.workers))
+        suite = await stack.enter_async_context(ds.DirectSuite(settings, listeners=listeners, shared_limits=limits))
         store = await stack.enter_async_context(PostgresStore(database, sink=sink))
         worker = Fleet(suite, store, passwords, grace=options.grace, **arguments)
         await worker.bind()
         await worker.add(addresses)
         return _SyncWorker(worker.run, worker.stop, lambda: worker.progress, store)
 
-    return _run_worker(options, open_synchronizer if database is None else partial(open_fleet, database))
+    return _run_worker(options, open_worker)
 
 
 async def _run_worker(
@@ -279,14 +263,10 @@ async def _report_progress(worker: _SyncWorker, status_file: Path | None, displa
             _LOGGER.warning("the status file can't be written (%s): the worker continues", type(error).__name__)
 
     async def report_and_show() -> None:
-        reported_at = float("-inf")
         while True:
-            # Before the display, because monitoring depends on the report.
-            if time.monotonic() - reported_at >= _REPORT_INTERVAL:
-                write_report(ended=False)
-                reported_at = time.monotonic()
+            write_report(ended=False)  # before the display, because monitoring depends on it
             display.show_progress(worker.get_mailboxes(), time.time())
-            await asyncio.sleep(_DISPLAY_INTERVAL)
+            await asyncio.sleep(_REPORT_INTERVAL)
 
     reporting = asyncio.create_task(report_and_show())
     try:
@@ -298,23 +278,15 @@ async def _report_progress(worker: _SyncWorker, status_file: Path | None, displa
         display.show_progress(worker.get_mailboxes(), time.time())
 
 
-def read_addresses(option_values: Sequence[str], file: Path | None, variable: str | None = None) -> list[str]:
-    """Return the unique addresses. Raises UsageError if one is invalid, or two differ only in case.
-
-    file: the value of --mailboxes, one address per line. variable: the configured mailbox, if neither is given.
-    """
-    addresses = [(source, address.strip()) for source, address in sync_status.number_addresses(option_values)]
-    if file is not None:
-        addresses += _iter_file_addresses(file)
-    elif not addresses and variable:
-        addresses = [
-            (
-                credentials.MAILBOX_VAR
-                if os.environ.get(credentials.MAILBOX_VAR)
-                else "The mailbox in the settings file",
-                variable,
-            )
-        ]
+def _read_addresses(options: SyncRunOptions) -> list[str]:
+    """Return the unique addresses. Raises UsageError if one is invalid, or two differ only in case."""
+    addresses = [(source, address.strip()) for source, address in sync_status.number_addresses(options.mailbox)]
+    if options.mailboxes is not None:
+        addresses += _iter_file_addresses(options.mailboxes)
+    elif not addresses and not options.postgres:
+        configuration = Configuration.read()
+        if mailbox := configuration.get_text("mailbox"):
+            addresses = [(configuration["mailbox"].origin, mailbox)]
     unique_addresses = dict[str, tuple[str, str]]()
     for source, address in addresses:
         validate_text(address, source)

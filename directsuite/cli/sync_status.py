@@ -29,7 +29,6 @@ from directsuite.cli.process import ExitStatus, echo_err, is_verbose, show_line
 from directsuite.durable.postgres import Connections
 from directsuite.sync.model import (
     QUARANTINED_STATES,
-    FolderStatus,
     Kind,
     MailboxStatus,
     MessageState,
@@ -151,7 +150,7 @@ async def show_status(*, options: _SyncStatusOptions = _SyncStatusOptions()) -> 
         else:
             worker = None if path is None else read_status(path)
             report = build_worker_report(await store.status(), worker, time.time())
-    validate_mailboxes(options.mailbox, {each["mailbox"] for each in report.mailboxes})
+    _validate_mailboxes(options.mailbox, {each["mailbox"] for each in report.mailboxes})
     rows = sorted(report.mailboxes, key=_SORT_KEYS[options.sort])
     if options.failing:
         if all(each["status"] == _UNKNOWN for each in rows):
@@ -205,16 +204,9 @@ async def _show_quarantined(options: _SyncStatusOptions) -> int:
 
 
 def _message_to_dict(message: QuarantinedMessage) -> dict[str, Any]:
-    return {
-        "mailbox": message.mailbox,
-        "number": message.number,
-        "folder": message.folder,
-        "uid_validity": message.uid_validity,
-        "uid": message.uid,
-        "problem": message.problem,
-        "attempts": message.attempts,
-        "next_try_at": None if message.retry_ms is None else _format_iso_time(message.retry_ms / 1000),
-    }
+    document = attrs.asdict(message)
+    retry_ms = document.pop("retry_ms")
+    return {**document, "next_try_at": None if retry_ms is None else _format_iso_time(retry_ms / 1000)}
 
 
 def _show_age(path: Path | None, max_age: float) -> int:
@@ -250,9 +242,8 @@ async def _leave_request(request: OperatorRequest, options: StoreOptions) -> int
         await _validate_stored(options.mailbox, store)
         requested_mailboxes = await store.request(request, options.mailbox)
         if options.postgres:
-            table = await _open_fleet_table(store)
-            await table.reschedule_now(requested_mailboxes)
-    count = _format_mailbox_count(len(requested_mailboxes))
+            await (await _open_fleet_table(store)).reschedule_now(requested_mailboxes)
+    count = format_count(len(requested_mailboxes), "mailbox", "mailboxes")
     show_line(f"Requested for {count}: the running worker or the next one {_REQUEST_TEXTS[request]}.")
     return ExitStatus.DONE
 
@@ -265,18 +256,17 @@ async def _open_fleet_table(store: Store) -> FleetTable:
     return table
 
 
-async def _validate_stored(names: Sequence[str], store: Store) -> None:
-    if names:
-        validate_mailboxes(names, {each.name for each in await store.status()})
-
-
 def number_addresses(addresses: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield each address of --mailbox after its position, such as "--mailbox number 2", for messages."""
     return ((f"--mailbox number {number}", address) for number, address in enumerate(addresses, start=1))
 
 
-def validate_mailboxes(addresses: Sequence[str], existing: Collection[str]) -> None:
-    """Raise UsageError for an address that is not in `existing`, the mailboxes of the store or the report."""
+async def _validate_stored(names: Sequence[str], store: Store) -> None:
+    if names:
+        _validate_mailboxes(names, {each.name for each in await store.status()})
+
+
+def _validate_mailboxes(addresses: Sequence[str], existing: Collection[str]) -> None:
     for source, address in number_addresses(addresses):
         if address not in existing:
             raise UsageError(
@@ -305,17 +295,12 @@ def convert_store_errors(store: Path | None) -> Generator[None]:
     try:
         yield
     except (StoreError, OSError) as error:
-        raise make_store_usage_error(error, store) from None
-
-
-def make_store_usage_error(error: StoreError | OSError, store: Path | None) -> UsageError:
-    """Return the error of a command whose store is unusable. store: None for PostgreSQL."""
-    explanation = exit_for_error(error)[1]
-    if store is None:
-        explanation = f"{explanation.rstrip('.')}. Check {CONNINFO_VAR}, and whether PostgreSQL is running."
-    elif is_verbose():
-        explanation = f"{with_value('--store', store)}: {explanation[:1].lower()}{explanation[1:]}"
-    return UsageError(explanation)
+        explanation = exit_for_error(error)[1]
+        if store is None:
+            explanation = f"{explanation.rstrip('.')}. Check {CONNINFO_VAR}, and whether PostgreSQL is running."
+        elif is_verbose():
+            explanation = f"{with_value('--store', store)}: {explanation[:1].lower()}{explanation[1:]}"
+        raise UsageError(explanation) from None
 
 
 def build_worker_report(mailboxes: Sequence[MailboxStatus], status: WorkerStatus | None, now: float) -> StatusReport:
@@ -374,12 +359,12 @@ async def build_fleet_report(store: Store, now: float) -> StatusReport:
     table = await _open_fleet_table(store)
     fleet, mailboxes, stored = await asyncio.gather(table.read_status(), table.list_mailboxes(), store.status())
     by_name = {each.name: each for each in stored}
-    workers = "No worker synchronises"
-    if fleet.workers:
-        workers = "1 worker synchronises" if fleet.workers == 1 else f"{fleet.workers} workers synchronise"
+    count = format_count(fleet.workers, "worker synchronises", "workers synchronise")
+    workers = count if fleet.workers else "No worker synchronises"
+    mailbox_count = format_count(fleet.mailboxes, "mailbox", "mailboxes")
     delay_text = f". The most overdue one is {fleet.late:.0f} s late" if fleet.late > SILENT_AFTER_SECONDS else ""
     return StatusReport(
-        worker_summary=f"{workers} {_format_mailbox_count(fleet.mailboxes)}{delay_text}.",
+        worker_summary=f"{workers} {mailbox_count}{delay_text}.",
         is_silent=not fleet.workers and fleet.late > SILENT_AFTER_SECONDS,  # the table has no record of a stop
         worker_details={"running": fleet.workers > 0, "workers": fleet.workers, "late": fleet.late},
         mailboxes=[_row_to_dict(make_progress(each), each.name, by_name.get(each.name), now) for each in mailboxes],
@@ -414,27 +399,18 @@ def format_duration(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
-def _count_messages(folder: FolderStatus, *states: MessageState) -> int:
-    return sum(folder.messages.get(state, 0) for state in states)
-
-
-def _format_mailbox_count(count: int) -> str:
-    return format_count(count, "mailbox", "mailboxes")
-
-
 def _row_to_dict(
     reported: MailboxProgress | None, name: str, stored: MailboxStatus | None, now: float
 ) -> dict[str, Any]:
     progress = reported or MailboxProgress(name=name)
-    stored_folders = () if stored is None else stored.folders
-    folders = {
+    folders: dict[str, dict[str, Any]] = {
         each.name: {
-            "messages": _count_messages(each, MessageState.LIVE),
-            "quarantined": _count_messages(each, *QUARANTINED_STATES),
+            "messages": each.messages.get(MessageState.LIVE, 0),
+            "quarantined": sum(each.messages.get(state, 0) for state in QUARANTINED_STATES),
             "uid_validity": each.uid_validity,
             "audited_at": _format_iso_time(each.audited_ms / 1000 if each.audited_ms else None),
         }
-        for each in stored_folders
+        for each in (() if stored is None else stored.folders)
     }
     changes, failing_since = progress.changes, progress.failing_since
     return {
@@ -450,8 +426,8 @@ def _row_to_dict(
             "moved": changes[Kind.MOVED] + changes[Kind.RESTORED],
             "gone": changes[Kind.GONE],
         },
-        "messages": sum(_count_messages(each, MessageState.LIVE) for each in stored_folders),
-        "quarantined": sum(_count_messages(each, *QUARANTINED_STATES) for each in stored_folders),
+        "messages": sum(each["messages"] for each in folders.values()),
+        "quarantined": sum(each["quarantined"] for each in folders.values()),
         "folders": {
             name: {**folders.get(name, {}), "problem": progress.folders.get(name)}
             for name in dict.fromkeys((*folders, *progress.folders))

@@ -16,8 +16,7 @@ from directsuite.secret import Secret
 
 
 def find_token(file: Path | None = None) -> Secret:
-    names = {"prompt": "Token of Ada", "option": "--token-file", "keyring_name": "token", "placeholder": "token"}
-    return find_secret(file, "token", "access token", **names)
+    return find_secret("token", file, keyring_name="token", prompt="Token of Ada")
 
 
 @pytest.fixture(autouse=True)

@@ -22,8 +22,16 @@ from typing import Any
 import pytest
 
 from directsuite.cli import main
-from directsuite.cli.demo import DemoOptions, open_context, run_demo, run_step
-from directsuite.cli.demo_steps import STEPS, DemoContext, StepResult, verify_signatures
+from directsuite.cli.demo import (
+    STEPS,
+    DemoContext,
+    DemoOptions,
+    StepResult,
+    open_context,
+    run_demo,
+    run_step,
+    verify_signatures,
+)
 from directsuite.sandbox.signing.keys import FileKeyStore
 
 pytestmark = pytest.mark.wide

@@ -21,7 +21,7 @@ TRICKLE = responses.respond_in_chunks(
 
 
 async def _list(box: ds.Mailbox) -> object:
-    return await _find_newest(box, ["INBOX"], (None, None), InboxListOptions())
+    return await _find_newest(box, ["INBOX"], InboxListOptions())
 
 
 async def _find(box: ds.Mailbox) -> object:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from aiohttp import web
 
-from directsuite.cli import doctor_checks
+from directsuite.cli import doctor
 from directsuite.errors import ConnectFailedError
 from directsuite.sandbox.server import Sandbox
 from tests.cli.doctor.conftest import DoctorRunner, serve_response
@@ -156,7 +156,7 @@ async def test_service_that_fails_is_reported(doctor_runner: DoctorRunner, sandb
 
 def test_connect_error_after_checks_refers_to_earlier_checks() -> None:
     error = ConnectFailedError("no connection (Connection refused)", operation="GetDocInfo", service="signing")
-    said = doctor_checks._explain("signing", error, has_token=True).sentence
+    said = doctor._explain("signing", error, has_token=True).sentence
     assert said == "GetDocInfo: no connection (Connection refused): see the checks before this one, and try again"
 
 

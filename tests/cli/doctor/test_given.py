@@ -7,7 +7,7 @@ from importlib.metadata import requires
 import pytest
 
 import directsuite as ds
-from directsuite.cli import credentials, doctor_checks, process
+from directsuite.cli import credentials, doctor, process
 from tests.cli.doctor.conftest import DoctorRunner, serve_response
 
 SECRET = "hunter-2-of-nobody"
@@ -115,7 +115,7 @@ async def test_variables_of_certificates_and_proxies_are_looked_at(doctor_runner
 async def test_extra_that_is_there_in_part_is_reported(
     doctor_runner: DoctorRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor_checks, "EXTRAS", {"storage": ("attrs", "no_such_library")})
+    monkeypatch.setattr(doctor, "EXTRAS", {"storage": ("attrs", "no_such_library")})
     told = await doctor_runner.run_json()
     assert told.checks["this machine", "extras"] == (
         "warning",

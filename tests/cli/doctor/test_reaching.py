@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from directsuite.cli import doctor_checks
+from directsuite.cli import doctor
 from directsuite.settings import Settings
 from tests.cli.doctor.conftest import DoctorRunner, serve_response
 from tests.core.certificates import make_certificate, make_server_context
@@ -199,7 +199,7 @@ async def test_resolver_that_hangs_costs_its_time_and_no_more(
     ("url", "result"), [("http://mail.example.org", "warning"), ("http://[::1]:8025", "not checked")]
 )
 async def test_http_to_another_machine_is_a_warning(url: str, result: str) -> None:
-    server = doctor_checks.Server(url, Settings(message_url=url, allow_insecure_http=True))
+    server = doctor.Server(url, Settings(message_url=url, allow_insecure_http=True))
     assert (await server._check_tls()).result == result
 
 

@@ -57,10 +57,6 @@ _OUT = ("--output", "out")
             "Could not create the folder of --output (File name too long). Name a different folder.",
         ),
         (
-            ("a.pdf", "--output", "x" * 245),
-            "Could not open the journal next to --output: File name too long. Name a different --output.",
-        ),
-        (
             ("a.pdf", "--output", "x" * 240),
             "Could not open the journal next to --output. The journal can't be opened (File name",
         ),
