@@ -207,11 +207,11 @@ class CandidateVerdict:
 class Admission(AsyncIterable[Pdf]):
     """The source of a signing job: yields the PDFs that must be signed. journal: that of earlier runs, if any."""
 
-    _sources: PdfSources
-    _journal: SigningJournal | None
-    _output: Path
-    _again: bool
-    _overwrite: bool
+    sources: PdfSources
+    journal: SigningJournal | None
+    output: Path
+    again: bool
+    overwrite: bool
     counts: Counter[Decision] = attrs.field(factory=Counter[Decision], init=False)
     """The number of candidates so far, by decision."""
     rejected: list[CandidateVerdict] = attrs.field(factory=list[CandidateVerdict], init=False)
@@ -228,8 +228,8 @@ class Admission(AsyncIterable[Pdf]):
         async for verdict in self.iter_verdicts():
             if not verdict.is_wanted:
                 continue
-            if verdict.decision is Decision.SIGN_AGAIN and self._journal is not None:
-                await _reset_document(self._journal.lease, verdict.candidate.name)
+            if verdict.decision is Decision.SIGN_AGAIN and self.journal is not None:
+                await _reset_document(self.journal.lease, verdict.candidate.name)
             yield Pdf(verdict.candidate.name, verdict.candidate.file)
 
     async def iter_verdicts(self) -> AsyncGenerator[CandidateVerdict]:
@@ -237,11 +237,11 @@ class Admission(AsyncIterable[Pdf]):
         self.counts.clear()
         self.rejected.clear()
         self.failed_names.clear()
-        candidates = iter(self._sources)
+        candidates = iter(self.sources)
         while batch := await asyncio.to_thread(lambda: list(itertools.islice(candidates, _CANDIDATE_BATCH_SIZE))):
             entries: Mapping[str, SigningEntry] = {}
-            if self._journal is not None:
-                entries = await self._journal.lease.find_entries([each.name for each in batch])
+            if self.journal is not None:
+                entries = await self.journal.lease.find_entries([each.name for each in batch])
             for verdict in await asyncio.to_thread(self._decide_batch, batch, entries):
                 self.counts[verdict.decision] += 1
                 if verdict.decision is Decision.FAILED:
@@ -257,19 +257,19 @@ class Admission(AsyncIterable[Pdf]):
         if candidate.problem is not None:
             return Decision.REJECTED, candidate.problem
         try:
-            is_present = _is_present(self._output / candidate.name)
+            is_present = _is_present(self.output / candidate.name)
         except OSError as error:
             return Decision.REJECTED, f"its path in --output can't be checked ({explain_os_error(error)})"
         if entry is not None and entry.state.is_signed:
             return self._decide_on_signed(candidate, entry, is_present=is_present)
-        if entry is not None and entry.state is DocumentState.FAILED and not self._again:
+        if entry is not None and entry.state is DocumentState.FAILED and not self.again:
             return Decision.FAILED, describe_failure(entry)
         untouched = (
             entry is None
             or entry.state is DocumentState.FAILED
             or (entry.state is DocumentState.NEW and not entry.tries)
         )
-        if untouched and is_present and not self._overwrite:
+        if untouched and is_present and not self.overwrite:
             return Decision.REJECTED, _OUTPUT_EXISTS
         return (Decision.SIGN, None) if self._may_write(candidate.name) else (Decision.REJECTED, _NOT_WRITABLE)
 
@@ -282,13 +282,13 @@ class Admission(AsyncIterable[Pdf]):
             return Decision.REJECTED, f"it can't be read ({explain_os_error(error)})"
         if is_same and is_present:
             return Decision.SIGNED_BEFORE if entry.state is DocumentState.DONE else Decision.SIGN, None
-        if self._overwrite:
+        if self.overwrite:
             return Decision.SIGN_AGAIN, None
         return Decision.REJECTED, _SIGNED_FILE_MISSING if is_same else _OTHER_DOCUMENT_SIGNED
 
     def _may_write(self, name: str) -> bool:
-        for folder in (self._output / name).parents:
-            if folder == self._output:
+        for folder in (self.output / name).parents:
+            if folder == self.output:
                 return True
             if folder.is_dir():
                 return os.access(folder, os.W_OK | os.X_OK)

@@ -22,12 +22,6 @@ from directsuite.cli.app import build_app
 from directsuite.sandbox.server import Sandbox
 from tests.integration.scenario import ALICE, BOB, FAX_NUMBER, PASSWORD, make_raw_message
 
-VARIABLES = (
-    *("DIRECTSUITE_CONFIG", "DIRECTSUITE_MAILBOX", "DIRECTSUITE_MAILBOX_PASSWORD", "DIRECTSUITE_TOKEN"),
-    *("DIRECTSUITE_LOGIN_USERNAME", "DIRECTSUITE_LOGIN_PASSWORD"),
-    *(f"DIRECTSUITE_{service}_URL" for service in ("SIGNING", "FAX", "MESSAGE", "REGISTRATION")),
-)
-
 
 def list_commands() -> dict[str, App]:
     """Return each command and subcommand by its name, such as "inbox list"."""
@@ -60,39 +54,60 @@ class CliResult:
         return json.loads(self.out)
 
 
-@attrs.frozen
-class CliRunner:
-    """Runs commands in a folder, with the sandbox's settings in the environment."""
+@attrs.frozen(kw_only=True)
+class CommandRunner:
+    """Runs commands in a folder. prefix: the first arguments of each command."""
 
-    sandbox: Sandbox
     folder: Path
     monkeypatch: pytest.MonkeyPatch
     capsys: pytest.CaptureFixture[str]
+    prefix: tuple[str, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        """Change to the folder, and remove the variables of directsuite."""
+        self.monkeypatch.chdir(self.folder)
+        for name in [each for each in os.environ if each.startswith("DIRECTSUITE_")]:
+            self.monkeypatch.delenv(name)
 
     async def run(self, *arguments: str, stdin: str = "", is_terminal: bool = False) -> CliResult:
         self.capsys.readouterr()
         stream = io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8")
         self.monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
         self.monkeypatch.setattr(sys, "stdin", stream)
-        status = await asyncio.to_thread(main, arguments)
-        told = self.capsys.readouterr()
-        return CliResult(status, told.out, told.err)
+        status = await asyncio.to_thread(main, [*self.prefix, *arguments])
+        captured = self.capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return CliResult(status, captured.out, captured.err)
 
-    def set_environment(self, address: str, password: str) -> None:
-        """Change to the folder, and set the variables of the sandbox and a mailbox, and no others of directsuite."""
-        self.monkeypatch.chdir(self.folder)
-        for name in VARIABLES:
-            self.monkeypatch.delenv(name, raising=False)
-        mailbox = {"MAILBOX": address, "MAILBOX_PASSWORD": password, "STATE": str(self.folder / "state")}
-        ours = {f"DIRECTSUITE_{name}": value for name, value in mailbox.items()}
-        for name, value in (self.sandbox.environment | ours).items():
-            self.monkeypatch.setenv(name, value)
+    async def fail(self, status: int, message: str, *arguments: str) -> str:
+        """Run a command that must fail with this status, this message, and no output. Return stderr."""
+        result = await self.run(*arguments)
+        assert (result.status, result.out) == (status, "")
+        assert message in result.err
+        return result.err
+
+    def set_env(self, name: str, value: str) -> None:
+        self.monkeypatch.setenv(name, value)
 
     def write_private_file(self, name: str, text: str) -> str:
         path = self.folder / name
         path.write_text(text)
         path.chmod(0o600)
         return name
+
+
+@attrs.frozen(kw_only=True)
+class CliRunner(CommandRunner):
+    """Runs commands with the settings of a sandbox in the environment."""
+
+    sandbox: Sandbox
+
+    def set_environment(self, address: str, password: str) -> None:
+        """Set the variables of the sandbox and of a mailbox."""
+        mailbox = {"MAILBOX": address, "MAILBOX_PASSWORD": password, "STATE": str(self.folder / "state")}
+        ours = {f"DIRECTSUITE_{name}": value for name, value in mailbox.items()}
+        for name, value in (self.sandbox.environment | ours).items():
+            self.set_env(name, value)
 
     async def deliver(self, subject: str, raw: bytes | None = None) -> int:
         return await self.sandbox.deliver(ALICE, make_raw_message(subject) if raw is None else raw)
@@ -118,7 +133,7 @@ async def start_process(*arguments: str, stdin: int = PIPE, stdout: int = PIPE) 
 
 
 @pytest.fixture
-async def cli_runner(
+async def cli(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> AsyncIterator[CliRunner]:
     async with Sandbox() as sandbox:
@@ -127,9 +142,9 @@ async def cli_runner(
         await sandbox.add_individual("Ada", "Example", "1234", "1980-02-29", id=7)
         for number in range(3):
             await sandbox.add_fax(FAX_NUMBER, description=f"Fax {number}")
-        typist = CliRunner(sandbox, tmp_path, monkeypatch, capsys)
-        typist.set_environment(ALICE, PASSWORD)
-        yield typist
+        runner = CliRunner(folder=tmp_path, monkeypatch=monkeypatch, capsys=capsys, sandbox=sandbox)
+        runner.set_environment(ALICE, PASSWORD)
+        yield runner
 
 
 @pytest.fixture

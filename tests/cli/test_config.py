@@ -15,9 +15,9 @@ def configured(runner: CliRunner, text: str) -> None:
     runner.monkeypatch.setenv("DIRECTSUITE_CONFIG", "suite.toml")
 
 
-async def test_each_setting_is_shown_with_its_origin(cli_runner: CliRunner) -> None:
-    configured(cli_runner, 'timeout = 30\nproxy = "http://alice:Zaphod@127.0.0.1:3128"\n[profiles.test]\nburst = 7\n')
-    result = await cli_runner.run("config", "show", "--profile", "test")
+async def test_each_setting_is_shown_with_its_origin(cli: CliRunner) -> None:
+    configured(cli, 'timeout = 30\nproxy = "http://alice:Zaphod@127.0.0.1:3128"\n[profiles.test]\nburst = 7\n')
+    result = await cli.run("config", "show", "--profile", "test")
     assert (result.status, result.err) == (0, "")
     assert {
         "# settings file: suite.toml",
@@ -28,58 +28,53 @@ async def test_each_setting_is_shown_with_its_origin(cli_runner: CliRunner) -> N
         "token = (set)  # DIRECTSUITE_TOKEN",
     } <= set(result.out.splitlines())
     assert "Zaphod" not in result.out
-    document = (await cli_runner.run("config", "show", "--json")).document
+    document = (await cli.run("config", "show", "--json")).document
     assert (document["profile"], document["profiles"]) == (None, ["test"])
     assert document["settings"]["burst"] == {"value": 150, "from": "default"}
 
 
-async def test_errors_are_printed_below_settings(cli_runner: CliRunner) -> None:
-    configured(cli_runner, "timeout = 0\n")
-    result = await cli_runner.run("config", "show")
+async def test_errors_are_printed_below_settings(cli: CliRunner) -> None:
+    configured(cli, "timeout = 0\n")
+    result = await cli.run("config", "show")
     assert (result.status, "suite.toml, line 1" in result.out) == (2, True)
     assert result.err == "directsuite: suite.toml, line 1: timeout must be a finite number greater than 0\n"
 
 
-async def test_profile_names_the_mailbox_and_the_file_of_its_password(cli_runner: CliRunner) -> None:
+async def test_profile_names_the_mailbox_and_the_file_of_its_password(cli: CliRunner) -> None:
     for name in ("MAILBOX", "MAILBOX_PASSWORD"):
-        cli_runner.monkeypatch.delenv(f"DIRECTSUITE_{name}")
-    cli_runner.write_private_file("bob.password", f"{PASSWORD}\n")
-    configured(cli_runner, f'[profiles.bob]\nmailbox = "{BOB}"\nmailbox_password_file = "bob.password"\n')
-    await cli_runner.deliver("For Alice")
-    result = await cli_runner.run("inbox", "list", "--profile", "bob")
+        cli.monkeypatch.delenv(f"DIRECTSUITE_{name}")
+    cli.write_private_file("bob.password", f"{PASSWORD}\n")
+    configured(cli, f'[profiles.bob]\nmailbox = "{BOB}"\nmailbox_password_file = "bob.password"\n')
+    await cli.deliver("For Alice")
+    result = await cli.run("inbox", "list", "--profile", "bob")
     assert (result.status, "For Alice" in result.out) == (0, False)
-    sent = await cli_runner.run("send", "--profile=bob", "--to", BOB, "--subject", "To myself", "--body", "x")
+    sent = await cli.run("send", "--profile=bob", "--to", BOB, "--subject", "To myself", "--body", "x")
     assert sent.status == 0
-    assert "To myself" in (await cli_runner.run("inbox", "list", "--profile", "bob")).out
-    unnamed = await cli_runner.run("inbox", "list")
-    assert (unnamed.status, "or mailbox in the settings file" in unnamed.err) == (2, True)
+    assert "To myself" in (await cli.run("inbox", "list", "--profile", "bob")).out
+    await cli.fail(2, "or mailbox in the settings file", "inbox", "list")
 
 
-async def test_unknown_profile_is_rejected(cli_runner: CliRunner) -> None:
-    configured(cli_runner, "[profiles.test]\n")
-    result = await cli_runner.run("inbox", "list", "--profile", "tset")
-    assert (result.status, result.out) == (2, "")
-    assert "--profile" in result.err
-    assert "has the profiles test" in result.err
+async def test_unknown_profile_is_rejected(cli: CliRunner) -> None:
+    configured(cli, "[profiles.test]\n")
+    err = await cli.fail(2, "--profile", "inbox", "list", "--profile", "tset")
+    assert "has the profiles test" in err
 
 
-async def test_verbose_twice_reports_each_request(cli_runner: CliRunner) -> None:
-    result = await cli_runner.run("inbox", "list", "-vv")
+async def test_verbose_twice_reports_each_request(cli: CliRunner) -> None:
+    result = await cli.run("inbox", "list", "-vv")
     assert result.status == 0
     assert re.match(r"directsuite: GetMessage\w+: HTTP 200, \d+ ms\n", result.err)
-    cli_runner.sandbox.inject_fault("GetMessageMetaData", "status", status=404, times=1)
-    result = await cli_runner.run("inbox", "list", "-vv")
+    cli.sandbox.inject_fault("GetMessageMetaData", "status", status=404, times=1)
+    result = await cli.run("inbox", "list", "-vv")
     assert "directsuite: GetMessageMetaData: HTTP 404, " in result.err
-    assert "HTTP" not in (await cli_runner.run("inbox", "list", "-v")).err
-    cli_runner.sandbox.inject_fault("GetMessageMetaData", "reset_before", times=1)
-    result = await cli_runner.run("inbox", "list", "-vv")
+    assert "HTTP" not in (await cli.run("inbox", "list", "-v")).err
+    cli.sandbox.inject_fault("GetMessageMetaData", "reset_before", times=1)
+    result = await cli.run("inbox", "list", "-vv")
     assert re.search(r"^directsuite: GetMessageMetaData: ConnectionLostError, \d+ ms$", result.err, re.MULTILINE)
 
 
 @pytest.mark.parametrize("arguments", [[], ["-v"], ["--verbose"]])
-async def test_verbose_quotes_the_service_where_stderr_may_be_a_log(
-    cli_runner: CliRunner, arguments: list[str]
-) -> None:
-    result = await cli_runner.run("fax", "show", "15550100199", "none", *arguments)
+async def test_verbose_quotes_the_service_where_stderr_may_be_a_log(cli: CliRunner, arguments: list[str]) -> None:
+    result = await cli.run("fax", "show", "15550100199", "none", *arguments)
     assert result.status != 0
     assert ('("' in result.err) == bool(arguments)

@@ -47,7 +47,7 @@ async def reader(
     for name in PDFS:
         (tmp_path / name).write_bytes(build_consent_form(1))
     async with Sandbox(seed=add_sample_content) as sandbox:
-        runner = CliRunner(sandbox, tmp_path, monkeypatch, capsys)
+        runner = CliRunner(folder=tmp_path, monkeypatch=monkeypatch, capsys=capsys, sandbox=sandbox)
         runner.set_environment(MAILBOXES[0], MAILBOX_LOGIN)
         monkeypatch.setenv("DIRECTSUITE_SANDBOX", sandbox.root_url)
         for name, text in FILES.items():

@@ -27,10 +27,10 @@ pytestmark = pytest.mark.process
     ],
 )
 async def test_effect_is_reported_if_stdout_is_full(
-    cli_runner: CliRunner, full_disk: BinaryIO, arguments: tuple[str, ...], sentence: str
+    cli: CliRunner, full_disk: BinaryIO, arguments: tuple[str, ...], sentence: str
 ) -> None:
-    await cli_runner.deliver("Referral")
-    cli_runner.monkeypatch.setenv("DIRECTSUITE_SANDBOX", cli_runner.sandbox.root_url)
+    await cli.deliver("Referral")
+    cli.monkeypatch.setenv("DIRECTSUITE_SANDBOX", cli.sandbox.root_url)
     command = (sys.executable, "-m", "directsuite", *arguments)
     process = await create_subprocess_exec(*command, stdout=full_disk, stderr=PIPE)
     _, err = await process.communicate()
@@ -38,13 +38,13 @@ async def test_effect_is_reported_if_stdout_is_full(
     [line] = err.decode().splitlines()
     assert line.startswith(f"directsuite: {sentence}")
     assert line.endswith("Don't repeat the command.") is (arguments[:2] != ("inbox", "list"))
-    assert len(await cli_runner.sandbox.ledger("Send")) == (arguments[0] == "send")
+    assert len(await cli.sandbox.ledger("Send")) == (arguments[0] == "send")
 
 
-async def test_message_that_was_not_shown_is_not_marked_as_read(cli_runner: CliRunner, full_disk: BinaryIO) -> None:
-    uid = await cli_runner.deliver("Referral")
+async def test_message_that_was_not_shown_is_not_marked_as_read(cli: CliRunner, full_disk: BinaryIO) -> None:
+    uid = await cli.deliver("Referral")
     command = (sys.executable, "-m", "directsuite", "inbox", "read", str(uid), "--mark-read")
     process = await create_subprocess_exec(*command, stdout=full_disk)
     assert await process.wait() == 1
-    unread = (await cli_runner.run("inbox", "list", "--unread", "--json")).document
+    unread = (await cli.run("inbox", "list", "--unread", "--json")).document
     assert [each["uid"] for each in unread] == [uid]

@@ -33,35 +33,35 @@ def test_size_of_any_number_of_bytes_is_shown(size: int, words: str | None) -> N
     assert format_size(size) == words or (words is None and format_size(size).endswith(" MB"))
 
 
-async def test_long_folder_is_listed_from_its_end(cli_runner: CliRunner) -> None:
+async def test_long_folder_is_listed_from_its_end(cli: CliRunner) -> None:
     for number in range(1_010):
-        await cli_runner.deliver(f"m{number}")
-    listed = json.loads((await cli_runner.run("inbox", "list", "--limit", "3", "--json")).out)
+        await cli.deliver(f"m{number}")
+    listed = json.loads((await cli.run("inbox", "list", "--limit", "3", "--json")).out)
     assert [each["subject"] for each in listed] == ["m1009", "m1008", "m1007"]
 
 
-async def test_unread_ones_and_those_since_a_day(cli_runner: CliRunner) -> None:
+async def test_unread_ones_and_those_since_a_day(cli: CliRunner) -> None:
     for subject in ("one", "two"):
-        await cli_runner.deliver(subject)
-    await cli_runner.run("inbox", "read", "1", "--mark-read")
-    unread = json.loads((await cli_runner.run("inbox", "list", "--unread", "--json")).out)
+        await cli.deliver(subject)
+    await cli.run("inbox", "read", "1", "--mark-read")
+    unread = json.loads((await cli.run("inbox", "list", "--unread", "--json")).out)
     assert [each["uid"] for each in unread] == [2]
     for since, count in (("2020-01-01", 2), ("2020-01-01T08:00", 2), ("2199-01-01", 0)):
-        result = await cli_runner.run("inbox", "list", "--since", since, "--json")
+        result = await cli.run("inbox", "list", "--since", since, "--json")
         assert (result.status, len(json.loads(result.out))) == (0, count)
 
 
-async def test_listing_and_reading_leave_a_message_unread(cli_runner: CliRunner) -> None:
-    await cli_runner.deliver("one")
+async def test_listing_and_reading_leave_a_message_unread(cli: CliRunner) -> None:
+    await cli.deliver("one")
     for arguments in (("list",), ("read", "1"), ("save", "1", "--into", "saved", "--eml")):
-        assert (await cli_runner.run("inbox", *arguments)).status == 0
-    async with open_scenario(cli_runner.sandbox, cli_runner.folder) as world:
+        assert (await cli.run("inbox", *arguments)).status == 0
+    async with open_scenario(cli.sandbox, cli.folder) as world:
         assert await world.suite.mailbox(ALICE, PASSWORD).get_unread_message_count() == 1
 
 
-async def test_message_is_read_as_text(cli_runner: CliRunner) -> None:
-    await cli_runner.deliver("", with_files("scan.pdf"))
-    result = await cli_runner.run("inbox", "read", "1")
+async def test_message_is_read_as_text(cli: CliRunner) -> None:
+    await cli.deliver("", with_files("scan.pdf"))
+    result = await cli.run("inbox", "read", "1")
     assert (result.status, result.err) == (0, "")
     lines = result.out.splitlines()
     assert lines[0] == "From:     carol@elsewhere.test"
@@ -71,52 +71,52 @@ async def test_message_is_read_as_text(cli_runner: CliRunner) -> None:
     assert lines[lines.index("") + 1 :] == ["See the files."]
 
 
-async def test_of_html_the_text_is_shown(cli_runner: CliRunner) -> None:
+async def test_of_html_the_text_is_shown(cli: CliRunner) -> None:
     html = (
         "<style>p{}</style><p>Dear <b>Alice</b>,<br>see&nbsp;<a href='https://x.test/'>this</a>.</p><script>1</script>"
     )
-    await cli_runner.deliver("", with_files(html=html))
-    result = await cli_runner.run("inbox", "read", "1")
+    await cli.deliver("", with_files(html=html))
+    result = await cli.run("inbox", "read", "1")
     assert result.out.endswith("\n\nDear Alice,\nsee this <https://x.test/>.\n")
 
 
 @pytest.mark.parametrize("html", ["<style>p{}</style><img src='cid:scan'>", "<!-- Potassium 6.9"])
-async def test_html_that_shows_nothing_is_said_to(cli_runner: CliRunner, html: str) -> None:
-    await cli_runner.deliver("", with_files(html=html))
-    result = await cli_runner.run("inbox", "read", "1")
+async def test_html_that_shows_nothing_is_said_to(cli: CliRunner, html: str) -> None:
+    await cli.deliver("", with_files(html=html))
+    result = await cli.run("inbox", "read", "1")
     assert (result.status, result.out.endswith("\n\n")) == (0, True)
     assert (
         result.err == "directsuite: The HTML of the message contains no visible text. "
         "Run the same command with --json to see the HTML.\n"
     )
-    assert json.loads((await cli_runner.run("inbox", "read", "1", "--json")).out)["body"].strip() == html
+    assert json.loads((await cli.run("inbox", "read", "1", "--json")).out)["body"].strip() == html
 
 
-async def test_as_json_it_is_complete_but_for_the_files_contents(cli_runner: CliRunner) -> None:
-    await cli_runner.deliver("", with_files("scan.pdf"))
-    document = json.loads((await cli_runner.run("inbox", "read", "1", "--json")).out)
+async def test_as_json_it_is_complete_but_for_the_files_contents(cli: CliRunner) -> None:
+    await cli.deliver("", with_files("scan.pdf"))
+    document = json.loads((await cli.run("inbox", "read", "1", "--json")).out)
     assert (document["uid"], document["subject"], document["body"].strip()) == (1, "Results", "See the files.")
     assert document["attachments"] == [{"content_type": "text/x-own", "filename": "scan.pdf", "size": 8}]
 
 
-async def test_terminal_is_not_shown_what_it_would_act_upon(cli_runner: CliRunner) -> None:
+async def test_terminal_is_not_shown_what_it_would_act_upon(cli: CliRunner) -> None:
     raw = b"From: m@x.test\r\nSubject: \x1b]0;owned\x07 =?utf-8?q?=E2=80=AEfdp=1B[2J?=\r\n\r\nbody \x1b[31m\x9b2J\r\n"
-    await cli_runner.deliver("", raw)
+    await cli.deliver("", raw)
     for arguments in (("list",), ("read", "1")):
-        told = (await cli_runner.run("inbox", *arguments)).out
+        told = (await cli.run("inbox", *arguments)).out
         assert not set(told) & {"\x1b", "\x07", "\x9b", "\u202e"}
         assert "owned" in told
 
 
-async def test_attachments_get_unique_names_and_owner_only_mode(cli_runner: CliRunner) -> None:
+async def test_attachments_get_unique_names_and_owner_only_mode(cli: CliRunner) -> None:
     names = ("../../escaped", "/etc/passwd", "..\\up.txt", "a.pdf", "a.pdf", "nul.txt", ".hidden", "-rf")
-    await cli_runner.deliver("", with_files(*names))
-    cli_runner.folder.joinpath("saved").mkdir()
-    cli_runner.folder.joinpath("saved", "a.pdf").write_text("was there")
-    cli_runner.folder.joinpath("saved", "escaped").symlink_to(cli_runner.folder / "elsewhere")
-    result = await cli_runner.run("inbox", "save", "1", "--into", "saved")
+    await cli.deliver("", with_files(*names))
+    cli.folder.joinpath("saved").mkdir()
+    cli.folder.joinpath("saved", "a.pdf").write_text("was there")
+    cli.folder.joinpath("saved", "escaped").symlink_to(cli.folder / "elsewhere")
+    result = await cli.run("inbox", "save", "1", "--into", "saved")
     assert (result.status, result.err) == (0, "")
-    saved = {path.name: path.read_text() for path in cli_runner.folder.joinpath("saved").iterdir() if path.is_file()}
+    saved = {path.name: path.read_text() for path in cli.folder.joinpath("saved").iterdir() if path.is_file()}
     assert saved == {
         "escaped-2": "../../escaped",
         "passwd": "/etc/passwd",
@@ -128,24 +128,24 @@ async def test_attachments_get_unique_names_and_owner_only_mode(cli_runner: CliR
         "hidden": ".hidden",
         "_-rf": "-rf",
     }
-    assert sorted(path.name for path in cli_runner.folder.iterdir()) == ["saved"]
+    assert sorted(path.name for path in cli.folder.iterdir()) == ["saved"]
     if sys.platform != "win32":
-        assert stat.S_IMODE((cli_runner.folder / "saved" / "a-2.pdf").stat().st_mode) == 0o600
+        assert stat.S_IMODE((cli.folder / "saved" / "a-2.pdf").stat().st_mode) == 0o600
     assert "saved/a-2.pdf" in result.out.replace("\\", "/")
 
 
-async def test_message_is_saved_as_it_stands_on_the_server(cli_runner: CliRunner) -> None:
+async def test_message_is_saved_as_it_stands_on_the_server(cli: CliRunner) -> None:
     raw = with_files("scan.pdf")
-    await cli_runner.deliver("", raw)
-    result = await cli_runner.run("inbox", "save", "1", "--into", "new/folder", "--eml", "--json")
+    await cli.deliver("", raw)
+    result = await cli.run("inbox", "save", "1", "--into", "new/folder", "--eml", "--json")
     (saved,) = json.loads(result.out)
     assert (saved["uid"], saved["size"]) == (1, len(raw))
-    assert cli_runner.folder.joinpath(saved["path"]).read_bytes() == raw
+    assert cli.folder.joinpath(saved["path"]).read_bytes() == raw
 
 
-async def test_message_without_files_is_reported(cli_runner: CliRunner) -> None:
-    await cli_runner.deliver("one")
-    result = await cli_runner.run("inbox", "save", "1", "--into", "saved")
+async def test_message_without_files_is_reported(cli: CliRunner) -> None:
+    await cli.deliver("one")
+    result = await cli.run("inbox", "save", "1", "--into", "saved")
     assert (result.status, result.out) == (0, "")
     assert "--eml" in result.err
 
@@ -153,8 +153,8 @@ async def test_message_without_files_is_reported(cli_runner: CliRunner) -> None:
 @pytest.mark.parametrize(
     "arguments", [("read", "99"), ("save", "99", "--into", "saved"), ("list", "--folder", "INBOX.x")]
 )
-async def test_missing_message_has_its_own_exit_status(cli_runner: CliRunner, arguments: tuple[str, ...]) -> None:
-    result = await cli_runner.run("inbox", *arguments)
+async def test_missing_message_has_its_own_exit_status(cli: CliRunner, arguments: tuple[str, ...]) -> None:
+    result = await cli.run("inbox", *arguments)
     assert (result.status, result.out) == (4, "")
     assert "`directsuite inbox list`" in result.err or "--folder" in result.err
 
@@ -164,83 +164,80 @@ async def sent_copies(runner: CliRunner, *recipients: str) -> None:
     assert (await runner.run("send", *to, "--subject", "Lab", "--body", "x")).status == 0
 
 
-async def test_ones_own_message_shows_the_id_that_status_takes(cli_runner: CliRunner) -> None:
-    await cli_runner.deliver("one")
-    assert "SMTP id" not in (await cli_runner.run("inbox", "read", "1")).out  # only its sender can request it
-    await sent_copies(cli_runner, BOB)
-    shown = (await cli_runner.run("inbox", "read", "1", "--folder", "INBOX.Sent")).out.splitlines()
+async def test_ones_own_message_shows_the_id_that_status_takes(cli: CliRunner) -> None:
+    await cli.deliver("one")
+    assert "SMTP id" not in (await cli.run("inbox", "read", "1")).out  # only its sender can request it
+    await sent_copies(cli, BOB)
+    shown = (await cli.run("inbox", "read", "1", "--folder", "INBOX.Sent")).out.splitlines()
     (smtp_id,) = [line.removeprefix("SMTP id:").strip() for line in shown if line.startswith("SMTP id:")]
-    assert (await cli_runner.run("status", smtp_id)).status == 0
+    assert (await cli.run("status", smtp_id)).status == 0
 
 
-async def test_messages_are_searched_by_recipient_in_all_folders(cli_runner: CliRunner) -> None:
-    await cli_runner.deliver("one")
+async def test_messages_are_searched_by_recipient_in_all_folders(cli: CliRunner) -> None:
+    await cli.deliver("one")
     for to in (BOB, "carol@elsewhere.test"):
-        await sent_copies(cli_runner, to)
-    await cli_runner.run("inbox", "delete", "2", "--folder", "INBOX.Sent", "--yes")
-    result = await cli_runner.run("inbox", "list", "--to", "CAROL", "--all-folders")
+        await sent_copies(cli, to)
+    await cli.run("inbox", "delete", "2", "--folder", "INBOX.Sent", "--yes")
+    result = await cli.run("inbox", "list", "--to", "CAROL", "--all-folders")
     header, row = result.out.splitlines()
     assert header.split()[:3] == ["folder", "uid", "received"]
     assert (row.split()[:2], "carol@elsewhere.test" in row) == (["INBOX.Trash", "1"], True)
-    found = (await cli_runner.run("inbox", "list", "--all-folders", "--json")).document
+    found = (await cli.run("inbox", "list", "--all-folders", "--json")).document
     assert {(each["folder"], each["uid"]) for each in found} == {("INBOX", 1), ("INBOX.Sent", 1), ("INBOX.Trash", 1)}
-    result = await cli_runner.run("inbox", "list", "--all-folders", "--limit", "1")
+    result = await cli.run("inbox", "list", "--all-folders", "--limit", "1")
     assert result.err == "directsuite: 2 more. To see them, give --limit 3 or --all.\n"
-    assert (await cli_runner.run("inbox", "list", "--to", "carol", "--folder", "INBOX.Sent")).err.endswith(
+    assert (await cli.run("inbox", "list", "--to", "carol", "--folder", "INBOX.Sent")).err.endswith(
         "No message matches. --all-folders searches all folders.\n"
     )
 
 
-async def test_newest_of_all_folders_stand_first(cli_runner: CliRunner) -> None:
+async def test_newest_of_all_folders_stand_first(cli: CliRunner) -> None:
     for subject in ("one", "two"):
-        await cli_runner.deliver(subject)
-    cli_runner.sandbox.clock.advance(timedelta(minutes=1))
-    await sent_copies(cli_runner, BOB)
-    cli_runner.sandbox.clock.advance(timedelta(minutes=1))
-    await cli_runner.deliver("three")
-    found = (await cli_runner.run("inbox", "list", "--all-folders", "--limit", "2", "--json")).document
+        await cli.deliver(subject)
+    cli.sandbox.clock.advance(timedelta(minutes=1))
+    await sent_copies(cli, BOB)
+    cli.sandbox.clock.advance(timedelta(minutes=1))
+    await cli.deliver("three")
+    found = (await cli.run("inbox", "list", "--all-folders", "--limit", "2", "--json")).document
     assert [each["subject"] for each in found] == ["three", "Lab"]
 
 
 @pytest.mark.parametrize("options", [("--before", "3"), ("--folder", "INBOX")], ids=["--before", "--folder"])
-async def test_single_folder_options_are_rejected_for_all_folders(
-    cli_runner: CliRunner, options: tuple[str, ...]
-) -> None:
-    result = await cli_runner.run("inbox", "list", "--all-folders", *options)
+async def test_single_folder_options_are_rejected_for_all_folders(cli: CliRunner, options: tuple[str, ...]) -> None:
+    result = await cli.run("inbox", "list", "--all-folders", *options)
     assert (result.status, options[0] in result.err) == (2, True)
 
 
 @pytest.mark.parametrize("more", [(), ("--unread",)], ids=["any", "unread"])
 async def test_messages_are_listed_until_the_end_of_a_day_or_until_a_time(
-    cli_runner: CliRunner, more: tuple[str, ...]
+    cli: CliRunner, more: tuple[str, ...]
 ) -> None:
     today = datetime.now().astimezone()
-    cli_runner.sandbox.clock.set(today.replace(hour=12))
-    await cli_runner.deliver("one")
+    cli.sandbox.clock.set(today.replace(hour=12))
+    await cli.deliver("one")
     yesterday = today - timedelta(days=1)
     for until, count in ((f"{today:%Y-%m-%d}", 1), (f"{today:%Y-%m-%d}T11:00", 0), (f"{yesterday:%Y-%m-%d}", 0)):
-        listed = (await cli_runner.run("inbox", "list", "--until", until, "--json", *more)).document
+        listed = (await cli.run("inbox", "list", "--until", until, "--json", *more)).document
         assert len(listed) == count
-    assert (await cli_runner.run("inbox", "list", "--until", "9999-12-31", "--json")).status == 0
+    assert (await cli.run("inbox", "list", "--until", "9999-12-31", "--json")).status == 0
 
 
-async def test_folder_that_was_named_in_short_is_suggested(cli_runner: CliRunner) -> None:
-    result = await cli_runner.run("inbox", "list", "--folder", "sent", "-v")
-    assert (result.status, "no such folder. Did you mean INBOX.Sent? Run `directsuite" in result.err) == (4, True)
-    result = await cli_runner.run("inbox", "list", "--folder", "sent")
+async def test_folder_that_was_named_in_short_is_suggested(cli: CliRunner) -> None:
+    await cli.fail(
+        4, "no such folder. Did you mean INBOX.Sent? Run `directsuite", "inbox", "list", "--folder", "sent", "-v"
+    )
+    result = await cli.run("inbox", "list", "--folder", "sent")
     assert (result.status, "Did you mean" in result.err) == (4, False)  # the name of a folder may be a patient's
 
 
 @pytest.mark.parametrize(("width", "listed"), [(1000, 4), (60, 1)])
-async def test_no_address_of_several_is_broken(
-    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch, width: int, listed: int
-) -> None:
+async def test_no_address_of_several_is_broken(cli: CliRunner, width: int, listed: int) -> None:
     for name, value in {"COLUMNS": str(width), "LINES": "25", "TERM": "dumb", "TTY_COMPATIBLE": "1"}.items():
-        monkeypatch.setenv(name, value)
+        cli.set_env(name, value)
     addresses = [f"doctor-number-{number}@direct.clinic.test" for number in range(4)]
-    await sent_copies(cli_runner, *addresses)
-    table = (await cli_runner.run("inbox", "list", "--folder", "INBOX.Sent")).out
-    shown = (await cli_runner.run("inbox", "read", "1", "--folder", "INBOX.Sent")).out
+    await sent_copies(cli, *addresses)
+    table = (await cli.run("inbox", "list", "--folder", "INBOX.Sent")).out
+    shown = (await cli.run("inbox", "read", "1", "--folder", "INBOX.Sent")).out
     lines = [*table.splitlines(), *(line for line in shown.splitlines() if not line.startswith("SMTP id:"))]
     assert max(map(len, lines)) <= width
     assert [each for each in addresses if each in shown] == addresses

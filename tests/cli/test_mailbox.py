@@ -29,119 +29,116 @@ def listed(result: CliResult) -> list[str]:
     return [row.split()[0] for row in result.out.splitlines()[1:]]
 
 
-async def test_list_says_how_many_more_there_are_and_how_to_see_them(cli_runner: CliRunner) -> None:
-    await three(cli_runner)
-    result = await cli_runner.run("inbox", "list", "--limit", "2")
+async def test_list_says_how_many_more_there_are_and_how_to_see_them(cli: CliRunner) -> None:
+    await three(cli)
+    result = await cli.run("inbox", "list", "--limit", "2")
     assert listed(result) == ["3", "2"]
     assert result.err == "directsuite: 1 more. To see them, give --limit 3, --all, or --before 2 for the next ones.\n"
     for options in (("--limit", "2", "--before", "2"), ("--limit", "1", "--all")):
-        assert listed(await cli_runner.run("inbox", "list", *options))[-1] == "1"
-    assert (await cli_runner.run("inbox", "list", "--limit", "1", "--all")).err == ""
+        assert listed(await cli.run("inbox", "list", *options))[-1] == "1"
+    assert (await cli.run("inbox", "list", "--limit", "1", "--all")).err == ""
 
 
-async def test_list_is_searched_by_sender_and_subject(cli_runner: CliRunner) -> None:
-    await three(cli_runner)
-    assert listed(await cli_runner.run("inbox", "list", "--subject", "T")) == ["3", "2"]
-    assert listed(await cli_runner.run("inbox", "list", "--subject", "t", "--from", "nobody")) == []
-    sender = (await cli_runner.run("inbox", "list", "--json")).document[0]["sender"]
-    assert listed(await cli_runner.run("inbox", "list", "--from", sender[:4].upper())) == ["3", "2", "1"]
+async def test_list_is_searched_by_sender_and_subject(cli: CliRunner) -> None:
+    await three(cli)
+    assert listed(await cli.run("inbox", "list", "--subject", "T")) == ["3", "2"]
+    assert listed(await cli.run("inbox", "list", "--subject", "t", "--from", "nobody")) == []
+    sender = (await cli.run("inbox", "list", "--json")).document[0]["sender"]
+    assert listed(await cli.run("inbox", "list", "--from", sender[:4].upper())) == ["3", "2", "1"]
 
 
-async def test_folders_are_listed_with_their_messages(cli_runner: CliRunner) -> None:
-    await three(cli_runner)
-    await cli_runner.run("inbox", "mark", "1")
-    counted = {each["folder"]: each for each in (await cli_runner.run("inbox", "folders", "--json")).document}
+async def test_folders_are_listed_with_their_messages(cli: CliRunner) -> None:
+    await three(cli)
+    await cli.run("inbox", "mark", "1")
+    counted = {each["folder"]: each for each in (await cli.run("inbox", "folders", "--json")).document}
     assert counted["INBOX"] == {"folder": "INBOX", "messages": 3, "unread": 2}
-    assert (await cli_runner.run("inbox", "folders")).out.splitlines()[1].split() == ["INBOX", "3", "2"]
+    assert (await cli.run("inbox", "folders")).out.splitlines()[1].split() == ["INBOX", "3", "2"]
 
 
-async def test_messages_are_moved_and_copied(cli_runner: CliRunner) -> None:
-    await three(cli_runner)
-    await folder(cli_runner, "INBOX.Archive")
-    result = await cli_runner.run("inbox", "move", "1", "2", "--to", "INBOX.Archive")
+async def test_messages_are_moved_and_copied(cli: CliRunner) -> None:
+    await three(cli)
+    await folder(cli, "INBOX.Archive")
+    result = await cli.run("inbox", "move", "1", "2", "--to", "INBOX.Archive")
     assert (result.status, result.err) == (0, "directsuite: 2 messages moved.\n")
-    result = await cli_runner.run("inbox", "copy", "3", "--to", "INBOX.Archive", "--json")
+    result = await cli.run("inbox", "copy", "3", "--to", "INBOX.Archive", "--json")
     assert (result.status, result.document) == (0, {"uids": [3], "missing": []})
-    assert (await uids(cli_runner), len(await uids(cli_runner, "INBOX.Archive"))) == ([3], 3)
+    assert (await uids(cli), len(await uids(cli, "INBOX.Archive"))) == ([3], 3)
 
 
-async def test_missing_messages_are_reported_and_the_others_processed(cli_runner: CliRunner) -> None:
-    await three(cli_runner)
-    result = await cli_runner.run("inbox", "mark", "2", "9")
-    assert (result.status, "1 of 2 messages do not exist" in result.err) == (4, True)
-    result = await cli_runner.run("inbox", "mark", "9")
-    assert (result.status, "no message with this number" in result.err) == (4, True)
+async def test_missing_messages_are_reported_and_the_others_processed(cli: CliRunner) -> None:
+    await three(cli)
+    await cli.fail(4, "1 of 2 messages do not exist", "inbox", "mark", "2", "9")
+    await cli.fail(4, "no message with this number", "inbox", "mark", "9")
 
 
 @pytest.mark.parametrize(("typed", "is_terminal", "status"), [("y\n", True, 0), ("\n", True, 2), ("y\n", False, 2)])
 async def test_messages_are_deleted_only_after_a_yes(
-    typed: str, is_terminal: bool, status: int, cli_runner: CliRunner
+    typed: str, is_terminal: bool, status: int, cli: CliRunner
 ) -> None:
-    await three(cli_runner)
-    result = await cli_runner.run("inbox", "delete", "1", "2", stdin=typed, is_terminal=is_terminal)
+    await three(cli)
+    result = await cli.run("inbox", "delete", "1", "2", stdin=typed, is_terminal=is_terminal)
     assert result.status == status
-    assert await uids(cli_runner) == ([3] if status == 0 else [1, 2, 3])
-    assert len(await uids(cli_runner, "INBOX.Trash")) == (2 if status == 0 else 0)
+    assert await uids(cli) == ([3] if status == 0 else [1, 2, 3])
+    assert len(await uids(cli, "INBOX.Trash")) == (2 if status == 0 else 0)
 
 
-async def test_question_before_a_deletion_shows_what_it_is_about(cli_runner: CliRunner) -> None:
-    await three(cli_runner)
-    result = await cli_runner.run("inbox", "delete", "1", "3", "9", "-v", stdin="n\n", is_terminal=True)
+async def test_question_before_a_deletion_shows_what_it_is_about(cli: CliRunner) -> None:
+    await three(cli)
+    result = await cli.run("inbox", "delete", "1", "3", "9", "-v", stdin="n\n", is_terminal=True)
     assert result.status == 2
     assert result.err.splitlines()[:2] == [
         f"{uid}  carol@elsewhere.test  {name}" for uid, name in ((1, "one"), (3, "three"))
     ]
     assert "\n2 messages of INBOX will be moved to INBOX.Trash. Continue? [y/N] " in result.err
-    result = await cli_runner.run("inbox", "delete", "1", stdin="n\n", is_terminal=True)
+    result = await cli.run("inbox", "delete", "1", stdin="n\n", is_terminal=True)
     assert "carol" not in result.err  # it may be a log
 
 
-async def test_what_is_in_the_trash_is_deleted_only_forever(cli_runner: CliRunner) -> None:
-    await three(cli_runner)
-    await cli_runner.run("inbox", "delete", "1", "--yes")
-    result = await cli_runner.run("inbox", "delete", "1", "--folder", "inbox.Trash", "--yes")
+async def test_what_is_in_the_trash_is_deleted_only_forever(cli: CliRunner) -> None:
+    await three(cli)
+    await cli.run("inbox", "delete", "1", "--yes")
+    result = await cli.run("inbox", "delete", "1", "--folder", "inbox.Trash", "--yes")
     assert (
         result.status,
         "Messages in INBOX.Trash are deleted already. Give --forever to remove them." in result.err,
     ) == (2, True)
-    result = await cli_runner.run("inbox", "delete", "1", "--folder", "INBOX.Trash", "--forever", "--yes")
-    assert (result.status, await uids(cli_runner, "INBOX.Trash")) == (0, [])
+    result = await cli.run("inbox", "delete", "1", "--folder", "INBOX.Trash", "--forever", "--yes")
+    assert (result.status, await uids(cli, "INBOX.Trash")) == (0, [])
 
 
-async def test_message_is_marked_as_read_and_as_unread(cli_runner: CliRunner) -> None:
-    await three(cli_runner)
+async def test_message_is_marked_as_read_and_as_unread(cli: CliRunner) -> None:
+    await three(cli)
     for options, unread in (((), 2), (("--unread",), 3)):
-        assert (await cli_runner.run("inbox", "mark", "1", *options)).status == 0
-        assert len((await cli_runner.run("inbox", "list", "--unread", "--json")).document) == unread
+        assert (await cli.run("inbox", "mark", "1", *options)).status == 0
+        assert len((await cli.run("inbox", "list", "--unread", "--json")).document) == unread
 
 
-async def test_messages_are_forwarded(cli_runner: CliRunner) -> None:
-    await three(cli_runner)
-    result = await cli_runner.run("inbox", "forward", "1", "2", "--to", BOB)
+async def test_messages_are_forwarded(cli: CliRunner) -> None:
+    await three(cli)
+    result = await cli.run("inbox", "forward", "1", "2", "--to", BOB)
     assert (result.status, result.err) == (0, "directsuite: 2 messages forwarded.\n")
-    assert len(await cli_runner.sandbox.ledger("Forward")) == 1
-    assert (await cli_runner.run("status", result.out.strip())).status == 0
-    document = (await cli_runner.run("inbox", "forward", "1", "9", "--to", BOB, "--json")).document
+    assert len(await cli.sandbox.ledger("Forward")) == 1
+    assert (await cli.run("status", result.out.strip())).status == 0
+    document = (await cli.run("inbox", "forward", "1", "9", "--to", BOB, "--json")).document
     assert (document["uids"], document["missing"]) == ([1], [9])
-    assert (await cli_runner.run("status", document["smtp_id"])).status == 0
-    result = await cli_runner.run("inbox", "forward", "1", "--to", "bob")
-    assert (result.status, "--to number 1 is not an e-mail address" in result.err) == (2, True)
+    assert (await cli.run("status", document["smtp_id"])).status == 0
+    await cli.fail(2, "--to number 1 is not an e-mail address", "inbox", "forward", "1", "--to", "bob")
 
 
 @pytest.mark.parametrize("others", [(), ("2",)], ids=["alone", "with another"])
 async def test_message_with_a_bcc_is_forwarded_only_where_that_is_meant(
-    others: tuple[str, ...], cli_runner: CliRunner
+    others: tuple[str, ...], cli: CliRunner
 ) -> None:
-    await sent_with_bcc(cli_runner)
-    await cli_runner.run("send", "--to", BOB, "--body", "x")
+    await sent_with_bcc(cli)
+    await cli.run("send", "--to", BOB, "--body", "x")
     command = ("inbox", "forward", "1", *others, "--folder", "INBOX.Sent", "--to", BOB)
-    result = await cli_runner.run(*command)
+    result = await cli.run(*command)
     assert result.status == 2
     assert "1 message (1) may be forwarded with the Bcc header, which names hidden recipients." in result.err
-    assert not await cli_runner.sandbox.ledger("Forward")
-    assert (await cli_runner.run(*command, "--with-bcc")).status == 0
-    assert (await cli_runner.run("inbox", "forward", "2", "--folder", "INBOX.Sent", "--to", BOB)).status == 0
-    assert len(await cli_runner.sandbox.ledger("Forward")) == 2
+    assert not await cli.sandbox.ledger("Forward")
+    assert (await cli.run(*command, "--with-bcc")).status == 0
+    assert (await cli.run("inbox", "forward", "2", "--folder", "INBOX.Sent", "--to", BOB)).status == 0
+    assert len(await cli.sandbox.ledger("Forward")) == 2
 
 
 @pytest.mark.parametrize(
@@ -149,27 +146,24 @@ async def test_message_with_a_bcc_is_forwarded_only_where_that_is_meant(
     [("Forward", "forward", ("--to", BOB)), ("SendWithHeader", "reply", ("--body", "Thanks"))],
 )
 async def test_lost_response_to_forward_or_reply_has_its_own_status(
-    operation: str, what: str, options: tuple[str, ...], cli_runner: CliRunner
+    operation: str, what: str, options: tuple[str, ...], cli: CliRunner
 ) -> None:
-    await three(cli_runner)
-    cli_runner.sandbox.inject_fault(operation, "reset_after")
-    result = await cli_runner.run("inbox", what, "1", *options)
-    assert (result.status, "INBOX.Sent" in result.err) == (7, True)
-    assert re.search(rf"an earlier {what} has the same subject, but a time before \d{{4}}-\d\d-\d\d", result.err)
-    assert len(await cli_runner.sandbox.ledger(operation)) == 1
+    await three(cli)
+    cli.sandbox.inject_fault(operation, "reset_after")
+    err = await cli.fail(7, "INBOX.Sent", "inbox", what, "1", *options)
+    assert re.search(rf"an earlier {what} has the same subject, but a time before \d{{4}}-\d\d-\d\d", err)
+    assert len(await cli.sandbox.ledger(operation)) == 1
 
 
-async def test_message_is_responded(cli_runner: CliRunner) -> None:
+async def test_message_is_responded(cli: CliRunner) -> None:
     cc = "carol@elsewhere.example.test"
     head = f"From: Bob <{BOB}>\r\nTo: {ALICE}\r\nCc: {cc}\r\nSubject: Lab\r\nMessage-ID: <lab@x>\r\n"
-    await cli_runner.deliver("", f"{head}\r\nSee.".encode())
-    result = await cli_runner.run("inbox", "reply", "1", "--body", "Thank you")
+    await cli.deliver("", f"{head}\r\nSee.".encode())
+    result = await cli.run("inbox", "reply", "1", "--body", "Thank you")
     assert (result.status, result.err) == (0, "directsuite: The reply was sent to 1 recipient.\n")
-    assert (await cli_runner.run("status", result.out.strip())).status == 0
-    assert (await cli_runner.run("inbox", "reply", "1", "--body", "Thanks", "--all", "--yes", "--json")).document[
-        "sent"
-    ]
-    async with open_scenario(cli_runner.sandbox, cli_runner.folder) as world:
+    assert (await cli.run("status", result.out.strip())).status == 0
+    assert (await cli.run("inbox", "reply", "1", "--body", "Thanks", "--all", "--yes", "--json")).document["sent"]
+    async with open_scenario(cli.sandbox, cli.folder) as world:
         answers = await world.suite.mailbox(BOB, PASSWORD).get_messages()
     assert [each.subject for each in answers] == ["Re: Lab"] * 2
     assert [[recipient.email for recipient in each.recipients] for each in answers] == [[BOB], [BOB, cc]]
@@ -189,53 +183,61 @@ async def sent_with_bcc(runner: CliRunner) -> None:
     ids=["sender", "all"],
 )
 async def test_reply_to_own_message_goes_to_its_to_and_cc_recipients(
-    options: tuple[str, ...], recipients: list[tuple[str, str]], cli_runner: CliRunner
+    options: tuple[str, ...], recipients: list[tuple[str, str]], cli: CliRunner
 ) -> None:
-    await sent_with_bcc(cli_runner)
-    result = await cli_runner.run(
-        "inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--yes", "--json", *options
-    )
+    await sent_with_bcc(cli)
+    result = await cli.run("inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--yes", "--json", *options)
     assert [(each["email"], each["type"]) for each in result.document["recipients"]] == recipients
-    async with open_scenario(cli_runner.sandbox, cli_runner.folder) as world:
+    async with open_scenario(cli.sandbox, cli.folder) as world:
         *_, answer = await world.suite.mailbox(BOB, PASSWORD).get_messages()
     assert answer.subject == "Re: Lab"
     assert [(each.email, each.type) for each in answer.recipients] == recipients
 
 
-async def test_response_to_all_of_a_message_that_names_a_bcc_leaves_it_out(cli_runner: CliRunner) -> None:
+async def test_response_to_all_of_a_message_that_names_a_bcc_leaves_it_out(cli: CliRunner) -> None:
     head = f"From: {BOB}\r\nTo: {ALICE.upper()}, Carol <carol@x.test>\r\nBcc: lawyer@x.test\r\nSubject: Lab\r\n"
-    await cli_runner.deliver("", f"{head}\r\nSee.".encode())
-    result = await cli_runner.run("inbox", "reply", "1", "--body", "y", "--all", "--yes", "--json")
+    await cli.deliver("", f"{head}\r\nSee.".encode())
+    result = await cli.run("inbox", "reply", "1", "--body", "y", "--all", "--yes", "--json")
     assert [(each["email"], each["type"]) for each in result.document["recipients"]] == [
         (BOB, "TO"),
         ("carol@x.test", "CC"),
     ]
 
 
-async def test_reply_without_recipient_is_rejected(cli_runner: CliRunner) -> None:
-    await cli_runner.run("send", "--to", ALICE, "--bcc", BOB, "--body", "x")
-    result = await cli_runner.run("inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--all")
-    assert (result.status, "no other recipients than you and those of a Bcc" in result.err) == (2, True)
-    assert not await cli_runner.sandbox.ledger("SendWithHeader")
+async def test_reply_without_recipient_is_rejected(cli: CliRunner) -> None:
+    await cli.run("send", "--to", ALICE, "--bcc", BOB, "--body", "x")
+    await cli.fail(
+        2,
+        "no other recipients than you and those of a Bcc",
+        "inbox",
+        "reply",
+        "1",
+        "--folder",
+        "INBOX.Sent",
+        "--body",
+        "y",
+        "--all",
+    )
+    assert not await cli.sandbox.ledger("SendWithHeader")
 
 
 @pytest.mark.parametrize(
     ("typed", "options", "status"), [("y\n", (), 0), ("\n", (), 2), ("", ("--yes",), 0)], ids=["yes", "no", "--yes"]
 )
 async def test_response_to_several_names_them_and_is_sent_after_a_yes(
-    typed: str, options: tuple[str, ...], status: int, cli_runner: CliRunner
+    typed: str, options: tuple[str, ...], status: int, cli: CliRunner
 ) -> None:
-    await sent_with_bcc(cli_runner)
+    await sent_with_bcc(cli)
     command = ("inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--all", "-v", *options)
-    result = await cli_runner.run(*command, stdin=typed, is_terminal=True)
+    result = await cli.run(*command, stdin=typed, is_terminal=True)
     assert result.status == status
     named = f"2 recipients (To {BOB}, Cc nurse@elsewhere.test)"
     assert (f"The reply will be sent to {named}. Continue? [y/N] " in result.err) is not bool(options)
     assert (f"The reply was sent to {named}" in result.err) is (status == 0)
-    assert len(await cli_runner.sandbox.ledger("SendWithHeader")) == (status == 0)
+    assert len(await cli.sandbox.ledger("SendWithHeader")) == (status == 0)
 
 
-async def test_bcc_recipient_is_warned_before_reply_to_all(cli_runner: CliRunner) -> None:
-    await cli_runner.deliver("", f"From: {BOB}\r\nTo: carol@x.test\r\nSubject: Lab\r\n\r\nSee.".encode())
-    result = await cli_runner.run("inbox", "reply", "1", "--body", "y", "--all", stdin="\n", is_terminal=True)
+async def test_bcc_recipient_is_warned_before_reply_to_all(cli: CliRunner) -> None:
+    await cli.deliver("", f"From: {BOB}\r\nTo: carol@x.test\r\nSubject: Lab\r\n\r\nSee.".encode())
+    result = await cli.run("inbox", "reply", "1", "--body", "y", "--all", stdin="\n", is_terminal=True)
     assert (result.status, "You are neither in To nor in Cc of the message" in result.err) == (2, True)

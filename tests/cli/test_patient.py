@@ -32,63 +32,63 @@ async def added(runner: CliRunner) -> None:
     assert result.status == 0, result.err
 
 
-async def test_paid_operation_is_confirmed_and_reports_payment(cli_runner: CliRunner) -> None:
-    file = cli_runner.write_private_file("ada.toml", ADA)
+async def test_paid_operation_is_confirmed_and_reports_payment(cli: CliRunner) -> None:
+    file = cli.write_private_file("ada.toml", ADA)
     for typed in ("", "n\n", "perhaps\n", "\n"):
-        result = await cli_runner.run("patient", "add", file, *DOMAIN, stdin=typed, is_terminal=True)
+        result = await cli.run("patient", "add", file, *DOMAIN, stdin=typed, is_terminal=True)
         assert (result.status, result.out) == (2, "")
         assert "Nothing was provisioned or debited" in result.err
-    assert await debits(cli_runner) == 0
-    result = await cli_runner.run("patient", "add", file, *DOMAIN, stdin="y\n", is_terminal=True)
+    assert await debits(cli) == 0
+    result = await cli.run("patient", "add", file, *DOMAIN, stdin="y\n", is_terminal=True)
     assert result.status == 0
     assert "debits the login's account" in result.err
     assert "Ada" not in result.err
     assert {ADDRESS, "Ada", "Example", "Order", "Amount"} <= set(result.out.split())
-    assert await debits(cli_runner) == 1
+    assert await debits(cli) == 1
 
 
-async def test_without_terminal_confirmation_needs_an_option(cli_runner: CliRunner) -> None:
-    file = cli_runner.write_private_file("ada.toml", ADA)
-    result = await cli_runner.run("patient", "add", file, *DOMAIN, stdin="y\n")
+async def test_without_terminal_confirmation_needs_an_option(cli: CliRunner) -> None:
+    file = cli.write_private_file("ada.toml", ADA)
+    result = await cli.run("patient", "add", file, *DOMAIN, stdin="y\n")
     assert (result.status, "--yes" in result.err) == (2, True)
-    result = await cli_runner.run("patient", "add", file, *DOMAIN, "--yes", "--json")
+    result = await cli.run("patient", "add", file, *DOMAIN, "--yes", "--json")
     document = json.loads(result.out)
     assert next(iter(document["users"][0].items())) == ("direct_address", ADDRESS)
     assert document["users"][0]["username"] == "ada"
     assert document["payment_confirmation"]["amount"] > 0
     assert "Correct-Horse" not in result.out
-    assert await debits(cli_runner) == 1
+    assert await debits(cli) == 1
 
 
-async def test_lost_response_shows_who_is_there_and_has_a_status_separately(cli_runner: CliRunner) -> None:
-    cli_runner.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
-    result = await cli_runner.run("patient", "add", cli_runner.write_private_file("ada.toml", ADA), *DOMAIN, "--yes")
+async def test_lost_response_shows_who_is_there_and_has_a_status_separately(cli: CliRunner) -> None:
+    cli.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
+    result = await cli.run("patient", "add", cli.write_private_file("ada.toml", ADA), *DOMAIN, "--yes")
     assert result.status == 7
     assert ADDRESS in result.out.split()
     assert "`directsuite patient find`" in result.err
     assert "Example" not in result.err
-    assert await debits(cli_runner) == 1
+    assert await debits(cli) == 1
 
 
-async def test_person_who_has_an_address_gets_another_only_where_that_is_said(cli_runner: CliRunner) -> None:
-    await added(cli_runner)
+async def test_person_who_has_an_address_gets_another_only_where_that_is_said(cli: CliRunner) -> None:
+    await added(cli)
     unnamed = ADA.replace('direct_username = "ada"\n', "")
-    again = ("patient", "add", cli_runner.write_private_file("again.toml", unnamed), *DOMAIN, "--yes")
-    result = await cli_runner.run(*again)
+    again = ("patient", "add", cli.write_private_file("again.toml", unnamed), *DOMAIN, "--yes")
+    result = await cli.run(*again)
     assert (result.status, ADDRESS in result.out.split()) == (1, True)
     assert "Nothing was provisioned or debited. To provision another address, give --another." in result.err
-    result = await cli_runner.run(*again, "--json")
+    result = await cli.run(*again, "--json")
     assert (result.status, result.document["payment_confirmation"]) == (1, None)
     assert [user["direct_address"] for user in result.document["users"]] == [ADDRESS]
-    assert await debits(cli_runner) == 1
-    assert (await cli_runner.run(*again, "--another")).status == 0
-    assert await debits(cli_runner) == 2
+    assert await debits(cli) == 1
+    assert (await cli.run(*again, "--another")).status == 0
+    assert await debits(cli) == 2
 
 
-async def test_nothing_is_provisioned_if_address_lookup_fails(cli_runner: CliRunner) -> None:
-    cli_runner.sandbox.inject_fault("GetPatientAddressByMeta", "status", status=405)
-    result = await cli_runner.run("patient", "add", cli_runner.write_private_file("ada.toml", ADA), *DOMAIN, "--yes")
-    assert (result.status, result.out, await debits(cli_runner)) == (5, "", 0)
+async def test_nothing_is_provisioned_if_address_lookup_fails(cli: CliRunner) -> None:
+    cli.sandbox.inject_fault("GetPatientAddressByMeta", "status", status=405)
+    result = await cli.run("patient", "add", cli.write_private_file("ada.toml", ADA), *DOMAIN, "--yes")
+    assert (result.status, result.out, await debits(cli)) == (5, "", 0)
 
 
 @pytest.mark.parametrize(
@@ -100,75 +100,68 @@ async def test_nothing_is_provisioned_if_address_lookup_fails(cli_runner: CliRun
         ("012", "check the individual's file"),
     ],
 )
-async def test_advice_for_a_rejection_is_that_of_its_code(cli_runner: CliRunner, code: str, advice: str) -> None:
-    cli_runner.sandbox.inject_fault(
-        "ProvisionIDProofedPatient", "status", status=200, body={"success": False, "code": code}
-    )
-    result = await cli_runner.run("patient", "add", cli_runner.write_private_file("ada.toml", ADA), *DOMAIN, "--yes")
-    assert (result.status, advice in result.err) == (5, True)
-    assert ("username" in result.err) == (code in ("002", "014"))
+async def test_advice_for_a_rejection_is_that_of_its_code(cli: CliRunner, code: str, advice: str) -> None:
+    cli.sandbox.inject_fault("ProvisionIDProofedPatient", "status", status=200, body={"success": False, "code": code})
+    err = await cli.fail(5, advice, "patient", "add", cli.write_private_file("ada.toml", ADA), *DOMAIN, "--yes")
+    assert ("username" in err) == (code in ("002", "014"))
 
 
 @pytest.mark.parametrize("command", [("find", "ada.toml"), ("by-username", "ada"), ("add", "ada.toml", "--yes")])
 async def test_domain_that_the_service_does_not_know_is_not_taken_for_nobody(
-    cli_runner: CliRunner, command: tuple[str, ...]
+    cli: CliRunner, command: tuple[str, ...]
 ) -> None:
-    cli_runner.write_private_file("ada.toml", ADA)
-    result = await cli_runner.run("patient", *command, "--domain", "elsewhere.example.test")
+    cli.write_private_file("ada.toml", ADA)
+    result = await cli.run("patient", *command, "--domain", "elsewhere.example.test")
     assert (result.status, result.out) == (2, "")
     assert result.err == "directsuite: The service has no organization for the Direct domain of --domain.\n"
 
 
-async def test_files_of_people_and_passwords_may_come_from_stdin(cli_runner: CliRunner) -> None:
-    assert (await cli_runner.run("patient", "add", "-", *DOMAIN, "--yes", stdin=ADA)).status == 0
+async def test_files_of_people_and_passwords_may_come_from_stdin(cli: CliRunner) -> None:
+    assert (await cli.run("patient", "add", "-", *DOMAIN, "--yes", stdin=ADA)).status == 0
     as_json = '{"first_name": "Ada", "last_name": "Example", "ssn4": "1234", "dob": "1980-02-29"}'
-    assert (await cli_runner.run("patient", "find", "-", *DOMAIN, stdin=as_json)).status == 0
-    assert (await cli_runner.run("patient", "passwords", "-", *DOMAIN, stdin='ada = "Correct-Horse-2"')).status == 0
+    assert (await cli.run("patient", "find", "-", *DOMAIN, stdin=as_json)).status == 0
+    assert (await cli.run("patient", "passwords", "-", *DOMAIN, stdin='ada = "Correct-Horse-2"')).status == 0
 
 
-async def test_patient_is_found_by_who_that_is_and_by_username(cli_runner: CliRunner) -> None:
-    await added(cli_runner)
+async def test_patient_is_found_by_who_that_is_and_by_username(cli: CliRunner) -> None:
+    await added(cli)
     for arguments in (("find", "ada.toml"), ("by-username", "ada")):
-        result = await cli_runner.run("patient", *arguments, *DOMAIN, "--json")
+        result = await cli.run("patient", *arguments, *DOMAIN, "--json")
         assert (result.status, [each["direct_address"] for each in json.loads(result.out)]) == (0, [ADDRESS])
-    result = await cli_runner.run("patient", "by-username", "-", *DOMAIN, stdin="ada\n")
+    result = await cli.run("patient", "by-username", "-", *DOMAIN, stdin="ada\n")
     titles, patient = result.out.splitlines()
     assert (result.status, titles.split()[:2], patient.split()[0]) == (0, ["Direct", "address"], ADDRESS)
     assert "activated" in patient
     as_json = '{"first_name": "Ada", "last_name": "Example", "ssn4": "1234", "dob": "1980-02-29"}'
-    assert (
-        await cli_runner.run("patient", "find", cli_runner.write_private_file("ada.json", as_json), *DOMAIN)
-    ).status == 0
+    assert (await cli.run("patient", "find", cli.write_private_file("ada.json", as_json), *DOMAIN)).status == 0
 
 
 @pytest.mark.parametrize("arguments", [("find", "ada.toml"), ("by-username", "ada")])
-async def test_nobody_is_status_4(cli_runner: CliRunner, arguments: tuple[str, str]) -> None:
-    cli_runner.write_private_file("ada.toml", ADA)
-    result = await cli_runner.run("patient", *arguments, *DOMAIN)
-    assert (result.status, result.out) == (4, "")
-    assert "Check --domain" in result.err
+async def test_nobody_is_status_4(cli: CliRunner, arguments: tuple[str, str]) -> None:
+    cli.write_private_file("ada.toml", ADA)
+    await cli.fail(4, "Check --domain", "patient", *arguments, *DOMAIN)
 
 
-async def test_passwords_are_set_from_a_file(cli_runner: CliRunner) -> None:
-    await added(cli_runner)
-    result = await cli_runner.run(
-        "patient", "passwords", cli_runner.write_private_file("p.toml", 'ada = "Correct-Horse-2"'), *DOMAIN
-    )
+async def test_passwords_are_set_from_a_file(cli: CliRunner) -> None:
+    await added(cli)
+    result = await cli.run("patient", "passwords", cli.write_private_file("p.toml", 'ada = "Correct-Horse-2"'), *DOMAIN)
     assert (result.status, result.out, result.err) == (0, "", "directsuite: Passwords were set for 1 patient.\n")
-    result = await cli_runner.run(
-        "patient", "passwords", cli_runner.write_private_file("p.toml", 'bob = "Correct-Horse-2"'), *DOMAIN
+    err = await cli.fail(
+        4,
+        "check the usernames",
+        "patient",
+        "passwords",
+        cli.write_private_file("p.toml", 'bob = "Correct-Horse-2"'),
+        *DOMAIN,
     )
-    assert (result.status, "check the usernames" in result.err) == (4, True)
-    assert "may or may not have been set" in result.err
+    assert "may or may not have been set" in err
 
 
-async def test_passwords_whose_responses_get_lost_may_be_set(cli_runner: CliRunner) -> None:
-    cli_runner.monkeypatch.setenv("DIRECTSUITE_RETRY_ATTEMPTS", "1")
-    await added(cli_runner)
-    cli_runner.sandbox.inject_fault("SetPatientsPasswords", "status", status=500, processed=True, times=None)
-    result = await cli_runner.run(
-        "patient", "passwords", cli_runner.write_private_file("p.toml", 'ada = "Correct-Horse-2"'), *DOMAIN
-    )
+async def test_passwords_whose_responses_get_lost_may_be_set(cli: CliRunner) -> None:
+    cli.monkeypatch.setenv("DIRECTSUITE_RETRY_ATTEMPTS", "1")
+    await added(cli)
+    cli.sandbox.inject_fault("SetPatientsPasswords", "status", status=500, processed=True, times=None)
+    result = await cli.run("patient", "passwords", cli.write_private_file("p.toml", 'ada = "Correct-Horse-2"'), *DOMAIN)
     assert (
         result.status,
         result.err.endswith("may or may not have been set; you can safely run the same command again\n"),
@@ -192,16 +185,12 @@ async def test_passwords_whose_responses_get_lost_may_be_set(cli_runner: CliRunn
         ("first_name = '\ufffe\x00", "as JSON or TOML"),
     ],
 )
-async def test_file_that_is_wrong_is_reported_without_what_stands_in_it(
-    cli_runner: CliRunner, text: str, named: str
-) -> None:
-    file = cli_runner.write_private_file("ada-example.toml" if not text.startswith("[") else "ada-example.json", text)
+async def test_file_that_is_wrong_is_reported_without_what_stands_in_it(cli: CliRunner, text: str, named: str) -> None:
+    file = cli.write_private_file("ada-example.toml" if not text.startswith("[") else "ada-example.json", text)
     for command in (("find", file), ("add", file, "--yes")):
-        result = await cli_runner.run("patient", *command, *DOMAIN)
-        assert (result.status, result.out) == (2, "")
-        assert named in result.err
-        assert not {"Ada", "ada-example", "1234", "29.2"} & set(result.err.replace(".", " ").split())
-        assert "Traceback" not in result.err
+        err = await cli.fail(2, named, "patient", *command, *DOMAIN)
+        assert not {"Ada", "ada-example", "1234", "29.2"} & set(err.replace(".", " ").split())
+        assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(
@@ -222,28 +211,21 @@ async def test_file_that_is_wrong_is_reported_without_what_stands_in_it(
         (("by-username", "ada", *DOMAIN, "--password-file", "open.toml"), "is accessible to other users"),
     ],
 )
-async def test_invalid_arguments_are_rejected(cli_runner: CliRunner, arguments: tuple[str, ...], named: str) -> None:
+async def test_invalid_arguments_are_rejected(cli: CliRunner, arguments: tuple[str, ...], named: str) -> None:
     for name, text in (("ada.toml", ADA), ("empty.toml", 'ada = ""'), ("number.toml", "ada = 7"), *TWICE):
-        cli_runner.write_private_file(name, text)
-    cli_runner.folder.joinpath("open.toml").write_text(ADA)
-    cli_runner.folder.joinpath("open.toml").chmod(0o644)
-    result = await cli_runner.run("patient", *arguments)
-    assert (result.status, result.out) == (2, "")
-    assert named in result.err
-    assert "Traceback" not in result.err
+        cli.write_private_file(name, text)
+    cli.folder.joinpath("open.toml").write_text(ADA)
+    cli.folder.joinpath("open.toml").chmod(0o644)
+    err = await cli.fail(2, named, "patient", *arguments)
+    assert "Traceback" not in err
 
 
-async def test_who_logs_in_has_to_be_known(
-    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch, no_keyring: None
-) -> None:
-    monkeypatch.delenv("DIRECTSUITE_LOGIN_PASSWORD")
-    result = await cli_runner.run("patient", "by-username", "ada", *DOMAIN)
-    assert (result.status, "DIRECTSUITE_LOGIN_PASSWORD" in result.err) == (2, True)
-    monkeypatch.delenv("DIRECTSUITE_LOGIN_USERNAME")
-    result = await cli_runner.run("patient", "by-username", "ada", *DOMAIN)
-    assert (result.status, "--login USERNAME" in result.err) == (2, True)
-    file = cli_runner.write_private_file("secret", "wrong")
-    result = await cli_runner.run(
-        "patient", "by-username", "ada", *DOMAIN, "--login", "somebody", "--password-file", file
+async def test_who_logs_in_has_to_be_known(cli: CliRunner, no_keyring: None) -> None:
+    cli.monkeypatch.delenv("DIRECTSUITE_LOGIN_PASSWORD")
+    await cli.fail(2, "DIRECTSUITE_LOGIN_PASSWORD", "patient", "by-username", "ada", *DOMAIN)
+    cli.monkeypatch.delenv("DIRECTSUITE_LOGIN_USERNAME")
+    await cli.fail(2, "--login USERNAME", "patient", "by-username", "ada", *DOMAIN)
+    file = cli.write_private_file("secret", "wrong")
+    await cli.fail(
+        3, "password", "patient", "by-username", "ada", *DOMAIN, "--login", "somebody", "--password-file", file
     )
-    assert (result.status, "password" in result.err) == (3, True)

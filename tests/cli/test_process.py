@@ -54,10 +54,10 @@ async def status_without_stderr(full_disk: BinaryIO, *arguments: str, flags: tup
 @pytest.mark.process
 @pytest.mark.parametrize("flags", [(), ("-u",)], ids=["buffered", "unbuffered"])
 async def test_what_was_sent_is_not_said_to_have_failed(
-    cli_runner: CliRunner, full_disk: BinaryIO, flags: tuple[str, ...]
+    cli: CliRunner, full_disk: BinaryIO, flags: tuple[str, ...]
 ) -> None:
     assert await status_without_stderr(full_disk, "send", "--to", BOB, "--body", "Dear Bob", flags=flags) == 0
-    assert len(await cli_runner.sandbox.ledger("Send")) == 1
+    assert len(await cli.sandbox.ledger("Send")) == 1
 
 
 @pytest.mark.process
@@ -66,7 +66,7 @@ async def test_what_was_sent_is_not_said_to_have_failed(
     [(("inbox", "read", "99"), 4), (("send", "--body", "x"), 2), (("nonsense",), 2), (("sandbox", "--host", "::"), 2)],
 )
 async def test_what_failed_keeps_its_status(
-    cli_runner: CliRunner, full_disk: BinaryIO, arguments: tuple[str, ...], status: int
+    cli: CliRunner, full_disk: BinaryIO, arguments: tuple[str, ...], status: int
 ) -> None:
     assert await status_without_stderr(full_disk, *arguments) == status
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import io
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -12,182 +10,159 @@ from pathlib import Path
 import pytest
 
 import directsuite as ds
-from directsuite.cli import main, sandbox_server
+from directsuite.cli import sandbox_server
 from directsuite.sandbox import Control, ControlError, Sandbox
-from tests.cli.conftest import CliResult
+from tests.cli.conftest import CliRunner
 from tests.integration.scenario import ALICE, make_raw_message
 
 ADDRESS = "carol@direct.example.test"
 
 
-class Operator:
-    """Runs commands with a running sandbox."""
-
-    def __init__(self, sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
-        self.sandbox, self._capsys = sandbox, capsys
-
-    async def run(self, *arguments: str) -> CliResult:
-        status = await asyncio.to_thread(main, ["sandbox", *arguments])
-        captured = self._capsys.readouterr()
-        return CliResult(status, captured.out, captured.err)
-
-
 @pytest.fixture
-async def operator(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Operator]:
+async def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> AsyncIterator[CliRunner]:
     async with Sandbox() as sandbox:
-        monkeypatch.setenv("DIRECTSUITE_SANDBOX", sandbox.root_url)
-        yield Operator(sandbox, capsys)
+        runner = CliRunner(
+            folder=tmp_path, monkeypatch=monkeypatch, capsys=capsys, prefix=("sandbox",), sandbox=sandbox
+        )
+        runner.set_env("DIRECTSUITE_SANDBOX", sandbox.root_url)
+        yield runner
 
 
-async def test_environment_is_printed_for_a_shell(operator: Operator) -> None:
-    result = await operator.run("env")
+async def test_environment_is_printed_for_a_shell(cli: CliRunner) -> None:
+    result = await cli.run("env")
     assert (result.status, result.err) == (0, "")
-    expected = operator.sandbox.environment | {"DIRECTSUITE_SANDBOX": operator.sandbox.root_url}
+    expected = cli.sandbox.environment | {"DIRECTSUITE_SANDBOX": cli.sandbox.root_url}
     assert result.out.splitlines() == [f"export {name}={value}" for name, value in expected.items()]
 
 
-async def test_account_can_be_used_immediately(operator: Operator) -> None:
-    assert (
-        await operator.run("account", ADDRESS)
-    ).err == "directsuite: The mailbox was added. Its password is sandbox.\n"
-    async with ds.DirectSuite.from_env(operator.sandbox.environment) as suite:
+async def test_account_can_be_used_immediately(cli: CliRunner) -> None:
+    assert (await cli.run("account", ADDRESS)).err == "directsuite: The mailbox was added. Its password is sandbox.\n"
+    async with ds.DirectSuite.from_env(cli.sandbox.environment) as suite:
         assert await suite.mailbox(ADDRESS, "sandbox").get_message_count() == 0
-    again = await operator.run("account", ADDRESS)
+    again = await cli.run("account", ADDRESS)
     assert again.status == 2
     assert "directsuite: " in again.err
 
 
-async def test_account_has_the_password_of_a_file_or_of_stdin(
-    operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "password"
-    file.write_text("blue\n")
-    file.chmod(0o600)
-    monkeypatch.setattr("sys.stdin", io.StringIO("green\n"))
-    for address, source in ((ADDRESS, str(file)), (f"x{ADDRESS}", "-")):
-        result = await operator.run("account", address, "--password-file", source)
+async def test_account_has_the_password_of_a_file_or_of_stdin(cli: CliRunner) -> None:
+    for address, source in ((ADDRESS, cli.write_private_file("password", "blue\n")), (f"x{ADDRESS}", "-")):
+        result = await cli.run("account", address, "--password-file", source, stdin="green\n")
         assert result.err == "directsuite: The mailbox was added. Its password is that of --password-file.\n"
-    async with ds.DirectSuite.from_env(operator.sandbox.environment) as suite:
+    async with ds.DirectSuite.from_env(cli.sandbox.environment) as suite:
         for address, password in ((ADDRESS, "blue"), (f"x{ADDRESS}", "green")):
             assert await suite.mailbox(address, password).get_message_count() == 0
 
 
-@pytest.mark.parametrize("content", ["", "a\nb\n"])
-async def test_readable_or_empty_password_file_is_rejected(
-    operator: Operator, tmp_path: Path, content: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "password"
-    file.write_text(content)
-    file.chmod(0o600 if content == "" else 0o644)
-    monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    for source in (str(file), "-"):
-        result = await operator.run("account", ADDRESS, "--password-file", source)
-        assert (result.status, "--password-file" in result.err) == (2, True)
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("empty", "--password-file must contain only the secret"),
+        ("public", "--password-file is accessible to other users"),
+        ("-", "The first line of stdin (--password-file -) is empty"),
+    ],
+)
+async def test_unusable_password_file_is_rejected(source: str, message: str, cli: CliRunner) -> None:
+    cli.write_private_file("empty", "")
+    (cli.folder / cli.write_private_file("public", "a")).chmod(0o644)
+    await cli.fail(2, message, "account", ADDRESS, "--password-file", source)
 
 
-async def test_password_on_stdin_that_is_not_a_text_is_rejected(
-    operator: Operator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"gr\xfcn\n"), "utf-8", errors="replace"))
-    result = await operator.run("account", ADDRESS, "--password-file", "-")
+async def test_password_on_stdin_that_is_not_a_text_is_rejected(cli: CliRunner) -> None:
+    result = await cli.run("account", ADDRESS, "--password-file", "-", stdin="gr\N{REPLACEMENT CHARACTER}n\n")
     assert (result.status, "is not text" in result.err) == (2, True)
 
 
-async def test_body_that_is_nested_too_deeply_is_rejected(operator: Operator) -> None:
-    result = await operator.run("fault", "Send", "status", "--body", "[" * 100_000)
-    assert (result.status, "nested too deeply" in result.err) == (2, True)
+async def test_body_that_is_nested_too_deeply_is_rejected(cli: CliRunner) -> None:
+    await cli.fail(2, "nested too deeply", "fault", "Send", "status", "--body", "[" * 100_000)
 
 
-async def test_patient_can_be_provisioned(operator: Operator) -> None:
-    result = await operator.run("individual", "Ada", "Example", "1234", "1980-02-29")
+async def test_patient_can_be_provisioned(cli: CliRunner) -> None:
+    result = await cli.run("individual", "Ada", "Example", "1234", "1980-02-29")
     assert result.status == 0
     assert int(result.out) > 0
-    wrong = await operator.run("individual", "Ada", "Example", "12", "1980-02-29")
+    wrong = await cli.run("individual", "Ada", "Example", "12", "1980-02-29")
     assert (wrong.status, wrong.out) == (2, "")
 
 
-async def test_fax_is_added_and_changed(operator: Operator) -> None:
-    result = await operator.run("fax", "15550100100", "--status", "waiting", "--description", "Results")
+async def test_fax_is_added_and_changed(cli: CliRunner) -> None:
+    result = await cli.run("fax", "15550100100", "--status", "waiting", "--description", "Results")
     handle = result.out.strip()
-    async with ds.DirectSuite.from_env(operator.sandbox.environment) as suite:
+    async with ds.DirectSuite.from_env(cli.sandbox.environment) as suite:
         for status in ("waiting", "complete"):
             (fax,) = (await suite.fax.get_single_message_info("15550100100", handle)).message_detail
             assert (str(fax.status), fax.description) == (status, "Results")
-            await operator.run("fax", "15550100100", "--handle", handle, "--status", "complete")
+            await cli.run("fax", "15550100100", "--handle", handle, "--status", "complete")
 
 
-async def test_clock_is_shown_and_changed(operator: Operator) -> None:
-    assert (await operator.run("clock", "--set", "2026-05-01T09:00+00:00")).out.startswith("2026-05-01 ")
-    await operator.run("clock", "--freeze")
+async def test_clock_is_shown_and_changed(cli: CliRunner) -> None:
+    assert (await cli.run("clock", "--set", "2026-05-01T09:00+00:00")).out.startswith("2026-05-01 ")
+    await cli.run("clock", "--freeze")
     for text, seconds in (("600", 600), ("0.5", 0.5), ("31m", 31 * 60), ("2h30m", 9000)):
-        before = operator.sandbox.clock.now()
-        await operator.run("clock", "--advance", text)
-        assert operator.sandbox.clock.now() - before == timedelta(seconds=seconds)
+        before = cli.sandbox.clock.now()
+        await cli.run("clock", "--advance", text)
+        assert cli.sandbox.clock.now() - before == timedelta(seconds=seconds)
     for text in ("soon", "0", "-5m", "nan", "inf", "1e300", "31x"):
-        wrong = await operator.run("clock", f"--advance={text}")
+        wrong = await cli.run("clock", f"--advance={text}")
         assert (wrong.status, "such as 31m or 2h30m" in wrong.err) == (2, True), text
-    assert (await operator.run("clock", "--resume")).status == 0
-    assert operator.sandbox.clock.frozen is False
-    assert (await operator.run("clock", "--freeze", "--resume")).status == 2
+    assert (await cli.run("clock", "--resume")).status == 0
+    assert cli.sandbox.clock.frozen is False
+    assert (await cli.run("clock", "--freeze", "--resume")).status == 2
 
 
 @pytest.mark.parametrize("text", ["0001-01-01", "0001-01-01T00:00+00:00", "9999-12-31T23:59", "9999-12-31T23:59-14:00"])
-async def test_clock_rejects_a_time_at_an_end_of_the_calendar(operator: Operator, text: str) -> None:
-    wrong = await operator.run("clock", "--set", text)
-    assert (wrong.status, wrong.out) == (2, "")
-    assert "at fault" not in wrong.err
+async def test_clock_rejects_a_time_at_an_end_of_the_calendar(cli: CliRunner, text: str) -> None:
+    assert "at fault" not in await cli.fail(2, "", "clock", "--set", text)
 
 
-async def test_faults_are_added_listed_and_removed(operator: Operator) -> None:
-    assert (await operator.run("fault")).err == "directsuite: There are no faults.\n"
-    result = await operator.run("fault", "Send", "status", "--status", "429", "--retry-after", "3", "--always")
+async def test_faults_are_added_listed_and_removed(cli: CliRunner) -> None:
+    assert (await cli.run("fault")).err == "directsuite: There are no faults.\n"
+    result = await cli.run("fault", "Send", "status", "--status", "429", "--retry-after", "3", "--always")
     assert result.out.splitlines()[1].split() == ["1", "Send", "status", "429", "0", "always"]
-    (rule,) = json.loads((await operator.run("fault", "--json")).out)
+    (rule,) = json.loads((await cli.run("fault", "--json")).out)
     assert (rule["status"], rule["retry_after"], rule["times"]) == (429, 3, None)
-    assert (await operator.run("fault", "--clear")).err == "directsuite: There are no faults.\n"
-    await operator.run("fault", "Send", "hang", "--processed", "--skip", "2")
-    await operator.run("fault", "Send", "latency", "--seconds", "1.5")
-    assert "latency 1.5 s" in (await operator.run("fault")).out
-    hang, latency = json.loads((await operator.run("fault", "--json")).out)
+    assert (await cli.run("fault", "--clear")).err == "directsuite: There are no faults.\n"
+    await cli.run("fault", "Send", "hang", "--processed", "--skip", "2")
+    await cli.run("fault", "Send", "latency", "--seconds", "1.5")
+    assert "latency 1.5 s" in (await cli.run("fault")).out
+    hang, latency = json.loads((await cli.run("fault", "--json")).out)
     assert (hang["processed"], hang["skip"], latency["seconds"]) == (True, 2, 1.5)
-    assert (await operator.run("fault", "--clear")).err == "directsuite: There are no faults.\n"
-    assert "The kind of the fault is missing" in (await operator.run("fault", "Send")).err
-    wrong = await operator.run("fault", "Send", "gone")
+    assert (await cli.run("fault", "--clear")).err == "directsuite: There are no faults.\n"
+    assert "The kind of the fault is missing" in (await cli.run("fault", "Send")).err
+    wrong = await cli.run("fault", "Send", "gone")
     assert wrong.status == 2
     assert "the kind 'gone' of the fault is unknown: use one of status, latency" in wrong.err
 
 
-async def test_fault_has_the_body_that_is_given(operator: Operator, tmp_path: Path) -> None:
+async def test_fault_has_the_body_that_is_given(cli: CliRunner) -> None:
     refusal = '{"success": false, "code": "021"}'
-    (tmp_path / "refusal.json").write_text(refusal)
+    cli.write_private_file("refusal.json", refusal)
     for body, expected in (
         (refusal, json.loads(refusal)),
-        (f"@{tmp_path / 'refusal.json'}", json.loads(refusal)),
+        ("@refusal.json", json.loads(refusal)),
         ("<h1>Bad gateway</h1>", "<h1>Bad gateway</h1>"),
     ):
-        await operator.run("fault", "ProvisionIDProofedPatient", "status", "--status", "200", "--body", body)
-        (rule,) = json.loads((await operator.run("fault", "--json")).out)
+        await cli.run("fault", "ProvisionIDProofedPatient", "status", "--status", "200", "--body", body)
+        (rule,) = json.loads((await cli.run("fault", "--json")).out)
         assert (rule["status"], rule["body"]) == (200, expected)
-        await operator.run("fault", "--clear")
-    result = await operator.run("fault", "Send", "status", "--body", "@none.json")
-    assert (result.status, "The file of --body can't be read" in result.err) == (2, True)
+        await cli.run("fault", "--clear")
+    await cli.fail(2, "The file of --body can't be read", "fault", "Send", "status", "--body", "@none.json")
 
 
-async def test_ledger_tells_what_happened_and_reset_forgets_it(operator: Operator) -> None:
-    assert (await operator.run("ledger")).err == "directsuite: There are no effects.\n"
-    await operator.sandbox.add_account(ALICE, "secret")
-    async with ds.DirectSuite.from_env(operator.sandbox.environment) as suite:
+async def test_ledger_tells_what_happened_and_reset_forgets_it(cli: CliRunner) -> None:
+    assert (await cli.run("ledger")).err == "directsuite: There are no effects.\n"
+    await cli.sandbox.add_account(ALICE, "secret")
+    async with ds.DirectSuite.from_env(cli.sandbox.environment) as suite:
         await suite.mailbox(ALICE, "secret").send(ds.Message(subject="x", recipients=[ds.Recipient(ALICE)]))
-    assert (await operator.run("ledger")).out.splitlines()[1].split()[2] == "Send"
-    assert [each["operation"] for each in json.loads((await operator.run("ledger", "Send", "--json")).out)] == ["Send"]
-    assert (await operator.run("reset")).err == "directsuite: The sandbox was reset to its initial state.\n"
-    assert (await operator.run("ledger")).err == "directsuite: There are no effects.\n"
+    assert (await cli.run("ledger")).out.splitlines()[1].split()[2] == "Send"
+    assert [each["operation"] for each in json.loads((await cli.run("ledger", "Send", "--json")).out)] == ["Send"]
+    assert (await cli.run("reset")).err == "directsuite: The sandbox was reset to its initial state.\n"
+    assert (await cli.run("ledger")).err == "directsuite: There are no effects.\n"
 
 
-async def test_missing_sandbox_names_command_that_starts_one(
-    operator: Operator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    result = await operator.run("env", "--at", "http://127.0.0.1:9")
+async def test_missing_sandbox_names_command_that_starts_one(cli: CliRunner) -> None:
+    result = await cli.run("env", "--at", "http://127.0.0.1:9")
     assert result.status == 4
     assert result.err.startswith(
         "directsuite: no sandbox responds at http://127.0.0.1:9: start one with `directsuite sandbox`, "
@@ -195,8 +170,8 @@ async def test_missing_sandbox_names_command_that_starts_one(
     )
 
 
-async def test_client_does_what_the_commands_do_not(operator: Operator) -> None:
-    sandbox = operator.sandbox
+async def test_client_does_what_the_commands_do_not(cli: CliRunner) -> None:
+    sandbox = cli.sandbox
     await sandbox.add_account(ALICE, "secret")
     async with Control(sandbox.root_url) as control, ds.DirectSuite.from_env(sandbox.environment) as suite:
         await control.add_tuser("runner", "secret", [ALICE])
@@ -216,10 +191,8 @@ async def test_client_does_what_the_commands_do_not(operator: Operator) -> None:
         await Control(sandbox.root_url).clock.now()
 
 
-async def test_each_call_is_a_line_without_what_it_carried(
-    operator: Operator, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sandbox = operator.sandbox
+async def test_each_call_is_a_line_without_what_it_carried(cli: CliRunner) -> None:
+    sandbox = cli.sandbox
     sandbox.calls.listeners.append(sandbox_server._print_call)
     sandbox.inject_fault("GetFolders", "reset_before")
     await sandbox.add_account(ALICE, "secret")
@@ -228,6 +201,6 @@ async def test_each_call_is_a_line_without_what_it_carried(
         await box.get_message_count()
         with pytest.raises(ds.ConnectionLostError):
             await box.get_folders()
-    lines = [line.split()[2:-2] for line in capsys.readouterr().out.splitlines()]
+    lines = [line.split()[2:-2] for line in cli.capsys.readouterr().out.splitlines()]
     assert lines == [["GetMessageCount", "200"], ["GetFolders", "no", "response", "(fault:", "reset_before)"]]
     assert [each.operation for each in sandbox.calls.records] == ["GetMessageCount", "GetFolders"]

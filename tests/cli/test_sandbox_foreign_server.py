@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from directsuite.cli import main, sandbox_server
+from directsuite.cli import sandbox_server
 from directsuite.sandbox import client
-from tests.cli.conftest import CliResult
+from tests.cli.conftest import CliResult, CommandRunner
 
 Run = Callable[..., Awaitable[CliResult]]
 
@@ -32,7 +32,7 @@ def requests() -> list[str]:
 
 @pytest.fixture
 async def run(
-    requests: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    requests: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> AsyncIterator[Run]:
     """Run `directsuite sandbox` against a server that sends `document` as the response to every request."""
     response: dict[str, Any] = {}
@@ -47,15 +47,14 @@ async def run(
     runner = web.AppRunner(application)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    monkeypatch.setenv("DIRECTSUITE_SANDBOX", f"http://127.0.0.1:{runner.addresses[0][1]}")
+    cli = CommandRunner(folder=tmp_path, monkeypatch=monkeypatch, capsys=capsys, prefix=("sandbox",))
+    cli.set_env("DIRECTSUITE_SANDBOX", f"http://127.0.0.1:{runner.addresses[0][1]}")
 
     async def run_command(
         *arguments: str, document: object, status: int = 200, headers: Mapping[str, str] = MappingProxyType({})
     ) -> CliResult:
         response.update(document=document, status=status, headers=headers)
-        exit_status = await asyncio.to_thread(main, ["sandbox", *arguments])
-        captured = capsys.readouterr()
-        return CliResult(exit_status, captured.out, captured.err)
+        return await cli.run(*arguments)
 
     yield run_command
     await runner.cleanup()

@@ -24,24 +24,24 @@ async def sent(runner: CliRunner) -> int:
     return sum(effect["operation"] in ("Send", "SendWithHeader") for effect in await runner.sandbox.ledger())
 
 
-async def test_it_prints_the_smtp_id_alone_on_stdout(cli_runner: CliRunner) -> None:
-    result = await cli_runner.run("send", *TO_BOB)
+async def test_it_prints_the_smtp_id_alone_on_stdout(cli: CliRunner) -> None:
+    result = await cli.run("send", *TO_BOB)
     assert result.status == 0
     (smtp_id,) = result.out.splitlines()
     assert smtp_id.startswith("<")
     assert result.err.startswith("directsuite: The message was sent. `directsuite status`")
     assert BOB not in result.err
-    assert (await cli_runner.run("status", smtp_id)).status == 0
+    assert (await cli.run("status", smtp_id)).status == 0
 
 
-async def test_body_recipients_and_files_arrive(cli_runner: CliRunner) -> None:
-    cli_runner.write_private_file("letter.txt", "\ufeffDear Bob,\nsee Ada.\n")
-    cli_runner.folder.joinpath("scan.pdf").write_bytes(b"%PDF-1.7" * 50_000)
+async def test_body_recipients_and_files_arrive(cli: CliRunner) -> None:
+    cli.write_private_file("letter.txt", "\ufeffDear Bob,\nsee Ada.\n")
+    cli.folder.joinpath("scan.pdf").write_bytes(b"%PDF-1.7" * 50_000)
     options = ("--cc", f"cc-{ALICE}", "--bcc", f"bcc-{ALICE}", "--attach", "scan.pdf", "--attach", "letter.txt")
-    result = await cli_runner.run("send", "--to", BOB, "--body-file", "letter.txt", *options, "--json")
+    result = await cli.run("send", "--to", BOB, "--body-file", "letter.txt", *options, "--json")
     document = json.loads(result.out)
     assert (document["sent"], document["sent_before"]) == (True, False)
-    async with open_scenario(cli_runner.sandbox, cli_runner.folder) as world:
+    async with open_scenario(cli.sandbox, cli.folder) as world:
         (message,) = await world.suite.mailbox(BOB, PASSWORD).get_messages()
     assert (message.body or "").replace("\r\n", "\n") == "Dear Bob,\nsee Ada.\n"
     assert [(each.filename, each.media_type, len(each.content)) for each in message.attachments] == [
@@ -60,91 +60,86 @@ async def test_body_recipients_and_files_arrive(cli_runner: CliRunner) -> None:
         ("{bob} , {alice}",),
     ],
 )
-async def test_recipients_have_names_and_stand_in_a_list(given: tuple[str, ...], cli_runner: CliRunner) -> None:
+async def test_recipients_have_names_and_stand_in_a_list(given: tuple[str, ...], cli: CliRunner) -> None:
     to = [word for each in given for word in ("--to", each.format(bob=BOB, alice=ALICE))]
-    document = (await cli_runner.run("send", *to, "--body", "x", "--dry-run", "--json")).document
+    document = (await cli.run("send", *to, "--body", "x", "--dry-run", "--json")).document
     assert document["recipients"] == [{"email": BOB, "type": "TO"}, {"email": ALICE, "type": "TO"}]
 
 
 @pytest.mark.parametrize("given", ["Bob <bob>", f"{BOB},", f"Bob <{BOB}", f"<{BOB}> Bob", "", f"{BOB};{ALICE}"])
-async def test_file_without_addresses_is_rejected(given: str, cli_runner: CliRunner) -> None:
-    result = await cli_runner.run("send", "--to", given, "--body", "x")
-    assert (result.status, "--to number 1 is not an e-mail address" in result.err) == (2, True)
-    assert await sent(cli_runner) == 0
+async def test_file_without_addresses_is_rejected(given: str, cli: CliRunner) -> None:
+    await cli.fail(2, "--to number 1 is not an e-mail address", "send", "--to", given, "--body", "x")
+    assert await sent(cli) == 0
 
 
-async def test_body_from_stdin(cli_runner: CliRunner) -> None:
-    result = await cli_runner.run("send", "--to", BOB, "--html", "--body-file", "-", stdin="<p>Grüße</p>")
+async def test_body_from_stdin(cli: CliRunner) -> None:
+    result = await cli.run("send", "--to", BOB, "--html", "--body-file", "-", stdin="<p>Grüße</p>")
     assert result.status == 0
-    async with open_scenario(cli_runner.sandbox, cli_runner.folder) as world:
+    async with open_scenario(cli.sandbox, cli.folder) as world:
         (message,) = await world.suite.mailbox(BOB, PASSWORD).get_messages()
     assert (message.html_body, (message.body or "").strip()) == (True, "<p>Grüße</p>")
 
 
-async def test_dry_run_sends_nothing_and_needs_neither_service_nor_password(
-    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("DIRECTSUITE_MAILBOX_PASSWORD")
-    monkeypatch.delenv("DIRECTSUITE_MESSAGE_URL")
-    cli_runner.write_private_file("scan.pdf", "%PDF-1.7")
-    result = await cli_runner.run("send", *TO_BOB, "--attach", "scan.pdf", "--dry-run")
+async def test_dry_run_sends_nothing_and_needs_neither_service_nor_password(cli: CliRunner) -> None:
+    cli.monkeypatch.delenv("DIRECTSUITE_MAILBOX_PASSWORD")
+    cli.monkeypatch.delenv("DIRECTSUITE_MESSAGE_URL")
+    cli.write_private_file("scan.pdf", "%PDF-1.7")
+    result = await cli.run("send", *TO_BOB, "--attach", "scan.pdf", "--dry-run")
     assert result.status == 0
     assert "scan.pdf, application/pdf, 8 B" in result.out
     assert BOB in result.out
     assert "nothing was sent" in result.err
-    document = json.loads((await cli_runner.run("send", *TO_BOB, "--attach", "scan.pdf", "--dry-run", "--json")).out)
+    document = json.loads((await cli.run("send", *TO_BOB, "--attach", "scan.pdf", "--dry-run", "--json")).out)
     assert (document["sent"], document["subject"], document["characters"]) == (False, "Referral", 15)
     assert document["attachments"] == [{"filename": "scan.pdf", "media_type": "application/pdf", "size": 8}]
-    assert await sent(cli_runner) == 0
+    assert await sent(cli) == 0
 
 
-async def test_dry_run_says_what_became_of_its_key(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("directsuite.cli.send.SETTLE_TIMEOUT", 0.0)
-    before = await cli_runner.run(*KEYED, "--dry-run", "--json")
-    assert (before.document["sent_before"], cli_runner.folder.joinpath("state").exists()) == (False, False)
-    cli_runner.sandbox.inject_fault("SendWithHeader", "reset_before", times=1)
-    cli_runner.sandbox.inject_fault("SearchMessagesMetadataByReceivedDate", "status", status=401, times=9)
-    assert (await cli_runner.run(*KEYED)).status == 7
+async def test_dry_run_says_what_became_of_its_key(cli: CliRunner) -> None:
+    cli.monkeypatch.setattr("directsuite.cli.send.SETTLE_TIMEOUT", 0.0)
+    before = await cli.run(*KEYED, "--dry-run", "--json")
+    assert (before.document["sent_before"], cli.folder.joinpath("state").exists()) == (False, False)
+    cli.sandbox.inject_fault("SendWithHeader", "reset_before", times=1)
+    cli.sandbox.inject_fault("SearchMessagesMetadataByReceivedDate", "status", status=401, times=9)
+    assert (await cli.run(*KEYED)).status == 7
     assert (
         "An earlier command may have sent the message. It would be sent only if"
-        in (await cli_runner.run(*KEYED, "--dry-run")).err
+        in (await cli.run(*KEYED, "--dry-run")).err
     )
-    cli_runner.sandbox.clear_faults()
-    await cli_runner.run("send", *TO_BOB, "--key", "another")
-    result = await cli_runner.run("send", *TO_BOB, "--key", "another", "--dry-run")
+    cli.sandbox.clear_faults()
+    await cli.run("send", *TO_BOB, "--key", "another")
+    result = await cli.run("send", *TO_BOB, "--key", "another", "--dry-run")
     assert (
         result.status,
         "The message was sent before with this --key. It would not be sent again." in result.err,
-    ) == (
-        0,
-        True,
+    ) == (0, True)
+    assert (await cli.run("send", *TO_BOB, "--key", "another", "--dry-run", "--json")).document["sent_before"]
+    await cli.fail(
+        2, "used for a different message", "send", *TO_BOB[:-1], "Other words.", "--key", "another", "--dry-run"
     )
-    assert (await cli_runner.run("send", *TO_BOB, "--key", "another", "--dry-run", "--json")).document["sent_before"]
-    result = await cli_runner.run("send", *TO_BOB[:-1], "Other words.", "--key", "another", "--dry-run")
-    assert (result.status, "used for a different message" in result.err) == (2, True)
 
 
-async def test_name_that_is_not_sent_is_reported(cli_runner: CliRunner) -> None:
+async def test_name_that_is_not_sent_is_reported(cli: CliRunner) -> None:
     said = "Only the address of `Name <address>` is sent"
     for to, is_told in ((f"Dr. Bob <{BOB}>", True), (f'{ALICE}, "Bob" <{BOB}>', True), (f"{ALICE}, <{BOB}>", False)):
-        result = await cli_runner.run("send", "--to", to, "--body", "x", "--dry-run")
+        result = await cli.run("send", "--to", to, "--body", "x", "--dry-run")
         assert (result.status, said in result.err) == (0, is_told)
 
 
-async def test_lost_response_has_a_status_of_its_own_and_says_where_to_look(cli_runner: CliRunner) -> None:
-    cli_runner.sandbox.inject_fault("Send", "reset_after")
-    result = await cli_runner.run("send", *TO_BOB)
+async def test_lost_response_has_a_status_of_its_own_and_says_where_to_look(cli: CliRunner) -> None:
+    cli.sandbox.inject_fault("Send", "reset_after")
+    result = await cli.run("send", *TO_BOB)
     assert (result.status, result.out) == (7, "")
     assert result.err.count("may or may not have happened") == 1
     assert "`directsuite inbox list --folder INBOX.Sent`" in result.err
     assert "get_message" not in result.err  # the message must not name the API's parameters
-    assert await sent(cli_runner) == 1
+    assert await sent(cli) == 1
 
 
-async def test_message_that_is_too_large_is_reported_with_its_size(cli_runner: CliRunner) -> None:
-    (cli_runner.folder / "scan.pdf").write_bytes(bytes(3_000_000))
-    cli_runner.sandbox.inject_fault("Send", "status", status=413)
-    result = await cli_runner.run("send", *TO_BOB, "--attach", "scan.pdf")
+async def test_message_that_is_too_large_is_reported_with_its_size(cli: CliRunner) -> None:
+    (cli.folder / "scan.pdf").write_bytes(bytes(3_000_000))
+    cli.sandbox.inject_fault("Send", "status", status=413)
+    result = await cli.run("send", *TO_BOB, "--attach", "scan.pdf")
     assert result.status == 5
     assert result.err == (
         "directsuite: Send: the request is larger than the service accepts (HTTP 413): its files take 4.0 MB in the "
@@ -156,52 +151,48 @@ def find_journals(folder: Path) -> list[Path]:
     return [each for each in folder.iterdir() if each.suffix != ".lock"]
 
 
-async def test_with_a_key_it_goes_once_however_often_it_is_given(cli_runner: CliRunner) -> None:
-    first, second = await cli_runner.run(*KEYED), await cli_runner.run(*KEYED, "--json")
+async def test_with_a_key_it_goes_once_however_often_it_is_given(cli: CliRunner) -> None:
+    first, second = await cli.run(*KEYED), await cli.run(*KEYED, "--json")
     assert (first.status, second.status) == (0, 0)
     assert json.loads(second.out) == {"sent": True, "sent_before": True, "smtp_id": first.out.strip()}
-    assert await sent(cli_runner) == 1
-    (record,) = find_journals(cli_runner.folder / "state" / "sends")
+    assert await sent(cli) == 1
+    (record,) = find_journals(cli.folder / "state" / "sends")
     known = record.read_bytes().lower()
     assert [word for word in (b"referral", b"alice", b"bob", b"please") if word in known] == []
 
 
-async def test_with_a_key_a_large_file_is_waited_for_as_long_as_it_may_take(
-    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_with_a_key_a_large_file_is_waited_for_as_long_as_it_may_take(cli: CliRunner) -> None:
     timeouts, send_once = list[float](), Mailbox.send_once
 
     async def seen(box: Mailbox, message: Message, *, timeout: float, **options: Any) -> SendMessageResponse:
         timeouts.append(timeout)
         return await send_once(box, message, timeout=timeout, **options)
 
-    monkeypatch.setattr(Mailbox, "send_once", seen)
-    monkeypatch.setattr("directsuite.cli.send.SETTLE_TIMEOUT", 0.0)
-    cli_runner.folder.joinpath("scan.pdf").write_bytes(bytes(3_000_000))
-    assert (await cli_runner.run(*KEYED, "--attach", "scan.pdf")).status == 0
+    cli.monkeypatch.setattr(Mailbox, "send_once", seen)
+    cli.monkeypatch.setattr("directsuite.cli.send.SETTLE_TIMEOUT", 0.0)
+    cli.folder.joinpath("scan.pdf").write_bytes(bytes(3_000_000))
+    assert (await cli.run(*KEYED, "--attach", "scan.pdf")).status == 0
     assert timeouts == [60.0 + 40.0]  # base64 is a third larger
 
 
-async def test_send_that_runs_out_of_time_says_which_setting_gives_it_more(
-    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DIRECTSUITE_CONFIG", cli_runner.write_private_file("directsuite.toml", "timeout = 0.5\n"))
-    cli_runner.sandbox.inject_fault("Send", "hang")
-    result = await cli_runner.run("send", *TO_BOB)
+async def test_send_that_runs_out_of_time_says_which_setting_gives_it_more(cli: CliRunner) -> None:
+    cli.set_env("DIRECTSUITE_CONFIG", cli.write_private_file("directsuite.toml", "timeout = 0.5\n"))
+    cli.sandbox.inject_fault("Send", "hang")
+    result = await cli.run("send", *TO_BOB)
     assert result.status == 7
     assert result.err.endswith("; raise timeout in the settings file\n")
 
 
-async def test_with_a_key_a_lost_response_is_found(cli_runner: CliRunner) -> None:
-    cli_runner.sandbox.inject_fault("SendWithHeader", "reset_after")
-    result = await cli_runner.run(*KEYED)
+async def test_with_a_key_a_lost_response_is_found(cli: CliRunner) -> None:
+    cli.sandbox.inject_fault("SendWithHeader", "reset_after")
+    result = await cli.run(*KEYED)
     assert result.status == 0
-    assert await sent(cli_runner) == 1
+    assert await sent(cli) == 1
 
 
-async def test_key_that_was_another_message_s_is_rejected(cli_runner: CliRunner) -> None:
-    await cli_runner.run(*KEYED)
-    cli_runner.write_private_file("scan.pdf", "%PDF-1.7")
+async def test_key_that_was_another_message_s_is_rejected(cli: CliRunner) -> None:
+    await cli.run(*KEYED)
+    cli.write_private_file("scan.pdf", "%PDF-1.7")
     others = (
         ("--to", BOB, "--subject", "Other", "--body", "Please see her."),
         ("--to", BOB, "--subject", "Referral", "--body", "Please see him."),
@@ -211,28 +202,22 @@ async def test_key_that_was_another_message_s_is_rejected(cli_runner: CliRunner)
         (*TO_BOB, "--attach", "scan.pdf"),
     )
     for other in others:
-        result = await cli_runner.run("send", *other, "--key", "referral-17")
-        assert (result.status, result.out) == (2, "")
-        assert "Use a new --key for each message." in result.err
-    assert await sent(cli_runner) == 1
+        await cli.fail(2, "Use a new --key for each message.", "send", *other, "--key", "referral-17")
+    assert await sent(cli) == 1
 
 
-async def test_rejected_attempt_leaves_no_doubt_behind(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DIRECTSUITE_MAILBOX_PASSWORD", "wrong")
-    assert (await cli_runner.run(*KEYED)).status == 3
-    monkeypatch.setenv("DIRECTSUITE_MAILBOX_PASSWORD", PASSWORD)
-    assert (await cli_runner.run(*KEYED)).status == 0
-    assert await sent(cli_runner) == 1
+async def test_rejected_attempt_leaves_no_doubt_behind(cli: CliRunner) -> None:
+    cli.set_env("DIRECTSUITE_MAILBOX_PASSWORD", "wrong")
+    assert (await cli.run(*KEYED)).status == 3
+    cli.set_env("DIRECTSUITE_MAILBOX_PASSWORD", PASSWORD)
+    assert (await cli.run(*KEYED)).status == 0
+    assert await sent(cli) == 1
 
 
-async def test_nothing_is_sent_if_journal_cannot_be_written(
-    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DIRECTSUITE_STATE", str(cli_runner.folder / cli_runner.write_private_file("file", "")))
-    result = await cli_runner.run(*KEYED)
-    assert (result.status, result.out) == (2, "")
-    assert "DIRECTSUITE_STATE" in result.err
-    assert await sent(cli_runner) == 0
+async def test_nothing_is_sent_if_journal_cannot_be_written(cli: CliRunner) -> None:
+    cli.set_env("DIRECTSUITE_STATE", str(cli.folder / cli.write_private_file("file", "")))
+    await cli.fail(2, "DIRECTSUITE_STATE", *KEYED)
+    assert await sent(cli) == 0
 
 
 NEEDS_DEV_ZERO = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /dev/zero")
@@ -278,33 +263,33 @@ def refused(result: CliResult, named: str) -> None:
     ],
 )
 async def test_invalid_arguments_are_rejected_before_sending(
-    cli_runner: CliRunner, options: tuple[str, ...], named: str
+    cli: CliRunner, options: tuple[str, ...], named: str
 ) -> None:
-    cli_runner.folder.joinpath("bytes").write_bytes(b"\xff\xfe")
-    cli_runner.folder.joinpath("bytes").chmod(0o644)
-    cli_runner.folder.joinpath("blank").write_bytes(b" \n")
+    cli.folder.joinpath("bytes").write_bytes(b"\xff\xfe")
+    cli.folder.joinpath("bytes").chmod(0o644)
+    cli.folder.joinpath("blank").write_bytes(b" \n")
     if sys.platform != "win32":
-        os.mkfifo(cli_runner.folder / "pipe")
-    result = await cli_runner.run("send", *options)
+        os.mkfifo(cli.folder / "pipe")
+    result = await cli.run("send", *options)
     refused(result, named)
     assert "ada-example" not in result.err  # the name of a file may be a patient's
     assert BOB not in result.err
-    assert await sent(cli_runner) == 0
+    assert await sent(cli) == 0
 
 
-async def test_send_needs_a_mailbox(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DIRECTSUITE_MAILBOX")
-    refused(await cli_runner.run("send", *TO_BOB), "--from ADDRESS")
+async def test_send_needs_a_mailbox(cli: CliRunner) -> None:
+    cli.monkeypatch.delenv("DIRECTSUITE_MAILBOX")
+    refused(await cli.run("send", *TO_BOB), "--from ADDRESS")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it keeps state elsewhere")
-async def test_send_journal_is_in_users_state_folder(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DIRECTSUITE_STATE")
+async def test_send_journal_is_in_users_state_folder(cli: CliRunner) -> None:
+    cli.monkeypatch.delenv("DIRECTSUITE_STATE")
     for variable, folder in (("HOME", "home/.local/state"), ("XDG_STATE_HOME", "xdg")):
-        monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-        monkeypatch.setenv(variable, str(cli_runner.folder / folder.split("/")[0]))
-        assert (await cli_runner.run(*KEYED)).status == 0
-        (record,) = find_journals(cli_runner.folder / folder / "directsuite" / "sends")
+        cli.monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+        cli.set_env(variable, str(cli.folder / folder.split("/")[0]))
+        assert (await cli.run(*KEYED)).status == 0
+        (record,) = find_journals(cli.folder / folder / "directsuite" / "sends")
         assert stat.S_IMODE(record.stat().st_mode) == 0o600
         assert stat.S_IMODE(record.parent.stat().st_mode) == 0o700
 
@@ -318,18 +303,16 @@ async def lost(runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "run the same command again with the same --key" in result.err
 
 
-async def test_absent_message_is_sent_by_next_command(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    await lost(cli_runner, monkeypatch)
-    result = await cli_runner.run(*KEYED)
+async def test_absent_message_is_sent_by_next_command(cli: CliRunner) -> None:
+    await lost(cli, cli.monkeypatch)
+    result = await cli.run(*KEYED)
     assert (result.status, "may have sent the message. Searching INBOX.Sent" in result.err) == (0, True)
-    assert await sent(cli_runner) == 1
+    assert await sent(cli) == 1
 
 
-async def test_unverifiable_outcome_asks_user_to_check(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    await cli_runner.run("send", *TO_BOB)  # without a request id: this server may show none
-    await lost(cli_runner, monkeypatch)
+async def test_unverifiable_outcome_asks_user_to_check(cli: CliRunner) -> None:
+    await cli.run("send", *TO_BOB)  # without a request id: this server may show none
+    await lost(cli, cli.monkeypatch)
     for _ in range(2):
-        result = await cli_runner.run(*KEYED)
-        assert (result.status, result.out) == (7, "")
-        assert "only if it does not, run the command again with a new --key" in result.err
-    assert await sent(cli_runner) == 1
+        await cli.fail(7, "only if it does not, run the command again with a new --key", *KEYED)
+    assert await sent(cli) == 1

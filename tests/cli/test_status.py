@@ -26,9 +26,9 @@ async def sent(runner: CliRunner, *recipients: str) -> str:
     return result.out.strip()
 
 
-async def test_each_recipient_is_a_row(cli_runner: CliRunner) -> None:
-    smtp_id = await sent(cli_runner, BOB, "nomdn@elsewhere.test")
-    result = await cli_runner.run("status", smtp_id)
+async def test_each_recipient_is_a_row(cli: CliRunner) -> None:
+    smtp_id = await sent(cli, BOB, "nomdn@elsewhere.test")
+    result = await cli.run("status", smtp_id)
     assert (result.status, result.err) == (0, "")
     _, bob, waiting = result.out.splitlines()
     assert bob.split()[:2] == [BOB, "Delivered"]
@@ -36,9 +36,9 @@ async def test_each_recipient_is_a_row(cli_runner: CliRunner) -> None:
     assert smtp_id in bob
 
 
-async def test_recipient_who_will_not_have_it_is_status_1(cli_runner: CliRunner) -> None:
-    smtp_id = await sent(cli_runner, BOB, "bounce@elsewhere.test")
-    result = await cli_runner.run("status", smtp_id, "--json")
+async def test_recipient_who_will_not_have_it_is_status_1(cli: CliRunner) -> None:
+    smtp_id = await sent(cli, BOB, "bounce@elsewhere.test")
+    result = await cli.run("status", smtp_id, "--json")
     assert result.status == 1
     assert "1 of 2 deliveries failed" in result.err
     assert "elsewhere" not in result.err
@@ -49,10 +49,10 @@ async def test_recipient_who_will_not_have_it_is_status_1(cli_runner: CliRunner)
 
 
 @pytest.mark.parametrize("more", [(), ("--watch",)], ids=["once", "watched"])
-async def test_unconfirmed_recipient_is_not_reported_as_failed(cli_runner: CliRunner, more: tuple[str, ...]) -> None:
-    smtp_id = await sent(cli_runner, BOB, "bounce@elsewhere.test", "nomdn@elsewhere.test")
-    cli_runner.sandbox.clock.advance(timedelta(hours=2))
-    result = await cli_runner.run("status", smtp_id, *more)
+async def test_unconfirmed_recipient_is_not_reported_as_failed(cli: CliRunner, more: tuple[str, ...]) -> None:
+    smtp_id = await sent(cli, BOB, "bounce@elsewhere.test", "nomdn@elsewhere.test")
+    cli.sandbox.clock.advance(timedelta(hours=2))
+    result = await cli.run("status", smtp_id, *more)
     assert result.status == 1
     assert result.err.splitlines() == [
         "directsuite: 1 of 3 deliveries failed. Check the addresses, or use another way to send.",
@@ -61,37 +61,35 @@ async def test_unconfirmed_recipient_is_not_reported_as_failed(cli_runner: CliRu
     ]
 
 
-async def test_id_of_a_message_stands_once(cli_runner: CliRunner) -> None:
-    smtp_ids = [await sent(cli_runner, BOB, "bounce@elsewhere.test"), await sent(cli_runner, BOB)]
-    rows = (await cli_runner.run("status", *smtp_ids)).out.splitlines()[1:]
+async def test_id_of_a_message_stands_once(cli: CliRunner) -> None:
+    smtp_ids = [await sent(cli, BOB, "bounce@elsewhere.test"), await sent(cli, BOB)]
+    rows = (await cli.run("status", *smtp_ids)).out.splitlines()[1:]
     assert [[smtp_id in row for smtp_id in smtp_ids] for row in rows] == [[True, False], [False, False], [False, True]]
 
 
-async def test_unknown_message_is_status_4_and_the_others_are_reported(cli_runner: CliRunner) -> None:
-    smtp_id = await sent(cli_runner, BOB)
-    result = await cli_runner.run("status", smtp_id, "<nobody@elsewhere.test>")
+async def test_unknown_message_is_status_4_and_the_others_are_reported(cli: CliRunner) -> None:
+    smtp_id = await sent(cli, BOB)
+    result = await cli.run("status", smtp_id, "<nobody@elsewhere.test>")
     assert result.status == 4
     assert BOB in result.out
     assert "doesn't know 1 of these messages" in result.err
-    alone = await cli_runner.run("status", "nope", "--json")
+    alone = await cli.run("status", "nope", "--json")
     assert (alone.status, json.loads(alone.out)) == (4, [])
     for each in (result, alone):
         assert "`directsuite inbox read UID --folder INBOX.Sent` shows a message's id" in each.err
 
 
-async def test_watching_ends_where_all_recipients_have_it_or_will_not(cli_runner: CliRunner) -> None:
-    smtp_ids = [await sent(cli_runner, BOB, "bounce@elsewhere.test"), await sent(cli_runner, BOB)]
-    result = await cli_runner.run("status", *smtp_ids, "--watch", "--json")
+async def test_watching_ends_where_all_recipients_have_it_or_will_not(cli: CliRunner) -> None:
+    smtp_ids = [await sent(cli, BOB, "bounce@elsewhere.test"), await sent(cli, BOB)]
+    result = await cli.run("status", *smtp_ids, "--watch", "--json")
     assert result.status == 1
     assert [each["status"] for each in json.loads(result.out)] == ["Delivered", "Remotely Failed", "Delivered"]
 
 
-async def test_every_problem_of_watched_messages_is_reported(
-    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    give_up_soon(monkeypatch)
-    smtp_ids = [await sent(cli_runner, f"{name}@elsewhere.test") for name in ("bounce", "nomdn")]
-    result = await cli_runner.run("status", *smtp_ids, "<nobody@elsewhere.test>", "--watch")
+async def test_every_problem_of_watched_messages_is_reported(cli: CliRunner) -> None:
+    give_up_soon(cli.monkeypatch)
+    smtp_ids = [await sent(cli, f"{name}@elsewhere.test") for name in ("bounce", "nomdn")]
+    result = await cli.run("status", *smtp_ids, "<nobody@elsewhere.test>", "--watch")
     assert result.status == 1
     assert "1 of 2 deliveries failed" in result.err
     assert "1 of the messages had no final status in time" in result.err
@@ -99,56 +97,52 @@ async def test_every_problem_of_watched_messages_is_reported(
 
 
 @pytest.mark.parametrize("more", [(), ("--watch",)], ids=["once", "watched"])
-async def test_one_id_in_two_forms_is_one_message(cli_runner: CliRunner, more: tuple[str, ...]) -> None:
-    smtp_id = await sent(cli_runner, BOB)
-    result = await cli_runner.run("status", smtp_id, smtp_id.strip("<>"), smtp_id, "--json", *more)
+async def test_one_id_in_two_forms_is_one_message(cli: CliRunner, more: tuple[str, ...]) -> None:
+    smtp_id = await sent(cli, BOB)
+    result = await cli.run("status", smtp_id, smtp_id.strip("<>"), smtp_id, "--json", *more)
     assert (result.status, [each["to"] for each in json.loads(result.out)]) == (0, [BOB])
 
 
 @pytest.mark.parametrize("smtp_id", ["", " ", "<>", "<\udcff@elsewhere.test>"], ids=ascii)
-async def test_invalid_smtp_id_is_rejected_in_terms_of_the_command(cli_runner: CliRunner, smtp_id: str) -> None:
-    result = await cli_runner.run("status", smtp_id)
+async def test_invalid_smtp_id_is_rejected_in_terms_of_the_command(cli: CliRunner, smtp_id: str) -> None:
+    result = await cli.run("status", smtp_id)
     assert result.status == 2
     assert "An SMTP id" in result.err
     assert "smtp_ids" not in result.err.replace("smtpIds", "smtp_ids")
 
 
 @pytest.mark.parametrize("status", [400, 404])
-async def test_message_rejected_until_known_is_waited_for(cli_runner: CliRunner, status: int) -> None:
-    smtp_id = await sent(cli_runner, BOB)
-    cli_runner.sandbox.inject_fault("GetMessageStatusMany", "status", status=status, times=1)
-    result = await cli_runner.run("status", smtp_id, "--watch")
+async def test_message_rejected_until_known_is_waited_for(cli: CliRunner, status: int) -> None:
+    smtp_id = await sent(cli, BOB)
+    cli.sandbox.inject_fault("GetMessageStatusMany", "status", status=status, times=1)
+    result = await cli.run("status", smtp_id, "--watch")
     assert (result.status, "Delivered" in result.out) == (0, True)
     assert f"(HTTP {status})" in result.err
     assert "up to 15 minutes" in result.err
 
 
-async def test_failed_polls_do_not_make_message_unknown(cli_runner: CliRunner) -> None:
-    cli_runner.sandbox.inject_fault("GetMessageStatus", "status", status=401, times=9)
-    result = await cli_runner.run("status", "<nobody@elsewhere.test>", "--watch")
+async def test_failed_polls_do_not_make_message_unknown(cli: CliRunner) -> None:
+    cli.sandbox.inject_fault("GetMessageStatus", "status", status=401, times=9)
+    result = await cli.run("status", "<nobody@elsewhere.test>", "--watch")
     assert result.status == 3
     assert "The status of 1 of these messages is unknown" in result.err
     assert "The service knows none" not in result.err
 
 
-async def test_rejected_batch_is_requested_one_by_one(cli_runner: CliRunner) -> None:
-    smtp_id = await sent(cli_runner, BOB)
-    cli_runner.sandbox.inject_fault("GetMessageStatusMany", "status", status=404, times=9)
-    cli_runner.sandbox.inject_fault("GetMessageStatus", "status", status=404, times=1)
-    result = await cli_runner.run("status", "<nobody@elsewhere.test>", smtp_id)
+async def test_rejected_batch_is_requested_one_by_one(cli: CliRunner) -> None:
+    smtp_id = await sent(cli, BOB)
+    cli.sandbox.inject_fault("GetMessageStatusMany", "status", status=404, times=9)
+    cli.sandbox.inject_fault("GetMessageStatus", "status", status=404, times=1)
+    result = await cli.run("status", "<nobody@elsewhere.test>", smtp_id)
     assert (result.status, BOB in result.out) == (4, True)
     assert "doesn't know 1 of these messages in this mailbox. Check the ids of those that are not shown" in result.err
-    cli_runner.sandbox.inject_fault("GetMessageStatus", "status", status=404, times=9)
-    alone = await cli_runner.run("status", "<nobody@elsewhere.test>", smtp_id)
-    assert (alone.status, alone.out) == (4, "")
-    assert "GetMessageStatusMany" in alone.err
+    cli.sandbox.inject_fault("GetMessageStatus", "status", status=404, times=9)
+    await cli.fail(4, "GetMessageStatusMany", "status", "<nobody@elsewhere.test>", smtp_id)
 
 
 @pytest.mark.parametrize("more", [(), ("--watch",)], ids=["once", "watched"])
-async def test_other_messages_are_reported_if_one_fails(
-    cli_runner: CliRunner, more: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    smtp_id, denied = await sent(cli_runner, BOB), await sent(cli_runner, BOB)
+async def test_other_messages_are_reported_if_one_fails(cli: CliRunner, more: tuple[str, ...]) -> None:
+    smtp_id, denied = await sent(cli, BOB), await sent(cli, BOB)
     look, look_at_one = ds.Mailbox.get_message_statuses, ds.Mailbox.get_message_status
     refusal = ds.PermissionDeniedError("it may not", operation="GetMessageStatus", status=403)
 
@@ -162,18 +156,18 @@ async def test_other_messages_are_reported_if_one_fails(
             raise refusal
         return await look_at_one(box, one, **named)
 
-    monkeypatch.setattr(ds.Mailbox, "get_message_statuses", looked)
-    monkeypatch.setattr(ds.Mailbox, "get_message_status", looked_at_one)
-    result = await cli_runner.run("status", smtp_id, denied, "--json", *more)
+    cli.monkeypatch.setattr(ds.Mailbox, "get_message_statuses", looked)
+    cli.monkeypatch.setattr(ds.Mailbox, "get_message_status", looked_at_one)
+    result = await cli.run("status", smtp_id, denied, "--json", *more)
     assert (result.status, [each["to"] for each in json.loads(result.out)]) == (3, [BOB])
     assert "The mailbox has no permission to see 1 of these messages" in result.err
     assert "doesn't know" not in result.err
-    alone = await cli_runner.run("status", denied, denied, *more)
+    alone = await cli.run("status", denied, denied, *more)
     assert (alone.status, alone.out) == (3, "")
 
 
-async def test_failed_last_poll_keeps_watched_statuses(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    smtp_ids = [await sent(cli_runner, BOB, "bounce@elsewhere.test"), await sent(cli_runner, BOB)]
+async def test_failed_last_poll_keeps_watched_statuses(cli: CliRunner) -> None:
+    smtp_ids = [await sent(cli, BOB, "bounce@elsewhere.test"), await sent(cli, BOB)]
     look, looks = ds.Mailbox.get_message_statuses, list[None]()
 
     async def looked(box: ds.Mailbox, listed: list[str]) -> ds.DirectMessageStatusReportResponse:
@@ -182,47 +176,41 @@ async def test_failed_last_poll_keeps_watched_statuses(cli_runner: CliRunner, mo
             raise ds.ServerError("it fails", operation="GetMessageStatusMany", status=503)
         return await look(box, listed)
 
-    monkeypatch.setattr(ds.Mailbox, "get_message_statuses", looked)
-    result = await cli_runner.run("status", *smtp_ids, "--watch", "--json")
+    cli.monkeypatch.setattr(ds.Mailbox, "get_message_statuses", looked)
+    result = await cli.run("status", *smtp_ids, "--watch", "--json")
     assert result.status == 6
     assert [each["status"] for each in json.loads(result.out)] == ["Delivered", "Remotely Failed", "Delivered"]
     assert "1 of 3 deliveries failed" in result.err
     assert "A poll failed, so the output may be out of date" in result.err
 
 
-async def test_message_that_arrives_meanwhile_is_waited_for(
-    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    smtp_id = await sent(cli_runner, "slow+2m@elsewhere.test")
-    assert "Waiting" in (await cli_runner.run("status", smtp_id)).out
-    clock = LeapingClock(cli_runner.sandbox.clock)
+async def test_message_that_arrives_meanwhile_is_waited_for(cli: CliRunner) -> None:
+    smtp_id = await sent(cli, "slow+2m@elsewhere.test")
+    assert "Waiting" in (await cli.run("status", smtp_id)).out
+    clock = LeapingClock(cli.sandbox.clock)
     for method in ("monotonic", "sleep"):
-        monkeypatch.setattr(SystemClock, method, staticmethod(getattr(clock, method)))
-    result = await cli_runner.run("status", smtp_id, "--watch")
+        cli.monkeypatch.setattr(SystemClock, method, staticmethod(getattr(clock, method)))
+    result = await cli.run("status", smtp_id, "--watch")
     assert (result.status, "Delivered" in result.out) == (0, True)
 
 
-async def test_message_that_the_service_does_not_know_yet_is_waited_for(
-    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    smtp_id = await sent(cli_runner, BOB)
-    hide(monkeypatch, 0, "get_message_statuses")
-    result = await cli_runner.run("status", smtp_id, "--watch")
+async def test_message_that_the_service_does_not_know_yet_is_waited_for(cli: CliRunner) -> None:
+    smtp_id = await sent(cli, BOB)
+    hide(cli.monkeypatch, 0, "get_message_statuses")
+    result = await cli.run("status", smtp_id, "--watch")
     assert (result.status, "Delivered" in result.out) == (0, True)
     assert "doesn't know 1 of these messages in this mailbox, which is normal shortly after sending" in result.err
 
 
-async def test_late_recipient_is_followed_after_others_end(
-    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    smtp_id = await sent(cli_runner, BOB, "bounce@elsewhere.test")
-    hide(monkeypatch, 1, "get_message_statuses", "get_message_status")
-    result = await cli_runner.run("status", smtp_id, "--watch")
+async def test_late_recipient_is_followed_after_others_end(cli: CliRunner) -> None:
+    smtp_id = await sent(cli, BOB, "bounce@elsewhere.test")
+    hide(cli.monkeypatch, 1, "get_message_statuses", "get_message_status")
+    result = await cli.run("status", smtp_id, "--watch")
     assert result.status == 1
     assert "Remotely Failed" in result.out
 
 
-async def test_all_messages_are_followed_at_a_time(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_messages_are_followed_at_a_time(cli: CliRunner) -> None:
     everyone, met = asyncio.Barrier(25), list[str]()
 
     async def track(_: ds.Mailbox, smtp_id: str, *, give_up_after: float, **more: Any) -> Delivery:
@@ -232,8 +220,8 @@ async def test_all_messages_are_followed_at_a_time(cli_runner: CliRunner, monkey
         met.append(smtp_id)
         return Delivery(smtp_id=smtp_id, records=[])
 
-    monkeypatch.setattr(ds.Mailbox, "track", track)
-    result = await cli_runner.run("status", *(f"<{number}@elsewhere.test>" for number in range(25)), "--watch")
+    cli.monkeypatch.setattr(ds.Mailbox, "track", track)
+    result = await cli.run("status", *(f"<{number}@elsewhere.test>" for number in range(25)), "--watch")
     assert (result.status, len(met)) == (4, 25)
 
 
@@ -268,9 +256,9 @@ def hide(monkeypatch: pytest.MonkeyPatch, shown: int, *looks: str) -> None:
         cut(name)
 
 
-async def test_help_and_guide_say_how_long_a_message_is_watched(cli_runner: CliRunner) -> None:
+async def test_help_and_guide_say_how_long_a_message_is_watched(cli: CliRunner) -> None:
     assert (DEFAULT_GIVE_UP_AFTER, MAX_UNKNOWN_SECONDS) == (7_200, 900)
-    for text in ((await cli_runner.run("status", "--help")).out, read_document("terminal")):
+    for text in ((await cli.run("status", "--help")).out, read_document("terminal")):
         words = " ".join(text.replace("│", " ").split())
         assert "at most two hours, or" in words
         assert "15 minutes for a message that the service doesn't know" in words

@@ -35,52 +35,50 @@ async def stopped(runner: CliRunner, number: signal.Signals, *arguments: str) ->
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
-async def test_command_that_reads_is_given_again(cli_runner: CliRunner, number: signal.Signals, status: int) -> None:
-    cli_runner.sandbox.inject_fault("GetMessageMetaData", "hang")
-    result = await stopped(cli_runner, number, "inbox", "list")
+async def test_command_that_reads_is_given_again(cli: CliRunner, number: signal.Signals, status: int) -> None:
+    cli.sandbox.inject_fault("GetMessageMetaData", "hang")
+    result = await stopped(cli, number, "inbox", "list")
     assert result == (status, "directsuite: stopped; nothing was changed: run the same command again\n")
 
 
-async def test_what_is_known_of_watched_messages_is_shown(cli_runner: CliRunner) -> None:
-    sent = await cli_runner.run("send", "--to", "nomdn@elsewhere.test", "--body", "x")
-    cli_runner.sandbox.inject_fault("GetMessageStatus", "hang")
+async def test_what_is_known_of_watched_messages_is_shown(cli: CliRunner) -> None:
+    sent = await cli.run("send", "--to", "nomdn@elsewhere.test", "--body", "x")
+    cli.sandbox.inject_fault("GetMessageStatus", "hang")
     async with start_process("status", sent.out.strip(), "--watch") as process:
-        await until_faulty(cli_runner)
+        await until_faulty(cli)
         process.send_signal(signal.SIGINT)
         out, _ = await process.communicate()
     assert process.returncode == 130
     assert out.decode().splitlines()[1].split()[:2] == ["nomdn@elsewhere.test", "Waiting"]
 
 
-async def test_send_that_was_in_progress_is_searched_first(cli_runner: CliRunner) -> None:
-    cli_runner.sandbox.inject_fault("Send", "hang", processed=True)
-    status, err = await stopped(cli_runner, signal.SIGINT, *SEND)
+async def test_send_that_was_in_progress_is_searched_first(cli: CliRunner) -> None:
+    cli.sandbox.inject_fault("Send", "hang", processed=True)
+    status, err = await stopped(cli, signal.SIGINT, *SEND)
     assert status == 130
     assert err.startswith("directsuite: stopped; the last request may or may not have taken effect: check whether")
     assert len(err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
-async def test_send_with_a_key_is_given_again_and_goes_once(cli_runner: CliRunner, number: signal.Signals) -> None:
-    cli_runner.sandbox.inject_fault("SendWithHeader", "hang", processed=True)
-    status, err = await stopped(cli_runner, number, *SEND, "--key", "k")
+async def test_send_with_a_key_is_given_again_and_goes_once(cli: CliRunner, number: signal.Signals) -> None:
+    cli.sandbox.inject_fault("SendWithHeader", "hang", processed=True)
+    status, err = await stopped(cli, number, *SEND, "--key", "k")
     assert status == (130 if number == signal.SIGINT else -9)
     assert ("run the same command again with the same --key" in err) == (number == signal.SIGINT)
-    again = await cli_runner.run(*SEND, "--key", "k")
+    again = await cli.run(*SEND, "--key", "k")
     assert (again.status, again.out.startswith("<")) == (0, True)
-    assert len(await cli_runner.sandbox.ledger("SendWithHeader")) == 1
+    assert len(await cli.sandbox.ledger("SendWithHeader")) == 1
 
 
-async def test_provisioning_whose_response_was_lost_is_not_said_to_be_none(cli_runner: CliRunner) -> None:
-    cli_runner.write_private_file(
-        "ada.toml", 'id = 7\nfirst_name = "Ada"\nlast_name = "Example"\ndirect_username = "ada"\n'
-    )
-    cli_runner.sandbox.inject_fault("GetPatientAddressByMeta", "hang", skip=1, times=None)  # the search before it
-    cli_runner.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
+async def test_provisioning_whose_response_was_lost_is_not_said_to_be_none(cli: CliRunner) -> None:
+    cli.write_private_file("ada.toml", 'id = 7\nfirst_name = "Ada"\nlast_name = "Example"\ndirect_username = "ada"\n')
+    cli.sandbox.inject_fault("GetPatientAddressByMeta", "hang", skip=1, times=None)  # the search before it
+    cli.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
     arguments = ("patient", "add", "ada.toml", "--domain", "direct.example.test", "--yes")
     async with start_process(*arguments) as process:
         async with asyncio.timeout(20):
-            while not cli_runner.sandbox.faults()[0]["applied"]:  # noqa: ASYNC110  it is another process
+            while not cli.sandbox.faults()[0]["applied"]:  # noqa: ASYNC110  it is another process
                 await asyncio.sleep(0.05)
         process.send_signal(signal.SIGINT)
         _, err = await process.communicate()
@@ -88,17 +86,17 @@ async def test_provisioning_whose_response_was_lost_is_not_said_to_be_none(cli_r
     assert b"may or may not have taken effect" in err
 
 
-async def test_two_sends_with_one_key_do_not_meet(cli_runner: CliRunner) -> None:
-    cli_runner.sandbox.inject_fault("SendWithHeader", "hang")
+async def test_two_sends_with_one_key_do_not_meet(cli: CliRunner) -> None:
+    cli.sandbox.inject_fault("SendWithHeader", "hang")
     async with start_process(*SEND, "--key", "k"):
-        await until_faulty(cli_runner)
-        second = await cli_runner.run(*SEND, "--key", "k")
+        await until_faulty(cli)
+        second = await cli.run(*SEND, "--key", "k")
     assert (second.status, second.out) == (2, "")
     assert "If another command is sending with this --key, wait until it has ended." in second.err
 
 
-async def test_reader_of_output_may_close_pipe(cli_runner: CliRunner) -> None:
-    await cli_runner.deliver("one")
+async def test_reader_of_output_may_close_pipe(cli: CliRunner) -> None:
+    await cli.deliver("one")
     reading, writing = os.pipe()
     os.close(reading)
     async with start_process("inbox", "list", stdout=writing) as process:
@@ -107,11 +105,11 @@ async def test_reader_of_output_may_close_pipe(cli_runner: CliRunner) -> None:
     assert (process.returncode, err) == (1, b"")
 
 
-async def test_question_that_is_broken_off_provisions_nothing(cli_runner: CliRunner) -> None:
+async def test_question_that_is_broken_off_provisions_nothing(cli: CliRunner) -> None:
     import pty  # only POSIX has it
 
     ours, theirs = pty.openpty()
-    cli_runner.write_private_file("ada.toml", 'id = 7\ndirect_username = "ada"\n')
+    cli.write_private_file("ada.toml", 'id = 7\ndirect_username = "ada"\n')
     try:
         async with start_process(
             "patient", "add", "ada.toml", "--domain", "direct.example.test", stdin=theirs
@@ -128,18 +126,18 @@ async def test_question_that_is_broken_off_provisions_nothing(cli_runner: CliRun
         130,
         "directsuite: stopped; nothing was provisioned or debited: run the same command again",
     )
-    assert await cli_runner.sandbox.ledger("ProvisionIDProofedPatient") == []
+    assert await cli.sandbox.ledger("ProvisionIDProofedPatient") == []
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-async def test_closed_streams_are_not_errors(cli_runner: CliRunner, closed: str) -> None:
+async def test_closed_streams_are_not_errors(cli: CliRunner, closed: str) -> None:
     command = f"'{sys.executable}' -m directsuite send --to {BOB} --body-file - {closed}"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     process = await asyncio.create_subprocess_shell(
-        command, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=cli_runner.folder, env=environment
+        command, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=cli.folder, env=environment
     )
     async with asyncio.timeout(30):
         out, err = await process.communicate(b"Dear Bob")
     is_empty = "<&-" in closed  # and no empty message is sent
     assert (process.returncode, b"Traceback" in out + err) == (2 if is_empty else 0, False)
-    assert len(await cli_runner.sandbox.ledger("Send")) == (0 if is_empty else 1)
+    assert len(await cli.sandbox.ledger("Send")) == (0 if is_empty else 1)

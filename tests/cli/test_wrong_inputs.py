@@ -32,9 +32,9 @@ of_every_command = pytest.mark.parametrize("command", COMMANDS)
 
 
 @pytest.fixture
-def files(cli_runner: CliRunner) -> None:
-    cli_runner.write_private_file("ada.toml", "id = 7")
-    cli_runner.write_private_file("passwords.toml", 'ada = "Correct-Horse-1"')
+def files(cli: CliRunner) -> None:
+    cli.write_private_file("ada.toml", "id = 7")
+    cli.write_private_file("passwords.toml", 'ada = "Correct-Horse-1"')
 
 
 async def fails(runner: CliRunner, command: str, status: int, *named: str) -> None:
@@ -48,81 +48,69 @@ async def fails(runner: CliRunner, command: str, status: int, *named: str) -> No
 
 
 @of_every_command
-async def test_where_no_url_is_set_it_says_which(
-    cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_where_no_url_is_set_it_says_which(cli: CliRunner, files: None, command: str) -> None:
     variable = f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL"
-    monkeypatch.delenv(variable)
-    await fails(cli_runner, command, 2, f"Set {variable}", "the settings file")
+    cli.monkeypatch.delenv(variable)
+    await fails(cli, command, 2, f"Set {variable}", "the settings file")
 
 
 @of_every_command
 async def test_missing_secret_names_its_possible_sources(
-    cli_runner: CliRunner, files: None, no_keyring: None, command: str, monkeypatch: pytest.MonkeyPatch
+    cli: CliRunner, files: None, no_keyring: None, command: str
 ) -> None:
     variable = SECRETS[SERVICES[command.split()[0]]]
-    monkeypatch.delenv(variable)
-    await fails(cli_runner, command, 2, f"Set {variable}", "-file FILE", "keyring")
+    cli.monkeypatch.delenv(variable)
+    await fails(cli, command, 2, f"Set {variable}", "-file FILE", "keyring")
 
 
 @of_every_command
-async def test_secret_that_is_not_a_text_is_reported_by_its_variable(
-    cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_secret_that_is_not_a_text_is_reported_by_its_variable(cli: CliRunner, files: None, command: str) -> None:
     variable = SECRETS[SERVICES[command.split()[0]]]
-    monkeypatch.setenv(variable, "hunter\udce9")
-    await fails(cli_runner, command, 2, f"{variable} is not text in this machine's encoding")
+    cli.set_env(variable, "hunter\udce9")
+    await fails(cli, command, 2, f"{variable} is not text in this machine's encoding")
 
 
 @of_every_command
-async def test_wrong_secret_is_reported(
-    cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_wrong_secret_is_reported(cli: CliRunner, files: None, command: str) -> None:
     variable = SECRETS[SERVICES[command.split()[0]]]
-    monkeypatch.setenv(variable, "hunter2")
+    cli.set_env(variable, "hunter2")
     is_token = variable == "DIRECTSUITE_TOKEN"
-    await fails(cli_runner, command, 3, "the token is wrong or has expired" if is_token else "check that")
+    await fails(cli, command, 3, "the token is wrong or has expired" if is_token else "check that")
 
 
 @of_every_command
-async def test_where_nobody_listens_it_says_that_nothing_was_sent(
-    cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = cli_runner.write_private_file("directsuite.toml", "timeout = 5.0\nretry_attempts = 1\n")
-    monkeypatch.setenv("DIRECTSUITE_CONFIG", config)
-    monkeypatch.setenv(f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL", "http://127.0.0.1:9")
-    await fails(cli_runner, command, 6, "(Connection refused)", "nothing was sent", "`directsuite doctor`")
+async def test_where_nobody_listens_it_says_that_nothing_was_sent(cli: CliRunner, files: None, command: str) -> None:
+    config = cli.write_private_file("directsuite.toml", "timeout = 5.0\nretry_attempts = 1\n")
+    cli.set_env("DIRECTSUITE_CONFIG", config)
+    cli.set_env(f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL", "http://127.0.0.1:9")
+    await fails(cli, command, 6, "(Connection refused)", "nothing was sent", "`directsuite doctor`")
 
 
 @of_every_command
 async def test_url_below_which_there_is_nothing_is_reported_by_its_variable(
-    cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
+    cli: CliRunner, files: None, command: str
 ) -> None:
     variable = f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL"
-    monkeypatch.setenv(variable, f"{cli_runner.sandbox.root_url}/elsewhere")
-    await fails(cli_runner, command, 4, f"check {variable} (`directsuite config show`)")
+    cli.set_env(variable, f"{cli.sandbox.root_url}/elsewhere")
+    await fails(cli, command, 4, f"check {variable} (`directsuite config show`)")
 
 
 @pytest.mark.parametrize("command", ["inbox list", "fax list", "patient by-username"])
-async def test_page_that_is_not_a_response_points_to_the_url(
-    cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DIRECTSUITE_CONFIG", cli_runner.write_private_file("directsuite.toml", "retry_attempts = 1\n"))
-    cli_runner.sandbox.inject_fault("*", "status", status=200, body="<html>Ada</html>", times=None)
+async def test_page_that_is_not_a_response_points_to_the_url(cli: CliRunner, files: None, command: str) -> None:
+    cli.set_env("DIRECTSUITE_CONFIG", cli.write_private_file("directsuite.toml", "retry_attempts = 1\n"))
+    cli.sandbox.inject_fault("*", "status", status=200, body="<html>Ada</html>", times=None)
     variable = f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL"
-    await fails(cli_runner, command, 6, f"the service's URL ({variable}) is right")
+    await fails(cli, command, 6, f"the service's URL ({variable}) is right")
 
 
 @pytest.mark.parametrize("command", ["inbox list", "fax list", "patient by-username"])
-async def test_service_that_fails_may_be_asked_again(
-    cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DIRECTSUITE_CONFIG", cli_runner.write_private_file("directsuite.toml", "retry_attempts = 1\n"))
-    cli_runner.sandbox.inject_fault("*", "status", status=500, times=None)
-    await fails(cli_runner, command, 6, "try again later")
-    cli_runner.sandbox.clear_faults()
-    cli_runner.sandbox.inject_fault("*", "status", status=429, retry_after=7, times=None)
-    await fails(cli_runner, command, 6, "wait 7 s and try again")
+async def test_service_that_fails_may_be_asked_again(cli: CliRunner, files: None, command: str) -> None:
+    cli.set_env("DIRECTSUITE_CONFIG", cli.write_private_file("directsuite.toml", "retry_attempts = 1\n"))
+    cli.sandbox.inject_fault("*", "status", status=500, times=None)
+    await fails(cli, command, 6, "try again later")
+    cli.sandbox.clear_faults()
+    cli.sandbox.inject_fault("*", "status", status=429, retry_after=7, times=None)
+    await fails(cli, command, 6, "wait 7 s and try again")
 
 
 @pytest.mark.parametrize(
@@ -155,23 +143,17 @@ async def test_service_that_fails_may_be_asked_again(
         (("send", "--recipient", "x"), "--recipient"),
     ],
 )
-async def test_invalid_argument_is_named_with_status_2(
-    cli_runner: CliRunner, arguments: tuple[str, ...], named: str
-) -> None:
-    cli_runner.write_private_file("file", "")
-    result = await cli_runner.run(*arguments)
-    assert (result.status, result.out) == (2, "")
-    assert named in result.err
-    assert "Traceback" not in result.err
+async def test_invalid_argument_is_named_with_status_2(cli: CliRunner, arguments: tuple[str, ...], named: str) -> None:
+    cli.write_private_file("file", "")
+    err = await cli.fail(2, named, *arguments)
+    assert "Traceback" not in err
 
 
 @of_every_command
-async def test_url_in_clear_is_rejected(
-    cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_url_in_clear_is_rejected(cli: CliRunner, files: None, command: str) -> None:
     service = SERVICES[command.split()[0]]
-    monkeypatch.setenv(f"DIRECTSUITE_{service}_URL", "http://mail.example.org")
-    await fails(cli_runner, command, 2, f"{service.lower()}_url", "set allow_insecure_http to true")
+    cli.set_env(f"DIRECTSUITE_{service}_URL", "http://mail.example.org")
+    await fails(cli, command, 2, f"{service.lower()}_url", "set allow_insecure_http to true")
 
 
 @pytest.mark.parametrize(
@@ -188,9 +170,9 @@ async def test_url_in_clear_is_rejected(
     ],
 )
 async def test_empty_path_or_a_folder_for_a_file_is_rejected(
-    cli_runner: CliRunner, arguments: tuple[str, ...], told: str
+    cli: CliRunner, arguments: tuple[str, ...], told: str
 ) -> None:
-    result = await cli_runner.run(*arguments)
+    result = await cli.run(*arguments)
     assert result.status == 2
     assert told in result.err
     assert "this is a folder; name a file" in result.err or "the path is empty; name a file or a folder" in result.err
@@ -224,12 +206,12 @@ async def test_empty_path_or_a_folder_for_a_file_is_rejected(
 )
 @pytest.mark.parametrize("is_asked", [True, False], ids=["verbose", "log"])
 async def test_typed_value_is_shown_only_if_stderr_may_show_it(
-    cli_runner: CliRunner, arguments: tuple[str, ...], told: str, is_asked: bool, monkeypatch: pytest.MonkeyPatch
+    cli: CliRunner, arguments: tuple[str, ...], told: str, is_asked: bool
 ) -> None:
-    monkeypatch.setenv("DIRECTSUITE_VERBOSE", "1" if is_asked else "")
-    cli_runner.write_private_file("letter.txt", "Dear Bob")
-    await cli_runner.deliver("Hello")
-    result = await cli_runner.run(*arguments)
+    cli.set_env("DIRECTSUITE_VERBOSE", "1" if is_asked else "")
+    cli.write_private_file("letter.txt", "Dear Bob")
+    await cli.deliver("Hello")
+    result = await cli.run(*arguments)
     assert result.status == 2
     assert (told in result.err) is is_asked, result.err
 
@@ -238,10 +220,10 @@ async def test_typed_value_is_shown_only_if_stderr_may_show_it(
     ("name", "value"), [("PROXY", "http://proxy.test:none"), ("FAX_URL", "https://ada:Correct@fax.test")]
 )
 async def test_setting_that_may_hold_a_password_is_named_without_its_value(
-    cli_runner: CliRunner, name: str, value: str, monkeypatch: pytest.MonkeyPatch
+    cli: CliRunner, name: str, value: str
 ) -> None:
-    monkeypatch.setenv(f"DIRECTSUITE_{name}", value)
-    result = await cli_runner.run("inbox", "list", "-v")
+    cli.set_env(f"DIRECTSUITE_{name}", value)
+    result = await cli.run("inbox", "list", "-v")
     assert (result.status, f"DIRECTSUITE_{name}: {name.lower()} " in result.err, value in result.err) == (
         2,
         True,
@@ -249,7 +231,7 @@ async def test_setting_that_may_hold_a_password_is_named_without_its_value(
     )
 
 
-async def test_number_that_the_service_does_not_take_is_named_in_the_advice(cli_runner: CliRunner) -> None:
-    result = await cli_runner.run("fax", "list", "abc", "-v")
+async def test_number_that_the_service_does_not_take_is_named_in_the_advice(cli: CliRunner) -> None:
+    result = await cli.run("fax", "list", "abc", "-v")
     assert result.status == 5
     assert result.err.endswith(": check the fax number (abc): it must be one of your own, such as 15550100100\n")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from ssl import SSLContext
@@ -15,8 +13,8 @@ import attrs
 import pytest
 from aiohttp import web
 
-from directsuite.cli import main
 from directsuite.sandbox.server import Sandbox
+from tests.cli.conftest import CommandRunner
 from tests.integration.scenario import open_populated_sandbox
 
 CA_VARS = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
@@ -36,40 +34,26 @@ class DoctorReport:
         return {check: result for (of, check), (result, _) in self.checks.items() if of == subject}
 
 
-@attrs.frozen
-class DoctorRunner:
-    """Runs the command."""
-
-    folder: Path
-    set_env: Callable[[str, str], None]
-    _run: Callable[[tuple[str, ...]], Awaitable[tuple[int, str, str]]]
-
+@attrs.frozen(kw_only=True)
+class DoctorRunner(CommandRunner):
     async def run_json(self, *arguments: str) -> DoctorReport:
-        status, out, err = await self._run((*arguments, "--json"))
-        document = json.loads(out)
-        checks = {(each["subject"], each["check"]): (each["result"], each["sentence"]) for each in document["checks"]}
-        return DoctorReport(status, out, err, document, checks)
-
-    async def run_table(self, *arguments: str) -> tuple[int, str, str]:
-        """Return the exit status, stdout and stderr of a run without --json."""
-        return await self._run(arguments)
+        result = await self.run(*arguments, "--json")
+        checks = result.document["checks"]
+        return DoctorReport(
+            result.status,
+            result.out,
+            result.err,
+            result.document,
+            {(each["subject"], each["check"]): (each["result"], each["sentence"]) for each in checks},
+        )
 
 
 @pytest.fixture
-def doctor_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> DoctorRunner:
-    monkeypatch.chdir(tmp_path)
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> DoctorRunner:
     for name in tuple(os.environ):
-        if name.startswith("DIRECTSUITE_") or name.lower().endswith("_proxy") or name in CA_VARS:
+        if name.lower().endswith("_proxy") or name in CA_VARS:
             monkeypatch.delenv(name)
-
-    async def run(arguments: tuple[str, ...]) -> tuple[int, str, str]:
-        """Run the command in a thread, because it has its own event loop."""
-        capsys.readouterr()
-        status = await asyncio.to_thread(main, ["doctor", *arguments])
-        told = capsys.readouterr()
-        return status, told.out, told.err
-
-    return DoctorRunner(tmp_path, monkeypatch.setenv, run)
+    return DoctorRunner(folder=tmp_path, monkeypatch=monkeypatch, capsys=capsys, prefix=("doctor",))
 
 
 @pytest.fixture

@@ -27,10 +27,10 @@ def at(distance: timedelta) -> web.Response:
     ],
     ids=["behind", "ahead", "far ahead"],
 )
-async def test_skewed_clock_is_a_warning(doctor_runner: DoctorRunner, distance: timedelta, sentence: str) -> None:
+async def test_skewed_clock_is_a_warning(cli: DoctorRunner, distance: timedelta, sentence: str) -> None:
     async with serve_response(lambda: at(distance)) as url:
-        doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
-        told = await doctor_runner.run_json()
+        cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
+        told = await cli.run_json()
     result, said = told.checks["messaging", "clock"]
     assert result == "warning"
     assert said.startswith(sentence)
@@ -39,17 +39,17 @@ async def test_skewed_clock_is_a_warning(doctor_runner: DoctorRunner, distance: 
 
 
 @pytest.mark.parametrize("seconds", [0, 50, -50])
-async def test_accurate_clock_gives_no_warning(doctor_runner: DoctorRunner, seconds: int) -> None:
+async def test_accurate_clock_gives_no_warning(cli: DoctorRunner, seconds: int) -> None:
     async with serve_response(lambda: at(timedelta(seconds=seconds))) as url:
-        doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
-        assert (await doctor_runner.run_json()).get_results("messaging")["clock"] == "ok"
+        cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
+        assert (await cli.run_json()).get_results("messaging")["clock"] == "ok"
 
 
 @pytest.mark.parametrize("date", ["now", f"Mon, 01 Jan {9**30} 00:00:00 GMT", f"Mon, 01 Jan 2024 00:00:00 +{9**30}"])
-async def test_server_without_a_time_is_not_compared(date: str, doctor_runner: DoctorRunner) -> None:
+async def test_server_without_a_time_is_not_compared(date: str, cli: DoctorRunner) -> None:
     async with serve_response(lambda: web.Response(headers={"Date": date})) as url:
-        doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
-        told = await doctor_runner.run_json()
+        cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
+        told = await cli.run_json()
     assert told.checks["messaging", "clock"] == ("not checked", "The response contains no date.")
 
 
@@ -60,34 +60,30 @@ async def test_server_without_a_time_is_not_compared(date: str, doctor_runner: D
         (302, "HTTP 302: The server redirects, which is not followed. Use the new URL."),
     ],
 )
-async def test_response_that_hints_at_trouble_is_a_warning(
-    doctor_runner: DoctorRunner, status: int, sentence: str
-) -> None:
+async def test_response_that_hints_at_trouble_is_a_warning(cli: DoctorRunner, status: int, sentence: str) -> None:
     async with serve_response(lambda: web.Response(status=status, headers={"Location": "/elsewhere"})) as url:
-        doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
-        told = await doctor_runner.run_json()
+        cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
+        told = await cli.run_json()
     assert told.checks["messaging", "response"] == ("warning", sentence)
 
 
-async def test_proxy_that_asks_for_a_password_or_is_not_there_is_reported(doctor_runner: DoctorRunner) -> None:
+async def test_proxy_that_asks_for_a_password_or_is_not_there_is_reported(cli: DoctorRunner) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if await reader.read(1):
             await reader.readuntil(b"\r\n\r\n")
             writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
         writer.close()
 
-    doctor_runner.set_env("DIRECTSUITE_CONFIG", "suite.toml")
+    cli.set_env("DIRECTSUITE_CONFIG", "suite.toml")
     async with await asyncio.start_server(refuse, "127.0.0.1", 0) as listening:
         proxy = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-        (doctor_runner.folder / "suite.toml").write_text(
-            f'proxy = "{proxy}"\nmessage_url = "https://mail.example.org"\n'
-        )
-        told = await doctor_runner.run_json()
+        (cli.folder / "suite.toml").write_text(f'proxy = "{proxy}"\nmessage_url = "https://mail.example.org"\n')
+        told = await cli.run_json()
     assert told.checks["messaging", "connection"] == ("not checked", "Connections use the proxy of the settings.")
     assert told.checks["messaging", "response"][1].startswith(
         "The proxy rejects the connection (HTTP 407). Check the name and password"
     )
-    told = await doctor_runner.run_json()
+    told = await cli.run_json()
     text = "There is no connection to the proxy. Check the setting proxy."
     assert told.checks["messaging", "response"] == ("failed", text)
     assert told.status == 1

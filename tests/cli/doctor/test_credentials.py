@@ -25,11 +25,9 @@ def take(machine: DoctorRunner, sandbox: Sandbox, **others: str) -> None:
         machine.set_env(name, value)
 
 
-async def test_all_is_well_with_all_four_services_and_nothing_is_changed(
-    doctor_runner: DoctorRunner, sandbox: Sandbox
-) -> None:
-    take(doctor_runner, sandbox, DIRECTSUITE_MAILBOX_PASSWORD=PASSWORD)
-    told = await doctor_runner.run_json("--mailbox", ALICE)
+async def test_all_is_well_with_all_four_services_and_nothing_is_changed(cli: DoctorRunner, sandbox: Sandbox) -> None:
+    take(cli, sandbox, DIRECTSUITE_MAILBOX_PASSWORD=PASSWORD)
+    told = await cli.run_json("--mailbox", ALICE)
     assert told.status == 0
     for service, last in (("signing", "token"), ("fax", "token"), ("messaging", "mailbox"), ("registration", "login")):
         results = told.get_results(service)
@@ -39,18 +37,18 @@ async def test_all_is_well_with_all_four_services_and_nothing_is_changed(
     assert told.document["ok"] is True
 
 
-async def test_404_for_document_is_distinguished_from_wrong_url(doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
+async def test_404_for_document_is_distinguished_from_wrong_url(cli: DoctorRunner, sandbox: Sandbox) -> None:
     sandbox.missing_status = 404
-    take(doctor_runner, sandbox)
-    assert (await doctor_runner.run_json()).checks["signing", "token"] == ("ok", "The credential is accepted.")
+    take(cli, sandbox)
+    assert (await cli.run_json()).checks["signing", "token"] == ("ok", "The credential is accepted.")
     take(
-        doctor_runner,
+        cli,
         sandbox,
         DIRECTSUITE_SIGNING_URL=f"{sandbox.root_url}/wrong",
         DIRECTSUITE_FAX_URL=f"{sandbox.root_url}/wrong",
         DIRECTSUITE_REGISTRATION_URL=f"{sandbox.root_url}/wrong",
     )
-    told = await doctor_runner.run_json()
+    told = await cli.run_json()
     assert told.status == 1
     for service, last in (("signing", "token"), ("fax", "token"), ("registration", "login")):
         assert told.checks[service, last] == (
@@ -79,20 +77,20 @@ def one_description_for_all(path: str) -> web.Response:
 
 @pytest.mark.parametrize(("at", "result"), [(documents_and_paths, "ok"), (one_description_for_all, "failed")])
 async def test_description_tells_a_missing_document_from_a_missing_path(
-    at: Callable[[str], web.Response], result: str, doctor_runner: DoctorRunner
+    at: Callable[[str], web.Response], result: str, cli: DoctorRunner
 ) -> None:
     async with serve_response(at=at) as url:
-        doctor_runner.set_env("DIRECTSUITE_SIGNING_URL", url)
-        doctor_runner.set_env("DIRECTSUITE_FAX_URL", url)
-        doctor_runner.set_env("DIRECTSUITE_TOKEN", WRONG)
-        told = await doctor_runner.run_json()
+        cli.set_env("DIRECTSUITE_SIGNING_URL", url)
+        cli.set_env("DIRECTSUITE_FAX_URL", url)
+        cli.set_env("DIRECTSUITE_TOKEN", WRONG)
+        told = await cli.run_json()
     assert [told.get_results(service)["token"] for service in ("signing", "fax")] == [result, result]
 
 
-async def test_wrong_token_login_and_password_are_reported(doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
+async def test_wrong_token_login_and_password_are_reported(cli: DoctorRunner, sandbox: Sandbox) -> None:
     wrong = {"DIRECTSUITE_TOKEN": WRONG, "DIRECTSUITE_LOGIN_PASSWORD": WRONG, "DIRECTSUITE_MAILBOX_PASSWORD": WRONG}
-    take(doctor_runner, sandbox, **wrong)
-    told = await doctor_runner.run_json("--mailbox", ALICE)
+    take(cli, sandbox, **wrong)
+    told = await cli.run_json("--mailbox", ALICE)
     assert (told.status, told.err) == (1, "directsuite: Checks failed: 4. Follow the advice in the table.\n")
     token = (
         "failed",
@@ -111,32 +109,32 @@ async def test_wrong_token_login_and_password_are_reported(doctor_runner: Doctor
     assert WRONG not in told.out + told.err
 
 
-async def test_secrets_and_sessions_are_never_printed(doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
-    take(doctor_runner, sandbox, DIRECTSUITE_MAILBOX_PASSWORD=PASSWORD)
-    _, out, err = await doctor_runner.run_table("--mailbox", ALICE)
+async def test_secrets_and_sessions_are_never_printed(cli: DoctorRunner, sandbox: Sandbox) -> None:
+    take(cli, sandbox, DIRECTSUITE_MAILBOX_PASSWORD=PASSWORD)
+    result = await cli.run("--mailbox", ALICE)
     secrets = [sandbox.environment[f"DIRECTSUITE_{name}"] for name in ("TOKEN", "LOGIN_PASSWORD")]
-    assert [each for each in (*secrets, PASSWORD, ALICE) if each in out + err] == []
-    assert out.splitlines()[-1].endswith("clock, login")
-    assert out.splitlines()[0].split() == ["subject", "check", "result", "details"]
+    assert [each for each in (*secrets, PASSWORD, ALICE) if each in result.out + result.err] == []
+    assert result.out.splitlines()[-1].endswith("clock, login")
+    assert result.out.splitlines()[0].split() == ["subject", "check", "result", "details"]
 
 
-async def test_forbidden_token_is_distinguished_from_unknown_token(doctor_runner: DoctorRunner) -> None:
+async def test_forbidden_token_is_distinguished_from_unknown_token(cli: DoctorRunner) -> None:
     async with serve_response(lambda: web.json_response({"error": "no", "description": "no"}, status=403)) as url:
-        doctor_runner.set_env("DIRECTSUITE_SIGNING_URL", url)
-        doctor_runner.set_env("DIRECTSUITE_FAX_URL", url)
-        doctor_runner.set_env("DIRECTSUITE_TOKEN", WRONG)
-        told = await doctor_runner.run_json()
+        cli.set_env("DIRECTSUITE_SIGNING_URL", url)
+        cli.set_env("DIRECTSUITE_FAX_URL", url)
+        cli.set_env("DIRECTSUITE_TOKEN", WRONG)
+        told = await cli.run_json()
     assert told.status == 1
     assert told.checks["signing", "token"][1].startswith("The service accepts the token, but not for this operation.")
     assert told.get_results("fax")["token"] == "warning"
 
 
-async def test_response_of_another_server_is_reported(doctor_runner: DoctorRunner) -> None:
+async def test_response_of_another_server_is_reported(cli: DoctorRunner) -> None:
     async with serve_response(lambda: web.Response(text="<html>Welcome</html>", content_type="text/html")) as url:
-        doctor_runner.set_env("DIRECTSUITE_REGISTRATION_URL", url)
-        doctor_runner.set_env("DIRECTSUITE_LOGIN_USERNAME", "front-runner")
-        doctor_runner.set_env("DIRECTSUITE_LOGIN_PASSWORD", WRONG)
-        told = await doctor_runner.run_json()
+        cli.set_env("DIRECTSUITE_REGISTRATION_URL", url)
+        cli.set_env("DIRECTSUITE_LOGIN_USERNAME", "front-runner")
+        cli.set_env("DIRECTSUITE_LOGIN_PASSWORD", WRONG)
+        told = await cli.run_json()
     assert told.checks["registration", "login"] == (
         "failed",
         "This is not the service. Check the path of DIRECTSUITE_REGISTRATION_URL.",
@@ -144,10 +142,10 @@ async def test_response_of_another_server_is_reported(doctor_runner: DoctorRunne
 
 
 @pytest.mark.parametrize("status", [500, 429])
-async def test_service_that_fails_is_reported(doctor_runner: DoctorRunner, sandbox: Sandbox, status: int) -> None:
-    take(doctor_runner, sandbox)
+async def test_service_that_fails_is_reported(cli: DoctorRunner, sandbox: Sandbox, status: int) -> None:
+    take(cli, sandbox)
     sandbox.inject_fault("login", "status", status=status, times=None)
-    told = await doctor_runner.run_json()
+    told = await cli.run_json()
     result, said = told.checks["registration", "login"]
     assert (told.status, result) == (1, "failed")
     assert said.startswith("login: ")
@@ -160,11 +158,9 @@ def test_connect_error_after_checks_refers_to_earlier_checks() -> None:
     assert said == "GetDocInfo: no connection (Connection refused): see the checks before this one, and try again"
 
 
-async def test_failures_come_first_and_passed_services_in_one_row_each(
-    doctor_runner: DoctorRunner, sandbox: Sandbox
-) -> None:
-    take(doctor_runner, sandbox, DIRECTSUITE_TOKEN=WRONG)
-    _, out, _ = await doctor_runner.run_table()
+async def test_failures_come_first_and_passed_services_in_one_row_each(cli: DoctorRunner, sandbox: Sandbox) -> None:
+    take(cli, sandbox, DIRECTSUITE_TOKEN=WRONG)
+    out = (await cli.run()).out
     order = [re.split(r"\s{2,}", line)[2] for line in out.splitlines()[1:]]
     assert order == sorted(order, key=["failed", "warning", "not checked", "ok"].index)
     assert order.count("failed") == 2

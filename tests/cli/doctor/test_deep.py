@@ -101,8 +101,8 @@ def _find_operation(path: str) -> str:
 
 
 @pytest.fixture
-async def arguments(sandbox: Sandbox, doctor_runner: DoctorRunner) -> list[str]:
-    return await populate(doctor_runner, sandbox)
+async def arguments(sandbox: Sandbox, cli: DoctorRunner) -> list[str]:
+    return await populate(cli, sandbox)
 
 
 async def populate(machine: DoctorRunner, sandbox: Sandbox) -> list[str]:
@@ -140,9 +140,9 @@ def reading_operations() -> set[str]:
     return {each.name for each in operations if each.semantics is Semantics.SAFE}
 
 
-async def test_sandbox_has_no_difference(doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]) -> None:
-    set_service_urls(doctor_runner, sandbox)
-    told = await doctor_runner.run_json(*arguments)
+async def test_sandbox_has_no_difference(cli: DoctorRunner, sandbox: Sandbox, arguments: list[str]) -> None:
+    set_service_urls(cli, sandbox)
+    told = await cli.run_json(*arguments)
     assert list_differences(told.document) == set()
     assert told.status == 0
     reports = told.document["operations"]
@@ -250,35 +250,33 @@ def apply_quirks(answer: ServerResponse) -> None:
             quirk(answer)
 
 
-async def test_each_of_twenty_quirks_is_found(
-    doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]
-) -> None:
+async def test_each_of_twenty_quirks_is_found(cli: DoctorRunner, sandbox: Sandbox, arguments: list[str]) -> None:
     async with serve_changed(sandbox, apply_quirks) as root:
-        set_service_urls(doctor_runner, sandbox, root)
-        told = await doctor_runner.run_json(*arguments, "--report", "report.json")
+        set_service_urls(cli, sandbox, root)
+        told = await cli.run_json(*arguments, "--report", "report.json")
     differences = list_differences(told.document)
     for operation, path, what, _ in QUIRKS:
         assert [each for each in differences if each[:2] == (operation, path) and each[2].startswith(what)], path
     assert len(QUIRKS) == 20
     assert told.status == 1
-    assert json.loads((doctor_runner.folder / "report.json").read_text())["operations"] == told.document["operations"]
+    assert json.loads((cli.folder / "report.json").read_text())["operations"] == told.document["operations"]
 
 
 @pytest.mark.wide
 async def test_sandbox_imitates_a_server_by_its_report(
-    doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]
+    cli: DoctorRunner, sandbox: Sandbox, arguments: list[str]
 ) -> None:
     def change(answer: ServerResponse) -> None:
         apply_quirks(answer)
         answer.headers["X-Lab-Site"] = SECRET
 
     async with serve_changed(sandbox, change) as root:
-        set_service_urls(doctor_runner, sandbox, root)
-        told = await doctor_runner.run_json(*arguments, "--report", "report.json")
-    async with open_populated_sandbox(imitate=doctor_runner.folder / "report.json") as imitation:
-        options = await populate(doctor_runner, imitation)
-        set_service_urls(doctor_runner, imitation)
-        again = await doctor_runner.run_json(*options)
+        set_service_urls(cli, sandbox, root)
+        told = await cli.run_json(*arguments, "--report", "report.json")
+    async with open_populated_sandbox(imitate=cli.folder / "report.json") as imitation:
+        options = await populate(cli, imitation)
+        set_service_urls(cli, imitation)
+        again = await cli.run_json(*options)
         async with ds.DirectSuite(ds.Settings(message_url=imitation.message_url)) as suite:
             with pytest.raises(ds.AuthenticationError):  # the rejection is unchanged
                 await suite.mailbox(ALICE, "wrong").get_unread_message_count()
@@ -288,9 +286,7 @@ async def test_sandbox_imitates_a_server_by_its_report(
     assert ("GetUIDs", "header X-Lab-Site", "is not described") in own
 
 
-async def test_no_report_shows_what_a_server_says(
-    doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]
-) -> None:
+async def test_no_report_shows_what_a_server_says(cli: DoctorRunner, sandbox: Sandbox, arguments: list[str]) -> None:
     def plant(value: Any, depth: int = 0) -> Any:
         """Replace every text and number by a secret, except those that a client must understand."""
         if is_object(value):
@@ -307,24 +303,24 @@ async def test_no_report_shows_what_a_server_says(
         answer.headers["X-Patient"] = SECRET
 
     async with serve_changed(sandbox, change) as root:
-        set_service_urls(doctor_runner, sandbox, root)
-        told = await doctor_runner.run_json(*arguments, "--report", "report.json")
-        _, out, err = await doctor_runner.run_table(*arguments)
+        set_service_urls(cli, sandbox, root)
+        told = await cli.run_json(*arguments, "--report", "report.json")
+        table = await cli.run(*arguments)
     assert len(list_differences(told.document)) > 20
-    for text in (told.out, told.err, out, err, (doctor_runner.folder / "report.json").read_text()):
+    for text in (told.out, told.err, table.out, table.err, (cli.folder / "report.json").read_text()):
         assert SECRET not in text
         assert "918273645" not in text
 
 
 async def test_headers_that_are_not_described_are_named(
-    doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]
+    cli: DoctorRunner, sandbox: Sandbox, arguments: list[str]
 ) -> None:
     def change(answer: ServerResponse) -> None:
         answer.headers |= {"X-Lab-Site": SECRET, "Deprecation": SECRET, SECRET: SECRET, "Cache-Control": SECRET}
 
     async with serve_changed(sandbox, change) as root:
-        set_service_urls(doctor_runner, sandbox, root)
-        told = await doctor_runner.run_json(*arguments)
+        set_service_urls(cli, sandbox, root)
+        told = await cli.run_json(*arguments)
     headers = {f"header {name}" for name in ("X-Lab-Site", "Deprecation", f"<a name of {len(SECRET)} characters>")}
     assert {each[1:] for each in list_differences(told.document)} == {
         (header, "is not described") for header in headers
@@ -334,7 +330,7 @@ async def test_headers_that_are_not_described_are_named(
 
 @pytest.mark.parametrize("date", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z"])
 async def test_first_and_last_date_are_not_searched_for(
-    date: str, doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]
+    date: str, cli: DoctorRunner, sandbox: Sandbox, arguments: list[str]
 ) -> None:
     def change(answer: ServerResponse) -> None:
         if answer.operation == "GetMessageMetaData":
@@ -342,8 +338,8 @@ async def test_first_and_last_date_are_not_searched_for(
                 message.update(receivedDate=date)
 
     async with serve_changed(sandbox, change) as root:
-        set_service_urls(doctor_runner, sandbox, root)
-        told = await doctor_runner.run_json(*arguments)
+        set_service_urls(cli, sandbox, root)
+        told = await cli.run_json(*arguments)
     assert told.status == 0
     skipped = {each["operation"]: each["skipped"] for each in told.document["operations"] if each["skipped"]}
     assert skipped["GetMessagesByReceivedDate"] == "It needs a message with a date in INBOX."
@@ -351,37 +347,35 @@ async def test_first_and_last_date_are_not_searched_for(
 
 
 async def test_operation_without_a_complete_response_is_a_difference(
-    doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]
+    cli: DoctorRunner, sandbox: Sandbox, arguments: list[str]
 ) -> None:
     sandbox.inject_fault("GetFolders", "truncate")
     sandbox.inject_fault("GetUIDs", "reset_before")
-    set_service_urls(doctor_runner, sandbox)
-    told = await doctor_runner.run_json(*arguments)
+    set_service_urls(cli, sandbox)
+    told = await cli.run_json(*arguments)
     assert list_differences(told.document) == {
         (operation, "response", "is missing or incomplete") for operation in ("GetFolders", "GetUIDs")
     }
     assert told.status == 1
 
 
-async def test_rejected_operation_has_no_result(
-    doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]
-) -> None:
-    set_service_urls(doctor_runner, sandbox)
+async def test_rejected_operation_has_no_result(cli: DoctorRunner, sandbox: Sandbox, arguments: list[str]) -> None:
+    set_service_urls(cli, sandbox)
     arguments[arguments.index("--document") + 1] = "nowhere"
-    told = await doctor_runner.run_json(*arguments)
+    told = await cli.run_json(*arguments)
     skipped = {each["operation"]: each["skipped"] for each in told.document["operations"] if each["skipped"]}
     assert skipped == dict.fromkeys(("GetDocInfo", "GetDoc"), "The service rejected the request.")
     assert told.status == 0
 
 
 async def test_wrong_password_is_sent_three_times_at_most(
-    doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]
+    cli: DoctorRunner, sandbox: Sandbox, arguments: list[str]
 ) -> None:
     requests = list[str]()
     async with serve_changed(sandbox, lambda answer: requests.append(answer.operation)) as root:
-        set_service_urls(doctor_runner, sandbox, root)
-        doctor_runner.set_env("DIRECTSUITE_MAILBOX_PASSWORD", "wrong")
-        await doctor_runner.run_json(*arguments)
+        set_service_urls(cli, sandbox, root)
+        cli.set_env("DIRECTSUITE_MAILBOX_PASSWORD", "wrong")
+        await cli.run_json(*arguments)
     assert [each for each in requests if each.startswith("Get") and each != "GetDocInfo"] == [
         "GetMessageCount",  # the check of the mailbox
         "GetMessageCount",  # of sent messages
@@ -414,20 +408,17 @@ def test_too_large_response_is_not_compared() -> None:
         (["--deep", "--tuser", "front-desk"], "given together"),
     ],
 )
-async def test_dependent_options_are_rejected_alone(options: list[str], text: str, doctor_runner: DoctorRunner) -> None:
-    status, _, err = await doctor_runner.run_table(*options)
-    assert (status, text in err) == (2, True)
+async def test_dependent_options_are_rejected_alone(options: list[str], text: str, cli: DoctorRunner) -> None:
+    await cli.fail(2, text, *options)
 
 
-async def test_report_replaces_no_file(doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]) -> None:
-    set_service_urls(doctor_runner, sandbox)
+async def test_report_replaces_no_file(cli: DoctorRunner, sandbox: Sandbox, arguments: list[str]) -> None:
+    set_service_urls(cli, sandbox)
     calls = sandbox.calls.count
-    (doctor_runner.folder / "report.json").write_text("kept")
-    status, _, err = await doctor_runner.run_table(*arguments, "--report", "report.json")
-    assert status != 0
-    assert "--report: The file exists. Name a new file." in err
+    (cli.folder / "report.json").write_text("kept")
+    await cli.fail(2, "--report: The file exists. Name a new file.", *arguments, "--report", "report.json")
     assert sandbox.calls.count == calls
-    assert (doctor_runner.folder / "report.json").read_text() == "kept"
+    assert (cli.folder / "report.json").read_text() == "kept"
 
 
 _JSON = st.recursive(

@@ -131,29 +131,29 @@ DIALECTS: dict[str, ResponseChange] = {
 
 @pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("name", DIALECTS)
-async def test_dialect_is_found_and_imitated(name: str, doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
-    options = await populate(doctor_runner, sandbox)
+async def test_dialect_is_found_and_imitated(name: str, cli: DoctorRunner, sandbox: Sandbox) -> None:
+    options = await populate(cli, sandbox)
     async with serve_changed(sandbox, DIALECTS[name]) as root:
-        set_service_urls(doctor_runner, sandbox, root)
-        told = await doctor_runner.run_json(*options, "--report", "report.json")
-    async with open_populated_sandbox(imitate=doctor_runner.folder / "report.json") as imitation:
-        options = await populate(doctor_runner, imitation)
-        set_service_urls(doctor_runner, imitation)
-        again = await doctor_runner.run_json(*options)
+        set_service_urls(cli, sandbox, root)
+        told = await cli.run_json(*options, "--report", "report.json")
+    async with open_populated_sandbox(imitate=cli.folder / "report.json") as imitation:
+        options = await populate(cli, imitation)
+        set_service_urls(cli, imitation)
+        again = await cli.run_json(*options)
     assert all_found(told.document)
     assert all_found(again.document) == all_found(told.document)
 
 
 @pytest.mark.parametrize("profile", ["java", "attachment-list"])
-async def test_profile_is_found_and_imitated(profile: str, doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
+async def test_profile_is_found_and_imitated(profile: str, cli: DoctorRunner, sandbox: Sandbox) -> None:
     sandbox.profile = profile  # type: ignore[assignment]  # of the two that there are
-    options = await populate(doctor_runner, sandbox)
-    set_service_urls(doctor_runner, sandbox)
-    told = await doctor_runner.run_json(*options, "--report", "report.json")
-    async with open_populated_sandbox(imitate=doctor_runner.folder / "report.json") as imitation:
-        options = await populate(doctor_runner, imitation)
-        set_service_urls(doctor_runner, imitation)
-        again = await doctor_runner.run_json(*options)
+    options = await populate(cli, sandbox)
+    set_service_urls(cli, sandbox)
+    told = await cli.run_json(*options, "--report", "report.json")
+    async with open_populated_sandbox(imitate=cli.folder / "report.json") as imitation:
+        options = await populate(cli, imitation)
+        set_service_urls(cli, imitation)
+        again = await cli.run_json(*options)
     assert all_found(told.document)
     assert all_found(again.document) == all_found(told.document)
     assert not [each for each in all_found(told.document) if "SDK" in each[2]]
@@ -164,16 +164,16 @@ def all_found(document: Any) -> set[tuple[str, str, str]]:
     return list_differences(document) | forms
 
 
-async def test_forms_are_not_differences(doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
-    options = await populate(doctor_runner, sandbox)
+async def test_forms_are_not_differences(cli: DoctorRunner, sandbox: Sandbox) -> None:
+    options = await populate(cli, sandbox)
     async with serve_changed(sandbox, DIALECTS["milliseconds"]) as root:
-        set_service_urls(doctor_runner, sandbox, root)
-        told = await doctor_runner.run_json(*options)
+        set_service_urls(cli, sandbox, root)
+        told = await cli.run_json(*options)
     assert (told.status, list_differences(told.document)) == (0, set())
 
 
-async def test_differences_that_do_not_apply_change_nothing(doctor_runner: DoctorRunner) -> None:
-    report, paths = doctor_runner.folder / "report.json", ["$.uids[]", "$[]", "$.uids.x", "$.uids[].x", "header"]
+async def test_differences_that_do_not_apply_change_nothing(cli: DoctorRunner) -> None:
+    report, paths = cli.folder / "report.json", ["$.uids[]", "$[]", "$.uids.x", "$.uids[].x", "header"]
     differences = [{"path": path, "what": "is missing"} for path in paths]
     report.write_text(json.dumps({"operations": [{"operation": "GetUIDs", "differences": differences}]}))
     async with open_populated_sandbox(imitate=report) as imitation:
@@ -226,12 +226,12 @@ async def test_headers_of_the_connection_are_not_imitated(name: str, tmp_path: P
         assert await suite.mailbox(ALICE, PASSWORD).with_options(retry=ds.RetryPolicy.none()).get_uids() == []
 
 
-async def test_fault_reaches_a_client_of_an_imitation(doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
-    options = await populate(doctor_runner, sandbox)
+async def test_fault_reaches_a_client_of_an_imitation(cli: DoctorRunner, sandbox: Sandbox) -> None:
+    options = await populate(cli, sandbox)
     async with serve_changed(sandbox, DIALECTS["milliseconds"]) as root:
-        set_service_urls(doctor_runner, sandbox, root)
-        await doctor_runner.run_json(*options, "--report", "report.json")
-    async with open_populated_sandbox(imitate=doctor_runner.folder / "report.json") as imitation:
+        set_service_urls(cli, sandbox, root)
+        await cli.run_json(*options, "--report", "report.json")
+    async with open_populated_sandbox(imitate=cli.folder / "report.json") as imitation:
         imitation.inject_fault("GetMessages", "malformed")
         async with ds.DirectSuite(ds.Settings(message_url=imitation.message_url)) as suite:
             box = suite.mailbox(ALICE, PASSWORD).with_options(retry=ds.RetryPolicy.none())

@@ -13,8 +13,8 @@ from tests.cli.doctor.conftest import DoctorRunner, serve_response
 SECRET = "hunter-2-of-nobody"
 
 
-async def test_where_nothing_is_set_it_says_what_to_set(doctor_runner: DoctorRunner) -> None:
-    told = await doctor_runner.run_json()
+async def test_where_nothing_is_set_it_says_what_to_set(cli: DoctorRunner) -> None:
+    told = await cli.run_json()
     assert told.status == 1
     result, said = told.checks["this machine", "settings"]
     assert result == "failed"
@@ -34,9 +34,9 @@ async def test_where_nothing_is_set_it_says_what_to_set(doctor_runner: DoctorRun
     ],
     ids=["no scheme", "in clear", "with a password"],
 )
-async def test_wrong_url_is_explained_without_showing_it(doctor_runner: DoctorRunner, url: str, sentence: str) -> None:
-    doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
-    told = await doctor_runner.run_json()
+async def test_wrong_url_is_explained_without_showing_it(cli: DoctorRunner, url: str, sentence: str) -> None:
+    cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
+    told = await cli.run_json()
     assert told.status == 1
     result, said = told.checks["this machine", "settings"]
     assert result == "failed"
@@ -45,11 +45,11 @@ async def test_wrong_url_is_explained_without_showing_it(doctor_runner: DoctorRu
     assert SECRET not in told.out + told.err
 
 
-async def test_missing_secrets_are_skipped_with_instructions(doctor_runner: DoctorRunner) -> None:
+async def test_missing_secrets_are_skipped_with_instructions(cli: DoctorRunner) -> None:
     async with serve_response() as url:
         for service in ("SIGNING", "FAX", "MESSAGE", "REGISTRATION"):
-            doctor_runner.set_env(f"DIRECTSUITE_{service}_URL", url)
-        told = await doctor_runner.run_json()
+            cli.set_env(f"DIRECTSUITE_{service}_URL", url)
+        told = await cli.run_json()
     token = ("not checked", "There is no token. Set DIRECTSUITE_TOKEN, or give --token-file FILE.")
     assert told.checks["signing", "token"] == told.checks["fax", "token"] == token
     assert told.checks["messaging", "mailbox"] == (
@@ -60,29 +60,27 @@ async def test_missing_secrets_are_skipped_with_instructions(doctor_runner: Doct
     assert told.status == 0
 
 
-async def test_no_password_is_requested_for_a_service_without_a_url(
-    doctor_runner: DoctorRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_password_is_requested_for_a_service_without_a_url(cli: DoctorRunner) -> None:
     asked = list[str]()
 
     def type_secret(description: str, _: str) -> ds.Secret:
         asked.append(description)
         return ds.Secret(SECRET)
 
-    monkeypatch.setattr(credentials, "is_interactive", lambda: True)
-    monkeypatch.setattr(credentials, "ask_for_secret", type_secret)
-    await doctor_runner.run_json("--mailbox", "nurse@direct.example.org", "--login", "front-runner")
+    cli.monkeypatch.setattr(credentials, "is_interactive", lambda: True)
+    cli.monkeypatch.setattr(credentials, "ask_for_secret", type_secret)
+    await cli.run_json("--mailbox", "nurse@direct.example.org", "--login", "front-runner")
     assert asked == []
 
 
-async def test_secrets_that_are_given_wrongly_are_reported(doctor_runner: DoctorRunner) -> None:
-    open_to_all = doctor_runner.folder / "token"
+async def test_secrets_that_are_given_wrongly_are_reported(cli: DoctorRunner) -> None:
+    open_to_all = cli.folder / "token"
     open_to_all.write_text(SECRET)
     open_to_all.chmod(0o644)
     async with serve_response() as url:
         for service in ("SIGNING", "MESSAGE", "REGISTRATION"):
-            doctor_runner.set_env(f"DIRECTSUITE_{service}_URL", url)
-        told = await doctor_runner.run_json(
+            cli.set_env(f"DIRECTSUITE_{service}_URL", url)
+        told = await cli.run_json(
             "--token-file", "token", "--mailbox", "nobody", "--login", "runner", "--login-password-file", "missing"
         )
     assert told.status == 1
@@ -94,11 +92,11 @@ async def test_secrets_that_are_given_wrongly_are_reported(doctor_runner: Doctor
     assert SECRET not in told.out + told.err
 
 
-async def test_variables_of_certificates_and_proxies_are_looked_at(doctor_runner: DoctorRunner) -> None:
-    doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", "https://127.0.0.1:1")
-    doctor_runner.set_env("HTTPS_PROXY", f"http://me:{SECRET}@proxy.example.org:3128")
-    doctor_runner.set_env("SSL_CERT_FILE", "nowhere.pem")
-    told = await doctor_runner.run_json()
+async def test_variables_of_certificates_and_proxies_are_looked_at(cli: DoctorRunner) -> None:
+    cli.set_env("DIRECTSUITE_MESSAGE_URL", "https://127.0.0.1:1")
+    cli.set_env("HTTPS_PROXY", f"http://me:{SECRET}@proxy.example.org:3128")
+    cli.set_env("SSL_CERT_FILE", "nowhere.pem")
+    told = await cli.run_json()
     assert told.checks["this machine", "trusted certificates"] == (
         "failed",
         "SSL_CERT_FILE does not name a file with certificates in PEM format. Correct or unset it.",
@@ -107,16 +105,14 @@ async def test_variables_of_certificates_and_proxies_are_looked_at(doctor_runner
     assert result == "warning"
     assert said.startswith("HTTPS_PROXY is ignored.")
     assert SECRET not in told.out + told.err
-    (doctor_runner.folder / "nowhere.pem").write_text("no certificate")
-    told = await doctor_runner.run_json()
+    (cli.folder / "nowhere.pem").write_text("no certificate")
+    told = await cli.run_json()
     assert told.checks["this machine", "trusted certificates"][1].startswith("SSL_CERT_FILE does not name a file")
 
 
-async def test_extra_that_is_there_in_part_is_reported(
-    doctor_runner: DoctorRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(doctor, "EXTRAS", {"storage": ("attrs", "no_such_library")})
-    told = await doctor_runner.run_json()
+async def test_extra_that_is_there_in_part_is_reported(cli: DoctorRunner) -> None:
+    cli.monkeypatch.setattr(doctor, "EXTRAS", {"storage": ("attrs", "no_such_library")})
+    told = await cli.run_json()
     assert told.checks["this machine", "extras"] == (
         "warning",
         "Installed: none. Incomplete: storage. Run pip install 'directsuite[storage]'.",

@@ -67,15 +67,13 @@ def answering(context: ssl.SSLContext) -> Generator[str]:
             serving.join()
 
 
-async def test_dns_failure_is_reported_and_later_checks_are_skipped(
-    doctor_runner: DoctorRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_dns_failure_is_reported_and_later_checks_are_skipped(cli: DoctorRunner) -> None:
     def unknown(*_: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    doctor_runner.set_env("DIRECTSUITE_FAX_URL", "https://nowhere.example.org")
-    monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    told = await doctor_runner.run_json()
+    cli.set_env("DIRECTSUITE_FAX_URL", "https://nowhere.example.org")
+    cli.monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    told = await cli.run_json()
     assert told.status == 1
     assert told.checks["fax", "name"] == (
         "failed",
@@ -89,12 +87,12 @@ async def test_dns_failure_is_reported_and_later_checks_are_skipped(
     assert told.checks["fax", "token"][1] == "The check of name failed."
 
 
-async def test_rejected_connection_is_reported(doctor_runner: DoctorRunner) -> None:
+async def test_rejected_connection_is_reported(cli: DoctorRunner) -> None:
     with socket.socket() as bound:  # and not listening
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
-        doctor_runner.set_env("DIRECTSUITE_SIGNING_URL", f"http://127.0.0.1:{port}")
-        told = await doctor_runner.run_json()
+        cli.set_env("DIRECTSUITE_SIGNING_URL", f"http://127.0.0.1:{port}")
+        told = await cli.run_json()
     assert told.status == 1
     assert told.err == "directsuite: Checks failed: 1. Follow the advice in the table.\n"
     assert told.checks["signing", "connection"] == (
@@ -115,14 +113,14 @@ async def test_rejected_connection_is_reported(doctor_runner: DoctorRunner) -> N
     ids=["unknown authority", "expired", "of tomorrow", "another address"],
 )
 async def test_certificate_that_is_not_accepted_is_explained(
-    doctor_runner: DoctorRunner, tmp_path: Path, days: tuple[int, int], address: str, trusted: bool, sentence: str
+    cli: DoctorRunner, tmp_path: Path, days: tuple[int, int], address: str, trusted: bool, sentence: str
 ) -> None:
     pair = make_certificate(tmp_path, address=address, days=days)
     if trusted:
-        doctor_runner.set_env("SSL_CERT_FILE", str(pair[0]))
+        cli.set_env("SSL_CERT_FILE", str(pair[0]))
     async with shaking_hands(make_server_context(pair)) as url:
-        doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
-        told = await doctor_runner.run_json()
+        cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
+        told = await cli.run_json()
     assert told.status == 1
     result, said = told.checks["messaging", "TLS"]
     assert result == "failed"
@@ -131,14 +129,12 @@ async def test_certificate_that_is_not_accepted_is_explained(
 
 
 @pytest.mark.parametrize(("days", "result"), [(3, "warning"), (90, "ok")])
-async def test_accepted_certificate_tells_its_days(
-    doctor_runner: DoctorRunner, tmp_path: Path, days: int, result: str
-) -> None:
+async def test_accepted_certificate_tells_its_days(cli: DoctorRunner, tmp_path: Path, days: int, result: str) -> None:
     pair = make_certificate(tmp_path, days=(-1, days))
-    doctor_runner.set_env("SSL_CERT_FILE", str(pair[0]))
+    cli.set_env("SSL_CERT_FILE", str(pair[0]))
     with answering(make_server_context(pair)) as url:
-        doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
-        told = await doctor_runner.run_json()
+        cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
+        told = await cli.run_json()
     assert told.status == 0
     found, said = told.checks["messaging", "TLS"]
     assert found == result
@@ -147,49 +143,47 @@ async def test_accepted_certificate_tells_its_days(
     assert told.get_results("this machine")["trusted certificates"] == "ok"
 
 
-async def test_certificates_of_the_settings_are_trusted(doctor_runner: DoctorRunner, tmp_path: Path) -> None:
+async def test_certificates_of_the_settings_are_trusted(cli: DoctorRunner, tmp_path: Path) -> None:
     pair = make_certificate(tmp_path, days=(-1, 90))
-    doctor_runner.set_env("DIRECTSUITE_CA_BUNDLE", str(pair[0]))
+    cli.set_env("DIRECTSUITE_CA_BUNDLE", str(pair[0]))
     with answering(make_server_context(pair)) as url:
-        doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
-        told = await doctor_runner.run_json()
+        cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
+        told = await cli.run_json()
     assert told.get_results("messaging")["TLS"] == "ok"
     assert list(told.get_results("messaging").values())[4] == "ok"
 
 
-async def test_old_tls_is_reported(doctor_runner: DoctorRunner, tmp_path: Path) -> None:
+async def test_old_tls_is_reported(cli: DoctorRunner, tmp_path: Path) -> None:
     context = make_server_context(make_certificate(tmp_path), newest=ssl.TLSVersion.TLSv1_1)
     async with shaking_hands(context) as url:
-        doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
-        told = await doctor_runner.run_json()
+        cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
+        told = await cli.run_json()
     assert told.checks["messaging", "TLS"][1].endswith(
         "ask the service's provider whether it supports TLS 1.2 or newer."
     )
 
 
-async def test_server_without_tls_behind_https_is_reported(doctor_runner: DoctorRunner) -> None:
+async def test_server_without_tls_behind_https_is_reported(cli: DoctorRunner) -> None:
     async with serve_response() as url:
-        doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url.replace("http://", "https://"))
-        told = await doctor_runner.run_json()
+        cli.set_env("DIRECTSUITE_MESSAGE_URL", url.replace("http://", "https://"))
+        told = await cli.run_json()
     assert told.status == 1
     result, said = told.checks["messaging", "TLS"]
     assert result == "failed"
     assert "Check scheme and port in the URL" in said
 
 
-async def test_resolver_that_hangs_costs_its_time_and_no_more(
-    doctor_runner: DoctorRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_resolver_that_hangs_costs_its_time_and_no_more(cli: DoctorRunner) -> None:
     over = threading.Event()
 
     def hanging(*_: Any) -> Any:
         over.wait()
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
-    doctor_runner.set_env("DIRECTSUITE_FAX_URL", "https://nowhere.example.org")
-    monkeypatch.setattr(socket, "getaddrinfo", hanging)
+    cli.set_env("DIRECTSUITE_FAX_URL", "https://nowhere.example.org")
+    cli.monkeypatch.setattr(socket, "getaddrinfo", hanging)
     try:
-        told = await doctor_runner.run_json("--timeout", "0.3")
+        told = await cli.run_json("--timeout", "0.3")
     finally:
         over.set()
     assert told.checks["fax", "name"][1].startswith("It took more than 0.3 s")
@@ -203,7 +197,7 @@ async def test_http_to_another_machine_is_a_warning(url: str, result: str) -> No
     assert (await server._check_tls()).result == result
 
 
-async def test_server_that_says_nothing_costs_its_time_and_no_more(doctor_runner: DoctorRunner) -> None:
+async def test_server_that_says_nothing_costs_its_time_and_no_more(cli: DoctorRunner) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await reader.read()
@@ -212,9 +206,9 @@ async def test_server_that_says_nothing_costs_its_time_and_no_more(doctor_runner
 
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as listening:
         port = listening.sockets[0].getsockname()[1]
-        doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", f"https://127.0.0.1:{port}")
-        doctor_runner.set_env("DIRECTSUITE_FAX_URL", f"http://127.0.0.1:{port}")
-        told = await doctor_runner.run_json("--timeout", "0.3")
+        cli.set_env("DIRECTSUITE_MESSAGE_URL", f"https://127.0.0.1:{port}")
+        cli.set_env("DIRECTSUITE_FAX_URL", f"http://127.0.0.1:{port}")
+        told = await cli.run_json("--timeout", "0.3")
     late = "It took more than 0.3 s. Check the network, firewall and proxy, or give --timeout SECONDS."
     assert told.checks["messaging", "TLS"] == ("failed", late)
     assert told.checks["fax", "response"] == ("failed", late)

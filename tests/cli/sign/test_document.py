@@ -16,154 +16,143 @@ from tests.integration.documents import make_consent_form
 pytestmark = pytest.mark.wide
 
 
-async def test_one_pdf_is_signed_into_one_file(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("consent.pdf")
-    ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
+async def test_one_pdf_is_signed_into_one_file(cli: SignRunner) -> None:
+    cli.write_pdfs("consent.pdf")
+    ended = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
     assert (ended.status, ended.err) == (0, "directsuite: The PDF was written to the file of --output.\n")
-    assert sign_runner.count_signatures("signed.pdf") == 1
-    assert sorted(path.name for path in sign_runner.folder.iterdir()) == ["consent.pdf", "signed.pdf"]
-    assert (await sign_runner.count_requests("Save"), await sign_runner.count_requests("Delete")) == (1, 1)
+    assert cli.count_signatures("signed.pdf") == 1
+    assert sorted(path.name for path in cli.folder.iterdir()) == ["consent.pdf", "signed.pdf"]
+    assert (await cli.count_requests("Save"), await cli.count_requests("Delete")) == (1, 1)
 
 
-async def test_file_that_is_there_is_replaced_only_where_that_is_said(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("consent.pdf")
-    sign_runner.write_pdfs("signed.pdf", content=b"another")
-    ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
-    assert (ended.status, "give --overwrite" in ended.err) == (2, True)
-    assert (sign_runner.folder / "signed.pdf").read_bytes() == b"another"
-    assert (
-        await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--overwrite")
-    ).status == 0
-    assert sign_runner.count_signatures("signed.pdf") == 1
+async def test_file_that_is_there_is_replaced_only_where_that_is_said(cli: SignRunner) -> None:
+    cli.write_pdfs("consent.pdf")
+    cli.write_pdfs("signed.pdf", content=b"another")
+    await cli.fail(2, "give --overwrite", "consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
+    assert (cli.folder / "signed.pdf").read_bytes() == b"another"
+    assert (await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--overwrite")).status == 0
+    assert cli.count_signatures("signed.pdf") == 1
 
 
-async def test_folder_whose_name_ends_like_a_pdf_is_a_folder(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("consent.pdf")
-    (sign_runner.folder / "signed.pdf").mkdir()
-    assert (await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)).status == 0
-    assert sign_runner.list_files("signed.pdf") == ["consent.pdf"]
+async def test_folder_whose_name_ends_like_a_pdf_is_a_folder(cli: SignRunner) -> None:
+    cli.write_pdfs("consent.pdf")
+    (cli.folder / "signed.pdf").mkdir()
+    assert (await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)).status == 0
+    assert cli.list_files("signed.pdf") == ["consent.pdf"]
 
 
-async def test_signatures_are_verified(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("consent.pdf")
-    await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--reason", "Consent")
-    ended = await sign_runner.sign("verify", "signed.pdf")
+async def test_signatures_are_verified(cli: SignRunner) -> None:
+    cli.write_pdfs("consent.pdf")
+    await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--reason", "Consent")
+    ended = await cli.run("verify", "signed.pdf")
     assert ended.status == 0
     titles, row = ended.out.splitlines()
     assert titles.split()[:5] == ["file", "signature", "stated", "signer", "time"]
     assert titles.split()[6:] == ["reason", "valid"]  # after the time zone
     assert {"signed.pdf", PATIENT, "Consent", "valid"} <= set(row.split())
-    ended = await sign_runner.sign("verify", "signed.pdf", "consent.pdf")
+    ended = await cli.run("verify", "signed.pdf", "consent.pdf")
     assert (ended.status, ended.err) == (1, "directsuite: PDFs without a signature: 1 of 2.\n")
 
 
-async def test_signature_of_a_changed_pdf_is_not_valid(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("consent.pdf")
-    await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--reason", "Consent")
-    content = (sign_runner.folder / "signed.pdf").read_bytes()
-    (sign_runner.folder / "signed.pdf").write_bytes(content.replace(b"Consent", b"Refusal"))
-    ended = await sign_runner.sign("verify", "signed.pdf")
+async def test_signature_of_a_changed_pdf_is_not_valid(cli: SignRunner) -> None:
+    cli.write_pdfs("consent.pdf")
+    await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--reason", "Consent")
+    content = (cli.folder / "signed.pdf").read_bytes()
+    (cli.folder / "signed.pdf").write_bytes(content.replace(b"Consent", b"Refusal"))
+    ended = await cli.run("verify", "signed.pdf")
     assert (ended.status, "NOT VALID" in ended.out) == (1, True)
 
 
-async def test_info_shows_pages_fields_and_signatures(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("consent.pdf")
-    ended = await sign_runner.sign("info", "consent.pdf")
+async def test_info_shows_pages_fields_and_signatures(cli: SignRunner) -> None:
+    cli.write_pdfs("consent.pdf")
+    ended = await cli.run("info", "consent.pdf")
     assert ended.status == 0
     assert f"Signature {PATIENT}: not signed" in " ".join(ended.out.split())
     assert "Pages 1 Page size 612 x 792 Field patient: Ada" in " ".join(ended.out.split())
-    assert await sign_runner.count_requests("Delete") == 1
+    assert await cli.count_requests("Delete") == 1
 
 
 @pytest.mark.parametrize(("command", "gone"), [("flatten", "Field patient"), ("clear", f"Signature {PATIENT}")])
-async def test_fields_are_taken_away_in_another_file(command: str, gone: str, sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("consent.pdf")
-    ended = await sign_runner.sign(command, "consent.pdf", "--output", "other.pdf")
+async def test_fields_are_taken_away_in_another_file(command: str, gone: str, cli: SignRunner) -> None:
+    cli.write_pdfs("consent.pdf")
+    ended = await cli.run(command, "consent.pdf", "--output", "other.pdf")
     assert (ended.status, ended.err) == (0, "directsuite: The PDF was written to the file of --output.\n")
-    before, after = [
-        " ".join((await sign_runner.sign("info", name)).out.split()) for name in ("consent.pdf", "other.pdf")
-    ]
+    before, after = [" ".join((await cli.run("info", name)).out.split()) for name in ("consent.pdf", "other.pdf")]
     assert (gone in before, gone in after) == (True, False)
 
 
 @pytest.mark.parametrize("command", ["verify", "info"])
-async def test_unreadable_file_or_non_pdf_is_rejected(command: str, sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("text.pdf", content=b"no PDF")
+async def test_unreadable_file_or_non_pdf_is_rejected(command: str, cli: SignRunner) -> None:
+    cli.write_pdfs("text.pdf", content=b"no PDF")
     whole = make_consent_form()
-    sign_runner.write_pdfs("cut.pdf", content=whole[: len(whole) // 2])
+    cli.write_pdfs("cut.pdf", content=whole[: len(whole) // 2])
     for name, words in (
         ("missing.pdf", "The file can't be read"),
         ("text.pdf", "The file is not a PDF"),
         ("cut.pdf", "The file has no end-of-file marker (%%EOF) and may be incomplete: get a complete copy"),
     ):
-        ended = await sign_runner.sign(command, name)
-        assert (ended.status, words in ended.err) == (2, True)
+        await cli.fail(2, words, command, name)
 
 
 @pytest.mark.parametrize("command", [(), ("flatten",), ("clear",)])
-async def test_source_is_never_replaced(command: tuple[str, ...], sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("consent.pdf")
-    (sign_runner.folder / "linked.pdf").symlink_to("consent.pdf")
-    before = (sign_runner.folder / "consent.pdf").read_bytes()
+async def test_source_is_never_replaced(command: tuple[str, ...], cli: SignRunner) -> None:
+    cli.write_pdfs("consent.pdf")
+    (cli.folder / "linked.pdf").symlink_to("consent.pdf")
+    before = (cli.folder / "consent.pdf").read_bytes()
     for output in ("consent.pdf", "linked.pdf"):
-        ended = await sign_runner.sign(*command, "consent.pdf", "--output", output, "--overwrite")
-        assert (ended.status, "is the source PDF" in ended.err) == (2, True)
-    assert (sign_runner.folder / "consent.pdf").read_bytes() == before
+        await cli.fail(2, "is the source PDF", *command, "consent.pdf", "--output", output, "--overwrite")
+    assert (cli.folder / "consent.pdf").read_bytes() == before
 
 
-async def test_unknown_field_is_rejected_unless_a_widget_is_given(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("consent.pdf")
-    sign_runner.set_env("DIRECTSUITE_VERBOSE", "1")
-    ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", "Aproval")
+async def test_unknown_field_is_rejected_unless_a_widget_is_given(cli: SignRunner) -> None:
+    cli.write_pdfs("consent.pdf")
+    cli.set_env("DIRECTSUITE_VERBOSE", "1")
+    ended = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", "Aproval")
     assert ended.status == 2
     assert "--name (Aproval): the PDF has no signature field with the signature's name, and would be" in ended.err
     assert f"lists the empty fields ({PATIENT}, {WITNESS})" in ended.err
-    assert (
-        sign_runner.list_files("."),
-        await sign_runner.count_requests("MultiSignAndPull"),
-        await sign_runner.count_requests("Delete"),
-    ) == (["consent.pdf"], 0, 1)
-    ended = await sign_runner.sign(
-        "consent.pdf", "--output", "signed.pdf", "--name", "New", "--widget", "72,620,200,70"
+    assert (cli.list_files("."), await cli.count_requests("MultiSignAndPull"), await cli.count_requests("Delete")) == (
+        ["consent.pdf"],
+        0,
+        1,
     )
-    assert (ended.status, sign_runner.count_signatures("signed.pdf")) == (0, 1)
-    (sign_runner.folder / "signed.pdf").unlink()
-    ended = await sign_runner.sign(
-        "consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--widget", "72,620,200,70"
-    )
-    assert (ended.status, sign_runner.list_files(".")) == (2, ["consent.pdf"])
+    ended = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", "New", "--widget", "72,620,200,70")
+    assert (ended.status, cli.count_signatures("signed.pdf")) == (0, 1)
+    (cli.folder / "signed.pdf").unlink()
+    ended = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--widget", "72,620,200,70")
+    assert (ended.status, cli.list_files(".")) == (2, ["consent.pdf"])
     assert (
         f"--name ({PATIENT}): the PDF has a signature field with the signature's name, which has its own" in ended.err
     )
 
 
-async def test_cut_off_pdf_is_not_signed(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("in/whole.pdf")
-    sign_runner.write_pdfs("in/cut.pdf", content=make_consent_form()[:-2000])
-    ended = await sign_runner.sign("in/cut.pdf", "--output", "signed.pdf")
-    assert (ended.status, "may be incomplete" in ended.err, await sign_runner.count_requests("Save")) == (2, True, 0)
-    ended = await sign_runner.sign("in", "--output", "out")
-    assert (ended.status, sign_runner.list_files()) == (1, ["whole.pdf"])
+async def test_cut_off_pdf_is_not_signed(cli: SignRunner) -> None:
+    cli.write_pdfs("in/whole.pdf")
+    cli.write_pdfs("in/cut.pdf", content=make_consent_form()[:-2000])
+    ended = await cli.run("in/cut.pdf", "--output", "signed.pdf")
+    assert (ended.status, "may be incomplete" in ended.err, await cli.count_requests("Save")) == (2, True, 0)
+    ended = await cli.run("in", "--output", "out")
+    assert (ended.status, cli.list_files()) == (1, ["whole.pdf"])
     assert "cut.pdf" in ended.out
     assert "it has no end-of-file marker (%%EOF) and may be incomplete" in " ".join(ended.out.split())
 
 
-async def test_several_pdfs_need_a_folder_as_output(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("in/a.pdf", "in/b.pdf")
+async def test_several_pdfs_need_a_folder_as_output(cli: SignRunner) -> None:
+    cli.write_pdfs("in/a.pdf", "in/b.pdf")
     for sources in (("in/a.pdf", "in/b.pdf"), ("in",)):
-        ended = await sign_runner.sign(*sources, "--output", "signed.pdf")
+        ended = await cli.run(*sources, "--output", "signed.pdf")
         assert (ended.status, "--output ends in .pdf, which is only possible for a single PDF" in ended.err) == (
             2,
             True,
         )
-    assert sign_runner.list_files(".") == ["in/a.pdf", "in/b.pdf"]
+    assert cli.list_files(".") == ["in/a.pdf", "in/b.pdf"]
 
 
-async def test_verify_continues_after_unreadable_file(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("consent.pdf", "signed/b.pdf")
-    sign_runner.write_pdfs("signed/notes.txt", "signed/c.PDF", content=b"no PDF")
-    await sign_runner.sign("consent.pdf", "--output", "signed/a.pdf", "--name", PATIENT, "--signer", "Ada Example")
-    ended = await sign_runner.sign("verify", "signed")
+async def test_verify_continues_after_unreadable_file(cli: SignRunner) -> None:
+    cli.write_pdfs("consent.pdf", "signed/b.pdf")
+    cli.write_pdfs("signed/notes.txt", "signed/c.PDF", content=b"no PDF")
+    await cli.run("consent.pdf", "--output", "signed/a.pdf", "--name", PATIENT, "--signer", "Ada Example")
+    ended = await cli.run("verify", "signed")
     assert ended.status == 1
     titles, *rows = (line.split() for line in ended.out.splitlines())
     assert titles[2:4] == ["stated", "signer"]
@@ -174,7 +163,7 @@ async def test_verify_continues_after_unreadable_file(sign_runner: SignRunner) -
     ]
     assert {"Ada", "Example"} <= set(rows[0])
     assert " ".join(rows[2]) == "signed/c.PDF not verified: The file is not a PDF."
-    documents = json.loads((await sign_runner.sign("verify", "signed", "--json")).out)
+    documents = json.loads((await cli.run("verify", "signed", "--json")).out)
     assert [(each["file"], len(each["signatures"]), bool(each["problem"])) for each in documents] == [
         ("signed/a.pdf", 1, False),
         ("signed/b.pdf", 0, False),
@@ -182,15 +171,15 @@ async def test_verify_continues_after_unreadable_file(sign_runner: SignRunner) -
     ]
 
 
-async def test_folder_without_a_pdf_is_reported(sign_runner: SignRunner) -> None:
-    (sign_runner.folder / "empty").mkdir()
-    ended = await sign_runner.sign("verify", "empty")
+async def test_folder_without_a_pdf_is_reported(cli: SignRunner) -> None:
+    (cli.folder / "empty").mkdir()
+    ended = await cli.run("verify", "empty")
     assert (ended.status, "There is no PDF in the folders. --recursive includes their subfolders." in ended.err) == (
         2,
         True,
     )
-    sign_runner.write_pdfs("empty/below/consent.pdf")
-    ended = await sign_runner.sign("verify", "empty", "--recursive")
+    cli.write_pdfs("empty/below/consent.pdf")
+    ended = await cli.run("verify", "empty", "--recursive")
     assert (ended.status, "empty/below/consent.pdf" in ended.out) == (1, True)
 
 
@@ -198,72 +187,70 @@ async def test_folder_without_a_pdf_is_reported(sign_runner: SignRunner) -> None
     "options",
     [("--recursive",), ("--patience", "3"), ("--concurrency", "2"), ("--dry-run",), ("--again", "--recursive")],
 )
-async def test_options_of_folders_are_rejected_for_one_file(options: tuple[str, ...], sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("consent.pdf")
-    ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", *options)
+async def test_options_of_folders_are_rejected_for_one_file(options: tuple[str, ...], cli: SignRunner) -> None:
+    cli.write_pdfs("consent.pdf")
+    ended = await cli.run("consent.pdf", "--output", "signed.pdf", *options)
     names = ", ".join(each for each in options if each.startswith("-"))
     sentence = f"Options that are only for folders: {names}. Omit them, or give --output FOLDER."
     assert (ended.status, ended.err) == (2, f"directsuite: {sentence}\n")
-    assert sign_runner.list_files(".") == ["consent.pdf"]
+    assert cli.list_files(".") == ["consent.pdf"]
 
 
 @pytest.mark.parametrize("command", [("verify",), ("info",), ("flatten", "--output", "flat.pdf")])
-async def test_pdf_that_needs_a_password_is_rejected(command: tuple[str, ...], sign_runner: SignRunner) -> None:
+async def test_pdf_that_needs_a_password_is_rejected(command: tuple[str, ...], cli: SignRunner) -> None:
     locked = io.BytesIO()
     with pikepdf.open(io.BytesIO(make_consent_form())) as pdf:
         pdf.save(locked, encryption=pikepdf.Encryption(owner="owner", user="user"))
-    sign_runner.write_pdfs("locked.pdf", content=locked.getvalue())
-    ended = await sign_runner.sign(*command, "locked.pdf")
+    cli.write_pdfs("locked.pdf", content=locked.getvalue())
+    ended = await cli.run(*command, "locked.pdf")
     assert ended.status == 5
     assert "check that the PDF is complete and needs no password" in ended.err
 
 
-async def test_lost_response_says_what_became_of_the_file_and_the_copy(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("consent.pdf")
-    sign_runner.sandbox.inject_fault("SignAndPull", "reset_before", times=1)
-    ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf")
+async def test_lost_response_says_what_became_of_the_file_and_the_copy(cli: SignRunner) -> None:
+    cli.write_pdfs("consent.pdf")
+    cli.sandbox.inject_fault("SignAndPull", "reset_before", times=1)
+    ended = await cli.run("consent.pdf", "--output", "signed.pdf")
     assert ended.status == 6
     assert ended.err.endswith(
         "no file was written, and the document stored at the service expires if it could not be deleted; run the same "
         "command again\n"
     )
-    assert (sign_runner.list_files("."), await sign_runner.count_requests("Delete")) == (["consent.pdf"], 1)
+    assert (cli.list_files("."), await cli.count_requests("Delete")) == (["consent.pdf"], 1)
 
 
-async def test_copy_that_stays_at_the_service_is_reported(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("consent.pdf")
-    sign_runner.sandbox.inject_fault("Delete", "status", status=400)
-    ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
-    assert (ended.status, sign_runner.count_signatures("signed.pdf")) == (0, 1)
+async def test_copy_that_stays_at_the_service_is_reported(cli: SignRunner) -> None:
+    cli.write_pdfs("consent.pdf")
+    cli.sandbox.inject_fault("Delete", "status", status=400)
+    ended = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
+    assert (ended.status, cli.count_signatures("signed.pdf")) == (0, 1)
     assert "The service's copy of the PDF could not be deleted. It expires" in ended.err
 
 
-async def test_file_that_appears_meanwhile_is_not_replaced(
-    sign_runner: SignRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sign_runner.write_pdfs("consent.pdf")
+async def test_file_that_appears_meanwhile_is_not_replaced(cli: SignRunner) -> None:
+    cli.write_pdfs("consent.pdf")
     pull = Signing.sign_and_pull
 
     async def pulled(self: Signing, *arguments: Any, **options: Any) -> Any:
         result = await pull(self, *arguments, **options)
-        (sign_runner.folder / "signed.pdf").write_text("precious")
+        (cli.folder / "signed.pdf").write_text("precious")
         return result
 
-    with monkeypatch.context() as patch:
+    with cli.monkeypatch.context() as patch:
         patch.setattr(Signing, "sign_and_pull", pulled)
-        ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
+        ended = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
     assert (ended.status, "exists already" in ended.err) == (2, True)
-    assert (sign_runner.folder / "signed.pdf").read_text() == "precious"
-    assert sign_runner.list_files(".") == ["consent.pdf", "signed.pdf"]
-    ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--overwrite")
-    assert (ended.status, sign_runner.count_signatures("signed.pdf")) == (0, 1)
+    assert (cli.folder / "signed.pdf").read_text() == "precious"
+    assert cli.list_files(".") == ["consent.pdf", "signed.pdf"]
+    ended = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--overwrite")
+    assert (ended.status, cli.count_signatures("signed.pdf")) == (0, 1)
 
 
-async def test_folder_without_a_pdf_has_a_row_beside_others(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("consent.pdf", "in/deep/a.pdf")
-    (sign_runner.folder / "empty").mkdir()
-    await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
-    ended = await sign_runner.sign("verify", "signed.pdf", "empty", "in")
+async def test_folder_without_a_pdf_has_a_row_beside_others(cli: SignRunner) -> None:
+    cli.write_pdfs("consent.pdf", "in/deep/a.pdf")
+    (cli.folder / "empty").mkdir()
+    await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
+    ended = await cli.run("verify", "signed.pdf", "empty", "in")
     assert ended.status == 1
     rows = [" ".join(line.split()) for line in ended.out.splitlines()]
     assert rows[2:] == [f"{name} not verified: There is no PDF in this folder." for name in ("empty", "in")]
@@ -271,13 +258,13 @@ async def test_folder_without_a_pdf_has_a_row_beside_others(sign_runner: SignRun
     assert "PDFs that could not be verified: 2 of 3. The table shows the reasons." in ended.err
 
 
-async def test_pages_of_several_sizes_are_shown_with_their_numbers(sign_runner: SignRunner) -> None:
+async def test_pages_of_several_sizes_are_shown_with_their_numbers(cli: SignRunner) -> None:
     with pikepdf.new() as pdf:
         for size, turned in (((612, 792), 0), ((612, 792), 0), ((842, 595), 90), ((612, 792), 0)):
             pdf.add_blank_page(page_size=size)
             pdf.pages[-1].rotate(turned, relative=False)
-        pdf.save(sign_runner.folder / "mixed.pdf")
-    rows = [" ".join(line.split()) for line in (await sign_runner.sign("info", "mixed.pdf")).out.splitlines()]
+        pdf.save(cli.folder / "mixed.pdf")
+    rows = [" ".join(line.split()) for line in (await cli.run("info", "mixed.pdf")).out.splitlines()]
     assert {"Pages 4", "Page 1-2, 4 612 x 792", "Page 3 842 x 595, rotated by 90 degrees"} <= {*rows}
 
 
@@ -292,11 +279,11 @@ async def test_pages_of_several_sizes_are_shown_with_their_numbers(sign_runner: 
     ids=["one rejected", "some failed", "all failed", "wrong token"],
 )
 async def test_verify_continues_unless_the_service_fails_for_all(
-    http_status: int, times: int | None, has_problem: list[bool], status: int, sign_runner: SignRunner
+    http_status: int, times: int | None, has_problem: list[bool], status: int, cli: SignRunner
 ) -> None:
-    sign_runner.write_pdfs(*(f"in/{number}.pdf" for number in range(8 if times is None else 6)))
-    sign_runner.set_env("DIRECTSUITE_RETRY_ATTEMPTS", "1")
-    sign_runner.sandbox.inject_fault("Save", "status", status=http_status, skip=1, times=times)
-    ended = await sign_runner.sign("verify", "in", "--json")
+    cli.write_pdfs(*(f"in/{number}.pdf" for number in range(8 if times is None else 6)))
+    cli.set_env("DIRECTSUITE_RETRY_ATTEMPTS", "1")
+    cli.sandbox.inject_fault("Save", "status", status=http_status, skip=1, times=times)
+    ended = await cli.run("verify", "in", "--json")
     assert (ended.status, [each["problem"] is not None for each in ended.document]) == (status, has_problem)
     assert ("PDFs that were not processed: " in ended.err) is (times is None)

@@ -33,12 +33,12 @@ def finished(runner: SignRunner) -> list[str]:
     ids=["Ctrl-C", "SIGTERM", "kill -9"],
 )
 async def test_interrupted_command_continues_when_repeated(
-    sign_runner: SignRunner, number: signal.Signals, status: int
+    cli: SignRunner, number: signal.Signals, status: int
 ) -> None:
-    sign_runner.write_pdfs(*(f"in/{each}.pdf" for each in range(COUNT)))
-    sign_runner.sandbox.inject_fault("SignAndPull", "latency", seconds=0.1, times=None)
+    cli.write_pdfs(*(f"in/{each}.pdf" for each in range(COUNT)))
+    cli.sandbox.inject_fault("SignAndPull", "latency", seconds=0.1, times=None)
     async with start_process("sign", *ARGUMENTS) as process:
-        await until_signed(sign_runner, 2)
+        await until_signed(cli, 2)
         process.send_signal(number)
         out, err = await process.communicate()
     assert process.returncode == status
@@ -48,14 +48,14 @@ async def test_interrupted_command_continues_when_repeated(
         told, stopped = err.decode().splitlines()
         assert told.endswith(("PDF signed.", "PDFs signed."))
         assert "run the same command again: it skips signed PDFs" in stopped
-        assert not (sign_runner.folder / "out/.directsuite").exists()
-    before = {name: (sign_runner.folder / "out" / name).read_bytes() for name in finished(sign_runner)}
+        assert not (cli.folder / "out/.directsuite").exists()
+    before = {name: (cli.folder / "out" / name).read_bytes() for name in finished(cli)}
     assert 2 <= len(before) < COUNT
-    sign_runner.sandbox.clear_faults()
-    again = await sign_runner.sign(*ARGUMENTS, "--json")
+    cli.sandbox.clear_faults()
+    again = await cli.run(*ARGUMENTS, "--json")
     assert again.status == 0
     assert again.document["signed"] + again.document["signed_before"] == COUNT
-    assert finished(sign_runner) == sorted(f"{each}.pdf" for each in range(COUNT))
-    assert {sign_runner.count_signatures(f"out/{name}") for name in finished(sign_runner)} == {1}
-    done = {name for name in before if (sign_runner.folder / "out" / name).read_bytes() == before[name]}
+    assert finished(cli) == sorted(f"{each}.pdf" for each in range(COUNT))
+    assert {cli.count_signatures(f"out/{name}") for name in finished(cli)} == {1}
+    done = {name for name in before if (cli.folder / "out" / name).read_bytes() == before[name]}
     assert len(before) - len(done) <= 2  # at most the documents in progress

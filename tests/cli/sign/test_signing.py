@@ -14,57 +14,55 @@ from tests.integration.documents import make_consent_form
 SIGNED = ("--output", "out", "--name", PATIENT)
 
 
-async def test_files_and_folders_are_signed_under_their_names(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("one.pdf", "in/a.pdf", "in/B.PDF", "in/deep/c.pdf")
-    sign_runner.write_pdfs("in/notes.txt", content=b"no PDF, and none that anybody meant")
-    told = await sign_runner.sign(
-        "one.pdf", "in", *SIGNED, "--reason", "Consent", "--signer", "Ada", "--timezone", "UTC"
-    )
+async def test_files_and_folders_are_signed_under_their_names(cli: SignRunner) -> None:
+    cli.write_pdfs("one.pdf", "in/a.pdf", "in/B.PDF", "in/deep/c.pdf")
+    cli.write_pdfs("in/notes.txt", content=b"no PDF, and none that anybody meant")
+    told = await cli.run("one.pdf", "in", *SIGNED, "--reason", "Consent", "--signer", "Ada", "--timezone", "UTC")
     assert (told.status, told.err) == (
         0,
         "directsuite: 1 folder within the sources not read. --recursive includes them.\n",
     )
-    assert told.out == f"3 signed. Output folder: {sign_runner.folder / 'out'}\n"
-    assert sign_runner.list_files() == ["B.PDF", "a.pdf", "one.pdf"]
-    assert {sign_runner.count_signatures(f"out/{name}") for name in sign_runner.list_files()} == {1}
-    assert sign_runner.count_signatures("one.pdf") == 0
-    assert await sign_runner.count_requests("Delete") == 3  # no file is left behind
+    assert told.out == f"3 signed. Output folder: {cli.folder / 'out'}\n"
+    assert cli.list_files() == ["B.PDF", "a.pdf", "one.pdf"]
+    assert {cli.count_signatures(f"out/{name}") for name in cli.list_files()} == {1}
+    assert cli.count_signatures("one.pdf") == 0
+    assert await cli.count_requests("Delete") == 3  # no file is left behind
 
 
-async def test_recursive_includes_subfolders_except_the_output(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("a.pdf", "deep/b.pdf", "out/c.pdf")
-    told = await sign_runner.sign(".", *SIGNED, "--recursive", "--json")
+async def test_recursive_includes_subfolders_except_the_output(cli: SignRunner) -> None:
+    cli.write_pdfs("a.pdf", "deep/b.pdf", "out/c.pdf")
+    told = await cli.run(".", *SIGNED, "--recursive", "--json")
     assert told.status == 0
     assert told.document == {
-        "output": str(sign_runner.folder / "out"),
+        "output": str(cli.folder / "out"),
         "signed": 2,
         "signed_before": 0,
         "failed": [],
         "refused": [],
         "stopped": None,
     }
-    assert sign_runner.list_files() == ["a.pdf", "c.pdf", "deep/b.pdf"]
-    assert sign_runner.count_signatures("out/c.pdf") == 0
+    assert cli.list_files() == ["a.pdf", "c.pdf", "deep/b.pdf"]
+    assert cli.count_signatures("out/c.pdf") == 0
 
 
-async def test_file_that_is_named_twice_is_signed_once(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("in/a.pdf", "in/b.pdf")
-    told = await sign_runner.sign("in", "in/a.pdf", "./in/a.pdf", "in/../in", *SIGNED)
-    assert (told.status, told.out) == (0, f"2 signed. Output folder: {sign_runner.folder / 'out'}\n")
+async def test_file_that_is_named_twice_is_signed_once(cli: SignRunner) -> None:
+    cli.write_pdfs("in/a.pdf", "in/b.pdf")
+    told = await cli.run("in", "in/a.pdf", "./in/a.pdf", "in/../in", *SIGNED)
+    assert (told.status, told.out) == (0, f"2 signed. Output folder: {cli.folder / 'out'}\n")
 
 
-async def test_second_file_of_same_name_is_reported_and_not_signed(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("x/a.pdf", "y/a.pdf", "z/a.pdf", "z/b.pdf")
-    told = await sign_runner.sign("z", "y/a.pdf", "x/a.pdf", *SIGNED)
-    assert (told.status, sign_runner.list_files()) == (1, ["a.pdf", "b.pdf"])
+async def test_second_file_of_same_name_is_reported_and_not_signed(cli: SignRunner) -> None:
+    cli.write_pdfs("x/a.pdf", "y/a.pdf", "z/a.pdf", "z/b.pdf")
+    told = await cli.run("z", "y/a.pdf", "x/a.pdf", *SIGNED)
+    assert (told.status, cli.list_files()) == (1, ["a.pdf", "b.pdf"])
     assert told.out.count("another source has a PDF with the same name") == 2
 
 
-async def test_several_signatures_have_a_name_and_a_place_each(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("a.pdf")
-    Image.new("RGB", (40, 20), "navy").save(sign_runner.folder / "ink.png")
+async def test_several_signatures_have_a_name_and_a_place_each(cli: SignRunner) -> None:
+    cli.write_pdfs("a.pdf")
+    Image.new("RGB", (40, 20), "navy").save(cli.folder / "ink.png")
     places = ("--widget", "72,620,200,70", "--widget", "72.5,500,200,70,1")
-    told = await sign_runner.sign(
+    told = await cli.run(
         "a.pdf",
         "--output",
         "out",
@@ -78,29 +76,29 @@ async def test_several_signatures_have_a_name_and_a_place_each(sign_runner: Sign
         "ink.png",
     )
     assert told.status == 0
-    assert sign_runner.count_signatures("out/a.pdf") == 2
-    [effect] = await sign_runner.sandbox.ledger("MultiSignAndPull")
+    assert cli.count_signatures("out/a.pdf") == 2
+    [effect] = await cli.sandbox.ledger("MultiSignAndPull")
     assert effect["detail"]["names"] == ["Doctor", "Nurse"]
 
 
-async def test_same_command_again_signs_nothing_twice_and_what_is_new(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("in/a.pdf")
-    assert (await sign_runner.sign("in", *SIGNED)).status == 0
-    before = (sign_runner.folder / "out/a.pdf").read_bytes()
-    sign_runner.write_pdfs("in/b.pdf")
-    told = await sign_runner.sign("in", *SIGNED)
-    assert (told.status, told.out) == (0, f"1 signed, 1 signed before. Output folder: {sign_runner.folder / 'out'}\n")
-    assert (sign_runner.folder / "out/a.pdf").read_bytes() == before
-    assert await sign_runner.count_requests("Save") == 2
+async def test_same_command_again_signs_nothing_twice_and_what_is_new(cli: SignRunner) -> None:
+    cli.write_pdfs("in/a.pdf")
+    assert (await cli.run("in", *SIGNED)).status == 0
+    before = (cli.folder / "out/a.pdf").read_bytes()
+    cli.write_pdfs("in/b.pdf")
+    told = await cli.run("in", *SIGNED)
+    assert (told.status, told.out) == (0, f"1 signed, 1 signed before. Output folder: {cli.folder / 'out'}\n")
+    assert (cli.folder / "out/a.pdf").read_bytes() == before
+    assert await cli.count_requests("Save") == 2
 
 
-async def test_dry_run_tells_all_and_does_nothing(sign_runner: SignRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DIRECTSUITE_TOKEN")  # which it does not need
-    monkeypatch.delenv("DIRECTSUITE_SIGNING_URL")
-    sign_runner.write_pdfs("in/a.pdf", "other/a.pdf", "in/b.pdf", "out/b.pdf")
-    sign_runner.write_pdfs("in/c.pdf", content=b"no PDF")
-    told = await sign_runner.sign("in", "other", *SIGNED, "--dry-run")
-    out = sign_runner.folder / "out"
+async def test_dry_run_tells_all_and_does_nothing(cli: SignRunner) -> None:
+    cli.monkeypatch.delenv("DIRECTSUITE_TOKEN")  # which it does not need
+    cli.monkeypatch.delenv("DIRECTSUITE_SIGNING_URL")
+    cli.write_pdfs("in/a.pdf", "other/a.pdf", "in/b.pdf", "out/b.pdf")
+    cli.write_pdfs("in/c.pdf", content=b"no PDF")
+    told = await cli.run("in", "other", *SIGNED, "--dry-run")
+    out = cli.folder / "out"
     assert told.status == 1
     assert told.err == "directsuite: Dry run: nothing was sent. 1 PDF would be signed.\n"
     assert sorted(line.split(maxsplit=1) for line in told.out.splitlines()[1:]) == [
@@ -116,19 +114,19 @@ async def test_dry_run_tells_all_and_does_nothing(sign_runner: SignRunner, monke
             "not signed: another source has a PDF with the same name; rename one, or sign it into a different --output",
         ],
     ]
-    assert sign_runner.list_files() == ["b.pdf"]
-    assert sorted(path.name for path in sign_runner.folder.iterdir()) == ["in", "other", "out"]
-    assert list(await sign_runner.sandbox.ledger()) == []
-    plan = (await sign_runner.sign("in", *SIGNED, "--dry-run", "--json")).document
+    assert cli.list_files() == ["b.pdf"]
+    assert sorted(path.name for path in cli.folder.iterdir()) == ["in", "other", "out"]
+    assert list(await cli.sandbox.ledger()) == []
+    plan = (await cli.run("in", *SIGNED, "--dry-run", "--json")).document
     assert [
         (each["source"], each["would_be_signed"]) for each in sorted(plan, key=lambda each: str(each["source"]))
     ] == [("in/a.pdf", True), ("in/b.pdf", False), ("in/c.pdf", False)]
 
 
-async def test_files_that_are_not_pdfs_are_reported_and_the_others_signed(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("a.pdf", "in/b.pdf")
-    sign_runner.write_pdfs("Ada Example.txt", "in/Ada Example.pdf", content=b"no PDF")
-    told = await sign_runner.sign("Ada Example.txt", "a.pdf", "missing.pdf", "in", *SIGNED)
+async def test_files_that_are_not_pdfs_are_reported_and_the_others_signed(cli: SignRunner) -> None:
+    cli.write_pdfs("a.pdf", "in/b.pdf")
+    cli.write_pdfs("Ada Example.txt", "in/Ada Example.pdf", content=b"no PDF")
+    told = await cli.run("Ada Example.txt", "a.pdf", "missing.pdf", "in", *SIGNED)
     assert told.status == 1
     assert told.err == (
         "directsuite: Source 1 is not a PDF. It is not signed.\n"
@@ -137,48 +135,48 @@ async def test_files_that_are_not_pdfs_are_reported_and_the_others_signed(sign_r
         "The table shows the reasons. Fix them, then run the same command with --again.\n"
     )
     lines = told.out.splitlines()
-    assert lines[0] == f"2 signed, 1 not signed. Output folder: {sign_runner.folder / 'out'}"
+    assert lines[0] == f"2 signed, 1 not signed. Output folder: {cli.folder / 'out'}"
     assert lines[2].split("  ")[0] == "Ada Example.pdf"
-    assert sign_runner.list_files() == ["a.pdf", "b.pdf"]
+    assert cli.list_files() == ["a.pdf", "b.pdf"]
 
 
-async def test_nothing_is_overwritten_without_being_told(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("in/a.pdf", "in/b.pdf")
-    sign_runner.write_pdfs("out/a.pdf", content=b"somebody's")
-    told = await sign_runner.sign("in", *SIGNED)
+async def test_nothing_is_overwritten_without_being_told(cli: SignRunner) -> None:
+    cli.write_pdfs("in/a.pdf", "in/b.pdf")
+    cli.write_pdfs("out/a.pdf", content=b"somebody's")
+    told = await cli.run("in", *SIGNED)
     assert told.status == 1
     assert "--output has a file with this name" in told.out
-    assert (sign_runner.folder / "out/a.pdf").read_bytes() == b"somebody's"
-    told = await sign_runner.sign("in", *SIGNED, "--overwrite")
-    assert (told.status, told.out) == (0, f"1 signed, 1 signed before. Output folder: {sign_runner.folder / 'out'}\n")
-    assert sign_runner.count_signatures("out/a.pdf") == 1
+    assert (cli.folder / "out/a.pdf").read_bytes() == b"somebody's"
+    told = await cli.run("in", *SIGNED, "--overwrite")
+    assert (told.status, told.out) == (0, f"1 signed, 1 signed before. Output folder: {cli.folder / 'out'}\n")
+    assert cli.count_signatures("out/a.pdf") == 1
 
 
-async def test_missing_output_is_reported_and_signed_again_on_request(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("a.pdf")
-    await sign_runner.sign("a.pdf", *SIGNED)
-    (sign_runner.folder / "out/a.pdf").unlink()
-    told = await sign_runner.sign("a.pdf", *SIGNED)
-    assert (told.status, sign_runner.list_files()) == (1, [])
+async def test_missing_output_is_reported_and_signed_again_on_request(cli: SignRunner) -> None:
+    cli.write_pdfs("a.pdf")
+    await cli.run("a.pdf", *SIGNED)
+    (cli.folder / "out/a.pdf").unlink()
+    told = await cli.run("a.pdf", *SIGNED)
+    assert (told.status, cli.list_files()) == (1, [])
     assert "the signed file no longer exists" in told.out
-    assert (await sign_runner.sign("a.pdf", *SIGNED, "--overwrite")).status == 0
-    assert sign_runner.count_signatures("out/a.pdf") == 1
+    assert (await cli.run("a.pdf", *SIGNED, "--overwrite")).status == 0
+    assert cli.count_signatures("out/a.pdf") == 1
 
 
-async def test_signed_document_not_yet_deleted_is_finished(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("a.pdf")
-    await sign_runner.sign("a.pdf", *SIGNED)
-    stored = await saved(sign_runner)
-    told = await sign_runner.sign("a.pdf", *SIGNED)
-    assert (told.status, told.out) == (0, f"1 signed. Output folder: {sign_runner.folder / 'out'}\n")
-    assert await sign_runner.count_requests("SignAndPull") == 1
-    assert await deleted(sign_runner, stored)
-    stored = await saved(sign_runner)
-    (sign_runner.folder / "out/a.pdf").unlink()
-    assert (await sign_runner.sign("a.pdf", *SIGNED)).status == 1
-    assert (await sign_runner.sign("a.pdf", *SIGNED, "--overwrite")).status == 0
-    assert sign_runner.list_files() == ["a.pdf"]
-    assert await deleted(sign_runner, stored)
+async def test_signed_document_not_yet_deleted_is_finished(cli: SignRunner) -> None:
+    cli.write_pdfs("a.pdf")
+    await cli.run("a.pdf", *SIGNED)
+    stored = await saved(cli)
+    told = await cli.run("a.pdf", *SIGNED)
+    assert (told.status, told.out) == (0, f"1 signed. Output folder: {cli.folder / 'out'}\n")
+    assert await cli.count_requests("SignAndPull") == 1
+    assert await deleted(cli, stored)
+    stored = await saved(cli)
+    (cli.folder / "out/a.pdf").unlink()
+    assert (await cli.run("a.pdf", *SIGNED)).status == 1
+    assert (await cli.run("a.pdf", *SIGNED, "--overwrite")).status == 0
+    assert cli.list_files() == ["a.pdf"]
+    assert await deleted(cli, stored)
 
 
 async def saved(runner: SignRunner) -> str:
@@ -195,91 +193,89 @@ async def deleted(runner: SignRunner, identifier: str) -> bool:
     return identifier in [effect["subject"] for effect in await runner.sandbox.ledger("Delete")]
 
 
-async def test_failures_are_listed_with_reason_and_retried_alone(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("in/a.pdf", "in/b.pdf")
-    sign_runner.sandbox.inject_fault("SignAndPull", "status", status=413, times=1)
-    told = await sign_runner.sign("in", *SIGNED, "--concurrency", "1")
+async def test_failures_are_listed_with_reason_and_retried_alone(cli: SignRunner) -> None:
+    cli.write_pdfs("in/a.pdf", "in/b.pdf")
+    cli.sandbox.inject_fault("SignAndPull", "status", status=413, times=1)
+    told = await cli.run("in", *SIGNED, "--concurrency", "1")
     assert told.status == 1
     assert (
         told.err == "directsuite: 1 PDF not signed. "
         "The table shows the reasons. Fix them, then run the same command with --again.\n"
     )
     assert "the request is larger than the service accepts (HTTP 413)" in told.out
-    assert len(sign_runner.list_files()) == 1
-    told = await sign_runner.sign("in", *SIGNED)  # it is not retried automatically
-    assert (told.status, len(sign_runner.list_files())) == (1, 1)
-    told = await sign_runner.sign("in", *SIGNED, "--dry-run")
+    assert len(cli.list_files()) == 1
+    told = await cli.run("in", *SIGNED)  # it is not retried automatically
+    assert (told.status, len(cli.list_files())) == (1, 1)
+    told = await cli.run("in", *SIGNED, "--dry-run")
     assert (told.status, told.err.split()[6:10]) == (1, ["0", "PDFs", "would", "be"])
     assert "skipped: it failed before (the request is larger than the service accepts (HTTP 413)); --again" in told.out
-    told = await sign_runner.sign("in", *SIGNED, "--again")
-    assert (told.status, told.out) == (0, f"1 signed, 1 signed before. Output folder: {sign_runner.folder / 'out'}\n")
-    assert len(sign_runner.list_files()) == 2
+    told = await cli.run("in", *SIGNED, "--again")
+    assert (told.status, told.out) == (0, f"1 signed, 1 signed before. Output folder: {cli.folder / 'out'}\n")
+    assert len(cli.list_files()) == 2
 
 
-async def test_again_signs_failed_and_rejected_and_reports_missing(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("in/a.pdf")
-    sign_runner.write_pdfs("in/bad.pdf", content=b"no PDF")
-    sign_runner.write_pdfs("in/c.pdf")
-    sign_runner.sandbox.inject_fault("SignAndPull", "status", status=413, times=1)
-    assert (await sign_runner.sign("in", *SIGNED, "--concurrency", "1")).status == 1
-    sign_runner.write_pdfs("in/bad.pdf")
-    told = await sign_runner.sign("in", *SIGNED, "--again", "--dry-run")
+async def test_again_signs_failed_and_rejected_and_reports_missing(cli: SignRunner) -> None:
+    cli.write_pdfs("in/a.pdf")
+    cli.write_pdfs("in/bad.pdf", content=b"no PDF")
+    cli.write_pdfs("in/c.pdf")
+    cli.sandbox.inject_fault("SignAndPull", "status", status=413, times=1)
+    assert (await cli.run("in", *SIGNED, "--concurrency", "1")).status == 1
+    cli.write_pdfs("in/bad.pdf")
+    told = await cli.run("in", *SIGNED, "--again", "--dry-run")
     assert (told.status, "2 PDFs would be signed" in told.err) == (0, True)
-    told = await sign_runner.sign("in", *SIGNED, "--again")
-    assert (told.status, sign_runner.list_files()) == (0, ["a.pdf", "bad.pdf", "c.pdf"])
-    (sign_runner.folder / "out" / "a.pdf").unlink()
-    told = await sign_runner.sign("in", *SIGNED, "--again")
+    told = await cli.run("in", *SIGNED, "--again")
+    assert (told.status, cli.list_files()) == (0, ["a.pdf", "bad.pdf", "c.pdf"])
+    (cli.folder / "out" / "a.pdf").unlink()
+    told = await cli.run("in", *SIGNED, "--again")
     assert (told.status, "it was signed, but the signed file no longer exists" in told.out) == (1, True)
 
 
-async def test_wrong_options_can_be_corrected_before_first_signature(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("a.pdf")
-    told = await sign_runner.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,9")
-    assert (told.status, sign_runner.list_files()) == (1, [])
+async def test_wrong_options_can_be_corrected_before_first_signature(cli: SignRunner) -> None:
+    cli.write_pdfs("a.pdf")
+    told = await cli.run("a.pdf", "--output", "out", "--widget", "72,620,200,70,9")
+    assert (told.status, cli.list_files()) == (1, [])
     assert "invalid action, or a parameter is missing or invalid (HTTP 400)" in told.out
-    assert (await sign_runner.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,1", "--again")).status == 0
-    told = await sign_runner.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,2")
+    assert (await cli.run("a.pdf", "--output", "out", "--widget", "72,620,200,70,1", "--again")).status == 0
+    told = await cli.run("a.pdf", "--output", "out", "--widget", "72,620,200,70,2")
     assert (told.status, told.out) == (2, "")
     assert told.err.startswith("directsuite: --output contains PDFs that were signed with other options")
 
 
-async def test_dry_run_tells_that_an_output_was_signed_in_another_way(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("in/a.pdf", "in/b.pdf")
-    assert (await sign_runner.sign("in/a.pdf", *SIGNED)).status == 0
+async def test_dry_run_tells_that_an_output_was_signed_in_another_way(cli: SignRunner) -> None:
+    cli.write_pdfs("in/a.pdf", "in/b.pdf")
+    assert (await cli.run("in/a.pdf", *SIGNED)).status == 0
     other = ("in", "--output", "out", "--name", WITNESS)
-    dry = await sign_runner.sign(*other, "--dry-run")
+    dry = await cli.run(*other, "--dry-run")
     assert (dry.status, dry.out) == (2, "")
     assert dry.err.startswith("directsuite: --output contains PDFs that were signed with other options")
-    assert dry.err == (await sign_runner.sign(*other)).err  # as in a normal run
-    assert (await sign_runner.sign("in", *SIGNED, "--dry-run")).err.startswith(
+    assert dry.err == (await cli.run(*other)).err  # as in a normal run
+    assert (await cli.run("in", *SIGNED, "--dry-run")).err.startswith(
         "directsuite: Dry run: nothing was sent. 1 PDF would"
     )
 
 
 @pytest.mark.parametrize("more", [(), ("--again",)], ids=["new", "again"])
 async def test_dry_run_counts_what_failed_in_another_way_as_the_command_does(
-    sign_runner: SignRunner, more: tuple[str, ...]
+    cli: SignRunner, more: tuple[str, ...]
 ) -> None:
-    sign_runner.write_pdfs("a.pdf")
-    assert (await sign_runner.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,9")).status == 1
+    cli.write_pdfs("a.pdf")
+    assert (await cli.run("a.pdf", "--output", "out", "--widget", "72,620,200,70,9")).status == 1
     right = ("a.pdf", "--output", "out", "--widget", "72,620,200,70,1", *more)
-    dry = await sign_runner.sign(*right, "--dry-run")
+    dry = await cli.run(*right, "--dry-run")
     assert (dry.status, dry.err.startswith("directsuite: Dry run: nothing was sent. 1 PDF would be signed")) == (
         0,
         True,
     )
-    told = await sign_runner.sign(*right)
+    told = await cli.run(*right)
     assert (told.status, told.out.startswith("1 signed")) == (0, True)
 
 
 @pytest.mark.parametrize("more", [(), ("--widget", "1,1,50,50")], ids=["misspelt", "a widget over a field"])
-async def test_in_a_folder_too_a_signature_stands_where_its_name_says(
-    more: tuple[str, ...], sign_runner: SignRunner
-) -> None:
-    sign_runner.write_pdfs("in/a.pdf")
+async def test_in_a_folder_too_a_signature_stands_where_its_name_says(more: tuple[str, ...], cli: SignRunner) -> None:
+    cli.write_pdfs("in/a.pdf")
     name = PATIENT if more else "PatientSgi"
-    told = await sign_runner.sign("in", "--output", "out", "--name", name, *more)
-    assert (told.status, sign_runner.list_files(), await sign_runner.count_requests("SignAndPull")) == (1, [], 0)
+    told = await cli.run("in", "--output", "out", "--name", name, *more)
+    assert (told.status, cli.list_files(), await cli.count_requests("SignAndPull")) == (1, [], 0)
     words = " ".join(told.out.split())
     assert (
         "it has a signature field with the signature's name"
@@ -287,43 +283,37 @@ async def test_in_a_folder_too_a_signature_stands_where_its_name_says(
         else "it has no signature field with the signature's name"
     ) in words
     assert ("`directsuite sign info` lists the fields of the PDF" in words) is (not more)
-    assert (
-        await sign_runner.sign("in/a.pdf", "--output", "other", "--name", name, *more)
-    ).status == 1  # also for a single file
-    assert await sign_runner.count_requests("Delete") == 2
+    assert (await cli.run("in/a.pdf", "--output", "other", "--name", name, *more)).status == 1  # also for a single file
+    assert await cli.count_requests("Delete") == 2
 
 
-async def test_copies_that_stay_at_the_service_are_reported(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("in/a.pdf")
-    rule = sign_runner.sandbox.inject_fault("Delete", "status", status=403, times=None)
-    told = await sign_runner.sign("in", *SIGNED)
+async def test_copies_that_stay_at_the_service_are_reported(cli: SignRunner) -> None:
+    cli.write_pdfs("in/a.pdf")
+    rule = cli.sandbox.inject_fault("Delete", "status", status=403, times=None)
+    told = await cli.run("in", *SIGNED)
     assert (told.status, told.out.startswith("1 signed")) == (0, True)
     assert told.err.startswith(
         "directsuite: The service still stores signed PDFs that could not be deleted there: 1 stored copy."
     )
-    sign_runner.sandbox.remove_fault(rule)
-    told = await sign_runner.sign("in", *SIGNED)
-    assert (told.err, await sign_runner.count_requests("Delete")) == ("", 1)
+    cli.sandbox.remove_fault(rule)
+    told = await cli.run("in", *SIGNED)
+    assert (told.err, await cli.count_requests("Delete")) == ("", 1)
 
 
-async def test_output_that_looks_like_another_file_is_rejected(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("a.pdf")
-    told = await sign_runner.sign("a.pdf", "--output", "signed.txt")
-    assert (told.status, "looks like a file that is not a PDF" in told.err, sign_runner.list_files(".")) == (
-        2,
-        True,
-        ["a.pdf"],
-    )
-    (sign_runner.folder / "consents.2026").mkdir()
-    assert (await sign_runner.sign("a.pdf", "--output", "consents.2026", "--name", PATIENT)).status == 0
+async def test_output_that_looks_like_another_file_is_rejected(cli: SignRunner) -> None:
+    cli.write_pdfs("a.pdf")
+    told = await cli.run("a.pdf", "--output", "signed.txt")
+    assert (told.status, "looks like a file that is not a PDF" in told.err, cli.list_files(".")) == (2, True, ["a.pdf"])
+    (cli.folder / "consents.2026").mkdir()
+    assert (await cli.run("a.pdf", "--output", "consents.2026", "--name", PATIENT)).status == 0
 
 
-async def test_another_document_of_the_same_name_is_not_taken_for_signed(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("a.pdf")
-    await sign_runner.sign("a.pdf", *SIGNED)
-    sign_runner.write_pdfs("a.pdf", content=make_consent_form() + b"\n% another")
-    told = await sign_runner.sign("a.pdf", *SIGNED)
+async def test_another_document_of_the_same_name_is_not_taken_for_signed(cli: SignRunner) -> None:
+    cli.write_pdfs("a.pdf")
+    await cli.run("a.pdf", *SIGNED)
+    cli.write_pdfs("a.pdf", content=make_consent_form() + b"\n% another")
+    told = await cli.run("a.pdf", *SIGNED)
     assert told.status == 1
     assert "a different document with this name was signed into --output" in told.out
-    assert (await sign_runner.sign("a.pdf", *SIGNED, "--overwrite")).status == 0
-    assert b"% another" in (sign_runner.folder / "out/a.pdf").read_bytes()
+    assert (await cli.run("a.pdf", *SIGNED, "--overwrite")).status == 0
+    assert b"% another" in (cli.folder / "out/a.pdf").read_bytes()

@@ -45,30 +45,30 @@ def refused(told: CliResult) -> dict[str, str]:
     return {each["name"]: each["problem"] for each in told.document["refused"]}
 
 
-async def test_folder_in_a_folder_is_reported_whatever_else_has_its_name(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("one/a.pdf", "one/sub/x.pdf", "two/sub/b.pdf", "two/c.pdf")
-    (sign_runner.folder / "one/sub").chmod(0)
-    told = await sign(sign_runner, "one", "two")
+async def test_folder_in_a_folder_is_reported_whatever_else_has_its_name(cli: SignRunner) -> None:
+    cli.write_pdfs("one/a.pdf", "one/sub/x.pdf", "two/sub/b.pdf", "two/c.pdf")
+    (cli.folder / "one/sub").chmod(0)
+    told = await sign(cli, "one", "two")
     assert (told.status, told.document["signed"], told.err) == (1, 3, _TOLD.format("1 PDF"))
     assert refused(told) == {"sub": "the folder can't be read (Permission denied)"}
-    assert sign_runner.list_files() == ["a.pdf", "c.pdf", "sub/b.pdf"]
+    assert cli.list_files() == ["a.pdf", "c.pdf", "sub/b.pdf"]
 
 
-async def test_unreadable_file_is_reported(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("in/a.pdf", "in/b.pdf")
-    (sign_runner.folder / "in/b.pdf").chmod(0)
-    told = await sign(sign_runner, "in")
+async def test_unreadable_file_is_reported(cli: SignRunner) -> None:
+    cli.write_pdfs("in/a.pdf", "in/b.pdf")
+    (cli.folder / "in/b.pdf").chmod(0)
+    told = await sign(cli, "in")
     assert (told.status, told.document["signed"], told.err) == (1, 1, _TOLD.format("1 PDF"))
     assert refused(told) == {"b.pdf": "it can't be read (Permission denied)"}
 
 
-async def test_report_comes_of_failures_whose_folder_has_lost_its_rights(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("in/sub/bad.pdf")
-    sign_runner.sandbox.inject_fault("Save", "status", status=413, times=1)
-    assert (await sign_runner.sign("in", *SIGNED)).document["signed"] == 0
-    sign_runner.write_pdfs("in/a.pdf")
-    (sign_runner.folder / "in/sub").chmod(0)
-    told = await sign(sign_runner, "in")
+async def test_report_comes_of_failures_whose_folder_has_lost_its_rights(cli: SignRunner) -> None:
+    cli.write_pdfs("in/sub/bad.pdf")
+    cli.sandbox.inject_fault("Save", "status", status=413, times=1)
+    assert (await cli.run("in", *SIGNED)).document["signed"] == 0
+    cli.write_pdfs("in/a.pdf")
+    (cli.folder / "in/sub").chmod(0)
+    told = await sign(cli, "in")
     assert (told.status, told.document["signed"], told.err) == (1, 1, _TOLD.format("1 PDF"))
     assert refused(told) == {"sub": "the folder can't be read (Permission denied)"}
 
@@ -85,21 +85,21 @@ async def test_report_comes_of_failures_whose_folder_has_lost_its_rights(sign_ru
     ],
     ids=["nothing", "reading"],
 )
-async def test_folder_in_the_output_is_reported(mode: int, problem: str, sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("in/sub/a.pdf", "in/sub/deep/b.pdf", "in/c.pdf")
-    (sign_runner.folder / "out/sub").mkdir(parents=True)
-    (sign_runner.folder / "out/sub").chmod(mode)
-    told = await sign(sign_runner, "in")
-    (sign_runner.folder / "out/sub").chmod(0o700)
+async def test_folder_in_the_output_is_reported(mode: int, problem: str, cli: SignRunner) -> None:
+    cli.write_pdfs("in/sub/a.pdf", "in/sub/deep/b.pdf", "in/c.pdf")
+    (cli.folder / "out/sub").mkdir(parents=True)
+    (cli.folder / "out/sub").chmod(mode)
+    told = await sign(cli, "in")
+    (cli.folder / "out/sub").chmod(0o700)
     assert (told.status, told.document["signed"], told.err) == (1, 1, _TOLD.format("2 PDFs"))
     assert refused(told) == {"sub/a.pdf": problem, "sub/deep/b.pdf": problem}
-    assert sign_runner.list_files() == ["c.pdf"]
+    assert cli.list_files() == ["c.pdf"]
 
 
-async def test_output_is_reported_by_its_option(sign_runner: SignRunner, tmp_path: Path) -> None:
-    sign_runner.write_pdfs("in/a.pdf")
+async def test_output_is_reported_by_its_option(cli: SignRunner, tmp_path: Path) -> None:
+    cli.write_pdfs("in/a.pdf")
     (tmp_path / "out").mkdir()
     (tmp_path / "out").chmod(0o500)
-    told = await sign(sign_runner, "in")
+    told = await sign(cli, "in")
     assert (told.status, told.document["signed"]) == (1, 0)
     assert told.err.startswith("directsuite: the target can't be written (Permission denied)")

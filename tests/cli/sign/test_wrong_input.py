@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from directsuite.jobs.signing import SigningJournal
-from directsuite.sandbox.server import Sandbox
 from tests.cli.sign.conftest import SignRunner
 
 _STOPPED = "directsuite: Stopped. After the fix, run the same command again: it skips signed PDFs and signs the others."
@@ -65,16 +64,16 @@ _OUT = ("--output", "out")
         (("a.pdf", *_OUT, "--token-file", "none"), "the file of --token-file can't be read"),
     ],
 )
-async def test_wrong_options_are_reported(sign_runner: SignRunner, arguments: tuple[str, ...], sentence: str) -> None:
-    sign_runner.write_pdfs("a.pdf")
-    sign_runner.write_pdfs("large.png", content=b"\x89PNG\r\n\x1a\n".ljust(1_000_001))
-    sign_runner.write_pdfs("small.png", content=b"\x89PNG\r\n\x1a\n")
-    told = await sign_runner.sign(*arguments)
+async def test_wrong_options_are_reported(cli: SignRunner, arguments: tuple[str, ...], sentence: str) -> None:
+    cli.write_pdfs("a.pdf")
+    cli.write_pdfs("large.png", content=b"\x89PNG\r\n\x1a\n".ljust(1_000_001))
+    cli.write_pdfs("small.png", content=b"\x89PNG\r\n\x1a\n")
+    told = await cli.run(*arguments)
     assert (told.status, told.out) == (2, "")
     *_, last = told.err.splitlines()
     assert last.startswith(f"directsuite: {sentence}")
-    assert list(await sign_runner.sandbox.ledger()) == []
-    assert not (sign_runner.folder / "out").exists()
+    assert list(await cli.sandbox.ledger()) == []
+    assert not (cli.folder / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -90,48 +89,42 @@ async def test_wrong_options_are_reported(sign_runner: SignRunner, arguments: tu
     ],
     ids=["nothing", "an empty source", "an empty output", "no output", "none at a time", "no number", "unknown"],
 )
-async def test_wrong_usage_names_the_option(sign_runner: SignRunner, arguments: tuple[str, ...], named: str) -> None:
-    told = await sign_runner.sign(*arguments)
-    assert (told.status, told.out) == (2, "")
-    assert named in told.err
+async def test_wrong_usage_names_the_option(cli: SignRunner, arguments: tuple[str, ...], named: str) -> None:
+    await cli.fail(2, named, *arguments)
 
 
-async def test_rejected_token_ends_it_with_3_and_the_next_command_goes_on(
-    sign_runner: SignRunner, sandbox: Sandbox
-) -> None:
-    sign_runner.write_pdfs("a.pdf")
-    sign_runner.set_env("DIRECTSUITE_TOKEN", "wrong-7d21")
-    told = await sign_runner.sign("a.pdf", *_OUT)
+async def test_rejected_token_ends_it_with_3_and_the_next_command_goes_on(cli: SignRunner) -> None:
+    cli.write_pdfs("a.pdf")
+    cli.set_env("DIRECTSUITE_TOKEN", "wrong-7d21")
+    told = await cli.run("a.pdf", *_OUT)
     first, second = told.err.splitlines()
     assert told.status == 3
     assert first.startswith("directsuite: Save: no valid access token in the request (HTTP 401): the token is wrong")
     assert second == (_STOPPED)
     assert "wrong-7d21" not in told.out + told.err
-    sign_runner.set_env("DIRECTSUITE_TOKEN", sandbox.environment["DIRECTSUITE_TOKEN"])
-    assert (await sign_runner.sign("a.pdf", *_OUT)).status == 0
+    cli.set_env("DIRECTSUITE_TOKEN", cli.sandbox.environment["DIRECTSUITE_TOKEN"])
+    assert (await cli.run("a.pdf", *_OUT)).status == 0
 
 
 @pytest.mark.parametrize(("http_status", "status"), [(302, 5), (403, 3), (404, 4), (405, 5)])
-async def test_denied_permission_or_wrong_url_fails_no_document(
-    http_status: int, status: int, sign_runner: SignRunner
-) -> None:
-    sign_runner.write_pdfs(*(f"in/{number}.pdf" for number in range(3)))
-    fault = sign_runner.sandbox.inject_fault("Save", "status", status=http_status, times=1000)
-    told = await sign_runner.sign("in", *_OUT, "--json")
+async def test_denied_permission_or_wrong_url_fails_no_document(http_status: int, status: int, cli: SignRunner) -> None:
+    cli.write_pdfs(*(f"in/{number}.pdf" for number in range(3)))
+    fault = cli.sandbox.inject_fault("Save", "status", status=http_status, times=1000)
+    told = await cli.run("in", *_OUT, "--json")
     assert (told.status, told.document["signed"], told.document["failed"]) == (status, 0, [])
     assert f"(HTTP {http_status})" in told.document["stopped"]
     assert told.document["stopped"].count("check ") == {403: 0, 404: 2}.get(http_status, 1)
     assert "--again" not in told.err
-    sign_runner.sandbox.remove_fault(fault)
-    told = await sign_runner.sign("in", *_OUT)
-    assert (told.status, told.out) == (0, f"3 signed. Output folder: {sign_runner.folder / 'out'}\n")
+    cli.sandbox.remove_fault(fault)
+    told = await cli.run("in", *_OUT)
+    assert (told.status, told.out) == (0, f"3 signed. Output folder: {cli.folder / 'out'}\n")
 
 
 @pytest.mark.wide
-async def test_many_failures_in_a_row_stop_it_and_are_to_be_tried_again(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs(*(f"in/{number}.pdf" for number in range(22)))
-    fault = sign_runner.sandbox.inject_fault("Save", "status", status=413, times=1000)
-    told = await sign_runner.sign("in", *_OUT, "--concurrency", "1")
+async def test_many_failures_in_a_row_stop_it_and_are_to_be_tried_again(cli: SignRunner) -> None:
+    cli.write_pdfs(*(f"in/{number}.pdf" for number in range(22)))
+    fault = cli.sandbox.inject_fault("Save", "status", status=413, times=1000)
+    told = await cli.run("in", *_OUT, "--concurrency", "1")
     assert told.status == 1
     assert told.err.splitlines() == [
         "directsuite: 20 documents failed one after the other; the last: the request is larger "
@@ -140,31 +133,31 @@ async def test_many_failures_in_a_row_stop_it_and_are_to_be_tried_again(sign_run
         "directsuite: 20 PDFs failed and would be skipped. The table shows the reasons. Fix them, then run the same "
         "command with --again.",
     ]
-    sign_runner.sandbox.remove_fault(fault)
-    assert (await sign_runner.sign("in", *_OUT)).out.startswith("2 signed, 20 failed.")
-    assert (await sign_runner.sign("in", *_OUT, "--again")).out.startswith("20 signed, 2 signed before.")
+    cli.sandbox.remove_fault(fault)
+    assert (await cli.run("in", *_OUT)).out.startswith("2 signed, 20 failed.")
+    assert (await cli.run("in", *_OUT, "--again")).out.startswith("20 signed, 2 signed before.")
 
 
 @pytest.mark.parametrize("more", [(), ("--again",)], ids=["a run of all", "the same again"])
-async def test_interrupted_again_continues(more: tuple[str, ...], sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("in/a.pdf", "in/b.pdf")
+async def test_interrupted_again_continues(more: tuple[str, ...], cli: SignRunner) -> None:
+    cli.write_pdfs("in/a.pdf", "in/b.pdf")
     for http_status, again in ((413, ()), (403, ("--again",))):
-        fault = sign_runner.sandbox.inject_fault("Save", "status", status=http_status, times=1000)
-        told = await sign_runner.sign("in", *_OUT, *again)
-        sign_runner.sandbox.remove_fault(fault)
+        fault = cli.sandbox.inject_fault("Save", "status", status=http_status, times=1000)
+        told = await cli.run("in", *_OUT, *again)
+        cli.sandbox.remove_fault(fault)
     assert told.status == 3
     assert told.err.endswith(f"{_STOPPED}\n")
-    told = await sign_runner.sign("in", *_OUT, *more)
-    assert (told.status, told.out) == (0, f"2 signed. Output folder: {sign_runner.folder / 'out'}\n")
+    told = await cli.run("in", *_OUT, *more)
+    assert (told.status, told.out) == (0, f"2 signed. Output folder: {cli.folder / 'out'}\n")
 
 
 @pytest.mark.wide
-async def test_service_that_is_not_there_is_waited_for_and_then_told_with_6(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("a.pdf")
-    (sign_runner.folder / "suite.toml").write_text("retry_attempts = 1\n")
-    sign_runner.set_env("DIRECTSUITE_CONFIG", "suite.toml")
-    sign_runner.set_env("DIRECTSUITE_SIGNING_URL", "http://127.0.0.1:1")
-    told = await sign_runner.sign("a.pdf", *_OUT, "--patience", "0.1", "--json")
+async def test_service_that_is_not_there_is_waited_for_and_then_told_with_6(cli: SignRunner) -> None:
+    cli.write_pdfs("a.pdf")
+    (cli.folder / "suite.toml").write_text("retry_attempts = 1\n")
+    cli.set_env("DIRECTSUITE_CONFIG", "suite.toml")
+    cli.set_env("DIRECTSUITE_SIGNING_URL", "http://127.0.0.1:1")
+    told = await cli.run("a.pdf", *_OUT, "--patience", "0.1", "--json")
     assert (told.status, told.document["signed"]) == (6, 0)
     waiting, why, _ = told.err.splitlines()
     assert waiting == (
@@ -174,61 +167,61 @@ async def test_service_that_is_not_there_is_waited_for_and_then_told_with_6(sign
     assert "no connection to the signing service" in why
 
 
-async def test_no_call_is_tried_again_after_patience(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("a.pdf")
-    sign_runner.sandbox.inject_fault("Save", "status", status=503, times=None)  # a single call waits for half a minute
+async def test_no_call_is_tried_again_after_patience(cli: SignRunner) -> None:
+    cli.write_pdfs("a.pdf")
+    cli.sandbox.inject_fault("Save", "status", status=503, times=None)  # a single call waits for half a minute
     async with asyncio.timeout(25):
-        told = await sign_runner.sign("a.pdf", *_OUT, "--patience", "0.1")
+        told = await cli.run("a.pdf", *_OUT, "--patience", "0.1")
     assert told.status == 6
     assert "HTTP 503" in told.err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links are for some users only there")
-async def test_output_that_is_a_link_to_itself_is_reported(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("a.pdf")
-    (sign_runner.folder / "out").symlink_to("out")
-    told = await sign_runner.sign("a.pdf", *_OUT)
+async def test_output_that_is_a_link_to_itself_is_reported(cli: SignRunner) -> None:
+    cli.write_pdfs("a.pdf")
+    (cli.folder / "out").symlink_to("out")
+    told = await cli.run("a.pdf", *_OUT)
     assert (told.status, told.out) == (2, "")
     assert told.err.startswith("directsuite: Could not create the folder of --output (")
     assert told.err.endswith("). Name a different folder.\n")
 
 
-async def test_file_in_place_of_output_folder_is_reported(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("a.pdf")
-    sign_runner.write_pdfs("out/.directsuite", content=b"in the way")
-    told = await sign_runner.sign("a.pdf", *_OUT, "--json")
+async def test_file_in_place_of_output_folder_is_reported(cli: SignRunner) -> None:
+    cli.write_pdfs("a.pdf")
+    cli.write_pdfs("out/.directsuite", content=b"in the way")
+    told = await cli.run("a.pdf", *_OUT, "--json")
     assert (told.status, told.document["signed"]) == (1, 0)
     assert told.document["stopped"] == "the target can't be written (Not a directory): fix this first"
-    assert list(await sign_runner.sandbox.ledger()) == []
+    assert list(await cli.sandbox.ledger()) == []
 
 
-async def test_journal_that_is_in_use_or_no_journal_is_reported(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("a.pdf")
-    async with SigningJournal(sign_runner.folder / "out.signing.db"):
-        told = await sign_runner.sign("a.pdf", *_OUT)
+async def test_journal_that_is_in_use_or_no_journal_is_reported(cli: SignRunner) -> None:
+    cli.write_pdfs("a.pdf")
+    async with SigningJournal(cli.folder / "out.signing.db"):
+        told = await cli.run("a.pdf", *_OUT)
     assert told.status == 2
     assert (
         "Could not open the journal next to --output. The journal is already open, in this program or in another"
         in told.err
     )
-    sign_runner.write_pdfs("other.signing.db", content=b"no database, but long enough to be read as one" * 20)
+    cli.write_pdfs("other.signing.db", content=b"no database, but long enough to be read as one" * 20)
     for more in ((), ("--dry-run",)):
-        told = await sign_runner.sign("a.pdf", "--output", "other", *more)
+        told = await cli.run("a.pdf", "--output", "other", *more)
         assert told.status == 2
         assert "is not an SQLite database" in told.err
 
 
-async def test_source_within_another_is_rejected(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("in/late/a.pdf")
+async def test_source_within_another_is_rejected(cli: SignRunner) -> None:
+    cli.write_pdfs("in/late/a.pdf")
     for sources in (("in", "in/late/a.pdf"), ("in", "in/late"), ("in/late", "in")):
-        told = await sign_runner.sign(*sources, *_OUT, "--recursive")
+        told = await cli.run(*sources, *_OUT, "--recursive")
         assert told.status == 2
         assert "One source is inside another" in told.err
-    assert (await sign_runner.sign("in", "in/late", *_OUT)).out.startswith("1 signed.")
-    (sign_runner.folder / "other.pdf").symlink_to(sign_runner.folder / "in/late/a.pdf")
-    assert "One source is inside another" in (await sign_runner.sign("in/late", "other.pdf", *_OUT)).err
+    assert (await cli.run("in", "in/late", *_OUT)).out.startswith("1 signed.")
+    (cli.folder / "other.pdf").symlink_to(cli.folder / "in/late/a.pdf")
+    assert "One source is inside another" in (await cli.run("in/late", "other.pdf", *_OUT)).err
 
 
-async def test_leftovers_of_killed_command_are_not_signed(sign_runner: SignRunner) -> None:
-    sign_runner.write_pdfs("year/january/a.pdf", "year/january/.directsuite/ab.0/3.pdf")
-    assert (await sign_runner.sign("year", *_OUT, "--recursive")).out.startswith("1 signed.")
+async def test_leftovers_of_killed_command_are_not_signed(cli: SignRunner) -> None:
+    cli.write_pdfs("year/january/a.pdf", "year/january/.directsuite/ab.0/3.pdf")
+    assert (await cli.run("year", *_OUT, "--recursive")).out.startswith("1 signed.")

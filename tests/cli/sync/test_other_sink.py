@@ -30,29 +30,29 @@ async def run(runner: SyncRunner, *options: str) -> CliResult:
     ids=["store-maildir", "maildir-store", "maildir-maildir"],
 )
 async def test_another_sink_is_rejected_and_the_first_one_goes_on(
-    sync_runner: SyncRunner, first: tuple[str, ...], then: tuple[str, ...]
+    cli: SyncRunner, first: tuple[str, ...], then: tuple[str, ...]
 ) -> None:
-    await sync_runner.deliver(ALICE, "one")
-    assert (await run(sync_runner, *first)).status == 0
-    result = await run(sync_runner, *then)
+    await cli.deliver_to(ALICE, "one")
+    assert (await run(cli, *first)).status == 0
+    result = await run(cli, *then)
     told = SENTENCE.search(result.err)
     assert result.status == 2
     assert told is not None
     assert [name.split()[0] for name in told.groups()] == ["maildir" if each else "TableSink" for each in (first, then)]
     assert "alice" not in result.out + result.err
     assert "messages are written into" not in result.out
-    assert (await run(sync_runner, *first)).status == 0
+    assert (await run(cli, *first)).status == 0
 
 
-async def test_looking_and_requesting_bind_nothing(sync_runner: SyncRunner) -> None:
-    assert (await run(sync_runner)).status == 0
+async def test_looking_and_requesting_bind_nothing(cli: SyncRunner) -> None:
+    assert (await run(cli)).status == 0
     with closing(sqlite3.connect("sync.db")) as connection:  # as an earlier release left it
         connection.execute("DROP TABLE sink")
     for command in ("status", "audit", "retry"):
-        result = await sync_runner.run(command, "--store", "sync.db")
+        result = await cli.run(command, "--store", "sync.db")
         assert "Traceback" not in result.err
         with closing(sqlite3.connect("sync.db")) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
         assert "sink" not in tables
-    assert (await run(sync_runner)).status == 0
-    assert (await run(sync_runner, "--maildir", "mail")).status == 2
+    assert (await run(cli)).status == 0
+    assert (await run(cli, "--maildir", "mail")).status == 2

@@ -74,12 +74,10 @@ async def test_file_that_changes_is_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("log_names", [False, True])
-async def test_mailbox_without_a_password_is_reported_by_its_number(sync_runner: SyncRunner, log_names: bool) -> None:
-    written(sync_runner.folder / "p.toml", f'"{ALICE}" = "{PASSWORD}"')
+async def test_mailbox_without_a_password_is_reported_by_its_number(cli: SyncRunner, log_names: bool) -> None:
+    written(cli.folder / "p.toml", f'"{ALICE}" = "{PASSWORD}"')
     boxes = ("--mailbox", BOB, "--mailbox", ALICE, "--mailbox", "carol@direct.example.test")
-    result = await sync_runner.run(
-        "run", *boxes, "--passwords", "p.toml", "--once", *(["--log-names"] if log_names else [])
-    )
+    result = await cli.run("run", *boxes, "--passwords", "p.toml", "--once", *(["--log-names"] if log_names else []))
     assert result.status == 1
     told = [line.split(" ", 1)[1] for line in result.out.splitlines() if "passwords file has no password" in line]
     numbers = {line.split()[1].rstrip(":") for line in told}

@@ -46,30 +46,30 @@ async def until(seen: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
-async def test_signal_ends_it_gracefully(sync_runner: SyncRunner, number: signal.Signals) -> None:
-    await sync_runner.deliver(ALICE, "one")
+async def test_signal_ends_it_gracefully(cli: SyncRunner, number: signal.Signals) -> None:
+    await cli.deliver_to(ALICE, "one")
     options = (
         "--mailbox",
         ALICE,
         "--mailbox",
         BOB,
         "--passwords",
-        sync_runner.write_passwords(bob="wrong"),
+        cli.write_passwords(bob="wrong"),
         "--interval",
         "0.2",
     )
     async with start_process("sync", "run", *options) as process:
         await line_with(process, "1 new")
-        await until(lambda: (sync_runner.folder / "directsuite-sync.db.status.json").exists())
-        assert (await sync_runner.run("status", "--max-age", "60")).status == 0
-        second = await sync_runner.run("run", *options, "--once")
+        await until(lambda: (cli.folder / "directsuite-sync.db.status.json").exists())
+        assert (await cli.run("status", "--max-age", "60")).status == 0
+        second = await cli.run("run", *options, "--once")
         assert (second.status, second.err) == (
             2,
             "directsuite: The store is already open, in this program or in another. Close it there first\n",
         )
-        sync_runner.write_passwords()  # the correct passwords: the file is read again
-        assert (await sync_runner.run("retry")).status == 0
-        await sync_runner.deliver(BOB, "his")
+        cli.write_passwords()  # the correct passwords: the file is read again
+        assert (await cli.run("retry")).status == 0
+        await cli.deliver_to(BOB, "his")
         await line_with(process, "1 new")
         process.send_signal(number)
         async with asyncio.timeout(20):  # less than the grace period, because nothing is in progress
@@ -77,24 +77,24 @@ async def test_signal_ends_it_gracefully(sync_runner: SyncRunner, number: signal
     assert (process.returncode, err) == (0, b"")
     assert b"stopping: work in progress has 30 s to finish" in out
     assert b"the same command continues from here" in out
-    assert subjects(sync_runner.folder) == ["his", "one"]
-    result = await sync_runner.run("status")
+    assert subjects(cli.folder) == ["his", "one"]
+    result = await cli.run("status")
     assert result.status == 0
     assert result.out.startswith("No worker is running. The last one stopped")
 
 
-async def test_worker_outlasts_whoever_reads_its_lines(sync_runner: SyncRunner) -> None:
-    await sync_runner.deliver(ALICE, "one")
-    options = ("--mailbox", ALICE, "--passwords", sync_runner.write_passwords(), "--interval", "0.2", "--json")
+async def test_worker_outlasts_whoever_reads_its_lines(cli: SyncRunner) -> None:
+    await cli.deliver_to(ALICE, "one")
+    options = ("--mailbox", ALICE, "--passwords", cli.write_passwords(), "--interval", "0.2", "--json")
     reading, writing = os.pipe()
     os.close(reading)
     async with start_process("sync", "run", *options, stdout=writing) as process:
         os.close(writing)
-        path = sync_runner.folder / "directsuite-sync.db.status.json"  # the store is ready
-        await sync_runner.deliver(ALICE, "two")
-        await until(lambda: path.exists() and subjects(sync_runner.folder) == ["one", "two"])
-        await sync_runner.deliver(ALICE, "three")
-        await until(lambda: "three" in subjects(sync_runner.folder))
+        path = cli.folder / "directsuite-sync.db.status.json"  # the store is ready
+        await cli.deliver_to(ALICE, "two")
+        await until(lambda: path.exists() and subjects(cli.folder) == ["one", "two"])
+        await cli.deliver_to(ALICE, "three")
+        await until(lambda: "three" in subjects(cli.folder))
         before = path.stat().st_mtime_ns
         await until(lambda: path.stat().st_mtime_ns > before)  # it reports every five seconds
         process.send_signal(signal.SIGTERM)
@@ -103,31 +103,29 @@ async def test_worker_outlasts_whoever_reads_its_lines(sync_runner: SyncRunner) 
     assert process.returncode == 0
     (line,) = err.decode().splitlines()
     assert line.endswith("WARNING stdout can't be written (BrokenPipeError): the worker continues")
-    assert (await sync_runner.run("status")).status == 0
+    assert (await cli.run("status")).status == 0
 
 
-async def test_round_longer_than_grace_is_cancelled(sync_runner: SyncRunner) -> None:
-    sync_runner.sandbox.inject_fault("GetMessagesByUIDs", "hang", times=None)
-    await sync_runner.deliver(ALICE, "one")
-    options = ("--mailbox", ALICE, "--passwords", sync_runner.write_passwords(), "--once", "--grace", "0.2", "--json")
+async def test_round_longer_than_grace_is_cancelled(cli: SyncRunner) -> None:
+    cli.sandbox.inject_fault("GetMessagesByUIDs", "hang", times=None)
+    await cli.deliver_to(ALICE, "one")
+    options = ("--mailbox", ALICE, "--passwords", cli.write_passwords(), "--once", "--grace", "0.2", "--json")
     async with start_process("sync", "run", *options) as process:
-        await until(lambda: any(rule["applied"] for rule in sync_runner.sandbox.faults()))
+        await until(lambda: any(rule["applied"] for rule in cli.sandbox.faults()))
         process.send_signal(signal.SIGTERM)
         out, err = await process.communicate()
     assert (process.returncode, err) == (128 + signal.SIGTERM, b"")
     assert [json.loads(line)["event"] for line in out.splitlines()] == ["started", "stopping", "stopped"]
-    sync_runner.sandbox.clear_faults()
-    assert (await sync_runner.run("run", *options)).status == 0
-    assert subjects(sync_runner.folder) == ["one"]
+    cli.sandbox.clear_faults()
+    assert (await cli.run("run", *options)).status == 0
+    assert subjects(cli.folder) == ["one"]
 
 
-async def test_second_signal_breaks_it_off_immediately(sync_runner: SyncRunner) -> None:
-    sync_runner.sandbox.inject_fault("GetMessagesByUIDs", "hang", times=None)
-    await sync_runner.deliver(ALICE, "one")
-    async with start_process(
-        "sync", "run", "--mailbox", ALICE, "--passwords", sync_runner.write_passwords()
-    ) as process:
-        await until(lambda: any(rule["applied"] for rule in sync_runner.sandbox.faults()))
+async def test_second_signal_breaks_it_off_immediately(cli: SyncRunner) -> None:
+    cli.sandbox.inject_fault("GetMessagesByUIDs", "hang", times=None)
+    await cli.deliver_to(ALICE, "one")
+    async with start_process("sync", "run", "--mailbox", ALICE, "--passwords", cli.write_passwords()) as process:
+        await until(lambda: any(rule["applied"] for rule in cli.sandbox.faults()))
         process.send_signal(signal.SIGINT)
         await line_with(process, "stopping")
         process.send_signal(signal.SIGINT)
@@ -137,29 +135,29 @@ async def test_second_signal_breaks_it_off_immediately(sync_runner: SyncRunner) 
 
 
 @pytest.mark.postgres
-async def test_one_of_a_fleet(sync_runner: SyncRunner, conninfo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_of_a_fleet(cli: SyncRunner, conninfo: str) -> None:
     pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
-    monkeypatch.setenv("DIRECTSUITE_POSTGRES", conninfo)
-    await sync_runner.deliver(ALICE, "one")
+    cli.set_env("DIRECTSUITE_POSTGRES", conninfo)
+    await cli.deliver_to(ALICE, "one")
     mailboxes = ("--mailbox", ALICE, "--mailbox", BOB)
-    options = ("--postgres", "--passwords", sync_runner.write_passwords(bob="wrong"), "--status-file", "report.json")
+    options = ("--postgres", "--passwords", cli.write_passwords(bob="wrong"), "--status-file", "report.json")
     async with start_process("sync", "run", *mailboxes, *options, "--grace", "5") as process:
         await line_with(process, "1 new")
-        await until(lambda: b"rejected" in (sync_runner.folder / "report.json").read_bytes())
-        result = await sync_runner.run("status", "--postgres")
+        await until(lambda: b"rejected" in (cli.folder / "report.json").read_bytes())
+        result = await cli.run("status", "--postgres")
         assert result.status == 1
         assert result.out.startswith("1 worker synchronises 2 mailboxes.\n")
         assert "The service rejected the mailbox's password. Provide the correct one." in result.out
-        assert (await sync_runner.run("status", "--max-age", "60", "--status-file", "report.json")).status == 0
-        sync_runner.write_passwords()
-        result = await sync_runner.run("retry", "--postgres", "--mailbox", BOB)
+        assert (await cli.run("status", "--max-age", "60", "--status-file", "report.json")).status == 0
+        cli.write_passwords()
+        result = await cli.run("retry", "--postgres", "--mailbox", BOB)
         assert (result.status, result.out.startswith("Requested for 1 mailbox:")) == (0, True)
-        await sync_runner.deliver(BOB, "his")
+        await cli.deliver_to(BOB, "his")
         await line_with(process, "1 new")
         process.send_signal(signal.SIGTERM)
         _, err = await process.communicate()
     assert (process.returncode, err) == (0, b"")
-    document = json.loads((await sync_runner.run("status", "--postgres", "--json")).out)
+    document = json.loads((await cli.run("status", "--postgres", "--json")).out)
     assert [(each["mailbox"], each["status"], each["messages"]) for each in document["mailboxes"]] == [
         (ALICE, "up to date", 1),
         (BOB, "up to date", 1),

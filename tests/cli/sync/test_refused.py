@@ -59,72 +59,52 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
         (["--password", "secret"], "There is no option --password (did you mean --passwords?)"),
     ],
 )
-async def test_invalid_argument_is_named(sync_runner: SyncRunner, options: list[str], named: str) -> None:
-    sync_runner.folder.joinpath("latin").write_bytes(b"caf\xe9")
-    sync_runner.folder.joinpath("none").write_text("# nobody yet\n")
-    sync_runner.folder.joinpath("two").write_text(f"# the ward\n\n{ALICE}\nbob\n")
-    sync_runner.folder.joinpath("upper").write_text(f"{ALICE.upper()}\n")
-    sync_runner.write_passwords("known")
-    result = await sync_runner.run("run", *options)
-    assert (result.status, result.out) == (2, "")
-    assert named in result.err
-    assert "bob" not in result.err
-    assert "alice" not in result.err.lower()
-    assert "Traceback" not in result.err
+async def test_invalid_argument_is_named(cli: SyncRunner, options: list[str], named: str) -> None:
+    cli.folder.joinpath("latin").write_bytes(b"caf\xe9")
+    cli.folder.joinpath("none").write_text("# nobody yet\n")
+    cli.folder.joinpath("two").write_text(f"# the ward\n\n{ALICE}\nbob\n")
+    cli.folder.joinpath("upper").write_text(f"{ALICE.upper()}\n")
+    cli.write_passwords("known")
+    err = await cli.fail(2, named, "run", *options)
+    assert "bob" not in err
+    assert "alice" not in err.lower()
+    assert "Traceback" not in err
 
 
-async def test_mailbox_of_the_environment_is_checked(sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DIRECTSUITE_MAILBOX", "bob")
-    result = await sync_runner.run("run", "--once")
+async def test_mailbox_of_the_environment_is_checked(cli: SyncRunner) -> None:
+    cli.set_env("DIRECTSUITE_MAILBOX", "bob")
+    result = await cli.run("run", "--once")
     assert result.err == (
         "directsuite: DIRECTSUITE_MAILBOX is not an e-mail address. Expected something like nurse@direct.example.org.\n"
     )
-    monkeypatch.setenv("DIRECTSUITE_MAILBOX", BOB)
-    result = await sync_runner.run("run", "--postgres")  # a fleet may have no mailboxes to add
+    cli.set_env("DIRECTSUITE_MAILBOX", BOB)
+    result = await cli.run("run", "--postgres")  # a fleet may have no mailboxes to add
     assert "DIRECTSUITE_POSTGRES is not set" in result.err
 
 
-async def test_database_that_is_not_there_is_rejected_with_what_to_check(sync_runner: SyncRunner, nowhere: str) -> None:
-    for arguments in (
-        ("run", *BOTH, "--passwords", sync_runner.write_passwords()),
-        ("status",),
-        ("audit",),
-        ("retry",),
-    ):
-        result = await sync_runner.run(*arguments, "--postgres")
+async def test_database_that_is_not_there_is_rejected_with_what_to_check(cli: SyncRunner, nowhere: str) -> None:
+    for arguments in (("run", *BOTH, "--passwords", cli.write_passwords()), ("status",), ("audit",), ("retry",)):
+        result = await cli.run(*arguments, "--postgres")
         assert (result.status, result.out) == (2, "")
         assert result.err.endswith("Check DIRECTSUITE_POSTGRES, and whether PostgreSQL is running.\n")
         assert nowhere not in result.err
 
 
-async def test_what_names_no_database_is_rejected_by_the_variable_s_name(
-    sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_names_no_database_is_rejected_by_the_variable_s_name(cli: SyncRunner) -> None:
     pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
-    monkeypatch.setenv("DIRECTSUITE_POSTGRES", "nonsense")
-    for arguments in (
-        ("run", *BOTH, "--passwords", sync_runner.write_passwords()),
-        ("status",),
-        ("audit",),
-        ("retry",),
-    ):
-        result = await sync_runner.run(*arguments, "--postgres")
+    cli.set_env("DIRECTSUITE_POSTGRES", "nonsense")
+    for arguments in (("run", *BOTH, "--passwords", cli.write_passwords()), ("status",), ("audit",), ("retry",)):
+        result = await cli.run(*arguments, "--postgres")
         assert (result.status, result.out) == (2, "")
         assert result.err.startswith("directsuite: DIRECTSUITE_POSTGRES: conninfo must be a URI or keywords and values")
         assert "nonsense" not in result.err
 
 
-async def test_store_that_cannot_be_opened_is_rejected(sync_runner: SyncRunner) -> None:
-    sync_runner.folder.joinpath("letter.db").write_bytes(b"a letter" * 1000)
+async def test_store_that_cannot_be_opened_is_rejected(cli: SyncRunner) -> None:
+    cli.folder.joinpath("letter.db").write_bytes(b"a letter" * 1000)
     stores = {"letter.db": "not an SQLite database", "letter.db/sync.db": "can't be opened"}
     for store, said in stores.items():
-        result = await sync_runner.run(
-            "run", *BOTH, "--passwords", sync_runner.write_passwords(), "--once", "--store", store
-        )
-        assert (result.status, result.out) == (2, "")
-        assert said in result.err
+        await cli.fail(2, said, "run", *BOTH, "--passwords", cli.write_passwords(), "--once", "--store", store)
     for command in ("status", "audit", "retry"):
         for store, said in {"letter.db": "not an SQLite database", "s" * 5000: "File name too long"}.items():
-            result = await sync_runner.run(command, "--store", store)
-            assert (result.status, result.out) == (2, "")
-            assert said in result.err
+            await cli.fail(2, said, command, "--store", store)

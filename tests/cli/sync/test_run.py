@@ -21,34 +21,34 @@ def subjects(path: str = "directsuite-sync.db") -> list[str]:
         return sorted(subject for (subject,) in connection.execute("SELECT subject FROM message"))
 
 
-async def test_messages_go_into_the_store_once(sync_runner: SyncRunner) -> None:
-    await sync_runner.deliver(ALICE, "one", "two")
-    await sync_runner.deliver(BOB, "three")
-    passwords = sync_runner.write_passwords()
+async def test_messages_go_into_the_store_once(cli: SyncRunner) -> None:
+    await cli.deliver_to(ALICE, "one", "two")
+    await cli.deliver_to(BOB, "three")
+    passwords = cli.write_passwords()
     for delivered in ("four", None):
-        result = await sync_runner.run("run", *BOTH, "--passwords", passwords, "--once")
+        result = await cli.run("run", *BOTH, "--passwords", passwords, "--once")
         assert (result.status, result.err) == (0, "")
         assert result.out.endswith("2 up to date\n")
         if delivered:
             assert subjects() == ["one", "three", "two"]
-            await sync_runner.deliver(BOB, delivered)
+            await cli.deliver_to(BOB, delivered)
     assert subjects() == ["four", "one", "three", "two"]
     assert "direct.example" not in result.out
 
 
-async def test_messages_go_into_maildirs(sync_runner: SyncRunner) -> None:
-    await sync_runner.deliver(ALICE, "one")
-    passwords = sync_runner.write_passwords()
-    result = await sync_runner.run("run", "--mailbox", ALICE, "--passwords", passwords, "--once", "--maildir", "mail")
+async def test_messages_go_into_maildirs(cli: SyncRunner) -> None:
+    await cli.deliver_to(ALICE, "one")
+    passwords = cli.write_passwords()
+    result = await cli.run("run", "--mailbox", ALICE, "--passwords", passwords, "--once", "--maildir", "mail")
     assert result.status == 0
-    assert len(list(sync_runner.folder.glob("mail/alice*/new/*.eml"))) == 1
+    assert len(list(cli.folder.glob("mail/alice*/new/*.eml"))) == 1
 
 
-async def test_all_folders_or_some_of_them(sync_runner: SyncRunner) -> None:
-    passwords = sync_runner.write_passwords()
+async def test_all_folders_or_some_of_them(cli: SyncRunner) -> None:
+    passwords = cli.write_passwords()
     sent = ("--folder", "INBOX.Sent", "--folder", "INBOX")
     for options, store in ((sent, "some.db"), (("--all-folders",), "all.db")):
-        result = await sync_runner.run(
+        result = await cli.run(
             "run", "--mailbox", ALICE, "--passwords", passwords, "--once", "--store", store, *options
         )
         assert result.status == 0
@@ -58,49 +58,43 @@ async def test_all_folders_or_some_of_them(sync_runner: SyncRunner) -> None:
         assert (len(found) > 2) == (store == "all.db")
 
 
-async def test_mailboxes_from_a_file_and_a_password_from_the_environment(
-    sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sync_runner.folder.joinpath("addresses").write_text(f"# the ward\n\n  {ALICE}  \n{ALICE}\n")
-    monkeypatch.setenv("DIRECTSUITE_MAILBOX_PASSWORD", PASSWORD)
-    result = await sync_runner.run("run", "--mailboxes", "addresses", "--once")
+async def test_mailboxes_from_a_file_and_a_password_from_the_environment(cli: SyncRunner) -> None:
+    cli.folder.joinpath("addresses").write_text(f"# the ward\n\n  {ALICE}  \n{ALICE}\n")
+    cli.set_env("DIRECTSUITE_MAILBOX_PASSWORD", PASSWORD)
+    result = await cli.run("run", "--mailboxes", "addresses", "--once")
     assert (result.status, result.out.split()[-4:]) == (0, ["1", "up", "to", "date"])
 
 
-async def test_mailbox_of_the_environment_where_none_is_given(
-    sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DIRECTSUITE_MAILBOX", ALICE)
-    passwords = sync_runner.write_passwords()
+async def test_mailbox_of_the_environment_where_none_is_given(cli: SyncRunner) -> None:
+    cli.set_env("DIRECTSUITE_MAILBOX", ALICE)
+    passwords = cli.write_passwords()
     for options, known in (((), [ALICE]), (("--mailbox", BOB), [ALICE, BOB])):
-        result = await sync_runner.run("run", *options, "--passwords", passwords, "--once")
+        result = await cli.run("run", *options, "--passwords", passwords, "--once")
         assert (result.status, result.err) == (0, "")
         with closing(sqlite3.connect("directsuite-sync.db")) as connection:
             assert [name for (name,) in connection.execute("SELECT name FROM mailbox ORDER BY name")] == known
 
 
-async def test_duplicate_folder_is_polled_once_and_inbox_ignores_case(sync_runner: SyncRunner) -> None:
+async def test_duplicate_folder_is_polled_once_and_inbox_ignores_case(cli: SyncRunner) -> None:
     folders = ("--folder", "inbox", "--folder", "Inbox", "--folder", "INBOX.Sent", "--folder", "INBOX.Sent")
-    result = await sync_runner.run(
-        "run", "--mailbox", ALICE, "--passwords", sync_runner.write_passwords(), "--once", *folders
-    )
+    result = await cli.run("run", "--mailbox", ALICE, "--passwords", cli.write_passwords(), "--once", *folders)
     assert (result.status, result.err) == (0, "")
     assert parse_folders(folders[1::2]) == ["INBOX", "INBOX.Sent"]
     with closing(sqlite3.connect("directsuite-sync.db")) as connection:
         assert sorted(connection.execute("SELECT name FROM folder")) == [("INBOX",), ("INBOX.Sent",)]
 
 
-async def test_mistyped_folder_is_reported_in_words_that_fit(sync_runner: SyncRunner) -> None:
-    result = await sync_runner.run(
-        "run", "--mailbox", ALICE, "--passwords", sync_runner.write_passwords(), "--once", "--folder", "INBOX.Snet"
+async def test_mistyped_folder_is_reported_in_words_that_fit(cli: SyncRunner) -> None:
+    result = await cli.run(
+        "run", "--mailbox", ALICE, "--passwords", cli.write_passwords(), "--once", "--folder", "INBOX.Snet"
     )
     assert result.status == 1
     assert "The server has no such folder. Create it there, or remove it from the folders to synchronise." in result.out
 
 
-async def test_failed_mailbox_is_reported_by_number_and_others_continue(sync_runner: SyncRunner) -> None:
-    await sync_runner.deliver(BOB, "his")
-    result = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords(alice="wrong"), "--once")
+async def test_failed_mailbox_is_reported_by_number_and_others_continue(cli: SyncRunner) -> None:
+    await cli.deliver_to(BOB, "his")
+    result = await cli.run("run", *BOTH, "--passwords", cli.write_passwords(alice="wrong"), "--once")
     assert result.status == 1
     assert "The service rejected the mailbox's password. Provide the correct one." in result.out
     assert result.out.endswith("1 up to date, 1 failing\n")
@@ -108,37 +102,30 @@ async def test_failed_mailbox_is_reported_by_number_and_others_continue(sync_run
     assert subjects() == ["his"]
 
 
-async def test_as_json_each_round_is_a_line(sync_runner: SyncRunner) -> None:
-    await sync_runner.deliver(ALICE, "one", "two")
-    result = await sync_runner.run(
-        "run", *BOTH, "--passwords", sync_runner.write_passwords(bob="wrong"), "--once", "--json"
-    )
+async def test_as_json_each_round_is_a_line(cli: SyncRunner) -> None:
+    await cli.deliver_to(ALICE, "one", "two")
+    result = await cli.run("run", *BOTH, "--passwords", cli.write_passwords(bob="wrong"), "--once", "--json")
     lines = [json.loads(line) for line in result.out.splitlines()]
     assert {line.pop("at")[-1] for line in lines} == {"Z"}
-    document = json.loads((await sync_runner.run("status", "--json")).out)
+    document = json.loads((await cli.run("status", "--json")).out)
     numbers = {each["mailbox"]: each["number"] for each in document["mailboxes"]}
     assert {"event": "round", "mailbox": numbers[ALICE], "new": 2, "more": False, "problem": None} in lines
     assert [each["mailbox"] for each in lines if each.get("problem")] == [numbers[BOB]]
     assert lines[-1] == {"event": "done", "words": "1 up to date, 1 failing"}
-    assert lines[0] == {
-        "event": "started",
-        "words": f"messages are written into {sync_runner.folder / 'directsuite-sync.db'}",
-    }
+    assert lines[0] == {"event": "started", "words": f"messages are written into {cli.folder / 'directsuite-sync.db'}"}
     assert [line["problem"] for line in lines[1:-1] if line["problem"]] == [
         "The service rejected the mailbox's password. Provide the correct one."
     ]
     assert result.status == 1
 
 
-async def test_log_lines_name_mailboxes_where_that_is_wanted(sync_runner: SyncRunner) -> None:
-    await sync_runner.deliver(ALICE, "one")
-    result = await sync_runner.run(
-        "run", "--mailbox", ALICE, "--passwords", sync_runner.write_passwords(), "--once", "--log-names"
-    )
+async def test_log_lines_name_mailboxes_where_that_is_wanted(cli: SyncRunner) -> None:
+    await cli.deliver_to(ALICE, "one")
+    result = await cli.run("run", "--mailbox", ALICE, "--passwords", cli.write_passwords(), "--once", "--log-names")
     assert f" mailbox 1 ({ALICE}): 1 new\n" in result.out
-    await sync_runner.deliver(ALICE, "two")
-    result = await sync_runner.run(
-        "run", "--mailbox", ALICE, "--passwords", sync_runner.write_passwords(), "--once", "--log-names", "--json"
+    await cli.deliver_to(ALICE, "two")
+    result = await cli.run(
+        "run", "--mailbox", ALICE, "--passwords", cli.write_passwords(), "--once", "--log-names", "--json"
     )
     assert json.loads(result.out.splitlines()[1])["name"] == ALICE
 
@@ -146,16 +133,14 @@ async def test_log_lines_name_mailboxes_where_that_is_wanted(sync_runner: SyncRu
 @pytest.mark.parametrize(
     ("owner", "method", "status"), [(Synchronizer, "once", 1), (SqliteStore, "bind", 2), (SqliteStore, "aclose", 1)]
 )
-async def test_failing_store_is_reported(
-    owner: type, method: str, status: int, sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failing_store_is_reported(owner: type, method: str, status: int, cli: SyncRunner) -> None:
     call = getattr(owner, method)
 
     async def fail(*arguments: object) -> None:
         await call(*arguments)
         raise StoreError("The disk of the store is full.")
 
-    monkeypatch.setattr(owner, method, fail)
-    result = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords(), "--once")
+    cli.monkeypatch.setattr(owner, method, fail)
+    result = await cli.run("run", *BOTH, "--passwords", cli.write_passwords(), "--once")
     assert result.status == status
     assert result.err.endswith("directsuite: The disk of the store is full\n")

@@ -24,7 +24,7 @@ BOTH = ("--mailbox", ALICE, "--mailbox", BOB)
 
 async def ran(runner: SyncRunner, **passwords: str) -> None:
     """Run a worker until both mailboxes are up to date or have failed."""
-    await runner.deliver(ALICE, "one")
+    await runner.deliver_to(ALICE, "one")
     await runner.run("run", *BOTH, "--passwords", runner.write_passwords(**passwords), "--once")
 
 
@@ -48,17 +48,17 @@ def held_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: now)
 
 
-async def test_store_that_is_not_there_is_reported(sync_runner: SyncRunner) -> None:
+async def test_store_that_is_not_there_is_reported(cli: SyncRunner) -> None:
     for command in ("status", "audit", "retry"):
-        result = await sync_runner.run(command)
+        result = await cli.run(command)
         assert (result.status, result.out) == (2, "")
         assert result.err.startswith("directsuite: There is no store at this path")
-    assert list(sync_runner.folder.iterdir()) == []
+    assert list(cli.folder.iterdir()) == []
 
 
-async def test_after_a_worker_it_tells_what_that_left(sync_runner: SyncRunner) -> None:
-    await ran(sync_runner)
-    result = await sync_runner.run("status")
+async def test_after_a_worker_it_tells_what_that_left(cli: SyncRunner) -> None:
+    await ran(cli)
+    result = await cli.run("status")
     assert (result.status, result.err) == (0, "")
     first, header, *rows = result.out.splitlines()
     assert first.startswith("No worker is running. The last one stopped")
@@ -67,23 +67,23 @@ async def test_after_a_worker_it_tells_what_that_left(sync_runner: SyncRunner) -
     assert all("up to date" in row for row in rows)
 
 
-async def test_mailbox_that_fails_is_status_1_and_stands_first(sync_runner: SyncRunner) -> None:
-    await ran(sync_runner, bob="wrong")
-    result = await sync_runner.run("status")
+async def test_mailbox_that_fails_is_status_1_and_stands_first(cli: SyncRunner) -> None:
+    await ran(cli, bob="wrong")
+    result = await cli.run("status")
     assert result.status == 1
     row = result.out.splitlines()[2]
     assert row.split()[1] == BOB
     assert "The service rejected the mailbox's password. Provide the correct one." in row
-    assert (await sync_runner.run("status", "--mailbox", ALICE)).status == 0
-    failing = await sync_runner.run("status", "--failing")
+    assert (await cli.run("status", "--mailbox", ALICE)).status == 0
+    failing = await cli.run("status", "--failing")
     assert [line.split()[1] for line in failing.out.splitlines()[2:]] == [BOB]
-    unknown = await sync_runner.run("status", "--mailbox", ALICE, "--mailbox", "nobody@direct.example.test")
+    unknown = await cli.run("status", "--mailbox", ALICE, "--mailbox", "nobody@direct.example.test")
     assert (unknown.status, unknown.out) == (2, "")
     assert unknown.err.startswith("directsuite: --mailbox number 2 is not in the store")
 
 
-async def test_mailboxes_are_sorted_and_paged(sync_runner: SyncRunner) -> None:
-    await ran(sync_runner, bob="wrong")
+async def test_mailboxes_are_sorted_and_paged(cli: SyncRunner) -> None:
+    await ran(cli, bob="wrong")
     orders = {
         "status": [BOB, ALICE],
         "lag": [BOB, ALICE],
@@ -92,19 +92,19 @@ async def test_mailboxes_are_sorted_and_paged(sync_runner: SyncRunner) -> None:
         "number": [ALICE, BOB],
     }
     for order, names in orders.items():
-        document = json.loads((await sync_runner.run("status", "--json", "--sort", order)).out)
+        document = json.loads((await cli.run("status", "--json", "--sort", order)).out)
         assert [each["mailbox"] for each in document["mailboxes"]] == names, order
-    first = await sync_runner.run("status", "--limit", "1")
+    first = await cli.run("status", "--limit", "1")
     assert (BOB in first.out, ALICE in first.out) == (True, False)
     assert first.err == "directsuite: 1 more. Give --limit 2 for all, or --offset 1 for the next.\n"
-    second = await sync_runner.run("status", "--limit", "1", "--offset", "1")
+    second = await cli.run("status", "--limit", "1", "--offset", "1")
     assert (BOB in second.out, ALICE in second.out, second.err) == (False, True, "")
     assert (first.status, second.status) == (1, 1)
 
 
-async def test_as_json_it_is_one_document(sync_runner: SyncRunner) -> None:
-    await ran(sync_runner, bob="wrong")
-    document = json.loads((await sync_runner.run("status", "--json")).out)
+async def test_as_json_it_is_one_document(cli: SyncRunner) -> None:
+    await ran(cli, bob="wrong")
+    document = json.loads((await cli.run("status", "--json")).out)
     assert document["worker"]["running"] is False
     bob, alice = document["mailboxes"]
     assert (alice["mailbox"], alice["status"], alice["messages"]) == (ALICE, "up to date", 1)
@@ -117,7 +117,7 @@ async def test_as_json_it_is_one_document(sync_runner: SyncRunner) -> None:
 
 
 @pytest.mark.usefixtures("held_clock")
-async def test_beside_a_worker_that_has_the_store_open(sync_runner: SyncRunner) -> None:
+async def test_beside_a_worker_that_has_the_store_open(cli: SyncRunner) -> None:
     failing = MailboxProgress(
         name=ALICE,
         status=SyncStatus.FAILING,
@@ -126,8 +126,8 @@ async def test_beside_a_worker_that_has_the_store_open(sync_runner: SyncRunner) 
         folders={"INBOX.Ward": "There is no such folder on the server."},
     )
     async with SqliteStore("directsuite-sync.db", sink=SqliteSink()):
-        report(sync_runner, 2.0, failing, MailboxProgress(name=BOB))
-        result = await sync_runner.run("status")
+        report(cli, 2.0, failing, MailboxProgress(name=BOB))
+        result = await cli.run("status")
         assert result.status == 1
         assert result.out.startswith(f"The worker (process {os.getpid()}) reported 2 s ago.\n")
         assert "(for 2 h)" in result.out
@@ -137,41 +137,41 @@ async def test_beside_a_worker_that_has_the_store_open(sync_runner: SyncRunner) 
 @pytest.mark.usefixtures("held_clock")
 @pytest.mark.parametrize(("age", "status"), [(2.0, 0), (100.0, 1)])
 async def test_worker_that_was_killed_is_status_1_though_no_mailbox_fails(
-    sync_runner: SyncRunner, age: float, status: int
+    cli: SyncRunner, age: float, status: int
 ) -> None:
-    await ran(sync_runner)
-    report(sync_runner, age, MailboxProgress(name=ALICE, status=SyncStatus.UP_TO_DATE))
-    result = await sync_runner.run("status")
+    await ran(cli)
+    report(cli, age, MailboxProgress(name=ALICE, status=SyncStatus.UP_TO_DATE))
+    result = await cli.run("status")
     assert result.status == status
     assert ("was killed. Its last report was 100 s ago" in result.out) == bool(status)
-    assert (await sync_runner.run("status", "--json", "--mailbox", BOB)).status == status
+    assert (await cli.run("status", "--json", "--mailbox", BOB)).status == status
 
 
-async def test_without_a_report_it_tells_what_the_store_knows(sync_runner: SyncRunner) -> None:
-    await ran(sync_runner)
-    sync_runner.folder.joinpath("directsuite-sync.db.status.json").unlink()
-    result = await sync_runner.run("status")
+async def test_without_a_report_it_tells_what_the_store_knows(cli: SyncRunner) -> None:
+    await ran(cli)
+    cli.folder.joinpath("directsuite-sync.db.status.json").unlink()
+    result = await cli.run("status")
     assert result.status == 0
     assert result.out.startswith(
         "No worker of `directsuite sync run` has reported. The table shows only the content of the store.\n"
     )
     assert [row.split()[2] for row in result.out.splitlines()[2:]] == ["unknown", "unknown"]
     assert ALICE in result.out
-    result = await sync_runner.run("status", "--failing")
+    result = await cli.run("status", "--failing")
     assert (result.status, "No worker has reported" in result.err) == (0, True)
-    document = json.loads((await sync_runner.run("status", "--json")).out)
+    document = json.loads((await cli.run("status", "--json")).out)
     assert {each["status"] for each in document["mailboxes"]} == {"unknown"}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="nobody can tell there")
 @pytest.mark.parametrize(("host", "is_seen"), [(socket.gethostname(), True), ("elsewhere", False)])
 async def test_worker_that_was_killed_is_seen_immediately_on_its_machine(
-    sync_runner: SyncRunner, host: str, is_seen: bool
+    cli: SyncRunner, host: str, is_seen: bool
 ) -> None:
-    await ran(sync_runner)
+    await ran(cli)
     nobody = 2**30  # larger than any process id
-    report(sync_runner, 2.0, MailboxProgress(name=ALICE, status=SyncStatus.UP_TO_DATE), pid=nobody, host=host)
-    result = await sync_runner.run("status")
+    report(cli, 2.0, MailboxProgress(name=ALICE, status=SyncStatus.UP_TO_DATE), pid=nobody, host=host)
+    result = await cli.run("status")
     assert result.status == is_seen
     assert (f"The worker (process {nobody}) doesn't respond or was killed" in result.out) is is_seen
 
@@ -179,78 +179,78 @@ async def test_worker_that_was_killed_is_seen_immediately_on_its_machine(
 @pytest.mark.usefixtures("held_clock")
 @pytest.mark.parametrize(("age", "status"), [(1.0, 0), (119.0, 0), (125.0, 1)])
 async def test_whether_the_worker_lives_has_nothing_to_do_with_its_mailboxes(
-    sync_runner: SyncRunner, age: float, status: int
+    cli: SyncRunner, age: float, status: int
 ) -> None:
-    report(sync_runner, age, MailboxProgress(name=ALICE, status=SyncStatus.FAILING, problem="It fails."))
-    result = await sync_runner.run("status", "--max-age", "120")
+    report(cli, age, MailboxProgress(name=ALICE, status=SyncStatus.FAILING, problem="It fails."))
+    result = await cli.run("status", "--max-age", "120")
     assert result.status == status
     assert result.out == f"The worker reported {age:.0f} s ago.\n"
 
 
-async def test_one_of_a_fleet_is_known_by_its_report(sync_runner: SyncRunner) -> None:
-    result = await sync_runner.run("status", "--postgres", "--max-age", "120")
-    assert (result.status, "--status-file" in result.err) == (2, True)
-    report(sync_runner, 1.0)
-    result = await sync_runner.run("status", "--max-age", "120", "--status-file", "directsuite-sync.db.status.json")
+async def test_one_of_a_fleet_is_known_by_its_report(cli: SyncRunner) -> None:
+    await cli.fail(2, "--status-file", "status", "--postgres", "--max-age", "120")
+    report(cli, 1.0)
+    result = await cli.run("status", "--max-age", "120", "--status-file", "directsuite-sync.db.status.json")
     assert result.status == 0
 
 
-async def test_requests_are_left_and_applied_by_the_next_run(sync_runner: SyncRunner) -> None:
-    await ran(sync_runner)
-    before = json.loads((await sync_runner.run("status", "--json")).out)["mailboxes"][0]["folders"]["INBOX"][
-        "audited_at"
-    ]
-    result = await sync_runner.run("audit", "--mailbox", ALICE)
+async def test_requests_are_left_and_applied_by_the_next_run(cli: SyncRunner) -> None:
+    await ran(cli)
+    before = json.loads((await cli.run("status", "--json")).out)["mailboxes"][0]["folders"]["INBOX"]["audited_at"]
+    result = await cli.run("audit", "--mailbox", ALICE)
     assert (result.status, result.err) == (0, "")
     assert result.out.startswith("Requested for 1 mailbox: the running worker or the next one compares all messages")
-    result = await sync_runner.run("retry")
+    result = await cli.run("retry")
     assert result.out.startswith("Requested for 2 mailboxes: the running worker or the next one retries quarantined")
-    sync_runner.sandbox.inject_fault("GetMessageMetaData", "latency", seconds=0.001)
-    await ran(sync_runner)
-    assert [rule["applied"] for rule in sync_runner.sandbox.faults() if rule["operation"] == "GetMessageMetaData"] == [
-        1
-    ]
+    cli.sandbox.inject_fault("GetMessageMetaData", "latency", seconds=0.001)
+    await ran(cli)
+    assert [rule["applied"] for rule in cli.sandbox.faults() if rule["operation"] == "GetMessageMetaData"] == [1]
     assert before is not None
 
 
-async def test_what_is_quarantined_is_reported(sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DIRECTSUITE_RETRY_ATTEMPTS", "1")
-    await ran(sync_runner)
-    result = await sync_runner.run("status", "--quarantined")
+async def test_what_is_quarantined_is_reported(cli: SyncRunner) -> None:
+    cli.set_env("DIRECTSUITE_RETRY_ATTEMPTS", "1")
+    await ran(cli)
+    result = await cli.run("status", "--quarantined")
     assert (result.status, result.out) == (0, "No message is quarantined.\n")
-    await sync_runner.deliver(ALICE, "two")
-    sync_runner.sandbox.inject_fault("GetMessagesByUIDs", "status", status=500, times=60)
+    await cli.deliver_to(ALICE, "two")
+    cli.sandbox.inject_fault("GetMessagesByUIDs", "status", status=500, times=60)
     for _ in range(2):  # it is not requested again in the second round
-        result = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords(), "--once")
+        result = await cli.run("run", *BOTH, "--passwords", cli.write_passwords(), "--once")
         assert (result.status, result.out.splitlines()[-1].split(" ", 1)[1]) == (
             0,
             "2 up to date, 1 message quarantined",
         )
-    result = await sync_runner.run("status", "--quarantined")
+    result = await cli.run("status", "--quarantined")
     assert (result.status, result.err) == (1, "")
     header, row = result.out.splitlines()
     assert header.split() == ["no.", "mailbox", "folder", "uid", "problem", "attempts", "next", "try"]
     assert row.split()[1:6] == [ALICE, "INBOX", "2", "ServerError", "1"]
-    result = await sync_runner.run("status", "--quarantined", "--json", "--mailbox", ALICE)
+    result = await cli.run("status", "--quarantined", "--json", "--mailbox", ALICE)
     (told,) = json.loads(result.out)["quarantined"]
     assert (told["mailbox"], told["uid"], told["problem"], told["attempts"]) == (ALICE, 2, "ServerError", 1)
     assert told["next_try_at"] == row.split()[6]
-    assert (await sync_runner.run("status", "--quarantined", "--mailbox", BOB)).status == 0
-    assert (await sync_runner.run("status")).status == 0
+    assert (await cli.run("status", "--quarantined", "--mailbox", BOB)).status == 0
+    assert (await cli.run("status")).status == 0
 
 
-async def test_request_for_somebody_unknown_is_rejected(sync_runner: SyncRunner) -> None:
-    await ran(sync_runner)
+async def test_request_for_somebody_unknown_is_rejected(cli: SyncRunner) -> None:
+    await ran(cli)
     for known in ((), ("--mailbox", ALICE)):
-        result = await sync_runner.run("retry", *known, "--mailbox", "nobody@direct.example.test")
-        assert (result.status, result.out) == (2, "")
-        assert f"--mailbox number {len(known) // 2 + 1} is not in the store" in result.err
+        await cli.fail(
+            2,
+            f"--mailbox number {len(known) // 2 + 1} is not in the store",
+            "retry",
+            *known,
+            "--mailbox",
+            "nobody@direct.example.test",
+        )
     with closing(sqlite3.connect("directsuite-sync.db")) as connection:
         assert connection.execute("SELECT count(*) FROM operator_request").fetchall() == [(0,)]
 
 
-async def test_worker_that_has_ended_does_not_live(sync_runner: SyncRunner) -> None:
+async def test_worker_that_has_ended_does_not_live(cli: SyncRunner) -> None:
     for _ in range(2):
-        result = await sync_runner.run("status", "--max-age", "120")
+        result = await cli.run("status", "--max-age", "120")
         assert (result.status, result.out) == (1, "No worker is running.\n")
-        await ran(sync_runner)
+        await ran(cli)
