@@ -8,9 +8,10 @@ import json
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any, BinaryIO
 
 import attrs
@@ -145,6 +146,27 @@ async def cli(
         runner = CliRunner(folder=tmp_path, monkeypatch=monkeypatch, capsys=capsys, sandbox=sandbox)
         runner.set_environment(ALICE, PASSWORD)
         yield runner
+
+
+def install_keyring(
+    monkeypatch: pytest.MonkeyPatch, passwords: Mapping[str, str | Exception | None], priority: float = 5
+) -> None:
+    """Replace the package keyring. passwords: what it returns or raises, by user name."""
+
+    def get_password(service: str, name: str) -> str | None:
+        assert service == "directsuite"
+        password = passwords.get(name)
+        if isinstance(password, Exception):
+            raise password
+        return password
+
+    keyring: Any = ModuleType("keyring")
+    keyring.get_password, keyring.get_keyring = get_password, lambda: SimpleNamespace(priority=priority)
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+
+
+def set_terminal(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: is_terminal))
 
 
 @pytest.fixture

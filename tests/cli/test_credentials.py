@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import types
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,6 +10,7 @@ from directsuite.cli.credentials import find_in_keyring, find_secret, has_keyrin
 from directsuite.cli.errors import UsageError
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
+from tests.cli.conftest import install_keyring, set_terminal
 
 
 def find_token(file: Path | None = None) -> Secret:
@@ -25,23 +23,6 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("getpass.getpass", {"Token of Ada: ": "typed"}.__getitem__)
 
 
-def keep(monkeypatch: pytest.MonkeyPatch, kept: str | Exception | None, priority: float = 5) -> None:
-    def get_password(service: str, name: str) -> str | None:
-        assert (service, name) == ("directsuite", "token")
-        if isinstance(kept, Exception):
-            raise kept
-        return kept
-
-    keyring: Any = types.ModuleType("keyring")
-    keyring.__spec__ = types.SimpleNamespace(name="keyring")
-    keyring.get_password, keyring.get_keyring = get_password, lambda: types.SimpleNamespace(priority=priority)
-    monkeypatch.setitem(sys.modules, "keyring", keyring)
-
-
-def sit_at(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool) -> None:
-    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(isatty=lambda: is_terminal))
-
-
 def file_with(path: Path, content: str, mode: int = 0o600) -> Path:
     path.write_text(content)
     path.chmod(mode)
@@ -49,34 +30,30 @@ def file_with(path: Path, content: str, mode: int = 0o600) -> Path:
 
 
 def test_first_place_that_has_one_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sit_at(monkeypatch, is_terminal=True)
-    keep(monkeypatch, "kept")
+    set_terminal(monkeypatch, is_terminal=True)
+    install_keyring(monkeypatch, {"token": "kept"})
     monkeypatch.setenv("DIRECTSUITE_TOKEN", "set")
     assert find_token(file_with(tmp_path / "t", "written")) == Secret("written")
     assert find_token() == Secret("set")
     monkeypatch.delenv("DIRECTSUITE_TOKEN")
     assert find_token() == Secret("kept")
-    keep(monkeypatch, None)
+    install_keyring(monkeypatch, {"token": None})
     assert find_token() == Secret("typed")
-    sit_at(monkeypatch, is_terminal=False)
+    set_terminal(monkeypatch, is_terminal=False)
     with pytest.raises(
         UsageError, match=r"Set DIRECTSUITE_TOKEN, give --token-file FILE, or .*`keyring set directsuite token`"
     ):
         find_token()
 
 
-@pytest.mark.parametrize("kept", [RuntimeError("hunter2"), OSError("hunter2"), None, ""])
-def test_keyring_that_is_locked_or_empty_counts_for_nothing(
-    monkeypatch: pytest.MonkeyPatch, kept: str | Exception | None
+@pytest.mark.parametrize(
+    ("stored", "priority"), [(RuntimeError("hunter2"), 5), (OSError("hunter2"), 5), (None, 5), ("", 5), ("kept", 0)]
+)
+def test_unusable_keyring_is_ignored(
+    monkeypatch: pytest.MonkeyPatch, stored: str | Exception | None, priority: int
 ) -> None:
-    keep(monkeypatch, kept)
-    assert has_keyring()
-    assert find_in_keyring("token") is None
-
-
-def test_keyring_without_a_back_end_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep(monkeypatch, "kept", priority=0)
-    assert not has_keyring()
+    install_keyring(monkeypatch, {"token": stored}, priority)
+    assert has_keyring() == bool(priority)
     assert find_in_keyring("token") is None
 
 
@@ -93,8 +70,8 @@ def test_file_that_holds_something_else_is_rejected(tmp_path: Path, content: str
 
 
 def test_errors_name_nobody_whose_secret_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    sit_at(monkeypatch, is_terminal=False)
-    keep(monkeypatch, None)
+    set_terminal(monkeypatch, is_terminal=False)
+    install_keyring(monkeypatch, {"token": None})
     with pytest.raises(UsageError) as raised:
         find_token()
     assert "Ada" not in str(raised.value)
@@ -114,8 +91,8 @@ def test_unusable_input_is_rejected(monkeypatch: pytest.MonkeyPatch, typed: str 
             raise typed
         return typed
 
-    sit_at(monkeypatch, is_terminal=True)
-    keep(monkeypatch, None)
+    set_terminal(monkeypatch, is_terminal=True)
+    install_keyring(monkeypatch, {"token": None})
     monkeypatch.setattr("getpass.getpass", ask)
     with pytest.raises(UsageError, match=problem) as raised:
         find_token()

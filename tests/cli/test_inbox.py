@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 import sys
+import unicodedata
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from email.message import EmailMessage
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import directsuite as ds
+from directsuite.cli.inbox import InboxListOptions, _find_newest, make_safe_name, write_new_file
+from directsuite.cli.mailbox import _fetch_metadata
 from directsuite.cli.output import format_size
 from tests.cli.conftest import CliRunner
+from tests.core import responses
+from tests.core.scripted_server import ScriptedServer
+from tests.core.scripted_suite import catch_error, open_suite
+from tests.core.virtual_time import VirtualTimeLoop
 from tests.integration.scenario import ALICE, BOB, PASSWORD, open_scenario
 
 
@@ -244,3 +257,93 @@ async def test_no_address_of_several_is_broken(cli: CliRunner, width: int, liste
     assert [each for each in addresses if each in table] == addresses[:listed]
     assert (f" and {4 - listed} more" in table) == (listed < 4)
     assert table.split()[:2] == ["uid", "sent"]
+
+
+DEVICES = ["CON", "prn", "Aux", "NUL", "CONIN$", "conout$", "COM1", "lpt0", "COM\u00b9", "LPT\u00b2"]
+
+NAMES = st.one_of(
+    st.none(),
+    st.text(),
+    st.text("./\\:-~_ \x00aux.con$\u00a0\u202e\u200f\u0338"),
+    st.tuples(st.sampled_from(DEVICES), st.text(". \u3000x", max_size=250), st.text(". x", max_size=30)).map("".join),
+    st.tuples(st.text(max_size=3), st.text(". \u00adxü_", min_size=100, max_size=200), st.text(". _x")).map("".join),
+)
+
+
+@given(NAMES)
+def test_name_is_one_component_of_a_path_on_any_system(name: str | None) -> None:
+    safe = make_safe_name(name, "fallback")
+    assert safe not in ("", ".", "..")
+    assert not set(safe) & set('/\\:*?"<>|')
+    assert not {unicodedata.category(letter) for letter in safe} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    assert safe[0] not in ".-"
+    assert safe == safe.strip()
+    assert safe[-1] != "."
+    assert safe.partition(".")[0].rstrip().upper() not in {device.upper() for device in DEVICES}
+    assert len(safe.encode()) <= 150
+    assert make_safe_name(safe, "fallback") == safe
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("report.pdf", "report.pdf"),
+        ("Befund Müller.pdf", "Befund Müller.pdf"),
+        ("../../etc/passwd", "passwd"),
+        ("C:\\windows\\system.ini", "system.ini"),
+        ("a/", "fallback"),
+        ("..", "fallback"),
+        (None, "fallback"),
+        ("NUL", "_NUL"),
+        ("com1.txt", "_com1.txt"),
+        ("CONIN$", "_CONIN$"),
+        ("conout$ .txt", "_conout$ .txt"),
+        ("COM\u00b9.tar.gz", "_COM\u00b9.tar.gz"),
+        ("console.txt", "console.txt"),
+        ("x\u202efdp.exe", "x_fdp.exe"),
+        ("x\u200efdp\u061c.\u00adexe\u200f", "x_fdp_._exe_"),
+        ("report.pdf\u00a0. ", "report.pdf"),
+        ("\u3000 .hidden", "hidden"),
+        (f"{'x' * 129}. y{'z' * 30}", "x" * 129),
+        (f"con{' ' * 200}x.pdf", "_con.pdf"),
+        ("_" * 200 + "x", "fallback"),
+        (f"{'x' * 300}.pdf", f"{'x' * 130}.pdf"),
+        (f"{'ü' * 300}.pdf", f"{'ü' * 65}.pdf"),
+    ],
+)
+def test_names_as_they_become(name: str | None, safe: str) -> None:
+    assert make_safe_name(name, "fallback") == safe
+
+
+def test_what_can_not_be_written_leaves_no_part(tmp_path: Path) -> None:
+    with pytest.raises(TypeError):
+        write_new_file(tmp_path, "a.pdf", "no bytes")  # type: ignore[arg-type]  # stands for a disk that is full
+    assert list(tmp_path.iterdir()) == []
+
+
+TRICKLE = responses.respond_in_chunks(
+    b'{"success": true, "messages": [', *(part for _ in range(100) for part in (b" ", responses.Pause(1))), b"]}"
+)
+
+
+async def _list(box: ds.Mailbox) -> object:
+    return await _find_newest(box, ["INBOX"], InboxListOptions())
+
+
+async def _find(box: ds.Mailbox) -> object:
+    return await _fetch_metadata(box, "INBOX", [1])
+
+
+READERS: dict[str, Callable[[ds.Mailbox], Awaitable[object]]] = {"inbox list": _list, "inbox forward": _find}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS.keys())
+def test_list_that_trickles_in_ends_with_the_timeout(read: Callable[[ds.Mailbox], Awaitable[object]]) -> None:
+    async def run() -> ds.DirectSuiteError:
+        async with ScriptedServer(TRICKLE) as server, open_suite(server, timeout=6) as suite:
+            return await catch_error(read(suite.mailbox(ALICE, PASSWORD)))
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        error = runner.run(run())
+    assert type(error) is ds.DeadlineExceededError
+    assert error.elapsed == pytest.approx(6)

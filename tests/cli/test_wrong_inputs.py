@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.cli.conftest import CliRunner
@@ -28,8 +30,6 @@ SECRETS = {
     "REGISTRATION": "DIRECTSUITE_LOGIN_PASSWORD",
 }
 
-of_every_command = pytest.mark.parametrize("command", COMMANDS)
-
 
 @pytest.fixture
 def files(cli: CliRunner) -> None:
@@ -47,57 +47,54 @@ async def fails(runner: CliRunner, command: str, status: int, *named: str) -> No
     assert not {"alice", "bob", "ada", "Correct"} & set(result.err.replace("@", " ").replace(".", " ").split())
 
 
-@of_every_command
-async def test_where_no_url_is_set_it_says_which(cli: CliRunner, files: None, command: str) -> None:
-    variable = f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL"
-    cli.monkeypatch.delenv(variable)
-    await fails(cli, command, 2, f"Set {variable}", "the settings file")
+def set_one_attempt(cli: CliRunner) -> None:
+    cli.set_env("DIRECTSUITE_CONFIG", cli.write_private_file("directsuite.toml", "timeout = 5.0\nretry_attempts = 1\n"))
 
 
-@of_every_command
-async def test_missing_secret_names_its_possible_sources(
-    cli: CliRunner, files: None, no_keyring: None, command: str
-) -> None:
-    variable = SECRETS[SERVICES[command.split()[0]]]
-    cli.monkeypatch.delenv(variable)
-    await fails(cli, command, 2, f"Set {variable}", "-file FILE", "keyring")
+def refuse_connections(cli: CliRunner, url: str, _: str) -> None:
+    set_one_attempt(cli)
+    cli.set_env(url, "http://127.0.0.1:9")
 
 
-@of_every_command
-async def test_secret_that_is_not_a_text_is_reported_by_its_variable(cli: CliRunner, files: None, command: str) -> None:
-    variable = SECRETS[SERVICES[command.split()[0]]]
-    cli.set_env(variable, "hunter\udce9")
-    await fails(cli, command, 2, f"{variable} is not text in this machine's encoding")
+CONDITIONS: dict[str, tuple[Callable[[CliRunner, str, str], None], int, tuple[str, ...]]] = {
+    "no URL": (lambda cli, url, _: cli.monkeypatch.delenv(url), 2, ("Set {url}", "the settings file")),
+    "no secret": (lambda cli, _, secret: cli.monkeypatch.delenv(secret), 2, ("Set {secret}", "-file FILE", "keyring")),
+    "secret in another encoding": (
+        lambda cli, _, secret: cli.set_env(secret, "hunter\udce9"),
+        2,
+        ("{secret} is not text in this machine's encoding",),
+    ),
+    "wrong secret": (lambda cli, _, secret: cli.set_env(secret, "hunter2"), 3, ("{advice}",)),
+    "no server": (refuse_connections, 6, ("(Connection refused)", "nothing was sent", "`directsuite doctor`")),
+    "wrong path": (
+        lambda cli, url, _: cli.set_env(url, f"{cli.sandbox.root_url}/elsewhere"),
+        4,
+        ("check {url} (`directsuite config show`)",),
+    ),
+    "URL without TLS": (
+        lambda cli, url, _: cli.set_env(url, "http://mail.example.org"),
+        2,
+        ("_url", "set allow_insecure_http to true"),
+    ),
+}
+"""Sets up a condition, given the variables of the service's URL and of the secret; the exit status, and the message."""
 
 
-@of_every_command
-async def test_wrong_secret_is_reported(cli: CliRunner, files: None, command: str) -> None:
-    variable = SECRETS[SERVICES[command.split()[0]]]
-    cli.set_env(variable, "hunter2")
-    is_token = variable == "DIRECTSUITE_TOKEN"
-    await fails(cli, command, 3, "the token is wrong or has expired" if is_token else "check that")
-
-
-@of_every_command
-async def test_where_nobody_listens_it_says_that_nothing_was_sent(cli: CliRunner, files: None, command: str) -> None:
-    config = cli.write_private_file("directsuite.toml", "timeout = 5.0\nretry_attempts = 1\n")
-    cli.set_env("DIRECTSUITE_CONFIG", config)
-    cli.set_env(f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL", "http://127.0.0.1:9")
-    await fails(cli, command, 6, "(Connection refused)", "nothing was sent", "`directsuite doctor`")
-
-
-@of_every_command
-async def test_url_below_which_there_is_nothing_is_reported_by_its_variable(
-    cli: CliRunner, files: None, command: str
-) -> None:
-    variable = f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL"
-    cli.set_env(variable, f"{cli.sandbox.root_url}/elsewhere")
-    await fails(cli, command, 4, f"check {variable} (`directsuite config show`)")
+@pytest.mark.usefixtures("files", "no_keyring")
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("condition", CONDITIONS)
+async def test_command_that_cannot_use_its_service_says_why(condition: str, command: str, cli: CliRunner) -> None:
+    set_up, status, words = CONDITIONS[condition]
+    service = SERVICES[command.split()[0]]
+    url, secret = f"DIRECTSUITE_{service}_URL", SECRETS[service]
+    advice = "the token is wrong or has expired" if secret == "DIRECTSUITE_TOKEN" else "check that"
+    set_up(cli, url, secret)
+    await fails(cli, command, status, *(each.format(url=url, secret=secret, advice=advice) for each in words))
 
 
 @pytest.mark.parametrize("command", ["inbox list", "fax list", "patient by-username"])
 async def test_page_that_is_not_a_response_points_to_the_url(cli: CliRunner, files: None, command: str) -> None:
-    cli.set_env("DIRECTSUITE_CONFIG", cli.write_private_file("directsuite.toml", "retry_attempts = 1\n"))
+    set_one_attempt(cli)
     cli.sandbox.inject_fault("*", "status", status=200, body="<html>Ada</html>", times=None)
     variable = f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL"
     await fails(cli, command, 6, f"the service's URL ({variable}) is right")
@@ -105,7 +102,7 @@ async def test_page_that_is_not_a_response_points_to_the_url(cli: CliRunner, fil
 
 @pytest.mark.parametrize("command", ["inbox list", "fax list", "patient by-username"])
 async def test_service_that_fails_may_be_asked_again(cli: CliRunner, files: None, command: str) -> None:
-    cli.set_env("DIRECTSUITE_CONFIG", cli.write_private_file("directsuite.toml", "retry_attempts = 1\n"))
+    set_one_attempt(cli)
     cli.sandbox.inject_fault("*", "status", status=500, times=None)
     await fails(cli, command, 6, "try again later")
     cli.sandbox.clear_faults()
@@ -145,15 +142,7 @@ async def test_service_that_fails_may_be_asked_again(cli: CliRunner, files: None
 )
 async def test_invalid_argument_is_named_with_status_2(cli: CliRunner, arguments: tuple[str, ...], named: str) -> None:
     cli.write_private_file("file", "")
-    err = await cli.fail(2, named, *arguments)
-    assert "Traceback" not in err
-
-
-@of_every_command
-async def test_url_in_clear_is_rejected(cli: CliRunner, files: None, command: str) -> None:
-    service = SERVICES[command.split()[0]]
-    cli.set_env(f"DIRECTSUITE_{service}_URL", "http://mail.example.org")
-    await fails(cli, command, 2, f"{service.lower()}_url", "set allow_insecure_http to true")
+    await cli.fail(2, named, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -172,10 +161,8 @@ async def test_url_in_clear_is_rejected(cli: CliRunner, files: None, command: st
 async def test_empty_path_or_a_folder_for_a_file_is_rejected(
     cli: CliRunner, arguments: tuple[str, ...], told: str
 ) -> None:
-    result = await cli.run(*arguments)
-    assert result.status == 2
-    assert told in result.err
-    assert "this is a folder; name a file" in result.err or "the path is empty; name a file or a folder" in result.err
+    err = await cli.fail(2, told, *arguments)
+    assert "this is a folder; name a file" in err or "the path is empty; name a file or a folder" in err
 
 
 @pytest.mark.exhaustive

@@ -28,7 +28,7 @@ from directsuite.sandbox.quirks import Difference
 from directsuite.sandbox.server import Sandbox, load_openapi_document
 from directsuite.signing import operations as signing
 from directsuite.wire.codec import Codec
-from tests.cli.doctor.conftest import DoctorRunner
+from tests.cli.doctor.conftest import DoctorReport, DoctorRunner
 from tests.integration.scenario import ALICE, PASSWORD, open_populated_sandbox
 from tests.sandbox.signing.documents import make_plain_pages
 
@@ -101,8 +101,17 @@ def _find_operation(path: str) -> str:
 
 
 @pytest.fixture
-async def arguments(sandbox: Sandbox, cli: DoctorRunner) -> list[str]:
-    return await populate(cli, sandbox)
+async def deep(cli: DoctorRunner, sandbox: Sandbox) -> DeepRunner:
+    runner = DeepRunner(
+        folder=cli.folder,
+        monkeypatch=cli.monkeypatch,
+        capsys=cli.capsys,
+        prefix=cli.prefix,
+        sandbox=sandbox,
+        options=[],
+    )
+    runner.options.extend(await populate(runner, sandbox))
+    return runner
 
 
 async def populate(machine: DoctorRunner, sandbox: Sandbox) -> list[str]:
@@ -128,6 +137,28 @@ def set_service_urls(machine: DoctorRunner, sandbox: Sandbox, root: str | None =
         machine.set_env(name, value if root is None else value.replace(sandbox.root_url, root))
 
 
+@attrs.frozen(kw_only=True)
+class DeepRunner(DoctorRunner):
+    """options: those that request everything."""
+
+    sandbox: Sandbox
+    options: list[str]
+
+    async def examine(self, change: ResponseChange = lambda _: None) -> DoctorReport:
+        """Run the command with the sandbox's responses, changed. Write the report into report.json."""
+        (self.folder / "report.json").unlink(missing_ok=True)
+        async with serve_changed(self.sandbox, change) as root:
+            set_service_urls(self, self.sandbox, root)
+            return await self.run_json(*self.options, "--report", "report.json")
+
+    async def examine_imitation(self) -> DoctorReport:
+        """Run the command with a sandbox that imitates the server of the report."""
+        async with open_populated_sandbox(imitate=self.folder / "report.json") as imitation:
+            options = await populate(self, imitation)
+            set_service_urls(self, imitation)
+            return await self.run_json(*options)
+
+
 def list_differences(document: Mapping[str, Any]) -> set[tuple[str, str, str]]:
     return {
         (each["operation"], one["path"], one["what"]) for each in document["operations"] for one in each["differences"]
@@ -140,9 +171,8 @@ def reading_operations() -> set[str]:
     return {each.name for each in operations if each.semantics is Semantics.SAFE}
 
 
-async def test_sandbox_has_no_difference(cli: DoctorRunner, sandbox: Sandbox, arguments: list[str]) -> None:
-    set_service_urls(cli, sandbox)
-    told = await cli.run_json(*arguments)
+async def test_sandbox_has_no_difference(deep: DeepRunner) -> None:
+    told = await deep.examine()
     assert list_differences(told.document) == set()
     assert told.status == 0
     reports = told.document["operations"]
@@ -250,43 +280,20 @@ def apply_quirks(answer: ServerResponse) -> None:
             quirk(answer)
 
 
-async def test_each_of_twenty_quirks_is_found(cli: DoctorRunner, sandbox: Sandbox, arguments: list[str]) -> None:
-    async with serve_changed(sandbox, apply_quirks) as root:
-        set_service_urls(cli, sandbox, root)
-        told = await cli.run_json(*arguments, "--report", "report.json")
+async def test_each_of_twenty_quirks_is_found_and_imitated(deep: DeepRunner) -> None:
+    told = await deep.examine(apply_quirks)
     differences = list_differences(told.document)
     for operation, path, what, _ in QUIRKS:
         assert [each for each in differences if each[:2] == (operation, path) and each[2].startswith(what)], path
-    assert len(QUIRKS) == 20
-    assert told.status == 1
-    assert json.loads((cli.folder / "report.json").read_text())["operations"] == told.document["operations"]
+    assert (told.status, len(QUIRKS)) == (1, 20)
+    assert json.loads((deep.folder / "report.json").read_text())["operations"] == told.document["operations"]
+    again = await deep.examine_imitation()
+    assert {each for each in list_differences(again.document) if "SDK" not in each[2]} == {
+        each for each in differences if "SDK" not in each[2]
+    }
 
 
-@pytest.mark.wide
-async def test_sandbox_imitates_a_server_by_its_report(
-    cli: DoctorRunner, sandbox: Sandbox, arguments: list[str]
-) -> None:
-    def change(answer: ServerResponse) -> None:
-        apply_quirks(answer)
-        answer.headers["X-Lab-Site"] = SECRET
-
-    async with serve_changed(sandbox, change) as root:
-        set_service_urls(cli, sandbox, root)
-        told = await cli.run_json(*arguments, "--report", "report.json")
-    async with open_populated_sandbox(imitate=cli.folder / "report.json") as imitation:
-        options = await populate(cli, imitation)
-        set_service_urls(cli, imitation)
-        again = await cli.run_json(*options)
-        async with ds.DirectSuite(ds.Settings(message_url=imitation.message_url)) as suite:
-            with pytest.raises(ds.AuthenticationError):  # the rejection is unchanged
-                await suite.mailbox(ALICE, "wrong").get_unread_message_count()
-    own = {(operation, path, what) for operation, path, what in list_differences(told.document) if "SDK" not in what}
-    assert {each for each in list_differences(again.document) if "SDK" not in each[2]} == own
-    assert len(own) >= 20
-    assert ("GetUIDs", "header X-Lab-Site", "is not described") in own
-
-
-async def test_no_report_shows_what_a_server_says(cli: DoctorRunner, sandbox: Sandbox, arguments: list[str]) -> None:
+async def test_no_report_shows_what_a_server_says(deep: DeepRunner) -> None:
     def plant(value: Any, depth: int = 0) -> Any:
         """Replace every text and number by a secret, except those that a client must understand."""
         if is_object(value):
@@ -302,25 +309,21 @@ async def test_no_report_shows_what_a_server_says(cli: DoctorRunner, sandbox: Sa
         answer.body = plant(answer.body) if not isinstance(answer.body, str) else SECRET
         answer.headers["X-Patient"] = SECRET
 
-    async with serve_changed(sandbox, change) as root:
-        set_service_urls(cli, sandbox, root)
-        told = await cli.run_json(*arguments, "--report", "report.json")
-        table = await cli.run(*arguments)
+    told = await deep.examine(change)
+    async with serve_changed(deep.sandbox, change) as root:
+        set_service_urls(deep, deep.sandbox, root)
+        table = await deep.run(*deep.options)
     assert len(list_differences(told.document)) > 20
-    for text in (told.out, told.err, table.out, table.err, (cli.folder / "report.json").read_text()):
+    for text in (told.out, told.err, table.out, table.err, (deep.folder / "report.json").read_text()):
         assert SECRET not in text
         assert "918273645" not in text
 
 
-async def test_headers_that_are_not_described_are_named(
-    cli: DoctorRunner, sandbox: Sandbox, arguments: list[str]
-) -> None:
+async def test_headers_that_are_not_described_are_named(deep: DeepRunner) -> None:
     def change(answer: ServerResponse) -> None:
         answer.headers |= {"X-Lab-Site": SECRET, "Deprecation": SECRET, SECRET: SECRET, "Cache-Control": SECRET}
 
-    async with serve_changed(sandbox, change) as root:
-        set_service_urls(cli, sandbox, root)
-        told = await cli.run_json(*arguments)
+    told = await deep.examine(change)
     headers = {f"header {name}" for name in ("X-Lab-Site", "Deprecation", f"<a name of {len(SECRET)} characters>")}
     assert {each[1:] for each in list_differences(told.document)} == {
         (header, "is not described") for header in headers
@@ -329,53 +332,44 @@ async def test_headers_that_are_not_described_are_named(
 
 
 @pytest.mark.parametrize("date", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z"])
-async def test_first_and_last_date_are_not_searched_for(
-    date: str, cli: DoctorRunner, sandbox: Sandbox, arguments: list[str]
-) -> None:
+async def test_first_and_last_date_are_not_searched_for(date: str, deep: DeepRunner) -> None:
     def change(answer: ServerResponse) -> None:
         if answer.operation == "GetMessageMetaData":
             for message in answer.body["messages"]:
                 message.update(receivedDate=date)
 
-    async with serve_changed(sandbox, change) as root:
-        set_service_urls(cli, sandbox, root)
-        told = await cli.run_json(*arguments)
+    told = await deep.examine(change)
     assert told.status == 0
     skipped = {each["operation"]: each["skipped"] for each in told.document["operations"] if each["skipped"]}
     assert skipped["GetMessagesByReceivedDate"] == "It needs a message with a date in INBOX."
     assert len(skipped) == 4
 
 
-async def test_operation_without_a_complete_response_is_a_difference(
-    cli: DoctorRunner, sandbox: Sandbox, arguments: list[str]
-) -> None:
-    sandbox.inject_fault("GetFolders", "truncate")
-    sandbox.inject_fault("GetUIDs", "reset_before")
-    set_service_urls(cli, sandbox)
-    told = await cli.run_json(*arguments)
+async def test_operation_without_a_complete_response_is_a_difference(deep: DeepRunner) -> None:
+    deep.sandbox.inject_fault("GetFolders", "truncate")
+    deep.sandbox.inject_fault("GetUIDs", "reset_before")
+    set_service_urls(deep, deep.sandbox)
+    told = await deep.run_json(*deep.options)
     assert list_differences(told.document) == {
         (operation, "response", "is missing or incomplete") for operation in ("GetFolders", "GetUIDs")
     }
     assert told.status == 1
 
 
-async def test_rejected_operation_has_no_result(cli: DoctorRunner, sandbox: Sandbox, arguments: list[str]) -> None:
-    set_service_urls(cli, sandbox)
-    arguments[arguments.index("--document") + 1] = "nowhere"
-    told = await cli.run_json(*arguments)
+async def test_rejected_operation_has_no_result(deep: DeepRunner) -> None:
+    deep.options[deep.options.index("--document") + 1] = "nowhere"
+    told = await deep.examine()
     skipped = {each["operation"]: each["skipped"] for each in told.document["operations"] if each["skipped"]}
     assert skipped == dict.fromkeys(("GetDocInfo", "GetDoc"), "The service rejected the request.")
     assert told.status == 0
 
 
-async def test_wrong_password_is_sent_three_times_at_most(
-    cli: DoctorRunner, sandbox: Sandbox, arguments: list[str]
-) -> None:
+async def test_wrong_password_is_sent_three_times_at_most(deep: DeepRunner) -> None:
     requests = list[str]()
-    async with serve_changed(sandbox, lambda answer: requests.append(answer.operation)) as root:
-        set_service_urls(cli, sandbox, root)
-        cli.set_env("DIRECTSUITE_MAILBOX_PASSWORD", "wrong")
-        await cli.run_json(*arguments)
+    async with serve_changed(deep.sandbox, lambda answer: requests.append(answer.operation)) as root:
+        set_service_urls(deep, deep.sandbox, root)
+        deep.set_env("DIRECTSUITE_MAILBOX_PASSWORD", "wrong")
+        await deep.run_json(*deep.options)
     assert [each for each in requests if each.startswith("Get") and each != "GetDocInfo"] == [
         "GetMessageCount",  # the check of the mailbox
         "GetMessageCount",  # of sent messages
@@ -412,13 +406,13 @@ async def test_dependent_options_are_rejected_alone(options: list[str], text: st
     await cli.fail(2, text, *options)
 
 
-async def test_report_replaces_no_file(cli: DoctorRunner, sandbox: Sandbox, arguments: list[str]) -> None:
-    set_service_urls(cli, sandbox)
-    calls = sandbox.calls.count
-    (cli.folder / "report.json").write_text("kept")
-    await cli.fail(2, "--report: The file exists. Name a new file.", *arguments, "--report", "report.json")
-    assert sandbox.calls.count == calls
-    assert (cli.folder / "report.json").read_text() == "kept"
+async def test_report_replaces_no_file(deep: DeepRunner) -> None:
+    set_service_urls(deep, deep.sandbox)
+    calls = deep.sandbox.calls.count
+    (deep.folder / "report.json").write_text("kept")
+    await deep.fail(2, "--report: The file exists. Name a new file.", *deep.options, "--report", "report.json")
+    assert deep.sandbox.calls.count == calls
+    assert (deep.folder / "report.json").read_text() == "kept"
 
 
 _JSON = st.recursive(

@@ -16,17 +16,8 @@ from directsuite.cli.conformance import Specification
 from directsuite.sandbox.quirks import _change_member
 from directsuite.sandbox.server import Sandbox, load_openapi_document
 from directsuite.wire.dates import read_datetime
-from tests.cli.doctor.conftest import DoctorRunner
-from tests.cli.doctor.test_deep import (
-    ResponseChange,
-    ServerResponse,
-    is_array,
-    is_object,
-    list_differences,
-    populate,
-    serve_changed,
-    set_service_urls,
-)
+from tests.cli.doctor.test_deep import DeepRunner, ResponseChange, ServerResponse, is_array, is_object, list_differences
+from tests.cli.doctor.test_deep import deep as deep
 from tests.integration.scenario import ALICE, PASSWORD, open_populated_sandbox
 from tests.sandbox.signing.documents import make_plain_pages
 
@@ -131,29 +122,18 @@ DIALECTS: dict[str, ResponseChange] = {
 
 @pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("name", DIALECTS)
-async def test_dialect_is_found_and_imitated(name: str, cli: DoctorRunner, sandbox: Sandbox) -> None:
-    options = await populate(cli, sandbox)
-    async with serve_changed(sandbox, DIALECTS[name]) as root:
-        set_service_urls(cli, sandbox, root)
-        told = await cli.run_json(*options, "--report", "report.json")
-    async with open_populated_sandbox(imitate=cli.folder / "report.json") as imitation:
-        options = await populate(cli, imitation)
-        set_service_urls(cli, imitation)
-        again = await cli.run_json(*options)
+async def test_dialect_is_found_and_imitated(name: str, deep: DeepRunner) -> None:
+    told = await deep.examine(DIALECTS[name])
+    again = await deep.examine_imitation()
     assert all_found(told.document)
     assert all_found(again.document) == all_found(told.document)
 
 
 @pytest.mark.parametrize("profile", ["java", "attachment-list"])
-async def test_profile_is_found_and_imitated(profile: str, cli: DoctorRunner, sandbox: Sandbox) -> None:
-    sandbox.profile = profile  # type: ignore[assignment]  # of the two that there are
-    options = await populate(cli, sandbox)
-    set_service_urls(cli, sandbox)
-    told = await cli.run_json(*options, "--report", "report.json")
-    async with open_populated_sandbox(imitate=cli.folder / "report.json") as imitation:
-        options = await populate(cli, imitation)
-        set_service_urls(cli, imitation)
-        again = await cli.run_json(*options)
+async def test_profile_is_found_and_imitated(profile: str, deep: DeepRunner) -> None:
+    deep.sandbox.profile = profile  # type: ignore[assignment]  # one of the literals
+    told = await deep.examine()
+    again = await deep.examine_imitation()
     assert all_found(told.document)
     assert all_found(again.document) == all_found(told.document)
     assert not [each for each in all_found(told.document) if "SDK" in each[2]]
@@ -164,18 +144,14 @@ def all_found(document: Any) -> set[tuple[str, str, str]]:
     return list_differences(document) | forms
 
 
-async def test_forms_are_not_differences(cli: DoctorRunner, sandbox: Sandbox) -> None:
-    options = await populate(cli, sandbox)
-    async with serve_changed(sandbox, DIALECTS["milliseconds"]) as root:
-        set_service_urls(cli, sandbox, root)
-        told = await cli.run_json(*options)
+async def test_forms_are_not_differences(deep: DeepRunner) -> None:
+    told = await deep.examine(DIALECTS["milliseconds"])
     assert (told.status, list_differences(told.document)) == (0, set())
 
 
-async def test_differences_that_do_not_apply_change_nothing(cli: DoctorRunner) -> None:
-    report, paths = cli.folder / "report.json", ["$.uids[]", "$[]", "$.uids.x", "$.uids[].x", "header"]
-    differences = [{"path": path, "what": "is missing"} for path in paths]
-    report.write_text(json.dumps({"operations": [{"operation": "GetUIDs", "differences": differences}]}))
+async def test_differences_that_do_not_apply_change_nothing(tmp_path: Path) -> None:
+    paths = ("$.uids[]", "$[]", "$.uids.x", "$.uids[].x", "header")
+    report = write_report(tmp_path, "GetUIDs", *((path, "is missing") for path in paths))
     async with open_populated_sandbox(imitate=report) as imitation:
         uid = await imitation.deliver(ALICE, b"Subject: Lab\r\n\r\nfine\r\n")
         async with ds.DirectSuite(ds.Settings(message_url=imitation.message_url)) as suite:
@@ -226,12 +202,9 @@ async def test_headers_of_the_connection_are_not_imitated(name: str, tmp_path: P
         assert await suite.mailbox(ALICE, PASSWORD).with_options(retry=ds.RetryPolicy.none()).get_uids() == []
 
 
-async def test_fault_reaches_a_client_of_an_imitation(cli: DoctorRunner, sandbox: Sandbox) -> None:
-    options = await populate(cli, sandbox)
-    async with serve_changed(sandbox, DIALECTS["milliseconds"]) as root:
-        set_service_urls(cli, sandbox, root)
-        await cli.run_json(*options, "--report", "report.json")
-    async with open_populated_sandbox(imitate=cli.folder / "report.json") as imitation:
+async def test_fault_reaches_a_client_of_an_imitation(deep: DeepRunner) -> None:
+    await deep.examine(DIALECTS["milliseconds"])
+    async with open_populated_sandbox(imitate=deep.folder / "report.json") as imitation:
         imitation.inject_fault("GetMessages", "malformed")
         async with ds.DirectSuite(ds.Settings(message_url=imitation.message_url)) as suite:
             box = suite.mailbox(ALICE, PASSWORD).with_options(retry=ds.RetryPolicy.none())

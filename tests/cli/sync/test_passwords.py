@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-import types
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,33 +11,21 @@ from directsuite.cli.errors import UsageError
 from directsuite.cli.sync import make_password_source
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
+from tests.cli.conftest import install_keyring, set_terminal
 from tests.cli.sync.conftest import SyncRunner
-from tests.integration.scenario import PASSWORD
-
-ALICE, BOB = "alice@direct.example.test", "bob@direct.example.test"
+from tests.integration.scenario import ALICE, BOB, PASSWORD
 
 
-def written(path: Path, text: str, mode: int = 0o600) -> Path:
+def written(path: Path, text: str) -> Path:
     path.write_text(text)
-    path.chmod(mode)
+    path.chmod(0o600)
     return path
 
 
-def look_for_libraries(monkeypatch: pytest.MonkeyPatch, *, there: bool) -> None:
-    def find_spec(name: str) -> str | None:
-        return name if there else None
-
-    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
-
-
-def sit_at(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool) -> None:
-    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(isatty=lambda: is_terminal))
-
-
 @pytest.fixture(autouse=True)
-def no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
-    look_for_libraries(monkeypatch, there=False)
-    sit_at(monkeypatch, is_terminal=False)
+def no_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    install_keyring(monkeypatch, {}, priority=0)
+    set_terminal(monkeypatch, is_terminal=False)
     monkeypatch.delenv(MAILBOX_PASSWORD_VAR, raising=False)
 
 
@@ -86,14 +70,6 @@ async def test_mailbox_without_a_password_is_reported_by_its_number(cli: SyncRun
     assert all(any(name in line for line in told) is log_names for name in (BOB, "carol@direct.example.test"))
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
-@pytest.mark.parametrize("mode", [0o604, 0o602, 0o644, 0o777])
-def test_file_that_others_may_read_is_rejected(tmp_path: Path, mode: int) -> None:
-    path = written(tmp_path / "p.toml", f'"{ALICE}" = "hunter2"', mode)
-    with pytest.raises(ConfigurationError, match="is accessible to other users"):
-        make_password_source([ALICE], path)
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -126,26 +102,14 @@ async def test_variable_is_for_one_mailbox(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("is_terminal", [False, True])
 async def test_keyring_is_asked_before_anybody(monkeypatch: pytest.MonkeyPatch, is_terminal: bool) -> None:
-    class KeyringError(Exception):
-        """The exception of the keyring package."""
-
-    def get_password(service: str, address: str) -> str | None:
-        assert service == "directsuite"
-        if address == "locked@direct.example.test":
-            raise KeyringError("hunter2")
-        return "hers" if address == ALICE else None
-
-    keyring: Any = types.ModuleType("keyring")
-    keyring.get_password, keyring.get_keyring = get_password, lambda: types.SimpleNamespace(priority=1)
-    monkeypatch.setitem(sys.modules, "keyring", keyring)
-    look_for_libraries(monkeypatch, there=True)
-    sit_at(monkeypatch, is_terminal=is_terminal)
-    asked = list[str]()
+    asked, locked = list[str](), "locked@direct.example.test"
 
     def ask(prompt: str) -> str:
         asked.append(prompt)
         return "typed"
 
+    install_keyring(monkeypatch, {ALICE: "hers", locked: RuntimeError("hunter2")})
+    set_terminal(monkeypatch, is_terminal=is_terminal)
     monkeypatch.setattr("getpass.getpass", ask)
     password = make_password_source([ALICE, BOB], None)
     assert await password(ALICE) == Secret("hers")
@@ -153,7 +117,7 @@ async def test_keyring_is_asked_before_anybody(monkeypatch: pytest.MonkeyPatch, 
         assert asked == [f"Password of {BOB}: "]
         assert await password(BOB) == Secret("typed")
         return
-    for address in (BOB, "locked@direct.example.test"):
+    for address in (BOB, locked):
         with pytest.raises(ConfigurationError, match="The keyring has no password"):
             await password(address)
 
