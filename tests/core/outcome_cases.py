@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -15,6 +15,7 @@ import directsuite as ds
 from . import failing_networks as networks
 from . import responses
 from .failing_networks import Network, respond_with, tls_server
+from .scripted_server import Responder
 from .scripted_suite import (
     ALICE,
     FLATTEN,
@@ -80,10 +81,15 @@ def _make_case(
     return FaultCase(row=row, variant=seen, network=network, api_calls=asks, settings=settings)
 
 
-def _make_status_cases(
-    row: str, statuses: Iterable[int], body: bytes = b"<html>" + PATIENT.encode()
-) -> list[FaultCase]:
-    return [_make_case(row, str(status), respond_with(responses.respond(body, status))) for status in statuses]
+def _respond(
+    row: str, seen: str, play: Responder, asks: tuple[ApiCall, ...] = DEFAULT_CALLS, **settings: Any
+) -> FaultCase:
+    return _make_case(row, seen, respond_with(play), asks, **settings)
+
+
+def _make_status_cases(row: str, *statuses: int) -> list[FaultCase]:
+    body = b"<html>" + PATIENT.encode()
+    return [_respond(row, str(status), responses.respond(body, status)) for status in statuses]
 
 
 def _make_service_error_case(
@@ -92,7 +98,7 @@ def _make_service_error_case(
     """Return a rejection in the form of messaging (with a numeric code) or of registration."""
     play = responses.respond({"success": False, "code": code, "message": PATIENT}, status)
     asks = REGISTRATION_CALLS if isinstance(code, str) else MESSAGING_CALLS
-    return FaultCase(row=row, variant=f"{code} with {status}", network=respond_with(play), api_calls=asks, error=error)
+    return attrs.evolve(_respond(row, f"{code} with {status}", play, asks), error=error)
 
 
 OLD_TLS_VERSION = ssl.TLSVersion.TLSv1_1
@@ -119,65 +125,25 @@ CONNECT_FAULTS: list[FaultCase] = [
     _make_case("connect-deadline", "packets dropped", networks.dropped_packets, attempt_timeout=100),
     _make_case("connect-deadline", "handshake without end", networks.stalled_handshake, attempt_timeout=100),
 ]
+_SLOW: dict[str, Responder] = {
+    "silence": responses.never_respond,
+    "a letter a second": responses.send_endlessly(b"HTTP/1.1 200 OK\r\nX: ", b"a", pause=1),
+    "half an answer": responses.respond_in_chunks(b"{", responses.Pause(900)),
+    "102 for ever": responses.send_endlessly(b"", b"HTTP/1.1 102 Processing\r\n\r\n", pause=1),
+}
+_EARLY_HINTS = responses.send_raw(b"HTTP/1.1 103 Early Hints\r\n\r\n")
 LOST_CONNECTION_FAULTS: list[FaultCase] = [
-    _make_case("lost-in-body", "reset", respond_with(responses.reset_during_body), UPLOAD_CALLS),
-    _make_case("lost-in-body", "closed", respond_with(responses.hang_up_during_body), UPLOAD_CALLS),
-    _make_case("lost", "reset", respond_with(responses.reset)),
-    _make_case("lost", "closed", respond_with(responses.hang_up)),
-    _make_case("lost", "half a head", respond_with(responses.send_partial_head)),
-    _make_case(
-        "lost",
-        "closed after 103",
-        respond_with(responses.close_after(responses.send_raw(b"HTTP/1.1 103 Early Hints\r\n\r\n"))),
-    ),
-    _make_case("answer-time", "silence", respond_with(responses.never_respond), SAFE_CALLS, attempt_timeout=5),
-    _make_case(
-        "answer-time",
-        "a letter a second",
-        respond_with(responses.send_endlessly(b"HTTP/1.1 200 OK\r\nX: ", b"a", pause=1)),
-        SAFE_CALLS,
-        attempt_timeout=5,
-    ),
-    _make_case(
-        "answer-time",
-        "half an answer",
-        respond_with(responses.respond_in_chunks(b"{", responses.Pause(900))),
-        SAFE_CALLS,
-        attempt_timeout=5,
-    ),
-    _make_case(
-        "answer-time",
-        "102 for ever",
-        respond_with(responses.send_endlessly(b"", b"HTTP/1.1 102 Processing\r\n\r\n", pause=1)),
-        SAFE_CALLS,
-        attempt_timeout=5,
-    ),
-    _make_case(
-        "answer-time", "body not read", respond_with(responses.read_partial_body), (SAVE_LARGE,), attempt_timeout=5
-    ),
-    _make_case("answer-deadline", "silence", respond_with(responses.never_respond), attempt_timeout=100),
-    _make_case(
-        "answer-deadline",
-        "silence for long",
-        respond_with(responses.never_respond),
-        NON_IDEMPOTENT_CALLS,
-        attempt_timeout=5,
-    ),
-    _make_case(
-        "answer-deadline",
-        "a letter a second",
-        respond_with(responses.send_endlessly(b"HTTP/1.1 200 OK\r\nX: ", b"a", pause=1)),
-        attempt_timeout=100,
-    ),
-    _make_case(
-        "answer-deadline",
-        "half an answer",
-        respond_with(responses.respond_in_chunks(b"{", responses.Pause(900))),
-        attempt_timeout=100,
-    ),
-    _make_case(
-        "answer-deadline", "body not read", respond_with(responses.read_partial_body), UPLOAD_CALLS, attempt_timeout=100
-    ),
+    _respond("lost-in-body", "reset", responses.reset_during_body, UPLOAD_CALLS),
+    _respond("lost-in-body", "closed", responses.hang_up_during_body, UPLOAD_CALLS),
+    _respond("lost", "reset", responses.reset),
+    _respond("lost", "closed", responses.hang_up),
+    _respond("lost", "half a head", responses.send_partial_head),
+    _respond("lost", "closed after 103", responses.close_after(_EARLY_HINTS)),
+    *(_respond("answer-time", name, play, SAFE_CALLS, attempt_timeout=5) for name, play in _SLOW.items()),
+    _respond("answer-time", "body not read", responses.read_partial_body, (SAVE_LARGE,), attempt_timeout=5),
+    *(_respond("answer-deadline", name, play, attempt_timeout=100) for name, play in _SLOW.items()),
+    _respond("answer-deadline", "silence for long", responses.never_respond, NON_IDEMPOTENT_CALLS, attempt_timeout=5),
+    _respond("answer-deadline", "body not read", responses.read_partial_body, UPLOAD_CALLS, attempt_timeout=100),
 ]
 
 _STATUS_LINE_200 = b"HTTP/1.1 200 OK\r\n"
@@ -227,163 +193,96 @@ MALFORMED_RESPONSES = {
     "status 99": responses.respond(b"", 99),
 }
 DAMAGED_RESPONSES: list[FaultCase] = [
+    *(_respond("not-http", name, responses.close_after(responses.send_raw(text))) for name, text in NOT_HTTP.items()),
+    *(_respond("head-too-large", name, play) for name, play in BAD_HEADS.items()),
     *(
-        _make_case("not-http", name, respond_with(responses.close_after(responses.send_raw(text))))
-        for name, text in NOT_HTTP.items()
-    ),
-    *(_make_case("head-too-large", name, respond_with(play)) for name, play in BAD_HEADS.items()),
-    *(
-        _make_case("truncated", name, respond_with(responses.close_after(responses.send_raw(text))))
+        _respond("truncated", name, responses.close_after(responses.send_raw(text)))
         for name, text in TRUNCATED_RESPONSES.items()
     ),
-    *(_make_case("malformed", name, respond_with(play)) for name, play in MALFORMED_RESPONSES.items()),
-    _make_case("malformed", "no word of success", respond_with(responses.respond({"code": 0})), MESSAGING_CALLS),
-    _make_case(
-        "malformed",
-        "a number's place holds a text",
-        respond_with(responses.respond({"success": True, "smtpId": []})),
-        (SEND,),
-    ),
-    _make_case("malformed", "no count", respond_with(responses.respond({"success": True})), (GET_MESSAGE_COUNT,)),
-    _make_case("malformed", "not base64", respond_with(responses.respond(b"&&&&" + PATIENT.encode())), BASE64_CALLS),
-    _make_case("malformed", "no base64", respond_with(responses.respond(b"")), BASE64_CALLS),
-    _make_case("malformed", "JSON for base64", respond_with(responses.respond({"error": "no"})), BASE64_CALLS),
-    _make_case(
+    *(_respond("malformed", name, play) for name, play in MALFORMED_RESPONSES.items()),
+    _respond("malformed", "no word of success", responses.respond({"code": 0}), MESSAGING_CALLS),
+    _respond("malformed", "a number's place holds a text", responses.respond({"success": True, "smtpId": []}), (SEND,)),
+    _respond("malformed", "no count", responses.respond({"success": True}), (GET_MESSAGE_COUNT,)),
+    _respond("malformed", "not base64", responses.respond(b"&&&&" + PATIENT.encode()), BASE64_CALLS),
+    _respond("malformed", "no base64", responses.respond(b""), BASE64_CALLS),
+    _respond("malformed", "JSON for base64", responses.respond({"error": "no"}), BASE64_CALLS),
+    _respond(
         "too-large",
         "by length",
-        respond_with(responses.respond(bytes(MAX_RESPONSE_BYTES + 1))),
+        responses.respond(bytes(MAX_RESPONSE_BYTES + 1)),
         max_response_bytes=MAX_RESPONSE_BYTES,
     ),
-    _make_case(
+    _respond(
         "too-large",
         "chunks without end",
-        respond_with(responses.send_endlessly(responses.make_head(200, None), b"400\r\n%b\r\n" % (b" " * 1024))),
+        responses.send_endlessly(responses.make_head(200, None), b"400\r\n%b\r\n" % (b" " * 1024)),
         max_response_bytes=MAX_RESPONSE_BYTES,
     ),
-    _make_case(
+    _respond(
         "too-large",
         "a page",
-        respond_with(responses.respond(bytes(MAX_RESPONSE_BYTES + 1), 404)),
+        responses.respond(bytes(MAX_RESPONSE_BYTES + 1), 404),
         max_response_bytes=MAX_RESPONSE_BYTES,
     ),
 ]
+_STATUSES = (302, 400, 401, 404, 408, 421, 500, 502, 503, 504)
+_CODES: list[tuple[int | str | None, type[ds.DirectSuiteError]]] = [
+    *((1, ds.AuthenticationError), (2, ds.AddressError), (3, ds.ServiceError), (4, ds.ServiceError)),
+    *((99, ds.ServiceError), (None, ds.ServiceError), ("002", ds.BadRequestError), ("003", ds.PaymentError)),
+    *(("010", ds.BadRequestError), ("013", ds.PermissionDeniedError), ("021", ds.PaymentError)),
+    *(("099", ds.ServerError), ("201", ds.ConflictError), ("207", ds.AddressError), ("210", ds.NotFoundError)),
+    *(("777", ds.ServiceError), ("999", ds.ServerError)),
+]
 SERVICE_ERRORS: list[FaultCase] = [
-    _make_service_error_case("own", 1, ds.AuthenticationError),
-    _make_service_error_case("own", 2, ds.AddressError),
-    _make_service_error_case("own", 3, ds.ServiceError),
-    _make_service_error_case("own", 4, ds.ServiceError),
-    _make_service_error_case("own", 99, ds.ServiceError),
-    *(
-        _make_service_error_case("own", 3, ds.ServiceError, status)
-        for status in (302, 400, 401, 404, 408, 421, 500, 502, 503, 504)
-    ),
-    _make_service_error_case("own", None, ds.ServiceError),
+    *(_make_service_error_case("own", code, error) for code, error in _CODES),
+    *(_make_service_error_case("own", 3, ds.ServiceError, status) for status in _STATUSES),
+    *(_make_service_error_case("own", "010", ds.BadRequestError, status) for status in _STATUSES),
     _make_service_error_case("own", None, ds.ServerError, 500),
-    _make_service_error_case("own", "002", ds.BadRequestError),
-    _make_service_error_case("own", "003", ds.PaymentError),
-    _make_service_error_case("own", "010", ds.BadRequestError),
-    _make_service_error_case("own", "013", ds.PermissionDeniedError),
-    _make_service_error_case("own", "021", ds.PaymentError),
-    _make_service_error_case("own", "099", ds.ServerError),
-    _make_service_error_case("own", "201", ds.ConflictError),
-    _make_service_error_case("own", "207", ds.AddressError),
-    _make_service_error_case("own", "210", ds.NotFoundError),
-    _make_service_error_case("own", "777", ds.ServiceError),
-    _make_service_error_case("own", "999", ds.ServerError),
-    *(
-        _make_service_error_case("own", "010", ds.BadRequestError, status)
-        for status in (302, 400, 401, 404, 408, 421, 500, 502, 503, 504)
-    ),
-    _make_service_error_case("own-session", "011", ds.AuthenticationError),
-    _make_service_error_case("own-session", "011", ds.AuthenticationError, 401),
-    _make_service_error_case("own-session", "011", ds.AuthenticationError, 500),
-    _make_case(
-        "own-2xx", "error", respond_with(responses.respond({"error": PATIENT, "description": PATIENT})), SIGNING_CALLS
-    ),
+    *(_make_service_error_case("own-session", "011", ds.AuthenticationError, status) for status in (200, 401, 500)),
+    _respond("own-2xx", "error", responses.respond({"error": PATIENT, "description": PATIENT}), SIGNING_CALLS),
 ]
 
-
-def _format_http_date(days: int) -> str:
-    return f"Fri, 0{1 + days} Jan 2010 00:00:00 GMT"
-
-
 _NO_ERROR = {"error": PATIENT, "description": PATIENT}
-_VALID_RETRY_AFTERS = ("0", " 1 ", _format_http_date(1), _format_http_date(1).replace("GMT", "-0000"))
-_INVALID_RETRY_AFTERS = (
-    "",
-    "1 Jan 2020 00:00:00 +9999999999999999999",
-    "-1",
-    "1.5",
-    "soon",
-    "Fri, 99 Foo 2010 25:61:00 GMT",
-)
-_OTHER_4XX_STATUSES = (
-    402,
-    405,
-    406,
-    407,
-    409,
-    410,
-    411,
-    412,
-    413,
-    414,
-    415,
-    416,
-    417,
-    418,
-    422,
-    423,
-    424,
-    426,
-    428,
-    431,
-    451,
-    499,
-)
+_VALID_RETRY_AFTERS = ("0", " 1 ", "Fri, 02 Jan 2010 00:00:00 GMT", "Fri, 02 Jan 2010 00:00:00 -0000")
+_TOO_LARGE_ZONE, _NO_DATE = "1 Jan 2020 00:00:00 +9999999999999999999", "Fri, 99 Foo 2010 25:61:00 GMT"
+_INVALID_RETRY_AFTERS = ("", _TOO_LARGE_ZONE, "-1", "1.5", "soon", _NO_DATE)
+_OTHER_4XX_STATUSES = (402, 405, 406, 407, *range(409, 419), 422, 423, 424, 426, 428, 431, 451, 499)
 STATUS_FAULTS: list[FaultCase] = [
-    *_make_status_cases("3xx", (300, 301, 302, 303, 305, 307, 308)),
-    _make_case("3xx", "304", respond_with(responses.send_raw(b"HTTP/1.1 304 Not Modified\r\n\r\n"))),
-    *_make_status_cases("400", (400,)),
-    *_make_status_cases("401", (401,)),
-    *_make_status_cases("403", (403,)),
-    *_make_status_cases("404", (404,)),
-    *_make_status_cases("408", (408,)),
-    *_make_status_cases("421, 425", (421, 425)),
-    *_make_status_cases("429", (429,)),
-    *_make_status_cases("4xx", _OTHER_4XX_STATUSES),
-    *_make_status_cases("5xx", (500, 501, 502, 503, 504, 505, 507, 508, 511, 520, 599, 600, 999)),
+    *_make_status_cases("3xx", 300, 301, 302, 303, 305, 307, 308),
+    _respond("3xx", "304", responses.send_raw(b"HTTP/1.1 304 Not Modified\r\n\r\n")),
+    *_make_status_cases("400", 400),
+    *_make_status_cases("401", 401),
+    *_make_status_cases("403", 403),
+    *_make_status_cases("404", 404),
+    *_make_status_cases("408", 408),
+    *_make_status_cases("421, 425", 421, 425),
+    *_make_status_cases("429", 429),
+    *_make_status_cases("4xx", *_OTHER_4XX_STATUSES),
+    *_make_status_cases("5xx", 500, 501, 502, 503, 504, 505, 507, 508, 511, 520, 599, 600, 999),
     *(
-        _make_case(
-            row,
-            "signing's own",
-            respond_with(responses.respond(_NO_ERROR, int(row[:3].replace("x", "0")))),
-            SIGNING_CALLS,
-        )
+        _respond(row, "signing's own", responses.respond(_NO_ERROR, int(row[:3].replace("x", "0"))), SIGNING_CALLS)
         for row in ("400", "401", "403", "404", "408", "429", "5xx")
     ),
-    _make_case(
-        "429", "a refusal", respond_with(responses.respond({"success": False, "code": 3}, 429)), MESSAGING_CALLS
-    ),
-    _make_case("429", "a success", respond_with(responses.respond(_SUCCESS_BODY, 429))),
-    _make_case("5xx", "a success", respond_with(responses.respond(_SUCCESS_BODY, 500))),
-    _make_case("5xx", "500, Retry-After", respond_with(responses.respond(b"", 500, Retry_After="1"))),
-    _make_case("408", "Retry-After", respond_with(responses.respond(b"", 408, Retry_After="1"))),
+    _respond("429", "a refusal", responses.respond({"success": False, "code": 3}, 429), MESSAGING_CALLS),
+    _respond("429", "a success", responses.respond(_SUCCESS_BODY, 429)),
+    _respond("5xx", "a success", responses.respond(_SUCCESS_BODY, 500)),
+    _respond("5xx", "500, Retry-After", responses.respond(b"", 500, Retry_After="1")),
+    _respond("408", "Retry-After", responses.respond(b"", 408, Retry_After="1")),
     *(
-        _make_case("429", f"Retry-After: {wait!r}", respond_with(responses.respond(b"", 429, Retry_After=wait)))
+        _respond("429", f"Retry-After: {wait!r}", responses.respond(b"", 429, Retry_After=wait))
         for wait in _VALID_RETRY_AFTERS + _INVALID_RETRY_AFTERS
     ),
     *(
-        _make_case("503-retry-after", repr(wait), respond_with(responses.respond(b"", 503, Retry_After=wait)))
+        _respond("503-retry-after", repr(wait), responses.respond(b"", 503, Retry_After=wait))
         for wait in _VALID_RETRY_AFTERS
     ),
     *(
-        _make_case("5xx", f"503, {wait!r}", respond_with(responses.respond(b"", 503, Retry_After=wait)))
+        _respond("5xx", f"503, {wait!r}", responses.respond(b"", 503, Retry_After=wait))
         for wait in _INVALID_RETRY_AFTERS
     ),
-    _make_case("4xx", "413 before the body", respond_with(responses.respond_early(b"", 413)), UPLOAD_CALLS),
-    _make_case("401", "before the body", respond_with(responses.respond_early(b"", 401)), UPLOAD_CALLS),
-    _make_case("5xx", "500 before the body", respond_with(responses.respond_early(b"", 500)), UPLOAD_CALLS),
+    _respond("4xx", "413 before the body", responses.respond_early(b"", 413), UPLOAD_CALLS),
+    _respond("401", "before the body", responses.respond_early(b"", 401), UPLOAD_CALLS),
+    _respond("5xx", "500 before the body", responses.respond_early(b"", 500), UPLOAD_CALLS),
 ]
 
 
@@ -401,19 +300,10 @@ async def _fetch_token_slowly() -> str:
 
 
 TOKEN_FAULTS: list[FaultCase] = [
-    _make_case(
-        "401-renewable", "a token", respond_with(responses.respond(b"", 401)), SIGNING_CALLS, token=_fetch_token
-    ),
-    _make_case("401-renewable", "a session", respond_with(responses.respond(b"", 401)), REGISTRATION_CALLS),
-    _make_case("token", "its source raises", respond_with(responses.respond(b"")), SIGNING_CALLS, token=_fail_to_fetch),
-    _make_case(
-        "queue-deadline",
-        "a token",
-        respond_with(responses.respond(b"")),
-        SIGNING_CALLS,
-        token=_fetch_token_slowly,
-        timeout=50,
-    ),
+    _respond("401-renewable", "a token", responses.respond(b"", 401), SIGNING_CALLS, token=_fetch_token),
+    _respond("401-renewable", "a session", responses.respond(b"", 401), REGISTRATION_CALLS),
+    _respond("token", "its source raises", responses.respond(b""), SIGNING_CALLS, token=_fail_to_fetch),
+    _respond("queue-deadline", "a token", responses.respond(b""), SIGNING_CALLS, token=_fetch_token_slowly, timeout=50),
 ]
 
 FAULT_CASES = (

@@ -1,0 +1,423 @@
+"""The table of core/outcome.py without a network: what is read from a response, and the texts and scopes of errors."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Mapping
+from typing import Any
+from unittest import mock
+
+import aiohttp
+import attrs
+import pytest
+
+import directsuite as ds
+from directsuite import errors
+from directsuite.core.operation import FaultFormat, Operation, ServiceFault
+from directsuite.core.outcome import (
+    ConnectionDroppedError,
+    ErrorScope,
+    classify_status,
+    convert_exception,
+    find_error_scope,
+    find_service_error,
+    interpret,
+    needs_new_credential,
+)
+from directsuite.core.session import BufferedResponse
+from directsuite.errors import DirectSuiteError, Outcome, ServiceError
+from directsuite.messaging import operations as messaging
+from directsuite.registration import operations as registration
+from directsuite.registration.models import SUCCESS_CODE
+from directsuite.signing import operations as signing
+from directsuite.signing.operations import GET_DOC_INFO, SIGN
+from directsuite.wire.codec import Codec
+
+SEND, LOGIN = messaging.SEND, registration.LOGIN
+UNKNOWN, NOT_SENT, REJECTED, FAILED = Outcome.UNKNOWN, Outcome.NOT_SENT, Outcome.REJECTED, Outcome.FAILED
+
+_URL = "https://api.example.test/session"
+_KEY: Any = mock.Mock(host="api.example.test", port=443, ssl=True)
+_REQUEST: Any = mock.Mock(real_url=_URL)
+_NO_CONNECTION = "no connection to the messaging service"
+_CLOSED = "the connection closed before the request was sent"
+_BROKEN = "the response is incomplete or not valid HTTP"
+_LOST = "the connection was lost before a response was received"
+
+CONNECT: list[tuple[Exception, bool, str]] = [
+    (
+        aiohttp.ClientConnectorError(_KEY, ConnectionRefusedError(111, _URL)),
+        True,
+        f"{_NO_CONNECTION} (Connection refused)",
+    ),
+    (
+        aiohttp.ClientConnectorSSLError(_KEY, ssl.SSLError(1, _URL)),
+        False,
+        f"{_NO_CONNECTION} (ClientConnectorSSLError, errno 1)",
+    ),
+    (aiohttp.ConnectionTimeoutError(), True, f"{_NO_CONNECTION} (ConnectionTimeoutError)"),
+    (
+        aiohttp.ServerFingerprintMismatch(b"", b"", "api.example.test", 443),
+        True,
+        f"{_NO_CONNECTION} (ServerFingerprintMismatch)",
+    ),
+    (aiohttp.ClientHttpProxyError(_REQUEST, ()), True, f"{_NO_CONNECTION} (ClientHttpProxyError)"),
+    (aiohttp.InvalidURL(_URL), True, f"{_NO_CONNECTION} (InvalidURL)"),
+    (UnicodeError(_URL), False, f"{_NO_CONNECTION} (UnicodeError)"),
+    (aiohttp.ClientPayloadError(), False, f"{_CLOSED} (ClientPayloadError)"),
+    (ConnectionDroppedError(ConnectionResetError(104, _URL)), False, f"{_CLOSED} (ConnectionResetError, errno 104)"),
+]
+RESPONSE: list[tuple[Exception, type[DirectSuiteError], str]] = [
+    (aiohttp.ClientPayloadError(_URL), ds.ResponseDecodeError, f"{_BROKEN} (ClientPayloadError)"),
+    (aiohttp.ClientResponseError(_REQUEST, ()), ds.ResponseDecodeError, f"{_BROKEN} (ClientResponseError)"),
+    (
+        ConnectionDroppedError(aiohttp.ServerDisconnectedError()),
+        ds.ConnectionLostError,
+        f"{_LOST} (ServerDisconnectedError)",
+    ),
+    (OSError(32, _URL), ds.ConnectionLostError, f"{_LOST} (BrokenPipeError, errno 32)"),
+]
+EXCEPTIONS = [
+    *((error, started, ds.ConnectFailedError, NOT_SENT, words) for error, started, words in CONNECT),
+    *((error, True, kind, UNKNOWN, words) for error, kind, words in RESPONSE),
+]
+
+
+@pytest.mark.parametrize(("error", "started", "kind", "outcome", "words"), EXCEPTIONS, ids=range(len(EXCEPTIONS)))
+def test_failure_on_the_network_is_named_by_type_and_number_alone(
+    error: Exception, started: bool, kind: type[DirectSuiteError], outcome: Outcome, words: str
+) -> None:
+    failure = convert_exception(error, SEND, started=started)
+    assert failure is not None
+    assert type(failure) is kind
+    assert failure.explanation == words
+    assert (failure.operation, failure.service, failure.outcome) == ("Send", "messaging", outcome)
+
+
+@pytest.mark.parametrize(("error", "started"), [(UnicodeError(), True), (ValueError(), True), (ValueError(), False)])
+def test_failure_that_is_not_of_the_network_is_left_unchanged(error: Exception, started: bool) -> None:
+    assert convert_exception(error, SEND, started=started) is None
+
+
+@attrs.frozen
+class Answered:
+    """A response that is a rejection, and its error."""
+
+    operation: Operation[Any]
+    status: int
+    document: Any
+    kind: type[ServiceError]
+    words: str
+    outcome: Outcome
+    code: int | str | None = None
+    message: str | None = None
+    headers: dict[str, str] = attrs.field(factory=dict[str, str])
+    retry_after: float | None = None
+
+
+_GOOD_STATUS = "the service reports an error, although the HTTP status is a success"
+_SERVICE_FAILED = "the service failed (HTTP 503)"
+_OTHER_FORM = "other error (code of another form)"
+_INVALID = "invalid action, or a parameter is missing or invalid (HTTP 400)"
+_DENIED = "permission was denied for the requested action (HTTP 403)"
+_NO = {"success": False, "code": 2, "message": "bob"}
+_SESSION = {"success": False, "code": "011", "errorMessage": "again", "message": "other"}
+_BLOCKED = {"title": "Forbidden", "detail": "blocked until noon"}
+_PATIENTS = registration.GET_PATIENT_ADDRESS_BY_USERNAME
+
+
+def _refuse(code: object) -> dict[str, object]:
+    return {"success": False, "code": code}
+
+
+def _wait(seconds: str) -> dict[str, Any]:
+    return {"headers": {"Retry-After": seconds}, "retry_after": float(seconds)}
+
+
+ANSWERS = [
+    Answered(SEND, 200, _NO, ds.AddressError, "address error (code 2)", FAILED, 2, "bob"),
+    Answered(SEND, 500, _NO, ds.AddressError, "address error (code 2)", FAILED, 2, "bob"),
+    Answered(SEND, 200, {"success": False}, ServiceError, f"{_GOOD_STATUS} (HTTP 200)", FAILED),
+    *(
+        Answered(SEND, 200, _refuse(code), ServiceError, f"other error (code {code})", FAILED, code)
+        for code in (77, 1234, -77)
+    ),
+    *(Answered(SEND, 200, _refuse(code), ServiceError, _OTHER_FORM, FAILED, code) for code in (12345, "bob")),
+    Answered(
+        SEND, 429, _NO, ds.RateLimitedError, "too many requests (HTTP 429)", REJECTED, message="bob", **_wait("7")
+    ),
+    Answered(
+        _PATIENTS, 200, _SESSION, ds.AuthenticationError, "authentication failed (code 011)", REJECTED, "011", "again"
+    ),
+    Answered(LOGIN, 200, _SESSION, ds.AuthenticationError, "authentication failed (code 011)", FAILED, "011", "again"),
+    Answered(SIGN, 400, {"error": "no", "description": "why"}, ds.BadRequestError, _INVALID, FAILED, message="no: why"),
+    Answered(SIGN, 403, _BLOCKED, ds.PermissionDeniedError, _DENIED, FAILED, message="blocked until noon"),
+    Answered(SIGN, 500, {"error": "no"}, ds.ServerError, "the service failed (HTTP 500)", UNKNOWN, message="no"),
+    Answered(GET_DOC_INFO, 503, None, ds.ServerError, _SERVICE_FAILED, UNKNOWN),
+    Answered(GET_DOC_INFO, 503, None, ds.ServerError, _SERVICE_FAILED, REJECTED, **_wait("0")),
+    Answered(GET_DOC_INFO, 500, None, ds.ServerError, "the service failed (HTTP 500)", UNKNOWN, **_wait("5")),
+]
+
+
+@pytest.mark.parametrize("answered", ANSWERS, ids=range(len(ANSWERS)))
+def test_rejection_says_and_carries_what_the_response_did(answered: Answered) -> None:
+    body = b"x" * 70_000
+    error = find_service_error(answered.operation, answered.status, answered.headers, answered.document, body)
+    assert error is not None
+    assert type(error) is answered.kind
+    assert error.explanation == answered.words
+    assert (error.operation, error.service) == (answered.operation.name, answered.operation.service)
+    assert (error.status, error.code, error.message) == (answered.status, answered.code, answered.message)
+    assert (error.outcome, error.retry_after) == (answered.outcome, answered.retry_after)
+    assert error.body == body[:65_536]
+
+
+@pytest.mark.parametrize(
+    ("content_type", "said"), [("text/plain; charset=utf-8", "blocked"), ("text/html", None), (None, None)]
+)
+def test_rejection_in_plain_text_says_that(content_type: str | None, said: str | None) -> None:
+    headers = {} if content_type is None else {"Content-Type": content_type}
+    error = find_service_error(SIGN, 403, headers, None, b" blocked\n")
+    assert error is not None
+    assert error.message == said
+
+
+@pytest.mark.parametrize(
+    ("operation", "status", "asks"),
+    [(GET_DOC_INFO, 401, True), (SEND, 401, False), (GET_DOC_INFO, 429, False), (GET_DOC_INFO, 403, False)],
+    ids=["token", "password", "rate", "permission"],
+)
+def test_only_rejected_credential_is_renewed(operation: Operation[Any], status: int, *, asks: bool) -> None:
+    error = find_service_error(operation, status, {}, None, b"")
+    assert error is not None
+    assert needs_new_credential(error) is asks
+
+
+MESSAGING, REGISTRATION, SIGNING = messaging.FAULT_FORMAT, registration.FAULT_FORMAT, signing.FAULT_FORMAT
+
+REFUSED: list[tuple[FaultFormat, Any, ServiceFault | None]] = [
+    (MESSAGING, {"success": True}, None),
+    (MESSAGING, {"success": True, "code": 1, "message": "no"}, None),
+    (MESSAGING, {"success": "true"}, None),
+    (MESSAGING, {}, None),
+    (MESSAGING, {"code": 1}, None),
+    (MESSAGING, [], None),
+    (MESSAGING, None, None),
+    (MESSAGING, "false", None),
+    (MESSAGING, {"success": None, "code": 1}, None),
+    (MESSAGING, {"success": 0, "code": 1}, None),
+    (MESSAGING, {"success": False}, ServiceFault(None, None)),
+    (MESSAGING, {"success": False, "code": 1, "message": "no"}, ServiceFault(1, "no")),
+    (MESSAGING, {"success": "False", "code": "1"}, ServiceFault(1, None)),
+    (MESSAGING, {"success": False, "code": "01"}, ServiceFault(1, None)),
+    (MESSAGING, {"success": False, "code": "98765"}, ServiceFault("98765", None)),
+    (MESSAGING, {"success": False, "code": "one"}, ServiceFault("one", None)),
+    (MESSAGING, {"success": False, "code": 98765}, ServiceFault(98765, None)),
+    (MESSAGING, {"success": False, "code": True}, ServiceFault(None, None)),
+    (MESSAGING, {"success": False, "code": 1.0}, ServiceFault(None, None)),
+    (MESSAGING, {"success": False, "message": 5}, ServiceFault(None, None)),
+    (REGISTRATION, {"success": True}, None),
+    (REGISTRATION, {"code": SUCCESS_CODE}, None),
+    (REGISTRATION, {"success": None, "code": SUCCESS_CODE}, None),
+    (REGISTRATION, {"success": None}, None),
+    (REGISTRATION, {"code": "011"}, ServiceFault("011", None)),
+    (REGISTRATION, {"success": False, "code": SUCCESS_CODE}, ServiceFault(SUCCESS_CODE, None)),
+    (REGISTRATION, {"success": False, "code": "011", "errorMessage": "a", "message": "b"}, ServiceFault("011", "a")),
+    (REGISTRATION, {"success": False, "errorMessage": None, "message": "b"}, ServiceFault(None, "b")),
+    (SIGNING, {}, None),
+    (SIGNING, {"description": "b"}, None),
+    (SIGNING, {"error": 5, "description": "b"}, None),
+    (SIGNING, {"error": "a", "description": "b"}, ServiceFault(None, "a: b")),
+    (SIGNING, {"error": "a", "description": "a"}, ServiceFault(None, "a")),
+    (SIGNING, {"error": ""}, ServiceFault(None, "")),
+    (SIGNING, ["error"], None),
+]
+
+
+@pytest.mark.parametrize(("refusals", "document", "refused"), REFUSED)
+def test_rejection_is_reported_by_its_service_s_own_form(
+    refusals: FaultFormat, document: Any, refused: ServiceFault | None
+) -> None:
+    assert refusals.read(document) == refused
+
+
+SUCCESSES: list[tuple[FaultFormat, Any, bool]] = [
+    (MESSAGING, {"success": True}, True),
+    (MESSAGING, {"success": "True"}, True),
+    (MESSAGING, {"success": "yes"}, False),
+    (MESSAGING, {"success": 1}, False),
+    (MESSAGING, {}, False),
+    (MESSAGING, {"code": None}, False),
+    (MESSAGING, [], False),
+    (MESSAGING, None, False),
+    (REGISTRATION, {"success": True}, True),
+    (REGISTRATION, {"code": SUCCESS_CODE}, True),
+    (REGISTRATION, {"success": None, "code": SUCCESS_CODE}, True),
+    (REGISTRATION, {"success": "no", "code": SUCCESS_CODE}, False),
+    (REGISTRATION, {"success": False, "code": SUCCESS_CODE}, False),
+    (REGISTRATION, {"code": "011"}, False),
+    (REGISTRATION, {}, False),
+    (SIGNING, {}, True),
+    (SIGNING, [], True),
+]
+
+
+@pytest.mark.parametrize(("refusals", "document", "claims"), SUCCESSES)
+def test_success_is_recognized_by_form_of_its_service(refusals: FaultFormat, document: Any, claims: bool) -> None:
+    assert refusals.is_success(document) is claims
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "words"),
+    [
+        (200, ServiceError, "the service reports an error, although the HTTP status is a success"),
+        (299, ServiceError, "the service reports an error, although the HTTP status is a success"),
+        (300, ServiceError, "the service sent a redirect, which is not followed"),
+        (399, ServiceError, "the service sent a redirect, which is not followed"),
+        (400, ds.BadRequestError, "invalid action, or a parameter is missing or invalid"),
+        (402, ServiceError, "the service rejected the request"),
+        (499, ServiceError, "the service rejected the request"),
+        (500, ds.ServerError, "the service failed"),
+        (599, ds.ServerError, "the service failed"),
+    ],
+)
+def test_status_decides_without_service_body(status: int, error: type[ServiceError], words: str) -> None:
+    assert classify_status(status) == (error, words)
+
+
+def read(operation: Operation[Any], body: bytes, status: int = 200, media_type: str = "application/json") -> Any:
+    return interpret(operation, BufferedResponse(status, {"Content-Type": media_type}, body), 1000, Codec(None))
+
+
+UNBROKEN = "text without broken characters"
+
+UNREADABLE: list[tuple[Operation[Any], bytes, int, str, str]] = [
+    (messaging.GET_MESSAGE_COUNT, b"", 200, "$", "JSON"),
+    (messaging.GET_MESSAGE_COUNT, b"<html>", 200, "$", "JSON"),
+    (messaging.GET_MESSAGE_COUNT, b"{}", 200, "$.success", "true"),
+    (messaging.GET_MESSAGE_COUNT, b'{"success": true, "count": 1}', 199, "$", "a response with a final status"),
+    (registration.LOGIN, b'{"code": "000"}', 200, "$.sessionId", "present"),
+    (registration.LOGIN, b'{"code": "000", "sessionId": ""}', 200, "$.sessionId", "present"),
+    (registration.LOGIN, b'{"code": "000", "sessionId": "a\\ud800"}', 200, "$.sessionId", UNBROKEN),
+    (messaging.GET_UIDS, b'{"success": true, "uids": [1, null]}', 200, "$.uids[1]", "a whole number"),
+    (signing.GET_DOC, b"", 200, "$", "base64 text"),
+]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("operation", "body", "status", "path", "expected"), UNREADABLE)
+def test_response_that_does_not_fit_is_reported_by_its_place(
+    operation: Operation[Any], body: bytes, status: int, path: str, expected: str
+) -> None:
+    error = read(operation, body, status)
+    assert isinstance(error, ds.ResponseDecodeError)
+    assert error.explanation == (
+        f"the response (application/json, {len(body)} bytes) does not fit the operation: {path} should be {expected}"
+    )
+    assert (error.path, error.body, error.operation) == (path, body, operation.name)
+
+
+@pytest.mark.parametrize(
+    ("header", "named"),
+    [
+        ("text/html; charset=utf-8", "text/html"),
+        (" text/plain ;x", "text/plain"),
+        ("", "no media type"),
+        ("a b", "no media type"),
+        ("text/html\x1b[1m", "no media type"),
+    ],
+)
+def test_media_type_is_named_and_decides_nothing(header: str, named: str) -> None:
+    assert f"the response ({named}, 0 bytes)" in read(messaging.GET_MESSAGE_COUNT, b"", 200, header).explanation
+    assert read(messaging.GET_MESSAGE_COUNT, b'{"success": true, "count": 1}', 200, header).count == 1
+
+
+def test_response_that_is_too_large_says_what_to_do() -> None:
+    cases: list[tuple[Operation[Any], str]] = [
+        (messaging.GET_MESSAGES, "read it with stream_messages, or raise"),
+        (messaging.SEND, "raise"),
+    ]
+    for operation, hint in cases:
+        error = interpret(operation, BufferedResponse(200, {}, b"x" * 9, too_large=True), 7, Codec(None))
+        assert isinstance(error, ds.ResponseDecodeError)
+        assert (error.too_large, error.body, error.operation) == (True, b"x" * 9, operation.name)
+        assert error.explanation == f"the response is larger than 7 bytes: {hint} max_response_bytes"
+
+
+def test_redirect_of_a_download_is_not_a_document() -> None:
+    error = read(signing.GET_DOC, b"JVBERg==", 300)
+    assert (type(error), error.status) == (ServiceError, 300)
+
+
+def test_elements_that_are_null_are_counted() -> None:
+    body = b'{"success": true, "messages": [null, {"uid": 3}, null]}'
+    counts = list[Mapping[str, int]]()
+    answer = interpret(
+        messaging.GET_MESSAGE_METADATA, BufferedResponse(200, {}, body), 1000, Codec(None), counts.append
+    )
+    assert not isinstance(answer, DirectSuiteError)
+    assert ([message.uid for message in answer.messages], counts) == ([3], [{"$.messages[]": 2}])
+
+
+def test_what_is_nested_too_deeply_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def deep(*_: object) -> Any:
+        raise RecursionError
+
+    monkeypatch.setattr(Codec, "structure", deep)
+    error = read(messaging.SEND, b'{"success": true}')
+    assert isinstance(error, ds.ResponseDecodeError)
+    assert (error.path, error.explanation.rpartition(": ")[2]) == ("$", "$ should be nested less deeply")
+
+
+SCOPES: list[tuple[DirectSuiteError, ErrorScope]] = [
+    (DirectSuiteError("a store of the caller's"), ErrorScope.CALLER),
+    (errors.ConfigurationError("no URL"), ErrorScope.CALLER),
+    (errors.InvalidArgumentError("empty", parameter="folder"), ErrorScope.CALLER),
+    (errors.ClosedError("closed"), ErrorScope.CALLER),
+    (errors.TransportError("no token", outcome=NOT_SENT), ErrorScope.SERVICE),
+    (errors.TransportError("a source that broke", outcome=FAILED), ErrorScope.UNCERTAIN),
+    (errors.ConnectFailedError("refused"), ErrorScope.SERVICE),
+    (errors.CircuitOpenError("left alone"), ErrorScope.SERVICE),
+    (errors.ConnectionLostError("reset", outcome=UNKNOWN), ErrorScope.UNCERTAIN),
+    (errors.DeadlineExceededError("in the queue", outcome=NOT_SENT), ErrorScope.SERVICE),
+    (errors.DeadlineExceededError("no answer", outcome=UNKNOWN), ErrorScope.UNCERTAIN),
+    (errors.OutcomeUnknownError("perhaps", how_to_find_out="look"), ErrorScope.UNCERTAIN),
+    (errors.ResponseDecodeError("no JSON"), ErrorScope.UNCERTAIN),
+    (ServiceError("a code of the service's", status=200, code=3, outcome=FAILED), ErrorScope.ITEM),
+    (ServiceError("an error with a good status", status=200, outcome=UNKNOWN), ErrorScope.ITEM),
+    (ServiceError("a redirect", status=302), ErrorScope.ENDPOINT),
+    (ServiceError("wrong method", status=405), ErrorScope.ENDPOINT),
+    (ServiceError("a proxy's password", status=407), ErrorScope.ENDPOINT),
+    (ServiceError("slow", status=408, outcome=UNKNOWN), ErrorScope.UNCERTAIN),
+    (ServiceError("gone", status=410), ErrorScope.ITEM),
+    (ServiceError("misdirected", status=421, outcome=REJECTED), ErrorScope.SERVICE),
+    (ServiceError("too early", status=425, outcome=REJECTED), ErrorScope.SERVICE),
+    (ServiceError("another protocol", status=426), ErrorScope.ENDPOINT),
+    (errors.AuthenticationError("who", status=401), ErrorScope.ACCOUNT),
+    (errors.PermissionDeniedError("may not", status=403), ErrorScope.ACCOUNT),
+    (errors.PaymentError("not debited", status=200, code="021"), ErrorScope.ACCOUNT),
+    (errors.NotFoundError("none", status=404), ErrorScope.ITEM),
+    (errors.ConflictError("taken", status=200, code="201"), ErrorScope.ITEM),
+    (errors.AddressError("no address", status=200, code=2), ErrorScope.ITEM),
+    (errors.BadRequestError("wrong", status=400), ErrorScope.ITEM),
+    (errors.RateLimitedError("too many", status=429, outcome=UNKNOWN), ErrorScope.SERVICE),
+    (errors.ServerError("failed", status=500, outcome=UNKNOWN), ErrorScope.UNCERTAIN),
+    (errors.ServerError("by its own word", status=200, code="999", outcome=FAILED), ErrorScope.UNCERTAIN),
+    (errors.ServerError("come back", status=503, outcome=REJECTED), ErrorScope.SERVICE),
+]
+
+
+@pytest.mark.parametrize(("error", "scope"), SCOPES, ids=lambda value: type(value).__name__)
+def test_error_has_its_scope(error: DirectSuiteError, scope: ErrorScope) -> None:
+    assert find_error_scope(error) is scope
+
+
+def test_every_class_of_error_has_a_row() -> None:
+    assert {type(error) for error, _ in SCOPES} == set(_classes(DirectSuiteError))
+
+
+def _classes(root: type[DirectSuiteError]) -> Iterator[type[DirectSuiteError]]:
+    if root.__module__ == errors.__name__:
+        yield root
+    for child in root.__subclasses__():
+        yield from _classes(child)
