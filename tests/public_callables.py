@@ -20,6 +20,7 @@ import attrs
 import directsuite as ds
 import directsuite.jobs
 from directsuite.core.privacy import SCRUBBED_DUNDERS
+from tests.chaos.leak_capture import iterate_error_chain
 
 MARKER = "sentinel-jane-doe"
 _IMPORT = re.compile(r"^\s*from (directsuite[\w.]*) import ", re.MULTILINE)
@@ -139,7 +140,7 @@ async def finish(outcome: object) -> None:
 def find_leaks(error: BaseException) -> list[str]:
     """Return the places in which an error shows a planted value."""
     found: list[str] = []
-    for link in _iterate_error_chain(error):
+    for link in iterate_error_chain(error):
         texts = [str(link), repr(link), *getattr(link, "__notes__", ())]
         found += [f"text of {type(link).__name__}: {text[:120]}" for text in texts if MARKER in text]
         found += _list_locals(link)
@@ -157,18 +158,6 @@ def _list_locals(error: BaseException) -> Iterator[str]:
                     if MARKER in repr(value):
                         yield f"{module}.{frame.f_code.co_qualname}: {name}"
         line = line.tb_next
-
-
-def _iterate_error_chain(error: BaseException) -> Iterator[BaseException]:
-    waiting, seen = [error], set[int]()
-    while waiting:
-        link = waiting.pop()
-        if id(link) in seen:
-            continue
-        seen.add(id(link))
-        yield link
-        waiting += [each for each in (link.__cause__, link.__context__) if each is not None]
-        waiting += getattr(link, "exceptions", ())
 
 
 def make_plain_value(parameter: inspect.Parameter) -> object:

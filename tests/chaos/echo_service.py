@@ -186,6 +186,7 @@ FAILURE_RESPONSES: dict[str, Responder] = {
             "users": {_ALL_SENTINELS: 1},
         }
     ),
+    "refused at its end": responses.respond({"messages": [_MAIL], "message": _ALL_SENTINELS, "success": False}),
     "truncated": responses.truncate({"success": True, "message": _ALL_SENTINELS}),
     "cookies": responses.respond(
         {"success": False, "code": 3}, 400, Set_Cookie=f"{_ALL_SENTINELS}; Path={_ALL_SENTINELS}"

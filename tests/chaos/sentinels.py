@@ -198,6 +198,10 @@ def _search_with_naive_datetime(suite: ds.DirectSuite) -> Awaitable[object]:
     return get_mailbox(suite).get_messages_by_received_date(FOLDER, DAY.replace(tzinfo=None), None)
 
 
+async def _open_from_environment(**variables: str) -> None:
+    ds.DirectSuite.from_env({"DIRECTSUITE_TOKEN": TOKEN, **variables})
+
+
 INVALID_CALLS: dict[str, SuiteCall] = {
     "foreign sender": lambda suite: get_mailbox(suite).send(
         ds.Message(sender=BOB, subject=SUBJECT, body=BODY, recipients=[ds.Recipient(BOB)])
@@ -218,5 +222,9 @@ INVALID_CALLS: dict[str, SuiteCall] = {
     "nobody's password": lambda suite: suite.registration.set_patients_passwords(
         "..", [ds.UserPassword(USERNAME, PATIENT_PASSWORD)]
     ),
+    "no uids": lambda suite: get_mailbox(suite).forward(FOLDER, []),
+    "not an address of a T-User": lambda suite: suite.tuser(str(ACCOUNTS["tuser"][0]), TUSER_PASSWORD, NAME).send(MESSAGE),
+    "unsafe URL in the environment": lambda _: _open_from_environment(DIRECTSUITE_FAX_URL="ftp://fax.example.test"),
+    "half a login in the environment": lambda _: _open_from_environment(DIRECTSUITE_LOGIN_PASSWORD=LOGIN_PASSWORD),
 }
 """Calls that are rejected before a request."""

@@ -303,3 +303,9 @@ def test_token_requests_show_nothing(grant: str) -> None:
         run_in_virtual_time(main)
     assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
     assert len(captured.operations) == 2
+
+
+async def test_planted_text_is_found_in_an_error() -> None:
+    with pytest.raises(ValueError, match="planted") as caught:
+        raise ValueError(f"http://fax.example.test/{sentinels.SESSION}")
+    assert len(find_leaks(collect_error_texts(caught.value), SECRET_VARIANTS)) > 3

@@ -11,12 +11,10 @@ from collections.abc import Awaitable, Callable
 
 import aiohttp
 import pytest
-from tenacity import wait_fixed
 
 import directsuite as ds
 from directsuite.core.session import FreshConnector
 
-from . import responses
 from .scripted_server import ScriptedServer
 from .scripted_suite import (
     ALICE,
@@ -24,7 +22,6 @@ from .scripted_suite import (
     GET_MESSAGE_COUNT,
     GET_PATIENT_ADDRESS,
     LOGIN,
-    MARK_AS_READ,
     PASSWORD,
     SEND,
     TOKEN,
@@ -32,7 +29,6 @@ from .scripted_suite import (
     make_settings,
     open_suite,
 )
-from .virtual_time import measure_elapsed, yield_to_loop, yield_until
 
 
 async def stream(suite: ds.DirectSuite) -> None:
@@ -188,141 +184,6 @@ def test_call_in_a_forked_process_raises_and_explains(program: str) -> None:
     assert text.startswith("ConfigurationError: ")
     assert "fork" in text
     assert "each worker process" in text
-
-
-async def test_closing_waits_for_calls_in_progress(server: ScriptedServer) -> None:
-    server.default_responder = responses.delay(3, server.default_responder)
-    async with open_suite(server) as suite:
-        call = asyncio.create_task(_count(suite))
-        await yield_until(lambda: server.busy == 1)
-        assert await measure_elapsed(suite.aclose(grace=5)) == pytest.approx(3)
-        assert await call == 7
-
-
-async def _count(suite: ds.DirectSuite) -> int:
-    return await suite.mailbox(ALICE, PASSWORD).get_message_count()
-
-
-async def _send(suite: ds.DirectSuite) -> object:
-    return await SEND.call(suite)
-
-
-@pytest.mark.parametrize("grace", [0.0, 5.0])
-async def test_closing_ends_calls_when_its_grace_is_over(server: ScriptedServer, grace: float) -> None:
-    server.default_responder = responses.never_respond
-    async with open_suite(server, leaky=True, attempt_timeout=1000, timeout=1000) as suite:
-        safe = asyncio.create_task(_count(suite))
-        once = asyncio.create_task(_send(suite))
-        await yield_until(lambda: server.busy == 2)
-        assert await measure_elapsed(suite.aclose(grace=grace)) == pytest.approx(grace)
-        safe_error, once_error = await asyncio.gather(catch_error(safe), catch_error(once))
-    assert isinstance(safe_error, ds.ClosedError | ds.ConnectionLostError)
-    assert type(once_error) is ds.OutcomeUnknownError
-    assert len(server.requests) == 2
-
-
-async def test_call_in_back_off_when_the_suite_closes_ends_as_closed(server: ScriptedServer) -> None:
-    server.default_responder = responses.respond(b"", 429, Retry_After="30")
-    async with open_suite(server, leaky=True) as suite:
-        call = asyncio.create_task(_count(suite))
-        await yield_until(lambda: len(server.requests) == 1)
-        await yield_to_loop()
-        await suite.aclose(grace=1)
-        assert await measure_elapsed(asyncio.wait([call])) == 0
-        error = await catch_error(call)
-    assert type(error) is ds.ClosedError
-    assert (error.attempts, len(server.requests)) == (1, 1)
-
-
-async def test_calls_queued_in_pause_end_when_suite_closes(server: ScriptedServer) -> None:
-    server.default_responder = responses.respond(b"", 429, Retry_After="30")
-    async with open_suite(server, leaky=True) as suite:
-        calls = [asyncio.ensure_future(catch_error(_count(suite))) for _ in range(3)]
-        await yield_until(lambda: len(server.requests) == 3)
-        await yield_to_loop()
-        calls += [asyncio.ensure_future(catch_error(_count(suite))) for _ in range(4)]
-        await yield_to_loop()
-        await suite.aclose(grace=0)
-        assert await measure_elapsed(asyncio.wait(calls)) == 0
-        for call in calls:
-            error = await call
-            assert type(error) is ds.ClosedError
-            assert error.outcome is ds.Outcome.NOT_SENT
-
-
-async def test_request_that_closing_breaks_off_is_not_waited_for_again(server: ScriptedServer) -> None:
-    server.default_responder = responses.never_respond
-    async with open_suite(server, leaky=True, retry=ds.RetryPolicy(attempts=2, wait=wait_fixed(4))) as suite:
-        asking = asyncio.ensure_future(catch_error(_count(suite)))
-        await yield_until(lambda: server.busy == 1)
-        await suite.aclose(grace=0)
-        assert await measure_elapsed(asyncio.wait([asking])) == 0
-
-
-async def test_closing_before_retry_of_lost_attempt_leaves_outcome_unknown(
-    server: ScriptedServer,
-) -> None:
-    server.default_responder = responses.reset
-    async with open_suite(server, leaky=True, retry=ds.RetryPolicy(attempts=2, wait=wait_fixed(40))) as suite:
-        marking = asyncio.ensure_future(catch_error(MARK_AS_READ.call(suite)))
-        await asyncio.sleep(1)
-        await suite.aclose(grace=1)
-        error = await marking
-    assert type(error) is ds.ClosedError
-    assert error.outcome is ds.Outcome.UNKNOWN
-
-
-async def test_session_is_renewed_for_calls_that_closing_waits_for(server: ScriptedServer) -> None:
-    gate = asyncio.Event()
-    good = {"success": True, "code": "000", "sessionId": "s"}
-    server.enqueue(
-        responses.respond(good), responses.respond_after(gate, responses.respond({"success": False, "code": "011"}))
-    )
-    server.default_responder = responses.respond(good)
-    async with open_suite(server) as suite:
-        call = asyncio.create_task(_look(suite))
-        await yield_until(lambda: server.busy == 1 and len(server.requests) == 2)
-        closing = asyncio.create_task(suite.aclose(grace=5))
-        await yield_to_loop()
-        gate.set()
-        await call
-        await closing
-
-
-async def _look(suite: ds.DirectSuite) -> object:
-    return await GET_PATIENT_ADDRESS.call(suite)
-
-
-async def test_cancelled_closing_still_ends_the_connections(server: ScriptedServer) -> None:
-    server.default_responder = responses.never_respond
-    async with open_suite(server, leaky=True, attempt_timeout=1000) as suite:
-        call = asyncio.create_task(_send(suite))
-        await yield_until(lambda: server.busy == 1)
-        closing = asyncio.create_task(suite.aclose(grace=50))
-        await yield_to_loop()
-        closing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await closing
-        assert type(await catch_error(call)) is ds.OutcomeUnknownError
-        await yield_until(lambda: server.open_connections == 0)
-
-
-async def test_error_in_the_block_closes_without_waiting(server: ScriptedServer) -> None:
-    server.default_responder = responses.never_respond
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    calls: list[asyncio.Task[object]] = []
-
-    async def block() -> None:
-        async with open_suite(server, leaky=True) as suite:
-            calls.append(asyncio.create_task(_send(suite)))
-            await yield_until(lambda: server.busy == 1)
-            raise ValueError("the block's own")
-
-    with pytest.raises(ValueError, match="the block's own"):
-        await block()
-    assert loop.time() == began
-    assert type(await catch_error(calls[0])) is ds.OutcomeUnknownError
 
 
 async def test_session_factory_of_the_user_s_is_used_and_closed(server: ScriptedServer) -> None:

@@ -99,3 +99,20 @@ async def test_file_that_shrinks_before_it_is_sent_again_is_reported(server: Scr
     assert type(error) is ds.TransportError
     assert "became shorter" in str(error)
     assert error.operation == "Save"
+
+
+async def test_source_of_a_rejected_upload_is_closed_by_then(server: ScriptedServer) -> None:
+    closed: list[bool] = []
+
+    async def pdf() -> AsyncGenerator[bytes]:
+        try:
+            while True:
+                yield b"%PDF-1.7 " * 9000
+        finally:
+            closed.append(True)
+
+    server.default_responder = responses.respond_early(b"", 400)
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.signing.save(pdf()))
+    assert isinstance(error, ds.ServiceError | ds.TransportError)
+    assert closed == [True]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import ssl
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -80,6 +82,21 @@ async def test_session_that_raises_for_status_changes_nothing(server: ScriptedSe
     async with open_suite(server, session_factory=factory) as suite:
         assert isinstance(await catch_error(GET_MESSAGE_COUNT.call(suite)), ds.NotFoundError)
     assert len(server.requests) == 1
+
+
+async def make_later() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession()
+
+
+@pytest.mark.parametrize("factory", [make_later, lambda: None, Path], ids=["async", "none", "another"])
+async def test_factory_that_gives_no_session_is_rejected(server: ScriptedServer, factory: Callable[[], Any]) -> None:
+    with pytest.raises(ds.ConfigurationError, match=r"session_factory must return .*a plain function") as caught:
+        async with open_suite(server, session_factory=factory):
+            pass
+    assert "ClientSession" in str(caught.value)
+    del caught
+    gc.collect()  # a coroutine that was never awaited causes a warning here
+    await asyncio.sleep(0)
 
 
 def with_a_password() -> aiohttp.ClientSession:

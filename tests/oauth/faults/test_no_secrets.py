@@ -8,10 +8,10 @@ import pytest
 
 import directsuite as ds
 from directsuite.oauth.grants import Grant
+from tests.chaos.leak_capture import collect_error_texts, collect_frame_locals, find_leaks
 from tests.core import responses
-from tests.core.scripted_server import Responder
-from tests.core.scripted_suite import FLATTEN, GET_DOC_INFO, ApiCall, catch_error
-from tests.core.test_no_secrets_in_tracebacks import find_leaks
+from tests.core.scripted_server import Responder, ScriptedServer
+from tests.core.scripted_suite import FLATTEN, GET_DOC_INFO, ApiCall, catch_error, open_suite
 
 from .token_service import CLIENT_SECRET, CODE, REDIRECT_URI, SENTINELS, VERIFIER, TokenService, make_rejection
 
@@ -48,6 +48,10 @@ GRANTS: dict[str, Callable[[TokenService], Grant]] = {
 }
 
 
+def find_leaks_in(error: ds.DirectSuiteError) -> list[tuple[str, str]]:
+    return find_leaks([*collect_error_texts(error), *collect_frame_locals(error)], SENTINELS)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("ask", [GET_DOC_INFO, FLATTEN], ids=str)
 @pytest.mark.parametrize("grant", GRANTS)
@@ -61,7 +65,7 @@ async def test_failed_token_request_shows_nothing(
     async with service.open(token, listeners=[events.append], leaky=True) as suite:
         errors = [await catch_error(ask.call(suite)) for _ in range(2)]
     for error in errors:
-        assert find_leaks(error, SENTINELS) == []
+        assert find_leaks_in(error) == []
     assert "sentinel" not in repr(events)
 
 
@@ -71,7 +75,7 @@ async def test_failing_hook_shows_nothing(service: TokenService) -> None:
 
     async with service.open(service.make_refresh_token(save)) as suite:
         error = await catch_error(GET_DOC_INFO.call(suite))
-    assert find_leaks(error, SENTINELS) == []
+    assert find_leaks_in(error) == []
 
 
 async def test_rejected_redirect_shows_nothing() -> None:
@@ -83,7 +87,7 @@ async def test_rejected_redirect_shows_nothing() -> None:
         request.redeem(f"{REDIRECT_URI}?{query}", token_url="https://login.example.test/", client_secret=CLIENT_SECRET)
 
     for query in (f"code={CODE}", f"code={CODE}&state=s&state=s", f"error=x&error_description={CODE}&state=s"):
-        assert find_leaks(await catch_error(redeem(query)), SENTINELS) == []
+        assert find_leaks_in(await catch_error(redeem(query))) == []
 
 
 async def _refused_by_the_suite(service: TokenService) -> None:
@@ -108,4 +112,4 @@ async def _credentials_in_the_authorize_url(service: TokenService) -> None:
 async def test_rejected_argument_shows_nothing(
     service: TokenService, refused: Callable[[TokenService], Awaitable[None]]
 ) -> None:
-    assert find_leaks(await catch_error(refused(service)), SENTINELS) == []
+    assert find_leaks_in(await catch_error(refused(service))) == []
