@@ -14,7 +14,7 @@ from directsuite.core.retry import parse_retry_after
 from . import responses
 from .scripted_server import ScriptedServer
 from .scripted_suite import ALICE, GET_DOC_INFO, GET_PATIENT_ADDRESS, LOGIN_RESPONSE, PASSWORD, catch_error, open_suite
-from .test_credentials import Source
+from .token_fetches import NumberedTokens
 from .virtual_time import measure_elapsed
 
 HOUR, TWO_YEARS = 3600.0, 2 * 365 * 86400.0
@@ -36,7 +36,7 @@ def set_clock(monkeypatch: pytest.MonkeyPatch) -> Set:
 
 @every_jump
 async def test_token_lives_as_long_as_it_was_given(server: ScriptedServer, set_clock: Set, jump: float) -> None:
-    source = Source(lifetime=600.0)
+    source = NumberedTokens(lifetime=600.0)
     server.default_responder = responses.respond(GET_DOC_INFO.success_body)
     async with open_suite(server, token=source) as suite:
         await GET_DOC_INFO.call(suite)

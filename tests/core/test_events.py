@@ -37,7 +37,7 @@ from .scripted_suite import (
     catch_error,
     open_suite,
 )
-from .test_credentials import Source
+from .token_fetches import NumberedTokens
 from .virtual_time import yield_until
 
 GOOD = responses.respond({"success": True, "count": 7})
@@ -205,7 +205,7 @@ async def test_renewals_and_their_failures_are_reported(server: ScriptedServer) 
 async def test_new_bearer_token_is_reported(server: ScriptedServer) -> None:
     told: list[Event] = []
     server.default_responder = responses.respond({"identifier": "doc"})
-    async with open_suite(server, listeners=[told.append], token=Source(lifetime=120)) as suite:
+    async with open_suite(server, listeners=[told.append], token=NumberedTokens(lifetime=120)) as suite:
         await suite.signing.get_doc_info("doc")
     assert TokenRefreshed(generation=1, expires_in=120) in told
 

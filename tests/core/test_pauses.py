@@ -16,8 +16,8 @@ from directsuite.core.limits import LocalRateLimiter
 from . import responses
 from .scripted_server import Exchange, ScriptedServer
 from .scripted_suite import ALICE, GET_DOC_INFO, PASSWORD, catch_error, open_suite
-from .test_credentials import Source
 from .test_limits import wait_for_slot
+from .token_fetches import NumberedTokens
 from .virtual_time import ManualClock, measure_elapsed, yield_until
 
 GOOD = responses.respond({"success": True, "count": 7})
@@ -94,7 +94,7 @@ async def test_other_services_are_not_held_back(server: ScriptedServer) -> None:
 
 async def test_pause_of_the_token_s_source_is_not_the_service_s(server: ScriptedServer) -> None:
     told: list[Event] = []
-    source = Source()
+    source = NumberedTokens()
     source.failures = [ds.RateLimitedError("busy", status=429, retry_after=30.0, operation="token", service="oauth")]
     server.default_responder = responses.respond({"identifier": "doc"})
     async with open_suite(server, token=source, listeners=[told.append]) as suite:

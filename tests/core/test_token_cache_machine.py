@@ -1,4 +1,4 @@
-"""Model test of the token cache, with events in any order.
+"""Model tests of the token cache: events in any order, in the same turns of the loop, and without any caller.
 
 nothing ── caller ─► fetching ── token ─► valid ── margin ─► valid, fetching ── expiry, 401 ─► nothing
                         └─────── failure ─► back-off ── time ─► nothing
@@ -9,20 +9,19 @@ from __future__ import annotations
 import asyncio
 
 import attrs
-import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import directsuite as ds
 from directsuite.core.credentials import AccessToken, Credential, TokenCache
 from tests.examples import scale_examples
 
 from .token_fetches import Caller, ControlledTokenSource, ManualLoop, TokenEvents, VirtualLoopClock
-
-pytestmark = pytest.mark.wide
+from .virtual_time import yield_to_loop
 
 MARGIN, PATIENCE = 60, 60
+LIFETIME, MAX_BACK_OFF = 600.0, 60.0
 LIFETIMES = st.sampled_from([None, 0, 2, 60, 120, 600])
 FAILURES = st.sampled_from(
     [
@@ -273,3 +272,195 @@ class TokenCacheMachine(RuleBasedStateMachine):
 
 TestTokenCache = TokenCacheMachine.TestCase
 TestTokenCache.settings = settings(max_examples=scale_examples(100), stateful_step_count=40)
+
+
+@attrs.define
+class Service:
+    """A token source that responds immediately or fails. at: the times of the requests."""
+
+    hand: ManualLoop
+    renewable: bool = True
+    up: bool = True
+    at: list[float] = attrs.Factory(list[float])
+
+    async def fetch(self) -> AccessToken:
+        self.at.append(self.hand.now)
+        if not self.up:
+            raise ConnectionError
+        return AccessToken(f"token-{len(self.at)}", LIFETIME)
+
+
+class KeepAliveMachine(RuleBasedStateMachine):
+    """Time passes, the source fails and recovers, rejects its token, and the suite closes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hand = ManualLoop()
+        self.service = Service(self.hand)
+        self.told = TokenEvents()
+        self.cache = TokenCache(
+            self.service, VirtualLoopClock(self.hand.loop), margin=MARGIN, keep_alive=True, emit=self.told
+        )
+        self.closed_at: int | None = None
+        self.troubled_until = 0.0
+
+    @initialize()
+    def first_caller(self) -> None:
+        self.hand.run(self.cache.get_current())
+        self.hand.run_until_idle()
+
+    def teardown(self) -> None:
+        self.hand.close()
+        assert self.hand.loop_errors == []
+
+    @rule(seconds=st.sampled_from([0.5, 30, 61, 300, 541, 700]))
+    def time_passes(self, seconds: float) -> None:
+        self.hand.pass_time(seconds)
+        if not self.service.up:
+            self.troubled_until = max(self.troubled_until, self.hand.now + MAX_BACK_OFF + 1)
+
+    @rule()
+    def service_goes_down(self) -> None:
+        self.service.up = False
+
+    @rule()
+    def service_comes_back(self) -> None:
+        self.service.up = True
+
+    @precondition(lambda self: self.closed_at is None)
+    @rule()
+    def token_is_refused(self) -> None:
+        """The token is replaced at the next renewal or call."""
+        self.cache.invalidate(self.cache._generation)
+        self.troubled_until = max(self.troubled_until, self.hand.now + LIFETIME - MARGIN + 1)
+
+    @precondition(lambda self: self.closed_at is None and len(self.service.at) > 8)
+    @rule()
+    def suite_closes(self) -> None:
+        self.hand.run(self.cache.aclose())
+        self.closed_at = len(self.service.at)
+
+    @invariant()
+    def token_is_there_while_it_can_be(self) -> None:
+        """The token is valid without any call, except for a while after failures."""
+        if self.closed_at is None and self.service.up and self.hand.now > self.troubled_until and self.service.at:
+            credential = self.cache._credential
+            assert credential is not None
+            assert self.hand.now < credential.expires_at
+
+    @invariant()
+    def nothing_is_fetched_after_closing(self) -> None:
+        if self.closed_at is not None:
+            assert len(self.service.at) == self.closed_at
+            assert self.hand.tasks() == set()
+        elif self.service.at:
+            assert len(self.hand.tasks()) == 1  # the background task
+
+    @invariant()
+    def service_is_left_alone_in_between(self) -> None:
+        """Fetches are at least a second apart, and less frequent while the source fails."""
+        pauses = [later - earlier for earlier, later in zip(self.service.at, self.service.at[1:], strict=False)]
+        assert all(pause >= 1 for pause in pauses)
+        assert len(self.told.renewed) + len(self.told.failed) == len(self.service.at)
+
+
+TestKeepAlive = KeepAliveMachine.TestCase
+TestKeepAlive.settings = settings(max_examples=scale_examples(40), stateful_step_count=25)
+
+
+STEPS = st.sampled_from(
+    [
+        *("caller arrives", "caller arrives", "caller leaves", "all leave", "turn", "turn", "turn"),
+        *("fetch gives", "fetch fails", "token is refused", "login is forced"),
+    ]
+)
+
+
+class Race:
+    """A token cache, and the events of a test."""
+
+    def __init__(self, hand: ManualLoop) -> None:
+        self.hand = hand
+        self.source = ControlledTokenSource()
+        self.cache = TokenCache(self.source, VirtualLoopClock(hand.loop))
+        self.callers: list[asyncio.Task[Credential]] = []
+        self.left: set[asyncio.Task[Credential]] = set()
+        self.refused: dict[asyncio.Task[Credential], int] = {}
+        self.refused_so_far = 0
+
+    async def run(self, steps: list[str], *, closes: bool) -> None:
+        """Run all steps, only some of which let the loop turn, then complete the fetch."""
+        for step in steps:
+            await self._take(step)
+        if closes:
+            await self.cache.aclose()
+        await yield_to_loop()
+        if self.source.is_fetching:
+            self.source.complete(AccessToken("last", 600))
+        await yield_to_loop()
+
+    async def _take(self, step: str) -> None:
+        waiting = [caller for caller in self.callers if not caller.done()]
+        match step:
+            case "caller arrives":
+                caller = asyncio.create_task(self.cache.get_current())
+                self.callers.append(caller)
+                self.refused[caller] = self.refused_so_far
+            case "caller leaves":
+                self.left |= {caller for caller in waiting[:1] if caller.cancel()}
+            case "all leave":
+                self.left |= {caller for caller in waiting if caller.cancel()}
+            case "fetch gives" if self.source.is_fetching:
+                self.source.complete(AccessToken("fetched", 600))
+            case "fetch fails" if self.source.is_fetching:
+                self.source.fail(ValueError("broken"))
+            case "token is refused":
+                self.refused_so_far = self.cache._generation
+                self.cache.invalidate(self.refused_so_far)
+            case "login is forced":
+                self.cache.store(AccessToken("forced", 600), self.cache.now())
+            case _:
+                await yield_to_loop(1)
+
+
+@given(steps=st.lists(STEPS, max_size=40), closes=st.booleans())
+@settings(max_examples=scale_examples(300))
+def test_each_caller_gets_token_own_error_or_own_cancellation(steps: list[str], *, closes: bool) -> None:
+    hand = ManualLoop()
+    try:
+        race = Race(hand)
+        hand.run(race.run(steps, closes=closes))
+        assert hand.tasks() == set()
+        _assert_each_ended_well(race)
+        assert race.source.max_concurrent <= 1
+        assert not race.source.cancelled or closes
+        if not closes:
+            _assert_next_gets_a_token(race)
+    finally:
+        hand.close()
+    assert hand.loop_errors == []
+
+
+def _assert_each_ended_well(race: Race) -> None:
+    errors: list[BaseException] = []
+    for caller in race.callers:
+        assert caller.cancelled() == (caller in race.left)
+        if caller.cancelled():
+            continue
+        error = caller.exception()
+        if error is None:
+            assert caller.result().generation > race.refused[caller]
+            continue
+        assert isinstance(error, ds.TransportError | ds.ClosedError)
+        errors.append(error)
+    assert len({id(error) for error in errors}) == len(errors)
+
+
+def _assert_next_gets_a_token(race: Race) -> None:
+    race.hand.pass_time(61)  # any back-off has ended
+    caller = race.hand.loop.create_task(race.cache.get_current())
+    race.hand.run_until_idle()
+    if not caller.done():
+        race.source.complete(AccessToken("next", 600))
+        race.hand.run_until_idle()
+    assert caller.result().token.reveal()

@@ -25,7 +25,7 @@ from .scripted_suite import (
     catch_error,
     open_suite,
 )
-from .test_credentials import Source
+from .token_fetches import NumberedTokens
 from .virtual_time import LoopClock, measure_elapsed, yield_to_loop, yield_until
 
 OK: dict[str, object] = {"success": True, "code": "000", "patient": []}
@@ -261,7 +261,7 @@ async def test_queued_calls_do_not_send_rejected_token(server: ScriptedServer) -
 
 
 async def test_token_that_is_given_out_expired_is_fetched_once_a_call(server: ScriptedServer) -> None:
-    source = Source(lifetime=0)
+    source = NumberedTokens(lifetime=0)
     server.default_responder = responses.respond({"identifier": "doc"})
     async with open_suite(server, token=source) as suite:
         for _ in range(3):
@@ -285,3 +285,45 @@ async def test_remembered_login_failure_references_no_call(server: ScriptedServe
         endpoints = list(suite._transport._endpoints.values())
         assert not [each for each in gc.get_objects() if isinstance(each, Call) and each.endpoint in endpoints]
         assert isinstance(await catch_error(GET_PATIENT_ADDRESS.call(suite)), ds.ServerError)
+
+
+async def test_forced_login_wins_over_older_login_response(server: ScriptedServer) -> None:
+    gate = asyncio.Event()
+    server.enqueue(
+        responses.respond_after(gate, responses.respond(LOGIN_RESPONSE | {"sessionId": "older"})),
+        responses.respond(LOGIN_RESPONSE | {"sessionId": "newer"}),
+    )
+    server.default_responder = responses.respond({"success": True, "code": "000", "patient": []})
+    async with open_suite(server) as suite:
+        calling = asyncio.ensure_future(GET_PATIENT_ADDRESS.call(suite))
+        await yield_until(lambda: server.busy == 1)
+        await asyncio.sleep(1)
+        await suite.registration.login()
+        gate.set()
+        await calling
+        await GET_PATIENT_ADDRESS.call(suite)
+    assert all("/newer/" in request.target for request in server.requests[2:])
+
+
+async def test_suite_keeps_its_session_alive(server: ScriptedServer) -> None:
+    server.enqueue(responses.respond(LOGIN_RESPONSE))
+    server.default_responder = responses.respond({"success": True, "code": "000", "patient": []} | LOGIN_RESPONSE)
+    async with open_suite(server, keep_alive=True) as suite:
+        await GET_PATIENT_ADDRESS.call(suite)
+        await asyncio.sleep(1200)
+        assert len(server.find_requests("/login")) == 3
+
+
+@pytest.mark.wide
+async def test_rejected_login_is_not_tried_repeatedly(server: ScriptedServer) -> None:
+    server.enqueue(responses.respond(LOGIN_RESPONSE))
+    server.default_responder = responses.respond({"success": True, "code": "000", "patient": []})
+    async with open_suite(server, keep_alive=True) as suite:
+        await GET_PATIENT_ADDRESS.call(suite)
+        server.default_responder = responses.respond({"success": False, "code": "011"})
+        await asyncio.sleep(10_000)
+        assert len(server.find_requests("/login")) == 2
+        server.default_responder = responses.respond({"success": True, "code": "000", "patient": []} | LOGIN_RESPONSE)
+        await GET_PATIENT_ADDRESS.call(suite)
+        await asyncio.sleep(1200)
+        assert len(server.find_requests("/login")) == 5

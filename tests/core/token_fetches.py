@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from directsuite.core.credentials import AccessToken, Credential
+from directsuite.core.credentials import AccessToken, Credential, TokenCache
 from directsuite.core.events import Event, RenewalFailed, Renewed
 
 from .virtual_time import VirtualTimeLoop, yield_to_loop
@@ -27,6 +27,31 @@ class VirtualLoopClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+class NumberedTokens:
+    """Returns numbered tokens when the gate is open, after raising `failures`. Counts its calls."""
+
+    renewable = True
+
+    def __init__(self, lifetime: float | None = 600.0) -> None:
+        self.lifetime = lifetime
+        self.asked = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.failures: list[BaseException] = []
+
+    async def fetch(self) -> AccessToken:
+        self.asked += 1
+        number = self.asked
+        await self.gate.wait()
+        if self.failures:
+            raise self.failures.pop(0)
+        return AccessToken(f"token-{number}", self.lifetime)
+
+
+async def get_token_text(cache: TokenCache) -> str:
+    return (await cache.get_current()).token.reveal()
 
 
 @attrs.define
