@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,22 +12,17 @@ import pytest
 import directsuite as ds
 from directsuite.core import outcome
 
-from . import responses
-from .failing_networks import respond_with
-from .outcome_cases import CONNECT_FAULTS, DEFAULT_CALLS, FAULT_CASES, SAVE_LARGE, FaultCase
-from .scripted_server import Responder, ScriptedServer
+from .outcome_cases import CONNECT_FAULTS, DEFAULT_CALLS, FAULT_CASES, FaultCase
+from .scripted_server import ScriptedServer
 from .scripted_suite import (
     API_CALLS,
-    GET_PATIENT_ADDRESS,
     PATIENT,
     PROVISION,
     SECRETS,
     ApiCall,
-    assert_no_leaks,
     catch_error,
     open_suite,
 )
-from .virtual_time import yield_to_loop
 
 CASES = [
     # by default each case is tried with one of its calls, in turn
@@ -137,34 +131,3 @@ def test_row_is_one_that_the_code_can_follow(row: Row) -> None:
         "UNKNOWN": {"repeatable", "no"},
         "FAILED": {"no"},
     }.get(row.outcome, set())
-
-
-async def _as_task(ask: ApiCall, suite: ds.DirectSuite) -> object:
-    return await ask.call(suite)
-
-
-CANCELLED: dict[str, Responder] = {
-    "silence": responses.never_respond,
-    "half an answer": responses.respond_in_chunks(b"{", responses.Pause(900)),
-    "back-off": responses.respond(b"", 429, Retry_After="40"),
-    "an answer": responses.respond({"success": True, "count": 7, "identifier": "doc"}),
-}
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("name", CANCELLED)
-@pytest.mark.parametrize("ask", [*DEFAULT_CALLS, GET_PATIENT_ADDRESS, SAVE_LARGE], ids=str)
-async def test_cancelled_call_ends_so_wherever_it_waits(server: ScriptedServer, ask: ApiCall, name: str) -> None:
-    ends: set[type] = set()
-    async with respond_with(CANCELLED[name])(server, Path()):
-        for moment in range(0, 60, 6 if ask is SAVE_LARGE else 1):
-            async with open_suite(server, attempt_timeout=100, leaky=True) as suite:
-                task = asyncio.create_task(_as_task(ask, suite))
-                await yield_to_loop(moment)
-                task.cancel()
-                (end,) = await asyncio.gather(task, return_exceptions=True)
-                ends.add(type(end))
-                if ask is not GET_PATIENT_ADDRESS:  # its login continues for other callers
-                    assert_no_leaks(suite)
-    assert asyncio.CancelledError in ends
-    assert not any(issubclass(end, Exception) for end in ends)
