@@ -1,13 +1,25 @@
-"""Whether, when and how often a call is retried."""
+"""Whether, when and how often a call is retried, and what an error of a retry says of the attempt before it."""
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
-from tenacity import stop_after_attempt, wait_fixed, wait_incrementing
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_chain,
+    wait_fixed,
+    wait_incrementing,
+)
 
 import directsuite as ds
+from directsuite.core.retry import DefaultWait
 
 from . import responses
 from .scripted_server import Responder, ScriptedServer
@@ -17,78 +29,114 @@ from .scripted_suite import (
     FLATTEN,
     GET_MESSAGE_COUNT,
     LOGIN_RESPONSE,
+    MARK_AS_READ,
     PASSWORD,
     PROVISION,
     SAVE,
     SEND,
+    TWO_ATTEMPTS_POLICY,
     ApiCall,
     catch_error,
     open_suite,
 )
-from .virtual_time import LoopClock
+from .virtual_time import LoopClock, yield_until
 
 COUNT = responses.respond({"success": True, "count": 7})
 LIMITED = responses.respond(b"", 429)
 UNAVAILABLE = responses.respond(b"", 503)
 
 
-@pytest.mark.parametrize("attempts", [1, 2, 4])
-async def test_call_is_tried_as_often_as_the_policy_says(server: ScriptedServer, attempts: int) -> None:
+class OwnWait:
+    def __call__(self, state: RetryCallState) -> float:
+        return 1.0
+
+
+class Strategy:
+    """An object with an async `__call__`, which tenacity accepts as a strategy."""
+
+    async def __call__(self, _: RetryCallState) -> float:
+        await asyncio.sleep(0)
+        return 2
+
+
+async def wait_two(_: RetryCallState) -> float:
+    return 2
+
+
+def wait_later(state: RetryCallState) -> Awaitable[float]:
+    return wait_two(state)
+
+
+def own_wait(state: RetryCallState) -> float:
+    return 1.0
+
+
+async def never_return(_: RetryCallState) -> float:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def stop_now(_: RetryCallState) -> bool:
+    return True
+
+
+async def go_on(_: RetryCallState) -> bool:
+    return False
+
+
+ATTEMPTS: list[tuple[ds.RetryPolicy, int]] = [
+    *((ds.RetryPolicy(attempts=number, wait=wait_fixed(1)), number) for number in (1, 2, 4)),
+    (ds.RetryPolicy(), 4),
+    (ds.RetryPolicy(attempts=4, wait=wait_fixed(1), stop=stop_after_attempt(2)), 2),
+    (ds.RetryPolicy(attempts=3, wait=wait_fixed(2), stop=stop_now), 1),
+    (ds.RetryPolicy(attempts=3, wait=wait_fixed(2), stop=go_on), 3),
+    (ds.RetryPolicy(wait=never_return), 1),
+]
+
+
+@pytest.mark.parametrize(("policy", "attempts"), ATTEMPTS)
+async def test_call_is_tried_as_often_as_the_policy_says(
+    server: ScriptedServer, policy: ds.RetryPolicy, attempts: int
+) -> None:
     server.default_responder = responses.reset
-    async with open_suite(server, retry=ds.RetryPolicy(attempts=attempts, wait=wait_fixed(1))) as suite:
+    async with open_suite(server, retry=policy) as suite:
         error = await catch_error(GET_MESSAGE_COUNT.call(suite))
+    assert type(error) is ds.ConnectionLostError
     assert error.attempts == len(server.requests) == attempts
 
 
-async def test_default_policy_makes_four_attempts(server: ScriptedServer) -> None:
+RETRY_AFTER = [responses.respond(b"", status, Retry_After="7") for status in (429, 503)]
+OWN_WAITS: list[Any] = [wait_two, Strategy(), functools.partial(wait_two), wait_later, wait_fixed(2)]
+SLEEPS: list[tuple[ds.RetryPolicy, list[Responder], list[tuple[float, float]]]] = [
+    (ds.RetryPolicy(), [LIMITED] * 3, [(1, 1.5), (2, 2.5), (4, 4.5)]),
+    (ds.RetryPolicy(), [UNAVAILABLE], [(30, 60)]),
+    (ds.RetryPolicy(wait=wait_incrementing(start=5, increment=2)), [responses.reset] * 3, [(5, 5), (7, 7), (9, 9)]),
+    (ds.RetryPolicy(wait=lambda _: 0), [responses.reset], [(0, 0)]),
+    *((ds.RetryPolicy(wait=wait), [responses.reset], [(2, 2)]) for wait in OWN_WAITS),
+    *((TWO_ATTEMPTS_POLICY, [play], [(7, 7)]) for play in RETRY_AFTER),
+]
+
+
+@pytest.mark.parametrize(("policy", "script", "bounds"), SLEEPS)
+async def test_wait_is_that_of_the_policy_or_of_the_service(
+    server: ScriptedServer, policy: ds.RetryPolicy, script: list[Responder], bounds: list[tuple[float, float]]
+) -> None:
+    server.enqueue(*script)
+    clock = LoopClock()
+    async with open_suite(server, clock=clock, retry=policy, timeout=90) as suite:
+        assert await GET_MESSAGE_COUNT.call(suite) == 7
+    assert len(clock.sleeps) == len(bounds)
+    assert all(least <= wait <= most for wait, (least, most) in zip(clock.sleeps, bounds, strict=True))
+
+
+@pytest.mark.parametrize("gives", [None, "2", True, -1.0, float("nan"), [2]], ids=repr)
+async def test_wait_without_seconds_raises_with_failure_as_cause(server: ScriptedServer, gives: Any) -> None:
     server.default_responder = responses.reset
-    async with open_suite(server, retry=ds.RetryPolicy()) as suite:
+    async with open_suite(server, retry=ds.RetryPolicy(wait=lambda _: gives)) as suite:
         error = await catch_error(GET_MESSAGE_COUNT.call(suite))
-    assert error.attempts == 4
-
-
-async def test_default_waits_double_from_one_second_on_429(server: ScriptedServer) -> None:
-    server.default_responder = LIMITED
-    clock = LoopClock()
-    async with open_suite(server, clock=clock, retry=ds.RetryPolicy()) as suite:
-        await catch_error(GET_MESSAGE_COUNT.call(suite))
-    assert [int(wait) for wait in clock.sleeps] == [1, 2, 4]
-    assert all(wait - int(wait) <= 0.5 for wait in clock.sleeps)
-
-
-async def test_default_waits_half_a_minute_to_a_minute_on_503(server: ScriptedServer) -> None:
-    server.enqueue(UNAVAILABLE, COUNT)
-    clock = LoopClock()
-    async with open_suite(server, clock=clock, retry=ds.RetryPolicy(), timeout=90) as suite:
-        assert await suite.mailbox(ALICE, PASSWORD).get_message_count() == 7
-    (wait,) = clock.sleeps
-    assert 30 <= wait <= 60
-
-
-async def test_user_s_own_wait_sees_the_attempts_counted_from_one(server: ScriptedServer) -> None:
-    server.default_responder = responses.reset
-    clock = LoopClock()
-    policy = ds.RetryPolicy(attempts=4, wait=wait_incrementing(start=5, increment=2))
-    async with open_suite(server, clock=clock, retry=policy) as suite:
-        await catch_error(GET_MESSAGE_COUNT.call(suite))
-    assert clock.sleeps == [5, 7, 9]
-
-
-async def test_user_s_own_stop_ends_the_attempts_early(server: ScriptedServer) -> None:
-    server.default_responder = responses.reset
-    policy = ds.RetryPolicy(attempts=4, wait=wait_fixed(1), stop=stop_after_attempt(2))
-    async with open_suite(server, retry=policy) as suite:
-        error = await catch_error(GET_MESSAGE_COUNT.call(suite))
-    assert error.attempts == 2
-
-
-@pytest.mark.parametrize("status", [429, 503])
-async def test_retry_after_goes_before_the_policy_s_wait(server: ScriptedServer, status: int) -> None:
-    server.enqueue(responses.respond(b"", status, Retry_After="7"), COUNT)
-    clock = LoopClock()
-    async with open_suite(server, clock=clock) as suite:
-        await GET_MESSAGE_COUNT.call(suite)
-    assert clock.sleeps == [7]
+    assert type(error) is ds.ConfigurationError
+    assert "wait must return seconds: a number, 0 or more" in str(error)
+    assert isinstance(error.__cause__, ds.ConnectionLostError)
 
 
 @pytest.mark.parametrize("ask", [SEND, FLATTEN, PROVISION], ids=str)
@@ -158,34 +206,29 @@ async def _move(suite: ds.DirectSuite) -> None:
     await suite.mailbox(ALICE, PASSWORD).move_folder("INBOX.Old", "INBOX.New")
 
 
-@pytest.mark.parametrize(
-    ("change", "seen"),
-    [(_create, ["inbox.new"]), (_move, ["INBOX.New"])],
-    ids=["create", "move"],
-)
-async def test_rejected_repeat_with_proof_had_happened(
-    server: ScriptedServer, change: Callable[[ds.DirectSuite], Awaitable[None]], seen: list[str]
+PROOFS: list[tuple[Callable[[ds.DirectSuite], Awaitable[None]], list[str], bool]] = [
+    (_create, ["inbox.new"], True),
+    (_create, [], False),
+    (_move, ["INBOX.New"], True),
+    (_move, ["INBOX.Old"], False),
+    (_move, ["INBOX.Old", "INBOX.New"], False),
+    (_move, [], False),
+]
+
+
+@pytest.mark.parametrize(("change", "seen", "happened"), PROOFS)
+async def test_rejected_repeat_is_an_error_unless_proof_shows_that_it_happened(
+    server: ScriptedServer, change: Callable[[ds.DirectSuite], Awaitable[None]], seen: list[str], happened: bool
 ) -> None:
     server.enqueue(responses.reset, EXISTS)
     server.default_responder = folders(*seen)
     async with open_suite(server) as suite:
-        await change(suite)
-
-
-@pytest.mark.parametrize(
-    ("change", "seen"),
-    [(_create, []), (_move, ["INBOX.Old"]), (_move, ["INBOX.Old", "INBOX.New"]), (_move, [])],
-    ids=["not created", "not moved", "both there", "neither there"],
-)
-async def test_rejected_retry_without_proof_is_raised(
-    server: ScriptedServer, change: Callable[[ds.DirectSuite], Awaitable[None]], seen: list[str]
-) -> None:
-    server.enqueue(responses.reset, EXISTS)
-    server.default_responder = folders(*seen)
-    async with open_suite(server) as suite:
-        error = await catch_error(change(suite))
-    assert isinstance(error, ds.ServiceError)
-    assert (error.code, error.attempts) == (3, 2)
+        if happened:
+            await change(suite)
+        else:
+            error = await catch_error(change(suite))
+            assert isinstance(error, ds.ServiceError)
+            assert (error.code, error.attempts) == (3, 2)
 
 
 @pytest.mark.parametrize("change", [_create, _move], ids=["create", "move"])
@@ -223,3 +266,114 @@ async def test_repeat_of_an_operation_without_harm_is_the_same_request(server: S
     first, second = server.requests
     assert (first.method, first.target, first.body) == (second.method, second.target, second.body)
     assert first.headers == second.headers
+
+
+@pytest.mark.parametrize(
+    ("ask", "refusal", "told"),
+    [
+        (MARK_AS_READ, responses.respond(b"", 403), ds.PermissionDeniedError),
+        (MARK_AS_READ, responses.respond({"success": False, "code": 1}), ds.AuthenticationError),
+        (DELETE, responses.respond(b"", 401), ds.AuthenticationError),
+        (DELETE, responses.respond(b"", 429), ds.RateLimitedError),
+    ],
+)
+async def test_rejection_of_the_repeat_leaves_the_outcome_unknown(
+    server: ScriptedServer, ask: ApiCall, refusal: Responder, told: type[ds.DirectSuiteError]
+) -> None:
+    server.enqueue(responses.reset)
+    server.default_responder = refusal
+    async with open_suite(server) as suite:
+        error = await catch_error(ask.call(suite))
+    assert type(error) is told
+    assert error.outcome is ds.Outcome.UNKNOWN
+
+
+async def test_rejection_of_a_repeated_reading_is_what_it_says(server: ScriptedServer) -> None:
+    server.enqueue(responses.reset, responses.respond(b"", 403))
+    async with open_suite(server) as suite:
+        error = await catch_error(GET_MESSAGE_COUNT.call(suite))
+    assert error.outcome is ds.Outcome.FAILED
+
+
+async def test_deadline_of_a_repeat_does_not_say_that_nothing_was_sent(server: ScriptedServer) -> None:
+    server.enqueue(responses.delay(0.5, responses.reset))
+    server.default_responder = responses.never_respond
+    async with open_suite(server, max_connections=1, leaky=True) as suite:
+        box = suite.mailbox(ALICE, PASSWORD)
+        marking = asyncio.ensure_future(catch_error(box.mark_messages_as_read_by_uids("INBOX", [1], timeout=5)))
+        await yield_until(lambda: len(server.requests) == 1)
+        holding = asyncio.ensure_future(catch_error(box.get_message_count(timeout=30)))
+        error = await marking
+        holding.cancel()
+    assert type(error) is ds.DeadlineExceededError
+    assert error.outcome is ds.Outcome.UNKNOWN
+    assert "an earlier attempt was sent, but got no response" in str(error)
+
+
+@pytest.mark.parametrize("host", ["a..b.example", "a" * 70 + ".example"])
+async def test_unresolvable_host_is_connect_failed_error(host: str) -> None:
+    url = f"https://{host}/message"
+    async with ds.DirectSuite(ds.Settings(message_url=url, retry=ds.RetryPolicy.none())) as suite:
+        error = await catch_error(suite.mailbox(ALICE, PASSWORD).get_message_count())
+    assert type(error) is ds.ConnectFailedError
+    assert error.outcome is ds.Outcome.NOT_SENT
+
+
+def _state(error: Exception | None, attempt: int = 1) -> RetryCallState:
+    state = RetryCallState(AsyncRetrying(), None, (), {})
+    state.attempt_number = attempt
+    if error is not None:
+        state.set_exception((type(error), error, None))
+    return state
+
+
+RATE_LIMITED = ds.RateLimitedError("", status=429)
+WAITS: list[tuple[Exception | None, float, float, float]] = [
+    (RATE_LIMITED, 1, 1.5, 60),
+    (ds.ServerError("", status=503), 30, 60, 60),
+    (ds.ServerError("", status=500), 0, 0.5, 10),
+    (ds.ConnectionLostError(""), 0, 0.5, 10),
+    (None, 0, 0.5, 10),
+]
+
+
+@pytest.mark.parametrize(("error", "least", "most", "last"), WAITS)
+def test_default_wait_suits_the_error_and_spreads_callers(
+    error: Exception | None, least: float, most: float, last: float
+) -> None:
+    first = {DefaultWait()(_state(error)) for _ in range(50)}
+    assert all(least <= wait <= most for wait in first)
+    assert len(first) > 25
+    assert all(DefaultWait()(_state(error, attempt=20)) <= last for _ in range(50))
+
+
+def test_default_wait_goes_into_sums_and_chains_of_tenacity() -> None:
+    seven = wait_fixed(7)
+    waits = [DefaultWait() + seven, seven + DefaultWait(), wait_chain(DefaultWait(), seven)]
+    assert [int(wait(_state(RATE_LIMITED))) for wait in waits] == [8, 8, 1]
+
+
+def test_policy_shows_what_it_does() -> None:
+    assert repr(ds.RetryPolicy()) == "RetryPolicy(attempts=4, wait=DefaultWait(), stop=None)"
+
+
+ODD_POLICIES: list[dict[str, Any]] = [
+    *({"attempts": value} for value in (0, -1, 2.5, float("nan"), True, "3", None, 10**400)),
+    *({"wait": value} for value in (OwnWait, 5, None, "5", AsyncRetrying(), stop_after_attempt(2), lambda: 5)),
+    *({"stop": value} for value in (OwnWait, 5, True, AsyncRetrying(), wait_fixed(1), lambda: True)),
+    {"wait": retry_if_exception_type()},
+]
+
+
+@pytest.mark.parametrize("odd", ODD_POLICIES, ids=lambda odd: next(iter(odd)))
+def test_policy_that_could_not_work_is_rejected_when_it_is_made(odd: dict[str, Any]) -> None:
+    with pytest.raises(ds.ConfigurationError, match=f"^{next(iter(odd))} must be ") as caught:
+        ds.RetryPolicy(**odd)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("wait", [wait_fixed(1), wait_fixed(1) + wait_fixed(2), own_wait, OwnWait()])
+@pytest.mark.parametrize("stop", [None, stop_after_attempt(2) | stop_after_attempt(3), own_wait])
+def test_strategy_is_one_of_tenacity_s_or_a_function_of_the_state(wait: Any, stop: Any) -> None:
+    policy = ds.RetryPolicy(wait=wait, stop=stop)
+    assert (policy.wait, policy.stop) == (wait, stop)
