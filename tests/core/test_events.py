@@ -34,6 +34,7 @@ from .scripted_suite import (
     LOGIN_RESPONSE,
     PASSWORD,
     SEND,
+    ApiCall,
     catch_error,
     open_suite,
 )
@@ -43,12 +44,16 @@ from .virtual_time import yield_until
 GOOD = responses.respond({"success": True, "count": 7})
 
 
+@pytest.fixture
+def told() -> list[Event]:
+    return []
+
+
 def names(told: list[Event]) -> list[str]:
     return [type(event).__name__ for event in told]
 
 
-async def test_call_that_goes_well_is_reported_from_beginning_to_end(server: ScriptedServer) -> None:
-    told: list[Event] = []
+async def test_call_that_goes_well_is_reported_from_beginning_to_end(server: ScriptedServer, told: list[Event]) -> None:
     server.default_responder = responses.delay(3, GOOD)
     async with open_suite(server, listeners=[told.append]) as suite:
         await GET_MESSAGE_COUNT.call(suite)
@@ -73,20 +78,12 @@ async def test_call_that_goes_well_is_reported_from_beginning_to_end(server: Scr
     ]
 
 
-async def test_failures_and_retries_are_reported(server: ScriptedServer) -> None:
-    told: list[Event] = []
+async def test_failures_and_retries_are_reported(server: ScriptedServer, told: list[Event]) -> None:
     server.enqueue(responses.respond(b"", 500), GOOD)
     async with open_suite(server, listeners=[told.append]) as suite:
         await GET_MESSAGE_COUNT.call(suite)
-    assert names(told) == [
-        "CallStarted",
-        "AttemptStarted",
-        "AttemptFailed",
-        "RetryScheduled",
-        "AttemptStarted",
-        "AttemptSucceeded",
-        "CallFinished",
-    ]
+    first, second = ["CallStarted", "AttemptStarted", "AttemptFailed"], ["AttemptStarted", "AttemptSucceeded"]
+    assert names(told) == [*first, "RetryScheduled", *second, "CallFinished"]
     failed, scheduled = told[2], told[3]
     assert isinstance(failed, AttemptFailed)
     assert (failed.error, failed.status, failed.outcome) == ("ServerError", 500, ds.Outcome.UNKNOWN)
@@ -94,8 +91,7 @@ async def test_failures_and_retries_are_reported(server: ScriptedServer) -> None
     assert (scheduled.attempt, scheduled.wait) == (2, 1)
 
 
-async def test_failed_call_is_reported_with_its_class_and_outcome(server: ScriptedServer) -> None:
-    told: list[Event] = []
+async def test_failed_call_is_reported_with_its_class_and_outcome(server: ScriptedServer, told: list[Event]) -> None:
     server.default_responder = responses.respond({"success": False, "code": 1})
     async with open_suite(server, listeners=[told.append]) as suite:
         await catch_error(GET_MESSAGE_COUNT.call(suite))
@@ -104,8 +100,7 @@ async def test_failed_call_is_reported_with_its_class_and_outcome(server: Script
     assert (finished.error, finished.outcome) == ("AuthenticationError", ds.Outcome.FAILED)
 
 
-async def test_attempt_that_could_not_begin_has_no_number(server: ScriptedServer) -> None:
-    told: list[Event] = []
+async def test_attempt_that_could_not_begin_has_no_number(server: ScriptedServer, told: list[Event]) -> None:
     server.default_responder = responses.never_respond
     async with open_suite(server, listeners=[told.append], max_connections=1) as suite:
         holding = asyncio.ensure_future(GET_MESSAGE_COUNT.call(suite))
@@ -118,8 +113,9 @@ async def test_attempt_that_could_not_begin_has_no_number(server: ScriptedServer
 
 
 @pytest.mark.parametrize("lost", [responses.reset, responses.truncate({"success": True}), responses.respond(b"", 500)])
-async def test_outcome_that_stays_unknown_is_reported(server: ScriptedServer, lost: Responder) -> None:
-    told: list[Event] = []
+async def test_outcome_that_stays_unknown_is_reported(
+    server: ScriptedServer, told: list[Event], lost: Responder
+) -> None:
     server.default_responder = lost
     async with open_suite(server, listeners=[told.append]) as suite:
         error = await catch_error(SEND.call(suite))
@@ -129,53 +125,30 @@ async def test_outcome_that_stays_unknown_is_reported(server: ScriptedServer, lo
     assert unknown.how_to_find_out == error.how_to_find_out
 
 
-async def test_caller_who_leaves_a_sent_message_leaves_an_event(server: ScriptedServer) -> None:
-    told: list[Event] = []
-    server.default_responder = responses.never_respond
-    async with open_suite(server, listeners=[told.append]) as suite:
-        sending = asyncio.ensure_future(SEND.call(suite))
-        await yield_until(lambda: server.busy == 1)
-        sending.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await sending
-    assert names(told)[-3:] == ["AttemptFailed", "OutcomeLeftUnknown", "CallFinished"]
-    _, unknown, finished = told[-3:]
-    assert isinstance(unknown, OutcomeLeftUnknown)
-    assert unknown.cancelled
-    assert "INBOX.Sent" in unknown.how_to_find_out
-    assert isinstance(finished, CallFinished)
-    assert (finished.cancelled, finished.outcome) == (True, ds.Outcome.UNKNOWN)
-
-
-async def test_caller_who_leaves_before_anything_was_sent_leaves_nothing_unknown(server: ScriptedServer) -> None:
-    told: list[Event] = []
+@pytest.mark.parametrize(
+    ("ask", "queued", "left"), [(SEND, False, True), (SEND, True, False), (GET_MESSAGE_COUNT, False, False)]
+)
+async def test_only_what_was_sent_is_left_unknown_by_a_caller_who_leaves(
+    server: ScriptedServer, told: list[Event], ask: ApiCall, queued: bool, left: bool
+) -> None:
     server.default_responder = responses.never_respond
     async with open_suite(server, listeners=[told.append], max_connections=1) as suite:
-        holding = asyncio.ensure_future(GET_MESSAGE_COUNT.call(suite))
-        await yield_until(lambda: server.busy == 1)
-        sending = asyncio.ensure_future(SEND.call(suite))
+        tasks = [asyncio.ensure_future(each.call(suite)) for each in [GET_MESSAGE_COUNT] * queued + [ask]]
         await asyncio.sleep(1)
-        for task in (sending, holding):
+        for task in tasks:
             task.cancel()
-        await asyncio.wait([sending, holding])
-    assert "OutcomeLeftUnknown" not in names(told)
-    [finished] = [event for event in told if isinstance(event, CallFinished) and event.operation == "Send"]
-    assert (finished.cancelled, finished.outcome) == (True, None)
+        await asyncio.wait(tasks)
+    [*_, finished] = [event for event in told if isinstance(event, CallFinished) and event.operation == ask.operation]
+    assert finished.cancelled
+    unknown = [event for event in told if isinstance(event, OutcomeLeftUnknown)]
+    assert [event.cancelled for event in unknown] == [True] * left
+    if left:
+        assert names(told)[-3:] == ["AttemptFailed", "OutcomeLeftUnknown", "CallFinished"]
+        assert "INBOX.Sent" in unknown[0].how_to_find_out
+        assert finished.outcome is ds.Outcome.UNKNOWN
 
 
-async def test_caller_who_leaves_a_reading_call_leaves_nothing_unknown(server: ScriptedServer) -> None:
-    told: list[Event] = []
-    server.default_responder = responses.never_respond
-    async with open_suite(server, listeners=[told.append]) as suite:
-        asking = asyncio.ensure_future(GET_MESSAGE_COUNT.call(suite))
-        await yield_until(lambda: server.busy == 1)
-        asking.cancel()
-        await asyncio.wait([asking])
-    assert "OutcomeLeftUnknown" not in names(told)
-
-
-async def test_stream_that_is_left_early_ends(server: ScriptedServer) -> None:
-    told: list[Event] = []
+async def test_stream_that_is_left_early_ends(server: ScriptedServer, told: list[Event]) -> None:
     server.enqueue(
         responses.respond_in_chunks(b'{"success": true, "messages": [{"uid": 1}, ', responses.Pause(9), b'{"uid": 2}]}')
     )
@@ -189,8 +162,7 @@ async def test_stream_that_is_left_early_ends(server: ScriptedServer) -> None:
     assert (finished.error, finished.cancelled) == (None, True)
 
 
-async def test_renewals_and_their_failures_are_reported(server: ScriptedServer) -> None:
-    told: list[Event] = []
+async def test_renewals_and_their_failures_are_reported(server: ScriptedServer, told: list[Event]) -> None:
     server.enqueue(responses.respond(b"", 500), responses.respond(LOGIN_RESPONSE))
     server.default_responder = responses.respond({"success": True, "code": "000", "patient": []})
     async with open_suite(server, listeners=[told.append], retry=ds.RetryPolicy.none()) as suite:
@@ -202,8 +174,7 @@ async def test_renewals_and_their_failures_are_reported(server: ScriptedServer) 
     assert SessionRenewed(generation=1, expires_in=600) in told
 
 
-async def test_new_bearer_token_is_reported(server: ScriptedServer) -> None:
-    told: list[Event] = []
+async def test_new_bearer_token_is_reported(server: ScriptedServer, told: list[Event]) -> None:
     server.default_responder = responses.respond({"identifier": "doc"})
     async with open_suite(server, listeners=[told.append], token=NumberedTokens(lifetime=120)) as suite:
         await suite.signing.get_doc_info("doc")
@@ -212,9 +183,8 @@ async def test_new_bearer_token_is_reported(server: ScriptedServer) -> None:
 
 @pytest.mark.parametrize("broken", [ValueError("sentinel-of-a-text"), asyncio.CancelledError("sentinel-of-a-text")])
 async def test_listener_that_raises_harms_nobody(
-    server: ScriptedServer, caplog: pytest.LogCaptureFixture, broken: BaseException
+    server: ScriptedServer, told: list[Event], caplog: pytest.LogCaptureFixture, broken: BaseException
 ) -> None:
-    told: list[Event] = []
 
     def listener(_: Event) -> None:
         raise broken
@@ -227,8 +197,7 @@ async def test_listener_that_raises_harms_nobody(
     assert "sentinel" not in caplog.text
 
 
-async def test_listeners_come_and_go(server: ScriptedServer) -> None:
-    told: list[Event] = []
+async def test_listeners_come_and_go(server: ScriptedServer, told: list[Event]) -> None:
     async with open_suite(server) as suite:
         suite.add_listener(told.append)
         await GET_MESSAGE_COUNT.call(suite)

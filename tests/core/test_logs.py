@@ -42,97 +42,94 @@ GET_UIDS: dict[str, Any] = {
 }
 HOW = "look into INBOX.Sent"
 
-# each kind of event, its level and its line
-ROWS: list[tuple[ds.Event, int, str]] = [
-    (ds.CallStarted(**GET_UIDS), logging.DEBUG, "GetUIDs: a call started (call 7)"),
+DEBUG, INFO, WARNING = logging.DEBUG, logging.INFO, logging.WARNING
+
+
+def _failed(
+    error: str, status: int | None, outcome: ds.Outcome | None, elapsed: float, attempt: int = 1
+) -> ds.AttemptFailed:
+    return ds.AttemptFailed(attempt=attempt, error=error, status=status, outcome=outcome, elapsed=elapsed, **GET_UIDS)
+
+
+# the level of an event of a call, what its line says, and the details
+OF_CALLS: list[tuple[int, ds.Event, str, str]] = [
+    (DEBUG, ds.CallStarted(**GET_UIDS), "a call started", ""),
+    (DEBUG, ds.AttemptStarted(attempt=1, **GET_UIDS), "a request is about to be sent", "attempt 1"),
     (
-        ds.AttemptStarted(attempt=1, **GET_UIDS),
-        logging.DEBUG,
-        "GetUIDs: a request is about to be sent (call 7, attempt 1)",
-    ),
-    (
+        DEBUG,
         ds.AttemptSucceeded(attempt=1, status=200, elapsed=0.3125, **GET_UIDS),
-        logging.DEBUG,
-        "GetUIDs: an attempt succeeded (call 7, attempt 1, HTTP 200, after 0.312 s)",
+        "an attempt succeeded",
+        "attempt 1, HTTP 200, after 0.312 s",
     ),
-    (
-        ds.AttemptFailed(
-            attempt=1, error="ServerError", status=500, outcome=ds.Outcome.UNKNOWN, elapsed=2.0, **GET_UIDS
-        ),
-        logging.WARNING,
-        "GetUIDs: an attempt failed (call 7, attempt 1, ServerError, HTTP 500, outcome unknown, after 2.000 s)",
+    *(
+        (level, failed, "an attempt failed", details)
+        for level, failed, details in (
+            (
+                WARNING,
+                _failed("ServerError", 500, ds.Outcome.UNKNOWN, 2.0),
+                "attempt 1, ServerError, HTTP 500, outcome unknown, after 2.000 s",
+            ),
+            (
+                WARNING,
+                _failed("ConnectFailedError", None, None, 0.0, attempt=0),
+                "attempt 0, ConnectFailedError, after 0.000 s",
+            ),
+            (  # the response of the service, which the caller gets as the error
+                INFO,
+                _failed("NotFoundError", 404, ds.Outcome.FAILED, 1.0),
+                "attempt 1, NotFoundError, HTTP 404, outcome failed, after 1.000 s",
+            ),
+            (  # caused by the caller
+                INFO,
+                _failed("CancelledError", None, ds.Outcome.UNKNOWN, 1.0),
+                "attempt 1, CancelledError, outcome unknown, after 1.000 s",
+            ),
+        )
     ),
+    (INFO, ds.RetryScheduled(attempt=2, wait=0.25, **GET_UIDS), "another attempt is scheduled", "attempt 2, in 0.2 s"),
     (
-        ds.AttemptFailed(attempt=0, error="ConnectFailedError", status=None, outcome=None, elapsed=0.0, **GET_UIDS),
-        logging.WARNING,
-        "GetUIDs: an attempt failed (call 7, attempt 0, ConnectFailedError, after 0.000 s)",
-    ),
-    (
-        ds.AttemptFailed(
-            attempt=1, error="NotFoundError", status=404, outcome=ds.Outcome.FAILED, elapsed=1.0, **GET_UIDS
-        ),
-        logging.INFO,  # the response of the service, which the caller gets as the error
-        "GetUIDs: an attempt failed (call 7, attempt 1, NotFoundError, HTTP 404, outcome failed, after 1.000 s)",
-    ),
-    (
-        ds.AttemptFailed(
-            attempt=1, error="CancelledError", status=None, outcome=ds.Outcome.UNKNOWN, elapsed=1.0, **GET_UIDS
-        ),
-        logging.INFO,  # caused by the caller
-        "GetUIDs: an attempt failed (call 7, attempt 1, CancelledError, outcome unknown, after 1.000 s)",
-    ),
-    (
-        ds.RetryScheduled(attempt=2, wait=0.25, **GET_UIDS),
-        logging.INFO,
-        "GetUIDs: another attempt is scheduled (call 7, attempt 2, in 0.2 s)",
-    ),
-    (
+        WARNING,
         ds.OutcomeLeftUnknown(cancelled=True, how_to_find_out=HOW, **GET_UIDS),
-        logging.WARNING,
-        f"GetUIDs: it may or may not have happened (call 7, cancelled by the caller, to find out: {HOW})",
+        "it may or may not have happened",
+        f"cancelled by the caller, to find out: {HOW}",
     ),
     (
+        WARNING,
         ds.OutcomeLeftUnknown(cancelled=False, happened=True, how_to_find_out=HOW, **GET_UIDS),
-        logging.WARNING,
-        f"GetUIDs: it happened, but its result is not available (call 7, to find out: {HOW})",
+        "it happened, but its result is not available",
+        f"to find out: {HOW}",
     ),
     (
+        INFO,
         ds.ValuesSkipped(paths={"$.messages[]": 2, "$.messages[].sentDate": 1}, **GET_UIDS),
-        logging.INFO,
-        "GetUIDs: values of the response could not be read, and were skipped "
-        "(call 7, $.messages[] 2, $.messages[].sentDate 1)",
+        "values of the response could not be read, and were skipped",
+        "$.messages[] 2, $.messages[].sentDate 1",
     ),
+    (DEBUG, ds.CallFinished(attempts=2, elapsed=3.5, **GET_UIDS), "the call ended", "attempts 2, after 3.500 s"),
+]
+OTHERS: list[tuple[int, ds.Event, str]] = [
+    (INFO, ds.TokenRefreshed(generation=3, expires_in=None), "directsuite: a new token is in use (number 3)"),
     (
-        ds.CallFinished(attempts=2, elapsed=3.5, **GET_UIDS),
-        logging.DEBUG,
-        "GetUIDs: the call ended (call 7, attempts 2, after 3.500 s)",
-    ),
-    (
-        ds.TokenRefreshed(generation=3, expires_in=None),
-        logging.INFO,
-        "directsuite: a new token is in use (number 3)",
-    ),
-    (
+        INFO,
         ds.SessionRenewed(generation=1, expires_in=600.0),
-        logging.INFO,
         "directsuite: a new session is in use (number 1, valid for 600 s)",
     ),
     (
+        WARNING,
         ds.RenewalFailed(error="AuthenticationError", back_off=4.0),
-        logging.WARNING,
         "directsuite: no new token or session was received (AuthenticationError, next try in 4 s)",
     ),
+    (WARNING, ds.ServicePaused(service="fax", seconds=30.0), "fax: the service asked for a pause (for 30.0 s)"),
     (
-        ds.ServicePaused(service="fax", seconds=30.0),
-        logging.WARNING,
-        "fax: the service asked for a pause (for 30.0 s)",
-    ),
-    (
+        WARNING,
         ds.CircuitOpened(service="fax", failures=20, seconds=10.0),
-        logging.WARNING,
         "fax: the service is down: calls to it fail immediately (20 failures in a row, for 10.0 s)",
     ),
-    (ds.CircuitClosed(service="fax"), logging.INFO, "fax: the service responds again"),
+    (INFO, ds.CircuitClosed(service="fax"), "fax: the service responds again"),
+]
+ROWS = OTHERS + [
+    (level, event, f"GetUIDs: {words} (call 7{', ' * bool(details)}{details})")
+    for level, event, words, details in OF_CALLS
 ]
 
 
@@ -153,18 +150,18 @@ def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
     return cast("Mapping[str, object]", vars(record)["directsuite"])
 
 
-@pytest.mark.parametrize(("event", "level", "line"), ROWS, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(("level", "event", "line"), ROWS, ids=lambda value: type(value).__name__)
 def test_event_is_one_readable_line(event: ds.Event, level: int, line: str, caplog: pytest.LogCaptureFixture) -> None:
     record = written(event, caplog)
     assert (record.levelno, record.getMessage()) == (level, line)
 
 
 def test_every_kind_of_event_has_its_line() -> None:
-    assert set(LINES) == kinds() == {type(event) for event, _, _ in ROWS}
+    assert set(LINES) == kinds() == {type(event) for _, event, _ in ROWS}
 
 
 def test_every_event_has_a_hash_that_equal_events_share() -> None:
-    for event, _, _ in ROWS:
+    for _, event, _ in ROWS:
         assert hash(event) == hash(copy.deepcopy(event))
 
 
@@ -173,9 +170,7 @@ def test_every_field_of_every_event_is_listed() -> None:
 
 
 def test_record_carries_the_fields_for_structured_logging(caplog: pytest.LogCaptureFixture) -> None:
-    event = ds.AttemptFailed(
-        attempt=2, error="ServerError", status=503, outcome=ds.Outcome.REJECTED, elapsed=0.5, **GET_UIDS
-    )
+    event = _failed("ServerError", 503, ds.Outcome.REJECTED, 0.5, attempt=2)
     assert fields_of(written(event, caplog)) == {
         "event": "AttemptFailed",
         **GET_UIDS,
@@ -251,25 +246,6 @@ async def test_call_that_goes_well_is_silent_above_debug(
     async with open_suite(server) as suite:
         await GET_MESSAGE_COUNT.call(suite)
     assert caplog.records == []
-
-
-async def test_retried_call_is_reported_from_its_beginning_to_its_end(
-    server: ScriptedServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG, "directsuite")
-    server.enqueue(responses.respond({}, 500))
-    async with open_suite(server) as suite:
-        await GET_MESSAGE_COUNT.call(suite)
-    assert [(record.levelname, fields_of(record)["event"]) for record in caplog.records] == [
-        ("DEBUG", "CallStarted"),
-        ("DEBUG", "AttemptStarted"),
-        ("WARNING", "AttemptFailed"),
-        ("INFO", "RetryScheduled"),
-        ("DEBUG", "AttemptStarted"),
-        ("DEBUG", "AttemptSucceeded"),
-        ("DEBUG", "CallFinished"),
-    ]
-    assert len({fields_of(record)["call"] for record in caplog.records}) == 1
 
 
 async def test_lost_send_and_a_login_are_reported_without_their_contents(
