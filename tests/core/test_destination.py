@@ -16,8 +16,8 @@ import directsuite as ds
 
 from . import responses
 from .scripted_server import Responder, ScriptedServer
-from .scripted_suite import PDF, assert_no_leaks, catch_error, open_suite
-from .virtual_time import yield_to_loop, yield_until
+from .scripted_suite import PDF, catch_error, open_suite
+from .virtual_time import yield_until
 
 OLD = b"the file that was there"
 CODED = pybase64.b64encode(PDF * 9)
@@ -58,6 +58,7 @@ SPOILT: dict[str, Responder] = {
     "pause": responses.respond_in_chunks(CODED[:40], responses.Pause(1000)),
     "500": responses.respond(b"", 500),
     "reset": responses.reset,
+    "empty": responses.respond(b""),
 }
 
 
@@ -91,35 +92,26 @@ async def test_damaged_response_to_sign_is_unknown_and_not_retried(
     assert_untouched(path)
 
 
-async def test_cancelled_download_leaves_nothing(server: ScriptedServer, path: Path) -> None:
-    server.enqueue(responses.respond_in_chunks(CODED[:40], responses.Pause(1000)))
-    async with open_suite(server, attempt_timeout=2000) as suite:
-        task = asyncio.create_task(suite.signing.download("doc", path))
-        await yield_until(lambda: len(names_beside(path)) == 2)
-        await yield_to_loop()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        assert task.cancelled()
-        assert_no_leaks(suite)
-    assert_untouched(path)
-
-
-async def test_slow_but_steady_download_outlives_the_suite_s_time_out(server: ScriptedServer, path: Path) -> None:
-    server.enqueue(responses.respond_in_chunks(*(part for _ in range(20) for part in (b"AAAA", responses.Pause(15)))))
+@pytest.mark.parametrize(
+    ("method", "timeout", "elapsed"), [("download", None, None), ("sign_and_pull", None, None), ("download", 50, 50)]
+)
+async def test_only_a_timeout_of_its_own_ends_a_document_that_flows(
+    server: ScriptedServer, path: Path, method: str, timeout: float | None, elapsed: float | None
+) -> None:
+    flowing = [part for _ in range(20) for part in (b"AAAA", responses.Pause(15))]
+    server.default_responder = responses.respond_in_chunks(*flowing)
+    arguments = ["doc"] if method == "download" else ["doc", SIGNATURE]
     async with open_suite(server, timeout=60, attempt_timeout=20) as suite:
-        await suite.signing.download("doc", path)
-    assert_holds(path, bytes(60))
-
-
-async def test_time_out_of_its_own_bounds_a_download(server: ScriptedServer, path: Path) -> None:
-    server.default_responder = responses.respond_in_chunks(
-        *(part for _ in range(20) for part in (b"AAAA", responses.Pause(15)))
-    )
-    async with open_suite(server) as suite:
-        error = await catch_error(suite.signing.download("doc", path, timeout=50))
-    assert type(error) is ds.DeadlineExceededError
-    assert error.elapsed == pytest.approx(50)
-    assert_untouched(path)
+        call = getattr(suite.signing, method)(*arguments, destination=path, timeout=timeout)
+        if elapsed is None:
+            await call
+            assert_holds(path, bytes(60))
+        else:
+            error = await catch_error(call)
+            assert type(error) is ds.DeadlineExceededError
+            assert error.elapsed == pytest.approx(elapsed)
+            assert_untouched(path)
+    assert len(server.requests) == 1
 
 
 async def test_missing_folder_is_rejected_before_anything_is_sent(server: ScriptedServer, tmp_path: Path) -> None:
@@ -180,3 +172,29 @@ async def test_folder_that_vanishes_meanwhile_is_an_os_error(server: ScriptedSer
         with pytest.raises(FileNotFoundError):
             await task
     assert len(server.requests) == 1
+
+
+async def test_long_file_name_is_as_good_as_any(server: ScriptedServer, tmp_path: Path) -> None:
+    server.default_responder = responses.respond(b"JVBERi0xLjc=")
+    destination = tmp_path / ("a" * 251 + ".pdf")
+    async with open_suite(server) as suite:
+        assert await suite.signing.sign_and_pull("d", SIGNATURE, destination=destination) == destination
+    assert names_beside(destination) == [destination.name]
+
+
+async def test_effect_with_unstorable_response_is_reported_as_happened(
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    server.default_responder = responses.respond(b"JVBERi0xLjc=")
+    monkeypatch.setattr(Path, "replace", full)
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.signing.sign_and_pull("d", SIGNATURE, destination=tmp_path / "a.pdf"))
+        with pytest.raises(OSError, match="no space"):
+            await suite.signing.download("d", tmp_path / "a.pdf")
+    assert isinstance(error, ds.OutcomeUnknownError)
+    assert "it happened" in str(error)
+    assert isinstance(error.__cause__, OSError)
+    assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240  a folder of the test's own
