@@ -24,27 +24,18 @@ pytestmark = pytest.mark.wide
 LIMIT = 1000
 
 
-async def _get_doc(suite: ds.DirectSuite) -> object:
-    return await suite.signing.get_doc("doc")
-
-
-async def _get_messages(suite: ds.DirectSuite) -> object:
-    return await suite.mailbox(ALICE, PASSWORD).get_messages()
-
-
-async def _get_raw(suite: ds.DirectSuite) -> object:
-    return await suite.mailbox(ALICE, PASSWORD).get_raw_messages_by_uids("INBOX", [1])
-
-
-async def _flatten_and_pull(suite: ds.DirectSuite) -> object:
-    return await suite.signing.flatten_and_pull("doc")
+async def _stream_messages(suite: ds.DirectSuite) -> list[ds.MessageDetail]:
+    return [message async for message in suite.mailbox(ALICE, PASSWORD).stream_messages()]
 
 
 HINTS: list[tuple[Callable[[ds.DirectSuite], Awaitable[object]], str]] = [
-    (_get_doc, "download"),
-    (_get_messages, "stream_messages"),
-    (_get_raw, "fewer uids at a time"),
-    (_flatten_and_pull, "destination="),
+    (lambda suite: suite.signing.get_doc("doc"), "download"),
+    (lambda suite: suite.mailbox(ALICE, PASSWORD).get_messages(), "stream_messages"),
+    (
+        lambda suite: suite.mailbox(ALICE, PASSWORD).get_raw_messages_by_uids("INBOX", [1]),
+        "fewer uids at a time",
+    ),
+    (lambda suite: suite.signing.flatten_and_pull("doc"), "destination="),
     (GET_DOC_INFO.call, "max_response_bytes"),
     (SAVE.call, "max_response_bytes"),
 ]
@@ -81,12 +72,6 @@ async def test_limit_itself_still_fits(server: ScriptedServer, size: int, *, fit
             assert isinstance(await catch_error(suite.signing.get_doc_info("doc")), ds.ResponseDecodeError)
 
 
-async def test_large_rejection_is_bounded(server: ScriptedServer) -> None:
-    server.default_responder = responses.respond(b"<html>" + bytes(LIMIT), 404)
-    async with open_suite(server, max_response_bytes=LIMIT) as suite:
-        error = await catch_error(GET_DOC_INFO.call(suite))
-    assert isinstance(error, ds.ResponseDecodeError)
-    assert error.too_large
 
 
 @functools.cache
@@ -97,75 +82,60 @@ def bomb(megabytes: int, encoding: str, byte: bytes = b"\0", head: bytes = b"") 
     return responses.respond(coded, Content_Encoding=encoding)
 
 
+async def catch_and_measure(call: Awaitable[object]) -> tuple[ds.DirectSuiteError, int]:
+    """Return the error of a call, and the most memory that it used."""
+    tracemalloc.start()
+    try:
+        return await catch_error(call), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 async def test_compression_bomb_is_stopped_early(server: ScriptedServer, encoding: str) -> None:
     server.default_responder = bomb(200, encoding)
     async with open_suite(server, max_response_bytes=2**20) as suite:
-        tracemalloc.start()
-        try:
-            error = await catch_error(GET_DOC_INFO.call(suite))
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+        error, peak = await catch_and_measure(GET_DOC_INFO.call(suite))
     assert isinstance(error, ds.ResponseDecodeError)
     assert error.too_large
     assert len(server.requests) == 1
     assert peak < 16 * 2**20
 
 
-@pytest.mark.wide
 async def test_response_that_is_too_large_is_held_once(server: ScriptedServer) -> None:
     limit = 32 * 2**20
     server.default_responder = bomb(100, "gzip")
     async with open_suite(server, max_response_bytes=limit) as suite:
-        tracemalloc.start()
-        try:
-            error = await catch_error(GET_DOC_INFO.call(suite))
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+        error, peak = await catch_and_measure(GET_DOC_INFO.call(suite))
     assert isinstance(error, ds.ResponseDecodeError)
     assert len(error.body) == session.MAX_ERROR_BODY_BYTES
     assert peak < limit + 8 * 2**20
-
-
-async def _download(suite: ds.DirectSuite, folder: Path) -> object:
-    return await suite.signing.download("doc", folder / "a.pdf")
-
-
-async def _pull(suite: ds.DirectSuite, folder: Path) -> object:
-    return await suite.signing.flatten_and_pull("doc", destination=folder / "a.pdf")
 
 
 async def _stream_doc(suite: ds.DirectSuite, _: Path) -> object:
     return [len(piece) async for piece in suite.signing.stream_doc("doc")]
 
 
-async def _in_memory(suite: ds.DirectSuite, _: Path) -> object:
-    return await suite.signing.get_doc("doc")
-
-
-DOCUMENTS = [_download, _pull, _stream_doc, _in_memory]
+DOCUMENTS: dict[str, Callable[[ds.DirectSuite, Path], Awaitable[object]]] = {
+    "download": lambda suite, folder: suite.signing.download("doc", folder / "a.pdf"),
+    "pull": lambda suite, folder: suite.signing.flatten_and_pull("doc", destination=folder / "a.pdf"),
+    "stream": _stream_doc,
+    "in memory": lambda suite, _: suite.signing.get_doc("doc"),
+}
 
 
 @pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 @pytest.mark.parametrize("fetch", DOCUMENTS)
-@pytest.mark.wide
 async def test_document_that_expands_beyond_reason_is_rejected(
-    server: ScriptedServer, fetch: Callable[[ds.DirectSuite, Path], Awaitable[object]], encoding: str, tmp_path: Path
+    server: ScriptedServer, fetch: str, encoding: str, tmp_path: Path
 ) -> None:
     server.default_responder = bomb(300, encoding, b"A")
     async with open_suite(server) as suite:
-        tracemalloc.start()
-        try:
-            error = await catch_error(fetch(suite, tmp_path))
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+        error, peak = await catch_and_measure(DOCUMENTS[fetch](suite, tmp_path))
         assert_no_leaks(suite)
-    if fetch is _pull:
+    if fetch == "pull":
         assert isinstance(error, ds.OutcomeUnknownError)
         assert isinstance(error.__cause__, ds.ResponseDecodeError)
         error = error.__cause__
@@ -179,13 +149,13 @@ async def test_document_that_expands_beyond_reason_is_rejected(
 
 @pytest.mark.parametrize("fetch", DOCUMENTS)
 async def test_document_is_asked_for_uncompressed_and_read_even_so(
-    server: ScriptedServer, fetch: Callable[[ds.DirectSuite, Path], Awaitable[object]], tmp_path: Path
+    server: ScriptedServer, fetch: str, tmp_path: Path
 ) -> None:
     pdf = b"%PDF-1.7 " + random.Random(1).randbytes(3 * 2**20) + bytes(2**20)
     coded = zlib.compress(pybase64.b64encode(pdf), wbits=31)
     server.default_responder = responses.respond(coded, Content_Encoding="gzip")
     async with open_suite(server) as suite:
-        await fetch(suite, tmp_path)
+        await DOCUMENTS[fetch](suite, tmp_path)
     assert [request.headers["accept-encoding"] for request in server.requests] == ["identity"]
 
 
@@ -197,22 +167,17 @@ async def test_small_document_may_expand_as_it_likes(server: ScriptedServer) -> 
 
 @pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-@pytest.mark.wide
 async def test_message_that_expands_without_end_is_stopped_early(
     server: ScriptedServer, encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport, "_MAX_ELEMENT_BYTES", 4 * 2**20)
     server.default_responder = bomb(300, encoding, b"A", b'{"success": true, "messages": [{"uid": 1, "textBody": "')
     async with open_suite(server, max_response_bytes=2**20) as suite:
-        tracemalloc.start()
-        try:
-            with pytest.raises(ds.ResponseDecodeError, match="max_response_bytes") as caught:
-                [message async for message in suite.mailbox(ALICE, PASSWORD).stream_messages()]
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+        error, peak = await catch_and_measure(_stream_messages(suite))
         assert_no_leaks(suite)
-    assert caught.value.too_large
+    assert isinstance(error, ds.ResponseDecodeError)
+    assert error.too_large
+    assert "max_response_bytes" in str(error)
     assert peak < 24 * 2**20
 
 
@@ -223,12 +188,6 @@ async def test_compressed_response_is_read(server: ScriptedServer) -> None:
         assert (await suite.signing.get_doc_info("doc")).identifier == "doc"
 
 
-async def test_broken_compression_is_a_spoilt_response(server: ScriptedServer) -> None:
-    server.default_responder = responses.respond(b"not gzip at all", Content_Encoding="gzip")
-    async with open_suite(server) as suite:
-        error = await catch_error(GET_DOC_INFO.call(suite))
-    assert isinstance(error, ds.ResponseDecodeError)
-    assert (error.outcome, error.attempts) == (ds.Outcome.UNKNOWN, 2)
 
 
 async def test_stream_may_be_large_but_none_of_its_messages(
@@ -241,8 +200,8 @@ async def test_stream_may_be_large_but_none_of_its_messages(
         responses.respond_in_chunks(b'{"success": true, "messages": [{"uid": 1, "subject": "', *[b"A" * 500] * 1000),
     )
     async with open_suite(server, max_response_bytes=LIMIT // 10) as suite:
-        box = suite.mailbox(ALICE, PASSWORD)
-        assert len([message async for message in box.stream_messages()]) == 21
-        with pytest.raises(ds.ResponseDecodeError, match="max_response_bytes") as caught:
-            [message async for message in box.stream_messages()]
-    assert caught.value.too_large
+        assert len(await _stream_messages(suite)) == 21
+        error = await catch_error(_stream_messages(suite))
+    assert isinstance(error, ds.ResponseDecodeError)
+    assert error.too_large
+    assert "max_response_bytes" in str(error)
