@@ -72,8 +72,6 @@ async def test_limit_itself_still_fits(server: ScriptedServer, size: int, *, fit
             assert isinstance(await catch_error(suite.signing.get_doc_info("doc")), ds.ResponseDecodeError)
 
 
-
-
 @functools.cache
 def bomb(megabytes: int, encoding: str, byte: bytes = b"\0", head: bytes = b"") -> Responder:
     compressor = zlib.compressobj(9, zlib.DEFLATED, 31 if encoding == "gzip" else 15)
@@ -186,8 +184,6 @@ async def test_compressed_response_is_read(server: ScriptedServer) -> None:
     server.default_responder = responses.respond(text, Content_Encoding="gzip")
     async with open_suite(server) as suite:
         assert (await suite.signing.get_doc_info("doc")).identifier == "doc"
-
-
 
 
 async def test_stream_may_be_large_but_none_of_its_messages(

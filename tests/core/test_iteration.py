@@ -110,30 +110,6 @@ def test_reader_gets_all_in_order_up_to_a_failure_or_where_it_leaves(
     assert desk.requested == sorted(set(desk.requested))
 
 
-@given(delays=delays.filter(bool), window=windows, data=st.data())
-def test_failure_is_raised_at_its_own_place_and_ends_what_is_behind_it(
-    delays: list[float], window: int, data: st.DataObject
-) -> None:
-    failing = data.draw(st.integers(0, len(delays) - 1))
-    desk = DelayedSource(delays, frozenset({failing}))
-    seen: list[int] = []
-
-    async def drain() -> None:
-        async with desk.make_prefetch(window) as answers:
-            async for number in answers:
-                seen.append(number)
-                await asyncio.sleep(100)  # enough time for all tasks in progress
-                assert not (desk.failed and desk.waiting)
-
-    async def read() -> None:
-        with pytest.raises(LookupError):
-            await drain()
-        assert len(asyncio.all_tasks()) == 1
-
-    _run(read())
-    assert seen == list(range(failing))
-
-
 @given(delays=st.lists(st.integers(1, 5).map(float), min_size=1, max_size=25), window=windows)
 def test_cancelled_reader_cancels_what_is_in_progress(delays: list[float], window: int) -> None:
     desk = DelayedSource(delays)
@@ -207,25 +183,6 @@ async def test_nothing_is_asked_before_the_first_step() -> None:
     async with desk.make_prefetch(2):
         await yield_to_loop()
     assert desk.requested == []
-
-
-async def test_nothing_is_asked_after_leaving() -> None:
-    desk = DelayedSource([0.0] * 9)
-    async with desk.make_prefetch(2) as answers:
-        await anext(answers)
-    asked = len(desk.requested)
-    with pytest.raises(StopAsyncIteration):
-        await anext(answers)
-    await yield_to_loop()
-    assert len(desk.requested) == asked
-
-
-async def test_keys_are_taken_only_as_far_as_the_window() -> None:
-    desk = DelayedSource([0.0] * 100)
-    async with desk.make_prefetch(3) as answers:
-        await anext(answers)
-        await yield_to_loop()
-        assert desk.taken == 4
 
 
 async def _listed(desk: DelayedSource) -> AsyncGenerator[int]:

@@ -1,9 +1,8 @@
-"""A connection is reused only if it is clean; if it closed before the request was written, nothing was sent."""
+"""A connection is reused only if it is clean, and each attempt sends one request: aiohttp repeats none by itself."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
@@ -13,9 +12,19 @@ import directsuite as ds
 from directsuite.core.session import FreshConnector, SessionFactory
 
 from . import responses
-from .failing_networks import closed_before_request, make_service_urls
+from .failing_networks import closed_before_request
 from .scripted_server import Exchange, Responder, ScriptedServer
-from .scripted_suite import FLATTEN, GET_DOC_INFO, GET_MESSAGE_COUNT, SEND, ApiCall, catch_error, open_suite
+from .scripted_suite import (
+    DELETE,
+    FLATTEN,
+    GET_DOC_INFO,
+    GET_MESSAGE_COUNT,
+    SAVE,
+    SEND,
+    ApiCall,
+    catch_error,
+    open_suite,
+)
 from .virtual_time import yield_to_loop
 
 FIRST = {"success": True, "count": 7, "identifier": "doc"}
@@ -84,19 +93,50 @@ async def test_connection_that_ended_before_the_request_was_written_sent_nothing
     assert (error.outcome, error.attempts, len(server.requests)) == (ds.Outcome.NOT_SENT, 2, 0)
 
 
-@pytest.mark.parametrize("name", ["localhost"])
-@pytest.mark.parametrize("jar", [aiohttp.CookieJar, lambda: aiohttp.CookieJar(unsafe=True)])
-async def test_cookie_jar_of_the_user_s_session_is_not_for_mailboxes(
-    server: ScriptedServer, name: str, jar: Callable[[], aiohttp.CookieJar]
+ONCE = ds.RetryPolicy.none()
+
+
+DROPS: dict[str, Responder] = {
+    "reset": responses.reset,
+    "closed": responses.hang_up,
+    "half a head": responses.send_partial_head,
+}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("drop", DROPS)
+@pytest.mark.parametrize("reused", [False, True], ids=["fresh", "reused"])
+@pytest.mark.parametrize("ask", [SEND, DELETE, GET_DOC_INFO, SAVE, FLATTEN, GET_MESSAGE_COUNT], ids=str)
+async def test_dropped_connection_sees_the_request_once(
+    server: ScriptedServer, ask: ApiCall, drop: str, *, reused: bool
 ) -> None:
-    server.default_responder = responses.respond(FIRST, Set_Cookie="JSESSIONID=of-another-mailbox; Path=/")
+    async with open_suite(server, retry=ONCE) as suite:
+        if reused:
+            await GET_MESSAGE_COUNT.call(suite)
+        server.default_responder = DROPS[drop]
+        error = await catch_error(ask.call(suite))
+    requests = server.requests[reused:]
+    assert len(requests) == error.attempts == 1
+    assert requests[0].connection == 1
 
-    def factory() -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(connector=FreshConnector(), cookie_jar=jar())
 
-    network = make_service_urls(f"http://{name}:{server.port}")
-    async with open_suite(server, session_factory=factory, **network) as suite:
-        await SEND.call(suite)
-        await SEND.call(suite)
-    assert len(server.requests) == 2
-    assert not any("cookie" in request.headers for request in server.requests)
+@pytest.mark.parametrize("turns", [0, 20])
+@pytest.mark.parametrize("ask", [SEND, FLATTEN], ids=str)
+async def test_idle_connection_that_the_server_closed_is_not_used(
+    server: ScriptedServer, ask: ApiCall, turns: int
+) -> None:
+    async with open_suite(server, retry=ONCE) as suite:
+        await GET_MESSAGE_COUNT.call(suite)
+        server.close_idle()
+        await yield_to_loop(turns)
+        await ask.call(suite)
+    assert [request.connection for request in server.requests] == [1, 2]
+
+
+async def test_connection_is_kept_alive_after_a_rejection_that_was_read(server: ScriptedServer) -> None:
+    server.enqueue(responses.respond({"error": "no"}, 400), responses.respond(b"", 500))
+    async with open_suite(server, retry=ONCE) as suite:
+        for _ in range(2):
+            await catch_error(GET_DOC_INFO.call(suite))
+        await GET_MESSAGE_COUNT.call(suite)
+    assert server.connections == 1
