@@ -25,38 +25,6 @@ def fails() -> None:
     raise OSError("own")
 
 
-async def test_there_is_one_thread_from_the_first_job_until_the_end() -> None:
-    own = DedicatedThread()
-    assert list_worker_threads() == []
-    idents = [await own.start(threading.get_ident) for _ in range(3)]
-    [thread] = list_worker_threads()
-    assert idents == [thread.ident] * 3
-    assert thread.daemon
-    own.release()
-    own.release()
-    await yield_until(lambda: not list_worker_threads())
-
-
-async def test_job_after_an_end_is_done_in_another_thread() -> None:
-    own = DedicatedThread()
-    own.release()
-    for _ in range(2):
-        job = own.start(len, b"abc")
-        await yield_until(job.done)
-        assert job.result() == 3
-        own.release()
-        await yield_until(lambda: not list_worker_threads())
-
-
-async def test_error_comes_back_and_the_thread_goes_on() -> None:
-    own = DedicatedThread()
-    with pytest.raises(OSError, match="own"):
-        await own.start(fails)
-    assert await own.start(len, b"abc") == 3
-    own.release()
-    await yield_until(lambda: not list_worker_threads())
-
-
 async def test_thread_that_nobody_ended_ends_with_its_owner() -> None:
     own = DedicatedThread()
     await own.start(int)

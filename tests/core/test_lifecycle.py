@@ -51,23 +51,15 @@ CALLS: list[Callable[[ds.DirectSuite], Awaitable[object]]] = [
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_suite_that_is_not_open_says_how_to_open_it(
+async def test_suite_that_is_not_open_rejects_calls(
     server: ScriptedServer, call: Callable[[ds.DirectSuite], Awaitable[object]]
 ) -> None:
-    suite = ds.DirectSuite(make_settings(server), token=TOKEN, login=LOGIN)
-    error = await catch_error(call(suite))
+    error = await catch_error(call(ds.DirectSuite(make_settings(server), token=TOKEN, login=LOGIN)))
     assert type(error) is ds.ClosedError
     assert "async with" in str(error)
-
-
-@pytest.mark.parametrize("call", CALLS)
-async def test_closed_suite_rejects_calls(
-    server: ScriptedServer, call: Callable[[ds.DirectSuite], Awaitable[object]]
-) -> None:
     async with open_suite(server) as suite:
         pass
-    error = await catch_error(call(suite))
-    assert type(error) is ds.ClosedError
+    assert type(await catch_error(call(suite))) is ds.ClosedError
     assert server.requests == []
 
 

@@ -1,22 +1,34 @@
-"""Requests per second and connections: exact limits, in order of arrival."""
+"""Limits of each service: requests per second, connections, shares of a process, and requested pauses."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import itertools
+from collections.abc import AsyncGenerator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.core.limits import Limits, LocalRateLimiter
+from directsuite.core.clock import Clock
+from directsuite.core.limits import Limits, LocalRateLimiter, RateLimiter
+from directsuite.core.operation import Service
+from tests.chaos.interrupter import InterruptMode, run_interrupted
 
 from . import responses
 from .scripted_server import Exchange, ScriptedServer
-from .scripted_suite import ALICE, PASSWORD, open_suite
-from .virtual_time import LoopClock, ManualClock, yield_to_loop
+from .scripted_suite import ALICE, GET_DOC_INFO, PASSWORD, catch_error, make_settings, open_suite
+from .token_fetches import NumberedTokens
+from .virtual_time import LoopClock, ManualClock, VirtualTimeLoop, measure_elapsed, yield_to_loop, yield_until
+
+GOOD = responses.respond({"success": True, "count": 7})
+DOCUMENT = responses.respond(GET_DOC_INFO.success_body)
+
+
+async def count(suite: ds.DirectSuite) -> int:
+    return await suite.mailbox(ALICE, PASSWORD).get_message_count()
 
 
 def wait_for_slot(rate: LocalRateLimiter, clock: ManualClock) -> float:
@@ -24,12 +36,6 @@ def wait_for_slot(rate: LocalRateLimiter, clock: ManualClock) -> float:
     while not rate.try_acquire():
         clock.now += max(rate.seconds_until_slot(), 1e-9)
     return round(clock.now, 6)
-
-
-def test_burst_goes_immediately_and_the_rest_at_the_rate() -> None:
-    clock = ManualClock()
-    rate = LocalRateLimiter(10, 3, clock)
-    assert [wait_for_slot(rate, clock) for _ in range(6)] == [0, 0, 0, 0.1, 0.2, 0.3]
 
 
 def test_burst_fills_up_again_with_time() -> None:
@@ -40,17 +46,6 @@ def test_burst_fills_up_again_with_time() -> None:
     assert [wait_for_slot(rate, clock) for _ in range(3)] == [0.2, 0.2, 0.3]
     clock.now = 1000
     assert [wait_for_slot(rate, clock) for _ in range(4)] == [1000, 1000, 1000, 1000.1]
-
-
-def test_asking_for_the_wait_takes_no_place() -> None:
-    rate = LocalRateLimiter(1, 1, ManualClock())
-    assert [
-        rate.seconds_until_slot(),
-        rate.seconds_until_slot(),
-        rate.try_acquire(),
-        rate.seconds_until_slot(),
-        rate.seconds_until_slot(),
-    ] == [0, 0, True, 1, 1]
 
 
 @given(
@@ -85,7 +80,7 @@ async def test_suite_keeps_to_the_rate(server: ScriptedServer) -> None:
 
     async def note(exchange: Exchange) -> None:
         seen.append(asyncio.get_running_loop().time())
-        await responses.respond({"success": True, "count": 7})(exchange)
+        await GOOD(exchange)
 
     server.default_responder = note
     async with open_suite(server, clock=clock, requests_per_second=2, burst=3) as suite:
@@ -99,7 +94,7 @@ async def test_callers_who_give_up_waiting_take_no_place_along(server: ScriptedS
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(5):
-                    await _get_message_count(suite)
+                    await count(suite)
             await asyncio.sleep(1)
 
     async with open_suite(server, requests_per_second=1, burst=1, leaky=True) as suite:
@@ -115,10 +110,10 @@ async def test_services_have_limits_of_their_own_and_facades_share_them(server: 
     clock = LoopClock()
     async with open_suite(server, clock=clock, requests_per_second=1, burst=1) as suite:
         await suite.mailbox(ALICE, PASSWORD).get_message_count()
-        server.default_responder = responses.respond({"identifier": "doc"})
+        server.default_responder = DOCUMENT
         await suite.signing.get_doc_info("doc")
         assert clock.sleeps == []
-        server.default_responder = responses.respond({"success": True, "count": 7})
+        server.default_responder = GOOD
         await suite.mailbox("bob@direct.example.test", PASSWORD).get_message_count()
     assert clock.sleeps == [1]
 
@@ -128,7 +123,7 @@ async def test_streams_hold_a_connection_while_they_are_read(server: ScriptedSer
         server.enqueue(responses.respond_in_chunks(b'{"success": true, "messages": [{"uid": 1}, ', b'{"uid": 2}]}'))
         async with suite.mailbox(ALICE, PASSWORD).stream_messages() as messages:
             await anext(messages)
-            waiting = asyncio.create_task(_get_message_count(suite))
+            waiting = asyncio.create_task(count(suite))
             await yield_to_loop()
             assert len(server.requests) == 1
         assert await waiting == 7
@@ -176,3 +171,183 @@ async def test_waiter_that_is_thrown_away_takes_no_connection_along() -> None:
     await waiting
     limits.release()
     assert not limits.has_no_free_slot
+
+
+class Shared:
+    """Shared limits: a number of connections to each service, and slots."""
+
+    def __init__(self, connections: int | None = None) -> None:
+        self.connections = connections
+        self.rates = dict[str, LocalRateLimiter]()
+
+    def rate_limiter(self, service: str, *, per_second: float, burst: int, clock: Clock) -> RateLimiter:
+        return self.rates.setdefault(service, LocalRateLimiter(per_second, burst, clock))
+
+
+@contextlib.asynccontextmanager
+async def sharing(server: ScriptedServer, shared: Shared, **others: object) -> AsyncGenerator[ds.DirectSuite]:
+    suite = ds.DirectSuite(make_settings(server, **others), token="token", clock=LoopClock(), shared_limits=shared)
+    async with suite:
+        yield suite
+
+
+def limits_of(suite: ds.DirectSuite) -> Limits:
+    return suite._transport._endpoints[Service.MESSAGING].limits
+
+
+@pytest.mark.parametrize(("shared", "own", "most"), [(3, 10, 3), (10, 3, 3), (None, 3, 3)])
+async def test_never_more_connections_are_used_than_this_process_may_have(
+    server: ScriptedServer, shared: int | None, own: int, most: int
+) -> None:
+    server.default_responder = responses.delay(0.1, GOOD)
+    async with sharing(server, Shared(shared), max_connections=own) as suite:
+        await asyncio.gather(*(count(suite) for _ in range(40)))
+        assert limits_of(suite).connections == most
+    assert server.busiest == server.connections == most
+
+
+async def test_shared_limits_get_slots_and_pauses(server: ScriptedServer) -> None:
+    shared = Shared()
+    server.enqueue(responses.respond({}, 429, retry_after="20"))
+    server.default_responder = DOCUMENT
+    async with sharing(server, shared) as suite:
+        began = asyncio.get_running_loop().time()
+        await suite.signing.get_doc_info("doc")
+        assert asyncio.get_running_loop().time() - began >= 20
+    assert not shared.rates["signing"].pause(0)
+    assert shared.rates["fax"].pause(0)
+
+
+@pytest.mark.parametrize("way", InterruptMode, ids=str)
+def test_call_ended_at_any_wait_keeps_no_connection(way: InterruptMode) -> None:
+    async def at_every_wait() -> int:
+        for at in itertools.count(1):
+            shared = Shared(connections=1)
+            async with ScriptedServer(GOOD) as server, sharing(server, shared) as suite:
+                server.enqueue(responses.delay(1, GOOD))
+                other = asyncio.create_task(count(suite))
+                await yield_to_loop()
+                ending = await run_interrupted(suite.mailbox(ALICE, PASSWORD).get_message_count(), at=at, way=way)
+                await asyncio.gather(other, return_exceptions=True)
+                assert not limits_of(suite).has_no_free_slot
+                assert limits_of(suite).try_admit(needs_slot=False)
+                assert await count(suite) == 7
+            if not ending.has_reached_wait:
+                return at
+        raise AssertionError
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        assert runner.run(at_every_wait()) > 2
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_retry_after_of_one_call_pauses_all_calls(server: ScriptedServer, status: int) -> None:
+    told: list[ds.Event] = []
+    moments: list[float] = []
+
+    async def note(exchange: Exchange) -> None:
+        moments.append(asyncio.get_running_loop().time())
+        await GOOD(exchange)
+
+    server.enqueue(responses.respond(b"", status, Retry_After="7"))
+    server.default_responder = note
+    async with open_suite(server, listeners=[told.append], requests_per_second=10, burst=5) as suite:
+        box = suite.mailbox(ALICE, PASSWORD)
+        began = asyncio.get_running_loop().time()
+        first = asyncio.create_task(box.get_message_count())
+        await yield_until(lambda: ds.ServicePaused(service="messaging", seconds=7) in told)
+        await asyncio.gather(first, *(box.get_message_count() for _ in range(4)))
+    # at the configured rate without a burst, because the service was overloaded
+    assert [round(moment - began, 3) for moment in sorted(moments)] == [7.0, 7.1, 7.2, 7.3, 7.4]
+
+
+async def test_queued_calls_wait_for_pause(server: ScriptedServer) -> None:
+    server.enqueue(responses.delay(0.4, responses.respond(b"", 429, Retry_After="7")))
+    server.default_responder = GOOD
+    async with open_suite(server, requests_per_second=1, burst=1) as suite:
+        box = suite.mailbox(ALICE, PASSWORD)
+        first = asyncio.create_task(box.get_message_count())
+        await yield_until(lambda: len(server.requests) == 1)
+        assert await measure_elapsed(box.get_message_count()) == pytest.approx(7.4, abs=0.01)
+        await first
+    assert len(server.requests) == 3
+
+
+async def test_pause_longer_than_the_deadline_is_reported_immediately(server: ScriptedServer) -> None:
+    server.enqueue(responses.respond(b"", 503, Retry_After="3600"))
+    async with open_suite(server) as suite:
+        box = suite.mailbox(ALICE, PASSWORD)
+        assert isinstance(await catch_error(box.get_message_count()), ds.ServerError)
+        error = await catch_error(box.get_message_count())
+        assert isinstance(error, ds.DeadlineExceededError)
+        assert (error.outcome, error.retry_after) == (ds.Outcome.NOT_SENT, 3600)
+        assert len(server.requests) == 1
+
+
+async def test_pause_without_end_ends_after_an_hour(server: ScriptedServer) -> None:
+    server.enqueue(responses.respond(b"", 429, Retry_After="999999999"))
+    async with open_suite(server) as suite:
+        box = suite.mailbox(ALICE, PASSWORD)
+        await catch_error(box.get_message_count())
+        await asyncio.sleep(3600)
+        assert await box.get_message_count() == 7
+
+
+async def test_pause_until_a_date_follows_the_server_clock(server: ScriptedServer) -> None:
+    date, until_then = "Thu, 06 Nov 2014 16:06:15 GMT", "Thu, 06 Nov 2014 16:06:45 GMT"  # years before the local clock
+    server.enqueue(responses.respond(b"", 503, Retry_After=until_then, Date=date))
+    server.default_responder = GOOD
+    async with open_suite(server) as suite:
+        assert await measure_elapsed(suite.mailbox(ALICE, PASSWORD).get_message_count()) == pytest.approx(30, abs=0.01)
+
+
+async def test_other_services_are_not_held_back(server: ScriptedServer) -> None:
+    server.enqueue(responses.respond(b"", 429, Retry_After="3600"))
+    server.default_responder = DOCUMENT
+    async with open_suite(server) as suite:
+        await catch_error(suite.mailbox(ALICE, PASSWORD).get_message_count())
+        assert await measure_elapsed(GET_DOC_INFO.call(suite)) == 0
+
+
+async def test_pause_of_the_token_s_source_is_not_the_service_s(server: ScriptedServer) -> None:
+    told: list[ds.Event] = []
+    source = NumberedTokens()
+    source.failures = [ds.RateLimitedError("busy", status=429, retry_after=30.0, operation="token", service="oauth")]
+    server.default_responder = DOCUMENT
+    async with open_suite(server, token=source, listeners=[told.append]) as suite:
+        await catch_error(GET_DOC_INFO.call(suite))
+        await asyncio.sleep(1)
+        assert await measure_elapsed(GET_DOC_INFO.call(suite)) == 0
+    assert not any(isinstance(event, ds.ServicePaused) for event in told)
+
+
+async def test_shorter_pause_does_not_end_a_longer_one(server: ScriptedServer) -> None:
+    told: list[ds.Event] = []
+    server.enqueue(
+        responses.respond(b"", 429, Retry_After="9"),
+        responses.delay(1, responses.respond(b"", 429, Retry_After="2")),
+    )
+    server.default_responder = GOOD
+    async with open_suite(server, listeners=[told.append]) as suite:
+        box = suite.mailbox(ALICE, PASSWORD)
+        assert await measure_elapsed(asyncio.gather(box.get_message_count(), box.get_message_count())) >= 9
+    assert [event for event in told if isinstance(event, ds.ServicePaused)] == [
+        ds.ServicePaused(service="messaging", seconds=9)
+    ]
+
+
+@given(
+    burst=st.integers(1, 20),
+    before=st.integers(0, 30),
+    seconds=st.floats(0.5, 100),
+    after=st.integers(1, 20),
+)
+def test_no_request_in_pause_and_no_burst_after_it(burst: int, before: int, seconds: float, after: int) -> None:
+    clock = ManualClock()
+    rate = LocalRateLimiter(10, burst, clock)
+    for _ in range(before):
+        rate.try_acquire()
+    rate.pause(seconds)
+    times = [wait_for_slot(rate, clock) for _ in range(after)]
+    assert times[0] >= seconds - 1e-6
+    assert all(later - earlier == pytest.approx(0.1, abs=1e-5) for earlier, later in itertools.pairwise(times))

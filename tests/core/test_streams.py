@@ -78,17 +78,6 @@ async def test_response_that_breaks_raises_after_the_messages_before(server: Scr
     assert len(server.requests) == 1
 
 
-async def test_unreadable_value_is_skipped_and_counted_once(server: ScriptedServer) -> None:
-    server.enqueue(responses.respond(b'{"messages": [{"uid": 1}, {"uid": 2, "size": "big"}, {}, 7], "success": true}'))
-    seen: list[int | None] = []
-    events: list[ds.Event] = []
-    async with open_suite(server, listeners=[events.append]) as suite:
-        await read(suite, seen)
-    assert seen == [1, 2]
-    [skipped] = [event for event in events if isinstance(event, ds.ValuesSkipped)]
-    assert skipped.paths == {"$.messages[].size": 1, "$.messages[]": 2}
-
-
 @pytest.mark.parametrize("play", [responses.reset, responses.respond(b"", 429), responses.respond(b"", 500)])
 async def test_failure_before_the_first_byte_is_tried_again(server: ScriptedServer, play: Responder) -> None:
     server.enqueue(play, responses.respond(WHOLE))
@@ -137,22 +126,6 @@ async def test_leaving_early_closes_the_connection_immediately(server: ScriptedS
 async def _drain(messages: ds.Listing[ds.MessageDetail]) -> None:
     async for _ in messages:
         pass
-
-
-async def test_slow_reader_is_not_timed_out(server: ScriptedServer) -> None:
-    server.enqueue(responses.respond(WHOLE))
-    async with open_suite(server, attempt_timeout=5, timeout=5) as suite:
-        async for _ in suite.mailbox(ALICE, PASSWORD).stream_messages():
-            await asyncio.sleep(100)
-
-
-async def test_caller_s_time_out_may_span_the_complete_stream(server: ScriptedServer) -> None:
-    server.enqueue(responses.respond_in_chunks(WHOLE[:120], responses.Pause(1000)))
-    async with open_suite(server, attempt_timeout=100) as suite:
-        with pytest.raises(TimeoutError) as caught:
-            await asyncio.wait_for(read(suite, []), 5)
-        assert not isinstance(caught.value, ds.DirectSuiteError)
-        assert_no_leaks(suite)
 
 
 @pytest.mark.parametrize("timeout", [6, None])

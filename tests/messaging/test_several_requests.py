@@ -13,7 +13,7 @@ import directsuite as ds
 from tests.core import responses
 from tests.core.scripted_server import Exchange, Responder, ScriptedServer
 from tests.core.scripted_suite import ALICE, MESSAGE, PASSWORD, open_suite
-from tests.core.virtual_time import measure_elapsed
+from tests.core.virtual_time import LoopClock, measure_elapsed
 
 NOW = datetime.now(UTC)
 FIRST_MOMENTS = [datetime.min, datetime.min + timedelta(minutes=5)]  # noqa: DTZ901  tests add the zones
@@ -150,6 +150,44 @@ async def test_resend_that_was_not_taken_leaves_the_first_send_open(server: Scri
         with pytest.raises(ds.OutcomeUnknownError):
             await _box(suite).send_once(MESSAGE, key="k", since=NOW, resend=True, settle=3.0)
     assert _sends(server) == 2
+
+
+async def test_last_look_is_at_the_end_of_the_settle_time(server: ScriptedServer) -> None:
+    server.enqueue(responses.reset)
+    server.default_responder = _looks_answer
+    clock = LoopClock()
+    async with open_suite(server, clock=clock, retry=ds.RetryPolicy.none()) as suite:
+        with pytest.raises(ds.OutcomeUnknownError) as caught:
+            await _box(suite).send_once(MESSAGE, settle=30)
+    assert caught.value.looked
+    assert sum(clock.sleeps) == pytest.approx(30)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("shown", [" {} ", "{}\r\n", "", None], ids=["blanks", "line break", "empty", "null"])
+@pytest.mark.parametrize("upper", [False, True], ids=["as sent", "in capitals"])
+async def test_request_id_in_another_form_counts_as_present(
+    server: ScriptedServer, shown: str | None, upper: bool
+) -> None:
+    async def lost_but_listed(exchange: Exchange) -> None:
+        if "SendWithHeader" in exchange.request.target:
+            await responses.reset(exchange)
+            return
+        marks = [sent.document["message"]["headers"][0]["value"] for sent in server.find_requests("SendWithHeader")]
+        values = [None if shown is None else shown.format(mark.upper() if upper else mark) for mark in marks]
+        headers = [[{"name": "X-Request-ID", "value": value}] for value in values]
+        messages = [{"uid": uid, "msgID": f"<{uid}@x>", "headers": each} for uid, each in enumerate(headers, start=1)]
+        await responses.respond({"success": True, "messages": messages})(exchange)
+
+    server.default_responder = lost_but_listed
+    async with open_suite(server, retry=ds.RetryPolicy.none()) as suite:
+        sending = _box(suite).send_once(MESSAGE, resend=True)
+        if shown:
+            assert (await sending).smtp_id == "<1@x>"
+        else:
+            with pytest.raises(ds.OutcomeUnknownError):
+                await sending
+    assert _sends(server) == 1
 
 
 REJECTION = {"success": False, "code": 3, "message": "no such messages"}
