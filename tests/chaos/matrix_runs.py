@@ -8,13 +8,10 @@ any other error       none
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
-import aiohttp
 import attrs
 
 import directsuite as ds
@@ -23,14 +20,13 @@ from directsuite.sandbox import Sandbox
 from directsuite.sandbox.server import DEMO_LOGIN
 
 from .matrix_faults import TIMEOUT, Fault
-from .matrix_row import Effect, MatrixContext, MatrixRow, PlainRequest, populate
+from .matrix_rows import MatrixContext, MatrixRow, populate
 from .matrix_time import LeapingClock, leap
 
 RETURNED, UNKNOWN = "returned", "OutcomeUnknownError"
 _LEAP_SECONDS = 5.0  # seconds by which time passes while an answer is waited for
 _MAX_POLLS, _MAX_EFFECT_POLLS = 20_000, 2_000  # until a request has come; until a delayed one has been acted upon
 _SANDBOX_SECONDS = 0.03  # real seconds in which a delayed request is acted upon, once its delay is over
-_MAX_CALL_SECONDS = 400.0  # seconds: longer than bare aiohttp waits by itself
 
 
 @attrs.frozen
@@ -84,20 +80,10 @@ class MatrixRunner:
                 row, fault, times, "*" if everywhere else row.operation, row.call(context, thing), attempting
             )
 
-    async def plain(self, row: MatrixRow, fault: Fault, times: int | None = 1) -> Cell:
-        """Make the same request with bare aiohttp, with raise_for_status."""
-        attempting = AttemptListener(row.operation, in_progress=True)
-        async with self._open_context(attempting, fault) as context, aiohttp.ClientSession() as session:
-            request = await row.plain_request(context, await row.prepare(context))
-            attempting.in_progress = True
-            cell = await self._run(row, fault, times, row.operation, _fetch_plain(session, request), attempting)
-            return attrs.evolve(cell, is_consistent_response=True)
-
     @contextlib.asynccontextmanager
     async def _open_context(self, attempting: AttemptListener, fault: Fault) -> AsyncGenerator[MatrixContext]:
         self._number += 1
         sandbox = self._sandbox
-        token = await sandbox.issue_token()
 
         async def tokens() -> str:
             return await sandbox.issue_token()
@@ -111,7 +97,7 @@ class MatrixRunner:
             clock=LeapingClock(_SANDBOX_SECONDS if fault.takes_effect_late else 0.0),
         )
         async with suite:
-            yield MatrixContext(sandbox, suite, token, self._number)
+            yield MatrixContext(sandbox, suite, self._number)
 
     async def _run(
         self,
@@ -132,7 +118,7 @@ class MatrixRunner:
         try:
             answer = await calling
             told = RETURNED
-        except (ds.DirectSuiteError, aiohttp.ClientError, TimeoutError, ValueError) as error:
+        except ds.DirectSuiteError as error:
             told = type(error).__name__
         if fault.takes_effect_late:
             leap(fault.delay)
@@ -143,7 +129,7 @@ class MatrixRunner:
             await _poll_until(all_landed, _MAX_EFFECT_POLLS)  # fails if one of them is rejected
         self._sandbox.clear_faults()
         effects = (await self._sandbox.ledger(row.operation))[before:]
-        agrees = told != RETURNED or any(_is_consistent(row, answer, effect) for effect in effects)
+        agrees = told != RETURNED or any(row.is_consistent(answer, effect) for effect in effects)
         return Cell(row, fault, times, "every operation" if scope == "*" else "its own", told, len(effects), agrees)
 
     def _count_new_effects(self, row: MatrixRow, before: int) -> Callable[[], Awaitable[int]]:
@@ -173,7 +159,7 @@ class MatrixRunner:
 
         await _poll_until(silent)
         passed = 0.0
-        while not calling.done() and attempting.in_progress and passed < min(fault.delay, _MAX_CALL_SECONDS):
+        while not calling.done() and attempting.in_progress and passed < min(fault.delay, 2 * TIMEOUT):
             leap(_LEAP_SECONDS)
             passed += _LEAP_SECONDS
             await asyncio.sleep(0.001)
@@ -184,31 +170,6 @@ async def _poll_until(condition: Callable[[], Awaitable[bool]], max_polls: int =
         if await condition():
             return
         await asyncio.sleep(0.001)
-
-
-def _is_consistent(row: MatrixRow, answer: Any, effect: Effect) -> bool:
-    return answer is _PLAIN_RESULT or row.is_consistent(answer, effect)
-
-
-_PLAIN_RESULT = object()
-"""The result of bare aiohttp, which is not compared."""
-
-
-async def _fetch_plain(session: aiohttp.ClientSession, request: PlainRequest) -> object:
-    headers = {} if request.token is None else {"Authorization": f"Bearer {request.token}"}
-    headers["Content-Type"] = "application/json"
-    async with session.request(request.method, request.url, json=request.json, headers=headers) as response:
-        response.raise_for_status()
-        if not request.base64:
-            document = await response.json()
-            if not document.get("success", True):
-                raise ValueError("the service said no")
-        else:
-            try:
-                base64.b64decode(await response.read(), validate=True)
-            except binascii.Error:
-                raise ValueError("no base64") from None
-    return _PLAIN_RESULT
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""Run the complete matrix and write it as a table, compared with bare aiohttp.
+"""Run the complete matrix and write it as a table.
 
 `python -m tests.chaos.matrix_table` takes some minutes. Its exit status is 0 if no effect was doubled and every result
 was correct.
@@ -58,44 +58,32 @@ class MatrixCount:
         return count
 
 
-async def _run_all() -> tuple[list[Cell], list[Cell]]:
-    ours: list[Cell] = []
-    plain: list[Cell] = []
+async def _run_all() -> list[Cell]:
+    cells: list[Cell] = []
     for row in ROWS:
         async with open_matrix() as running:
             for fault in FAULTS:
-                ours += [await running.call(row, fault, times) for times in (1, None)]
+                cells += [await running.call(row, fault, times) for times in (1, None)]
                 if not fault.delay:
-                    ours.append(await running.call(row, fault, None, everywhere=True))
-                if row.operation not in {cell.row.operation for cell in plain if cell.row is not row}:
-                    plain += [await running.plain(row, fault, times) for times in (1, None)]
+                    cells.append(await running.call(row, fault, None, everywhere=True))
         sys.stderr.write(f"{row}\n")
-    return ours, plain
+    return cells
 
 
-_HEADS = (
-    ("directsuite: cells", "returned", "unknown, it happened", "unknown, it did not", "refused", "doubled", "false"),
-    ("bare aiohttp: cells", "returned", "failed, did not happen", "failed though it happened", "doubled"),
-)
+_HEADS = ("cells", "returned", "unknown, it happened", "unknown, it did not", "refused", "doubled", "false")
 
 
-def _format_table(
-    named: str, keys: Sequence[str], key: Callable[[Cell], str], ours: list[Cell], plain: list[Cell]
-) -> str:
-    heads = [named, *_HEADS[0], *_HEADS[1]]
-    lines = ["| " + " | ".join(heads) + " |", "|---" + "|---:" * (len(heads) - 1) + "|"]
+def _format_table(named: str, keys: Sequence[str], key: Callable[[Cell], str], cells: list[Cell]) -> str:
+    lines = [f"| {named} | {' | '.join(_HEADS)} |", "|---" + "|---:" * len(_HEADS) + "|"]
     for name in [*keys, ""]:
-        count = MatrixCount.sum_up(cell for cell in ours if name in ("", key(cell)))
-        bare = MatrixCount.sum_up(cell for cell in plain if name in ("", key(cell)))
-        figures = [*attrs.astuple(count), bare.cells, bare.returned, bare.rejected, bare.false_reports, bare.duplicated]
-        texts = [str(figure) for figure in figures] if bare.cells else [*map(str, figures[:7]), *[""] * 5]
-        lines.append("| " + " | ".join([name or "**all**", *texts]) + " |")
+        count = MatrixCount.sum_up(cell for cell in cells if name in ("", key(cell)))
+        lines.append(f"| {name or '**all**'} | {' | '.join(map(str, attrs.astuple(count)))} |")
     return "\n".join(lines)
 
 
-def format_page(ours: list[Cell], plain: list[Cell]) -> str:
-    by_row = _format_table("operation", [str(row) for row in ROWS], lambda cell: str(cell.row), ours, plain)
-    by_fault = _format_table("fault", [str(fault) for fault in FAULTS], lambda cell: str(cell.fault), ours, plain)
+def format_page(cells: list[Cell]) -> str:
+    by_row = _format_table("operation", [str(row) for row in ROWS], lambda cell: str(cell.row), cells)
+    by_fault = _format_table("fault", [str(fault) for fault in FAULTS], lambda cell: str(cell.fault), cells)
     return f"""# What must not happen twice, and everything that can go wrong
 
 Written by `python -m tests.chaos.matrix_table`, with aiohttp {importlib.metadata.version("aiohttp")}. Each cell is one
@@ -104,9 +92,6 @@ fault strikes once, always, or, the slow ones apart, every operation always. Wha
 the sandbox's ledger says: `returned` is exactly one effect and the answer that belongs to it; `unknown`
 (OutcomeUnknownError) one or none; any other error, `refused`, none. `doubled` are more than one, `false` is all else.
 Calls have {TIMEOUT:g} seconds, which pass at once.
-
-Bare aiohttp makes the same requests, with `raise_for_status()` and a look at the answer, once for each operation, the
-fault once and always. It sends PUT again by itself when a connection breaks; its errors do not say whether it happened.
 
 Outside the matrix: a service that acts and then answers 429, or 503 with Retry-After, is taken at its word, and asked
 again.
@@ -124,9 +109,9 @@ def main(arguments: Sequence[str]) -> int:
     chosen = parser.parse_args(arguments)
     logging.getLogger("directsuite").setLevel(logging.CRITICAL)
     with asyncio.Runner(loop_factory=LeapingLoop) as runner:
-        ours, plain = runner.run(_run_all())
-    chosen.output.write_text(format_page(ours, plain), encoding="utf-8")
-    wrong = [str(cell) for cell in ours if not cell.is_report_correct]
+        cells = runner.run(_run_all())
+    chosen.output.write_text(format_page(cells), encoding="utf-8")
+    wrong = [str(cell) for cell in cells if not cell.is_report_correct]
     sys.stderr.writelines(f"{line}\n" for line in wrong)
     return 1 if wrong else 0
 

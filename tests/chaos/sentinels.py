@@ -223,7 +223,9 @@ INVALID_CALLS: dict[str, SuiteCall] = {
         "..", [ds.UserPassword(USERNAME, PATIENT_PASSWORD)]
     ),
     "no uids": lambda suite: get_mailbox(suite).forward(FOLDER, []),
-    "not an address of a T-User": lambda suite: suite.tuser(str(ACCOUNTS["tuser"][0]), TUSER_PASSWORD, NAME).send(MESSAGE),
+    "not an address of a T-User": lambda suite: suite.tuser(str(ACCOUNTS["tuser"][0]), TUSER_PASSWORD, NAME).send(
+        MESSAGE
+    ),
     "unsafe URL in the environment": lambda _: _open_from_environment(DIRECTSUITE_FAX_URL="ftp://fax.example.test"),
     "half a login in the environment": lambda _: _open_from_environment(DIRECTSUITE_LOGIN_PASSWORD=LOGIN_PASSWORD),
 }

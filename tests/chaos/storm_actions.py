@@ -14,7 +14,7 @@ import attrs
 import directsuite as ds
 from tests.integration.documents import make_consent_form
 
-from .matrix_row import ALICE, BOB, DOMAIN, DRAFTS
+from .matrix_rows import ALICE, BOB, DOMAIN, DRAFTS
 from .storm_context import FAX_COUNT, FAX_NUMBER, PATIENT, SHELF_FOLDER, SHELF_MESSAGES, StormContext, make_raw_message
 
 T = TypeVar("T")

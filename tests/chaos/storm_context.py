@@ -22,7 +22,7 @@ from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.server import DEMO_LOGIN
 from tests.core.virtual_time import LoopClock
 
-from .matrix_row import ALICE, BOB, DOMAIN, PASSWORD, TUSER, populate
+from .matrix_rows import ALICE, BOB, DOMAIN, PASSWORD, TUSER, populate
 from .matrix_time import get_leaping_loop
 from .storm_credentials import CredentialMonitor
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import directsuite as ds
 
-from .matrix_row import BOB, DRAFTS, PASSWORD
+from .matrix_rows import BOB, DRAFTS, PASSWORD
 from .storm_actions import CallReport
 from .storm_context import StormContext
 

@@ -18,8 +18,7 @@ from directsuite.signing import operations as signing
 from tests.conftest import DEFAULT_OPERATIONS
 
 from .matrix_faults import FAULTS, PDF_FAULTS, REPRESENTATIVE_FAULTS, Fault
-from .matrix_row import MatrixRow
-from .matrix_rows import ROWS
+from .matrix_rows import ROWS, MatrixRow
 from .matrix_runs import RETURNED, Cell, open_matrix
 from .matrix_time import LeapingLoop
 
@@ -95,22 +94,3 @@ def test_retry_after_is_trusted_even_after_the_effect(row: MatrixRow, status: in
     false = Fault("a falsehood", "status", {"status": status, "retry_after": 1, "processed": True})
     [cell] = _run(_cells(row, [false], [(1, False)]))
     assert (cell.reported, cell.effects) == (RETURNED, 2)
-
-
-@pytest.mark.wide
-def test_bare_aiohttp_makes_the_same_requests() -> None:
-    async def cells() -> list[Cell]:
-        async with open_matrix() as running:
-            return [await running.plain(row, FAULTS[0]) for row in ROWS]
-
-    assert [str(cell) for cell in _run(cells()) if cell.reported != RETURNED or cell.effects != 1] == []
-
-
-@pytest.mark.wide
-def test_bare_aiohttp_doubles_what_it_puts() -> None:
-    async def cells() -> list[Cell]:
-        async with open_matrix() as running:
-            return [await running.plain(row, fault) for row in (SEND, COPY) for fault in FAULTS if not fault.delay]
-
-    doubled = [(cell.row, cell.fault.name, cell.reported) for cell in _run(cells()) if cell.effects > 1]
-    assert doubled == [(SEND, "reset after it", RETURNED)]
