@@ -35,14 +35,10 @@ _FORMATTER = logging.Formatter("%(levelname)s %(name)s %(message)s")
 
 
 class OutputCapture(logging.Handler):
-    """Captures the records of all loggers, the events of a suite, and OpenTelemetry's spans and metrics.
+    """Captures the records of all loggers, the events of a suite, and OpenTelemetry's spans and metrics."""
 
-    thorough: also capture what objects log when they are collected.
-    """
-
-    def __init__(self, *, thorough: bool = True) -> None:
+    def __init__(self) -> None:
         super().__init__(logging.NOTSET)
-        self._thorough = thorough
         self.records: list[logging.LogRecord] = []
         self.events: list[ds.Event] = []
         self._spans = InMemorySpanExporter()
@@ -71,8 +67,7 @@ class OutputCapture(logging.Handler):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._thorough:
-            gc.collect()  # what complains when it is collected does so now
+        gc.collect()  # some objects log when they are collected
         logging.getLogger().removeHandler(self)
         for logger, level in self._levels.items():
             logger.setLevel(level)

@@ -5,17 +5,28 @@ A claim is the result of one call, with a key that identifies its effect in the 
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import attrs
 
 import directsuite as ds
+from directsuite.core.events import CallStarted
 from tests.integration.documents import make_consent_form
 
-from .matrix_rows import ALICE, BOB, DOMAIN, DRAFTS
-from .storm_context import FAX_COUNT, FAX_NUMBER, PATIENT, SHELF_FOLDER, SHELF_MESSAGES, StormContext, make_raw_message
+from .matrix_rows import ALICE, BOB, DOMAIN, DRAFTS, make_message, make_message_with_header, make_raw_message
+from .storm_context import (
+    CREDENTIAL_SECONDS,
+    FAX_COUNT,
+    FAX_NUMBER,
+    PATIENT,
+    SHELF_FOLDER,
+    SHELF_MESSAGES,
+    StormContext,
+)
 
 T = TypeVar("T")
 
@@ -60,15 +71,6 @@ class Storm:
 StormAction = Callable[[Storm, int], Awaitable[object]]
 
 
-def _make_message(number: int) -> ds.Message:
-    return ds.Message(subject=f"storm {number}", body="once", recipients=[ds.Recipient(BOB)])
-
-
-def _make_message_with_header(number: int) -> ds.MessageWithHeader:
-    recipients, headers = [ds.Recipient(BOB)], [ds.MessageHeader("X-Case", str(number))]
-    return ds.MessageWithHeader(subject=f"storm {number}", recipients=recipients, headers=headers)
-
-
 async def _list_subjects(messages: ds.Listing[ds.MessageDetail]) -> list[str | None]:
     async with messages:
         return [message.subject async for message in messages]
@@ -101,7 +103,7 @@ async def _count_fax_records(storm: Storm) -> int:
 
 
 async def _get_status(storm: Storm, number: int) -> None:
-    sent = await storm.record_call("SendWithTuser", str(number), storm.context.tuser.send(_make_message(number)))
+    sent = await storm.record_call("SendWithTuser", str(number), storm.context.tuser.send(make_message(number)))
     if sent is not None and sent.smtp_id:
         report = await storm.record_call("GetMessageStatus", "", storm.context.box.get_message_status(sent.smtp_id))
         if report is not None and [record.to for record in report.records] != [BOB]:
@@ -192,49 +194,50 @@ async def _set_passwords(storm: Storm, number: int) -> None:
     )
 
 
+async def _send(storm: Storm, number: int) -> None:
+    await storm.record_call("Send", str(number), storm.context.box.send(make_message(number)))
+
+
+async def _send_with_header(storm: Storm, number: int) -> None:
+    sending = storm.context.box.send_with_header(make_message_with_header(number))
+    await storm.record_call("SendWithHeader", str(number), sending)
+
+
+async def _send_once(storm: Storm, number: int) -> None:
+    await storm.record_call("SendWithHeader", str(number), storm.context.box.send_once(make_message(number)))
+
+
+async def _send_as_tuser(storm: Storm, number: int) -> None:
+    sending = storm.context.tuser.send_with_header(make_message_with_header(number))
+    await storm.record_call("SendWithHeaderWithTuser", str(number), sending)
+
+
+async def _count_shelf(storm: Storm, _: int) -> None:
+    await storm.expect_result("GetMessageCount", storm.context.box.get_message_count(SHELF_FOLDER), SHELF_MESSAGES)
+
+
+async def _iterate_faxes(storm: Storm, _: int) -> None:
+    await storm.expect_result("faxes", _count_faxes(storm.context.suite.fax.iter_messages(FAX_NUMBER)), FAX_COUNT)
+
+
+_SIGNATURE = ds.Signature(name="PatientSig")
+
 ACTIONS: tuple[tuple[int, StormAction], ...] = (
-    (
-        9,
-        lambda storm, _: storm.expect_result(
-            "GetMessageCount", storm.context.box.get_message_count(SHELF_FOLDER), SHELF_MESSAGES
-        ),
-    ),
+    (9, _count_shelf),
     (8, lambda storm, _: storm.record_call("GetFolders", "", storm.context.box.get_folders())),
     (5, _make_listing_action(lambda box: _list_subjects(box.iter_messages(SHELF_FOLDER, batch_size=7)))),
     (3, _make_listing_action(lambda box: _list_subjects(box.iter_metadata(SHELF_FOLDER)))),
     (3, _make_listing_action(lambda box: _list_subjects(box.stream_messages(SHELF_FOLDER)))),
     (3, _make_listing_action(lambda box: _list_raw_subjects(box.iter_raw(SHELF_FOLDER, batch_size=13)))),
     (9, lambda storm, _: storm.expect_result("getMultipleMessageInfo", _count_fax_records(storm), 10)),
-    (
-        4,
-        lambda storm, _: storm.expect_result(
-            "faxes", _count_faxes(storm.context.suite.fax.iter_messages(FAX_NUMBER)), FAX_COUNT
-        ),
-    ),
+    (4, _iterate_faxes),
     (9, lambda storm, _: storm.expect_result("GetPatientAddressByUsername", _list_usernames(storm), [PATIENT])),
     (2, _set_passwords),
     (5, _provision),
-    (9, lambda storm, number: storm.record_call("Send", str(number), storm.context.box.send(_make_message(number)))),
-    (
-        5,
-        lambda storm, number: storm.record_call(
-            "SendWithHeader", str(number), storm.context.box.send_with_header(_make_message_with_header(number))
-        ),
-    ),
-    (
-        5,
-        lambda storm, number: storm.record_call(
-            "SendWithHeader", str(number), storm.context.box.send_once(_make_message(number))
-        ),
-    ),
-    (
-        2,
-        lambda storm, number: storm.record_call(
-            "SendWithHeaderWithTuser",
-            str(number),
-            storm.context.tuser.send_with_header(_make_message_with_header(number)),
-        ),
-    ),
+    (9, _send),
+    (5, _send_with_header),
+    (5, _send_once),
+    (2, _send_as_tuser),
     (4, _get_status),
     (4, _forward),
     (2, _copy),
@@ -246,17 +249,43 @@ ACTIONS: tuple[tuple[int, StormAction], ...] = (
     (2, _save_and_get_info),
     (2, _make_document_action("Delete", lambda signing, document: signing.delete(document))),
     (3, _make_document_action("Flatten", lambda signing, document: signing.flatten(document))),
-    (
-        2,
-        _make_document_action(
-            "ClearUnsignedFieldsAndPull", lambda signing, document: signing.clear_unsigned_fields_and_pull(document)
-        ),
-    ),
-    (
-        1,
-        _make_document_action(
-            "Sign", lambda signing, document: signing.sign(document, ds.Signature(name="PatientSig"))
-        ),
-    ),
+    (2, _make_document_action("ClearUnsignedFieldsAndPull", ds.Signing.clear_unsigned_fields_and_pull)),
+    (1, _make_document_action("Sign", lambda signing, document: signing.sign(document, _SIGNATURE))),
 )
 """The weight of each action."""
+CALLERS = 64
+
+
+async def run_calls(storm: Storm, calls: int, seed: int) -> None:
+    """Run the storm: many concurrent callers, and three moments at which all credentials expire."""
+    context = storm.context
+    context.inject_faults(seed)
+    actions = [action for _, action in ACTIONS]
+    weights = [weight for weight, _ in ACTIONS]
+    number = 0
+    shocks = [calls // 4, calls // 2, 3 * calls // 4]
+
+    async def caller() -> None:
+        nonlocal number
+        while context.events.count(CallStarted) < calls:
+            number += 1
+            [action] = storm.dice.choices(actions, weights)
+            await action(storm, number)
+            context.note_action_ended()
+            if shocks and context.events.count(CallStarted) > shocks[0]:
+                shocks.pop(0)
+                await context.credentials.judge()
+                if len(shocks) == 1:
+                    context.sandbox.clock.advance(timedelta(seconds=CREDENTIAL_SECONDS + 1))
+                else:
+                    await context.sandbox.expire_sessions()
+                    await context.sandbox.expire_tokens()
+
+    time = asyncio.create_task(context.run_clock())
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CALLERS):
+                group.create_task(caller())
+    finally:
+        time.cancel()
+        await asyncio.wait([time])

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import sqlite3
 import time
 from collections.abc import AsyncGenerator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -16,15 +18,15 @@ from typing import Any
 import attrs
 
 import directsuite as ds
-from directsuite.core.events import Event
-from directsuite.sandbox import Sandbox
+from directsuite.core.credentials import TokenCache
+from directsuite.core.events import Event, SessionRenewed, TokenRefreshed
+from directsuite.sandbox import Sandbox, credentials
 from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.server import DEMO_LOGIN
 from tests.core.virtual_time import LoopClock
 
-from .matrix_rows import ALICE, BOB, DOMAIN, PASSWORD, TUSER, populate
+from .matrix_rows import ALICE, DOMAIN, PASSWORD, TUSER, make_raw_message, populate
 from .matrix_time import get_leaping_loop
-from .storm_credentials import CredentialMonitor
 
 CONNECTIONS = 16
 """The connections to each service for 64 callers, some of which must wait."""
@@ -63,6 +65,73 @@ FAULTS: tuple[tuple[float, str, Mapping[str, Any]], ...] = (
     (0.006, "expire_session", {}),
 )
 """The probability, kind and options of each fault. A tenth of all requests has one."""
+
+
+_QUERIES = {
+    SessionRenewed: "SELECT 1 FROM registration_session WHERE digest = ? AND expires_at > ?",
+    TokenRefreshed: "SELECT 1 FROM access_token WHERE digest = ? AND expires_at > ?",
+}
+RenewalEventType = type[SessionRenewed] | type[TokenRefreshed]
+
+
+@attrs.frozen
+class CredentialGeneration:
+    """One token or session, and the loop's time from which it was used."""
+
+    digest: bytes
+    since: float
+
+
+@attrs.define(eq=False)
+class CredentialMonitor:
+    """A source of tokens, and a listener that records each token and session of the suite.
+
+    lifetime: seconds of a token. aged: the age in seconds at which a token or session is renewed. in_vain: the needless
+    renewals.
+    """
+
+    sandbox: Sandbox
+    lifetime: float
+    renewal_age: float
+    fetches: int = 0
+    generations: dict[RenewalEventType, list[CredentialGeneration]] = attrs.Factory(
+        lambda: {SessionRenewed: [], TokenRefreshed: []}
+    )
+    needless_renewals: list[str] = attrs.Factory(list[str])
+    _judged_counts: dict[RenewalEventType, int] = attrs.Factory(dict[RenewalEventType, int])
+    _caches: dict[RenewalEventType, TokenCache] = attrs.Factory(dict[RenewalEventType, TokenCache])
+
+    async def fetch(self) -> ds.AccessToken:
+        self.fetches += 1
+        token = await self.sandbox.issue_token(lifetime=timedelta(seconds=self.lifetime))
+        return ds.AccessToken(token, self.lifetime)
+
+    def watch(self, suite: ds.DirectSuite) -> None:
+        self._caches[TokenRefreshed], self._caches[SessionRenewed] = suite._caches
+
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, SessionRenewed | TokenRefreshed):
+            return
+        credential = self._caches[type(event)]._credential
+        assert credential is not None
+        digest = credentials.hash_secret(credential.token.reveal())
+        self.generations[type(event)].append(CredentialGeneration(digest, asyncio.get_running_loop().time()))
+
+    async def judge(self) -> None:
+        """Record generations that were replaced although they were valid and younger than `aged`."""
+        now = self.sandbox.clock.milliseconds()
+        for kind, generations in self.generations.items():
+            first = self._judged_counts.get(kind, 0)
+            self._judged_counts[kind] = max(len(generations) - 1, 0)
+            for old, new in itertools.pairwise(generations[first : self._judged_counts[kind] + 1]):
+                if new.since - old.since < self.renewal_age and await self._was_still_good(kind, old, now):
+                    self.needless_renewals.append(kind.__name__)
+
+    async def _was_still_good(self, kind: RenewalEventType, generation: CredentialGeneration, now: int) -> bool:
+        def look(connection: sqlite3.Connection) -> bool:
+            return connection.execute(_QUERIES[kind], (generation.digest, now)).fetchone() is not None
+
+        return await self.sandbox._database.read(look)
 
 
 @attrs.define
@@ -134,9 +203,7 @@ async def open_context() -> AsyncGenerator[StormContext]:
         await populate(sandbox)
         for number in range(FAX_COUNT):
             await sandbox.add_fax(FAX_NUMBER, description=f"fax {number}")
-        credentials = CredentialMonitor(
-            sandbox, CREDENTIAL_SECONDS, CREDENTIAL_SECONDS - _RENEWAL_MARGIN - _CALL_TIMEOUT
-        )
+        monitor = CredentialMonitor(sandbox, CREDENTIAL_SECONDS, CREDENTIAL_SECONDS - _RENEWAL_MARGIN - _CALL_TIMEOUT)
         heard = EventCounter()
         settings = attrs.evolve(
             ds.Settings.from_env(sandbox.environment),
@@ -145,21 +212,14 @@ async def open_context() -> AsyncGenerator[StormContext]:
             burst=_REQUESTS_PER_SECOND,
         )
         suite = ds.DirectSuite(
-            settings, credentials.fetch, ds.Login(*DEMO_LOGIN), listeners=[heard, credentials], clock=LoopClock()
+            settings, monitor.fetch, ds.Login(*DEMO_LOGIN), listeners=[heard, monitor], clock=LoopClock()
         )
-        credentials.watch(suite)
+        monitor.watch(suite)
         async with suite:
-            storm = StormContext(sandbox, suite, heard, credentials)
+            storm = StormContext(sandbox, suite, heard, monitor)
             await storm.box.create_folder(SHELF_FOLDER)
             for number in range(SHELF_MESSAGES):
                 await sandbox.deliver(ALICE, make_raw_message(f"shelved {number}"), SHELF_FOLDER)
             individual = ds.IDProofedIndividualRESTful(id=7, direct_username=PATIENT)
             await suite.registration.provision_id_proofed_patient(DOMAIN, individual)
             yield storm
-
-
-def make_raw_message(subject: str) -> bytes:
-    name = subject.replace(" ", ".")
-    return (
-        f"From: {BOB}\r\nTo: {ALICE}\r\nSubject: {subject}\r\nMessage-ID: <{name}@{DOMAIN}>\r\n\r\nOnce.\r\n"
-    ).encode()

@@ -13,7 +13,7 @@ from pathlib import Path
 from directsuite.core.events import AttemptFailed, AttemptStarted, CallStarted, SessionRenewed, TokenRefreshed
 
 from .matrix_time import LeapingLoop
-from .storm_actions import RETURNED, Storm
+from .storm_actions import CALLERS, RETURNED, Storm, run_calls
 from .storm_context import open_context
 from .storm_evidence import (
     NON_IDEMPOTENT_OPERATIONS,
@@ -23,7 +23,6 @@ from .storm_evidence import (
     find_untyped_errors,
     group_effects,
 )
-from .storm_load import CALLERS, run_calls
 
 RESULTS = Path("benchmarks/results/storm.md")
 

@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 
+from benchmarks.soak import load
 from directsuite.core.operation import Operation, Semantics, Service
 from directsuite.messaging import operations as messaging
 from directsuite.registration import operations as registration
+from directsuite.sandbox.faults import FAULT_KINDS
 from directsuite.signing import operations as signing
 from tests.conftest import DEFAULT_OPERATIONS
 
+from . import storm_context
 from .matrix_faults import FAULTS, PDF_FAULTS, REPRESENTATIVE_FAULTS, Fault
 from .matrix_rows import ROWS, MatrixRow
 from .matrix_runs import RETURNED, Cell, open_matrix
@@ -94,3 +97,15 @@ def test_retry_after_is_trusted_even_after_the_effect(row: MatrixRow, status: in
     false = Fault("a falsehood", "status", {"status": status, "retry_after": 1, "processed": True})
     [cell] = _run(_cells(row, [false], [(1, False)]))
     assert (cell.reported, cell.effects) == (RETURNED, 2)
+
+
+FAULT_LISTS = {
+    "matrix": {fault.kind for fault in FAULTS},
+    "storm": {kind for _, kind, _ in storm_context.FAULTS},
+    "soak": {kind for _, kind, _ in load.FAULTS},
+}
+
+
+@pytest.mark.parametrize("name", FAULT_LISTS)
+def test_every_kind_of_fault_is_tried(name: str) -> None:
+    assert FAULT_LISTS[name] == set(FAULT_KINDS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from directsuite.types import Token
 from tests.core import responses
 from tests.core.scripted_server import Responder, ScriptedServer
 from tests.core.scripted_suite import TWO_ATTEMPTS_POLICY
-from tests.core.virtual_time import LoopClock, VirtualTimeLoop, yield_to_loop, yield_until
+from tests.core.virtual_time import LoopClock, yield_to_loop, yield_until
 from tests.operations import METHODS
 
 from . import echo_service, sentinels
@@ -40,14 +40,12 @@ VERIFICATION_OPERATIONS = {"GetDocInfo", "GetDoc", "GetPatientAddressByMeta"}
 DEBUG = pytest.mark.parametrize("debug", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "debug"])
 
 
-def run_in_virtual_time(main: Callable[[], Awaitable[None]], *, debug: bool = False) -> None:
-    """Run it to its end in no time. debug: in asyncio's debug mode, which logs more."""
-
-    async def run() -> None:
-        await main()
-
-    with asyncio.Runner(loop_factory=VirtualTimeLoop, debug=debug) as runner:
-        runner.run(run())
+@pytest.fixture
+def captured() -> Iterator[OutputCapture]:
+    """Capture the output of a test, which runs in virtual time, and assert that it contains nothing planted."""
+    with OutputCapture() as capture:
+        yield capture
+    assert find_leaks(capture.collect_texts(), ALL_VARIANTS) == []
 
 
 def make_suite(server: ScriptedServer, token: Token = sentinels.TOKEN, **others: Any) -> ds.DirectSuite:
@@ -109,92 +107,67 @@ async def find_leaks_by_call(
 @pytest.mark.exhaustive(limit=5)
 @DEBUG
 @pytest.mark.parametrize("failure", echo_service.FAILURE_RESPONSES)
-def test_failed_calls_show_nothing(failure: str, *, debug: bool) -> None:
-    async def main() -> None:
-        responder = echo_service.respond_after_login(echo_service.FAILURE_RESPONSES[failure])
-        retry = TWO_ATTEMPTS_POLICY if debug else ds.RetryPolicy.none()
-        assert (
-            await find_leaks_by_call(sentinels.CALLS | sentinels.MULTI_REQUEST_CALLS, responder, captured, retry=retry)
-            == {}
-        )
-
-    with OutputCapture(thorough=debug) as captured:
-        run_in_virtual_time(main, debug=debug)
-    assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
+async def test_failed_calls_show_nothing(captured: OutputCapture, failure: str, *, debug: bool) -> None:
+    asyncio.get_running_loop().set_debug(debug)
+    responder = echo_service.respond_after_login(echo_service.FAILURE_RESPONSES[failure])
+    retry = TWO_ATTEMPTS_POLICY if debug else ds.RetryPolicy.none()
+    assert (
+        await find_leaks_by_call(sentinels.CALLS | sentinels.MULTI_REQUEST_CALLS, responder, captured, retry=retry)
+        == {}
+    )
     assert captured.operations >= set(METHODS)
 
 
-def test_failed_login_shows_nothing() -> None:
+async def test_failed_login_shows_nothing(captured: OutputCapture) -> None:
     calls = {name: sentinels.CALLS[name] for name in ("login", "GetPatientAddressByMeta", "ProvisionIDProofedPatient")}
 
-    async def main() -> None:
-        found = {
-            name: await find_leaks_by_call(calls, responder, captured)
-            for name, responder in echo_service.FAILURE_RESPONSES.items()
-        }
-        assert {name: places for name, places in found.items() if places} == {}
-
-    with OutputCapture() as captured:
-        run_in_virtual_time(main)
-    assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
+    found = {
+        name: await find_leaks_by_call(calls, responder, captured)
+        for name, responder in echo_service.FAILURE_RESPONSES.items()
+    }
+    assert {name: places for name, places in found.items() if places} == {}
     assert captured.operations == {*calls}
 
 
 @pytest.mark.parametrize("debug", [False, True], ids=["", "debug"])
-def test_calls_that_go_well_show_nothing(*, debug: bool) -> None:
+async def test_calls_that_go_well_show_nothing(captured: OutputCapture, *, debug: bool) -> None:
     results: list[object] = []
 
-    async def main() -> None:
-        async with ScriptedServer(echo_service.respond_success) as server, make_suite(server) as suite:
-            captured.listen(suite)
-            results.extend([await await_outcome(call, suite) for call in sentinels.CALLS.values()])
-            assert (
-                find_leaks(
-                    collect_reprs(suite, sentinels.get_mailbox(suite), sentinels.get_tuser(suite)), SECRET_VARIANTS
-                )
-                == []
-            )
-
-    with OutputCapture() as captured:
-        run_in_virtual_time(main, debug=debug)
+    asyncio.get_running_loop().set_debug(debug)
+    async with ScriptedServer(echo_service.respond_success) as server, make_suite(server) as suite:
+        captured.listen(suite)
+        results.extend([await await_outcome(call, suite) for call in sentinels.CALLS.values()])
+        assert (
+            find_leaks(collect_reprs(suite, sentinels.get_mailbox(suite), sentinels.get_tuser(suite)), SECRET_VARIANTS)
+            == []
+        )
     assert [result for result in results if isinstance(result, Exception)] == []
     assert [find_leaks_in(result) for result in results if find_leaks_in(result)] == []
-    assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
     assert captured.operations == set(METHODS)
 
 
-def test_rejected_arguments_show_nothing() -> None:
-    async def main() -> None:
-        async with ScriptedServer(echo_service.respond_success) as server, make_suite(server) as suite:
-            for name, call in sentinels.INVALID_CALLS.items():
-                with pytest.raises(ds.DirectSuiteError) as caught:
-                    await call(suite)
-                assert (name, find_leaks_in(caught.value)) == (name, [])
-            assert server.requests == []
-
-    with OutputCapture() as captured:
-        run_in_virtual_time(main)
-    assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
+async def test_rejected_arguments_show_nothing(captured: OutputCapture) -> None:
+    async with ScriptedServer(echo_service.respond_success) as server, make_suite(server) as suite:
+        for name, call in sentinels.INVALID_CALLS.items():
+            with pytest.raises(ds.DirectSuiteError) as caught:
+                await call(suite)
+            assert (name, find_leaks_in(caught.value)) == (name, [])
+        assert server.requests == []
 
 
 @pytest.mark.parametrize("failures", [0, 3], ids=["tried", "left alone"])
-def test_service_that_is_down_shows_nothing(failures: int) -> None:
-    async def main() -> None:
-        async with (
-            ScriptedServer(echo_service.respond_success) as server,
-            make_suite(server, circuit_failures=failures) as suite,
-        ):
-            captured.listen(suite)
-            await suite.registration.login()
-            await server.stop()
-            for name, call in sentinels.CALLS.items():
-                error = await await_outcome(call, suite)
-                assert isinstance(error, ds.ConnectFailedError)
-                assert (name, find_leaks_in(error)) == (name, [])
-
-    with OutputCapture() as captured:
-        run_in_virtual_time(main)
-    assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
+async def test_service_that_is_down_shows_nothing(captured: OutputCapture, failures: int) -> None:
+    async with (
+        ScriptedServer(echo_service.respond_success) as server,
+        make_suite(server, circuit_failures=failures) as suite,
+    ):
+        captured.listen(suite)
+        await suite.registration.login()
+        await server.stop()
+        for name, call in sentinels.CALLS.items():
+            error = await await_outcome(call, suite)
+            assert isinstance(error, ds.ConnectFailedError)
+            assert (name, find_leaks_in(error)) == (name, [])
 
 
 def _is_in_flight(server: ScriptedServer, operation: str) -> bool:
@@ -204,72 +177,52 @@ def _is_in_flight(server: ScriptedServer, operation: str) -> bool:
 @pytest.mark.parametrize(
     "responder", [responses.never_respond, echo_service.partial_response], ids=["silence", "half an answer"]
 )
-def test_cancelled_calls_show_nothing(responder: Responder) -> None:
-    async def main() -> None:
-        async with ScriptedServer(responder) as server, make_suite(server) as suite:
-            captured.listen(suite)
-            for name, call in sentinels.CALLS.items():
-                server.default_responder = responder if name == "login" else echo_service.respond_after_login(responder)
-                task = asyncio.ensure_future(await_outcome(call, suite))
-                await yield_until(functools.partial(_is_in_flight, server, name))
-                await yield_to_loop()
-                assert (name, await find_leaks_on_cancel(task)) == (name, [])
-
-    with OutputCapture() as captured:
-        run_in_virtual_time(main)
-    assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
+async def test_cancelled_calls_show_nothing(captured: OutputCapture, responder: Responder) -> None:
+    async with ScriptedServer(responder) as server, make_suite(server) as suite:
+        captured.listen(suite)
+        for name, call in sentinels.CALLS.items():
+            server.default_responder = responder if name == "login" else echo_service.respond_after_login(responder)
+            task = asyncio.ensure_future(await_outcome(call, suite))
+            await yield_until(functools.partial(_is_in_flight, server, name))
+            await yield_to_loop()
+            assert (name, await find_leaks_on_cancel(task)) == (name, [])
     assert captured.operations == set(METHODS)
 
 
 @pytest.mark.exhaustive(limit=8)
 @pytest.mark.parametrize("failure", echo_service.FAILURE_RESPONSES)
-def test_calls_that_turn_out_to_have_happened_show_nothing(failure: str) -> None:
-    async def main() -> None:
-        responder = echo_service.respond_to_verification(
-            echo_service.respond_success, echo_service.FAILURE_RESPONSES[failure]
-        )
-        assert (
-            await find_leaks_by_call(sentinels.VERIFIED_CALLS, responder, captured, retry=ds.RetryPolicy.none()) == {}
-        )
-
-    with OutputCapture(thorough=False) as captured:
-        run_in_virtual_time(main)
-    assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
+async def test_calls_that_turn_out_to_have_happened_show_nothing(captured: OutputCapture, failure: str) -> None:
+    responder = echo_service.respond_to_verification(
+        echo_service.respond_success, echo_service.FAILURE_RESPONSES[failure]
+    )
+    assert await find_leaks_by_call(sentinels.VERIFIED_CALLS, responder, captured, retry=ds.RetryPolicy.none()) == {}
     # A provisioned patient needs no field of the response, so this call accepts a misfit response.
     looks = VERIFICATION_OPERATIONS - {"GetPatientAddressByMeta"} if failure == "misfit" else VERIFICATION_OPERATIONS
     assert captured.operations >= looks or failure not in ("500", "truncated", "misfit", "reset", "silence")
 
 
 @pytest.mark.parametrize(("name", "call"), sentinels.VERIFIED_CALLS.items(), ids=sentinels.VERIFIED_CALLS)
-def test_cancelled_verifications_show_nothing(name: str, call: sentinels.SuiteCall) -> None:
-    async def main() -> None:
-        async with (
-            ScriptedServer(echo_service.respond_to_verification(responses.never_respond, responses.hang_up)) as server,
-            make_suite(server) as suite,
-        ):
-            captured.listen(suite)
-            task = asyncio.ensure_future(await_outcome(call, suite))
-            await yield_until(
-                lambda: any(echo_service.is_verification_request(request.target) for request in server.requests)
-            )
-            await yield_to_loop()
-            assert (name, await find_leaks_on_cancel(task)) == (name, [])
-
-    with OutputCapture() as captured:
-        run_in_virtual_time(main)
-    assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
+async def test_cancelled_verifications_show_nothing(
+    captured: OutputCapture, name: str, call: sentinels.SuiteCall
+) -> None:
+    async with (
+        ScriptedServer(echo_service.respond_to_verification(responses.never_respond, responses.hang_up)) as server,
+        make_suite(server) as suite,
+    ):
+        captured.listen(suite)
+        task = asyncio.ensure_future(await_outcome(call, suite))
+        await yield_until(
+            lambda: any(echo_service.is_verification_request(request.target) for request in server.requests)
+        )
+        await yield_to_loop()
+        assert (name, await find_leaks_on_cancel(task)) == (name, [])
 
 
-def test_stream_that_is_left_early_shows_nothing() -> None:
-    async def main() -> None:
-        async with ScriptedServer(echo_service.respond_success) as server, make_suite(server) as suite:
-            captured.listen(suite)
-            async with contextlib.aclosing(sentinels.get_mailbox(suite).stream_messages(sentinels.FOLDER)) as messages:
-                assert (await anext(messages)).subject == sentinels.SUBJECT
-
-    with OutputCapture() as captured:
-        run_in_virtual_time(main)
-    assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
+async def test_stream_that_is_left_early_shows_nothing(captured: OutputCapture) -> None:
+    async with ScriptedServer(echo_service.respond_success) as server, make_suite(server) as suite:
+        captured.listen(suite)
+        async with contextlib.aclosing(sentinels.get_mailbox(suite).stream_messages(sentinels.FOLDER)) as messages:
+            assert (await anext(messages)).subject == sentinels.SUBJECT
 
 
 GRANTS: dict[str, Callable[[str], Token]] = {
@@ -286,22 +239,17 @@ GRANTS: dict[str, Callable[[str], Token]] = {
 
 @pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("grant", GRANTS)
-def test_token_requests_show_nothing(grant: str) -> None:
-    async def main() -> None:
-        for name, responder in (echo_service.FAILURE_RESPONSES | {"good": echo_service.respond_success}).items():
-            async with ScriptedServer(responder) as server:
-                token = GRANTS[grant](server.url("token"))
-                async with make_suite(server, token) as suite:
-                    captured.listen(suite)
-                    assert (name, find_leaks_in(await await_outcome(sentinels.CALLS["GetDocInfo"], suite))) == (
-                        name,
-                        [],
-                    )
-                    assert (name, find_leaks(collect_reprs(suite, token), SECRET_VARIANTS)) == (name, [])
-
-    with OutputCapture() as captured:
-        run_in_virtual_time(main)
-    assert find_leaks(captured.collect_texts(), ALL_VARIANTS) == []
+async def test_token_requests_show_nothing(captured: OutputCapture, grant: str) -> None:
+    for name, responder in (echo_service.FAILURE_RESPONSES | {"good": echo_service.respond_success}).items():
+        async with ScriptedServer(responder) as server:
+            token = GRANTS[grant](server.url("token"))
+            async with make_suite(server, token) as suite:
+                captured.listen(suite)
+                assert (name, find_leaks_in(await await_outcome(sentinels.CALLS["GetDocInfo"], suite))) == (
+                    name,
+                    [],
+                )
+                assert (name, find_leaks(collect_reprs(suite, token), SECRET_VARIANTS)) == (name, [])
     assert len(captured.operations) == 2
 
 

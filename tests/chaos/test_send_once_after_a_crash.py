@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,16 +11,10 @@ import pytest
 import directsuite as ds
 from directsuite.messaging import send_once
 
-from .verification_scenario import ALICE, VerificationScenario, open_scenario
+from .verification_scenario import ALICE, VerificationScenario
 
 MESSAGE = ds.Message(sender=ALICE, subject="Result", body="See attachment.", recipients=[ds.Recipient(ALICE)])
 KEY = "result-17"
-
-
-@pytest.fixture
-async def scenario() -> AsyncIterator[VerificationScenario]:
-    async with open_scenario() as running:
-        yield running
 
 
 @pytest.fixture

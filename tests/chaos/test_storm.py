@@ -13,7 +13,7 @@ from tests.core.scripted_suite import assert_no_leaks
 from tests.core.virtual_time import yield_until
 
 from .matrix_time import LeapingLoop
-from .storm_actions import Storm
+from .storm_actions import Storm, run_calls
 from .storm_context import CONNECTIONS, FAULTS, StormContext, open_context
 from .storm_evidence import (
     NON_IDEMPOTENT_OPERATIONS,
@@ -24,7 +24,6 @@ from .storm_evidence import (
     find_untyped_errors,
     group_effects,
 )
-from .storm_load import run_calls
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
@@ -107,35 +107,6 @@ async def test_send_once_rejects_what_would_break_its_promise(
     assert await _sends(sandbox) == 0
 
 
-async def test_server_whose_clock_is_behind_is_allowed_for(sandbox: Sandbox, box: ds.Mailbox) -> None:
-    sandbox.clock.set(datetime.now(UTC) - timedelta(minutes=10))
-    sandbox.inject_fault("SendWithHeader", "reset_after")
-    assert (await box.send_once(_message())).smtp_id
-
-
-@pytest.mark.parametrize(("fault", "copies"), [("reset_after", 2), ("reset_before", 0)])
-async def test_verified_copy_is_settled_by_what_arrived(
-    sandbox: Sandbox, box: ds.Mailbox, fault: str, copies: int
-) -> None:
-    for _ in range(2):
-        await box.send(_message())
-    sandbox.inject_fault("CopyMessagesByUIDs", fault)
-    uids = await box.get_uids("INBOX.Sent")
-    if copies:
-        await box.copy_messages_by_uids("INBOX.Sent", "INBOX.Drafts", uids, verify=True)
-    else:
-        with pytest.raises(ds.OutcomeUnknownError):
-            await box.copy_messages_by_uids("INBOX.Sent", "INBOX.Drafts", uids, verify=True)
-    assert await box.get_message_count("INBOX.Drafts") == copies
-
-
-async def test_copy_that_is_not_verified_stays_unknown(sandbox: Sandbox, box: ds.Mailbox) -> None:
-    await box.send(_message())
-    sandbox.inject_fault("CopyMessagesByUIDs", "reset_after")
-    with pytest.raises(ds.OutcomeUnknownError):
-        await box.copy_messages_by_uids("INBOX.Sent", "INBOX.Drafts", await box.get_uids("INBOX.Sent"))
-
-
 async def test_verified_append_counts_messages_of_the_same_id(sandbox: Sandbox, box: ds.Mailbox) -> None:
     raw = ds.RawMessage(data=b"Message-ID: <1@direct.example.test>\r\nSubject: x\r\n\r\nbody\r\n")
     await box.save_raw_messages("INBOX.Drafts", [raw])
@@ -151,13 +122,3 @@ async def test_message_without_an_id_proves_nothing(sandbox: Sandbox, box: ds.Ma
     sandbox.inject_fault("SaveRawMessages", "reset_after")
     with pytest.raises(ds.OutcomeUnknownError):
         await box.save_raw_messages("INBOX.Drafts", [ds.RawMessage(data=b"Subject: x\r\n\r\n")], verify=True)
-
-
-async def test_folder_created_by_a_lost_first_attempt_is_not_an_error(sandbox: Sandbox, box: ds.Mailbox) -> None:
-    sandbox.inject_fault("CreateFolder", "reset_after")
-    await box.create_folder("INBOX.Cases")
-    sandbox.inject_fault("MoveFolder", "reset_after")
-    await box.move_folder("INBOX.Cases", "INBOX.Closed")
-    assert "INBOX.Closed" in await box.get_folders()
-    with pytest.raises(ds.ServiceError):
-        await box.create_folder("INBOX.Closed")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 import pickle
 import traceback
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 import directsuite as ds
 
-from .verification_scenario import DOMAIN, VerificationScenario, open_scenario
+from .verification_scenario import DOMAIN, VerificationScenario
 
 USERNAME = "ada.example"
 FAULTS: dict[str, tuple[dict[str, Any], bool]] = {
@@ -23,12 +22,6 @@ FAULTS: dict[str, tuple[dict[str, Any], bool]] = {
     "reset_before": ({"kind": "reset_before"}, False),
     "500 instead": ({"kind": "status", "status": 500}, False),
 }
-
-
-@pytest.fixture
-async def scenario() -> AsyncIterator[VerificationScenario]:
-    async with open_scenario() as running:
-        yield running
 
 
 def ada(username: str | None = USERNAME, **others: Any) -> ds.IDProofedIndividualRESTful:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 import directsuite as ds
 from tests.core.virtual_time import yield_until
 
-from .verification_scenario import ALICE, DOMAIN, VerificationScenario, open_scenario
+from .verification_scenario import ALICE, DOMAIN, VerificationScenario
 
 PATIENT = ds.IDProofedIndividualRESTful(
     first_name="Ada", last_name="Example", ssn4="1234", dob="1980-02-29", direct_username="ada"
@@ -56,12 +56,6 @@ CALLS: dict[str, Callable[[VerificationScenario], Coroutine[Any, Any, object]]] 
     "DeleteFolder": _delete_folder,
     "SaveRawMessages": _append,
 }
-
-
-@pytest.fixture
-async def scenario() -> AsyncIterator[VerificationScenario]:
-    async with open_scenario() as running:
-        yield running
 
 
 @pytest.mark.exhaustive
