@@ -1,24 +1,21 @@
-"""Deletions of folders whose answer got lost."""
+"""Deletions of folders whose response was lost."""
 
 from __future__ import annotations
-
-from collections.abc import AsyncIterator
 
 import pytest
 
 import directsuite as ds
 
-from .verification_scenario import VerificationScenario, await_outcome, open_scenario
+from .verification_scenario import VerificationScenario, await_outcome
 
 pytestmark = pytest.mark.wide
 
 
 @pytest.fixture
-async def scenario() -> AsyncIterator[VerificationScenario]:
-    async with open_scenario() as running:
-        for folder in ("INBOX.Cases", "INBOX.Cases.Open", "INBOX.Other.Cases"):
-            await running.box.create_folder(folder)
-        yield running
+async def scenario(scenario: VerificationScenario) -> VerificationScenario:
+    for folder in ("INBOX.Cases", "INBOX.Cases.Open", "INBOX.Other.Cases"):
+        await scenario.box.create_folder(folder)
+    return scenario
 
 
 @pytest.mark.parametrize("folder", ["INBOX.Cases", "INBOX.Cases.Open", "inbox.Cases"])
