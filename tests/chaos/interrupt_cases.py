@@ -160,7 +160,7 @@ class InterruptCase:
     call: Call
     effect: tuple[str, str] | None = None
     script: Callable[[FakeServices], list[Responder]] = lambda _: []
-    before: Callable[[CallContext], Awaitable[None]] = _do_nothing
+    before: Callable[[CallContext], Awaitable[object]] = _do_nothing
     settings: Mapping[str, Any] = MappingProxyType({})
     renewable: bool = False
     pause: float = 0.0
@@ -185,10 +185,6 @@ async def _get_patient_address(context: CallContext) -> object:
     return await context.suite.registration.get_patient_address_by_username("direct.example.test", "ada")
 
 
-async def _open_connection(context: CallContext) -> None:
-    await context.box.get_message_count()
-
-
 async def _fetch_token_first(context: CallContext) -> None:
     await context.suite.signing.get_doc_info("doc")
 
@@ -208,34 +204,32 @@ async def _occupy_connection(context: CallContext) -> None:
     asyncio.get_running_loop().call_later(0.5, lambda: context.start_other_call(context.box.get_message_count()))
 
 
-async def _use_rate_slot(context: CallContext) -> None:
-    await context.box.get_message_count()
+def _count(context: CallContext) -> Coroutine[Any, Any, object]:
+    return context.box.get_message_count()
+
+
+def _send(context: CallContext) -> Coroutine[Any, Any, object]:
+    return context.box.send(MESSAGE)
 
 
 def _flatten(context: CallContext) -> Coroutine[Any, Any, object]:
     return context.suite.signing.flatten("doc")
 
 
+_SEND_EFFECT, _FLATTEN_EFFECT = ("Send", "/Send"), ("Flatten", "/flatten")
 _SEND_ONCE_EFFECT = "SendWithHeader", "/SendWithHeader"
 
 INTERRUPT_CASES = [
-    InterruptCase(name="safe", call=lambda context: context.box.get_message_count()),
-    InterruptCase(
-        name="safe on a used connection", call=lambda context: context.box.get_message_count(), before=_open_connection
-    ),
-    InterruptCase(name="send", call=lambda context: context.box.send(MESSAGE), effect=("Send", "/Send")),
-    InterruptCase(
-        name="send on a used connection",
-        call=lambda context: context.box.send(MESSAGE),
-        before=_open_connection,
-        effect=("Send", "/Send"),
-    ),
-    InterruptCase(name="send with an attached file", call=_send_with_attachment, effect=("Send", "/Send")),
+    InterruptCase(name="safe", call=_count),
+    InterruptCase(name="safe on a used connection", call=_count, before=_count),
+    InterruptCase(name="send", call=_send, effect=_SEND_EFFECT),
+    InterruptCase(name="send on a used connection", call=_send, before=_count, effect=_SEND_EFFECT),
+    InterruptCase(name="send with an attached file", call=_send_with_attachment, effect=_SEND_EFFECT),
     InterruptCase(
         name="flatten with a token to fetch",
         call=_flatten,
         before=_start_other_token_user,
-        effect=("Flatten", "/flatten"),
+        effect=_FLATTEN_EFFECT,
         renewable=True,
         pause=1,
     ),
@@ -243,23 +237,23 @@ INTERRUPT_CASES = [
     InterruptCase(name="login", call=lambda context: context.suite.registration.login()),
     InterruptCase(
         name="tried again",
-        call=lambda context: context.box.get_message_count(),
+        call=_count,
         script=lambda _: [responses.reset, responses.truncate({"success": True, "count": 1})],
         settings={"retry": ds.RetryPolicy(attempts=4, wait=wait_fixed(1))},
     ),
     InterruptCase(
         name="waits for a connection",
-        call=lambda context: context.box.send(MESSAGE),
+        call=_send,
         before=_occupy_connection,
         settings={"max_connections": 1},
-        effect=("Send", "/Send"),
+        effect=_SEND_EFFECT,
     ),
     InterruptCase(
         name="waits for its place in the rate",
-        call=lambda context: context.box.send(MESSAGE),
-        before=_use_rate_slot,
+        call=_send,
+        before=_count,
         settings={"requests_per_second": 1, "burst": 1},
-        effect=("Send", "/Send"),
+        effect=_SEND_EFFECT,
         pause=1,
     ),
     InterruptCase(
@@ -267,7 +261,7 @@ INTERRUPT_CASES = [
         call=_flatten,
         before=_fetch_token_first,
         script=lambda _: [responses.respond(b"", 401)],
-        effect=("Flatten", "/flatten"),
+        effect=_FLATTEN_EFFECT,
         renewable=True,
         pause=1,
     ),
