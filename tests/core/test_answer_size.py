@@ -30,6 +30,8 @@ async def _stream_messages(suite: ds.DirectSuite) -> list[ds.MessageDetail]:
 
 HINTS: list[tuple[Callable[[ds.DirectSuite], Awaitable[object]], str]] = [
     (lambda suite: suite.signing.get_doc("doc"), "download"),
+    (lambda suite: suite.mailbox(ALICE, PASSWORD).get_message_metadata(), "read it with iter_metadata, or raise"),
+    (lambda suite: suite.mailbox(ALICE, PASSWORD).get_unread_messages(), ": raise max_response_bytes"),
     (lambda suite: suite.mailbox(ALICE, PASSWORD).get_messages(), "stream_messages"),
     (
         lambda suite: suite.mailbox(ALICE, PASSWORD).get_raw_messages_by_uids("INBOX", [1]),

@@ -45,30 +45,6 @@ def places_taken(suite: ds.DirectSuite) -> int:
     return CONNECTIONS - suite._transport._endpoints[Service.MESSAGING].limits._free_slots
 
 
-async def test_no_message_is_requested_twice_however_the_batches_change(server: ScriptedServer) -> None:
-    folder = ScriptedFolder(server, 1000, size=lambda uid: 4 * KB if 300 <= uid < 600 else 10)
-    async with open_suite(server, max_connections=2) as suite:
-        assert await listed(suite, batch_bytes=8 * KB) == list(range(1000))
-    assert sorted(uid for batch in folder.batches for uid in batch) == list(range(1000))
-    lengths = [len(batch) for batch in folder.batches]
-    assert lengths.count(50) > 5
-    assert lengths.count(1) > 100
-
-
-async def test_large_messages_are_fetched_within_the_memory(server: ScriptedServer) -> None:
-    folder = ScriptedFolder(server, 120, size=lambda _: 10 * KB)
-    async with open_suite(server) as suite:
-        box = suite.mailbox(ALICE, PASSWORD)
-        async with box.iter_messages(batch_bytes=4 * KB) as messages:
-            async for message in messages:
-                if message.uid == 60:
-                    break
-            await asyncio.sleep(1000)  # a slow reader, with all the time to fetch ahead
-            ahead = sum(len(batch) for batch in folder.batches) - 61
-            assert 0 < ahead * 10 * KB <= 2 * CONNECTIONS * 4 * KB
-            assert [message.uid async for message in messages] == list(range(61, 120))
-
-
 async def test_what_was_read_makes_room(server: ScriptedServer) -> None:
     ScriptedFolder(server, 800, size=lambda _: KB)  # a hundred batches, ten times what fits in memory
     async with open_suite(server) as suite:

@@ -74,19 +74,6 @@ async def test_empty_folder_asks_for_no_batch(name: str, services: FakeServices,
 
 
 @pytest.mark.parametrize("name", BATCHED)
-async def test_no_more_batches_are_fetched_ahead_than_the_window_holds(
-    name: str, services: FakeServices, box: ds.Mailbox
-) -> None:
-    folder = Folder(services, list(range(1, 101)))
-    listing: AsyncGenerator[Numbered, None] = getattr(box, name)(batch_size=1)
-    assert (await anext(listing)).uid == 1
-    for _ in range(200):  # lets all tasks start
-        await asyncio.sleep(0)
-    assert 1 < len(folder.batches) <= 2 * SETTINGS.max_connections + 1
-    await listing.aclose()
-
-
-@pytest.mark.parametrize("name", BATCHED)
 async def test_one_connection_has_a_window_of_two(name: str, services: FakeServices) -> None:
     folder = Folder(services, list(range(1, 101)))
     async with ds.DirectSuite(attrs.evolve(SETTINGS, max_connections=1)) as suite:
@@ -96,24 +83,6 @@ async def test_one_connection_has_a_window_of_two(name: str, services: FakeServi
             await asyncio.sleep(0)
         assert len(folder.batches) <= 3
         await listing.aclose()
-
-
-@pytest.mark.parametrize("name", BATCHED)
-@pytest.mark.wide
-async def test_batches_are_in_progress_together_within_the_connections(
-    name: str, services: FakeServices, box: ds.Mailbox
-) -> None:
-    folder = Folder(services, list(range(1, 101)))
-    folder.gate = asyncio.Event()
-    listing: AsyncGenerator[Numbered, None] = getattr(box, name)(batch_size=1)
-    first = asyncio.ensure_future(anext(listing))
-    for _ in range(200):
-        await asyncio.sleep(0)
-    assert folder.in_progress == SETTINGS.max_connections
-    folder.gate.set()
-    assert (await first).uid == 1
-    assert [1, *await uids_of(listing)] == list(range(1, 101))
-    assert folder.max_in_progress == SETTINGS.max_connections
 
 
 @pytest.mark.parametrize("name", BATCHED)

@@ -1,14 +1,15 @@
-"""The mailbox facade: empty arguments, absent lists, reports as CSV, and error codes."""
+"""The facades of mailboxes and T-Users: empty arguments, what is filled in, and what comes back."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import directsuite as ds
-from tests.fake_services import MESSAGE, SUCCESS, FakeServices
+from tests.fake_services import ALICE, BOB, MESSAGE, SUCCESS, FakeServices
 
 NOTHING_TO_DO: dict[str, tuple[Callable[[ds.Mailbox], Awaitable[Any]], Any]] = {
     "get_messages_by_uids": (lambda box: box.get_messages_by_uids("INBOX", []), []),
@@ -45,27 +46,66 @@ async def test_nothing_to_do_sends_nothing(
     assert services.requests_by_url == []
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "expected"),
-    [
-        (200, 1, ds.AuthenticationError),
-        (500, 1, ds.AuthenticationError),
-        (200, 2, ds.AddressError),
-        (200, 3, ds.ServiceError),
-        (400, 4, ds.ServiceError),
-        (200, 77, ds.ServiceError),
-        (200, None, ds.ServiceError),
-    ],
-)
-async def test_code_decides_the_class_whatever_the_status(
-    status: int, code: int | None, expected: type[ds.ServiceError], services: FakeServices, box: ds.Mailbox
+_SENT_BODY = SUCCESS | {"smtpId": "<m@direct.example.test>"}
+_RESPONSE = ds.SendMessageResponse(success=True, code=0, smtp_id="<m@direct.example.test>")
+_MESSAGE = ds.Message(recipients=[ds.Recipient(BOB)])
+_MESSAGE_WITH_HEADER = ds.MessageWithHeader(recipients=[ds.Recipient(BOB)], headers=[ds.MessageHeader("X-Case", "7")])
+
+
+async def test_send_sends_a_message_that_has_headers_with_them(
+    services: FakeServices, box: ds.Mailbox, suite: ds.DirectSuite
 ) -> None:
-    answer = {"success": False, "code": code, "message": "for alice only"}
-    services.add_response("POST", f"{MESSAGE}/GetMessageCount/INBOX", answer, status=status)
-    with pytest.raises(ds.ServiceError) as caught:
-        await box.get_message_count()
-    error = caught.value
-    assert type(error) is expected
-    assert (error.operation, error.status, error.code, error.attempts) == ("GetMessageCount", status, code, 1)
-    assert error.message == "for alice only"
-    assert "alice" not in f"{error} {error!r} {error.args}"
+    services.add_response("PUT", f"{MESSAGE}/SendWithHeader", _SENT_BODY)
+    services.add_response("PUT", f"{MESSAGE}/SendWithHeaderWithTuser", _SENT_BODY)
+    assert await box.send(_MESSAGE_WITH_HEADER) == _RESPONSE
+    assert await suite.tuser("front-desk", "s", ALICE).send(_MESSAGE_WITH_HEADER) == _RESPONSE
+    assert [sent.members["message"]["headers"] for sent in services.requests_by_url] == [
+        [{"name": "X-Case", "value": "7"}]
+    ] * 2
+
+
+@pytest.mark.parametrize("sender", [None, ALICE, ALICE.upper()])
+@pytest.mark.parametrize("tuser", [False, True], ids=["mailbox", "tuser"])
+async def test_sender_is_filled_in_and_compared_case_insensitively(
+    sender: str | None, tuser: bool, services: FakeServices, suite: ds.DirectSuite
+) -> None:
+    services.add_response("PUT", f"{MESSAGE}/{'SendWithTuser' if tuser else 'Send'}", _SENT_BODY)
+    account = suite.tuser("front-desk", "secret", ALICE) if tuser else suite.mailbox(ALICE, "secret")
+    await account.send(ds.Message(sender=sender, recipients=[ds.Recipient(BOB)]))
+    assert services.requests_by_url[0].members["message"]["sender"] == (sender or ALICE)
+
+
+async def test_message_of_the_caller_is_not_changed(services: FakeServices, box: ds.Mailbox) -> None:
+    services.add_response("PUT", f"{MESSAGE}/Send", _SENT_BODY)
+    message = ds.Message(recipients=[ds.Recipient(BOB)])
+    await box.send(message)
+    assert message.sender is None
+
+
+def test_attachment_from_a_path_reads_nothing_yet(tmp_path: Path) -> None:
+    path = tmp_path / "unknown.zzz"
+    path.write_bytes(b"content")
+    attachment = ds.Attachment.from_path(path)
+    assert (attachment.content, attachment.media_type) == (b"", "application/octet-stream")
+    assert ds.Attachment.from_path(path, content_type="text/csv; header=present").media_type == "text/csv"
+
+
+async def test_response_to_a_send_without_a_message_id_is_a_success(services: FakeServices, box: ds.Mailbox) -> None:
+    for members in ({}, {"smtpId": None}):
+        services.add_response("PUT", f"{MESSAGE}/Send", SUCCESS | members)
+        assert (await box.send(_MESSAGE)).smtp_id == ""
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [{"body": b'{"success": tr'}, {"body": b"<html>"}, {"body": b""}, {"status": 502}, {"status": 500, "body": b"{}"}],
+    ids=str,
+)
+async def test_malformed_response_to_a_send_leaves_the_outcome_open(
+    spoilt: dict[str, Any], services: FakeServices, box: ds.Mailbox
+) -> None:
+    services.add_response("PUT", f"{MESSAGE}/Send", **spoilt)
+    with pytest.raises(ds.OutcomeUnknownError) as caught:
+        await box.with_options(retry=ds.RetryPolicy(attempts=4)).send(_MESSAGE)
+    assert "INBOX.Sent" in caught.value.how_to_find_out
+    assert len(services.requests_by_url) == 1

@@ -75,29 +75,24 @@ async def test_one_deadline_holds_over_every_step(
         assert await measure_elapsed(attempt(_box(suite))) <= 0.5 + 1e-6
 
 
-async def test_silent_send_is_not_sent_again_without_a_look(server: ScriptedServer) -> None:
-    server.enqueue(responses.never_respond)
-    server.default_responder = _looks_answer
-    async with open_suite(server) as suite:
-        with pytest.raises(ds.OutcomeUnknownError):
-            await _box(suite).send_once(MESSAGE, key="k", resend=True, settle=30.0, timeout=1.0)
-    assert _sends(server) == 1
+NO_LOOKS: dict[str, tuple[list[Responder], Responder, float | None]] = {
+    "no time to look": ([responses.never_respond], _looks_answer, 1.0),
+    "look interrupted by the deadline": ([responses.reset], _looks_answer, 2.0),
+    "failed looks": ([responses.never_respond], responses.reset, None),
+    "rejected looks": ([responses.never_respond], responses.respond({"success": False, "code": 4}), None),
+}
 
 
-async def test_interrupted_search_prevents_resend(server: ScriptedServer) -> None:
-    server.enqueue(responses.reset)
-    server.default_responder = _looks_answer
-    async with open_suite(server) as suite:
-        with pytest.raises(ds.OutcomeUnknownError):
-            await _box(suite).send_once(MESSAGE, key="k", resend=True, settle=30.0, timeout=2.0)
-    assert _sends(server) == 1
-
-
-async def test_failed_searches_prevent_resend(server: ScriptedServer) -> None:
-    server.default_responder = responses.reset
-    async with open_suite(server) as suite:
-        with pytest.raises(ds.OutcomeUnknownError):
-            await _box(suite).send_once(MESSAGE, key="k", resend=True, settle=3.0)
+@pytest.mark.parametrize(("script", "looks", "timeout"), NO_LOOKS.values(), ids=NO_LOOKS)
+async def test_send_without_a_response_is_not_sent_again_without_a_look(
+    server: ScriptedServer, script: list[Responder], looks: Responder, timeout: float | None
+) -> None:
+    server.enqueue(*script)
+    server.default_responder = looks
+    async with open_suite(server, retry=ds.RetryPolicy.none(), circuit_failures=0) as suite:
+        with pytest.raises(ds.OutcomeUnknownError) as caught:
+            await _box(suite).send_once(MESSAGE, key="k", resend=True, settle=30.0, timeout=timeout)
+    assert timeout is not None or not caught.value.looked
     assert _sends(server) == 1
 
 
@@ -224,31 +219,6 @@ async def test_first_rejection_is_raised(server: ScriptedServer, call: OnBox) ->
         with pytest.raises(ds.ServiceError):
             await call(_box(suite))
     assert len(server.requests) == 1
-
-
-TOO_LARGE: dict[str, tuple[OnBox, str | None]] = {
-    "GetMessages": (lambda box: box.get_messages(), "stream_messages"),
-    "GetMessageMetaData": (lambda box: box.get_message_metadata(), "iter_metadata"),
-    "GetMessagesByUIDs": (lambda box: box.get_messages_by_uids("INBOX", [1]), "fewer uids at a time"),
-    "GetRawMessagesByUIDs": (lambda box: box.get_raw_messages_by_uids("INBOX", [1]), "fewer uids at a time"),
-    "GetUnreadMessages": (lambda box: box.get_unread_messages(), None),
-    "GetMessagesBySender": (lambda box: box.get_messages_by_sender("INBOX", "bob"), None),
-    "GetMessagesBySubject": (lambda box: box.get_messages_by_subject("INBOX", "x"), None),
-    "GetMessagesByReceivedDateUTC": (lambda box: box.get_messages_by_received_date_utc("INBOX", None, None), None),
-}
-
-
-@pytest.mark.parametrize(("call", "hint"), TOO_LARGE.values(), ids=TOO_LARGE)
-async def test_too_large_response_names_what_reads_the_same(
-    server: ScriptedServer, call: OnBox, hint: str | None
-) -> None:
-    server.enqueue(responses.respond({"success": True, "messages": [{"uid": 1, "body": "x" * 2000}]}))
-    async with open_suite(server, max_response_bytes=1024) as suite:
-        with pytest.raises(ds.ResponseDecodeError) as caught:
-            await call(_box(suite))
-    wanted = "raise max_response_bytes" if hint is None else f"read it with {hint}, or raise max_response_bytes"
-    assert wanted in str(caught.value)
-    assert ("read it with" in str(caught.value)) == (hint is not None)
 
 
 async def test_malformed_message_id_is_not_an_obstacle_to_saving(server: ScriptedServer) -> None:

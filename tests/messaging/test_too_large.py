@@ -97,14 +97,6 @@ async def test_batches_stay_below_what_a_response_may_hold(server: ScriptedServe
     assert len([batch for batch in folder.batches if len(batch) * 4 * KB > LIMIT]) <= 4
 
 
-async def test_other_malformed_responses_are_not_requested_in_smaller_batches(server: ScriptedServer) -> None:
-    folder = ScriptedFolder(server, 30, instead={12: [responses.respond(b"{")] * 2})
-    async with open_suite(server) as suite:
-        _, failure = await read(suite, batch_size=10)
-    assert isinstance(failure, ds.ResponseDecodeError)
-    assert [len(batch) for batch in folder.batches if 12 in batch] == [8, 8]
-
-
 async def test_error_thrown_into_a_listing_ends_it(server: ScriptedServer) -> None:
     ScriptedFolder(server, 30)
     thrown = ds.ResponseDecodeError("of another listing", too_large=True)

@@ -19,7 +19,7 @@ from tests.core.scripted_suite import ALICE, MESSAGE, PASSWORD, open_suite
 
 KEY = "result-17"
 MARK = send_once.make_request_id(ALICE, KEY)
-HOUR, DAY, YEARS = timedelta(hours=1), timedelta(days=1), timedelta(days=730)
+HOUR, YEARS = timedelta(hours=1), timedelta(days=730)
 
 
 def milliseconds(moment: datetime) -> int:
@@ -85,11 +85,11 @@ def since(moment: datetime) -> dict[str, Any]:
     return {"key": KEY, "since": moment, "settle": 0.0}
 
 
-@pytest.mark.parametrize("ahead", [timedelta(minutes=20), HOUR, YEARS, None], ids=str)
+@pytest.mark.parametrize("ahead", [-2 * HOUR, timedelta(minutes=20), HOUR, YEARS, None], ids=str)
 async def test_since_in_the_future_finds_what_was_sent(
     mail: MailServer, server: ScriptedServer, ahead: timedelta | None
 ) -> None:
-    mail.add(MARK, mail.now - 3 * DAY)
+    mail.add(MARK, mail.now - 3 * HOUR)
     moment = datetime.max.replace(tzinfo=UTC) if ahead is None else mail.now + ahead
     async with open_suite(server) as suite:
         sent = await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(moment))
@@ -109,15 +109,6 @@ async def test_since_in_the_future_never_sends(
         with pytest.raises(ds.OutcomeUnknownError, match="in the future") as caught:
             await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(mail.now + ahead))
     assert caught.value.looked
-    assert mail.sends == 0
-
-
-async def test_since_that_was_an_hour_ahead_and_has_passed_finds_what_was_sent(
-    mail: MailServer, server: ScriptedServer
-) -> None:
-    mail.add(MARK, mail.now - 3 * HOUR)
-    async with open_suite(server) as suite:
-        assert (await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(mail.now - 2 * HOUR))).smtp_id
     assert mail.sends == 0
 
 

@@ -152,7 +152,6 @@ class AsyncFile:
     async def write(self, piece: bytes) -> None: ...
 
 
-_SYNC_FUNCTIONS: tuple[object, ...] = (print, bytes, bytearray().extend, str.upper)
 REJECTED: list[tuple[Any, dict[str, Any], str]] = [
     (io.StringIO(), {}, "destination"),
     (io.BufferedReader(io.BytesIO()), {}, "destination"),
@@ -268,15 +267,6 @@ async def test_stream_of_a_document_gives_no_more_than_max_bytes(server: Scripte
     assert "raise max_bytes" in str(error)
     assert 0 < len(b"".join(seen)) <= len(PDF) // 2
     assert len(server.requests) == 2
-
-
-async def test_pull_into_memory_takes_no_max_bytes(server: ScriptedServer) -> None:
-    async with open_suite(server) as suite:
-        pull: Any = suite.signing.flatten_and_pull
-        error = await catch_error(pull("doc", max_bytes=5))
-    assert isinstance(error, ds.InvalidArgumentError)
-    assert error.parameter == "max_bytes"
-    assert server.requests == []
 
 
 @pytest.mark.parametrize("destination", [io.BytesIO, Passed, lambda: None])

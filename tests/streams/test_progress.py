@@ -117,11 +117,15 @@ async def test_progress_begins_again_with_an_attempt(server: ScriptedServer) -> 
     assert reported.calls[-1] == (len(PDF), len(PDF))
 
 
-async def test_pull_into_memory_has_no_progress(server: ScriptedServer) -> None:
+@pytest.mark.parametrize(("option", "value"), [("progress", ProgressRecorder()), ("max_bytes", 5)])
+async def test_pull_into_memory_takes_no_option_of_a_destination(
+    server: ScriptedServer, option: str, value: Any
+) -> None:
     async with open_suite(server) as suite:
         calling: Any = suite.signing.sign_and_pull
-        error = await catch_error(calling("doc", ds.Signature(name="alice"), progress=ProgressRecorder()))
+        error = await catch_error(calling("doc", ds.Signature(name="alice"), **{option: value}))
     assert isinstance(error, ds.InvalidArgumentError)
+    assert error.parameter == option
     assert server.requests == []
 
 
@@ -171,17 +175,11 @@ def make_slow_attachment() -> ds.Attachment:
 
 
 @pytest.mark.parametrize("kind", FLOWS)
-async def test_upload_that_flows_is_not_cut_off(server: ScriptedServer, kind: str) -> None:
+async def test_only_a_timeout_of_its_own_ends_an_upload_that_flows(server: ScriptedServer, kind: str) -> None:
     server.default_responder = SAVED
     async with open_suite(server, timeout=60, attempt_timeout=20) as suite:
         assert await measure_elapsed(FLOWS[kind](suite, make_slow_attachment(), None)) == pytest.approx(300)
-    assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize("kind", FLOWS)
-async def test_time_out_given_bounds_an_upload_that_flows(server: ScriptedServer, kind: str) -> None:
-    server.default_responder = SAVED
-    async with open_suite(server, attempt_timeout=20) as suite:
+        assert len(server.requests) == 1
         error = await catch_error(FLOWS[kind](suite, make_slow_attachment(), 100))
     assert error.elapsed == pytest.approx(100)
 

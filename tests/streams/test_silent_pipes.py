@@ -17,13 +17,13 @@ import pybase64
 import pytest
 
 import directsuite as ds
-from directsuite.core.files import IDLE_THREADS, PooledThread
 from directsuite.core.sinks import Sink, make_sink
 from directsuite.core.upload import make_content
 from tests.chaos.leak_capture import collect_frame_locals
 from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
 from tests.core.scripted_suite import assert_no_leaks, open_suite
+from tests.core.test_blocking import list_worker_threads
 from tests.core.virtual_time import yield_until
 
 from .samples import CODED, PDF, SAVED, Pipe
@@ -53,12 +53,6 @@ class Silent(io.RawIOBase):
     def write(self, piece: Any, /) -> int:
         self.begun.set()
         return os.write(self.writing, piece)
-
-
-def own_threads() -> list[threading.Thread]:
-    return [
-        thread for thread in threading.enumerate() if isinstance(thread, PooledThread) and thread not in IDLE_THREADS
-    ]
 
 
 @contextlib.contextmanager
@@ -93,8 +87,8 @@ async def test_dns_is_not_blocked_by_more_silent_pipes_than_threads(server: Scri
             resolving = asyncio.ensure_future(loop.getaddrinfo("localhost", 80))
             await yield_until(resolving.done)
             assert resolving.result()
-            assert len(own_threads()) == WORKERS + 1
-    await yield_until(lambda: not own_threads())
+            assert len(list_worker_threads()) == WORKERS + 1
+    await yield_until(lambda: not list_worker_threads())
     for pipe in pipes:
         os.close(pipe.reading if use == "read" else pipe.writing)
 
@@ -161,7 +155,7 @@ class OwnThreadPipe(Pipe):
     """A pipe that also records the other threads in use."""
 
     def _record_call(self) -> None:
-        self.threads |= {thread.ident or 0 for thread in own_threads()}
+        self.threads |= {thread.ident or 0 for thread in list_worker_threads()}
         super()._record_call()
 
 
@@ -171,9 +165,9 @@ async def test_stream_has_one_thread_and_leaves_none(server: ScriptedServer) -> 
     source, destination = OwnThreadPipe(PDF), OwnThreadPipe()
     async with open_suite(server) as suite:
         await suite.signing.save(source)
-        await yield_until(lambda: not own_threads())
+        await yield_until(lambda: not list_worker_threads())
         await suite.signing.download("doc", destination)
-        await yield_until(lambda: not own_threads())
+        await yield_until(lambda: not list_worker_threads())
     assert pybase64.b64decode(server.requests[0].body) == destination.content == PDF
     assert len(source.threads) == len(destination.threads) == 1
 
@@ -185,7 +179,7 @@ async def test_failed_stream_leaves_no_thread(server: ScriptedServer) -> None:
             await suite.signing.download("doc", Pipe(fails_after=2))
         with pytest.raises((OSError, ds.TransportError)):
             await suite.signing.save(Pipe(PDF, fails_after=2))
-        await yield_until(lambda: not own_threads())
+        await yield_until(lambda: not list_worker_threads())
 
 
 class Slow(Pipe):
@@ -212,7 +206,7 @@ async def test_piece_in_progress_is_completed_after_a_cancellation(server: Scrip
         assert call.cancelled()
         assert pipe.content == b""
         pipe.released.set()
-        await yield_until(lambda: not own_threads())
+        await yield_until(lambda: not list_worker_threads())
     assert 0 < len(pipe.content) <= 192 * 1024
     assert PDF.startswith(pipe.content)
 
@@ -238,7 +232,7 @@ async def test_error_of_a_destination_contains_no_content(make: Callable[[], Any
         await write_all(sink, text * 10_000)
     await sink.abort()
     await sink.close()
-    await yield_until(lambda: not own_threads())
+    await yield_until(lambda: not list_worker_threads())
     assert [place for place, shown in collect_frame_locals(caught.value) if text.decode() in shown] == []
 
 
@@ -248,5 +242,5 @@ async def test_error_of_a_source_contains_no_content() -> None:
     with pytest.raises(OSError, match="own") as caught:
         async for _ in content.pieces():
             pass
-    await yield_until(lambda: not own_threads())
+    await yield_until(lambda: not list_worker_threads())
     assert [place for place, shown in collect_frame_locals(caught.value) if text.decode() in shown] == []

@@ -18,7 +18,7 @@ from directsuite.core import files
 from directsuite.core.sinks import PathSink
 from directsuite.durable.files import replace_file
 from tests.core import responses
-from tests.core.scripted_server import ScriptedServer
+from tests.core.scripted_server import Responder, ScriptedServer
 from tests.core.scripted_suite import catch_error, open_suite
 
 PDF = b"%PDF-1.7\n" + bytes(range(256))
@@ -30,13 +30,6 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 async def download(server: ScriptedServer, destination: Path) -> Path:
     async with open_suite(server) as suite:
         return await suite.signing.download("1", destination)
-
-
-def make_pipe(folder: Path) -> tuple[Path, int]:
-    """Return a named pipe, and a descriptor that reads it."""
-    pipe = folder / "pipe"
-    os.mkfifo(pipe)
-    return pipe, os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -78,30 +71,28 @@ async def test_a_link_to_itself_is_rejected(server: ScriptedServer, tmp_path: Pa
     assert server.requests == []
 
 
-async def test_a_pipe_gets_the_document_and_stays_a_pipe(server: ScriptedServer, tmp_path: Path) -> None:
-    pipe, reader = make_pipe(tmp_path)
-    server.enqueue(responses.respond(CODED))
-    assert await download(server, pipe) == pipe
-    assert os.read(reader, 1_000) == PDF
+PART = responses.respond_in_chunks(CODED[:200], length=len(CODED))
+NOTHING = responses.respond_in_chunks(b"", length=len(CODED))
+WHOLE = responses.respond(CODED)
+
+
+@pytest.mark.parametrize(("script", "requests"), [([WHOLE], 1), ([NOTHING, WHOLE], 2), ([PART, WHOLE], 1)])
+async def test_a_pipe_gets_the_document_once_and_stays_a_pipe(
+    server: ScriptedServer, tmp_path: Path, script: list[Responder], requests: int
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    server.enqueue(*script)
+    if script[0] is PART:
+        await catch_error(download(server, pipe))
+    else:
+        assert await download(server, pipe) == pipe
+        assert os.read(reader, 1_000) == PDF
     os.close(reader)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert files_in(tmp_path) == [pipe]
-
-
-async def test_a_pipe_that_got_nothing_is_written_by_the_next_attempt(server: ScriptedServer, tmp_path: Path) -> None:
-    pipe, reader = make_pipe(tmp_path)
-    server.enqueue(responses.respond_in_chunks(b"", length=len(CODED)), responses.respond(CODED))
-    await download(server, pipe)
-    assert os.read(reader, 1_000) == PDF
-    os.close(reader)
-
-
-async def test_a_pipe_that_got_a_part_is_not_written_again(server: ScriptedServer, tmp_path: Path) -> None:
-    pipe, reader = make_pipe(tmp_path)
-    server.default_responder = responses.respond_in_chunks(CODED[:200], length=len(CODED))
-    await catch_error(download(server, pipe))
-    os.close(reader)
-    assert len(server.requests) == 1
+    assert len(server.requests) == requests
 
 
 async def test_a_socket_is_rejected_before_anything_is_sent(server: ScriptedServer, tmp_path: Path) -> None:
