@@ -145,6 +145,13 @@ def _told(value: Any) -> str:
     return f"read from {value!r}"
 
 
+def _fail_with(error: type[Exception]) -> Callable[..., Any]:
+    def fail(value: Any, _: Any = None) -> Any:
+        raise error(f"{value} Smith")
+
+    return fail
+
+
 def test_a_hook_for_a_type_holds_inside_models() -> None:
     converter = ds.make_converter()
     assert converter.structure(MESSAGE, ds.MessageDetail).subject == "Subject"  # an existing function is created again
@@ -271,11 +278,7 @@ def test_copy_of_a_converter_has_its_hooks() -> None:
 )
 def test_value_that_a_hook_rejects_is_skipped_and_counted(kind: Any, path: str, error: type[Exception]) -> None:
     converter = ds.make_converter()
-
-    def fail(value: Any, _: Any) -> Any:
-        raise error(f"{value} Smith")
-
-    converter.register_structure_hook(kind, fail)
+    converter.register_structure_hook(kind, _fail_with(error))
     report = Counter[str]()
     response = Codec(converter).structure(types.GetMessageResponse, {"messages": [MESSAGE]}, report)
     assert len(response.messages) == (kind is not ds.MessageDetail)
@@ -297,11 +300,7 @@ def test_hook_error_for_required_value_is_mismatch_without_value(
     kind: Any, cls: type[ds.Model], document: dict[str, Any], path: str, error: type[Exception]
 ) -> None:
     converter = ds.make_converter()
-
-    def fail(value: Any, _: Any) -> Any:
-        raise error(f"{value} Smith")
-
-    converter.register_structure_hook(kind, fail)
+    converter.register_structure_hook(kind, _fail_with(error))
     with pytest.raises(MismatchError) as caught:
         Codec(converter).structure(cls, document)
     assert caught.value.path == path
@@ -317,11 +316,7 @@ def test_value_rejected_by_hook_stays_in_extra_of_open_type() -> None:
 
 def test_failing_hook_rejects_the_request_without_its_value() -> None:
     converter = ds.make_converter()
-
-    def fail(text: str) -> str:
-        raise ValueError(text)
-
-    converter.register_unstructure_hook(str, fail)
+    converter.register_unstructure_hook(str, _fail_with(ValueError))
     with pytest.raises(ds.InvalidArgumentError, match="ValueError") as caught:
         Codec(converter).encode(ds.Message(subject="Smith"))
     assert "Smith" not in str(caught.value)
