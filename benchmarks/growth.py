@@ -37,7 +37,7 @@ from benchmarks.sync.canned import (
     use_canned_mailboxes,
 )
 from benchmarks.sync.works import run_postgres
-from directsuite.durable.database import sql
+from directsuite.durable.database import Statement
 from directsuite.jobs.delivery import DeliveryJournal, DeliveryTracker
 from directsuite.jobs.signing import DocumentState, Pdf, SigningJob, SigningJournal, TargetFolder
 from directsuite.sync import SqliteSink, SqliteStore, Synchronizer
@@ -166,7 +166,7 @@ async def documents(url: str, folder: str, count: str) -> Figures:
         for start in range(0, size, _JOURNAL_BATCH_ROWS):
             names = [f"{number:07}.pdf" for number in range(start, min(start + _JOURNAL_BATCH_ROWS, size))]
             assert {entry.state for entry in await journal.lease.entries(names)} == {DocumentState.NEW}
-        await journal._database.execute(sql("UPDATE directsuite.signing_document SET state = 5"))
+        await journal._database.execute(Statement(b"UPDATE directsuite.signing_document SET state = 5", ""))
 
     async def source() -> AsyncGenerator[Pdf]:
         for number in range(size):
@@ -200,7 +200,7 @@ async def workers(url: str, _: str, count: str) -> Figures:
             await Fleet(suite, store, get_password).add([f"mailbox-{number}" for number in range(FLEET_MAILBOXES)])
 
             async def fetch(query: LiteralString) -> list[int]:
-                return [number for (number,) in await store.connections.fetch(query)]
+                return [number for (number,) in await store.database.fetch(Statement(query.encode(), ""))]
 
             async def measure(pids: Sequence[int]) -> list[float]:
                 rounds = await fetch("SELECT fence FROM directsuite.schedule")

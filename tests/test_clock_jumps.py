@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from directsuite.core.clock import SystemClock
-from directsuite.durable.database import sql
-from directsuite.durable.fleet import _HAS_RECENT_WORKERS, _STALE_SECONDS, FleetEngine
-from directsuite.durable.postgres import Connections
+from directsuite.durable.fleet import _SQL, _STALE_SECONDS, FleetEngine
+from directsuite.durable.postgres import PostgresDatabase
 from directsuite.jobs.signing import DocumentState, SigningJob, SigningJournal, TargetFolder
 from directsuite.jobs.signing.documents import PdfInfo
 from directsuite.jobs.signing.journal import SigningJournalError
@@ -24,6 +23,7 @@ from directsuite.jobs.signing.workflow import RunContext, SigningEntry, SigningS
 from tests.integration.scenario import SleepDrivenClock
 from tests.jobs.signing.fragile_service import FragileService
 from tests.jobs.signing.job_factory import PDF_CONTENT, SIGNATURES, yield_pdfs
+from tests.statements import sql
 
 HOUR = 3600.0
 YEARS = 2 * 365 * 24 * HOUR
@@ -137,7 +137,7 @@ async def test_worker_is_woken_again_for_a_chunk(jump: float, fleet_journal: Sig
 
 @pytest.fixture
 async def engine(conninfo: str) -> AsyncGenerator[FleetEngine]:
-    connections = Connections(conninfo, error=SigningJournalError)
+    connections = PostgresDatabase(conninfo, error=SigningJournalError)
 
     async def nothing(*_: object) -> Any:
         raise AssertionError
@@ -161,7 +161,7 @@ async def engine(conninfo: str) -> AsyncGenerator[FleetEngine]:
     await connections.aclose()
 
 
-SHIFT_EVENTS = "UPDATE directsuite.procrastinate_events SET at = at - make_interval(secs => %s) RETURNING 1"
+SHIFT_EVENTS = "UPDATE directsuite.procrastinate_events SET at = at - make_interval(secs => :seconds)"
 JOBS = "SELECT count(*) FROM directsuite.procrastinate_jobs"
 
 
@@ -169,16 +169,18 @@ JOBS = "SELECT count(*) FROM directsuite.procrastinate_jobs"
 @every_jump
 async def test_old_jobs_are_deleted(jump: float, engine: FleetEngine) -> None:
     await engine.wake({1: None})
-    await engine._connections.fetch(SHIFT_EVENTS, (jump,))
+    await engine._database.fetch(sql(SHIFT_EVENTS), {"seconds": jump})
     await engine.delete_old_jobs()
-    assert await engine._connections.fetch(JOBS) == [(0,)]
+    assert await engine._database.fetch(sql(JOBS)) == [(0,)]
 
 
 @pytest.mark.postgres
 @every_jump
 async def test_dead_worker_does_not_hold_back_migrations_for_ever(jump: float, engine: FleetEngine) -> None:
     add_worker = (
-        "INSERT INTO directsuite.procrastinate_workers VALUES (DEFAULT, now() - make_interval(secs => %s)) RETURNING 1"
+        "INSERT INTO directsuite.procrastinate_workers VALUES (DEFAULT, now() - make_interval(secs => :seconds))"
     )
-    await engine._connections.fetch(add_worker, (jump,))
-    assert await engine._connections.fetch(_HAS_RECENT_WORKERS, {"stale": _STALE_SECONDS}) == [(abs(jump) == HOUR,)]
+    await engine._database.fetch(sql(add_worker), {"seconds": jump})
+    assert await engine._database.fetch(_SQL["has_recent_workers"], {"seconds": _STALE_SECONDS}) == [
+        (abs(jump) == HOUR,)
+    ]

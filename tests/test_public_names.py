@@ -162,7 +162,7 @@ NOT_FOR_USERS = {
     ),  # what a transaction and our own sinks say to each other
     "Connection",  # psycopg's, by a shorter name
     *("SendRecord", "TrackedMessage", "TrackingState"),  # what a tracker and its journal say to each other
-    "Connections",  # what a signing fleet takes from its journal
+    "PostgresDatabase",  # what a signing fleet takes from its journal
     "SharedRate",  # what a suite asks of SharedLimits
     *("ClockState", "SupportsAdvance"),  # how clocks of tests are kept and followed
 }

@@ -26,7 +26,7 @@ from directsuite.cli import options as opt
 from directsuite.cli.errors import UsageError, exit_for_error, with_value
 from directsuite.cli.output import format_count, show_json, show_table
 from directsuite.cli.process import ExitStatus, echo_err, is_verbose, show_line
-from directsuite.durable.postgres import Connections
+from directsuite.durable.postgres import PostgresDatabase
 from directsuite.sync.model import (
     QUARANTINED_STATES,
     Kind,
@@ -251,7 +251,7 @@ async def _leave_request(request: OperatorRequest, options: StoreOptions) -> int
 async def _open_fleet_table(store: Store) -> FleetTable:
     from directsuite.sync.fleet import FleetTable
 
-    table = FleetTable(cast("PostgresStore", store).connections, "", SILENT_AFTER_SECONDS)
+    table = FleetTable(cast("PostgresStore", store).database, "", SILENT_AFTER_SECONDS)
     await table.prepare()
     return table
 
@@ -283,7 +283,7 @@ def read_conninfo() -> ds.Secret:
     secret = ds.Secret(text)
     del text  # because this frame can be part of a traceback
     try:
-        Connections(secret, error=StoreError)
+        PostgresDatabase(secret, error=StoreError)
     except ds.ConfigurationError as error:
         raise UsageError(f"{CONNINFO_VAR}: {error.explanation.rstrip('.')}.") from None
     return secret

@@ -4,9 +4,8 @@
     database.execute(statement) ─► one statement, committed immediately
     database.fetch(statement) ───► committed rows
 
-Statements are in files with the suffixes `.postgres.sql`, for the schema `directsuite`, and `.sqlite.sql`
-(`load_statements`), or written for PostgreSQL and translated (`sql`). A list is a value in `= ANY(:names)`, and in
-SQLite JSON (`json_each(:names)`); a list of bytes is a value in `IN (:names)`.
+Statements are in files with the suffixes `.postgres.sql`, for the schema `directsuite`, and `.sqlite.sql`. A list is a
+value in `= ANY(:names)`, and in SQLite JSON (`json_each(:names)`); a list of bytes is a value in `IN (:names)`.
 """
 
 from __future__ import annotations
@@ -28,21 +27,6 @@ Row: TypeAlias = tuple[Any, ...]
 
 NO_VALUES: Values = {}
 
-_SQLITE_REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), text)
-    for pattern, text in (
-        (r"\bdirectsuite\.", ""),
-        (r"\bCREATE (TABLE|UNIQUE INDEX|INDEX)\b", r"CREATE \1 IF NOT EXISTS"),
-        (r"\bbigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY\b", "INTEGER PRIMARY KEY"),
-        (r"= ANY\((:\w+)::bytea\[\]\)", r"IN (\1)"),
-        (r"\bbytea\b", "BLOB"),
-        (r"\bfloat8\b", "REAL"),
-        (r"\btimestamptz\b", "TEXT"),
-        (r"= ANY\((:\w+)\)", r"IN (SELECT value FROM json_each(\1))"),
-        (r"::\w+", ""),
-        (r" FOR (UPDATE|SHARE)\b", ""),
-    )
-)
 _PLACEHOLDER = re.compile(r"(?<!:):([a-z]\w*)")
 _ROWS_PLACEHOLDER = ":rows"
 _BATCH_ROWS = 50  # rows per INSERT
@@ -54,14 +38,6 @@ class Statement:
 
     postgres: bytes
     sqlite: str
-
-
-def sql(text: str, *, sqlite: str | None = None) -> Statement:
-    """Return a statement. sqlite: the text to translate for SQLite; None: `text`."""
-    derived = text if sqlite is None else sqlite
-    for pattern, other in _SQLITE_REWRITES:
-        derived = pattern.sub(other, derived)
-    return Statement(_to_postgres(text), derived)
 
 
 def load_statements(package: str, name: str) -> Mapping[str, Statement]:
@@ -110,7 +86,8 @@ class Tables:
 
     part: str
     """The name under which PostgreSQL stores their version."""
-    statements: tuple[Statement, ...]
+    statement: Statement
+    """Creates all of them."""
     version: int = 1
 
 
@@ -142,10 +119,6 @@ class Transaction(Protocol):
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
         """Execute a statement, and return its rows."""
-        ...
-
-    async def execute_each(self, statement: Statement, rows: Iterable[Values]) -> list[Row]:
-        """Execute a statement for each set of values, and return all rows."""
         ...
 
     async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:

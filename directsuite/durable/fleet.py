@@ -18,12 +18,13 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, LiteralString
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from directsuite.core.clock import Clock
-from directsuite.durable.postgres import Connection, Connections, ensure_part, lock_schema, propagate_cancellation
+from directsuite.durable.database import Statement, Tables, Transaction, load_statements
+from directsuite.durable.postgres import PostgresDatabase, lock_schema, propagate_cancellation
 from directsuite.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -32,25 +33,9 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("directsuite")
 
 _SLACK = 5.0  # seconds after the grace period for a worker's last writes
-_VERSION = 1
 _STALE_SECONDS = 24 * 3600.0  # long, because fleets with other timeouts share the table
 _OPTIONS = "-c search_path=directsuite -c default_transaction_isolation=read\\ committed"
-_SET_SEARCH_PATH = "SET LOCAL search_path TO directsuite"
-_CREATE_MIGRATION_TABLE = "CREATE TABLE directsuite.queue_migration (name text PRIMARY KEY)"
-_RECORD_MIGRATION = "INSERT INTO directsuite.queue_migration VALUES (%s)"
-_HAS_RECENT_WORKERS = """
-    SELECT EXISTS (
-        SELECT FROM directsuite.procrastinate_workers
-        WHERE abs(extract(epoch FROM now() - last_heartbeat)) < %(stale)s
-    )
-"""
-# Their keys are due again, or a worker has them. The times of a wrong clock may be in the future.
-_DELETE_OLD_JOBS = """
-    DELETE FROM procrastinate_jobs j WHERE task_name = %(task)s AND NOT EXISTS (
-        SELECT FROM procrastinate_events e
-        WHERE e.job_id = j.id AND abs(extract(epoch FROM now() - e.at)) < %(seconds)s
-    )
-"""
+_SQL = load_statements("directsuite.durable", "queue")
 
 
 @attrs.define(eq=False, repr=False, slots=False)
@@ -62,7 +47,7 @@ class FleetEngine:
     list_due: returns due keys, each with the worker to wake, or None for any. Called every `tick` seconds. It returns a
         key again after `worker_timeout` if no worker has begun with it.
     run_keys: does the work of keys that are still due, or starts it with `start`. Must not raise.
-    heartbeat: called every third of `worker_timeout`. Like `list_due`, it may raise the connections' error.
+    heartbeat: called every third of `worker_timeout`. Like `list_due`, it may raise the database's error.
     on_stop: called when no more work starts.
     concurrency: the maximum number of concurrent calls of `run_keys`.
     batch: the maximum number of keys in a call.
@@ -72,7 +57,7 @@ class FleetEngine:
     Raises ConfigurationError if procrastinate is not installed.
     """
 
-    _connections: Connections = attrs.field(alias="connections")
+    _database: PostgresDatabase = attrs.field(alias="database")
     _kind: str = attrs.field(alias="kind")
     _worker: str = attrs.field(alias="worker")
     _list_due: Callable[[], Awaitable[Iterable[tuple[int, str | None]]]] = attrs.field(alias="list_due", kw_only=True)
@@ -89,7 +74,7 @@ class FleetEngine:
     def __attrs_post_init__(self) -> None:
         self._shared_queue = f"directsuite_{self._kind}"
         self._task_name = f"directsuite.{self._kind}.run"
-        self._app = _make_app(self._connections)
+        self._app = _make_app(self._database)
         self._task: Any = self._app.task(name=self._task_name, queue=self._shared_queue)(self._run_job)
         self._procrastinate_worker: Any = None  # only partly typed
         self._started = set[asyncio.Task[None]]()
@@ -116,7 +101,7 @@ class FleetEngine:
         self._to_wake.update(dict.fromkeys(keys, worker))
 
     async def wake(self, workers: Mapping[int, str | None]) -> None:
-        """Wake workers. If this raises the connections' error, they are woken at the next tick.
+        """Wake workers. If this raises the database's error, they are woken at the next tick.
 
         workers: the worker to wake for each key. None: any worker.
         """
@@ -142,7 +127,7 @@ class FleetEngine:
     async def run(self) -> None:
         """Work until `stop` is called or the task is cancelled. The work in progress then has the grace period.
 
-        Can be called once. Raises the connections' error if PostgreSQL is not available at the start. Later failures
+        Can be called once. Raises the database's error if PostgreSQL is not available at the start. Later failures
         are retried.
         """
         try:
@@ -167,39 +152,41 @@ class FleetEngine:
         Migrations that break older workers ("post") are omitted if a worker had a heartbeat in the last day. To upgrade
         while workers run, do not skip releases.
         """
-        schema = self._app.schema_manager.get_schema().encode()
         shipped = _read_migrations(self._app)
+        # Procrastinate does not record which migrations it has applied.
+        names = ", ".join(f"('{name}')" for name in shipped)
+        pieces = [
+            _SQL["search_path"].postgres,
+            self._app.schema_manager.get_schema().encode(),
+            _SQL["migration_table"].postgres,
+            f"INSERT INTO directsuite.queue_migration VALUES {names}".encode(),  # noqa: S608  of file names
+        ]
+        tables = Tables("queue", Statement(b";".join(pieces), ""))
 
-        async def prepare(connection: Connection) -> None:
-            # Procrastinate does not record which migrations it has applied.
-            statements: list[LiteralString | bytes] = [_SET_SEARCH_PATH, schema, _CREATE_MIGRATION_TABLE]
-            if await ensure_part(connection, "queue", _VERSION, statements, error=self._connections.error):
-                for name in shipped:
-                    await connection.execute(_RECORD_MIGRATION, (name,))
-
-        async def migrate(connection: Connection) -> bool:
-            await lock_schema(connection)
-            cursor = await connection.execute("SELECT name FROM directsuite.queue_migration")
-            pending = sorted(shipped.keys() - {name for (name,) in await cursor.fetchall()})
-            cursor = await connection.execute(_HAS_RECENT_WORKERS, {"stale": _STALE_SECONDS})
-            if await cursor.fetchone() == (True,):
-                while pending and "_post_" in pending[-1]:
-                    pending.pop()
+        async def migrate(transaction: Transaction) -> bool:
+            await lock_schema(transaction.connection)
+            applied = {name for (name,) in await transaction.execute(_SQL["applied_migrations"])}
+            pending = sorted(shipped.keys() - applied)
+            ((has_recent_workers,),) = await transaction.execute(
+                _SQL["has_recent_workers"], {"seconds": _STALE_SECONDS}
+            )
+            while has_recent_workers and pending and "_post_" in pending[-1]:
+                pending.pop()
             if pending:
-                await connection.execute(_SET_SEARCH_PATH)
-                await connection.execute(shipped[pending[0]])
-                await connection.execute(_RECORD_MIGRATION, (pending[0],))
+                await transaction.execute(_SQL["search_path"])
+                await transaction.connection.execute(shipped[pending[0]])
+                await transaction.execute(_SQL["record_migration"], {"name": pending[0]})
             return bool(pending)
 
-        await self._connections.run(prepare)
-        while await self._connections.run(migrate):
+        await self._database.transaction(lambda transaction: transaction.ensure(tables))
+        while await self._database.transaction(migrate):
             pass
         with self._translate_errors():
             await self._app.open_async()
 
     async def aclose(self) -> None:
         """Disconnect."""
-        with contextlib.suppress(self._connections.error), self._translate_errors():
+        with contextlib.suppress(self._database.error), self._translate_errors():
             await self._app.close_async()
 
     async def delete_old_jobs(self) -> None:
@@ -208,14 +195,18 @@ class FleetEngine:
         Their worker died, or procrastinate could not record their end.
         """
         values = {"task": self._task_name, "seconds": 2 * self._worker_timeout}
-        with self._translate_errors():
-            await self._app.connector.execute_query_async(_DELETE_OLD_JOBS, **values)
+
+        async def delete(transaction: Transaction) -> None:
+            await transaction.execute(_SQL["search_path"])  # for procrastinate's trigger
+            await transaction.execute(_SQL["delete_old_jobs"], values)
+
+        await self._database.transaction(delete)
 
     async def _repeat(self, call: Callable[[], Awaitable[None]], pause: float) -> None:
         while True:
             try:
                 await call()
-            except self._connections.error as error:
+            except self._database.error as error:
                 _LOGGER.warning("fleet: %s", error)
             await self._clock.sleep(pause)
 
@@ -248,7 +239,7 @@ class FleetEngine:
             try:
                 with self._translate_errors():
                     await self._procrastinate_worker.run()
-            except self._connections.error as error:
+            except self._database.error as error:
                 _LOGGER.warning("fleet: %s", error)
             if not self._is_stopping:
                 await self._clock.sleep(1.0)
@@ -288,7 +279,7 @@ class FleetEngine:
             return
         except (psycopg.Error, ProcrastinateException) as error:
             kind = type(error).__name__
-        raise self._connections.error(f"The fleet's queue in PostgreSQL failed ({kind}). It will be tried again.")
+        raise self._database.error(f"The fleet's queue in PostgreSQL failed ({kind}). It will be tried again.")
 
 
 def _read_migrations(app: procrastinate.App) -> dict[str, bytes]:
@@ -309,7 +300,7 @@ async def _finish(ending: Coroutine[Any, Any, None]) -> None:
         raise cancelled
 
 
-def _make_app(connections: Connections) -> procrastinate.App:
+def _make_app(database: PostgresDatabase) -> procrastinate.App:
     try:
         import procrastinate
     except ModuleNotFoundError as error:
@@ -327,11 +318,11 @@ def _make_app(connections: Connections) -> procrastinate.App:
             with contextlib.suppress(ConnectorException):  # `delete_old_jobs` deletes it later
                 await super().finish_job(*args, **kwargs)
 
-    conninfo = connections.conninfo.reveal()
+    conninfo = database.conninfo.reveal()
     options = f"{conninfo_to_dict(conninfo).get('options') or ''} {_OPTIONS}"
     app = procrastinate.App(
         connector=procrastinate.PsycopgConnector(
-            conninfo=conninfo, kwargs={"options": options.strip()}, min_size=1, max_size=4, timeout=connections.timeout
+            conninfo=conninfo, kwargs={"options": options.strip()}, min_size=1, max_size=4, timeout=database.timeout
         )
     )
     app.job_manager = Manager(app.connector)

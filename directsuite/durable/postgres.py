@@ -1,4 +1,4 @@
-"""A pool of PostgreSQL connections with a timeout for each call, and a `Database` that uses it."""
+"""A `Database` in PostgreSQL, with a pool of connections and a timeout for each call."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import itertools
 import math
 import os
 import selectors
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, LiteralString, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import attrs
 
@@ -91,8 +91,8 @@ def explain(error: psycopg.Error) -> str:
     return next(filter(None, advice), f"{_REJECTED} (SQLSTATE {state}). See PostgreSQL's log.")
 
 
-class Connections:
-    """A pool of connections to one database, for one event loop. They are opened on demand.
+class PostgresDatabase:
+    """Implements `Database` for the schema `directsuite`. Connections are opened on demand, in one event loop.
 
     conninfo: a libpq connection string, of PostgreSQL or of a pooler in session mode.
     error: the class of the errors that methods raise.
@@ -115,7 +115,6 @@ class Connections:
         INTERVAL.require("timeout", timeout)
         self.timeout = timeout
         self.error = error
-        self.connections_made = 0
         self.breaks = 0
         """The number of calls that failed because of a lost connection or a timeout."""
         self._free = asyncio.Semaphore(max_connections)
@@ -124,27 +123,41 @@ class Connections:
         self._closed = False
         _validate_conninfo(self.conninfo)
 
-    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Run `work` in a transaction, commit it, and return its result. Roll back if `work` raises.
+    async def open(self, prepare: TransactionFn[object]) -> None:
+        """Connect and prepare. It can be opened again if this raises."""
+        try:
+            await self.transaction(prepare)
+        except BaseException:
+            await self.disconnect()
+            raise
 
-        Raises `self.error` if PostgreSQL fails. If the connection is lost during the commit, the outcome is unknown.
-        """
+    async def transaction(self, work: TransactionFn[T]) -> T:
+        """Run `work` in a transaction. If the connection is lost during the commit, the outcome is unknown."""
 
         async def transact(connection: Connection) -> T:
             async with connection.transaction():
-                return await work(connection)
+                return await work(PostgresTransaction(connection, self.error))
 
         return await self._run_bounded(transact)
 
-    async def fetch(
-        self, query: LiteralString | bytes, values: Sequence[Any] | Mapping[str, Any] = ()
-    ) -> list[tuple[Any, ...]]:
-        """Execute one statement, commit it, and return its rows. Raises `self.error`."""
+    async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
+        """Execute and commit one statement."""
 
-        async def execute(connection: Connection) -> list[tuple[Any, ...]]:
-            return await _fetch_rows(await connection.execute(query, values, binary=True))
+        async def execute(connection: Connection) -> list[Row]:
+            return await _fetch_rows(await connection.execute(statement.postgres, values, binary=True))
 
         return await self._run_bounded(execute)
+
+    async def fetch(
+        self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
+    ) -> list[Any]:
+        """Return converted rows."""
+        found, made = await self.execute(statement, values), list[Any]()
+        for start in range(0, len(found), _ROWS_PER_TURN):
+            if start:
+                await asyncio.sleep(0)  # other tasks must not wait until a very large folder is read
+            made += map(make, found[start : start + _ROWS_PER_TURN])
+        return made
 
     @contextlib.asynccontextmanager
     async def borrow(self) -> AsyncGenerator[Connection]:
@@ -217,7 +230,6 @@ class Connections:
 
         connection: Connection = await psycopg.AsyncConnection.connect(self.conninfo.reveal(), autocommit=True)
         self._process = os.getpid()
-        self.connections_made += 1
         try:
             milliseconds = min(math.ceil(self.timeout * 1000), _MAX_SETTING_MS)
             cursor = await connection.execute(_SETTINGS, {"ms": str(milliseconds)})
@@ -232,50 +244,12 @@ class Connections:
         return connection
 
 
-class PostgresDatabase:
-    """Implements `Database` for the schema `directsuite`."""
-
-    def __init__(self, connections: Connections) -> None:
-        self.connections = connections
-
-    async def open(self, prepare: TransactionFn[object]) -> None:
-        """Connect and prepare. It can be opened again if this raises."""
-        try:
-            await self.transaction(prepare)
-        except BaseException:
-            await self.connections.disconnect()
-            raise
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self.connections.aclose()
-
-    async def transaction(self, work: TransactionFn[T]) -> T:
-        """Run `work` in a transaction."""
-        return await self.connections.run(lambda connection: work(PostgresTransaction(connection, self.connections)))
-
-    async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
-        """Execute and commit one statement."""
-        return await self.connections.fetch(statement.postgres, values)
-
-    async def fetch(
-        self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
-    ) -> list[Any]:
-        """Return converted rows."""
-        found, made = await self.connections.fetch(statement.postgres, values), list[Any]()
-        for start in range(0, len(found), _ROWS_PER_TURN):
-            if start:
-                await asyncio.sleep(0)  # other tasks must not wait until a very large folder is read
-            made += map(make, found[start : start + _ROWS_PER_TURN])
-        return made
-
-
 @attrs.frozen
 class PostgresTransaction:
     """Implements `Transaction`."""
 
     connection: Connection
-    _connections: Connections
+    _error: type[DirectSuiteError]
 
     def json(self, value: object) -> Any:
         """Return the value as Jsonb."""
@@ -291,17 +265,6 @@ class PostgresTransaction:
         """Execute a statement."""
         return await _fetch_rows(await self.connection.execute(statement.postgres, values, binary=True))
 
-    async def execute_each(self, statement: Statement, rows: Iterable[Values]) -> list[Row]:
-        """Execute a statement for each set of values in one round trip."""
-        found, sent = list[Row](), list(rows)
-        if not sent:
-            return found
-        async with self.connection.cursor(binary=True) as cursor:
-            await cursor.executemany(statement.postgres, sent, returning=True)
-            async for result in cursor.results():
-                found += await _fetch_rows(result)
-        return found
-
     async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:
         """Insert rows in batches."""
         from psycopg import AsyncRawCursor
@@ -316,9 +279,28 @@ class PostgresTransaction:
         return found
 
     async def ensure(self, tables: Tables) -> None:
-        """Create missing tables. Raises the connections' error if they have another version."""
-        statements = [statement.postgres for statement in tables.statements]
-        await ensure_part(self.connection, tables.part, tables.version, statements, error=self._connections.error)
+        """Create missing tables. Raises the database's error if they have another version."""
+        connection = self.connection
+        await lock_schema(connection)
+        cursor = await connection.execute("SELECT to_regnamespace('directsuite') IS NULL")
+        if await cursor.fetchone() == (True,):  # IF NOT EXISTS always requires the permission to create it
+            await connection.execute("CREATE SCHEMA directsuite")
+        await connection.execute(_CREATE_VERSION_TABLE)
+        cursor = await connection.execute("SELECT version FROM directsuite.version WHERE part = %s", (tables.part,))
+        found = await cursor.fetchone()
+        if found is None:
+            await connection.execute(tables.statement.postgres)
+            insert = "INSERT INTO directsuite.version VALUES (%s, %s)"
+            await connection.execute(insert, (tables.part, tables.version))
+        elif found[0] > tables.version:
+            raise self._error(
+                "The tables in PostgreSQL were created by a newer directsuite. Upgrade directsuite to use them."
+            )
+        elif found[0] < tables.version:
+            raise self._error(
+                "The tables in PostgreSQL were created by an earlier directsuite, whose format this one does not read. "
+                "Finish the work with the earlier directsuite, or use another database."
+            )
 
     def find_rejection(self, error: Exception) -> DatabaseRejection | None:
         """Return why PostgreSQL rejected a statement; None for other errors, or if the connection is closed."""
@@ -357,41 +339,6 @@ def _validate_conninfo(conninfo: Secret) -> None:
         else:
             return
     raise ConfigurationError(problem)
-
-
-async def ensure_part(
-    connection: Connection,
-    part: str,
-    version: int,
-    statements: Sequence[LiteralString | bytes],
-    *,
-    error: type[DirectSuiteError],
-) -> bool:
-    """Create missing tables. Return True if they were created. Raises `error` if they have another version.
-
-    connection: within a transaction.
-    part: the name of the tables' version.
-    """
-    await lock_schema(connection)
-    cursor = await connection.execute("SELECT to_regnamespace('directsuite') IS NULL")
-    if await cursor.fetchone() == (True,):  # IF NOT EXISTS always requires the permission to create it
-        await connection.execute("CREATE SCHEMA directsuite")
-    await connection.execute(_CREATE_VERSION_TABLE)
-    cursor = await connection.execute("SELECT version FROM directsuite.version WHERE part = %s", (part,))
-    found = await cursor.fetchone()
-    if found is None:
-        for statement in statements:
-            await connection.execute(statement)
-        await connection.execute("INSERT INTO directsuite.version VALUES (%s, %s)", (part, version))
-        return True
-    if found[0] > version:
-        raise error("The tables in PostgreSQL were created by a newer directsuite. Upgrade directsuite to use them.")
-    if found[0] < version:
-        raise error(
-            "The tables in PostgreSQL were created by an earlier directsuite, whose format this one does not read. "
-            "Finish the work with the earlier directsuite, or use another database."
-        )
-    return False
 
 
 async def lock_schema(connection: Connection) -> None:

@@ -23,7 +23,7 @@ import stat
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
@@ -516,10 +516,6 @@ class SqliteTransaction:
         """Execute a statement."""
         return self.open_cursor(statement, values).fetchall()
 
-    async def execute_each(self, statement: Statement, rows: Iterable[Values]) -> list[Row]:
-        """Execute a statement for each set of values."""
-        return [row for values in rows for row in self.open_cursor(statement, values).fetchall()]
-
     async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:
         """Insert in batches, because each statement releases and reacquires the GIL."""
         found = list[Row]()
@@ -530,9 +526,8 @@ class SqliteTransaction:
 
     async def ensure(self, tables: Tables) -> None:
         """Create missing tables."""
-        for statement in tables.statements:
-            for each in statement.sqlite.split(";\n"):
-                self.connection.execute(each)
+        for each in tables.statement.sqlite.split(";\n"):
+            self.connection.execute(each)
 
     def find_rejection(self, error: Exception) -> DatabaseRejection | None:
         """Return why SQLite rejected a statement, or None."""

@@ -24,7 +24,7 @@ from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.privacy import scrub_class
 from directsuite.durable.database import Tables, Transaction, load_statements
 from directsuite.durable.fleet import FleetEngine
-from directsuite.durable.postgres import Connections, PostgresDatabase
+from directsuite.durable.postgres import PostgresDatabase
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
 from directsuite.sync.model import StoreError
@@ -37,7 +37,7 @@ __all__ = ["Fleet", "FleetStatus"]
 _LOGGER = logging.getLogger("directsuite")
 
 _SQL = load_statements("directsuite.sync", "fleet")
-_TABLES = Tables("fleet", (_SQL["fleet_tables"],))
+_TABLES = Tables("fleet", _SQL["fleet_tables"])
 
 _BATCH = 50  # the maximum number of mailboxes claimed in one statement
 _MAX_DUE_MAILBOXES = 500  # mailboxes woken per tick
@@ -105,9 +105,9 @@ class Fleet:
         self._clock = clock or SystemClock()
         self._id = secrets.token_hex(8)
         max_pause = max(_MAX_PAUSE, 2 * (interval or 0.0), 2 * worker_timeout)
-        self._table = FleetTable(store.connections, self._id, worker_timeout, max_pause)
+        self._table = FleetTable(store.database, self._id, worker_timeout, max_pause)
         self._engine = FleetEngine(
-            store.connections,
+            store.database,
             "sync",
             self._id,
             list_due=self._list_due,
@@ -128,7 +128,7 @@ class Fleet:
         self._worker = MailboxWorker(
             suite, store, password, deliver, folders=folders, poll_schedule=polls, clock=self._clock, now=now
         )
-        self._connections = store.connections
+        self._database = store.database
         self._free = asyncio.Semaphore(concurrency)
         self._last_rounds: dict[int, LeasedRound] = {}
         self._claimed: dict[int, LeasedRound] = {}
@@ -234,9 +234,9 @@ class Fleet:
         self._requested_mailboxes.discard(leased.name)
         if leased.is_requested:
             self._requested_mailboxes.add(leased.name)
-        breaks = self._connections.breaks
+        breaks = self._database.breaks
         result = await self._worker.run_round(leased.name)
-        if result.report is None and self._connections.breaks != breaks:
+        if result.report is None and self._database.breaks != breaks:
             # PostgreSQL failed, not the mailbox.
             self._worker.reset(leased.name, leased.failures)
             return EndedRound(leased, 0.0, leased.problem, leased.failures)
@@ -317,9 +317,9 @@ class FleetTable:
     """
 
     def __init__(
-        self, connections: Connections, worker: str, worker_timeout: float, max_pause: float = _MAX_PAUSE
+        self, database: PostgresDatabase, worker: str, worker_timeout: float, max_pause: float = _MAX_PAUSE
     ) -> None:
-        self._database = PostgresDatabase(connections)
+        self._database = database
         self._worker = worker
         self._worker_timeout = worker_timeout
         self._max_pause = max_pause

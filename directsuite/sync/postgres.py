@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from directsuite.core.privacy import scrub_class
-from directsuite.durable.postgres import TIMEOUT, Connections, PostgresDatabase
+from directsuite.durable.postgres import TIMEOUT, PostgresDatabase
 from directsuite.secret import Secret
 from directsuite.sync.model import StoreError
 from directsuite.sync.sinks import PostgresSink
@@ -32,6 +32,6 @@ class PostgresStore(Store):
         connections: int = 4,
         timeout: float = TIMEOUT,
     ) -> None:
-        self.connections = Connections(conninfo, error=StoreError, max_connections=connections, timeout=timeout)
+        self.database = PostgresDatabase(conninfo, error=StoreError, max_connections=connections, timeout=timeout)
         del conninfo  # a traceback may show the variables of this frame
-        super().__init__(PostgresDatabase(self.connections), sink)
+        super().__init__(self.database, sink)

@@ -24,7 +24,7 @@ from directsuite.core.limits import LocalRateLimiter
 from directsuite.core.privacy import scrub_class
 from directsuite.core.retry import MAX_RETRY_AFTER
 from directsuite.durable.database import Tables, load_statements
-from directsuite.durable.postgres import Connections, PostgresDatabase
+from directsuite.durable.postgres import PostgresDatabase
 from directsuite.errors import ConfigurationError, DirectSuiteError
 from directsuite.secret import Secret, as_secret
 from directsuite.sync.model import StoreError
@@ -32,7 +32,7 @@ from directsuite.sync.model import StoreError
 __all__ = ["SharedLimits"]
 
 _SQL = load_statements("directsuite.sync", "shared_limits")
-_TABLES = Tables("rate", (_SQL["rate_tables"],))
+_TABLES = Tables("rate", _SQL["rate_tables"])
 
 _TIMEOUT = 2.0  # seconds for PostgreSQL to respond; without slots, no request is sent
 _RETRY_DELAY = 1.0  # seconds after a failure of PostgreSQL
@@ -67,7 +67,7 @@ class SharedLimits:
         AT_LEAST_ONE.allow_none().require("connections", connections)
         if connections is not None and connections < processes:
             raise ConfigurationError(f"connections must be at least {processes}, the number of processes")
-        Connections(self._conninfo, error=StoreError)
+        PostgresDatabase(self._conninfo, error=StoreError)
         self._processes = processes
         self.connections = None if connections is None else connections // processes
         """The maximum number of connections of this process to each service. None: use the settings."""
@@ -109,7 +109,7 @@ class SharedRate:
     def __init__(
         self, conninfo: str | Secret, name: str, *, per_second: float, burst: int, processes: int, clock: Clock
     ) -> None:
-        self._database = PostgresDatabase(Connections(conninfo, error=StoreError, max_connections=2, timeout=_TIMEOUT))
+        self._database = PostgresDatabase(conninfo, error=StoreError, max_connections=2, timeout=_TIMEOUT)
         del conninfo  # a traceback may show the variables of this frame
         self.interval = 1.0 / per_second
         self._name = name

@@ -53,8 +53,8 @@ FILE = SqliteFile(
 )
 
 _SQL = load_statements("directsuite.sync", "store")
-_TABLES = Tables("store", (_SQL["tables"],), version=2)
-_QUARANTINE_TABLES = Tables("quarantine", (_SQL["quarantine_tables"],))
+_TABLES = Tables("store", _SQL["tables"], version=2)
+_QUARANTINE_TABLES = Tables("quarantine", _SQL["quarantine_tables"])
 
 _STATES = {int(state): state for state in MessageState}  # faster than calling the enum for each of many rows
 

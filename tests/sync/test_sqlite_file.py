@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 
 from directsuite.durable import sqlite
-from directsuite.durable.database import sql
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError
 from directsuite.jobs.delivery import DeliveryJournal
 from directsuite.jobs.signing import SigningJournal
 from directsuite.sync.model import ChangeSet, Lease, MessageState, StoredFolder, StoreError
 from directsuite.sync.store import FILE, SqliteStore
+from tests.statements import sql
 from tests.sync.test_sqlite_store import MAILBOX, make_row
 
 _HERE = Path(__file__).parents[2]  # from where a child process imports
@@ -69,7 +69,6 @@ async def test_a_full_disk_is_reported_and_recovered(path: Path) -> None:
 
 _WITHOUT_MEMORY = """
 import asyncio, contextlib, sys
-from directsuite.durable.database import sql
 from directsuite.sync.store import SqliteStore
 from directsuite.sync.model import ChangeSet, MessageRow, MessageState, StoreError
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from directsuite.durable.database import Transaction, sql
+from directsuite.durable.database import Transaction
 from directsuite.sync.model import (
     Change,
     ChangeSet,
@@ -23,6 +23,7 @@ from directsuite.sync.model import (
     StoredFolder,
 )
 from directsuite.sync.store import MEMORY, SqliteStore
+from tests.statements import sql
 
 MAILBOX = "jane.doe@direct.example"
 

@@ -103,7 +103,7 @@ class SigningFleet:
         """
         self._failure = None
         self._engine = FleetEngine(
-            self._journal.connections,
+            self._journal.postgres,
             f"signing_{self._journal.job}",
             secrets.token_hex(4),
             list_due=self._list_due,

@@ -20,11 +20,10 @@ import msgspec
 
 from directsuite.core.checks import AT_LEAST_ONE
 from directsuite.core.privacy import scrub_class
-from directsuite.durable.database import Database, DatabaseContext, Transaction
-from directsuite.durable.postgres import Connections, PostgresDatabase
+from directsuite.durable.database import Database, DatabaseContext, Tables, Transaction, load_statements
+from directsuite.durable.postgres import PostgresDatabase
 from directsuite.durable.sqlite import SqliteDatabase, SqliteFile
 from directsuite.errors import ConfigurationError, DirectSuiteError
-from directsuite.jobs.signing import sql
 from directsuite.jobs.signing.problems import DocumentProblem, encode_reason, list_stored_forms, parse_reason
 from directsuite.jobs.signing.workflow import DocumentState, SigningEntry, make_abandoned_entry
 from directsuite.secret import Secret
@@ -51,6 +50,8 @@ class Tally:
 
 
 _FILE = SqliteFile(noun="journal", error=SigningJournalError, application_id=0x6473534A, version=4)
+_SQL = load_statements("directsuite.jobs.signing", "journal")
+_TABLES = Tables("signing", _SQL["tables"], version=2)
 _MAX_WOKEN_BATCHES = 100  # more than workers can lease in a second
 _NOT_OPEN = "the journal is not open: use it within `async with`"
 
@@ -81,7 +82,7 @@ class Lease:
 
     async def claim(self, digest: str) -> None:
         """Reserve the journal for signatures with this digest. Raises ConfigurationError if it has others."""
-        ((found,),) = await self._database.execute(sql.CLAIM, {"digest": digest, "job": self._job})
+        ((found,),) = await self._database.execute(_SQL["claim"], {"digest": digest, "job": self._job})
         if found != digest:
             raise ConfigurationError(
                 "the journal belongs to a job with other signatures: use a new journal, or the signatures of that job"
@@ -89,19 +90,19 @@ class Lease:
 
     async def list_names(self) -> Sequence[str]:
         """Return the names of unfinished documents."""
-        return [_decode_name(name) for (name,) in await self._database.fetch(sql.NAMES, {"chunk": self.batch})]
+        return [_decode_name(name) for (name,) in await self._database.fetch(_SQL["names"], {"chunk": self.batch})]
 
     async def confirm(self) -> None:
         """Record that this worker is alive."""
-        _require_lease(await self._database.execute(sql.CONFIRM_LEASE, self._key))
+        _require_lease(await self._database.execute(_SQL["confirm_lease"], self._key))
 
     async def release(self) -> None:
         """End the lease, if it has not ended. Other workers can lease the batch if a document is unfinished."""
 
         async def release(transaction: Transaction) -> None:
             """End the lease in a second statement, to see what was committed while the first waited for the lock."""
-            if await transaction.execute(sql.LOCK_BATCH, self._key):
-                await transaction.execute(sql.RELEASE, self._key)
+            if await transaction.execute(_SQL["lock_batch"], self._key):
+                await transaction.execute(_SQL["release"], self._key)
 
         await self._database.transaction(release)
 
@@ -115,18 +116,18 @@ class Lease:
                 "`named` must return a Pdf with the name that it receives"
             )
         if new:
-            await self._database.transaction(lambda transaction: transaction.insert(sql.ADD, new))
+            await self._database.transaction(lambda transaction: transaction.insert(_SQL["add"], new))
             known = await self.find_entries(names)
         return [known[name] for name in names]
 
     async def find_entries(self, names: Sequence[str]) -> Mapping[str, SigningEntry]:
         """Return entries by name. Ignore names that are not in the batch."""
         values = {"job": self._job, "chunk": self.batch, "names": [_encode_name(name) for name in set(names)]}
-        return {entry.name: entry for entry in await self._database.fetch(sql.ENTRIES, values, _make_entry)}
+        return {entry.name: entry for entry in await self._database.fetch(_SQL["entries"], values, _make_entry)}
 
     async def put(self, entry: SigningEntry) -> SigningEntry:
         """Write an entry, and return it."""
-        _require_lease(await self._database.execute(sql.PUT, self._make_values(entry)))
+        _require_lease(await self._database.execute(_SQL["put"], self._make_values(entry)))
         return entry
 
     async def abandon(
@@ -153,11 +154,11 @@ class Lease:
 
         async def abandon(transaction: Transaction) -> None:
             """Write entry, counts and identifier. Locking the batch's row first prevents deadlocks."""
-            _require_lease(await transaction.execute(sql.ADD_COUNTS, counts | self._key))
+            _require_lease(await transaction.execute(_SQL["add_counts"], counts | self._key))
             if is_stored:
                 values = {"identifier": entry.identifier, "chunk": self.batch, "at": at}
-                await transaction.execute(sql.ABANDON, values)
-            await transaction.execute(sql.PUT, self._make_values(abandoned))
+                await transaction.execute(_SQL["abandon"], values)
+            await transaction.execute(_SQL["put"], self._make_values(abandoned))
 
         await self._database.transaction(abandon)
         return abandoned
@@ -165,18 +166,18 @@ class Lease:
     async def list_abandoned(self, *, after: str = "", limit: int | None = None) -> Sequence[str]:
         """Return identifiers of stored documents to delete, sorted, greater than `after`."""
         values = {"chunk": self.batch, "after": after, "most": limit}
-        return [identifier for (identifier,) in await self._database.fetch(sql.SELECT_ABANDONED, values)]
+        return [identifier for (identifier,) in await self._database.fetch(_SQL["select_abandoned"], values)]
 
     async def forget(self, identifiers: Iterable[str]) -> None:
         """Remove stored documents from the list of those to delete."""
-        await self._database.execute(sql.FORGET, {"identifiers": list(identifiers)})
+        await self._database.execute(_SQL["forget"], {"identifiers": list(identifiers)})
 
     async def forget_expired(self, now: float, lifetime: float) -> None:
         """Forget the job's stored documents abandoned more than `lifetime` seconds ago. now: Unix time."""
 
         async def forget(transaction: Transaction) -> None:
-            await transaction.execute(sql.CORRECT_FUTURE, {"job": self._job, "now": now})
-            await transaction.execute(sql.FORGET_BEFORE, {"job": self._job, "at": now - lifetime})
+            await transaction.execute(_SQL["correct_future"], {"job": self._job, "now": now})
+            await transaction.execute(_SQL["forget_before"], {"job": self._job, "at": now - lifetime})
 
         await self._database.transaction(forget)
 
@@ -229,12 +230,10 @@ class SigningJournal(DatabaseContext):
         self._identity = ""
         self._lease: Lease | None = None
         self._batch_size = chunk
-        self._connections: Connections | None = None
         if path is not None and conninfo is None and job is None:
-            self._database: Database = SqliteDatabase(path, _FILE)
+            self._database: SqliteDatabase | PostgresDatabase = SqliteDatabase(path, _FILE)
         elif path is None and conninfo is not None and job:
-            self._connections = Connections(conninfo, error=SigningJournalError)
-            self._database = PostgresDatabase(self._connections)
+            self._database = PostgresDatabase(conninfo, error=SigningJournalError)
         else:
             raise ConfigurationError("pass either a path, or conninfo and job")
         del conninfo  # a traceback may show the variables of this frame
@@ -249,25 +248,25 @@ class SigningJournal(DatabaseContext):
     @property
     def lease(self) -> Lease:
         """The documents of a file. Raises ConfigurationError for PostgreSQL, and if the journal is not open."""
-        if self._connections is not None:
+        if isinstance(self._database, PostgresDatabase):
             raise ConfigurationError("the journal is in PostgreSQL, for a SigningFleet: a SigningJob needs a file")
         if self._lease is None:
             raise ConfigurationError(_NOT_OPEN)
         return self._lease
 
     @property
-    def connections(self) -> Connections:
-        """The connections to PostgreSQL. Raises ConfigurationError for a file."""
-        if self._connections is None:
+    def postgres(self) -> PostgresDatabase:
+        """The database. Raises ConfigurationError for a file."""
+        if not isinstance(self._database, PostgresDatabase):
             raise ConfigurationError("the journal is a file, for a SigningJob: a SigningFleet needs one in PostgreSQL")
-        return self._connections
+        return self._database
 
     async def add(self, names: Iterable[str] | AsyncIterable[str]) -> int:
         """Add documents by name. Return how many are new.
 
         Raises ConfigurationError if `names` is a string, or the journal is a file: its SigningJob adds them.
         """
-        _ = self.connections  # raises for a file
+        _ = self.postgres  # raises for a file
         if isinstance(names, str):
             raise ConfigurationError(
                 "names must be a list or another iterable, not a string: use [name] for a single document"
@@ -282,12 +281,14 @@ class SigningJournal(DatabaseContext):
 
     async def read_claim(self) -> str | None:
         """Return the digest of the job's signatures. None: not claimed, or the signatures vary."""
-        ((digest,),) = await self._database.fetch(sql.READ_CLAIM, {"job": self.job})
+        ((digest,),) = await self._database.fetch(_SQL["read_claim"], {"job": self.job})
         return None if digest is None else str(digest)
 
     async def failures(self, *, after: int = 0, most: int | None = None) -> Sequence[SigningEntry]:
         """Return the failed documents with numbers above `after`, by number, at most `most`."""
-        return await self._database.fetch(sql.FAILURES, {"job": self.job, "after": after, "most": most}, _make_entry)
+        return await self._database.fetch(
+            _SQL["failures"], {"job": self.job, "after": after, "most": most}, _make_entry
+        )
 
     async def retry(self, problem: str | None = None) -> int:
         """Let failed documents be signed again: all, or those with this problem (code or text). Return their number."""
@@ -296,16 +297,16 @@ class SigningJournal(DatabaseContext):
         values = {"job": self.job, "all": reason is None, "problems": forms}
 
         async def work(transaction: Transaction) -> int:
-            renewed = await transaction.execute(sql.RETRY_FAILED, values)
-            await transaction.execute(sql.REOPEN, {"chunks": sorted({batch for (batch,) in renewed})})
+            renewed = await transaction.execute(_SQL["retry_failed"], values)
+            await transaction.execute(_SQL["reopen"], {"chunks": sorted({batch for (batch,) in renewed})})
             return len(renewed)
 
         return await self._database.transaction(work)
 
     async def tally(self) -> Tally:
         """Return the numbers of documents by state, and of abandoned stored documents."""
-        states = await self._database.fetch(sql.STATES, {"job": self.job})
-        ((abandoned, requested),) = await self._database.fetch(sql.COUNTS, {"job": self.job})
+        states = await self._database.fetch(_SQL["states"], {"job": self.job})
+        ((abandoned, requested),) = await self._database.fetch(_SQL["counts"], {"job": self.job})
         counted = Counter({DocumentState(state): count for state, count in states})
         return Tally(states=counted, abandoned=abandoned, requested=requested)
 
@@ -315,25 +316,27 @@ class SigningJournal(DatabaseContext):
         worker_timeout: seconds without a sign of life that end a lease, and until a batch is returned again.
         """
         values = {"job": self.job, "patience": worker_timeout, "most": _MAX_WOKEN_BATCHES}
-        return [batch for (batch,) in await self._database.execute(sql.TAKE_DUE_BATCHES, values)]
+        return [batch for (batch,) in await self._database.execute(_SQL["take_due_batches"], values)]
 
     async def lease_batch(self, batch: int, worker_timeout: float) -> Lease | None:
         """Lease a batch. Return None if it is done, or another worker has it. worker_timeout: as for `list_due`."""
-        found = await self._database.execute(sql.LEASE, {"chunk": batch, "patience": worker_timeout})
+        found = await self._database.execute(_SQL["lease"], {"chunk": batch, "patience": worker_timeout})
         return self._make_lease(batch, *found[0]) if found else None
 
     async def count_open_batches(self) -> int:
         """Return the number of batches with unfinished documents."""
-        ((count,),) = await self._database.fetch(sql.COUNT_OPEN_BATCHES, {"job": self.job})
+        ((count,),) = await self._database.fetch(_SQL["count_open_batches"], {"job": self.job})
         return int(count)
 
     async def _prepare(self, transaction: Transaction) -> None:
-        await transaction.ensure(sql.TABLES)
+        await transaction.ensure(_TABLES)
         named = {"name": self._name, "identity": secrets.token_hex(16)}
-        ((self._job, self._identity),) = await transaction.execute(sql.JOB, named)
-        if self._connections is None:
+        ((self._job, self._identity),) = await transaction.execute(_SQL["job"], named)
+        if isinstance(self._database, SqliteDatabase):
             values = {"job": self.job}
-            found = await transaction.execute(sql.BATCHES, values) or await transaction.execute(sql.MAKE_BATCH, values)
+            found = await transaction.execute(_SQL["batches"], values) or await transaction.execute(
+                _SQL["make_batch"], values
+            )
             self._lease = self._make_lease(found[0][0], 0)
 
     def _make_lease(self, batch: int, number: int) -> Lease:
@@ -342,11 +345,11 @@ class SigningJournal(DatabaseContext):
 
     async def _add(self, names: Sequence[str]) -> int:
         async def add(transaction: Transaction) -> int:
-            ((batch,),) = await transaction.execute(sql.MAKE_BATCH, {"job": self.job})
+            ((batch,),) = await transaction.execute(_SQL["make_batch"], {"job": self.job})
             rows = [(self.job, batch, _encode_name(name)) for name in sorted(set(names))]
-            added = len(await transaction.insert(sql.ADD, rows))
+            added = len(await transaction.insert(_SQL["add"], rows))
             if not added:
-                await transaction.execute(sql.DROP_BATCH, {"chunk": batch})
+                await transaction.execute(_SQL["drop_batch"], {"chunk": batch})
             return added
 
         return await self._database.transaction(add) if names else 0

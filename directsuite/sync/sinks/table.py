@@ -23,7 +23,7 @@ from directsuite.sync.sinks.eml import replace_lone_surrogates
 _StoredKey: TypeAlias = tuple[str, str, int, int]
 
 _SQL = load_statements("directsuite.sync.sinks", "table")
-_TABLES = Tables("sink", (_SQL["tables"],))
+_TABLES = Tables("sink", _SQL["tables"])
 
 
 @scrub_class

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import directsuite as ds
-from directsuite.durable.database import sql
 from directsuite.jobs.delivery import DeliveryJournalError, DeliveryTracker
 from tests.integration.scenario import ALICE, BOB, PASSWORD
 from tests.jobs.delivery.fragile_mailbox import make_fragile_mailbox
@@ -24,6 +23,7 @@ from tests.jobs.delivery.trackers import (
     list_statuses,
     read_first_change,
 )
+from tests.statements import sql
 
 
 async def test_restart_repeats_unacknowledged_changes(tracker_factory: TrackerFactory) -> None:

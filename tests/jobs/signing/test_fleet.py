@@ -17,11 +17,12 @@ from directsuite.jobs.signing.fleet import SigningFleet
 from directsuite.jobs.signing.journal import Lease, LostLeaseError, SigningJournal, SigningJournalError
 from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault, FragileService
 from tests.jobs.signing.job_factory import PDF_CONTENT, SIGNATURES
+from tests.statements import sql
 from tests.waiting import notify_waiters, wait_until
 
 pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
 
-from directsuite.durable.postgres import Connection, Connections, PostgresDatabase
+from directsuite.durable.postgres import Connection, PostgresDatabase
 
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
@@ -58,7 +59,7 @@ class BriefClock:
         await self.goes.wait()
 
 
-class Interrupted(Connections):
+class Interrupted(PostgresDatabase):
     """Connections that fail `faults` times."""
 
     faults = 0
@@ -97,7 +98,7 @@ class FleetScenario:
     """A fleet's journal, service and target folder."""
 
     journal: SigningJournal
-    connections: Interrupted
+    database: Interrupted
     out: Path
     service: FragileService = attrs.field(factory=FragileService)
 
@@ -118,12 +119,12 @@ class FleetScenario:
 
     async def lose_all(self) -> None:
         """Let all leases and workers expire."""
-        await self.connections.fetch(_LONG_AGO)
-        ((has_queue,),) = await self.connections.fetch(
-            "SELECT to_regclass('directsuite.procrastinate_workers') IS NOT NULL"
+        await self.database.fetch(sql(_LONG_AGO))
+        ((has_queue,),) = await self.database.fetch(
+            sql("SELECT to_regclass('directsuite.procrastinate_workers') IS NOT NULL")
         )
         if has_queue:
-            await self.connections.fetch(_WORKERS_TOO)
+            await self.database.fetch(sql(_WORKERS_TOO))
 
     async def taken(self) -> Lease:
         for key in range(1, 10):
@@ -135,7 +136,7 @@ class FleetScenario:
     async def agrees(self, names: Sequence[str] = NAMES) -> bool:
         """Return True if journal and outputs agree, and all documents are done and signed with one request each."""
         tally = await self.journal.tally()
-        rows = await self.connections.fetch("SELECT name, output_sha FROM directsuite.signing_document")
+        rows = await self.database.fetch(sql("SELECT name, output_sha FROM directsuite.signing_document"))
         noted = {bytes(name).decode(): digest for name, digest in rows}
         outputs = {each.name: each.read_bytes() for each in self.out.iterdir()}
         return (
@@ -159,10 +160,9 @@ async def some_more(worker: SigningFleet, running: asyncio.Task[object]) -> None
 async def scenario(conninfo: str, tmp_path: Path) -> AsyncIterator[FleetScenario]:
     async with SigningJournal(conninfo=conninfo, job="consents", chunk=5) as journal:
         assert await journal.add(NAMES) == len(NAMES)
-        await journal.connections.aclose()
-        journal._connections = connections = Interrupted(conninfo, error=SigningJournalError, max_connections=8)
-        journal._database = PostgresDatabase(connections)
-        yield FleetScenario(journal, connections, tmp_path / "out")
+        await journal.postgres.aclose()
+        journal._database = database = Interrupted(conninfo, error=SigningJournalError, max_connections=8)
+        yield FleetScenario(journal, database, tmp_path / "out")
 
 
 async def test_workers_share_the_documents_and_sign_each_once(scenario: FleetScenario) -> None:
@@ -274,7 +274,7 @@ async def test_outage_of_postgresql_is_waited_out(scenario: FleetScenario) -> No
     running = asyncio.create_task(worker.run())
     for _ in range(4):
         await some_more(worker, running)
-        scenario.connections.faults = 2
+        scenario.database.faults = 2
     await running
     assert await scenario.agrees()
 
@@ -292,7 +292,7 @@ async def test_restart_of_postgresql_is_waited_out(shaky_postgres: PostgresServe
         await asyncio.to_thread(shaky_postgres.start)
         await running
         assert await scene.agrees()
-        await scene.connections.aclose()
+        await scene.database.aclose()
 
 
 async def test_jobs_in_one_database_leave_each_other_alone(
@@ -300,7 +300,7 @@ async def test_jobs_in_one_database_leave_each_other_alone(
 ) -> None:
     async with SigningJournal(conninfo=conninfo, job="reports") as journal:
         await journal.add(["a.pdf"])
-        other = FleetScenario(journal, scenario.connections, tmp_path / "reports")
+        other = FleetScenario(journal, scenario.database, tmp_path / "reports")
         first, second = await asyncio.gather(scenario.make_worker(concurrency=1).run(), other.make_worker().run())
     assert (first.chunks, second.chunks) == (3, 1)
     assert [each.name for each in other.out.iterdir()] == ["a.pdf"]
@@ -366,7 +366,7 @@ async def test_document_with_another_name_stops_worker(scenario: FleetScenario) 
 
 
 async def test_closed_connections_stop_worker(scenario: FleetScenario) -> None:
-    await scenario.connections.aclose()
+    await scenario.database.aclose()
     with pytest.raises(ds.ClosedError):
         await scenario.make_worker().run()
 
@@ -387,7 +387,7 @@ async def test_late_worker_keeps_staging_folder_of_successor(scenario: FleetScen
     [chunk, *_] = await scenario.journal.list_due(60.0)
     first = await scenario.journal.lease_batch(chunk, 60.0)
     assert first is not None
-    await scenario.journal.connections.fetch(_LONG_AGO)
+    await scenario.journal.postgres.fetch(sql(_LONG_AGO))
     second = await scenario.journal.lease_batch(chunk, 60.0)
     assert second is not None
     target = TargetFolder(scenario.out)

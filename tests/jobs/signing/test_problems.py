@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import directsuite as ds
-from directsuite.durable.database import sql
 from directsuite.jobs.signing import DocumentState, JobStoppedError
 from directsuite.jobs.signing.problems import DOCUMENT_PROBLEMS, DocumentProblem, parse_reason
 from tests.jobs.signing.fragile_service import FragileService
 from tests.jobs.signing.job_factory import JobFactory, yield_pdfs
+from tests.statements import sql
 
 OLD_TEXTS = {
     DocumentProblem.SOURCE_CHANGED: "it is another document than when it was first read",

@@ -146,4 +146,4 @@ async def test_kind_of_journal_must_suit_its_use(tmp_path: Path) -> None:
         with pytest.raises(ds.ConfigurationError, match="a SigningFleet needs one in PostgreSQL"):
             await journal.add(["a.pdf"])
         with pytest.raises(ds.ConfigurationError, match="a SigningFleet needs one in PostgreSQL"):
-            _ = journal.connections
+            _ = journal.postgres

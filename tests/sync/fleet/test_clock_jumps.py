@@ -30,7 +30,7 @@ async def store(conninfo: str) -> AsyncGenerator[PostgresStore]:
 
 @pytest.fixture
 async def table(store: PostgresStore) -> FleetTable:
-    table = FleetTable(store.connections, "me", 30.0)
+    table = FleetTable(store.database, "me", 30.0)
     await table.prepare()
     await table.add([MAILBOX])
     return table
@@ -66,7 +66,7 @@ async def test_round_is_due_after_the_clock_is_set_right(
 
 
 async def test_pause_between_rounds_may_be_as_long_as_the_interval(store: PostgresStore, table: FleetTable) -> None:
-    patient = FleetTable(store.connections, "me", 30.0, max_pause=10 * 86_400.0)
+    patient = FleetTable(store.database, "me", 30.0, max_pause=10 * 86_400.0)
     mailbox = await run_round(patient, next_in=9 * 86_400.0)
     assert await patient.claim([mailbox]) == []
 
@@ -94,7 +94,7 @@ async def test_dead_worker_counts_as_dead_after_the_clock_is_set_right(
     change(conninfo, "UPDATE directsuite.worker SET seen_at = seen_at + %s::interval", jump)
     assert (await table.read_status()).workers == 0
     assert [worker for _, worker in await table.list_due()] == [None]
-    await FleetTable(store.connections, "other", 30.0).leave()
+    await FleetTable(store.database, "other", 30.0).leave()
     with psycopg.connect(conninfo) as connection:
         (left,) = connection.execute("SELECT count(*) FROM directsuite.worker").fetchone() or (None,)
     assert left == (1 if "hour" in jump else 0)

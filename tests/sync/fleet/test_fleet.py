@@ -13,6 +13,7 @@ import directsuite as ds
 from directsuite.sandbox.server import Sandbox
 from directsuite.sync.model import Change, ChangeSet, Lease
 from directsuite.sync.postgres import PostgresStore
+from tests.statements import sql
 
 if TYPE_CHECKING:
     pass
@@ -62,7 +63,7 @@ async def store(conninfo: str) -> AsyncGenerator[PostgresStore]:
 
 
 async def list_subjects(store: PostgresStore) -> list[str]:
-    return sorted(row[0] for row in await store.connections.fetch("SELECT subject FROM told WHERE kind = 'new'"))
+    return sorted(row[0] for row in await store.database.fetch(sql("SELECT subject FROM told WHERE kind = 'new'")))
 
 
 async def test_each_message_is_in_the_sink_once(sandbox: Sandbox, suite: ds.DirectSuite, store: PostgresStore) -> None:
@@ -105,15 +106,15 @@ async def test_a_failing_mailbox_backs_off_and_no_log_names_it(
         query: Any = (
             "SELECT extract(epoch FROM next_due_at - now())::float8 FROM directsuite.schedule WHERE fail_count > 0"
         )
-        ((rest,),) = await store.connections.fetch(query)
+        ((rest,),) = await store.database.fetch(sql(query))
         rests.append(rest)
         seen = len(rests)
-        await store.connections.fetch(
-            "UPDATE directsuite.schedule SET next_due_at = now() WHERE fail_count > 0 RETURNING mailbox"
+        await store.database.fetch(
+            sql("UPDATE directsuite.schedule SET next_due_at = now() WHERE fail_count > 0 RETURNING mailbox")
         )
 
         async def failed_again(times: int = seen) -> bool:
-            ((count,),) = await store.connections.fetch("SELECT max(fail_count) FROM directsuite.schedule")
+            ((count,),) = await store.database.fetch(sql("SELECT max(fail_count) FROM directsuite.schedule"))
             return bool(count > times)
 
         await poll_until(failed_again)
@@ -133,7 +134,7 @@ class BrokenOffStore(PostgresStore):
     async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
         if self.breaks:
             self.breaks -= 1
-            await self.connections.fetch("SELECT pg_terminate_backend(pg_backend_pid())")
+            await self.database.fetch(sql("SELECT pg_terminate_backend(pg_backend_pid())"))
         await super().commit(lease, change_set, changes)
 
 
@@ -184,7 +185,7 @@ async def test_a_worker_ends_after_its_rounds_in_progress(
         await asyncio.wait([running], timeout=10)
         assert running.cancelled() == (how == "cancelled")
         assert ended
-        ((number, fail_count, due),) = await store.connections.fetch(
-            "SELECT fence, fail_count, next_due_at > now() FROM directsuite.schedule"
+        ((number, fail_count, due),) = await store.database.fetch(
+            sql("SELECT fence, fail_count, next_due_at > now() FROM directsuite.schedule")
         )
         assert (number, fail_count, due) == (1, 0, True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import gc
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
@@ -14,16 +13,19 @@ import pytest
 
 from directsuite.core.clock import SystemClock
 from directsuite.sync.model import StoreError
+from tests.statements import sql
 
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
 
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
 from procrastinate.schema import SchemaManager
-from psycopg import OperationalError, sql
+from psycopg import OperationalError
+from psycopg.sql import SQL, Identifier
 
-from directsuite.durable.fleet import FleetEngine
-from directsuite.durable.postgres import Connection, Connections
+from directsuite.durable.database import Tables, Transaction
+from directsuite.durable.fleet import _SQL, FleetEngine
+from directsuite.durable.postgres import PostgresDatabase
 
 pytestmark = pytest.mark.postgres
 
@@ -49,7 +51,7 @@ class Turns:
         self.looks += 1
 
 
-def engine(connections: Connections, turns: Turns, kind: str = "test", **options: Any) -> FleetEngine:
+def engine(connections: PostgresDatabase, turns: Turns, kind: str = "test", **options: Any) -> FleetEngine:
     given: dict[str, Any] = {"concurrency": 2, "grace": 30.0, "worker_timeout": 30.0, "tick": 0.05, **options}
     return FleetEngine(
         connections,
@@ -64,14 +66,14 @@ def engine(connections: Connections, turns: Turns, kind: str = "test", **options
 
 
 @pytest.fixture
-async def connections(conninfo: str) -> AsyncGenerator[Connections]:
-    connections = Connections(conninfo, error=StoreError)
+async def connections(conninfo: str) -> AsyncGenerator[PostgresDatabase]:
+    connections = PostgresDatabase(conninfo, error=StoreError)
     yield connections
     await connections.aclose()
 
 
 @pytest.mark.parametrize("times", [1, 3])
-async def test_repeated_cancellation_lets_rounds_finish(connections: Connections, times: int) -> None:
+async def test_repeated_cancellation_lets_rounds_finish(connections: PostgresDatabase, times: int) -> None:
     before = asyncio.all_tasks()
     turns = Turns()
     running = asyncio.create_task(engine(connections, turns).run())
@@ -87,7 +89,7 @@ async def test_repeated_cancellation_lets_rounds_finish(connections: Connections
     assert asyncio.all_tasks() <= before | {running}
 
 
-async def test_it_ends_without_tasks_whenever_it_is_cancelled(connections: Connections) -> None:
+async def test_it_ends_without_tasks_whenever_it_is_cancelled(connections: PostgresDatabase) -> None:
     before = asyncio.all_tasks()
     for turns_of_the_loop in range(0, 60, 3):
         running = asyncio.create_task(engine(connections, Turns(keys=[])).run())
@@ -102,7 +104,7 @@ async def test_it_ends_without_tasks_whenever_it_is_cancelled(connections: Conne
 @pytest.mark.parametrize("outcome", [None, OperationalError("closed")], ids=["a result", "an error"])
 @pytest.mark.parametrize("call", ["prune_stalled_workers", "batch_defer_jobs_async"])
 async def test_it_ends_although_psycopg_loses_a_cancellation(
-    connections: Connections, monkeypatch: pytest.MonkeyPatch, call: str, outcome: Exception | None
+    connections: PostgresDatabase, monkeypatch: pytest.MonkeyPatch, call: str, outcome: Exception | None
 ) -> None:
     begun = asyncio.Event()
 
@@ -126,7 +128,7 @@ async def test_it_ends_although_psycopg_loses_a_cancellation(
 
 
 async def test_it_ends_while_postgresql_is_stopped(shaky_postgres: PostgresServer) -> None:
-    connections = Connections(shaky_postgres.create_database(), error=StoreError)
+    connections = PostgresDatabase(shaky_postgres.create_database(), error=StoreError)
     turns = Turns()
     running = asyncio.create_task(engine(connections, turns, grace=0.2).run())
     await asyncio.wait_for(turns.begun.wait(), 20)
@@ -140,16 +142,16 @@ async def test_it_ends_while_postgresql_is_stopped(shaky_postgres: PostgresServe
         await connections.aclose()
 
 
-async def test_worker_with_shorter_timeout_keeps_rounds_of_others(connections: Connections) -> None:
+async def test_worker_with_shorter_timeout_keeps_rounds_of_others(connections: PostgresDatabase) -> None:
     patient, turns = Turns(), Turns(keys=[2])
     first, second = engine(connections, patient), engine(connections, turns, "other", worker_timeout=0.2)
     running = asyncio.create_task(first.run())
     await asyncio.wait_for(patient.begun.wait(), 20)
-    [one] = await connections.fetch("SELECT id FROM directsuite.procrastinate_workers")
-    await connections.fetch("SELECT pg_sleep(0.5)")
+    [one] = await connections.fetch(sql("SELECT id FROM directsuite.procrastinate_workers"))
+    await connections.fetch(sql("SELECT pg_sleep(0.5)"))
     other = asyncio.create_task(second.run())
     await asyncio.wait_for(turns.begun.wait(), 20)
-    assert one in await connections.fetch("SELECT id FROM directsuite.procrastinate_workers")
+    assert one in await connections.fetch(sql("SELECT id FROM directsuite.procrastinate_workers"))
     for each in (patient, turns):
         each.may_end.set()
     first.stop()
@@ -157,7 +159,7 @@ async def test_worker_with_shorter_timeout_keeps_rounds_of_others(connections: C
     await asyncio.wait_for(asyncio.gather(running, other), 20)
 
 
-async def test_heartbeats_continue_during_the_grace_period(connections: Connections) -> None:
+async def test_heartbeats_continue_during_the_grace_period(connections: PostgresDatabase) -> None:
     turns = Turns()
     running = asyncio.create_task(engine(connections, turns, worker_timeout=0.6).run())
     await asyncio.wait_for(turns.begun.wait(), 20)
@@ -169,22 +171,22 @@ async def test_heartbeats_continue_during_the_grace_period(connections: Connecti
     turns.may_end.set()
     await asyncio.wait([running], timeout=20)
     assert turns.ended == [1]
-    assert await connections.fetch("SELECT id FROM directsuite.procrastinate_jobs") == []
+    assert await connections.fetch(sql("SELECT id FROM directsuite.procrastinate_jobs")) == []
 
 
 async def test_a_job_deleted_by_others_ends_without_an_error(
-    connections: Connections, caplog: pytest.LogCaptureFixture
+    connections: PostgresDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
     turns = Turns()
     worker = engine(connections, turns)
     running = asyncio.create_task(worker.run())
     await asyncio.wait_for(turns.begun.wait(), 20)
 
-    async def reap(connection: Connection) -> None:
-        await connection.execute("SET LOCAL search_path TO directsuite")
-        await connection.execute("DELETE FROM procrastinate_jobs")
+    async def delete_jobs(transaction: Transaction) -> None:
+        await transaction.execute(_SQL["search_path"])  # for procrastinate's trigger
+        await transaction.execute(sql("DELETE FROM directsuite.procrastinate_jobs"))
 
-    await connections.run(reap)
+    await connections.transaction(delete_jobs)
     turns.may_end.set()
     worker.stop()
     await asyncio.wait_for(running, 20)
@@ -207,69 +209,59 @@ _OF_THE_QUEUE = """
 
 @pytest.mark.parametrize("first", ["03.02", "03.04.00_01"])
 async def test_tables_of_older_procrastinate_are_migrated_at_start(
-    connections: Connections, postgres: PostgresServer, first: str
+    connections: PostgresDatabase, postgres: PostgresServer, first: str
 ) -> None:
-    async def older(connection: Connection) -> None:
-        await connection.execute("CREATE SCHEMA IF NOT EXISTS directsuite")
-        await connection.execute("SET LOCAL search_path TO directsuite")
-        await connection.execute("CREATE TABLE version (part text PRIMARY KEY, version integer NOT NULL)")
-        await connection.execute("INSERT INTO version VALUES ('queue', 1)")
-        await connection.execute("CREATE TABLE queue_migration (name text PRIMARY KEY)")
+    async def apply(transaction: Transaction, name: str) -> None:
+        await transaction.ensure(Tables("queue", _SQL["migration_table"]))
+        await transaction.execute(_SQL["search_path"])
+        await transaction.connection.execute(SHIPPED[name])
+        await transaction.execute(_SQL["record_migration"], {"name": name})
 
-    await connections.run(older)
-    for name, statements in SHIPPED.items():
+    for name in SHIPPED:
         if name < first + "~":
-            await connections.run(functools.partial(applied, name=name, statements=statements))
+            await connections.transaction(functools.partial(apply, name=name))
     await asyncio.gather(*(opened(connections) for _ in range(4)))
-    rows = await connections.fetch("SELECT name FROM directsuite.queue_migration ORDER BY name")
+    rows = await connections.fetch(sql("SELECT name FROM directsuite.queue_migration ORDER BY name"))
     assert [name for (name,) in rows] == list(SHIPPED)
     with postgres.borrow_database() as conninfo:
-        fresh = Connections(conninfo, error=StoreError)
+        fresh = PostgresDatabase(conninfo, error=StoreError)
         await opened(fresh)
-        assert await connections.fetch(_OF_THE_QUEUE) == await fresh.fetch(_OF_THE_QUEUE)
+        assert await connections.fetch(sql(_OF_THE_QUEUE)) == await fresh.fetch(sql(_OF_THE_QUEUE))
         await fresh.aclose()
 
 
-async def applied(connection: Connection, name: str, statements: bytes) -> None:
-    await connection.execute("SET LOCAL search_path TO directsuite")
-    await connection.execute(statements)
-    await connection.execute("INSERT INTO queue_migration VALUES (%s)", (name,))
-
-
-async def opened(connections: Connections) -> None:
+async def opened(connections: PostgresDatabase) -> None:
     queue = engine(connections, Turns())
     await queue.open()
     await queue.aclose()
 
 
 @pytest.mark.parametrize("silent", [0, 3_600], ids=["heard of now", "of more patience than this one"])
-async def test_migrations_that_break_older_workers_wait_for_them(connections: Connections, silent: int) -> None:
+async def test_migrations_that_break_older_workers_wait_for_them(connections: PostgresDatabase, silent: int) -> None:
     await opened(connections)
     last = list(SHIPPED)[-1]
     assert "_post_" in last
-    await connections.fetch("DELETE FROM directsuite.queue_migration WHERE name = %s RETURNING 1", (last,))
-    noted = "SELECT count(*) FROM directsuite.queue_migration WHERE name = %s"
-    older = (
-        "INSERT INTO directsuite.procrastinate_workers VALUES (DEFAULT, now() - make_interval(secs => %s)) RETURNING 1"
-    )
-    await connections.fetch(older, (silent,))
+    await connections.fetch(sql("DELETE FROM directsuite.queue_migration WHERE name = :name"), {"name": last})
+    noted = "SELECT count(*) FROM directsuite.queue_migration WHERE name = :name"
+    older = "INSERT INTO directsuite.procrastinate_workers VALUES (DEFAULT, now() - make_interval(secs => :silent))"
+    await connections.fetch(sql(older), {"silent": silent})
     await opened(connections)
-    assert await connections.fetch(noted, (last,)) == [(0,)]
-    await connections.fetch("DELETE FROM directsuite.procrastinate_workers RETURNING 1")
+    assert await connections.fetch(sql(noted), {"name": last}) == [(0,)]
+    await connections.fetch(sql("DELETE FROM directsuite.procrastinate_workers"))
     await opened(connections)
-    assert await connections.fetch(noted, (last,)) == [(1,)]
+    assert await connections.fetch(sql(noted), {"name": last}) == [(1,)]
 
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
 async def test_workers_start_together_with_any_default_isolation(postgres: PostgresServer, isolation: str) -> None:
     conninfo = postgres.create_database()
-    several = [Connections(conninfo, error=StoreError) for _ in range(4)]
-    default = sql.SQL("ALTER DATABASE {} SET default_transaction_isolation TO {}")
+    several = [PostgresDatabase(conninfo, error=StoreError) for _ in range(4)]
+    default = SQL("ALTER DATABASE {} SET default_transaction_isolation TO {}")
     async with several[0].borrow() as connection:
-        await connection.execute(default.format(sql.Identifier(connection.info.dbname), isolation))
+        await connection.execute(default.format(Identifier(connection.info.dbname), isolation))
     await several[0].disconnect()
     await asyncio.gather(*map(opened, several))
-    assert await several[0].fetch("SELECT count(*) FROM directsuite.queue_migration") == [(len(SHIPPED),)]
+    assert await several[0].fetch(sql("SELECT count(*) FROM directsuite.queue_migration")) == [(len(SHIPPED),)]
     queue = engine(several[0], Turns())
     await queue.open()
     asked = await queue._app.connector.execute_query_one_async("SHOW transaction_isolation")

@@ -12,6 +12,7 @@ from directsuite.core.clock import SystemClock
 from directsuite.durable.fleet import FleetEngine
 from directsuite.sync.fleet import EndedRound, FleetTable, LeasedRound
 from directsuite.sync.postgres import PostgresStore
+from tests.statements import sql
 
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
 from tests.sync.fleet.fleet_worker import LoggingSink
@@ -29,7 +30,7 @@ async def store(conninfo: str) -> AsyncGenerator[PostgresStore]:
 
 @pytest.fixture
 async def table(store: PostgresStore) -> FleetTable:
-    table = FleetTable(store.connections, "me", 3.0)
+    table = FleetTable(store.database, "me", 3.0)
     await table.prepare()
     await table.add(NAMES)
     return table
@@ -40,9 +41,11 @@ async def finish(table: FleetTable, leased: LeasedRound, next_in: float) -> None
 
 
 async def let_claims_expire(store: PostgresStore) -> None:
-    await store.connections.fetch(
-        "UPDATE directsuite.schedule SET woken_at = woken_at - interval '3.1 s', "
-        "next_due_at = next_due_at - interval '3.1 s' RETURNING 1"
+    await store.database.fetch(
+        sql(
+            "UPDATE directsuite.schedule SET woken_at = woken_at - interval '3.1 s', "
+            "next_due_at = next_due_at - interval '3.1 s' RETURNING 1"
+        )
     )
 
 
@@ -61,14 +64,14 @@ async def test_a_round_due_soon_is_listed_when_it_is_due(table: FleetTable, stor
     mailboxes = [mailbox for mailbox, _ in await table.list_due()]
     now, soon, later = await table.claim(mailboxes)
     await table.finish([EndedRound(now, 0.0), EndedRound(soon, 0.5), EndedRound(later, 60.0)], wakes=True)
-    await store.connections.fetch(
-        "UPDATE directsuite.schedule SET next_due_at = next_due_at - interval '0.6 s' RETURNING 1"
+    await store.database.fetch(
+        sql("UPDATE directsuite.schedule SET next_due_at = next_due_at - interval '0.6 s' RETURNING 1")
     )
     assert [mailbox for mailbox, _ in await table.list_due()] == [soon.mailbox]
 
 
 async def test_due_mailbox_is_woken_by_one_worker_only(table: FleetTable, store: PostgresStore) -> None:
-    other = FleetTable(store.connections, "other", 3.0)
+    other = FleetTable(store.database, "other", 3.0)
     found = await asyncio.gather(*(each.list_due() for each in (table, other, table, other)))
     assert sorted(mailbox for due in found for mailbox, _ in due) == sorted({m for due in found for m, _ in due})
     assert await table.list_due() == []
@@ -76,13 +79,13 @@ async def test_due_mailbox_is_woken_by_one_worker_only(table: FleetTable, store:
 
 async def test_concurrent_claims_have_different_mailboxes(table: FleetTable, store: PostgresStore) -> None:
     mailboxes = [mailbox for mailbox, _ in await table.list_due()]
-    tables = [FleetTable(store.connections, f"worker {number}", 3.0) for number in range(4)]
+    tables = [FleetTable(store.database, f"worker {number}", 3.0) for number in range(4)]
     claimed = await asyncio.gather(*(each.claim(mailboxes) for each in tables))
     assert sorted(leased.mailbox for batch in claimed for leased in batch) == sorted(mailboxes)
 
 
 async def test_mailbox_of_a_worker_is_free_when_its_heartbeats_end(table: FleetTable, store: PostgresStore) -> None:
-    other = FleetTable(store.connections, "other", 3.0)
+    other = FleetTable(store.database, "other", 3.0)
     mailboxes = [mailbox for mailbox, _ in await table.list_due()]
     held, lost, _ = await table.claim(mailboxes)
     await let_claims_expire(store)
@@ -95,7 +98,7 @@ async def test_mailbox_of_a_worker_is_free_when_its_heartbeats_end(table: FleetT
 
 
 async def test_end_of_a_restarted_round_is_ignored(table: FleetTable, store: PostgresStore) -> None:
-    other = FleetTable(store.connections, "other", 3.0)
+    other = FleetTable(store.database, "other", 3.0)
     ((mailbox, _), *_) = await table.list_due()
     (zombies,) = await table.claim([mailbox])
     assert await other.claim([mailbox]) == []
@@ -129,7 +132,7 @@ async def test_old_jobs_are_deleted_and_share_batches(store: PostgresStore, tabl
         raise AssertionError
 
     engine: Any = FleetEngine(
-        store.connections,
+        store.database,
         "sync",
         "living",
         list_due=table.list_due,
@@ -149,19 +152,21 @@ async def test_old_jobs_are_deleted_and_share_batches(store: PostgresStore, tabl
         await engine.wake(dict.fromkeys(range(60), "dead") | dict.fromkeys(range(100, 115)))
         jobs = "SELECT queue_name, jsonb_array_length(args -> 'keys') FROM directsuite.procrastinate_jobs ORDER BY 1, 2"
         shared = [("directsuite_sync", 5), ("directsuite_sync", 10)]
-        assert await store.connections.fetch(jobs) == [
+        assert await store.database.fetch(sql(jobs)) == [
             *shared,
             ("directsuite_sync_dead", 10),
             ("directsuite_sync_dead", 50),
         ]
         assert await manager.fetch_job(queues=["directsuite_sync_dead"], worker_id=dead) is not None
         await engine.delete_old_jobs()
-        assert len(await store.connections.fetch(jobs)) == 4
-        await store.connections.fetch(
-            "UPDATE directsuite.procrastinate_events SET at = at - interval '61 s' WHERE job_id IN "
-            "(SELECT id FROM directsuite.procrastinate_jobs WHERE right(queue_name, 5) = '_dead') RETURNING 1"
+        assert len(await store.database.fetch(sql(jobs))) == 4
+        await store.database.fetch(
+            sql(
+                "UPDATE directsuite.procrastinate_events SET at = at - interval '61 s' WHERE job_id IN "
+                "(SELECT id FROM directsuite.procrastinate_jobs WHERE right(queue_name, 5) = '_dead') RETURNING 1"
+            )
         )
         await engine.delete_old_jobs()
-        assert await store.connections.fetch(jobs) == shared
+        assert await store.database.fetch(sql(jobs)) == shared
     finally:
         await engine.aclose()

@@ -19,6 +19,7 @@ import directsuite as ds
 from directsuite.sandbox.server import Sandbox
 from directsuite.sync.model import StoreError
 from directsuite.sync.postgres import PostgresStore
+from tests.statements import sql
 
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
@@ -55,22 +56,22 @@ class SharedStoreScenario:
 
     async def told(self) -> Counter[tuple[Any, ...]]:
         query = "SELECT subject FROM told WHERE kind = 'new'"
-        return Counter(await self.store.connections.fetch(query))
+        return Counter(await self.store.database.fetch(sql(query)))
 
     async def turns(self) -> list[int]:
         query = "SELECT fence FROM directsuite.schedule"
-        return [number for (number,) in await self.store.connections.fetch(query)]
+        return [number for (number,) in await self.store.database.fetch(sql(query))]
 
     async def in_step(self) -> bool:
         query = "SELECT mailbox, folder, uid, subject FROM directsuite.message WHERE present"
         with contextlib.suppress(StoreError):
-            return group_rows(await self.store.connections.fetch(query)) == await self.traffic.list_server()
+            return group_rows(await self.store.database.fetch(sql(query))) == await self.traffic.list_server()
         return False
 
     async def all_had_turns(self) -> bool:
         if min(await self.turns()) <= 1:
             return False
-        ((started,),) = await self.store.connections.fetch("SELECT count(*) FROM directsuite.procrastinate_workers")
+        ((started,),) = await self.store.database.fetch(sql("SELECT count(*) FROM directsuite.procrastinate_workers"))
         return bool(started == len(self.workers))
 
     async def until(self, seen: Callable[[], Awaitable[bool]], seconds: float) -> None:

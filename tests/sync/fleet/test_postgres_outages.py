@@ -25,6 +25,7 @@ from directsuite.sync.model import (
     StoreError,
 )
 from directsuite.sync.postgres import PostgresStore
+from tests.statements import sql
 
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
@@ -95,7 +96,7 @@ async def test_a_commit_during_a_stop_writes_nothing(
             await asyncio.to_thread(shaky_postgres.stop, mode)
             await transaction.connection.execute("INSERT INTO told VALUES ('y')")
 
-    async with PostgresStore(store.connections.conninfo, sink=Stops(), timeout=5) as with_sink:
+    async with PostgresStore(store.database.conninfo, sink=Stops(), timeout=5) as with_sink:
         lease = await with_sink.claim(MAILBOX)
         inbox = await with_sink.folder(lease, "INBOX")
         try:
@@ -105,7 +106,7 @@ async def test_a_commit_during_a_stop_writes_nothing(
             await asyncio.to_thread(shaky_postgres.start)
         assert_discreet(raised.value)
         assert await with_sink.states(inbox) == {}
-        assert await with_sink.connections.fetch("SELECT * FROM told") == []
+        assert await with_sink.database.fetch(sql("SELECT * FROM told")) == []
 
 
 async def test_unresponsive_database_ends_call_at_timeout(shaky_postgres: PostgresServer) -> None:
@@ -125,7 +126,7 @@ async def test_unresponsive_database_ends_call_at_timeout(shaky_postgres: Postgr
 async def test_hanging_commit_blocks_mailbox_only_until_timeout(conninfo: str) -> None:
     async with PostgresStore(conninfo, timeout=0.4) as store:
         lease = await store.claim(MAILBOX)
-        async with store.connections.borrow() as hung:  # a process that was stopped keeps its locks
+        async with store.database.borrow() as hung:  # a process that was stopped keeps its locks
             await hung.execute("BEGIN")
             await hung.execute("SELECT fence FROM directsuite.mailbox WHERE id = %s FOR UPDATE", (lease.mailbox,))
             assert [each async for each in _claims(store, 4)][-1] is not None
@@ -188,8 +189,8 @@ async def test_a_name_that_postgresql_cannot_store_is_reported(conninfo: str, na
 @pytest.mark.parametrize(("later", "told"), [(1, "Upgrade directsuite"), (-1, "Finish the work with the earlier")])
 async def test_tables_of_another_release_are_rejected(conninfo: str, later: int, told: str) -> None:
     async with PostgresStore(conninfo) as store:
-        query = b"UPDATE directsuite.version SET version = version + %(later)s RETURNING part"
-        await store.connections.fetch(query, {"later": later})
+        query = "UPDATE directsuite.version SET version = version + :later"
+        await store.database.fetch(sql(query), {"later": later})
         with pytest.raises(StoreError, match=told):
             await PostgresStore(conninfo).open()
 
@@ -219,4 +220,4 @@ async def test_an_unknown_host_or_database_is_reported(postgres: PostgresServer)
 
 async def test_a_time_out_may_be_longer_than_postgresql_s_own(shared_database: str) -> None:
     async with PostgresStore(shared_database, timeout=3_000_000.0) as store:  # in milliseconds more than 31 bits
-        assert await store.connections.fetch("SELECT 1") == [(1,)]
+        assert await store.database.fetch(sql("SELECT 1")) == [(1,)]

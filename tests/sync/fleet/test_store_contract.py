@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from directsuite.durable.database import Tables, Transaction, sql
+from directsuite.durable.database import Tables, Transaction
 from directsuite.errors import ConfigurationError
 from directsuite.sync.fleet import EndedRound, FleetMailbox, FleetTable
 from directsuite.sync.model import (
@@ -32,6 +32,7 @@ from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.round import MailboxRounds
 from directsuite.sync.store import MEMORY, SqliteStore, Store
 from tests.integration.scenario import SleepDrivenClock
+from tests.statements import sql
 from tests.sync.test_partial_answers import FakeServer, make_message
 
 MAILBOX = "jane.doe@direct.example"
@@ -46,7 +47,7 @@ class FailingTableSink:
     rejected_key: str | None = None
 
     async def prepare(self, transaction: Transaction) -> None:
-        await transaction.ensure(Tables("told", (sql("CREATE TABLE directsuite.told (key text)"),)))
+        await transaction.ensure(Tables("told", sql("CREATE TABLE directsuite.told (key text)")))
 
     async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
         keys = [str(each.key) for each in changes]
@@ -348,7 +349,7 @@ async def test_a_cancelled_commit_leaves_the_store_usable(store: Store, lease: L
 
 async def request(store: Store, kind: OperatorRequest, names: Sequence[str], tmp_path: Path) -> Sequence[str]:
     if isinstance(store, PostgresStore):
-        async with PostgresStore(store.connections.conninfo) as other:
+        async with PostgresStore(store.database.conninfo) as other:
             return await other.request(kind, names)
     async with SqliteStore(tmp_path / "sync.db", shared=True) as beside:
         return await beside.request(kind, names)
@@ -370,7 +371,7 @@ async def test_a_store_is_bound_to_its_first_sink(file_store: SqliteStore | Post
     await file_store.bind("maildir 1")
     await file_store.aclose()
     if isinstance(file_store, PostgresStore):
-        again: SqliteStore | PostgresStore = PostgresStore(file_store.connections.conninfo)
+        again: SqliteStore | PostgresStore = PostgresStore(file_store.database.conninfo)
     else:
         again = SqliteStore(tmp_path / "sync.db")
     async with again:
@@ -425,7 +426,7 @@ async def test_a_request_of_another_process_is_applied_once(
 @pytest.mark.postgres
 async def test_a_mailbox_with_a_request_is_due_immediately_in_a_fleet(conninfo: str) -> None:
     async with PostgresStore(conninfo) as store:
-        table = FleetTable(store.connections, "me", 30.0)
+        table = FleetTable(store.database, "me", 30.0)
         await table.prepare()
         await table.add([MAILBOX])
 

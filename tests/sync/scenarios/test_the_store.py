@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from directsuite.cli.sync_status import build_fleet_report
-from directsuite.durable.database import sql
 from directsuite.sync import SqliteSink, SqliteStore, Synchronizer, SyncStatus
 from tests.integration.scenario import ALICE, BOB, Scenario
+from tests.statements import sql
 from tests.sync.scenarios.running_worker import HOUR_SECONDS, PasswordSource, read_subjects, run_worker
 from tests.sync.test_synchronizer import SteppedClock
 
@@ -62,7 +62,7 @@ async def test_a_postgresql_that_does_not_answer_is_told_and_waited_for(
         pass
 
     async def found() -> list[str]:
-        rows = await store.connections.fetch("SELECT subject FROM directsuite.message ORDER BY subject")
+        rows = await store.database.fetch(sql("SELECT subject FROM directsuite.message ORDER BY subject"))
         return [str(subject) for (subject,) in rows]
 
     def make(clock: SteppedClock) -> Synchronizer:

@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from directsuite.durable.database import Transaction, sql
+from directsuite.durable.database import Transaction
 from directsuite.messaging.models import MessageHeader
 from directsuite.sync.model import Change, ChangeSet, Key, Kind
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.sinks import MaildirSink, TableSink
 from directsuite.sync.store import MEMORY, SqliteStore, Store
 from tests.examples import scale_examples
+from tests.statements import sql
 from tests.sync.sinks.maildirs import make_expected, read_files
 from tests.sync.sinks.sample_changes import (
     RECEIVED_AT,

@@ -24,6 +24,7 @@ from directsuite.jobs.signing import DocumentState, SigningJournal
 from directsuite.sandbox.server import Sandbox
 from tests.integration.documents import make_consent_form
 from tests.jobs.signing.killing.experiment import ROOT, count_pdfsig_signatures
+from tests.statements import sql
 
 pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
 from tests.jobs.signing.killing.fleet_worker import BATCH_SIZE, CONNINFO, JOB
@@ -88,7 +89,7 @@ async def test_each_output_verifies_and_agrees_with_the_journal(
         await _signed_in_spite_of_all(sandbox, tmp_path, conninfo, seconds, kills)
         asked = Counter(str(each["subject"]) for each in await sandbox.ledger("MultiSignAndPull"))
         tally = await journal.tally()
-        rows = await journal.connections.fetch("SELECT name, output_sha FROM directsuite.signing_document")
+        rows = await journal.postgres.fetch(sql("SELECT name, output_sha FROM directsuite.signing_document"))
     assert tally.states == {DocumentState.DONE: documents}
     assert set(asked.values()) == {1}
     assert len(asked) <= documents + tally.requested
