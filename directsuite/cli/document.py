@@ -30,7 +30,7 @@ from directsuite.cli.process import ExitStatus, echo_err, end_line
 from directsuite.cli.sign import HINT_INVISIBLE, SignOptions, app, is_invisible, make_signatures, sign_into_folder
 from directsuite.core.outcome import ErrorScope, find_error_scope
 from directsuite.durable.files import move_new
-from directsuite.jobs.signing.problems import DocumentProblem, find_field_problem
+from directsuite.jobs.signing.workflow import DocumentProblem, find_field_problem
 
 PdfPath = Annotated[Path, Parameter(help="A PDF.")]
 

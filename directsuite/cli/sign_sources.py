@@ -26,7 +26,7 @@ from directsuite.core.files import explain_os_error
 from directsuite.jobs.signing import DocumentState, Pdf, SigningEntry, SigningJournal
 from directsuite.jobs.signing.documents import PDF_MARKER_BYTES, STAGING_DIR, inspect_pdf
 from directsuite.jobs.signing.journal import Lease
-from directsuite.jobs.signing.problems import DocumentProblem
+from directsuite.jobs.signing.workflow import DocumentProblem
 
 _CANDIDATE_BATCH_SIZE = 100
 _PDF_SUFFIX = ".pdf"

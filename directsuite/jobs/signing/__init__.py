@@ -1,13 +1,11 @@
 """Batch signing of PDFs, each exactly once, even if the program or the service fails."""
 
-from directsuite.jobs.signing.documents import Folder, Pdf, RemoteFile
+from directsuite.jobs.signing.documents import Folder, Pdf, RemoteFile, Target, TargetFolder
 from directsuite.jobs.signing.fleet import FleetSigningProgress, SigningFleet
 from directsuite.jobs.signing.job import JobStoppedError, Signatures, SigningJob, SigningProgress
 from directsuite.jobs.signing.journal import SigningJournal, SigningJournalError, Tally
-from directsuite.jobs.signing.problems import DocumentProblem
 from directsuite.jobs.signing.storage import StorageError, StorageFolder, StorageTarget
-from directsuite.jobs.signing.targets import Target, TargetFolder
-from directsuite.jobs.signing.workflow import DocumentState, SigningEntry
+from directsuite.jobs.signing.workflow import DocumentProblem, DocumentState, SigningEntry
 
 __all__ = [
     "DocumentProblem",

@@ -20,10 +20,9 @@ from directsuite.core.checks import AT_LEAST_ONE, DURATION, INTERVAL
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.privacy import scrub_class
 from directsuite.durable.fleet import FleetEngine
-from directsuite.jobs.signing.documents import Pdf
+from directsuite.jobs.signing.documents import Pdf, Target
 from directsuite.jobs.signing.job import JobStoppedError, Signatures, SigningJob
 from directsuite.jobs.signing.journal import Lease, LostLeaseError, SigningJournal, SigningJournalError
-from directsuite.jobs.signing.targets import Target
 from directsuite.signing.service import Signing
 
 _LOGGER = logging.getLogger("directsuite")

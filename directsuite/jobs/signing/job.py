@@ -19,17 +19,17 @@ from directsuite.core.clock import Clock, is_being_cancelled, make_unix_time, sl
 from directsuite.core.files import explain_os_error
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import AuthenticationError, ConfigurationError, DirectSuiteError
-from directsuite.jobs.signing.documents import Pdf, SourceError, has_changed
+from directsuite.jobs.signing.documents import Pdf, SourceError, Target, has_changed
 from directsuite.jobs.signing.journal import Lease, SigningJournal, compute_signatures_digest
-from directsuite.jobs.signing.problems import DOCUMENT_PROBLEMS, parse_reason
 from directsuite.jobs.signing.steps import DocumentWorkflow
-from directsuite.jobs.signing.targets import Target
 from directsuite.jobs.signing.workflow import (
+    DOCUMENT_PROBLEMS,
     DocumentState,
     OutageTracker,
     RetryState,
     RetryVerdict,
     SigningEntry,
+    parse_reason,
 )
 from directsuite.signing.models import Signature
 from directsuite.signing.service import Signing

@@ -145,7 +145,7 @@ WHERE at < :at AND chunk IN (SELECT id FROM directsuite.signing_chunk WHERE job 
 -- name: retry_failed
 UPDATE directsuite.signing_document
 SET state = 1, problem = NULL, service_message = NULL, tries = 0, source_sha = NULL
-WHERE job = :job AND state = 6 AND (:all::boolean OR problem = ANY(:problems)) RETURNING chunk
+WHERE job = :job AND state = 6 AND (:all::boolean OR problem = :problem) RETURNING chunk
 
 -- name: reopen
 UPDATE directsuite.signing_chunk SET done = false WHERE id = ANY(:chunks)

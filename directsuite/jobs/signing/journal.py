@@ -24,8 +24,14 @@ from directsuite.durable.database import Database, DatabaseContext, Tables, Tran
 from directsuite.durable.postgres import PostgresDatabase
 from directsuite.durable.sqlite import SqliteDatabase, SqliteFile
 from directsuite.errors import ConfigurationError, DirectSuiteError
-from directsuite.jobs.signing.problems import DocumentProblem, encode_reason, list_stored_forms, parse_reason
-from directsuite.jobs.signing.workflow import DocumentState, SigningEntry, make_abandoned_entry
+from directsuite.jobs.signing.workflow import (
+    DocumentProblem,
+    DocumentState,
+    SigningEntry,
+    encode_reason,
+    make_abandoned_entry,
+    parse_reason,
+)
 from directsuite.secret import Secret
 from directsuite.signing.models import Signature
 
@@ -293,8 +299,7 @@ class SigningJournal(DatabaseContext):
     async def retry(self, problem: str | None = None) -> int:
         """Let failed documents be signed again: all, or those with this problem (code or text). Return their number."""
         reason = parse_reason(problem)
-        forms = list[str]() if reason is None else list_stored_forms(reason)
-        values = {"job": self.job, "all": reason is None, "problems": forms}
+        values = {"job": self.job, "all": reason is None, "problem": encode_reason(reason)}
 
         async def work(transaction: Transaction) -> int:
             renewed = await transaction.execute(_SQL["retry_failed"], values)

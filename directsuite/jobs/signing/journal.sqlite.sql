@@ -100,7 +100,7 @@ WHERE at < :at AND chunk IN (SELECT id FROM signing_chunk WHERE job = :job)
 -- name: retry_failed
 UPDATE signing_document
 SET state = 1, problem = NULL, service_message = NULL, tries = 0, source_sha = NULL
-WHERE job = :job AND state = 6 AND (:all OR problem IN (SELECT value FROM json_each(:problems))) RETURNING chunk
+WHERE job = :job AND state = 6 AND (:all OR problem = :problem) RETURNING chunk
 
 -- name: reopen
 UPDATE signing_chunk SET done = false WHERE id IN (SELECT value FROM json_each(:chunks))

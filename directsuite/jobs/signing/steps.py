@@ -22,15 +22,15 @@ from directsuite.jobs.signing.documents import (
     PdfInfo,
     RemoteFile,
     SourceError,
+    Target,
     inspect_pdf,
     load_pdf,
     read_stamp,
 )
 from directsuite.jobs.signing.journal import Lease
-from directsuite.jobs.signing.problems import DocumentProblem, find_field_problem
-from directsuite.jobs.signing.targets import Target
 from directsuite.jobs.signing.workflow import (
     UNKNOWN_IDENTIFIER_ERRORS,
+    DocumentProblem,
     DocumentState,
     ErrorReaction,
     OutageTracker,
@@ -38,6 +38,7 @@ from directsuite.jobs.signing.workflow import (
     SigningEntry,
     SigningStep,
     classify_error,
+    find_field_problem,
     is_last_try,
     may_belong_to_another_account,
     next_step,

@@ -20,8 +20,16 @@ from typing import Any, TypeVar
 
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import ConfigurationError, InvalidArgumentError
-from directsuite.jobs.signing.documents import STAGING_DIR, Pdf, RemoteFile, inspect_pdf, take_batch
-from directsuite.jobs.signing.targets import translate_name_errors, validate_encodable, validate_path
+from directsuite.jobs.signing.documents import (
+    STAGING_DIR,
+    Pdf,
+    RemoteFile,
+    inspect_pdf,
+    take_batch,
+    translate_name_errors,
+    validate_encodable,
+    validate_path,
+)
 
 T = TypeVar("T")
 

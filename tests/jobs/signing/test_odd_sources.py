@@ -15,7 +15,7 @@ import pytest
 import directsuite as ds
 from directsuite.jobs.signing import Folder, JobStoppedError, Pdf, SigningJob, TargetFolder
 from directsuite.jobs.signing.documents import MAX_IN_MEMORY_BYTES
-from directsuite.jobs.signing.problems import DocumentProblem
+from directsuite.jobs.signing.workflow import DocumentProblem
 from tests.jobs.signing.fragile_service import Fault, FragileService
 from tests.jobs.signing.job_factory import PDF_CONTENT, SIGNATURES, JobFactory, yield_pdfs
 

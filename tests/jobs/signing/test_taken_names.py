@@ -14,9 +14,9 @@ import pytest
 
 from directsuite.jobs.signing import DocumentState, Pdf, SigningEntry, SigningJournal, TargetFolder
 from directsuite.jobs.signing import storage as storage_module
-from directsuite.jobs.signing.problems import DocumentProblem
+from directsuite.jobs.signing.documents import Target
 from directsuite.jobs.signing.storage import StorageTarget
-from directsuite.jobs.signing.targets import Target
+from directsuite.jobs.signing.workflow import DocumentProblem
 from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, CrashError, compute_digest
 from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 
