@@ -237,7 +237,7 @@ class SigningJournal(DatabaseContext):
         self._lease: Lease | None = None
         self._batch_size = chunk
         if path is not None and conninfo is None and job is None:
-            self._database: SqliteDatabase | PostgresDatabase = SqliteDatabase(path, _FILE)
+            self._database: Database = SqliteDatabase(path, _FILE)
         elif path is None and conninfo is not None and job:
             self._database = PostgresDatabase(conninfo, error=SigningJournalError)
         else:
