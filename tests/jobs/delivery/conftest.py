@@ -12,6 +12,6 @@ from tests.jobs.delivery.trackers import TrackerFactory
 
 
 @pytest.fixture
-async def tracker_factory(tmp_path: Path) -> AsyncIterator[TrackerFactory]:
+async def trackers(tmp_path: Path) -> AsyncIterator[TrackerFactory]:
     async with open_clinic() as opened:
         yield TrackerFactory(opened, tmp_path)

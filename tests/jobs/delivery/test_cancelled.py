@@ -20,12 +20,12 @@ from tests.waiting import wait_until
 
 
 async def test_committed_add_is_followed_though_cancelled(
-    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
+    trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
         assert await collect_changes(tracker) == []
-        smtp_id = await tracker_factory.clinic.send(DELIVERED_RECIPIENT)
+        smtp_id = await trackers.clinic.send(DELIVERED_RECIPIENT)
         cancel_after(journal, "add", monkeypatch)
         await cancelled(tracker.add(smtp_id))
         await tracker.add(smtp_id)
@@ -33,14 +33,14 @@ async def test_committed_add_is_followed_though_cancelled(
 
 
 async def test_committed_add_wakes_waiting_loop_though_cancelled(
-    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
+    trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
-        tracker_factory.clinic.time.hold()
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
+        trackers.clinic.time.hold()
         loop = asyncio.create_task(anext(tracker.changes(endless=True)))
-        await wait_until(lambda: len(tracker_factory.clinic.time.sleeps) == 1)
-        smtp_id = await tracker_factory.clinic.send(DELIVERED_RECIPIENT)
+        await wait_until(lambda: len(trackers.clinic.time.sleeps) == 1)
+        smtp_id = await trackers.clinic.send(DELIVERED_RECIPIENT)
         cancel_after(journal, "add", monkeypatch)
         await cancelled(tracker.add(smtp_id))
         async with asyncio.timeout(5):
@@ -48,11 +48,11 @@ async def test_committed_add_wakes_waiting_loop_though_cancelled(
 
 
 async def test_change_committed_while_loop_is_cancelled_is_yielded_once(
-    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
+    trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
-        await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT))
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
+        await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
         cancel_after(journal, "record", monkeypatch)
         await cancelled(collect_changes(tracker))
         assert list_statuses(await collect_changes(tracker), DELIVERED_RECIPIENT) == ["Delivered"]
@@ -60,22 +60,22 @@ async def test_change_committed_while_loop_is_cancelled_is_yielded_once(
 
 
 async def test_status_committed_while_loop_is_cancelled_is_yielded_once(
-    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
+    trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
-        await tracker.add(await tracker_factory.clinic.send(UNCONFIRMED_RECIPIENT))
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
+        await tracker.add(await trackers.clinic.send(UNCONFIRMED_RECIPIENT))
         cancel_after(journal, "record", monkeypatch)
         await cancelled(collect_changes(tracker))
         assert list_statuses(await collect_changes(tracker), UNCONFIRMED_RECIPIENT) == ["Waiting", "NO MDN Received"]
 
 
 async def test_committed_add_during_read_keeps_loop_running(
-    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
+    trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker, pending, reads = tracker_factory.make_tracker(journal), journal.list_pending, list[None]()
-        smtp_id = await tracker_factory.clinic.send(DELIVERED_RECIPIENT)
+    async with trackers.make_journal() as journal:
+        tracker, pending, reads = trackers.make_tracker(journal), journal.list_pending, list[None]()
+        smtp_id = await trackers.clinic.send(DELIVERED_RECIPIENT)
 
         async def read(mailbox: str, most: int) -> list[DeliveryChange]:
             changes = await pending(mailbox, most)

@@ -26,69 +26,69 @@ from tests.jobs.delivery.trackers import (
 from tests.statements import sql
 
 
-async def test_restart_repeats_unacknowledged_changes(tracker_factory: TrackerFactory) -> None:
-    smtp_id = await tracker_factory.clinic.send(DELIVERED_RECIPIENT, SLOW_RECIPIENT)
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
+async def test_restart_repeats_unacknowledged_changes(trackers: TrackerFactory) -> None:
+    smtp_id = await trackers.clinic.send(DELIVERED_RECIPIENT, SLOW_RECIPIENT)
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
         await tracker.add(smtp_id, recipients=2)
         [first] = [change async for change in read_first_change(tracker)]
-    tracker_factory.clinic.sandbox.clock.advance(timedelta(days=3))
-    async with tracker_factory.make_journal() as journal:
-        changes = await collect_changes(tracker_factory.make_tracker(journal))
+    trackers.clinic.sandbox.clock.advance(timedelta(days=3))
+    async with trackers.make_journal() as journal:
+        changes = await collect_changes(trackers.make_tracker(journal))
     assert changes[0].id == first.id
     assert list_statuses(changes, DELIVERED_RECIPIENT) == ["Delivered"]
     assert list_statuses(changes, SLOW_RECIPIENT) == ["Waiting", "Delivered"]
     assert not any(change.given_up for change in changes)
-    assert tracker_factory.status_requests == 2
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
+    assert trackers.status_requests == 2
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
         await tracker.add(smtp_id)  # a new run of the program starts the same batch
         assert await collect_changes(tracker) == []
 
 
-async def test_journal_of_an_earlier_format_is_rejected_unchanged(tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal():
+async def test_journal_of_an_earlier_format_is_rejected_unchanged(trackers: TrackerFactory) -> None:
+    async with trackers.make_journal():
         pass
-    with contextlib.closing(sqlite3.connect(tracker_factory.file)) as connection:
+    with contextlib.closing(sqlite3.connect(trackers.file)) as connection:
         connection.execute("PRAGMA user_version = 1")
-    before = tracker_factory.file.read_bytes()
+    before = trackers.file.read_bytes()
     with pytest.raises(DeliveryJournalError, match="use another path for the journal"):
-        async with tracker_factory.make_journal():
+        async with trackers.make_journal():
             pass
-    assert tracker_factory.file.read_bytes() == before
+    assert trackers.file.read_bytes() == before
 
 
-async def test_id_is_the_same_with_and_without_angle_brackets(tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
-        smtp_id = await tracker_factory.clinic.send(DELIVERED_RECIPIENT)
+async def test_id_is_the_same_with_and_without_angle_brackets(trackers: TrackerFactory) -> None:
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
+        smtp_id = await trackers.clinic.send(DELIVERED_RECIPIENT)
         await tracker.add(smtp_id.strip("<>"))
         await tracker.add(smtp_id)
-        other = await tracker_factory.clinic.send(DELIVERED_RECIPIENT)
+        other = await trackers.clinic.send(DELIVERED_RECIPIENT)
         await tracker.add(other)
         assert await tracker.followed() == [smtp_id.strip("<>"), other]
         assert len(await collect_changes(tracker)) == 2
 
 
-async def test_two_mailboxes_share_a_journal(tracker_factory: TrackerFactory) -> None:
-    await tracker_factory.clinic.sandbox.add_account(BOB, PASSWORD)
-    bob = tracker_factory.clinic.suite.mailbox(BOB, PASSWORD)
+async def test_two_mailboxes_share_a_journal(trackers: TrackerFactory) -> None:
+    await trackers.clinic.sandbox.add_account(BOB, PASSWORD)
+    bob = trackers.clinic.suite.mailbox(BOB, PASSWORD)
     sent = await bob.send(ds.Message(subject="Reply", recipients=[ds.Recipient(DELIVERED_RECIPIENT)]))
-    async with tracker_factory.make_journal() as journal:
-        alice_s, bob_s = tracker_factory.make_tracker(journal), tracker_factory.make_tracker(journal, bob)
-        await alice_s.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT))
+    async with trackers.make_journal() as journal:
+        alice_s, bob_s = trackers.make_tracker(journal), trackers.make_tracker(journal, bob)
+        await alice_s.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
         await bob_s.add(sent.smtp_id)
         assert [change.smtp_id for change in await collect_changes(bob_s)] == [sent.smtp_id]
         assert len(await collect_changes(alice_s)) == 1
 
 
-async def test_message_of_two_mailboxes_is_reported_to_both(tracker_factory: TrackerFactory) -> None:
+async def test_message_of_two_mailboxes_is_reported_to_both(trackers: TrackerFactory) -> None:
     def answer(smtp_ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
         return {smtp_id: {DELIVERED_RECIPIENT: "Delivered"} for smtp_id in smtp_ids}
 
-    async with tracker_factory.make_journal() as journal:
-        alice_s = tracker_factory.make_tracker(journal, make_fragile_mailbox(tracker_factory.clinic, answer))
-        bob_s = tracker_factory.make_tracker(journal, make_fragile_mailbox(tracker_factory.clinic, answer, address=BOB))
+    async with trackers.make_journal() as journal:
+        alice_s = trackers.make_tracker(journal, make_fragile_mailbox(trackers.clinic, answer))
+        bob_s = trackers.make_tracker(journal, make_fragile_mailbox(trackers.clinic, answer, address=BOB))
         for tracker in (alice_s, bob_s):
             await tracker.add("<1@direct.example.test>")
         [in_hand] = [change async for change in read_first_change(alice_s)]
@@ -97,17 +97,17 @@ async def test_message_of_two_mailboxes_is_reported_to_both(tracker_factory: Tra
         assert [change.id for change in await collect_changes(alice_s)] == [in_hand.id]
 
 
-async def test_finished_message_can_be_forgotten_and_added_again(tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
+async def test_finished_message_can_be_forgotten_and_added_again(trackers: TrackerFactory) -> None:
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
         over, open_ = (
-            await tracker_factory.clinic.send(DELIVERED_RECIPIENT),
-            await tracker_factory.clinic.send(UNCONFIRMED_RECIPIENT),
+            await trackers.clinic.send(DELIVERED_RECIPIENT),
+            await trackers.clinic.send(UNCONFIRMED_RECIPIENT),
         )
         await tracker.add(over)
         before = await collect_changes(tracker)
         await tracker.add(open_)
-        now = tracker_factory.clinic.sandbox.clock.now() + timedelta(seconds=1)
+        now = trackers.clinic.sandbox.clock.now() + timedelta(seconds=1)
         assert await journal.forget(now - timedelta(days=1)) == 0
         assert await journal.forget(now) == 1
         assert await tracker.followed() == [open_]
@@ -116,14 +116,14 @@ async def test_finished_message_can_be_forgotten_and_added_again(tracker_factory
         assert [change.id for change in again] == [change.id for change in before]
 
 
-async def test_journal_has_no_password_or_mailbox_and_drops_recipients(tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
-        await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT))
+async def test_journal_has_no_password_or_mailbox_and_drops_recipients(trackers: TrackerFactory) -> None:
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
+        await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
         async for change in read_first_change(tracker):
             assert DELIVERED_RECIPIENT not in repr(change)
             assert change.smtp_id not in repr(change)
-        written = b"".join(file.read_bytes() for file in tracker_factory.file.parent.iterdir())
+        written = b"".join(file.read_bytes() for file in trackers.file.parent.iterdir())
         assert DELIVERED_RECIPIENT.encode() in written
         assert PASSWORD.encode() not in written
         assert ALICE.encode() not in written
@@ -132,20 +132,20 @@ async def test_journal_has_no_password_or_mailbox_and_drops_recipients(tracker_f
         assert await journal._database.fetch(sql("SELECT * FROM recipient")) == []
 
 
-async def test_tracker_requires_a_journal_object(tracker_factory: TrackerFactory) -> None:
+async def test_tracker_requires_a_journal_object(trackers: TrackerFactory) -> None:
     with pytest.raises(ds.InvalidArgumentError) as refused:
-        DeliveryTracker(tracker_factory.clinic.box, journal="delivery.db")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        DeliveryTracker(trackers.clinic.box, journal="delivery.db")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert refused.value.parameter == "journal"
 
 
-async def test_message_can_be_added_only_to_open_journal(tracker_factory: TrackerFactory) -> None:
-    tracker = tracker_factory.make_tracker(tracker_factory.make_journal())
+async def test_message_can_be_added_only_to_open_journal(trackers: TrackerFactory) -> None:
+    tracker = trackers.make_tracker(trackers.make_journal())
     with pytest.raises(ds.ClosedError):
         await tracker.add("<1@direct.example.test>")
 
 
 @pytest.mark.parametrize("before", [datetime(2026, 1, 1), "2026-01-01"], ids=["naive", "text"])  # noqa: DTZ001
-async def test_forget_requires_an_aware_datetime(tracker_factory: TrackerFactory, before: Any) -> None:
-    async with tracker_factory.make_journal() as journal:
+async def test_forget_requires_an_aware_datetime(trackers: TrackerFactory, before: Any) -> None:
+    async with trackers.make_journal() as journal:
         with pytest.raises(ds.InvalidArgumentError):
             await journal.forget(before)

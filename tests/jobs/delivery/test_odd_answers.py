@@ -67,11 +67,9 @@ async def outcomes(
     ],
 )
 @pytest.mark.parametrize("records", [1, 2])
-async def test_duplicate_recipient_counts_once(
-    recipients: object, records: int, tracker_factory: TrackerFactory
-) -> None:
-    box = odd(tracker_factory, *[log(DELIVERED_RECIPIENT, "Delivered")] * records)
-    delivery, changes = await outcomes(tracker_factory, box, recipients)
+async def test_duplicate_recipient_counts_once(recipients: object, records: int, trackers: TrackerFactory) -> None:
+    box = odd(trackers, *[log(DELIVERED_RECIPIENT, "Delivered")] * records)
+    delivery, changes = await outcomes(trackers, box, recipients)
     assert delivery.delivered
     assert [(change.delivered, change.ends_message) for change in changes] == [(True, True)]
 
@@ -84,26 +82,26 @@ async def test_duplicate_recipient_counts_once(
         ({"bob@x.test": 1, "carol": 2}, "recipients[1]"),
     ],
 )
-async def test_invalid_recipients_are_rejected(recipients: Any, named: str, tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal() as journal:
-        for follow in (tracker_factory.clinic.box.track, tracker_factory.make_tracker(journal).add):
+async def test_invalid_recipients_are_rejected(recipients: Any, named: str, trackers: TrackerFactory) -> None:
+    async with trackers.make_journal() as journal:
+        for follow in (trackers.clinic.box.track, trackers.make_tracker(journal).add):
             with pytest.raises(ds.InvalidArgumentError) as refused:
                 await follow(SMTP_ID, recipients=recipients)
             assert refused.value.parameter == named
 
 
-async def test_final_status_of_another_message_is_ignored(tracker_factory: TrackerFactory) -> None:
-    box = odd(tracker_factory, log(DELIVERED_RECIPIENT, "Delivered", "<2@direct.example.test>"))
-    delivery, changes = await outcomes(tracker_factory, box)
+async def test_final_status_of_another_message_is_ignored(trackers: TrackerFactory) -> None:
+    box = odd(trackers, log(DELIVERED_RECIPIENT, "Delivered", "<2@direct.example.test>"))
+    delivery, changes = await outcomes(trackers, box)
     assert (delivery.given_up, list(delivery.records)) == (True, [])
     assert [(change.recipient, change.given_up) for change in changes] == [(None, True)]
 
 
-async def test_records_are_matched_ignoring_case(tracker_factory: TrackerFactory) -> None:
+async def test_records_are_matched_ignoring_case(trackers: TrackerFactory) -> None:
     smtp_ids = SMTP_ID, "<Two@direct.example.test>"
-    box = odd(tracker_factory, *(log(DELIVERED_RECIPIENT, "Delivered", smtp_id.upper()) for smtp_id in smtp_ids))
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal, box, give_up_after=60)
+    box = odd(trackers, *(log(DELIVERED_RECIPIENT, "Delivered", smtp_id.upper()) for smtp_id in smtp_ids))
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal, box, give_up_after=60)
         for smtp_id in (*smtp_ids, SMTP_ID.lower()):
             await tracker.add(smtp_id)
         assert [(change.smtp_id, change.delivered) for change in await collect_changes(tracker)] == [
@@ -113,19 +111,17 @@ async def test_records_are_matched_ignoring_case(tracker_factory: TrackerFactory
 
 @pytest.mark.parametrize("smtp_id", [None, "", "one@direct.example.test", " <ONE@direct.example.test> "])
 async def test_final_status_is_accepted_without_id_or_in_another_case(
-    smtp_id: str | None, tracker_factory: TrackerFactory
+    smtp_id: str | None, trackers: TrackerFactory
 ) -> None:
-    delivery, changes = await outcomes(
-        tracker_factory, odd(tracker_factory, log(DELIVERED_RECIPIENT, "Delivered", smtp_id))
-    )
+    delivery, changes = await outcomes(trackers, odd(trackers, log(DELIVERED_RECIPIENT, "Delivered", smtp_id)))
     assert delivery.delivered
     assert [change.delivered for change in changes] == [True]
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-async def test_latest_record_of_a_recipient_counts(reverse: bool, tracker_factory: TrackerFactory) -> None:
+async def test_latest_record_of_a_recipient_counts(reverse: bool, trackers: TrackerFactory) -> None:
     records = [log(SLOW_RECIPIENT, "Waiting", ts=NOON), log(SLOW_RECIPIENT.upper(), "Delivered", ts=LATER)]
-    delivery, changes = await outcomes(tracker_factory, odd(tracker_factory, *(records[::-1] if reverse else records)))
+    delivery, changes = await outcomes(trackers, odd(trackers, *(records[::-1] if reverse else records)))
     assert delivery.delivered
     assert delivery.records[0].ts == LATER
     assert [change.delivered for change in changes] == [True]
@@ -133,37 +129,35 @@ async def test_latest_record_of_a_recipient_counts(reverse: bool, tracker_factor
 
 @pytest.mark.parametrize("times", [(NOON, NOON), (None, LATER), (LATER, None)])
 async def test_open_record_wins_if_times_do_not_order_records(
-    times: tuple[datetime | None, datetime | None], tracker_factory: TrackerFactory
+    times: tuple[datetime | None, datetime | None], trackers: TrackerFactory
 ) -> None:
     box = odd(
-        tracker_factory,
+        trackers,
         *(log(SLOW_RECIPIENT, status, ts=ts) for status, ts in zip(("Delivered", "Waiting"), times, strict=True)),
     )
-    delivery, _ = await outcomes(tracker_factory, box)
+    delivery, _ = await outcomes(trackers, box)
     assert delivery.given_up
 
 
 @pytest.mark.parametrize("status", ["delivered", " Delivered ", "DELIVERED"])
-async def test_delivered_ignores_case_and_blanks(status: str, tracker_factory: TrackerFactory) -> None:
-    delivery, changes = await outcomes(tracker_factory, odd(tracker_factory, log(f" {DELIVERED_RECIPIENT}", status)))
+async def test_delivered_ignores_case_and_blanks(status: str, trackers: TrackerFactory) -> None:
+    delivery, changes = await outcomes(trackers, odd(trackers, log(f" {DELIVERED_RECIPIENT}", status)))
     assert delivery.delivered
     assert [(change.delivered, change.is_end, change.status) for change in changes] == [(True, True, status)]
 
 
-async def test_failed_status_in_another_case_is_final(tracker_factory: TrackerFactory) -> None:
-    delivery, changes = await outcomes(
-        tracker_factory, odd(tracker_factory, log(UNCONFIRMED_RECIPIENT, "no mdn received"))
-    )
+async def test_failed_status_in_another_case_is_final(trackers: TrackerFactory) -> None:
+    delivery, changes = await outcomes(trackers, odd(trackers, log(UNCONFIRMED_RECIPIENT, "no mdn received")))
     assert (delivery.delivered, delivery.given_up) == (False, False)
     assert [(change.delivered, change.is_end, change.given_up) for change in changes] == [(False, True, False)]
 
 
-async def test_give_up_after_is_that_of_the_adding_tracker(tracker_factory: TrackerFactory) -> None:
-    box = odd(tracker_factory, log(UNCONFIRMED_RECIPIENT, "Waiting"))
-    async with tracker_factory.make_journal() as journal:
-        await tracker_factory.make_tracker(journal, box, give_up_after=86_400).add(SMTP_ID)
-        assert [change.given_up for change in await collect_changes(tracker_factory.make_tracker(journal, box))] == [
+async def test_give_up_after_is_that_of_the_adding_tracker(trackers: TrackerFactory) -> None:
+    box = odd(trackers, log(UNCONFIRMED_RECIPIENT, "Waiting"))
+    async with trackers.make_journal() as journal:
+        await trackers.make_tracker(journal, box, give_up_after=86_400).add(SMTP_ID)
+        assert [change.given_up for change in await collect_changes(trackers.make_tracker(journal, box))] == [
             False,
             True,
         ]
-    assert sum(tracker_factory.clinic.time.sleeps) == pytest.approx(86_400, abs=1)
+    assert sum(trackers.clinic.time.sleeps) == pytest.approx(86_400, abs=1)

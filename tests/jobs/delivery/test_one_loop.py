@@ -12,13 +12,13 @@ from tests.jobs.delivery.trackers import DELIVERED_RECIPIENT, REJECTED_RECIPIENT
 from tests.waiting import wait_until
 
 
-async def test_second_loop_is_rejected_during_a_request(tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
-        await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT))
-        tracker_factory.clinic.sandbox.inject_fault("GetMessageStatusMany", "hang", times=1)
+async def test_second_loop_is_rejected_during_a_request(trackers: TrackerFactory) -> None:
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
+        await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
+        trackers.clinic.sandbox.inject_fault("GetMessageStatusMany", "hang", times=1)
         loop = asyncio.create_task(anext(tracker.changes()))
-        await wait_until(lambda: tracker_factory.status_requests == 1)
+        await wait_until(lambda: trackers.status_requests == 1)
         with pytest.raises(AnotherLoopError, match="aclose"):
             await anext(tracker.changes())
         loop.cancel()
@@ -27,21 +27,21 @@ async def test_second_loop_is_rejected_during_a_request(tracker_factory: Tracker
         assert len(await collect_changes(tracker)) == 1
 
 
-async def test_loop_of_another_tracker_is_rejected_while_one_waits(tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker_factory.clinic.time.hold()
-        loop = asyncio.create_task(anext(tracker_factory.make_tracker(journal).changes(endless=True)))
-        await wait_until(lambda: len(tracker_factory.clinic.time.sleeps) == 1)
+async def test_loop_of_another_tracker_is_rejected_while_one_waits(trackers: TrackerFactory) -> None:
+    async with trackers.make_journal() as journal:
+        trackers.clinic.time.hold()
+        loop = asyncio.create_task(anext(trackers.make_tracker(journal).changes(endless=True)))
+        await wait_until(lambda: len(trackers.clinic.time.sleeps) == 1)
         with pytest.raises(AnotherLoopError):
-            await anext(tracker_factory.make_tracker(journal).changes())
+            await anext(trackers.make_tracker(journal).changes())
         loop.cancel()
         await asyncio.wait([loop])
 
 
-async def test_second_loop_is_rejected_while_first_is_in_its_body(tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker, recipients = tracker_factory.make_tracker(journal), list[str | None]()
-        await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT, REJECTED_RECIPIENT), recipients=2)
+async def test_second_loop_is_rejected_while_first_is_in_its_body(trackers: TrackerFactory) -> None:
+    async with trackers.make_journal() as journal:
+        tracker, recipients = trackers.make_tracker(journal), list[str | None]()
+        await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT, REJECTED_RECIPIENT), recipients=2)
         async for change in tracker.changes():
             recipients.append(change.recipient)
             with pytest.raises(AnotherLoopError):
@@ -49,10 +49,10 @@ async def test_second_loop_is_rejected_while_first_is_in_its_body(tracker_factor
         assert {*recipients} == {DELIVERED_RECIPIENT, REJECTED_RECIPIENT}
 
 
-async def test_loop_left_by_break_blocks_no_other(tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
-        await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT, REJECTED_RECIPIENT), recipients=2)
+async def test_loop_left_by_break_blocks_no_other(trackers: TrackerFactory) -> None:
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
+        await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT, REJECTED_RECIPIENT), recipients=2)
         keys = list[str]()
         for _ in range(2):
             async for change in tracker.changes():
@@ -62,10 +62,10 @@ async def test_loop_left_by_break_blocks_no_other(tracker_factory: TrackerFactor
         assert len(await collect_changes(tracker)) == 2
 
 
-async def test_referenced_loop_blocks_others_until_closed(tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
-        await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT))
+async def test_referenced_loop_blocks_others_until_closed(trackers: TrackerFactory) -> None:
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
+        await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
         kept = tracker.changes()
         first = await anext(kept)
         with pytest.raises(AnotherLoopError):
@@ -74,12 +74,12 @@ async def test_referenced_loop_blocks_others_until_closed(tracker_factory: Track
         assert [change.id for change in await collect_changes(tracker)] == [first.id]
 
 
-async def test_only_one_of_two_concurrent_loops_continues(tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal() as journal:
-        await tracker_factory.make_tracker(journal).add(
-            await tracker_factory.clinic.send(DELIVERED_RECIPIENT, REJECTED_RECIPIENT), recipients=2
+async def test_only_one_of_two_concurrent_loops_continues(trackers: TrackerFactory) -> None:
+    async with trackers.make_journal() as journal:
+        await trackers.make_tracker(journal).add(
+            await trackers.clinic.send(DELIVERED_RECIPIENT, REJECTED_RECIPIENT), recipients=2
         )
-        loops = (collect_changes(tracker_factory.make_tracker(journal)) for _ in range(2))
+        loops = (collect_changes(trackers.make_tracker(journal)) for _ in range(2))
         changes, refused = await asyncio.gather(*loops, return_exceptions=True)
         assert isinstance(changes, list)
         assert len(changes) == 2

@@ -18,7 +18,7 @@ PROMPT, BOUNCED = "deliver@hospital.example.test", "bounce+10s@hospital.example.
 
 
 @pytest.fixture
-async def opened_clinic() -> AsyncIterator[Clinic]:
+async def clinic() -> AsyncIterator[Clinic]:
     async with open_clinic() as opened:
         yield opened
 
@@ -54,17 +54,17 @@ def test_pauses_grow_and_respect_retry_after() -> None:
     assert BACKOFF.compute_wait(1, 86_400.0) == 3_600
 
 
-async def test_delivered_message_takes_one_poll(opened_clinic: Clinic) -> None:
-    delivery = await opened_clinic.box.track(await opened_clinic.send(PROMPT))
+async def test_delivered_message_takes_one_poll(clinic: Clinic) -> None:
+    delivery = await clinic.box.track(await clinic.send(PROMPT))
     assert delivery.delivered
     assert not delivery.given_up
     assert [record.to for record in delivery.records] == [PROMPT]
-    assert opened_clinic.request_counts["GetMessageStatus"] == 1
-    assert opened_clinic.time.sleeps == []
+    assert clinic.request_counts["GetMessageStatus"] == 1
+    assert clinic.time.sleeps == []
 
 
-async def test_recipients_become_final_one_by_one(opened_clinic: Clinic) -> None:
-    delivery = await opened_clinic.box.track(await opened_clinic.send(PROMPT, SLOW, NEVER, BOUNCED), recipients=4)
+async def test_recipients_become_final_one_by_one(clinic: Clinic) -> None:
+    delivery = await clinic.box.track(await clinic.send(PROMPT, SLOW, NEVER, BOUNCED), recipients=4)
     assert {record.to: record.status for record in delivery.records} == {
         PROMPT: ds.MessageStatus.DELIVERED,
         SLOW: ds.MessageStatus.DELIVERED,
@@ -74,77 +74,77 @@ async def test_recipients_become_final_one_by_one(opened_clinic: Clinic) -> None
     assert not delivery.delivered
     assert not delivery.given_up
     assert {record.to for record in delivery.undelivered} == {NEVER, BOUNCED}
-    assert opened_clinic.request_counts["GetMessageStatus"] == 12
-    assert sum(opened_clinic.time.sleeps) == pytest.approx(3_660)
+    assert clinic.request_counts["GetMessageStatus"] == 12
+    assert sum(clinic.time.sleeps) == pytest.approx(3_660)
 
 
-async def test_on_poll_is_called_after_each_poll_but_the_last(opened_clinic: Clinic) -> None:
+async def test_on_poll_is_called_after_each_poll_but_the_last(clinic: Clinic) -> None:
     looks = list[tuple[list[str], float]]()
-    await opened_clinic.box.track(
-        await opened_clinic.send(SLOW),
+    await clinic.box.track(
+        await clinic.send(SLOW),
         on_poll=lambda records, wait: looks.append(([str(each.status) for each in records], wait)),
     )
     assert looks[0][0] == ["Waiting"]
-    assert sum(wait for _, wait in looks) == pytest.approx(sum(opened_clinic.time.sleeps))
+    assert sum(wait for _, wait in looks) == pytest.approx(sum(clinic.time.sleeps))
 
 
-async def test_message_of_tuser_is_followed(opened_clinic: Clinic) -> None:
-    tuser = opened_clinic.suite.tuser("front-desk", PASSWORD, ALICE)
+async def test_message_of_tuser_is_followed(clinic: Clinic) -> None:
+    tuser = clinic.suite.tuser("front-desk", PASSWORD, ALICE)
     sent = await tuser.send(ds.Message(subject="Referral", recipients=[ds.Recipient(SLOW)]))
     assert (await tuser.track(sent.smtp_id or "")).delivered
-    assert opened_clinic.request_counts["GetMessageStatusWithTuser"] > 1
-    assert opened_clinic.request_counts["GetMessageStatus"] == 0
+    assert clinic.request_counts["GetMessageStatusWithTuser"] > 1
+    assert clinic.request_counts["GetMessageStatus"] == 0
 
 
-async def test_unknown_message_is_given_up_and_not_delivered(opened_clinic: Clinic) -> None:
-    delivery = await opened_clinic.box.track("<nothing@direct.example.test>")
+async def test_unknown_message_is_given_up_and_not_delivered(clinic: Clinic) -> None:
+    delivery = await clinic.box.track("<nothing@direct.example.test>")
     assert (delivery.given_up, delivery.delivered, list(delivery.records)) == (True, False, [])
-    assert sum(opened_clinic.time.sleeps) == pytest.approx(DEFAULT_GIVE_UP_AFTER)
+    assert sum(clinic.time.sleeps) == pytest.approx(DEFAULT_GIVE_UP_AFTER)
 
 
-async def test_missing_recipients_are_awaited(opened_clinic: Clinic) -> None:
-    delivery = await opened_clinic.box.track(await opened_clinic.send(PROMPT), recipients=2, give_up_after=60)
+async def test_missing_recipients_are_awaited(clinic: Clinic) -> None:
+    delivery = await clinic.box.track(await clinic.send(PROMPT), recipients=2, give_up_after=60)
     assert delivery.given_up
     assert not delivery.delivered
     assert len(delivery.records) == 1
-    assert sum(opened_clinic.time.sleeps) == pytest.approx(60)
+    assert sum(clinic.time.sleeps) == pytest.approx(60)
 
 
-async def test_failed_polls_do_not_end_tracking(opened_clinic: Clinic) -> None:
-    smtp_id = await opened_clinic.send("slow+20s@hospital.example.test")
-    opened_clinic.sandbox.inject_fault("GetMessageStatus", "status", status=503, times=2)
-    opened_clinic.sandbox.inject_fault("GetMessageStatus", "malformed", times=1)
-    assert (await opened_clinic.box.track(smtp_id)).delivered
+async def test_failed_polls_do_not_end_tracking(clinic: Clinic) -> None:
+    smtp_id = await clinic.send("slow+20s@hospital.example.test")
+    clinic.sandbox.inject_fault("GetMessageStatus", "status", status=503, times=2)
+    clinic.sandbox.inject_fault("GetMessageStatus", "malformed", times=1)
+    assert (await clinic.box.track(smtp_id)).delivered
 
 
-async def test_back_off_is_reset_after_successful_poll(opened_clinic: Clinic) -> None:
-    smtp_id = await opened_clinic.send("slow+40s@hospital.example.test")
-    opened_clinic.sandbox.inject_fault("GetMessageStatus", "status", status=503, times=2)
-    opened_clinic.sandbox.inject_fault("GetMessageStatus", "status", status=503, skip=3, times=1)
-    assert (await opened_clinic.box.track(smtp_id)).delivered
-    assert opened_clinic.time.sleeps == [5, 10, 15, 5, 35]
+async def test_back_off_is_reset_after_successful_poll(clinic: Clinic) -> None:
+    smtp_id = await clinic.send("slow+40s@hospital.example.test")
+    clinic.sandbox.inject_fault("GetMessageStatus", "status", status=503, times=2)
+    clinic.sandbox.inject_fault("GetMessageStatus", "status", status=503, skip=3, times=1)
+    assert (await clinic.box.track(smtp_id)).delivered
+    assert clinic.time.sleeps == [5, 10, 15, 5, 35]
 
 
-async def test_early_rejection_is_retried_as_message_may_be_unknown_yet(opened_clinic: Clinic) -> None:
-    smtp_id = await opened_clinic.send(PROMPT)
+async def test_early_rejection_is_retried_as_message_may_be_unknown_yet(clinic: Clinic) -> None:
+    smtp_id = await clinic.send(PROMPT)
     refusal = {"success": False, "code": 4, "message": "no such message"}
-    opened_clinic.sandbox.inject_fault("GetMessageStatus", "status", status=200, body=refusal, times=3)
-    assert (await opened_clinic.box.track(smtp_id)).delivered
-    assert opened_clinic.time.sleeps == [5, 10, 20]
+    clinic.sandbox.inject_fault("GetMessageStatus", "status", status=200, body=refusal, times=3)
+    assert (await clinic.box.track(smtp_id)).delivered
+    assert clinic.time.sleeps == [5, 10, 20]
 
 
-async def test_failure_of_last_poll_is_raised(opened_clinic: Clinic) -> None:
-    smtp_id = await opened_clinic.send(PROMPT)
-    opened_clinic.sandbox.inject_fault("GetMessageStatus", "status", status=503, times=None)
+async def test_failure_of_last_poll_is_raised(clinic: Clinic) -> None:
+    smtp_id = await clinic.send(PROMPT)
+    clinic.sandbox.inject_fault("GetMessageStatus", "status", status=503, times=None)
     with pytest.raises(ds.ServerError):
-        await opened_clinic.box.track(smtp_id, give_up_after=100)
-    assert sum(opened_clinic.time.sleeps) == pytest.approx(100)
+        await clinic.box.track(smtp_id, give_up_after=100)
+    assert sum(clinic.time.sleeps) == pytest.approx(100)
 
 
-async def test_rejected_password_is_not_sent_again(opened_clinic: Clinic) -> None:
+async def test_rejected_password_is_not_sent_again(clinic: Clinic) -> None:
     with pytest.raises(ds.AuthenticationError):
-        await opened_clinic.suite.mailbox(ALICE, "wrong").track(await opened_clinic.send(PROMPT))
-    assert opened_clinic.request_counts["GetMessageStatus"] == 1
+        await clinic.suite.mailbox(ALICE, "wrong").track(await clinic.send(PROMPT))
+    assert clinic.request_counts["GetMessageStatus"] == 1
 
 
 class Answering(ds.Mailbox):
@@ -166,28 +166,24 @@ def answering(stage: Clinic, *answers: Sequence[tuple[str | None, str]]) -> Answ
     return box
 
 
-async def test_unknown_status_is_not_final(opened_clinic: Clinic) -> None:
-    box = answering(
-        opened_clinic, [(BOUNCED, "Queued")], [(BOUNCED, "delivered, perhaps")], [(BOUNCED, "Remotely Failed")]
-    )
+async def test_unknown_status_is_not_final(clinic: Clinic) -> None:
+    box = answering(clinic, [(BOUNCED, "Queued")], [(BOUNCED, "delivered, perhaps")], [(BOUNCED, "Remotely Failed")])
     delivery = await box.track("1@direct.example.test")
     assert [record.status for record in delivery.undelivered] == [ds.MessageStatus.REMOTELY_FAILED]
-    assert len(opened_clinic.time.sleeps) == 2
+    assert len(clinic.time.sleeps) == 2
 
 
-async def test_recipient_is_final_only_if_all_records_are(opened_clinic: Clinic) -> None:
+async def test_recipient_is_final_only_if_all_records_are(clinic: Clinic) -> None:
     both = [(PROMPT, "Delivered"), (PROMPT.upper(), "Waiting")]
-    box = answering(opened_clinic, both, both, [(PROMPT, "Delivered"), (PROMPT.upper(), "Delivered")])
+    box = answering(clinic, both, both, [(PROMPT, "Delivered"), (PROMPT.upper(), "Delivered")])
     delivery = await box.track("1@direct.example.test")
     assert delivery.delivered
     assert len(delivery.records) == 1
-    assert len(opened_clinic.time.sleeps) == 2
+    assert len(clinic.time.sleeps) == 2
 
 
-async def test_records_without_recipient_are_distinguished(opened_clinic: Clinic) -> None:
-    box = answering(
-        opened_clinic, [(None, "Delivered"), (None, "Waiting")], [(None, "Delivered"), (None, "Locally Failed")]
-    )
+async def test_records_without_recipient_are_distinguished(clinic: Clinic) -> None:
+    box = answering(clinic, [(None, "Delivered"), (None, "Waiting")], [(None, "Delivered"), (None, "Locally Failed")])
     delivery = await box.track("1@direct.example.test", recipients=2)
     assert len(delivery.undelivered) == 1
 
@@ -195,15 +191,13 @@ async def test_records_without_recipient_are_distinguished(opened_clinic: Clinic
 @pytest.mark.parametrize(
     "arguments", [{"recipients": 0}, {"recipients": True}, {"give_up_after": 0}, {"give_up_after": float("inf")}]
 )
-async def test_invalid_arguments_are_rejected_before_sending(
-    arguments: dict[str, float], opened_clinic: Clinic
-) -> None:
+async def test_invalid_arguments_are_rejected_before_sending(arguments: dict[str, float], clinic: Clinic) -> None:
     with pytest.raises(ds.InvalidArgumentError) as refused:
-        await opened_clinic.box.track("1@direct.example.test", **arguments)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        await clinic.box.track("1@direct.example.test", **arguments)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert refused.value.parameter == next(iter(arguments))
-    assert not opened_clinic.request_counts
+    assert not clinic.request_counts
 
 
-async def test_texts_contain_no_names(opened_clinic: Clinic) -> None:
-    delivery = await opened_clinic.box.track(await opened_clinic.send(PROMPT))
+async def test_texts_contain_no_names(clinic: Clinic) -> None:
+    delivery = await clinic.box.track(await clinic.send(PROMPT))
     assert repr(delivery) == "Delivery(recipients=1, undelivered=0, given_up=False)"

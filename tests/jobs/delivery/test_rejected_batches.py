@@ -34,93 +34,91 @@ def not_delivered(ended: Mapping[str, bool]) -> set[str]:
 
 @pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("error", ERRORS)
-async def test_rejected_messages_at_start_do_not_affect_later_ones(
-    error: Raised, tracker_factory: TrackerFactory
-) -> None:
-    box = make_fragile_mailbox(tracker_factory.clinic, RejectingResponder(frozenset(IDS[:50]), error))
-    ended = await ends(tracker_factory, box, IDS)
+async def test_rejected_messages_at_start_do_not_affect_later_ones(error: Raised, trackers: TrackerFactory) -> None:
+    box = make_fragile_mailbox(trackers.clinic, RejectingResponder(frozenset(IDS[:50]), error))
+    ended = await ends(trackers, box, IDS)
     assert not_delivered(ended) == {*IDS[:50]}
     assert len(ended) == 1_000
     assert len(box.requested_ids) < 1_000
 
 
-async def test_messages_after_rejected_ones_are_delivered_after_restart(tracker_factory: TrackerFactory) -> None:
-    box = make_fragile_mailbox(tracker_factory.clinic, RejectingResponder(frozenset(IDS[:50]), make_rejection))
-    async with tracker_factory.make_journal() as journal:
+async def test_messages_after_rejected_ones_are_delivered_after_restart(trackers: TrackerFactory) -> None:
+    box = make_fragile_mailbox(trackers.clinic, RejectingResponder(frozenset(IDS[:50]), make_rejection))
+    async with trackers.make_journal() as journal:
         for smtp_id in IDS[:500]:
-            await tracker_factory.make_tracker(journal, box).add(smtp_id)
-    tracker_factory.clinic.sandbox.clock.advance(timedelta(days=3))
-    assert not_delivered(await ends(tracker_factory, box, ())) == {*IDS[:50]}
+            await trackers.make_tracker(journal, box).add(smtp_id)
+    trackers.clinic.sandbox.clock.advance(timedelta(days=3))
+    assert not_delivered(await ends(trackers, box, ())) == {*IDS[:50]}
 
 
 @pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("error", [make_rejection, make_server_error])
 @pytest.mark.parametrize("bad", [{25}, {0, 60, 125, 250, 500, 999}])
 async def test_rejected_messages_are_isolated_after_an_outage(
-    bad: set[int], error: Raised, tracker_factory: TrackerFactory
+    bad: set[int], error: Raised, trackers: TrackerFactory
 ) -> None:
     some = {IDS[number] for number in bad}
-    box = make_fragile_mailbox(tracker_factory.clinic, RejectingResponder(frozenset(some), error))
+    box = make_fragile_mailbox(trackers.clinic, RejectingResponder(frozenset(some), error))
     good, outage = box.responder, RejectingResponder(frozenset(IDS), error)
     box.responder = lambda smtp_ids: (outage if len(box.requested_ids) <= 60 else good)(smtp_ids)
-    ended = await ends(tracker_factory, box, IDS)
+    ended = await ends(trackers, box, IDS)
     assert not_delivered(ended) == some
     assert len(ended) == 1_000
 
 
-async def test_denied_message_is_isolated_after_all_were_denied(tracker_factory: TrackerFactory) -> None:
-    box = make_fragile_mailbox(tracker_factory.clinic, RejectingResponder(frozenset(IDS), make_permission_error))
+async def test_denied_message_is_isolated_after_all_were_denied(trackers: TrackerFactory) -> None:
+    box = make_fragile_mailbox(trackers.clinic, RejectingResponder(frozenset(IDS), make_permission_error))
     added: Sequence[str] = IDS
     for _ in range(5):
         with pytest.raises(ds.PermissionDeniedError):
-            await ends(tracker_factory, box, added)
+            await ends(trackers, box, added)
         added = ()
     box.responder = RejectingResponder(frozenset({IDS[25]}), make_permission_error)
-    ended = await ends(tracker_factory, box, ())
+    ended = await ends(trackers, box, ())
     assert not_delivered(ended) == {IDS[25]}
     assert len(ended) == 1_000
 
 
-async def test_denied_request_ends_no_loop_if_another_succeeds(tracker_factory: TrackerFactory) -> None:
+async def test_denied_request_ends_no_loop_if_another_succeeds(trackers: TrackerFactory) -> None:
     more = [f"<{number}@other.example.test>" for number in range(3)]
-    box = make_fragile_mailbox(tracker_factory.clinic, RejectingResponder(frozenset(more), make_permission_error))
-    ended = await ends(tracker_factory, box, [*IDS, *more])
+    box = make_fragile_mailbox(trackers.clinic, RejectingResponder(frozenset(more), make_permission_error))
+    ended = await ends(trackers, box, [*IDS, *more])
     assert not_delivered(ended) == {*more}
     assert len(ended) == 1_003
 
 
 @pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("last", range(200, 204))
-async def test_outage_that_ends_during_a_poll_gives_up_no_message(last: int, tracker_factory: TrackerFactory) -> None:
-    box = make_fragile_mailbox(tracker_factory.clinic, RejectingResponder(frozenset(), make_server_error))
+async def test_outage_that_ends_during_a_poll_gives_up_no_message(last: int, trackers: TrackerFactory) -> None:
+    box = make_fragile_mailbox(trackers.clinic, RejectingResponder(frozenset(), make_server_error))
     good, outage = box.responder, RejectingResponder(frozenset(IDS), make_server_error)
     box.responder = lambda smtp_ids: (outage if len(box.requested_ids) <= last else good)(smtp_ids)
-    assert not_delivered(await ends(tracker_factory, box, IDS[:10])) == set()
-    assert sum(tracker_factory.clinic.time.sleeps) > DEFAULT_GIVE_UP_AFTER
+    assert not_delivered(await ends(trackers, box, IDS[:10])) == set()
+    assert sum(trackers.clinic.time.sleeps) > DEFAULT_GIVE_UP_AFTER
 
 
-async def test_message_known_late_rejoins_the_batch(tracker_factory: TrackerFactory) -> None:
-    begins = tracker_factory.clinic.time.monotonic()
+async def test_message_known_late_rejoins_the_batch(trackers: TrackerFactory) -> None:
+    begins = trackers.clinic.time.monotonic()
 
     def answer(smtp_ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
         """Rejects some messages for twelve seconds, and reports all as delivered after half an hour."""
-        age = tracker_factory.clinic.time.monotonic() - begins
+        age = trackers.clinic.time.monotonic() - begins
         if age < 12 and {*IDS[5:12]} & {*smtp_ids}:
             raise make_rejection()
         return {smtp_id: {DELIVERED_RECIPIENT: "Delivered" if age > 1_800 else "Waiting"} for smtp_id in smtp_ids}
 
-    box = make_fragile_mailbox(tracker_factory.clinic, answer)
-    assert not_delivered(await ends(tracker_factory, box, IDS[:50])) == set()
+    box = make_fragile_mailbox(trackers.clinic, answer)
+    assert not_delivered(await ends(trackers, box, IDS[:50])) == set()
     assert len(box.requested_ids) < 80
     assert max(map(len, box.requested_ids[-3:])) == 50
 
 
-async def test_message_rejected_once_is_not_given_up_in_outage(tracker_factory: TrackerFactory) -> None:
-    begins = tracker_factory.clinic.time.monotonic()
+async def test_message_rejected_once_is_not_given_up_in_outage(trackers: TrackerFactory) -> None:
+    begins = trackers.clinic.time.monotonic()
 
     def answer(smtp_ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
         """Reject the first message for twelve seconds, then fail for longer than `give_up_after`, then deliver."""
-        age = tracker_factory.clinic.time.monotonic() - begins
+        age = trackers.clinic.time.monotonic() - begins
         if age < 12 and IDS[0] in smtp_ids:
             raise make_rejection()
         if 6_000 < age < 12_000:
@@ -128,15 +126,12 @@ async def test_message_rejected_once_is_not_given_up_in_outage(tracker_factory: 
         done = {IDS[1]} if age < 12_000 else {*IDS}
         return {smtp_id: {DELIVERED_RECIPIENT: "Delivered" if smtp_id in done else "Waiting"} for smtp_id in smtp_ids}
 
-    assert (
-        not_delivered(await ends(tracker_factory, make_fragile_mailbox(tracker_factory.clinic, answer), IDS[:2]))
-        == set()
-    )
+    assert not_delivered(await ends(trackers, make_fragile_mailbox(trackers.clinic, answer), IDS[:2])) == set()
 
 
 @pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("count", [1, 2])
-async def test_messages_are_given_up_after_a_day_of_failures(count: int, tracker_factory: TrackerFactory) -> None:
-    box = make_fragile_mailbox(tracker_factory.clinic, RejectingResponder(frozenset(IDS), make_server_error))
-    assert not_delivered(await ends(tracker_factory, box, IDS[:count])) == {*IDS[:count]}
-    assert sum(tracker_factory.clinic.time.sleeps) == pytest.approx(DEFAULT_GIVE_UP_AFTER + DAY, abs=600)
+async def test_messages_are_given_up_after_a_day_of_failures(count: int, trackers: TrackerFactory) -> None:
+    box = make_fragile_mailbox(trackers.clinic, RejectingResponder(frozenset(IDS), make_server_error))
+    assert not_delivered(await ends(trackers, box, IDS[:count])) == {*IDS[:count]}
+    assert sum(trackers.clinic.time.sleeps) == pytest.approx(DEFAULT_GIVE_UP_AFTER + DAY, abs=600)

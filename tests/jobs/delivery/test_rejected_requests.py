@@ -42,7 +42,7 @@ def make_unavailable_error() -> ds.DirectSuiteError:
 
 
 @pytest.fixture
-async def opened_clinic() -> AsyncIterator[Clinic]:
+async def clinic() -> AsyncIterator[Clinic]:
     async with open_clinic() as opened:
         yield opened
 
@@ -58,10 +58,10 @@ async def follow_messages(stage: Clinic, box: FragileMailbox, folder: Path, smtp
 
 @pytest.mark.parametrize("error", [make_rejection, make_decode_error, make_server_error, make_permission_error])
 async def test_rejected_message_is_given_up_and_others_are_delivered(
-    error: Callable[[], ds.DirectSuiteError], opened_clinic: Clinic, tmp_path: Path
+    error: Callable[[], ds.DirectSuiteError], clinic: Clinic, tmp_path: Path
 ) -> None:
-    box = make_fragile_mailbox(opened_clinic, RejectingResponder(frozenset({IDS[7], IDS[40]}), error))
-    delivered = await follow_messages(opened_clinic, box, tmp_path, IDS[:50])
+    box = make_fragile_mailbox(clinic, RejectingResponder(frozenset({IDS[7], IDS[40]}), error))
+    delivered = await follow_messages(clinic, box, tmp_path, IDS[:50])
     assert [smtp_id for smtp_id, good in delivered.items() if not good] == [IDS[7], IDS[40]]
     assert len(delivered) == 50
     found = next(count for count, asked in enumerate(box.requested_ids) if asked == [IDS[40]])
@@ -72,41 +72,41 @@ async def test_rejected_message_is_given_up_and_others_are_delivered(
 
 @pytest.mark.parametrize("error", [make_server_error, make_permission_error])
 async def test_last_rejected_message_is_given_up_after_a_restart(
-    error: Callable[[], ds.DirectSuiteError], opened_clinic: Clinic, tmp_path: Path
+    error: Callable[[], ds.DirectSuiteError], clinic: Clinic, tmp_path: Path
 ) -> None:
-    box = make_fragile_mailbox(opened_clinic, RejectingResponder(frozenset({IDS[3]}), error))
+    box = make_fragile_mailbox(clinic, RejectingResponder(frozenset({IDS[3]}), error))
     async with DeliveryJournal(tmp_path / "delivery.db") as journal:
-        tracker = DeliveryTracker(box, journal=journal, now=opened_clinic.time.monotonic)
+        tracker = DeliveryTracker(box, journal=journal, now=clinic.time.monotonic)
         for smtp_id in IDS[:5]:
             await tracker.add(smtp_id)
         async with tracker.changes() as changes:
             ended = [(await anext(changes)).smtp_id for _ in range(4)]
     assert {*ended} == {*IDS[:5]} - {IDS[3]}
-    assert await follow_messages(opened_clinic, box, tmp_path, ()) == {ended[-1]: True, IDS[3]: False}
+    assert await follow_messages(clinic, box, tmp_path, ()) == {ended[-1]: True, IDS[3]: False}
     assert len(box.requested_ids) < 60
 
 
-async def test_denial_of_everything_ends_loop_and_loses_nothing(opened_clinic: Clinic, tmp_path: Path) -> None:
-    box = make_fragile_mailbox(opened_clinic, RejectingResponder(frozenset(IDS), make_permission_error))
+async def test_denial_of_everything_ends_loop_and_loses_nothing(clinic: Clinic, tmp_path: Path) -> None:
+    box = make_fragile_mailbox(clinic, RejectingResponder(frozenset(IDS), make_permission_error))
     for _ in range(2):
         with pytest.raises(ds.PermissionDeniedError):
-            await follow_messages(opened_clinic, box, tmp_path, IDS[:50])
+            await follow_messages(clinic, box, tmp_path, IDS[:50])
     box.responder = RejectingResponder(frozenset(), make_permission_error)
-    assert len(await follow_messages(opened_clinic, box, tmp_path, ())) == 50
+    assert len(await follow_messages(clinic, box, tmp_path, ())) == 50
 
 
-async def test_denied_only_message_does_not_block_later_ones(opened_clinic: Clinic, tmp_path: Path) -> None:
-    box = make_fragile_mailbox(opened_clinic, RejectingResponder(frozenset({IDS[0]}), make_permission_error))
+async def test_denied_only_message_does_not_block_later_ones(clinic: Clinic, tmp_path: Path) -> None:
+    box = make_fragile_mailbox(clinic, RejectingResponder(frozenset({IDS[0]}), make_permission_error))
     with pytest.raises(ds.PermissionDeniedError):
-        await follow_messages(opened_clinic, box, tmp_path, IDS[:1])
-    assert await follow_messages(opened_clinic, box, tmp_path, IDS[1:3]) == {IDS[1]: True, IDS[2]: True, IDS[0]: False}
+        await follow_messages(clinic, box, tmp_path, IDS[:1])
+    assert await follow_messages(clinic, box, tmp_path, IDS[1:3]) == {IDS[1]: True, IDS[2]: True, IDS[0]: False}
 
 
-async def test_failing_service_gives_up_no_message(opened_clinic: Clinic, tmp_path: Path) -> None:
-    box = make_fragile_mailbox(opened_clinic, RejectingResponder(frozenset(IDS), make_server_error))
+async def test_failing_service_gives_up_no_message(clinic: Clinic, tmp_path: Path) -> None:
+    box = make_fragile_mailbox(clinic, RejectingResponder(frozenset(IDS), make_server_error))
     box.responder = RecoveringResponder(box)
-    assert [*(await follow_messages(opened_clinic, box, tmp_path, IDS[:50])).values()] == [True] * 50
-    assert sum(opened_clinic.time.sleeps) > DEFAULT_GIVE_UP_AFTER
+    assert [*(await follow_messages(clinic, box, tmp_path, IDS[:50])).values()] == [True] * 50
+    assert sum(clinic.time.sleeps) > DEFAULT_GIVE_UP_AFTER
 
 
 class RecoveringResponder:
@@ -123,43 +123,43 @@ class RecoveringResponder:
 
 
 @pytest.mark.wide
-async def test_pauses_grow_if_everything_is_rejected(opened_clinic: Clinic, tmp_path: Path) -> None:
-    box = make_fragile_mailbox(opened_clinic, RejectingResponder(frozenset(IDS), make_rejection))
-    ends = await follow_messages(opened_clinic, box, tmp_path, IDS)
+async def test_pauses_grow_if_everything_is_rejected(clinic: Clinic, tmp_path: Path) -> None:
+    box = make_fragile_mailbox(clinic, RejectingResponder(frozenset(IDS), make_rejection))
+    ends = await follow_messages(clinic, box, tmp_path, IDS)
     assert set(ends.values()) == {False}
     assert len(ends) == 1_000
     assert len(box.requested_ids) < 250
 
 
-async def test_rejected_message_is_isolated_after_an_outage(opened_clinic: Clinic, tmp_path: Path) -> None:
-    box = make_fragile_mailbox(opened_clinic, RejectingResponder(frozenset(IDS), make_rejection))
+async def test_rejected_message_is_isolated_after_an_outage(clinic: Clinic, tmp_path: Path) -> None:
+    box = make_fragile_mailbox(clinic, RejectingResponder(frozenset(IDS), make_rejection))
     bad, all_refused = RejectingResponder(frozenset({IDS[7]}), make_rejection), box.responder
     box.responder = lambda smtp_ids: (all_refused if len(box.requested_ids) < 100 else bad)(smtp_ids)
-    ends = await follow_messages(opened_clinic, box, tmp_path, IDS[:500])
+    ends = await follow_messages(clinic, box, tmp_path, IDS[:500])
     assert [smtp_id for smtp_id, good in ends.items() if not good][-1] == IDS[7]
     assert sum(ends.values()) == 499
 
 
-async def test_old_messages_survive_a_transient_rejection(opened_clinic: Clinic, tmp_path: Path) -> None:
-    box = make_fragile_mailbox(opened_clinic, RejectingResponder(frozenset(), make_rejection))
+async def test_old_messages_survive_a_transient_rejection(clinic: Clinic, tmp_path: Path) -> None:
+    box = make_fragile_mailbox(clinic, RejectingResponder(frozenset(), make_rejection))
     async with DeliveryJournal(tmp_path / "delivery.db") as journal:
         for smtp_id in IDS[:50]:
-            await DeliveryTracker(box, journal=journal, now=opened_clinic.time.monotonic).add(smtp_id)
-    opened_clinic.sandbox.clock.advance(timedelta(days=3))
+            await DeliveryTracker(box, journal=journal, now=clinic.time.monotonic).add(smtp_id)
+    clinic.sandbox.clock.advance(timedelta(days=3))
     good, bad, begins = (
         box.responder,
         RejectingResponder(frozenset(IDS), make_rejection),
-        opened_clinic.time.monotonic(),
+        clinic.time.monotonic(),
     )
-    box.responder = lambda smtp_ids: (bad if opened_clinic.time.monotonic() < begins + 240 else good)(smtp_ids)
-    ends = await follow_messages(opened_clinic, box, tmp_path, ())
+    box.responder = lambda smtp_ids: (bad if clinic.time.monotonic() < begins + 240 else good)(smtp_ids)
+    ends = await follow_messages(clinic, box, tmp_path, ())
     assert list(ends.values()) == [True] * 50
 
 
-async def test_requests_are_not_split_in_an_outage(opened_clinic: Clinic, tmp_path: Path) -> None:
-    box = make_fragile_mailbox(opened_clinic, RejectingResponder(frozenset(IDS[:50]), make_unavailable_error))
+async def test_requests_are_not_split_in_an_outage(clinic: Clinic, tmp_path: Path) -> None:
+    box = make_fragile_mailbox(clinic, RejectingResponder(frozenset(IDS[:50]), make_unavailable_error))
     async with DeliveryJournal(tmp_path / "delivery.db") as journal:
-        tracker = DeliveryTracker(box, journal=journal, now=opened_clinic.time.monotonic)
+        tracker = DeliveryTracker(box, journal=journal, now=clinic.time.monotonic)
         for smtp_id in IDS[:50]:
             await tracker.add(smtp_id)
         changes = tracker.changes()

@@ -39,139 +39,137 @@ def lose_the_answer(scene: TrackerFactory) -> None:
     scene.clinic.sandbox.inject_fault("SearchMessagesMetadataByReceivedDate", "status", status=500, times=100)
 
 
-async def test_second_run_returns_same_id_without_request(tracker_factory: TrackerFactory) -> None:
-    async with run(tracker_factory) as tracker:
+async def test_second_run_returns_same_id_without_request(trackers: TrackerFactory) -> None:
+    async with run(trackers) as tracker:
         first = await tracker.send(LETTER, key=KEY)
-    requests = tracker_factory.clinic.request_counts.total()
-    async with run(tracker_factory) as tracker:
+    requests = trackers.clinic.request_counts.total()
+    async with run(trackers) as tracker:
         second = await tracker.send(LETTER, key=KEY)
         assert (second.success, second.smtp_id) == (True, first.smtp_id)
-        assert tracker_factory.clinic.request_counts.total() == requests
+        assert trackers.clinic.request_counts.total() == requests
         assert await tracker.followed() == [first.smtp_id]
         ends = [change.recipient for change in await collect_changes(tracker) if change.is_end]
     assert sorted(map(str, ends)) == sorted([DELIVERED_RECIPIENT, SLOW_RECIPIENT])
-    assert await sends(tracker_factory) == 1
+    assert await sends(trackers) == 1
 
 
-async def test_first_attempt_does_not_search(tracker_factory: TrackerFactory) -> None:
-    async with run(tracker_factory) as tracker:
+async def test_first_attempt_does_not_search(trackers: TrackerFactory) -> None:
+    async with run(trackers) as tracker:
         await tracker.send(LETTER, key=KEY)
-    assert [*tracker_factory.clinic.request_counts] == ["SendWithHeader"]
+    assert [*trackers.clinic.request_counts] == ["SendWithHeader"]
 
 
-async def test_message_sent_before_crash_is_found(
-    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_message_sent_before_crash_is_found(trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     async def dies(*_: Any, **__: Any) -> None:
         raise asyncio.CancelledError
 
     for method in ("add", "end_send"):
         with monkeypatch.context() as patched:
             patched.setattr(DeliveryJournal, method, dies)
-            async with run(tracker_factory) as tracker:
+            async with run(trackers) as tracker:
                 with pytest.raises(asyncio.CancelledError):
                     await tracker.send(LETTER, key=KEY)
-        assert await sends(tracker_factory) == 1
-    async with run(tracker_factory) as tracker:
+        assert await sends(trackers) == 1
+    async with run(trackers) as tracker:
         sent = await tracker.send(LETTER, key=KEY)
         assert await tracker.followed() == [sent.smtp_id]
-    assert await sends(tracker_factory) == 1
-    assert tracker_factory.clinic.request_counts["SendWithHeader"] == 1
+    assert await sends(trackers) == 1
+    assert trackers.clinic.request_counts["SendWithHeader"] == 1
 
 
-async def test_message_not_sent_before_crash_is_sent(tracker_factory: TrackerFactory) -> None:
-    async with run(tracker_factory) as tracker:
-        tracker_factory.clinic.sandbox.inject_fault("SendWithHeader", "reset_before")
+async def test_message_not_sent_before_crash_is_sent(trackers: TrackerFactory) -> None:
+    async with run(trackers) as tracker:
+        trackers.clinic.sandbox.inject_fault("SendWithHeader", "reset_before")
         with suppress(ds.OutcomeUnknownError):
             await tracker.send(LETTER, key=KEY, settle=0.0)
-    async with run(tracker_factory) as tracker:
+    async with run(trackers) as tracker:
         assert (await tracker.send(LETTER, key=KEY)).smtp_id
-    assert await sends(tracker_factory) == 1
+    assert await sends(trackers) == 1
 
 
-async def test_lost_response_is_searched_by_next_run(tracker_factory: TrackerFactory) -> None:
-    lose_the_answer(tracker_factory)
-    async with run(tracker_factory) as tracker:
+async def test_lost_response_is_searched_by_next_run(trackers: TrackerFactory) -> None:
+    lose_the_answer(trackers)
+    async with run(trackers) as tracker:
         with pytest.raises(ds.OutcomeUnknownError, match="call send again later, with the same key"):
             await tracker.send(LETTER, key=KEY)
-    tracker_factory.clinic.sandbox.clear_faults()
-    async with run(tracker_factory) as tracker:
+    trackers.clinic.sandbox.clear_faults()
+    async with run(trackers) as tracker:
         sent = await tracker.send(LETTER, key=KEY)
         assert await tracker.followed() == [sent.smtp_id]
-    assert await sends(tracker_factory) == 1
+    assert await sends(trackers) == 1
 
 
-async def test_unsent_message_is_sent_without_a_search(tracker_factory: TrackerFactory) -> None:
-    tracker_factory.clinic.sandbox.inject_fault("SendWithHeader", "status", status=429)
-    async with run(tracker_factory) as tracker:
+async def test_unsent_message_is_sent_without_a_search(trackers: TrackerFactory) -> None:
+    trackers.clinic.sandbox.inject_fault("SendWithHeader", "status", status=429)
+    async with run(trackers) as tracker:
         with pytest.raises(ds.RateLimitedError):
             await tracker.send(LETTER, key=KEY)
         with pytest.raises(ds.InvalidArgumentError):
             await tracker.send(ds.Message(recipients=[ds.Recipient("nobody")]), key=KEY)
         assert (await tracker.send(LETTER, key=KEY)).smtp_id
-    assert {*tracker_factory.clinic.request_counts} == {"SendWithHeader"}
-    assert await sends(tracker_factory) == 1
+    assert {*trackers.clinic.request_counts} == {"SendWithHeader"}
+    assert await sends(trackers) == 1
 
 
-async def test_concurrent_sends_send_once(tracker_factory: TrackerFactory) -> None:
-    async with run(tracker_factory) as tracker:
+async def test_concurrent_sends_send_once(trackers: TrackerFactory) -> None:
+    async with run(trackers) as tracker:
         answers = await asyncio.gather(*(tracker.send(LETTER, key=KEY) for _ in range(5)))
     assert len({answer.smtp_id for answer in answers}) == 1
-    assert await sends(tracker_factory) == 1
+    assert await sends(trackers) == 1
 
 
 async def test_nothing_is_sent_if_journal_is_unwritable(
-    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
+    trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def full(*_: Any, **__: Any) -> None:
         raise DeliveryJournalError("the disk is full")
 
     monkeypatch.setattr(DeliveryJournal, "begin_send", full)
-    async with run(tracker_factory) as tracker:
+    async with run(trackers) as tracker:
         with pytest.raises(DeliveryJournalError, match="full"):
             await tracker.send(LETTER, key=KEY)
-    assert tracker_factory.clinic.request_counts.total() == 0
+    assert trackers.clinic.request_counts.total() == 0
 
 
 async def test_message_without_id_is_sent_once_and_not_followed(
-    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
+    trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def nameless(*_: Any, **__: Any) -> ds.SendMessageResponse:
         return ds.SendMessageResponse(success=True, code=0)
 
     monkeypatch.setattr(ds.Mailbox, "send_once", nameless)
-    async with run(tracker_factory) as tracker:
+    async with run(trackers) as tracker:
         assert not (await tracker.send(LETTER, key=KEY)).smtp_id
         monkeypatch.undo()
         assert not (await tracker.send(LETTER, key=KEY)).smtp_id
         assert await tracker.followed() == []
-    assert tracker_factory.clinic.request_counts.total() == 0
+    assert trackers.clinic.request_counts.total() == 0
 
 
 @pytest.mark.parametrize("smtp_id", ["<>", "<a\nb@x>", f"<{'a' * 1_000}@x>", "\ud800", "\x00"])
 async def test_id_that_cannot_be_requested_is_not_followed(
-    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch, smtp_id: str
+    trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch, smtp_id: str
 ) -> None:
     async def odd(*_: Any, **__: Any) -> ds.SendMessageResponse:
         return ds.SendMessageResponse(success=True, code=0, smtp_id=smtp_id)
 
     monkeypatch.setattr(ds.Mailbox, "send_once", odd)
-    async with run(tracker_factory) as tracker:
+    async with run(trackers) as tracker:
         assert (await tracker.send(LETTER, key=KEY)).smtp_id == smtp_id
         monkeypatch.undo()
         assert (await tracker.send(LETTER, key=KEY)).success
         assert await tracker.followed() == []
-    assert tracker_factory.clinic.request_counts.total() == 0
+    assert trackers.clinic.request_counts.total() == 0
 
 
 @pytest.mark.parametrize("method", ["add", "end_send"])
 async def test_full_disk_after_send_still_reports_message_as_sent(
-    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch, method: str
+    trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     async def full(*_: Any, **__: Any) -> None:
         raise DeliveryJournalError("the disk is full")
 
-    async with run(tracker_factory) as tracker:
+    async with run(trackers) as tracker:
         with monkeypatch.context() as patched:
             patched.setattr(DeliveryJournal, method, full)
             with pytest.raises(ds.OutcomeUnknownError) as caught:
@@ -181,7 +179,7 @@ async def test_full_disk_after_send_still_reports_message_as_sent(
         assert "same key" in caught.value.how_to_find_out
         sent = await tracker.send(LETTER, key=KEY)
         assert await tracker.followed() == [sent.smtp_id]
-    assert await sends(tracker_factory) == 1
+    assert await sends(trackers) == 1
 
 
 class SilentFile(io.RawIOBase):
@@ -205,10 +203,10 @@ class SilentFile(io.RawIOBase):
         return 0
 
 
-async def test_timeout_covers_reading_attachments(tracker_factory: TrackerFactory) -> None:
+async def test_timeout_covers_reading_attachments(trackers: TrackerFactory) -> None:
     file = SilentFile()
     attached = [ds.Attachment.from_file(file, filename="dose.xml", content_type="text/xml")]
-    async with run(tracker_factory) as tracker:
+    async with run(trackers) as tracker:
         with pytest.raises(ds.DeadlineExceededError) as caught:
             await tracker.send(attrs.evolve(LETTER, attachment_list=attached), key=KEY, timeout=0.01)
         file.is_released.set()
@@ -216,8 +214,8 @@ async def test_timeout_covers_reading_attachments(tracker_factory: TrackerFactor
         assert (await tracker.send(LETTER, key=KEY)).smtp_id
 
 
-async def test_timeout_covers_waiting_for_a_concurrent_send(tracker_factory: TrackerFactory) -> None:
-    async with run(tracker_factory) as tracker:
+async def test_timeout_covers_waiting_for_a_concurrent_send(trackers: TrackerFactory) -> None:
+    async with run(trackers) as tracker:
         started = asyncio.Event()
         hold = asyncio.Event()
 
@@ -235,35 +233,35 @@ async def test_timeout_covers_waiting_for_a_concurrent_send(tracker_factory: Tra
         await first
 
 
-async def test_keys_are_separate_for_each_mailbox(tracker_factory: TrackerFactory) -> None:
-    await tracker_factory.clinic.sandbox.add_account("bob@clinic.example.test", "bob's own password")
-    bob = tracker_factory.clinic.suite.mailbox("bob@clinic.example.test", "bob's own password")
-    async with tracker_factory.make_journal() as journal:
-        first = await tracker_factory.make_tracker(journal).send(LETTER, key=KEY)
-        second = await tracker_factory.make_tracker(journal, bob).send(LETTER, key=KEY)
+async def test_keys_are_separate_for_each_mailbox(trackers: TrackerFactory) -> None:
+    await trackers.clinic.sandbox.add_account("bob@clinic.example.test", "bob's own password")
+    bob = trackers.clinic.suite.mailbox("bob@clinic.example.test", "bob's own password")
+    async with trackers.make_journal() as journal:
+        first = await trackers.make_tracker(journal).send(LETTER, key=KEY)
+        second = await trackers.make_tracker(journal, bob).send(LETTER, key=KEY)
     assert first.smtp_id != second.smtp_id
 
 
-async def test_journal_file_contains_no_key(tracker_factory: TrackerFactory) -> None:
-    async with run(tracker_factory) as tracker:
+async def test_journal_file_contains_no_key(trackers: TrackerFactory) -> None:
+    async with run(trackers) as tracker:
         await tracker.send(LETTER, key=KEY)
         with pytest.raises(ds.InvalidArgumentError, match="key"):
             await tracker.send(LETTER, key="")
-    assert KEY.encode() not in tracker_factory.file.read_bytes()
+    assert KEY.encode() not in trackers.file.read_bytes()
 
 
-async def test_forgetting_a_message_forgets_its_key(tracker_factory: TrackerFactory) -> None:
-    async with run(tracker_factory) as tracker:
+async def test_forgetting_a_message_forgets_its_key(trackers: TrackerFactory) -> None:
+    async with run(trackers) as tracker:
         await tracker.send(LETTER, key=KEY)
         await collect_changes(tracker)
-    tracker_factory.clinic.sandbox.clock.advance(timedelta(days=30))
-    async with tracker_factory.make_journal() as journal:
-        assert await journal.forget(datetime.fromtimestamp(tracker_factory.clinic.time.monotonic(), UTC)) == 1
-        await tracker_factory.make_tracker(journal).send(LETTER, key=KEY)
-    assert await sends(tracker_factory) == 2
+    trackers.clinic.sandbox.clock.advance(timedelta(days=30))
+    async with trackers.make_journal() as journal:
+        assert await journal.forget(datetime.fromtimestamp(trackers.clinic.time.monotonic(), UTC)) == 1
+        await trackers.make_tracker(journal).send(LETTER, key=KEY)
+    assert await sends(trackers) == 2
 
 
-async def test_different_message_with_same_key_is_rejected(tracker_factory: TrackerFactory, tmp_path: Path) -> None:
+async def test_different_message_with_same_key_is_rejected(trackers: TrackerFactory, tmp_path: Path) -> None:
     document = tmp_path / "dose.xml"
     document.write_bytes(b"<dose>10 mg</dose>")
 
@@ -271,9 +269,9 @@ async def test_different_message_with_same_key_is_rejected(tracker_factory: Trac
         attached = [ds.Attachment.from_path(document)]
         return attrs.evolve(LETTER, attachment_list=attached, **changes)
 
-    async with run(tracker_factory) as tracker:
+    async with run(trackers) as tracker:
         first = await tracker.send(letter(), key=KEY)
-    async with run(tracker_factory) as tracker:
+    async with run(trackers) as tracker:
         assert (await tracker.send(letter(), key=KEY)).smtp_id == first.smtp_id
         for another in (letter(subject="Another"), letter(recipients=[ds.Recipient(SLOW_RECIPIENT)]), LETTER):
             with pytest.raises(ds.InvalidArgumentError, match="key: another message was sent with this key"):
@@ -282,14 +280,14 @@ async def test_different_message_with_same_key_is_rejected(tracker_factory: Trac
         with pytest.raises(ds.InvalidArgumentError, match="key: another message was sent with this key"):
             await tracker.send(letter(), key=KEY)
         assert (await tracker.send(letter(), key=f"{KEY}, corrected")).smtp_id != first.smtp_id
-    assert await sends(tracker_factory) == 2
+    assert await sends(trackers) == 2
 
 
-async def test_another_message_is_rejected_if_first_may_be_sent(tracker_factory: TrackerFactory) -> None:
-    lose_the_answer(tracker_factory)
-    async with run(tracker_factory) as tracker:
+async def test_another_message_is_rejected_if_first_may_be_sent(trackers: TrackerFactory) -> None:
+    lose_the_answer(trackers)
+    async with run(trackers) as tracker:
         with pytest.raises(ds.OutcomeUnknownError):
             await tracker.send(LETTER, key=KEY)
         with pytest.raises(ds.InvalidArgumentError, match="or may have been"):
             await tracker.send(attrs.evolve(LETTER, body="Another"), key=KEY)
-    assert await sends(tracker_factory) == 1
+    assert await sends(trackers) == 1

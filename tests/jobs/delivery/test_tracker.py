@@ -32,10 +32,10 @@ from tests.waiting import wait_until
 NO_IDS = [None, "", "<>", " ", "<\ud800@x.test>", "<1\0@x.test>", "<1@x.test>\n", f"<{'1' * 2_000_000}@x.test>"]
 
 
-async def test_changes_of_each_recipient_are_yielded_and_last_ends_message(tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
-        smtp_id = await tracker_factory.clinic.send(
+async def test_changes_of_each_recipient_are_yielded_and_last_ends_message(trackers: TrackerFactory) -> None:
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
+        smtp_id = await trackers.clinic.send(
             DELIVERED_RECIPIENT, SLOW_RECIPIENT, UNCONFIRMED_RECIPIENT, REJECTED_RECIPIENT
         )
         await tracker.add(smtp_id, recipients=4)
@@ -56,59 +56,59 @@ async def test_changes_of_each_recipient_are_yielded_and_last_ends_message(track
         assert len({change.id for change in changes}) == 6
         assert {change.smtp_id for change in changes} == {smtp_id}
         assert not any(change.given_up for change in changes)
-        assert tracker_factory.status_requests == 11
+        assert trackers.status_requests == 11
         assert await tracker.followed() == []
 
 
-async def test_loop_without_messages_ends_without_request(tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal() as journal:
-        assert await collect_changes(tracker_factory.make_tracker(journal)) == []
-    assert tracker_factory.status_requests == 0
+async def test_loop_without_messages_ends_without_request(trackers: TrackerFactory) -> None:
+    async with trackers.make_journal() as journal:
+        assert await collect_changes(trackers.make_tracker(journal)) == []
+    assert trackers.status_requests == 0
 
 
-async def test_unacknowledged_change_is_yielded_again(tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
-        await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT, REJECTED_RECIPIENT))
+async def test_unacknowledged_change_is_yielded_again(trackers: TrackerFactory) -> None:
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
+        await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT, REJECTED_RECIPIENT))
         first = [change async for change in read_first_change(tracker)]
         changes = await collect_changes(tracker)
         assert [change.id for change in changes[:1]] == [change.id for change in first]
         assert len(changes) == 2
 
 
-async def test_acknowledged_change_is_not_yielded_again(tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
-        await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT))
+async def test_acknowledged_change_is_not_yielded_again(trackers: TrackerFactory) -> None:
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
+        await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
         async for change in read_first_change(tracker):
             await tracker.acknowledge(change)
         assert await collect_changes(tracker) == []
 
 
-async def test_added_message_wakes_waiting_loop(tracker_factory: TrackerFactory) -> None:
-    time = tracker_factory.clinic.time
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
+async def test_added_message_wakes_waiting_loop(trackers: TrackerFactory) -> None:
+    time = trackers.clinic.time
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
         time.hold()
         loop = asyncio.create_task(anext(tracker.changes(endless=True)))
         await wait_until(lambda: len(time.sleeps) == 1)
-        await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT))
+        await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
         await wait_until(lambda: time.sleeps[1:] == [5])
         loop.cancel()
         await asyncio.wait([loop])
 
 
-async def test_message_due_later_wakes_no_loop(tracker_factory: TrackerFactory) -> None:
-    time = tracker_factory.clinic.time
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
-        await tracker.add(await tracker_factory.clinic.send(SLOW_RECIPIENT))
+async def test_message_due_later_wakes_no_loop(trackers: TrackerFactory) -> None:
+    time = trackers.clinic.time
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
+        await tracker.add(await trackers.clinic.send(SLOW_RECIPIENT))
         time.hold()
         loop = asyncio.create_task(anext(tracker.changes(endless=True)))
         await wait_until(lambda: time.sleeps == [5])
-        tracker_factory.clinic.sandbox.clock.advance(timedelta(seconds=4))
+        trackers.clinic.sandbox.clock.advance(timedelta(seconds=4))
         for _ in range(3):
-            await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT))
+            await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
         for _ in range(20):
             await asyncio.to_thread(lambda: None)
         assert time.sleeps == [5]
@@ -127,26 +127,26 @@ async def test_closing_suite_wakes_waiting_loop(tmp_path: Path) -> None:
             await loop
 
 
-async def test_failed_requests_are_retried_and_nothing_is_given_up(tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
-        await tracker.add(await tracker_factory.clinic.send(SLOW_RECIPIENT))
-        tracker_factory.clinic.sandbox.inject_fault("GetMessageStatusMany", "status", status=503, times=40)
+async def test_failed_requests_are_retried_and_nothing_is_given_up(trackers: TrackerFactory) -> None:
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
+        await tracker.add(await trackers.clinic.send(SLOW_RECIPIENT))
+        trackers.clinic.sandbox.inject_fault("GetMessageStatusMany", "status", status=503, times=40)
         changes = await collect_changes(tracker)
         assert list_statuses(changes, SLOW_RECIPIENT) == ["Delivered"]
-        assert sum(tracker_factory.clinic.time.sleeps) > DEFAULT_GIVE_UP_AFTER
+        assert sum(trackers.clinic.time.sleeps) > DEFAULT_GIVE_UP_AFTER
 
 
-async def test_retry_after_is_respected(tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
-        await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT))
-        tracker_factory.clinic.sandbox.inject_fault("GetMessageStatusMany", "status", status=429, retry_after=77)
+async def test_retry_after_is_respected(trackers: TrackerFactory) -> None:
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
+        await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
+        trackers.clinic.sandbox.inject_fault("GetMessageStatusMany", "status", status=429, retry_after=77)
         await collect_changes(tracker)
-        assert sum(tracker_factory.clinic.time.sleeps) == pytest.approx(82, abs=0.1)
+        assert sum(trackers.clinic.time.sleeps) == pytest.approx(82, abs=0.1)
 
 
-async def test_retry_after_is_limited_to_an_hour(tracker_factory: TrackerFactory) -> None:
+async def test_retry_after_is_limited_to_an_hour(trackers: TrackerFactory) -> None:
     answers = [ds.RateLimitedError("it is too much", status=429, retry_after=86_400), None]
 
     def answer(smtp_ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
@@ -154,38 +154,38 @@ async def test_retry_after_is_limited_to_an_hour(tracker_factory: TrackerFactory
             raise error
         return {smtp_id: {DELIVERED_RECIPIENT: "Delivered"} for smtp_id in smtp_ids}
 
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal, make_fragile_mailbox(tracker_factory.clinic, answer))
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal, make_fragile_mailbox(trackers.clinic, answer))
         await tracker.add("<1@direct.example.test>")
         assert list_statuses(await collect_changes(tracker), DELIVERED_RECIPIENT) == ["Delivered"]
-    assert sum(tracker_factory.clinic.time.sleeps) == pytest.approx(3_605, abs=0.1)
+    assert sum(trackers.clinic.time.sleeps) == pytest.approx(3_605, abs=0.1)
 
 
 async def test_unwritable_journal_ends_loop_and_loses_nothing(
-    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
+    trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def note(_: object) -> None:
         raise DeliveryJournalError("The disk is full")
 
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
-        await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT))
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
+        await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
         with monkeypatch.context() as full:
             full.setattr(journal, "record", note)
             with pytest.raises(DeliveryJournalError):
                 await collect_changes(tracker)
-        assert tracker_factory.status_requests == 1
+        assert trackers.status_requests == 1
         assert list_statuses(await collect_changes(tracker), DELIVERED_RECIPIENT) == ["Delivered"]
 
 
-async def test_rejected_password_ends_loop_and_loses_nothing(tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal, tracker_factory.clinic.suite.mailbox(ALICE, "wrong"))
-        await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT))
+async def test_rejected_password_ends_loop_and_loses_nothing(trackers: TrackerFactory) -> None:
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal, trackers.clinic.suite.mailbox(ALICE, "wrong"))
+        await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
         with pytest.raises(ds.AuthenticationError):
             await collect_changes(tracker)
-        assert tracker_factory.status_requests == 1
-        assert len(await collect_changes(tracker_factory.make_tracker(journal))) == 1
+        assert trackers.status_requests == 1
+        assert len(await collect_changes(trackers.make_tracker(journal))) == 1
 
 
 async def test_closing_suite_ends_loop(tmp_path: Path) -> None:
@@ -198,11 +198,11 @@ async def test_closing_suite_ends_loop(tmp_path: Path) -> None:
         assert len(await tracker.followed()) == 1
 
 
-async def test_unknown_message_is_given_up_and_reported(tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal)
+async def test_unknown_message_is_given_up_and_reported(trackers: TrackerFactory) -> None:
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal)
         await tracker.add("<nothing@direct.example.test>")
-        await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT), recipients=2)
+        await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT), recipients=2)
         changes = await collect_changes(tracker)
         assert [(change.recipient, change.status, change.given_up) for change in changes] == [
             (DELIVERED_RECIPIENT, ds.MessageStatus.DELIVERED, False),
@@ -210,13 +210,13 @@ async def test_unknown_message_is_given_up_and_reported(tracker_factory: Tracker
             (None, None, True),
         ]
         assert [change.ends_message for change in changes] == [False, True, True]
-        assert sum(tracker_factory.clinic.time.sleeps) == pytest.approx(DEFAULT_GIVE_UP_AFTER, abs=1)
+        assert sum(trackers.clinic.time.sleeps) == pytest.approx(DEFAULT_GIVE_UP_AFTER, abs=1)
 
 
-async def test_waiting_message_is_given_up_with_its_last_status(tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker = tracker_factory.make_tracker(journal, give_up_after=600)
-        await tracker.add(await tracker_factory.clinic.send(UNCONFIRMED_RECIPIENT))
+async def test_waiting_message_is_given_up_with_its_last_status(trackers: TrackerFactory) -> None:
+    async with trackers.make_journal() as journal:
+        tracker = trackers.make_tracker(journal, give_up_after=600)
+        await tracker.add(await trackers.clinic.send(UNCONFIRMED_RECIPIENT))
         first, last = await collect_changes(tracker)
         assert (first.status, first.is_end, first.step) == (ds.MessageStatus.WAITING, False, 1)
         assert (last.status, last.is_end, last.step) == (ds.MessageStatus.WAITING, True, 2)
@@ -226,45 +226,42 @@ async def test_waiting_message_is_given_up_with_its_last_status(tracker_factory:
 
 
 @pytest.mark.parametrize("smtp_id", NO_IDS, ids=lambda smtp_id: ascii(smtp_id)[:20])
-async def test_invalid_smtp_id_is_rejected(smtp_id: Any, tracker_factory: TrackerFactory) -> None:
-    async with tracker_factory.make_journal() as journal:
+async def test_invalid_smtp_id_is_rejected(smtp_id: Any, trackers: TrackerFactory) -> None:
+    async with trackers.make_journal() as journal:
         with pytest.raises(ds.InvalidArgumentError):
-            await tracker_factory.make_tracker(journal).add(smtp_id)
+            await trackers.make_tracker(journal).add(smtp_id)
     with pytest.raises(ds.InvalidArgumentError):
-        await tracker_factory.clinic.box.track(smtp_id)
-    assert tracker_factory.clinic.time.sleeps == []
+        await trackers.clinic.box.track(smtp_id)
+    assert trackers.clinic.time.sleeps == []
 
 
-async def test_tuser_mailbox_is_rejected(tracker_factory: TrackerFactory) -> None:
-    tuser: Any = tracker_factory.clinic.suite.tuser("front-desk", PASSWORD, ALICE)
-    async with tracker_factory.make_journal() as journal:
+async def test_tuser_mailbox_is_rejected(trackers: TrackerFactory) -> None:
+    tuser: Any = trackers.clinic.suite.tuser("front-desk", PASSWORD, ALICE)
+    async with trackers.make_journal() as journal:
         with pytest.raises(ds.InvalidArgumentError, match=r"tuser\.track") as refused:
-            tracker_factory.make_tracker(journal, tuser)
+            trackers.make_tracker(journal, tuser)
     assert refused.value.parameter == "mailbox"
 
 
-async def test_message_added_by_another_tracker_is_yielded(tracker_factory: TrackerFactory) -> None:
-    time = tracker_factory.clinic.time
-    async with tracker_factory.make_journal() as journal:
+async def test_message_added_by_another_tracker_is_yielded(trackers: TrackerFactory) -> None:
+    time = trackers.clinic.time
+    async with trackers.make_journal() as journal:
         time.hold()
-        loop = asyncio.create_task(anext(tracker_factory.make_tracker(journal).changes(endless=True)))
+        loop = asyncio.create_task(anext(trackers.make_tracker(journal).changes(endless=True)))
         await wait_until(lambda: len(time.sleeps) == 1)
-        await tracker_factory.make_tracker(journal).add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT))
+        await trackers.make_tracker(journal).add(await trackers.clinic.send(DELIVERED_RECIPIENT))
         await wait_until(lambda: time.sleeps[1:] == [5])
         loop.cancel()
         await asyncio.wait([loop])
-        assert (
-            await tracker_factory.make_tracker(journal, tracker_factory.clinic.suite.mailbox(BOB, PASSWORD)).followed()
-            == []
-        )
+        assert await trackers.make_tracker(journal, trackers.clinic.suite.mailbox(BOB, PASSWORD)).followed() == []
 
 
 async def test_adding_followed_message_does_not_reload_journal(
-    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
+    trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with tracker_factory.make_journal() as journal:
-        tracker, followed, reads = tracker_factory.make_tracker(journal), journal.load, list[str]()
-        smtp_ids = [await tracker_factory.clinic.send(SLOW_RECIPIENT) for _ in range(5)]
+    async with trackers.make_journal() as journal:
+        tracker, followed, reads = trackers.make_tracker(journal), journal.load, list[str]()
+        smtp_ids = [await trackers.clinic.send(SLOW_RECIPIENT) for _ in range(5)]
         for smtp_id in smtp_ids:
             await tracker.add(smtp_id)
 
@@ -273,14 +270,14 @@ async def test_adding_followed_message_does_not_reload_journal(
             return await followed(mailbox)
 
         monkeypatch.setattr(journal, "load", read)
-        tracker_factory.clinic.time.hold()
+        trackers.clinic.time.hold()
         loop = asyncio.create_task(anext(tracker.changes(endless=True)))
-        await wait_until(lambda: tracker_factory.clinic.time.sleeps == [5])
+        await wait_until(lambda: trackers.clinic.time.sleeps == [5])
         for smtp_id in smtp_ids:
             await tracker.add(smtp_id)
             for _ in range(20):
                 await asyncio.to_thread(lambda: None)
         assert len(reads) == 1
-        assert tracker_factory.clinic.time.sleeps == [5]
+        assert trackers.clinic.time.sleeps == [5]
         loop.cancel()
         await asyncio.wait([loop])

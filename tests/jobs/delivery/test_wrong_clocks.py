@@ -39,8 +39,8 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tracker_factory: TrackerFactory) -> Machine:
-    return Machine(tracker_factory.clinic.time)
+def machine(trackers: TrackerFactory) -> Machine:
+    return Machine(trackers.clinic.time)
 
 
 def waiting(scene: TrackerFactory) -> FragileMailbox:
@@ -54,93 +54,91 @@ def tracker(journal: DeliveryJournal, box: ds.Mailbox, machine: Machine) -> Deli
     return DeliveryTracker(box, journal=journal, now=machine.now)
 
 
-async def test_message_added_by_fast_clock_is_followed(tracker_factory: TrackerFactory, machine: Machine) -> None:
-    box = waiting(tracker_factory)
-    async with tracker_factory.make_journal() as journal:
+async def test_message_added_by_fast_clock_is_followed(trackers: TrackerFactory, machine: Machine) -> None:
+    box = waiting(trackers)
+    async with trackers.make_journal() as journal:
         machine.off = YEAR
         await tracker(journal, box, machine).add(SMTP_ID)
         machine.off = 0.0
-    async with tracker_factory.make_journal() as journal:
+    async with trackers.make_journal() as journal:
         changes = await collect_changes(tracker(journal, box, machine))
     assert [change.given_up for change in changes] == [False, True]
     assert len(box.requested_ids) == 18
-    assert sum(tracker_factory.clinic.time.sleeps) == pytest.approx(DEFAULT_GIVE_UP_AFTER, abs=1)
+    assert sum(trackers.clinic.time.sleeps) == pytest.approx(DEFAULT_GIVE_UP_AFTER, abs=1)
 
 
 @pytest.mark.parametrize("ahead", [HOUR, 2 * YEAR])
 async def test_message_added_by_fast_clock_ages_from_next_start(
-    tracker_factory: TrackerFactory, machine: Machine, ahead: float
+    trackers: TrackerFactory, machine: Machine, ahead: float
 ) -> None:
-    box = waiting(tracker_factory)
-    async with tracker_factory.make_journal() as journal:
+    box = waiting(trackers)
+    async with trackers.make_journal() as journal:
         machine.off = ahead
         await tracker(journal, box, machine).add(SMTP_ID)
         machine.off = 0.0
     for _ in range(3):  # each run ends before the message is given up
-        async with tracker_factory.make_journal() as journal, tracker(journal, box, machine).changes() as changes:
+        async with trackers.make_journal() as journal, tracker(journal, box, machine).changes() as changes:
             await anext(changes)
-        tracker_factory.clinic.sandbox.clock.advance(timedelta(seconds=3_000))
-    async with tracker_factory.make_journal() as journal:
+        trackers.clinic.sandbox.clock.advance(timedelta(seconds=3_000))
+    async with trackers.make_journal() as journal:
         assert [change.given_up for change in await collect_changes(tracker(journal, box, machine))] == [False, True]
-    assert sum(tracker_factory.clinic.time.sleeps) == pytest.approx(300, abs=1)
+    assert sum(trackers.clinic.time.sleeps) == pytest.approx(300, abs=1)
 
 
 @pytest.mark.parametrize("ahead", [HOUR, 2 * YEAR])
 async def test_message_added_by_fast_clock_is_forgotten_in_time(
-    tracker_factory: TrackerFactory, machine: Machine, ahead: float
+    trackers: TrackerFactory, machine: Machine, ahead: float
 ) -> None:
     machine.off = ahead
-    async with tracker_factory.make_journal() as journal:
-        followed = tracker(journal, tracker_factory.clinic.box, machine)
-        await followed.add(await tracker_factory.clinic.send(SLOW_RECIPIENT))
+    async with trackers.make_journal() as journal:
+        followed = tracker(journal, trackers.clinic.box, machine)
+        await followed.add(await trackers.clinic.send(SLOW_RECIPIENT))
         await collect_changes(followed)
     machine.off = 0.0
-    async with tracker_factory.make_journal() as journal:
-        await collect_changes(tracker(journal, tracker_factory.clinic.box, machine))
+    async with trackers.make_journal() as journal:
+        await collect_changes(tracker(journal, trackers.clinic.box, machine))
         assert await journal.forget(datetime.fromtimestamp(machine.now() + 1, UTC)) == 1
 
 
-async def test_clock_set_back_delays_no_poll(tracker_factory: TrackerFactory, machine: Machine) -> None:
-    async with tracker_factory.make_journal() as journal:
-        followed = tracker(journal, tracker_factory.clinic.box, machine)
-        await followed.add(await tracker_factory.clinic.send(SLOW_RECIPIENT))
+async def test_clock_set_back_delays_no_poll(trackers: TrackerFactory, machine: Machine) -> None:
+    async with trackers.make_journal() as journal:
+        followed = tracker(journal, trackers.clinic.box, machine)
+        await followed.add(await trackers.clinic.send(SLOW_RECIPIENT))
         async for change in followed.changes():
             machine.off = -DAY
             if change.is_end:
                 assert change.delivered
-    assert sum(tracker_factory.clinic.time.sleeps) < 3_600
-    assert tracker_factory.status_requests == 10
+    assert sum(trackers.clinic.time.sleeps) < 3_600
+    assert trackers.status_requests == 10
 
 
-async def test_overdue_message_is_polled_for_minutes_at_start(
-    tracker_factory: TrackerFactory, machine: Machine
-) -> None:
-    box = waiting(tracker_factory)
-    async with tracker_factory.make_journal() as journal:
+async def test_overdue_message_is_polled_for_minutes_at_start(trackers: TrackerFactory, machine: Machine) -> None:
+    box = waiting(trackers)
+    async with trackers.make_journal() as journal:
         await tracker(journal, box, machine).add(SMTP_ID)
     machine.off = 3 * YEAR
-    async with tracker_factory.make_journal() as journal:
+    async with trackers.make_journal() as journal:
         changes = await collect_changes(tracker(journal, box, machine))
     assert [change.given_up for change in changes] == [False, True]
-    assert sum(tracker_factory.clinic.time.sleeps) == pytest.approx(300, abs=1)
+    assert sum(trackers.clinic.time.sleeps) == pytest.approx(300, abs=1)
     assert len(box.requested_ids) == 8
 
 
-async def test_clock_set_forward_gives_up_no_message(tracker_factory: TrackerFactory, machine: Machine) -> None:
-    async with tracker_factory.make_journal() as journal:
-        followed = tracker(journal, tracker_factory.clinic.box, machine)
-        await followed.add(await tracker_factory.clinic.send(SLOW_RECIPIENT))
+async def test_clock_set_forward_gives_up_no_message(trackers: TrackerFactory, machine: Machine) -> None:
+    async with trackers.make_journal() as journal:
+        followed = tracker(journal, trackers.clinic.box, machine)
+        await followed.add(await trackers.clinic.send(SLOW_RECIPIENT))
         changes = list[DeliveryChange]()
         async for change in followed.changes():
             machine.off = 3 * YEAR
             changes.append(change)
     assert list_statuses(changes, SLOW_RECIPIENT) == ["Waiting", "Delivered"]
-    assert tracker_factory.status_requests == 11
+    assert trackers.status_requests == 11
 
 
-async def test_suspended_machine_polls_within_a_minute(tracker_factory: TrackerFactory, machine: Machine) -> None:
-    time = tracker_factory.clinic.time
-    sleep, box = time.sleep, waiting(tracker_factory)
+async def test_suspended_machine_polls_within_a_minute(trackers: TrackerFactory, machine: Machine) -> None:
+    time = trackers.clinic.time
+    sleep, box = time.sleep, waiting(trackers)
 
     async def fall_asleep(seconds: float) -> None:
         """Advance by an hour in the first longer wait."""
@@ -153,7 +151,7 @@ async def test_suspended_machine_polls_within_a_minute(tracker_factory: TrackerF
             }
 
     time.sleep = fall_asleep  # type: ignore[method-assign]
-    async with tracker_factory.make_journal() as journal:
+    async with trackers.make_journal() as journal:
         followed = tracker(journal, box, machine)
         await followed.add(SMTP_ID)
         assert list_statuses(await collect_changes(followed), UNCONFIRMED_RECIPIENT) == ["Waiting", "NO MDN Received"]
@@ -188,9 +186,9 @@ async def first_attempts(scene: TrackerFactory, machine: Machine, off: float) ->
 
 @pytest.mark.parametrize("ahead", [HOUR, 2 * YEAR])
 async def test_send_started_by_fast_clock_is_searched_everywhere(
-    tracker_factory: TrackerFactory, machine: Machine, ahead: float
+    trackers: TrackerFactory, machine: Machine, ahead: float
 ) -> None:
-    first, second, third = await first_attempts(tracker_factory, machine, ahead)
+    first, second, third = await first_attempts(trackers, machine, ahead)
     assert first is None
     assert second == datetime.max.replace(tzinfo=UTC)
     assert third == datetime(1970, 1, 1, tzinfo=UTC)
@@ -198,22 +196,20 @@ async def test_send_started_by_fast_clock_is_searched_everywhere(
 
 @pytest.mark.parametrize("behind", [HOUR, 2 * YEAR])
 async def test_send_started_by_slow_clock_is_searched_from_its_start(
-    tracker_factory: TrackerFactory, machine: Machine, behind: float
+    trackers: TrackerFactory, machine: Machine, behind: float
 ) -> None:
     began = datetime.fromtimestamp(machine.now() - behind, UTC)
-    assert await first_attempts(tracker_factory, machine, -behind) == [None, began, began]
+    assert await first_attempts(trackers, machine, -behind) == [None, began, began]
 
 
 async def test_send_is_searched_by_age_with_another_clock(
-    tracker_factory: TrackerFactory,
+    trackers: TrackerFactory,
 ) -> None:
-    machine = Machine(
-        tracker_factory.clinic.time, off=datetime.now(UTC).timestamp() + YEAR - tracker_factory.clinic.time.monotonic()
-    )
-    box = Unanswered(tracker_factory.clinic.box._transport, ALICE, PASSWORD)
+    machine = Machine(trackers.clinic.time, off=datetime.now(UTC).timestamp() + YEAR - trackers.clinic.time.monotonic())
+    box = Unanswered(trackers.clinic.box._transport, ALICE, PASSWORD)
     box.since = []
     for _ in range(2):
-        async with tracker_factory.make_journal() as journal:
+        async with trackers.make_journal() as journal:
             with pytest.raises(ds.OutcomeUnknownError):
                 await tracker(journal, box, machine).send(LETTER, key="letter")
         machine.off += 3 * DAY

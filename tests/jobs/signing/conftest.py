@@ -35,6 +35,6 @@ def notify_on_journal_access() -> Generator[None]:
 
 
 @pytest.fixture
-async def job_factory(tmp_path: Path) -> AsyncIterator[JobFactory]:
+async def jobs(tmp_path: Path) -> AsyncIterator[JobFactory]:
     async with SigningJournal(tmp_path / "journal.db") as journal:
         yield JobFactory(tmp_path, journal)

@@ -77,45 +77,43 @@ class Refuses(FragileService):
     ids=["save 403", "save 404", *(f"save {status}" for status in ASTRAY), "sign 403", "sign 302", "sign 405"],
 )
 async def test_denied_account_stops_job_and_next_run_continues(
-    operation: str, refusal: ds.ServiceError, state: DocumentState, job_factory: JobFactory
+    operation: str, refusal: ds.ServiceError, state: DocumentState, jobs: JobFactory
 ) -> None:
     service = Refuses(refusals={operation: refusal})
     with pytest.raises(JobStoppedError) as stopped:
-        await job_factory.make_job(yield_pdfs(*NAMES), service=service, concurrency=2).run()
+        await jobs.make_job(yield_pdfs(*NAMES), service=service, concurrency=2).run()
     assert stopped.value.__cause__ is refusal
-    assert job_factory.clock.slept == []
-    states = (await job_factory.journal.tally()).states
+    assert jobs.clock.slept == []
+    states = (await jobs.journal.tally()).states
     assert states[state] >= 1
     assert not states.keys() - {state, DocumentState.NEW}
     service.refusals.clear()
-    assert (await job_factory.make_job(yield_pdfs(*NAMES), service=service).run()).done == len(NAMES)
+    assert (await jobs.make_job(yield_pdfs(*NAMES), service=service).run()).done == len(NAMES)
     assert set(service.request_counts.values()) == {1}
-    assert (await job_factory.journal.tally()).abandoned == 0
+    assert (await jobs.journal.tally()).abandoned == 0
 
 
 @pytest.mark.parametrize("refusal", FOR_NOW.values(), ids=[str(status) for status in FOR_NOW])
-async def test_transient_rejection_is_retried_and_fails_no_document(
-    refusal: ds.ServiceError, job_factory: JobFactory
-) -> None:
+async def test_transient_rejection_is_retried_and_fails_no_document(refusal: ds.ServiceError, jobs: JobFactory) -> None:
     service = Refuses(refusals={"save": refusal})
     with pytest.raises(JobStoppedError, match="too long") as stopped:
-        await job_factory.make_job(yield_pdfs(*NAMES), service=service, concurrency=2).run()
+        await jobs.make_job(yield_pdfs(*NAMES), service=service, concurrency=2).run()
     assert stopped.value.__cause__ is refusal
-    assert DocumentState.FAILED not in (await job_factory.journal.tally()).states
+    assert DocumentState.FAILED not in (await jobs.journal.tally()).states
 
 
 @pytest.mark.parametrize("refusal", [DENIED, ASTRAY[302], ASTRAY[405]], ids=["403", "302", "405"])
 async def test_possible_signature_is_not_abandoned_if_download_is_denied(
-    refusal: ds.ServiceError, job_factory: JobFactory
+    refusal: ds.ServiceError, jobs: JobFactory
 ) -> None:
     service = Refuses(refusals={"download": refusal}, faults=[None, Fault.RESPONSE_LOST])
     with pytest.raises(JobStoppedError):
-        await job_factory.make_job(yield_pdfs("a.pdf"), service=service).run()
-    assert (await job_factory.journal.tally()).states == {DocumentState.SIGNING: 1}
+        await jobs.make_job(yield_pdfs("a.pdf"), service=service).run()
+    assert (await jobs.journal.tally()).states == {DocumentState.SIGNING: 1}
     service.refusals.clear()
-    assert (await job_factory.make_job(yield_pdfs("a.pdf"), service=service).run()).done == 1
+    assert (await jobs.make_job(yield_pdfs("a.pdf"), service=service).run()).done == 1
     assert service.request_counts.total() == 1
-    assert (job_factory.out / "a.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
+    assert (jobs.out / "a.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
 
 
 REFUSED = ds.BadRequestError("refused", operation="Any", status=400, outcome=ds.Outcome.FAILED)
@@ -133,44 +131,44 @@ REFUSED = ds.BadRequestError("refused", operation="Any", status=400, outcome=ds.
     ids=["sign 403", "sign 404", "sign 400, look 403", "download 403", "download 404"],
 )
 async def test_denied_document_of_an_earlier_run_is_abandoned(
-    state: DocumentState, refusals: dict[str, ds.ServiceError], job_factory: JobFactory
+    state: DocumentState, refusals: dict[str, ds.ServiceError], jobs: JobFactory
 ) -> None:
     service = Refuses(refusals=refusals, anothers="theirs", stored={"theirs": PDF_CONTENT})
-    [entry] = await job_factory.journal.lease.entries(["0.pdf"])
+    [entry] = await jobs.journal.lease.entries(["0.pdf"])
     source = compute_digest(PDF_CONTENT)
     theirs = attrs.evolve(entry, state=state, identifier="theirs", saved_at=0.0, source_sha=source)
-    await job_factory.journal.lease.put(theirs)
-    assert (await job_factory.make_job(yield_pdfs(*NAMES), service=service, concurrency=2).run()).done == len(NAMES)
-    tally = await job_factory.journal.tally()
+    await jobs.journal.lease.put(theirs)
+    assert (await jobs.make_job(yield_pdfs(*NAMES), service=service, concurrency=2).run()).done == len(NAMES)
+    tally = await jobs.journal.tally()
     assert (tally.abandoned, tally.requested) == (1, int(state is DocumentState.SIGNING))
-    assert (job_factory.out / "0.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
+    assert (jobs.out / "0.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
     assert set(service.request_counts.values()) == {1}
 
 
 async def test_denied_save_stops_job_after_abandoning_earlier_document(
-    job_factory: JobFactory,
+    jobs: JobFactory,
 ) -> None:
     service = Refuses(refusals={"download": DENIED, "save": DENIED}, stored={"theirs": PDF_CONTENT})
-    [entry] = await job_factory.journal.lease.entries(["0.pdf"])
+    [entry] = await jobs.journal.lease.entries(["0.pdf"])
     theirs = attrs.evolve(
         entry, state=DocumentState.SIGNING, identifier="theirs", saved_at=0.0, source_sha=compute_digest(PDF_CONTENT)
     )
-    await job_factory.journal.lease.put(theirs)
+    await jobs.journal.lease.put(theirs)
     for _ in range(7):
         with pytest.raises(JobStoppedError):
-            await job_factory.make_job(yield_pdfs("0.pdf"), service=service).run()
-    tally = await job_factory.journal.tally()
+            await jobs.make_job(yield_pdfs("0.pdf"), service=service).run()
+    tally = await jobs.journal.tally()
     assert (tally.states, tally.abandoned) == ({DocumentState.NEW: 1}, 1)
 
 
 @pytest.mark.parametrize("refusal", [DENIED, FOR_NOW[421]], ids=["403", "421"])
-async def test_runs_stopped_before_request_cost_no_attempt(refusal: ds.ServiceError, job_factory: JobFactory) -> None:
+async def test_runs_stopped_before_request_cost_no_attempt(refusal: ds.ServiceError, jobs: JobFactory) -> None:
     service = Refuses(refusals={"sign": refusal})
     for _ in range(7):
         with pytest.raises(JobStoppedError):
-            await job_factory.make_job(yield_pdfs("a.pdf"), service=service, max_outage=0.5).run()
+            await jobs.make_job(yield_pdfs("a.pdf"), service=service, max_outage=0.5).run()
     service.refusals.clear()
-    assert (await job_factory.make_job(yield_pdfs("a.pdf"), service=service).run()).done == 1
+    assert (await jobs.make_job(yield_pdfs("a.pdf"), service=service).run()).done == 1
     assert service.request_counts.total() == 1
 
 
@@ -192,7 +190,7 @@ async def one_denied(names: Sequence[str]) -> AsyncGenerator[Pdf]:
         yield Pdf(name, PDF_CONTENT + b" of Ada" if number == 5 else PDF_CONTENT)
 
 
-async def test_only_denied_document_fails_if_others_are_signed(job_factory: JobFactory) -> None:
+async def test_only_denied_document_fails_if_others_are_signed(jobs: JobFactory) -> None:
     seen = [0]
 
     def another_is_done() -> bool:
@@ -201,27 +199,25 @@ async def test_only_denied_document_fails_if_others_are_signed(job_factory: JobF
             return True
         return False
 
-    job = job_factory.make_job(one_denied(NAMES), service=Filtering(when=another_is_done), concurrency=2)
+    job = jobs.make_job(one_denied(NAMES), service=Filtering(when=another_is_done), concurrency=2)
     progress = await job.run()
     assert (progress.done, progress.failed) == (29, 1)
-    [failed] = await job_factory.journal.failures()
+    [failed] = await jobs.journal.failures()
     assert failed.name == NAMES[4]
 
 
-async def test_denied_document_blocks_no_later_document(job_factory: JobFactory) -> None:
-    progress = await job_factory.make_job(one_denied(NAMES), service=Filtering(), concurrency=1).run()
+async def test_denied_document_blocks_no_later_document(jobs: JobFactory) -> None:
+    progress = await jobs.make_job(one_denied(NAMES), service=Filtering(), concurrency=1).run()
     assert (progress.done, progress.failed) == (29, 1)
 
 
-async def test_document_denied_after_the_others_fails(job_factory: JobFactory) -> None:
-    job = job_factory.make_job(
-        one_denied(NAMES[:5]), service=Filtering(when=lambda: job.progress.done == 4), concurrency=10
-    )
+async def test_document_denied_after_the_others_fails(jobs: JobFactory) -> None:
+    job = jobs.make_job(one_denied(NAMES[:5]), service=Filtering(when=lambda: job.progress.done == 4), concurrency=10)
     progress = await job.run()
     assert (progress.done, progress.failed) == (4, 1)
 
 
-async def test_denial_of_all_documents_stops_job_and_fails_none(job_factory: JobFactory) -> None:
+async def test_denial_of_all_documents_stops_job_and_fails_none(jobs: JobFactory) -> None:
     service = Refuses()
 
     async def source() -> AsyncGenerator[Pdf]:
@@ -231,8 +227,8 @@ async def test_denial_of_all_documents_stops_job_and_fails_none(job_factory: Job
                 service.refusals["save"] = DENIED
             yield Pdf(name, PDF_CONTENT)
 
-    job = job_factory.make_job(source(), service=service, concurrency=5)
+    job = jobs.make_job(source(), service=service, concurrency=5)
     with pytest.raises(JobStoppedError) as stopped:
         await job.run()
     assert stopped.value.__cause__ is DENIED
-    assert await job_factory.journal.failures() == []
+    assert await jobs.journal.failures() == []

@@ -17,38 +17,38 @@ from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
-async def test_repeated_name_is_signed_once(concurrency: int, job_factory: JobFactory) -> None:
-    progress = await job_factory.make_job(
+async def test_repeated_name_is_signed_once(concurrency: int, jobs: JobFactory) -> None:
+    progress = await jobs.make_job(
         yield_pdfs("a.pdf", "a.pdf", "b.pdf", "a.pdf", "b.pdf"), concurrency=concurrency
     ).run()
     assert progress.done == 2
-    assert job_factory.service.documents_created == 2
+    assert jobs.service.documents_created == 2
 
 
-async def test_failed_documents_are_retried_alone(job_factory: JobFactory) -> None:
-    (job_factory.out / "a.pdf").mkdir(parents=True)
-    (job_factory.out / "b.pdf").mkdir()
-    assert (await job_factory.make_job(yield_pdfs("a.pdf", "b.pdf", "../c.pdf", "d.pdf")).run()).failed == 3
-    problems = {each.name: each.problem for each in await job_factory.journal.failures()}
-    (job_factory.out / "a.pdf").rmdir()
+async def test_failed_documents_are_retried_alone(jobs: JobFactory) -> None:
+    (jobs.out / "a.pdf").mkdir(parents=True)
+    (jobs.out / "b.pdf").mkdir()
+    assert (await jobs.make_job(yield_pdfs("a.pdf", "b.pdf", "../c.pdf", "d.pdf")).run()).failed == 3
+    problems = {each.name: each.problem for each in await jobs.journal.failures()}
+    (jobs.out / "a.pdf").rmdir()
     again = yield_pdfs("new.pdf", "d.pdf", "b.pdf", "a.pdf", "../c.pdf", content=PDF_CONTENT + b" changed")
-    progress = await job_factory.make_job(again).run_failed(problems["a.pdf"])
+    progress = await jobs.make_job(again).run_failed(problems["a.pdf"])
     assert (progress.done, progress.failed, progress.passed_over) == (1, 1, 3)
-    assert job_factory.list_outputs() == ["a.pdf", "d.pdf"]
-    assert (job_factory.out / "a.pdf").read_bytes() == PDF_CONTENT + b" changed" + SIGNATURE_BYTES
-    assert (await job_factory.journal.tally()).states == {DocumentState.DONE: 2, DocumentState.FAILED: 2}
+    assert jobs.list_outputs() == ["a.pdf", "d.pdf"]
+    assert (jobs.out / "a.pdf").read_bytes() == PDF_CONTENT + b" changed" + SIGNATURE_BYTES
+    assert (await jobs.journal.tally()).states == {DocumentState.DONE: 2, DocumentState.FAILED: 2}
 
 
 @pytest.mark.parametrize("becomes", ["changed", "removed"])
-async def test_source_of_a_published_document_is_ignored(becomes: str, job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_source_of_a_published_document_is_ignored(becomes: str, jobs: JobFactory, tmp_path: Path) -> None:
     file = tmp_path / "in" / "a.pdf"
     file.parent.mkdir()
     file.write_bytes(PDF_CONTENT)
-    job_factory.service.faults = [None, None, Fault.CRASH_BEFORE]
+    jobs.service.faults = [None, None, Fault.CRASH_BEFORE]
     with pytest.raises(BaseExceptionGroup) as crash:
-        await job_factory.make_job(Folder(file.parent)).run()
+        await jobs.make_job(Folder(file.parent)).run()
     assert crash.group_contains(CrashError)
-    assert (await job_factory.journal.tally()).states == {DocumentState.SIGNED: 1}
+    assert (await jobs.journal.tally()).states == {DocumentState.SIGNED: 1}
     if becomes == "changed":
         file.write_bytes(PDF_CONTENT + b" other")
     else:
@@ -57,34 +57,34 @@ async def test_source_of_a_published_document_is_ignored(becomes: str, job_facto
     async def source() -> AsyncGenerator[Pdf]:
         yield Pdf("a.pdf", file)
 
-    progress = await job_factory.make_job(source()).run()
+    progress = await jobs.make_job(source()).run()
     assert (progress.done, progress.failed) == (1, 0)
-    assert (job_factory.out / "a.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
-    assert job_factory.service.stored == {}
+    assert (jobs.out / "a.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
+    assert jobs.service.stored == {}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
-async def test_name_with_surrogates_is_accepted(job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_name_with_surrogates_is_accepted(jobs: JobFactory, tmp_path: Path) -> None:
     name = os.fsdecode(b"Gr\xfc\xdfe.pdf")
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / name).write_bytes(PDF_CONTENT)
-    assert (await job_factory.make_job(Folder(tmp_path / "in")).run()).done == 1
-    assert job_factory.list_outputs() == [name]
-    assert (await job_factory.make_job(Folder(tmp_path / "in")).run()).passed_over == 1
-    [entry] = await job_factory.journal.lease.entries([name])
+    assert (await jobs.make_job(Folder(tmp_path / "in")).run()).done == 1
+    assert jobs.list_outputs() == [name]
+    assert (await jobs.make_job(Folder(tmp_path / "in")).run()).passed_over == 1
+    [entry] = await jobs.journal.lease.entries([name])
     assert (entry.name, entry.state) == (name, DocumentState.DONE)
 
 
-async def test_long_abandoned_document_is_not_requested(job_factory: JobFactory) -> None:
-    [entry] = await job_factory.journal.lease.entries(["a.pdf"])
-    await job_factory.journal.lease.put(
+async def test_long_abandoned_document_is_not_requested(jobs: JobFactory) -> None:
+    [entry] = await jobs.journal.lease.entries(["a.pdf"])
+    await jobs.journal.lease.put(
         SigningEntry(number=entry.number, name="a.pdf", state=DocumentState.SAVED, identifier="old")
     )
-    saved = (await job_factory.journal.lease.entries(["a.pdf"]))[0]
-    await job_factory.journal.lease.abandon(saved, at=-5 * 3600.0, then=DocumentState.FAILED)
-    job_factory.service.faults = [Fault.CRASH_BEFORE]
-    await job_factory.make_job(yield_pdfs()).run()
-    assert await job_factory.journal.lease.list_abandoned() == []
+    saved = (await jobs.journal.lease.entries(["a.pdf"]))[0]
+    await jobs.journal.lease.abandon(saved, at=-5 * 3600.0, then=DocumentState.FAILED)
+    jobs.service.faults = [Fault.CRASH_BEFORE]
+    await jobs.make_job(yield_pdfs()).run()
+    assert await jobs.journal.lease.list_abandoned() == []
 
 
 async def test_abandoned_documents_and_failures_are_read_in_pages(tmp_path: Path) -> None:

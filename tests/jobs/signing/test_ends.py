@@ -46,30 +46,30 @@ async def broken(*names: str) -> AsyncGenerator[Pdf]:
     raise LookupError("the list ends here")
 
 
-async def test_drain_does_not_wait_for_idle_source(job_factory: JobFactory) -> None:
-    job = job_factory.make_job(endless("a.pdf", "b.pdf", "c.pdf"))
+async def test_drain_does_not_wait_for_idle_source(jobs: JobFactory) -> None:
+    job = jobs.make_job(endless("a.pdf", "b.pdf", "c.pdf"))
     running = asyncio.create_task(job.run())
     await wait_until(lambda: job.progress.done == 3)
     job.drain()
     assert (await running).done == 3
 
 
-async def test_drain_before_start_applies_to_that_run_only(job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_drain_before_start_applies_to_that_run_only(jobs: JobFactory, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.pdf").write_bytes(PDF_CONTENT)
-    job = job_factory.make_job(Folder(tmp_path / "in"))
+    job = jobs.make_job(Folder(tmp_path / "in"))
     running = asyncio.create_task(job.run())
     job.drain()
     assert (await running).done == 0
-    assert job_factory.service.documents_created == 0
+    assert jobs.service.documents_created == 0
     job.drain()
     assert (await job.run()).done == 0
     assert (await job.run()).done == 1
 
 
-async def test_drain_during_cleanup_applies(job_factory: JobFactory) -> None:
-    [entry] = await job_factory.journal.lease.entries(["left.pdf"])
-    await job_factory.journal.lease.abandon(
+async def test_drain_during_cleanup_applies(jobs: JobFactory) -> None:
+    [entry] = await jobs.journal.lease.entries(["left.pdf"])
+    await jobs.journal.lease.abandon(
         attrs.evolve(entry, identifier="left"), at=0.0, then=DocumentState.FAILED, reason="refused"
     )
     deleting, go_on = asyncio.Event(), asyncio.Event()
@@ -81,7 +81,7 @@ async def test_drain_during_cleanup_applies(job_factory: JobFactory) -> None:
             return ds.DocumentUpdate(identifier=identifier)
 
     service = Slow()
-    job = job_factory.make_job(yield_pdfs("a.pdf"), service=service)
+    job = jobs.make_job(yield_pdfs("a.pdf"), service=service)
     running = asyncio.create_task(job.run())
     await deleting.wait()
     job.drain()
@@ -92,7 +92,7 @@ async def test_drain_during_cleanup_applies(job_factory: JobFactory) -> None:
     assert service.documents_created == 0
 
 
-async def test_pause_while_waiting_for_source_starts_nothing(job_factory: JobFactory) -> None:
+async def test_pause_while_waiting_for_source_starts_nothing(jobs: JobFactory) -> None:
     go_on = asyncio.Event()
 
     async def source() -> AsyncGenerator[Pdf]:
@@ -101,62 +101,62 @@ async def test_pause_while_waiting_for_source_starts_nothing(job_factory: JobFac
         for number in range(20):
             yield Pdf(f"{number}.pdf", PDF_CONTENT)
 
-    job = job_factory.make_job(source(), concurrency=10)
+    job = jobs.make_job(source(), concurrency=10)
     running = asyncio.create_task(job.run())
     await wait_until(lambda: job.progress.done == 1)
     job.pause()
     go_on.set()
     await wait_until(lambda: bool(job._open._waiters))
-    assert (job.progress.under_way, job_factory.service.documents_created) == (0, 1)
+    assert (job.progress.under_way, jobs.service.documents_created) == (0, 1)
     job.resume()
     assert (await running).done == 21
 
 
 @pytest.mark.parametrize("who", ["one job, run twice", "two jobs on one journal"])
-async def test_concurrent_run_on_same_journal_is_rejected(who: str, job_factory: JobFactory) -> None:
-    job = job_factory.make_job(endless("a.pdf", "b.pdf"))
+async def test_concurrent_run_on_same_journal_is_rejected(who: str, jobs: JobFactory) -> None:
+    job = jobs.make_job(endless("a.pdf", "b.pdf"))
     running = asyncio.create_task(job.run())
     await wait_until(lambda: job.progress.done == 2)
     job.drain()
-    other = job if who.startswith("one") else job_factory.make_job(yield_pdfs("c.pdf"))
+    other = job if who.startswith("one") else jobs.make_job(yield_pdfs("c.pdf"))
     for refused in (other.run(), other.run_failed()):
         with pytest.raises(ds.ConfigurationError, match="another run is using this journal"):
             await refused
     assert (await running).done == 2  # it is drained as before
     assert job.progress.done == 2
-    assert set(await job_factory.journal.lease.find_entries(["a.pdf", "b.pdf", "c.pdf"])) == {"a.pdf", "b.pdf"}
-    assert (await job_factory.make_job(yield_pdfs("c.pdf")).run()).done == 1
+    assert set(await jobs.journal.lease.find_entries(["a.pdf", "b.pdf", "c.pdf"])) == {"a.pdf", "b.pdf"}
+    assert (await jobs.make_job(yield_pdfs("c.pdf")).run()).done == 1
 
 
-async def test_failing_source_ends_job_after_documents_in_progress(job_factory: JobFactory) -> None:
-    job = job_factory.make_job(broken("a.pdf", "b.pdf"))
+async def test_failing_source_ends_job_after_documents_in_progress(jobs: JobFactory) -> None:
+    job = jobs.make_job(broken("a.pdf", "b.pdf"))
     with pytest.raises(LookupError, match="the list ends here"):
         await job.run()
     assert job.progress.done == 2
-    assert job_factory.list_outputs() == ["a.pdf", "b.pdf"]
+    assert jobs.list_outputs() == ["a.pdf", "b.pdf"]
 
 
-async def test_error_of_signatures_function_ends_job(job_factory: JobFactory) -> None:
+async def test_error_of_signatures_function_ends_job(jobs: JobFactory) -> None:
     def signatures(pdf: Pdf) -> list[ds.Signature]:
         raise LookupError(pdf.name)
 
     with pytest.raises(LookupError, match=r"a\.pdf"):
-        await job_factory.make_job(yield_pdfs("a.pdf"), signatures=signatures).run()
+        await jobs.make_job(yield_pdfs("a.pdf"), signatures=signatures).run()
 
 
-async def test_drain_in_outage_leaves_documents_to_next_run(job_factory: JobFactory) -> None:
-    job_factory.service.faults = [Fault.NOT_SENT] * 1000
-    job = job_factory.make_job(yield_pdfs("a.pdf"), concurrency=1)
+async def test_drain_in_outage_leaves_documents_to_next_run(jobs: JobFactory) -> None:
+    jobs.service.faults = [Fault.NOT_SENT] * 1000
+    job = jobs.make_job(yield_pdfs("a.pdf"), concurrency=1)
     running = asyncio.create_task(job.run())
     await wait_until(lambda: job.progress.trouble is not None)
     job.drain()
     progress = await running
     assert (progress.done, progress.failed, progress.trouble) == (0, 0, "ConnectFailedError")
-    job_factory.service.faults = []
-    assert (await job_factory.make_job(yield_pdfs("a.pdf")).run()).done == 1
+    jobs.service.faults = []
+    assert (await jobs.make_job(yield_pdfs("a.pdf")).run()).done == 1
 
 
-async def test_cancelled_run_leaves_documents_to_next_run(job_factory: JobFactory) -> None:
+async def test_cancelled_run_leaves_documents_to_next_run(jobs: JobFactory) -> None:
     asked = asyncio.Event()
 
     async def content() -> bytes:
@@ -168,61 +168,59 @@ async def test_cancelled_run_leaves_documents_to_next_run(job_factory: JobFactor
         yield Pdf("a.pdf", PDF_CONTENT)
         yield Pdf("b.pdf", content)
 
-    job = job_factory.make_job(source())
+    job = jobs.make_job(source())
     running = asyncio.create_task(job.run())
     await asked.wait()
     await wait_until(lambda: job.progress.done == 1)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert not (job_factory.out / ".directsuite").exists()
-    assert (await job_factory.journal.tally()).states == {DocumentState.DONE: 1, DocumentState.NEW: 1}
-    assert (await job_factory.make_job(yield_pdfs("a.pdf", "b.pdf")).run()).done == 1
-    assert job_factory.service.documents_created == 2
+    assert not (jobs.out / ".directsuite").exists()
+    assert (await jobs.journal.tally()).states == {DocumentState.DONE: 1, DocumentState.NEW: 1}
+    assert (await jobs.make_job(yield_pdfs("a.pdf", "b.pdf")).run()).done == 1
+    assert jobs.service.documents_created == 2
 
 
 @pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("concurrency", [2, 10])
-async def test_document_that_fails_service_does_not_block_others(concurrency: int, job_factory: JobFactory) -> None:
+async def test_document_that_fails_service_does_not_block_others(concurrency: int, jobs: JobFactory) -> None:
     async def source() -> AsyncGenerator[Pdf]:
         yield Pdf("poison.pdf", POISON)
         for number in range(30):
             yield Pdf(f"{number}.pdf", PDF_CONTENT)
 
-    progress = await job_factory.make_job(source(), service=FailsWithPoison(), concurrency=concurrency).run()
+    progress = await jobs.make_job(source(), service=FailsWithPoison(), concurrency=concurrency).run()
     assert (progress.done, progress.failed) == (30, 1)
-    [failed] = await job_factory.journal.failures()
+    [failed] = await jobs.journal.failures()
     assert (failed.name, failed.problem) == ("poison.pdf", "it fails")
 
 
-async def test_any_rejection_fails_its_document(job_factory: JobFactory) -> None:
-    progress = await job_factory.make_job(yield_pdfs("large.pdf", content=POISON * 2), service=FailsWithPoison()).run()
-    assert (progress.failed, job_factory.clock.slept) == (1, [])
-    [failed] = await job_factory.journal.failures()
+async def test_any_rejection_fails_its_document(jobs: JobFactory) -> None:
+    progress = await jobs.make_job(yield_pdfs("large.pdf", content=POISON * 2), service=FailsWithPoison()).run()
+    assert (progress.failed, jobs.clock.slept) == (1, [])
+    [failed] = await jobs.journal.failures()
     assert (failed.problem, failed.service_message) == ("too large", "at most 9 MB ?")
     assert "9 MB" not in repr(failed)
 
 
-async def test_target_within_source_is_rejected(job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_target_within_source_is_rejected(jobs: JobFactory, tmp_path: Path) -> None:
     for within in (tmp_path, tmp_path / "out"):
         source = Folder(within) if within.is_dir() else Folder(tmp_path)
         with pytest.raises(ds.ConfigurationError, match="within the source"):
-            job_factory.make_job(source)
+            jobs.make_job(source)
     (tmp_path / "ou").mkdir()
-    job_factory.make_job(Folder(tmp_path / "ou"))
+    jobs.make_job(Folder(tmp_path / "ou"))
 
 
-async def test_only_documents_named_like_a_folder_fail(job_factory: JobFactory) -> None:
-    TargetFolder(job_factory.out)
-    (job_factory.out / "a.pdf").mkdir()
-    progress = await job_factory.make_job(
-        yield_pdfs("a.pdf", "b.pdf", f"{'c' * 300}.pdf", "b.pdf/d.pdf"), concurrency=1
-    ).run()
+async def test_only_documents_named_like_a_folder_fail(jobs: JobFactory) -> None:
+    TargetFolder(jobs.out)
+    (jobs.out / "a.pdf").mkdir()
+    progress = await jobs.make_job(yield_pdfs("a.pdf", "b.pdf", f"{'c' * 300}.pdf", "b.pdf/d.pdf"), concurrency=1).run()
     assert (progress.done, progress.failed) == (1, 3)
-    assert (job_factory.out / "b.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
+    assert (jobs.out / "b.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
 
 
-async def test_stopped_job_explains_itself(job_factory: JobFactory) -> None:
-    job_factory.service.faults = [Fault.NOT_SENT] * 1000
+async def test_stopped_job_explains_itself(jobs: JobFactory) -> None:
+    jobs.service.faults = [Fault.NOT_SENT] * 1000
     with pytest.raises(JobStoppedError, match="run the job again"):
-        await job_factory.make_job(yield_pdfs("a.pdf"), max_outage=0).run()
+        await jobs.make_job(yield_pdfs("a.pdf"), max_outage=0).run()

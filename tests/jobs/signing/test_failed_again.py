@@ -26,33 +26,33 @@ class Refusing(FragileService):
 
 
 @pytest.mark.parametrize("problem", [None, REFUSED])
-async def test_document_stopped_by_rejected_token_is_retried(problem: str | None, job_factory: JobFactory) -> None:
-    await all_failed(job_factory)
+async def test_document_stopped_by_rejected_token_is_retried(problem: str | None, jobs: JobFactory) -> None:
+    await all_failed(jobs)
     with pytest.raises(JobStoppedError):
-        await job_factory.make_job(yield_pdfs(*NAMES), service=Refusing()).run_failed(problem)
-    tally = await job_factory.journal.tally()
+        await jobs.make_job(yield_pdfs(*NAMES), service=Refusing()).run_failed(problem)
+    tally = await jobs.journal.tally()
     assert tally.states[DocumentState.FAILED] >= len(NAMES) - 10  # the remaining ones
-    assert (await job_factory.make_job(yield_pdfs(*NAMES)).run_failed(problem)).done == len(NAMES)
-    assert await job_factory.journal.failures() == []
+    assert (await jobs.make_job(yield_pdfs(*NAMES)).run_failed(problem)).done == len(NAMES)
+    assert await jobs.journal.failures() == []
 
 
-async def test_interrupted_retry_is_signed_by_a_full_run(job_factory: JobFactory) -> None:
-    await all_failed(job_factory)
+async def test_interrupted_retry_is_signed_by_a_full_run(jobs: JobFactory) -> None:
+    await all_failed(jobs)
     with pytest.raises(JobStoppedError):
-        await job_factory.make_job(yield_pdfs(*NAMES), service=Refusing(), concurrency=3).run_failed()
-    assert (await job_factory.make_job(yield_pdfs(*NAMES)).run()).done == 3
-    assert (await job_factory.make_job(yield_pdfs(*NAMES)).run_failed()).done == len(NAMES) - 3
+        await jobs.make_job(yield_pdfs(*NAMES), service=Refusing(), concurrency=3).run_failed()
+    assert (await jobs.make_job(yield_pdfs(*NAMES)).run()).done == 3
+    assert (await jobs.make_job(yield_pdfs(*NAMES)).run_failed()).done == len(NAMES) - 3
 
 
-async def test_drained_retry_leaves_the_rest_failed(job_factory: JobFactory) -> None:
-    await all_failed(job_factory)
-    job = job_factory.make_job(yield_pdfs(*NAMES), concurrency=1)
+async def test_drained_retry_leaves_the_rest_failed(jobs: JobFactory) -> None:
+    await all_failed(jobs)
+    job = jobs.make_job(yield_pdfs(*NAMES), concurrency=1)
     job.drain()
     assert (await job.run_failed()).done == 0
-    assert len(await job_factory.journal.failures()) == len(NAMES)
+    assert len(await jobs.journal.failures()) == len(NAMES)
 
 
-async def test_done_document_has_no_problem(job_factory: JobFactory) -> None:
-    await all_failed(job_factory)
-    await job_factory.make_job(yield_pdfs(*NAMES)).run_failed()
-    assert {entry.problem for entry in await job_factory.journal.lease.entries(NAMES)} == {None}
+async def test_done_document_has_no_problem(jobs: JobFactory) -> None:
+    await all_failed(jobs)
+    await jobs.make_job(yield_pdfs(*NAMES)).run_failed()
+    assert {entry.problem for entry in await jobs.journal.lease.entries(NAMES)} == {None}

@@ -30,87 +30,87 @@ class RefusesAll(FragileService):
         raise ds.ServiceError("too large", operation="Save", status=413, outcome=ds.Outcome.FAILED)
 
 
-async def test_folder_is_signed_by_name_and_second_run_does_nothing(job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_folder_is_signed_by_name_and_second_run_does_nothing(jobs: JobFactory, tmp_path: Path) -> None:
     source = tmp_path / "in"
     for name in ("a.pdf", "b/c.pdf", "b/d.pdf"):
         file = source / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(PDF_CONTENT)
     (source / "e.txt").write_text("no PDF")
-    progress = await job_factory.make_job(Folder(source)).run()
+    progress = await jobs.make_job(Folder(source)).run()
     assert (progress.done, progress.failed, progress.passed_over) == (3, 0, 0)
-    assert job_factory.list_outputs() == ["a.pdf", "b/c.pdf", "b/d.pdf"]
-    assert (job_factory.out / "b" / "c.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
-    assert job_factory.service.stored == {}
-    again = await job_factory.make_job(Folder(source)).run()
+    assert jobs.list_outputs() == ["a.pdf", "b/c.pdf", "b/d.pdf"]
+    assert (jobs.out / "b" / "c.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
+    assert jobs.service.stored == {}
+    again = await jobs.make_job(Folder(source)).run()
     assert (again.done, again.passed_over) == (0, 3)
-    assert job_factory.service.documents_created == 3
+    assert jobs.service.documents_created == 3
 
 
-async def test_rejected_document_is_listed_and_can_be_retried(job_factory: JobFactory) -> None:
-    progress = await job_factory.make_job(yield_pdfs("good.pdf", "../out of it.pdf")).run()
+async def test_rejected_document_is_listed_and_can_be_retried(jobs: JobFactory) -> None:
+    progress = await jobs.make_job(yield_pdfs("good.pdf", "../out of it.pdf")).run()
     assert (progress.done, progress.failed) == (1, 1)
-    [failed] = await job_factory.journal.failures()
+    [failed] = await jobs.journal.failures()
     assert failed.name == "../out of it.pdf"
     assert failed.problem is not None
     assert "not a path below the target" in failed.problem
-    assert job_factory.service.request_counts.total() == 1  # no document is signed if it cannot be written
-    assert (await job_factory.make_job(yield_pdfs("good.pdf", "../out of it.pdf")).run()).passed_over == 2
-    assert await job_factory.journal.retry("something else") == 0
-    assert await job_factory.journal.retry(failed.problem) == 1
-    assert (await job_factory.make_job(yield_pdfs("good.pdf", "../out of it.pdf")).run()).failed == 1
+    assert jobs.service.request_counts.total() == 1  # no document is signed if it cannot be written
+    assert (await jobs.make_job(yield_pdfs("good.pdf", "../out of it.pdf")).run()).passed_over == 2
+    assert await jobs.journal.retry("something else") == 0
+    assert await jobs.journal.retry(failed.problem) == 1
+    assert (await jobs.make_job(yield_pdfs("good.pdf", "../out of it.pdf")).run()).failed == 1
 
 
-async def test_source_changed_between_runs_is_not_signed(job_factory: JobFactory) -> None:
-    job_factory.service.faults = [None, Fault.CRASH_BEFORE]
+async def test_source_changed_between_runs_is_not_signed(jobs: JobFactory) -> None:
+    jobs.service.faults = [None, Fault.CRASH_BEFORE]
     with contextlib.suppress(BaseException):
-        await job_factory.make_job(yield_pdfs("a.pdf")).run()
-    progress = await job_factory.make_job(yield_pdfs("a.pdf", content=PDF_CONTENT + b" other")).run()
+        await jobs.make_job(yield_pdfs("a.pdf")).run()
+    progress = await jobs.make_job(yield_pdfs("a.pdf", content=PDF_CONTENT + b" other")).run()
     assert (progress.done, progress.failed) == (0, 1)
-    assert (await job_factory.journal.tally()).abandoned == 1
+    assert (await jobs.journal.tally()).abandoned == 1
 
 
 @pytest.mark.parametrize("fault", [None, Fault.RESPONSE_LOST])
-async def test_pdf_with_a_time_stamp_beside_the_signature_is_kept(fault: Fault | None, job_factory: JobFactory) -> None:
-    job_factory.service.timestamps = 1
-    job_factory.service.faults = [None, fault]
-    progress = await job_factory.make_job(yield_pdfs("a.pdf")).run()
+async def test_pdf_with_a_time_stamp_beside_the_signature_is_kept(fault: Fault | None, jobs: JobFactory) -> None:
+    jobs.service.timestamps = 1
+    jobs.service.faults = [None, fault]
+    progress = await jobs.make_job(yield_pdfs("a.pdf")).run()
     assert (progress.done, progress.failed) == (1, 0)
-    assert (job_factory.out / "a.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES * 2
-    assert job_factory.service.request_counts.total() == 1
+    assert (jobs.out / "a.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES * 2
+    assert jobs.service.request_counts.total() == 1
 
 
-async def test_signed_pdf_without_its_end_is_not_kept(job_factory: JobFactory) -> None:
+async def test_signed_pdf_without_its_end_is_not_kept(jobs: JobFactory) -> None:
     class CutsOff(FragileService):
         """Returns the start of a signed PDF, with its signature."""
 
         def _sign(self, identifier: str, signatures: int) -> bytes:
             return super()._sign(identifier, signatures).replace(b"%%EOF", b"")
 
-    progress = await job_factory.make_job(yield_pdfs("a.pdf"), service=CutsOff()).run()
+    progress = await jobs.make_job(yield_pdfs("a.pdf"), service=CutsOff()).run()
     assert (progress.done, progress.failed) == (0, 1)
-    assert job_factory.list_outputs() == []
+    assert jobs.list_outputs() == []
 
 
-async def test_outage_is_waited_out_and_nothing_fails(job_factory: JobFactory) -> None:
-    job_factory.service.faults = [Fault.NOT_SENT] * 5
-    progress = await job_factory.make_job(yield_pdfs("a.pdf"), concurrency=1).run()
+async def test_outage_is_waited_out_and_nothing_fails(jobs: JobFactory) -> None:
+    jobs.service.faults = [Fault.NOT_SENT] * 5
+    progress = await jobs.make_job(yield_pdfs("a.pdf"), concurrency=1).run()
     assert (progress.done, progress.failed, progress.trouble) == (1, 0, None)
-    assert job_factory.clock.slept == [1, 2, 4, 8, 16]
+    assert jobs.clock.slept == [1, 2, 4, 8, 16]
 
 
-async def test_lasting_outage_stops_job_and_next_run_resumes(job_factory: JobFactory) -> None:
-    job_factory.service.faults = [None] * 3 + [Fault.NOT_SENT] * 1000
+async def test_lasting_outage_stops_job_and_next_run_resumes(jobs: JobFactory) -> None:
+    jobs.service.faults = [None] * 3 + [Fault.NOT_SENT] * 1000
     with pytest.raises(JobStoppedError, match="too long") as stopped:
-        await job_factory.make_job(yield_pdfs("a.pdf", "b.pdf"), concurrency=1, max_outage=100).run()
+        await jobs.make_job(yield_pdfs("a.pdf", "b.pdf"), concurrency=1, max_outage=100).run()
     assert isinstance(stopped.value.__cause__, ds.ConnectFailedError)
-    assert 100 < sum(job_factory.clock.slept) < 200
-    job_factory.service.faults = []
-    assert (await job_factory.make_job(yield_pdfs("a.pdf", "b.pdf")).run()).done == 1
-    assert job_factory.list_outputs() == ["a.pdf", "b.pdf"]
+    assert 100 < sum(jobs.clock.slept) < 200
+    jobs.service.faults = []
+    assert (await jobs.make_job(yield_pdfs("a.pdf", "b.pdf")).run()).done == 1
+    assert jobs.list_outputs() == ["a.pdf", "b.pdf"]
 
 
-async def test_rate_covers_the_last_15_minutes(job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_rate_covers_the_last_15_minutes(jobs: JobFactory, tmp_path: Path) -> None:
     source = tmp_path / "in"
     source.mkdir()
     for number in range(4):
@@ -118,41 +118,41 @@ async def test_rate_covers_the_last_15_minutes(job_factory: JobFactory, tmp_path
     remembered = list[int]()
 
     def signatures(pdf: Pdf) -> list[ds.Signature]:
-        job_factory.clock.now += 3600
+        jobs.clock.now += 3600
         remembered.append(len(job._rate._recent))
         return SIGNATURES
 
-    job = job_factory.make_job(Folder(source), signatures=signatures, concurrency=1)
+    job = jobs.make_job(Folder(source), signatures=signatures, concurrency=1)
     assert (await job.run()).rate == 1 / 900
     assert remembered == [0, 1, 1, 1]  # also without a call of `tally`
     assert (await job.run()).rate == 0
 
 
-async def test_many_failures_in_a_row_stop_the_job(job_factory: JobFactory) -> None:
+async def test_many_failures_in_a_row_stop_the_job(jobs: JobFactory) -> None:
     with pytest.raises(JobStoppedError, match="20 documents failed one after the other"):
-        await job_factory.make_job(yield_pdfs(*(f"../{number}.pdf" for number in range(50))), concurrency=1).run()
-    assert (await job_factory.journal.tally()).states[DocumentState.FAILED] == 20
+        await jobs.make_job(yield_pdfs(*(f"../{number}.pdf" for number in range(50))), concurrency=1).run()
+    assert (await jobs.journal.tally()).states[DocumentState.FAILED] == 20
 
 
-async def test_stop_after_failures_says_how_to_retry(job_factory: JobFactory) -> None:
+async def test_stop_after_failures_says_how_to_retry(jobs: JobFactory) -> None:
     names = [f"{number}.pdf" for number in range(25)]
     service = RefusesAll()
     with pytest.raises(JobStoppedError) as stopped:
-        await job_factory.make_job(yield_pdfs(*names), service=service, concurrency=1).run()
+        await jobs.make_job(yield_pdfs(*names), service=service, concurrency=1).run()
     why = "20 documents failed one after the other; the last: too large"
     assert stopped.value.why == why
     assert str(stopped.value).startswith(f"{why}: fix the cause, then retry them")
     assert [word for word in ("run_failed", "retry", "skips failed documents") if word not in str(stopped.value)] == []
-    again = await job_factory.make_job(yield_pdfs(*names)).run()  # the service accepts them now
+    again = await jobs.make_job(yield_pdfs(*names)).run()  # the service accepts them now
     assert (again.done, again.passed_over) == (5, 20)
-    assert (await job_factory.make_job(yield_pdfs(*names)).run_failed()).done == 20
+    assert (await jobs.make_job(yield_pdfs(*names)).run_failed()).done == 20
 
 
-async def test_repeated_failure_does_not_block_other_retries(job_factory: JobFactory) -> None:
+async def test_repeated_failure_does_not_block_other_retries(jobs: JobFactory) -> None:
     names = [f"{number}.pdf" for number in range(30)]
     with pytest.raises(JobStoppedError):
-        await job_factory.make_job(yield_pdfs(*names), service=RefusesAll(), concurrency=1).run()
-    assert (await job_factory.make_job(yield_pdfs(*names), service=RefusesAll(), concurrency=1).run()).failed == 10
+        await jobs.make_job(yield_pdfs(*names), service=RefusesAll(), concurrency=1).run()
+    assert (await jobs.make_job(yield_pdfs(*names), service=RefusesAll(), concurrency=1).run()).failed == 10
 
     class RefusesMost(FragileService):
         """Rejects all documents but the last five."""
@@ -165,11 +165,11 @@ async def test_repeated_failure_does_not_block_other_retries(job_factory: JobFac
                 raise ds.ServiceError("too large", operation="Save", status=413, outcome=ds.Outcome.FAILED)
             return await super().save(pdf)
 
-    progress = await job_factory.make_job(yield_pdfs(*names), service=RefusesMost(), concurrency=1).run_failed()
+    progress = await jobs.make_job(yield_pdfs(*names), service=RefusesMost(), concurrency=1).run_failed()
     assert (progress.done, progress.failed) == (5, 25)
 
 
-async def test_files_that_are_not_pdfs_do_not_stop_job(job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_files_that_are_not_pdfs_do_not_stop_job(jobs: JobFactory, tmp_path: Path) -> None:
     names = [f"{number}.pdf" for number in range(30)]
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
         job = SigningJob(
@@ -177,50 +177,50 @@ async def test_files_that_are_not_pdfs_do_not_stop_job(job_factory: JobFactory, 
             yield_pdfs(*names, content=b"no PDF"),
             TargetFolder(tmp_path / "out"),
             SIGNATURES,
-            journal=job_factory.journal,
+            journal=jobs.journal,
         )
         assert (await job.run()).failed == 30
 
 
-async def test_pause_starts_nothing_and_drain_ends_run(job_factory: JobFactory) -> None:
-    job = job_factory.make_job(yield_pdfs(*(f"{number}.pdf" for number in range(50))), concurrency=2)
+async def test_pause_starts_nothing_and_drain_ends_run(jobs: JobFactory) -> None:
+    job = jobs.make_job(yield_pdfs(*(f"{number}.pdf" for number in range(50))), concurrency=2)
     job.pause()
     running = asyncio.create_task(job.run())
     await wait_until(lambda: bool(job._open._waiters))
-    assert (job.progress.done, job_factory.service.documents_created) == (0, 0)
+    assert (job.progress.done, jobs.service.documents_created) == (0, 0)
     job.resume()
     await wait_until(lambda: job.progress.done > 0)
     job.drain()
     progress = await running
     assert 1 <= progress.done <= 4
     assert progress.under_way == 0
-    assert len(job_factory.list_outputs()) == progress.done
-    states = (await job_factory.journal.tally()).states
+    assert len(jobs.list_outputs()) == progress.done
+    states = (await jobs.journal.tally()).states
     assert states[DocumentState.DONE] == progress.done
     assert states[DocumentState.SIGNING] == states[DocumentState.SAVED] == states[DocumentState.SIGNED] == 0
 
 
-async def test_journal_is_claimed_by_its_signatures(job_factory: JobFactory) -> None:
-    await job_factory.make_job(yield_pdfs("a.pdf")).run()
+async def test_journal_is_claimed_by_its_signatures(jobs: JobFactory) -> None:
+    await jobs.make_job(yield_pdfs("a.pdf")).run()
     with pytest.raises(ds.ConfigurationError, match="belongs to a job with other signatures"):
-        await job_factory.make_job(yield_pdfs("b.pdf"), signatures=[ds.Signature(name="other")]).run()
+        await jobs.make_job(yield_pdfs("b.pdf"), signatures=[ds.Signature(name="other")]).run()
 
 
-async def test_journal_cannot_be_opened_twice(job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_journal_cannot_be_opened_twice(jobs: JobFactory, tmp_path: Path) -> None:
     with pytest.raises(SigningJournalError, match="already open"):
         async with SigningJournal(tmp_path / "journal.db"):
             pass
 
 
-def test_empty_signatures_are_rejected(job_factory: JobFactory) -> None:
+def test_empty_signatures_are_rejected(jobs: JobFactory) -> None:
     with pytest.raises(ds.ConfigurationError, match="at least one signature"):
-        job_factory.make_job(yield_pdfs(), signatures=[])
+        jobs.make_job(yield_pdfs(), signatures=[])
 
 
-async def test_undeleted_stored_document_is_deleted_later(job_factory: JobFactory) -> None:
-    job_factory.service.faults = [None, None, Fault.NOT_SENT, Fault.NOT_SENT]
-    assert (await job_factory.make_job(yield_pdfs("a.pdf")).run()).done == 1
-    assert len(job_factory.service.stored) == 1
-    await job_factory.make_job(yield_pdfs("a.pdf")).run()
-    assert job_factory.service.stored == {}
-    assert await job_factory.journal.lease.list_abandoned() == []
+async def test_undeleted_stored_document_is_deleted_later(jobs: JobFactory) -> None:
+    jobs.service.faults = [None, None, Fault.NOT_SENT, Fault.NOT_SENT]
+    assert (await jobs.make_job(yield_pdfs("a.pdf")).run()).done == 1
+    assert len(jobs.service.stored) == 1
+    await jobs.make_job(yield_pdfs("a.pdf")).run()
+    assert jobs.service.stored == {}
+    assert await jobs.journal.lease.list_abandoned() == []

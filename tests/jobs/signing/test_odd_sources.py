@@ -34,11 +34,11 @@ async def one_of(name: str, content: Any, *others: str) -> AsyncGenerator[Pdf]:
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES, errno.ENAMETOOLONG])
-async def test_only_unreadable_document_fails(number: int, job_factory: JobFactory) -> None:
+async def test_only_unreadable_document_fails(number: int, jobs: JobFactory) -> None:
     error = OSError(number, os.strerror(number), "/in/ada.pdf")
-    progress = await job_factory.make_job(one_of("a.pdf", failing(error), "b.pdf")).run()
+    progress = await jobs.make_job(one_of("a.pdf", failing(error), "b.pdf")).run()
     assert (progress.done, progress.failed) == (1, 1)
-    [failed] = await job_factory.journal.failures()
+    [failed] = await jobs.journal.failures()
     assert failed.problem == f"it can't be read ({os.strerror(number)})"
 
 
@@ -46,7 +46,7 @@ TROUBLE = [OSError(errno.EIO, "I/O error", "/in/ada.pdf"), TimeoutError("ada.pdf
 
 
 @pytest.mark.parametrize("error", TROUBLE)
-async def test_failing_source_is_retried(error: OSError, job_factory: JobFactory) -> None:
+async def test_failing_source_is_retried(error: OSError, jobs: JobFactory) -> None:
     faults = [error] * 6
 
     async def read() -> bytes:
@@ -54,57 +54,55 @@ async def test_failing_source_is_retried(error: OSError, job_factory: JobFactory
             raise faults.pop()
         return PDF_CONTENT
 
-    assert (await job_factory.make_job(one_of("a.pdf", read)).run()).done == 1
-    assert job_factory.clock.slept == [1, 2, 4, 8, 16, 32]
+    assert (await jobs.make_job(one_of("a.pdf", read)).run()).done == 1
+    assert jobs.clock.slept == [1, 2, 4, 8, 16, 32]
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("concurrency", [1, 10])
 @pytest.mark.parametrize("error", TROUBLE)
-async def test_unreadable_document_does_not_block_others(
-    error: OSError, concurrency: int, job_factory: JobFactory
-) -> None:
+async def test_unreadable_document_does_not_block_others(error: OSError, concurrency: int, jobs: JobFactory) -> None:
     others = [f"{number}.pdf" for number in range(20)]
-    progress = await job_factory.make_job(one_of("a.pdf", failing(error), *others), concurrency=concurrency).run()
+    progress = await jobs.make_job(one_of("a.pdf", failing(error), *others), concurrency=concurrency).run()
     assert (progress.done, progress.failed) == (20, 1)
-    [failed] = await job_factory.journal.failures()
+    [failed] = await jobs.journal.failures()
     assert failed.problem is not None
     assert failed.problem.startswith("it can't be read (")
     assert "ada" not in failed.problem
 
 
-async def test_permanently_failing_source_stops_job_early(job_factory: JobFactory) -> None:
+async def test_permanently_failing_source_stops_job_early(jobs: JobFactory) -> None:
     async def source() -> AsyncGenerator[Pdf]:
         for number in range(100):
             yield Pdf(f"{number}.pdf", failing(TimeoutError()))
 
     with pytest.raises(JobStoppedError, match=r"20 documents failed one after the other.*can't be read"):
-        await job_factory.make_job(source(), concurrency=2).run()
-    assert len(await job_factory.journal.failures()) < 25
+        await jobs.make_job(source(), concurrency=2).run()
+    assert len(await jobs.journal.failures()) < 25
 
 
 @pytest.mark.parametrize("concurrency", [1, 10])
-async def test_cancelled_source_function_fails_its_document(concurrency: int, job_factory: JobFactory) -> None:
+async def test_cancelled_source_function_fails_its_document(concurrency: int, jobs: JobFactory) -> None:
     async def cancelled() -> bytes:
         fetching = asyncio.ensure_future(asyncio.Event().wait())
         fetching.cancel()
         await fetching
         return PDF_CONTENT
 
-    progress = await job_factory.make_job(one_of("a.pdf", cancelled, "b.pdf", "c.pdf"), concurrency=concurrency).run()
+    progress = await jobs.make_job(one_of("a.pdf", cancelled, "b.pdf", "c.pdf"), concurrency=concurrency).run()
     assert (progress.done, progress.failed) == (2, 1)
-    [failed] = await job_factory.journal.failures()
+    [failed] = await jobs.journal.failures()
     assert failed.problem == "it can't be read (it was cancelled)"
 
 
-async def test_cancelled_task_in_target_stops_job(job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancelled_task_in_target_stops_job(jobs: JobFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     async def keep(*_: object) -> None:
         raise asyncio.CancelledError
 
-    target = TargetFolder(job_factory.out)
+    target = TargetFolder(jobs.out)
     monkeypatch.setattr(target, "publish", keep)
     with pytest.raises(JobStoppedError, match="a document waited for a task that was cancelled"):
-        await job_factory.make_job(yield_pdfs("a.pdf", "b.pdf"), target=target, concurrency=1).run()
+        await jobs.make_job(yield_pdfs("a.pdf", "b.pdf"), target=target, concurrency=1).run()
 
 
 class Late(FragileService):
@@ -123,34 +121,34 @@ class Late(FragileService):
         return await super().download(identifier, destination)
 
 
-async def test_file_that_disappears_during_save_fails_its_document(job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_file_that_disappears_during_save_fails_its_document(jobs: JobFactory, tmp_path: Path) -> None:
     file = tmp_path / "a.pdf"
     file.write_bytes(PDF_CONTENT.rjust(MAX_IN_MEMORY_BYTES + 1))
-    assert (await job_factory.make_job(one_of("a.pdf", file), service=Late(saving=file.unlink)).run()).failed == 1
-    [failed] = await job_factory.journal.failures()
+    assert (await jobs.make_job(one_of("a.pdf", file), service=Late(saving=file.unlink)).run()).failed == 1
+    [failed] = await jobs.journal.failures()
     assert failed.problem == "it can't be read (No such file or directory)"
 
 
-async def test_file_changed_before_second_save_is_not_signed(job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_file_changed_before_second_save_is_not_signed(jobs: JobFactory, tmp_path: Path) -> None:
     file = tmp_path / "a.pdf"
     file.write_bytes(PDF_CONTENT)
     service = Late(giving=lambda: file.write_bytes(PDF_CONTENT + b" of another"))
     service.faults = [None, Fault.REQUEST_LOST]
-    assert (await job_factory.make_job(one_of("a.pdf", file), service=service).run()).failed == 1
-    [failed] = await job_factory.journal.failures()
+    assert (await jobs.make_job(one_of("a.pdf", file), service=service).run()).failed == 1
+    [failed] = await jobs.journal.failures()
     assert failed.problem == DocumentProblem.SOURCE_CHANGED.text
     assert service.documents_created == 1
 
 
-async def test_repeated_name_is_counted_and_logged(job_factory: JobFactory, caplog: pytest.LogCaptureFixture) -> None:
+async def test_repeated_name_is_counted_and_logged(jobs: JobFactory, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "directsuite"):
-        progress = await job_factory.make_job(yield_pdfs("ada.pdf", "ada.pdf", "b.pdf")).run()
+        progress = await jobs.make_job(yield_pdfs("ada.pdf", "ada.pdf", "b.pdf")).run()
     assert (progress.done, progress.passed_over) == (2, 1)
     assert "yielded document 1 of the journal twice" in caplog.text
     assert "ada" not in caplog.text
 
 
-async def test_cancelled_source_is_not_complete(job_factory: JobFactory) -> None:
+async def test_cancelled_source_is_not_complete(jobs: JobFactory) -> None:
     async def source() -> AsyncGenerator[Pdf]:
         yield Pdf("a.pdf", PDF_CONTENT)
         fetching = asyncio.ensure_future(asyncio.Event().wait())
@@ -158,10 +156,10 @@ async def test_cancelled_source_is_not_complete(job_factory: JobFactory) -> None
         await fetching
 
     with pytest.raises(JobStoppedError, match="the source can't be read"):
-        await job_factory.make_job(source()).run()
+        await jobs.make_job(source()).run()
 
 
-async def test_staging_files_are_not_documents(job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_staging_files_are_not_documents(jobs: JobFactory, tmp_path: Path) -> None:
     making = tmp_path / "year" / "january" / ".directsuite" / "ab.0"
     making.mkdir(parents=True)
     for file in (making / "3.pdf", tmp_path / "year" / "january" / "ada.pdf"):
@@ -170,10 +168,10 @@ async def test_staging_files_are_not_documents(job_factory: JobFactory, tmp_path
 
 
 @pytest.mark.parametrize("name", ["a \ud800.pdf", "b/.directsuite/c.pdf"])
-async def test_impossible_name_fails_its_document(name: str, job_factory: JobFactory) -> None:
-    progress = await job_factory.make_job(yield_pdfs(name, "b.pdf")).run()
+async def test_impossible_name_fails_its_document(name: str, jobs: JobFactory) -> None:
+    progress = await jobs.make_job(yield_pdfs(name, "b.pdf")).run()
     assert (progress.done, progress.failed) == (1, 1)
-    assert job_factory.service.documents_created == 1
+    assert jobs.service.documents_created == 1
 
 
 @pytest.mark.parametrize(
@@ -185,16 +183,16 @@ async def test_impossible_name_fails_its_document(name: str, job_factory: JobFac
     ],
 )
 async def test_invalid_source_or_signature_is_rejected(
-    source: Any, signatures: Any, said: str, job_factory: JobFactory
+    source: Any, signatures: Any, said: str, jobs: JobFactory
 ) -> None:
-    service: Any = job_factory.service
+    service: Any = jobs.service
     with pytest.raises(ds.ConfigurationError, match=said):
         SigningJob(
             service,
             source or yield_pdfs("a.pdf"),
-            TargetFolder(job_factory.out),
+            TargetFolder(jobs.out),
             signatures,
-            journal=job_factory.journal,
+            journal=jobs.journal,
         )
 
 
@@ -205,12 +203,12 @@ def test_folder_whose_name_is_too_long_is_an_invalid_argument(tmp_path: Path) ->
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege on Windows")
-async def test_only_circular_link_in_folder_fails(tmp_path: Path, job_factory: JobFactory) -> None:
+async def test_only_circular_link_in_folder_fails(tmp_path: Path, jobs: JobFactory) -> None:
     folder = tmp_path / "links"
     folder.mkdir()
     (folder / "a.pdf").symlink_to(folder / "a.pdf")
     (folder / "b.pdf").write_bytes(PDF_CONTENT)
-    progress = await job_factory.make_job(Folder(folder)).run()
+    progress = await jobs.make_job(Folder(folder)).run()
     assert (progress.done, progress.failed) == (1, 1)
-    [failed] = await job_factory.journal.failures()
+    [failed] = await jobs.journal.failures()
     assert failed.problem == f"it can't be read ({os.strerror(errno.ELOOP)})"

@@ -47,9 +47,9 @@ class Slow(TargetFolder):
 
 
 @pytest.mark.parametrize("other_ends", ["before it", "in it"])
-async def test_outage_within_max_outage_fails_no_document(other_ends: str, job_factory: JobFactory) -> None:
-    service = Away(clock=job_factory.clock)
-    target = Slow(job_factory.out)
+async def test_outage_within_max_outage_fails_no_document(other_ends: str, jobs: JobFactory) -> None:
+    service = Away(clock=jobs.clock)
+    target = Slow(jobs.out)
 
     async def content() -> bytes:
         """Return the content after the other document has been saved, and start the outage."""
@@ -65,12 +65,12 @@ async def test_outage_within_max_outage_fails_no_document(other_ends: str, job_f
         yield Pdf("a.pdf", content)
         yield Pdf("b.pdf", PDF_CONTENT)
 
-    job = job_factory.make_job(source(), service=service, target=target, concurrency=2)
+    job = jobs.make_job(source(), service=service, target=target, concurrency=2)
     if other_ends == "in it":
-        target.when = lambda: bool(job_factory.clock.slept)  # the outage has begun
+        target.when = lambda: bool(jobs.clock.slept)  # the outage has begun
     progress = await job.run()
     assert (progress.done, progress.failed, progress.trouble) == (2, 0, None)
-    assert len(job_factory.clock.slept) >= 8
+    assert len(jobs.clock.slept) >= 8
 
 
 def failures(outage: OutageTracker, retry: RetryState, signed: Sequence[int]) -> list[bool]:
@@ -121,47 +121,45 @@ class Bad(FragileService):
 
 @pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize(("documents", "bad"), [(2, 0), (2, 1), (12, 11), (100, 0), (100, 50), (100, 98)])
-async def test_document_that_always_fails_is_the_only_failure(
-    documents: int, bad: int, job_factory: JobFactory
-) -> None:
+async def test_document_that_always_fails_is_the_only_failure(documents: int, bad: int, jobs: JobFactory) -> None:
     async def source() -> AsyncGenerator[Pdf]:
         for number in range(documents):
             yield Pdf(f"{number}.pdf", b"%PDF bad %%EOF" if number == bad else PDF_CONTENT)
 
-    progress = await job_factory.make_job(source(), service=Bad(others=documents - 1)).run()
+    progress = await jobs.make_job(source(), service=Bad(others=documents - 1)).run()
     assert (progress.done, progress.failed) == (documents - 1, 1)
-    assert job_factory.clock.now < 2 * (
+    assert jobs.clock.now < 2 * (
         900 + 60
     )  # the outage starts again when another document is done; the last pause is 60 s
 
 
-async def test_signatures_of_earlier_run_do_not_end_an_outage(job_factory: JobFactory) -> None:
+async def test_signatures_of_earlier_run_do_not_end_an_outage(jobs: JobFactory) -> None:
     names = ["0.pdf", "1.pdf"]
-    for entry in await job_factory.journal.lease.entries(names):
+    for entry in await jobs.journal.lease.entries(names):
         signed = attrs.evolve(entry, state=DocumentState.SIGNED, identifier=entry.name, saved_at=0.0)
-        await job_factory.journal.lease.put(attrs.evolve(signed, source_sha=compute_digest(PDF_CONTENT)))
-    service = Away(clock=job_factory.clock, stored=dict.fromkeys(names, PDF_CONTENT))
+        await jobs.journal.lease.put(attrs.evolve(signed, source_sha=compute_digest(PDF_CONTENT)))
+    service = Away(clock=jobs.clock, stored=dict.fromkeys(names, PDF_CONTENT))
     service.go_away()
 
     async def source() -> AsyncGenerator[Pdf]:
         yield Pdf("a.pdf", PDF_CONTENT)
-        await wait_until(lambda: bool(job_factory.clock.slept))
+        await wait_until(lambda: bool(jobs.clock.slept))
         for name in names:
             yield Pdf(name, PDF_CONTENT)
 
-    progress = await job_factory.make_job(source(), service=service, concurrency=2).run()
+    progress = await jobs.make_job(source(), service=service, concurrency=2).run()
     assert (progress.done, progress.failed) == (3, 0)
 
 
-async def test_oserror_of_signatures_function_is_raised(job_factory: JobFactory) -> None:
+async def test_oserror_of_signatures_function_is_raised(jobs: JobFactory) -> None:
     def signatures(_: Pdf) -> Sequence[ds.Signature]:
         raise FileNotFoundError("the picture of a signature")
 
     with pytest.raises(FileNotFoundError):
-        await job_factory.make_job(yield_pdfs("a.pdf"), signatures=signatures).run()
+        await jobs.make_job(yield_pdfs("a.pdf"), signatures=signatures).run()
 
 
-async def test_wait_longer_than_outage_left_stops_job_immediately(job_factory: JobFactory) -> None:
+async def test_wait_longer_than_outage_left_stops_job_immediately(jobs: JobFactory) -> None:
     class Long(FragileService):
         async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
             error = AWAY.copy()
@@ -169,13 +167,13 @@ async def test_wait_longer_than_outage_left_stops_job_immediately(job_factory: J
             raise error
 
     with pytest.raises(JobStoppedError, match=r"a pause of 86400 s.*run the job again") as stopped:
-        await job_factory.make_job(yield_pdfs("a.pdf", "b.pdf"), service=Long(), max_outage=900.0).run()
+        await jobs.make_job(yield_pdfs("a.pdf", "b.pdf"), service=Long(), max_outage=900.0).run()
     assert isinstance(stopped.value.__cause__, ds.ServerError)
-    assert job_factory.clock.slept == []
-    assert DocumentState.FAILED not in (await job_factory.journal.tally()).states
+    assert jobs.clock.slept == []
+    assert DocumentState.FAILED not in (await jobs.journal.tally()).states
 
 
-async def test_retry_after_is_followed_within_outage_left(job_factory: JobFactory) -> None:
+async def test_retry_after_is_followed_within_outage_left(jobs: JobFactory) -> None:
     waits = [500.0, 300.0, 101.0]
 
     class Busy(FragileService):
@@ -185,11 +183,11 @@ async def test_retry_after_is_followed_within_outage_left(job_factory: JobFactor
             raise error
 
     with pytest.raises(JobStoppedError, match="a pause of 101 s"):
-        await job_factory.make_job(yield_pdfs("a.pdf"), service=Busy(), max_outage=900.0).run()
-    assert job_factory.clock.slept == [500.0, 300.0]
+        await jobs.make_job(yield_pdfs("a.pdf"), service=Busy(), max_outage=900.0).run()
+    assert jobs.clock.slept == [500.0, 300.0]
 
 
-async def test_rejected_document_ends_outage(job_factory: JobFactory) -> None:
+async def test_rejected_document_ends_outage(jobs: JobFactory) -> None:
     faults: list[ds.ServiceError | None] = [
         AWAY,
         ds.BadRequestError("refused", operation="Save", status=400, outcome=ds.Outcome.FAILED),
@@ -209,21 +207,21 @@ async def test_rejected_document_ends_outage(job_factory: JobFactory) -> None:
         yield Pdf("a.pdf", PDF_CONTENT)
         await wait_until(lambda: job.progress.failed == 1)
         shown.append(job.progress.trouble)
-        job_factory.clock.now += 3600
+        jobs.clock.now += 3600
         yield Pdf("b.pdf", PDF_CONTENT)
 
-    job = job_factory.make_job(source(), service=Faulty(), concurrency=1)
+    job = jobs.make_job(source(), service=Faulty(), concurrency=1)
     assert ((await job.run()).done, shown) == (1, [None])
 
 
-async def test_local_failure_does_not_prolong_outage(job_factory: JobFactory) -> None:
+async def test_local_failure_does_not_prolong_outage(jobs: JobFactory) -> None:
     async def source() -> AsyncGenerator[Pdf]:
         yield Pdf("a.pdf", PDF_CONTENT)
         for number in range(10):
-            await wait_until(lambda number=number: len(job_factory.clock.slept) > number)  # type: ignore[misc]
+            await wait_until(lambda number=number: len(jobs.clock.slept) > number)  # type: ignore[misc]
             yield Pdf(f"../{number}.pdf", PDF_CONTENT)
 
-    service = Away(clock=job_factory.clock, back_at=1e9)
+    service = Away(clock=jobs.clock, back_at=1e9)
     with pytest.raises(JobStoppedError, match="too long"):
-        await job_factory.make_job(source(), service=service, concurrency=2, max_outage=200.0).run()
-    assert 200 < job_factory.clock.now < 300
+        await jobs.make_job(source(), service=service, concurrency=2, max_outage=200.0).run()
+    assert 200 < jobs.clock.now < 300

@@ -34,22 +34,22 @@ async def fail_all(jobs: JobFactory, reason: DocumentProblem | str, names: list[
 
 
 @pytest.mark.parametrize("problem", DocumentProblem)
-async def test_journal_stores_the_code_and_returns_the_text(problem: DocumentProblem, job_factory: JobFactory) -> None:
-    await fail_all(job_factory, problem, NAMES[:1])
-    stored = await job_factory.journal._database.fetch(sql("SELECT problem FROM signing_document"))
+async def test_journal_stores_the_code_and_returns_the_text(problem: DocumentProblem, jobs: JobFactory) -> None:
+    await fail_all(jobs, problem, NAMES[:1])
+    stored = await jobs.journal._database.fetch(sql("SELECT problem FROM signing_document"))
     assert stored == [(problem.value,)]
-    [failed] = await job_factory.journal.failures()
+    [failed] = await jobs.journal.failures()
     assert (failed.reason, failed.problem) == (problem, problem.text)
     assert {parse_reason(each) for each in (problem.value, problem.text)} == {problem}
 
 
 @pytest.mark.parametrize("wanted", [DocumentProblem.INCOMPLETE.text, DocumentProblem.INCOMPLETE.value])
-async def test_retry_of_a_problem_finds_it_by_code_and_text(wanted: str, job_factory: JobFactory) -> None:
-    await fail_all(job_factory, DocumentProblem.INCOMPLETE, NAMES[:3])
-    await fail_all(job_factory, DocumentProblem.NAME_CONFLICT, NAMES[3:5])
-    assert (await job_factory.make_job(yield_pdfs(*NAMES[1:5])).run_failed(wanted)).done == 2
-    assert await job_factory.journal.retry(wanted) == 1
-    assert [each.reason for each in await job_factory.journal.failures()] == [DocumentProblem.NAME_CONFLICT] * 2
+async def test_retry_of_a_problem_finds_it_by_code_and_text(wanted: str, jobs: JobFactory) -> None:
+    await fail_all(jobs, DocumentProblem.INCOMPLETE, NAMES[:3])
+    await fail_all(jobs, DocumentProblem.NAME_CONFLICT, NAMES[3:5])
+    assert (await jobs.make_job(yield_pdfs(*NAMES[1:5])).run_failed(wanted)).done == 2
+    assert await jobs.journal.retry(wanted) == 1
+    assert [each.reason for each in await jobs.journal.failures()] == [DocumentProblem.NAME_CONFLICT] * 2
 
 
 class NeverSigns(FragileService):
@@ -57,10 +57,10 @@ class NeverSigns(FragileService):
         return b"%PDF-1.7 %%EOF"
 
 
-async def test_repeated_failure_from_an_earlier_run_does_not_stop_job(job_factory: JobFactory) -> None:
-    await fail_all(job_factory, DocumentProblem.GAVE_UP)
-    progress = await job_factory.make_job(yield_pdfs(*NAMES), service=NeverSigns(), concurrency=1).run_failed()
+async def test_repeated_failure_from_an_earlier_run_does_not_stop_job(jobs: JobFactory) -> None:
+    await fail_all(jobs, DocumentProblem.GAVE_UP)
+    progress = await jobs.make_job(yield_pdfs(*NAMES), service=NeverSigns(), concurrency=1).run_failed()
     assert progress.failed == len(NAMES)
-    await fail_all(job_factory, "another reason")
+    await fail_all(jobs, "another reason")
     with pytest.raises(JobStoppedError, match="20 documents failed one after the other; the last: it has no signature"):
-        await job_factory.make_job(yield_pdfs(*NAMES), service=NeverSigns(), concurrency=1).run_failed()
+        await jobs.make_job(yield_pdfs(*NAMES), service=NeverSigns(), concurrency=1).run_failed()

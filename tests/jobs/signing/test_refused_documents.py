@@ -16,20 +16,20 @@ from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 
 
 @pytest.mark.parametrize("size", [20, MAX_IN_MEMORY_BYTES + 1])
-async def test_incomplete_pdf_is_not_signed(size: int, job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_incomplete_pdf_is_not_signed(size: int, jobs: JobFactory, tmp_path: Path) -> None:
     (source := tmp_path / "in").mkdir()
     (source / "whole.pdf").write_bytes(b"%PDF-1.7".ljust(size) + b"%%EOF" + b" " * 900)
     (source / "cut.pdf").write_bytes(
         b"%PDF-1.7".ljust(size) + b"%%EOF" + b" " * 1100
     )  # the end of the PDF is too far from the end of the file
-    progress = await job_factory.make_job(Folder(source)).run()
+    progress = await jobs.make_job(Folder(source)).run()
     assert (progress.done, progress.failed) == (1, 1)
-    [failed] = await job_factory.journal.failures()
+    [failed] = await jobs.journal.failures()
     assert (failed.name, failed.problem) == (
         "cut.pdf",
         "it has no end-of-file marker (%%EOF) and may be incomplete: get a complete copy",
     )
-    assert job_factory.service.documents_created == 1
+    assert jobs.service.documents_created == 1
 
 
 @attrs.define
@@ -60,42 +60,42 @@ WIDGET = ds.Widget(x=1, y=1, width=100, height=50, page=1)
     ],
 )
 async def test_document_without_the_named_field_fails(
-    signature: ds.Signature, problem: str | None, job_factory: JobFactory
+    signature: ds.Signature, problem: str | None, jobs: JobFactory
 ) -> None:
     service = WithFields(fields={"Patient": False, "Doctor": True})
-    job = job_factory.make_job(yield_pdfs("a.pdf"), service=service, signatures=[signature], check_fields=True)
+    job = jobs.make_job(yield_pdfs("a.pdf"), service=service, signatures=[signature], check_fields=True)
     progress = await job.run()
     assert (progress.done, progress.failed) == ((1, 0) if problem is None else (0, 1))
     assert service.request_counts.total() == progress.done
     assert service.stored == {}
     if problem is not None:
-        [failed] = await job_factory.journal.failures()
+        [failed] = await jobs.journal.failures()
         assert problem in str(failed.problem)
 
 
-async def test_fields_are_requested_only_with_check_fields(job_factory: JobFactory) -> None:
+async def test_fields_are_requested_only_with_check_fields(jobs: JobFactory) -> None:
     assert (
-        await job_factory.make_job(yield_pdfs("a.pdf"), service=WithFields(), signatures=[ds.Signature(name="N")]).run()
+        await jobs.make_job(yield_pdfs("a.pdf"), service=WithFields(), signatures=[ds.Signature(name="N")]).run()
     ).done == 1
 
 
 async def test_file_changed_after_signing_is_only_counted(
-    job_factory: JobFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    jobs: JobFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (source := tmp_path / "in").mkdir()
     for name in ("same.pdf", "touched.pdf", "changed.pdf", "gone.pdf"):
         (source / name).write_bytes(PDF_CONTENT)
-    assert (await job_factory.make_job(Folder(source)).run()).done == 4
+    assert (await jobs.make_job(Folder(source)).run()).done == 4
     os.utime(source / "touched.pdf", (1.0, 1.0))
     (source / "changed.pdf").write_bytes(PDF_CONTENT.replace(b"1.7", b"1.6") + b"\n")
     (source / "gone.pdf").unlink()
-    progress = await job_factory.make_job(Folder(source)).run()
+    progress = await jobs.make_job(Folder(source)).run()
     assert (progress.done, progress.passed_over, progress.changed) == (0, 3, 1)
-    [entry] = await job_factory.journal.lease.entries(["changed.pdf"])
+    [entry] = await jobs.journal.lease.entries(["changed.pdf"])
     [said] = [record.getMessage() for record in caplog.records if record.name == "directsuite"]
     what = f"document {entry.number} of the journal"
     assert said == f"signing: {what} has changed since it was signed and is not signed again"
-    assert job_factory.service.documents_created == 4
+    assert jobs.service.documents_created == 4
 
 
 class SignsNothing(FragileService):
@@ -113,18 +113,18 @@ class SignsNothing(FragileService):
         return await super().sign_and_pull(identifier, signature, destination=destination)
 
 
-async def test_outage_of_sign_operation_is_waited_out(job_factory: JobFactory) -> None:
-    progress = await job_factory.make_job(yield_pdfs("a.pdf"), service=SignsNothing()).run()
+async def test_outage_of_sign_operation_is_waited_out(jobs: JobFactory) -> None:
+    progress = await jobs.make_job(yield_pdfs("a.pdf"), service=SignsNothing()).run()
     assert (progress.done, progress.failed, progress.trouble) == (1, 0, None)
-    assert len(job_factory.clock.slept) >= 7
+    assert len(jobs.clock.slept) >= 7
 
 
-async def test_lasting_outage_of_signing_stops_job_with_last_error(job_factory: JobFactory) -> None:
+async def test_lasting_outage_of_signing_stops_job_with_last_error(jobs: JobFactory) -> None:
     service = SignsNothing()
     service.left = 1000
     with pytest.raises(JobStoppedError, match=r"the service has failed for too long: .* \(HTTP 503\)"):
-        await job_factory.make_job(yield_pdfs("a.pdf"), service=service, max_outage=60.0).run()
-    tally = await job_factory.journal.tally()
+        await jobs.make_job(yield_pdfs("a.pdf"), service=service, max_outage=60.0).run()
+    tally = await jobs.journal.tally()
     assert tally.requested == tally.abandoned == 1000 - service.left
     service.left = 0
-    assert (await job_factory.make_job(yield_pdfs("a.pdf"), service=service).run()).done == 1
+    assert (await jobs.make_job(yield_pdfs("a.pdf"), service=service).run()).done == 1

@@ -27,24 +27,24 @@ class SharedFolder(TargetFolder):
         await super().publish(name, file)
 
 
-async def test_each_output_belongs_to_its_source(job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_each_output_belongs_to_its_source(jobs: JobFactory, tmp_path: Path) -> None:
     one, other = PDF_CONTENT + b" of Ada", PDF_CONTENT + b" of Bob"
-    target = SharedFolder(job_factory.out)
-    job = job_factory.make_job(yield_pdfs("Ada.pdf", content=one), target=target)
+    target = SharedFolder(jobs.out)
+    job = jobs.make_job(yield_pdfs("Ada.pdf", content=one), target=target)
     async with SigningJournal(tmp_path / "other.db") as journal:
         target.other = JobFactory(tmp_path, journal).make_job(
-            yield_pdfs("Bob.pdf", content=other), service=job_factory.service
+            yield_pdfs("Bob.pdf", content=other), service=jobs.service
         )
         assert (await job.run()).done == 1
-    assert (job_factory.out / "Ada.pdf").read_bytes() == one + SIGNATURE_BYTES
-    assert (job_factory.out / "Bob.pdf").read_bytes() == other + SIGNATURE_BYTES
-    assert sorted(each.name for each in job_factory.out.iterdir()) == ["Ada.pdf", "Bob.pdf"]
+    assert (jobs.out / "Ada.pdf").read_bytes() == one + SIGNATURE_BYTES
+    assert (jobs.out / "Bob.pdf").read_bytes() == other + SIGNATURE_BYTES
+    assert sorted(each.name for each in jobs.out.iterdir()) == ["Ada.pdf", "Bob.pdf"]
 
 
-async def test_staging_folder_of_last_run_is_removed_at_start(job_factory: JobFactory) -> None:
-    TargetFolder(job_factory.out)
-    left = job_factory.out / ".directsuite" / f"{job_factory.journal.lease.shard}.0" / "1.pdf"
-    others = job_factory.out / ".directsuite" / "other.0" / "1.pdf"
+async def test_staging_folder_of_last_run_is_removed_at_start(jobs: JobFactory) -> None:
+    TargetFolder(jobs.out)
+    left = jobs.out / ".directsuite" / f"{jobs.journal.lease.shard}.0" / "1.pdf"
+    others = jobs.out / ".directsuite" / "other.0" / "1.pdf"
     for file in (left, others):
         file.parent.mkdir(parents=True)
         file.write_bytes(PDF_CONTENT)
@@ -54,13 +54,13 @@ async def test_staging_folder_of_last_run_is_removed_at_start(job_factory: JobFa
         seen.append(left.exists())
         yield Pdf("a.pdf", PDF_CONTENT)
 
-    await job_factory.make_job(source()).run()
+    await jobs.make_job(source()).run()
     assert seen == [False]
     assert others.exists()
 
 
-async def test_run_removes_staging_folders_of_earlier_leases_only(job_factory: JobFactory) -> None:
-    target = TargetFolder(job_factory.out)
+async def test_run_removes_staging_folders_of_earlier_leases_only(jobs: JobFactory) -> None:
+    target = TargetFolder(jobs.out)
     async with target.staging_dir("part", 1) as earlier, target.staging_dir("part", 2) as later:
         assert not earlier.exists()
         async with target.staging_dir("part", 1):  # its worker was suspended before this
@@ -68,7 +68,7 @@ async def test_run_removes_staging_folders_of_earlier_leases_only(job_factory: J
 
 
 async def test_staging_folder_is_created_if_its_parent_was_removed(
-    job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch
+    jobs: JobFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed, mkdir = list[Path](), Path.mkdir
 
@@ -79,7 +79,7 @@ async def test_staging_folder_is_created_if_its_parent_was_removed(
         mkdir(path, *args, **options)
 
     monkeypatch.setattr(Path, "mkdir", mkdir_after_another)
-    async with TargetFolder(job_factory.out).staging_dir("part") as folder:
+    async with TargetFolder(jobs.out).staging_dir("part") as folder:
         assert removed == [folder]
         assert folder.is_dir()
 
@@ -98,14 +98,14 @@ async def make_left_folder(target: TargetFolder, *, age: float) -> Path:
     return folder
 
 
-async def test_staging_folder_without_journal_is_removed_after_a_week(job_factory: JobFactory) -> None:
-    left = await make_left_folder(TargetFolder(job_factory.out), age=7 * DAY + 60)
-    assert (await job_factory.make_job(yield_pdfs("a.pdf")).run()).done == 1
+async def test_staging_folder_without_journal_is_removed_after_a_week(jobs: JobFactory) -> None:
+    left = await make_left_folder(TargetFolder(jobs.out), age=7 * DAY + 60)
+    assert (await jobs.make_job(yield_pdfs("a.pdf")).run()).done == 1
     assert not left.exists()
-    assert [each.name for each in job_factory.out.iterdir()] == ["a.pdf"]
+    assert [each.name for each in jobs.out.iterdir()] == ["a.pdf"]
 
 
-async def test_staging_folder_of_another_job_is_kept(job_factory: JobFactory) -> None:
-    left = await make_left_folder(TargetFolder(job_factory.out), age=7 * DAY - 60)
-    await job_factory.make_job(yield_pdfs("a.pdf")).run()
+async def test_staging_folder_of_another_job_is_kept(jobs: JobFactory) -> None:
+    left = await make_left_folder(TargetFolder(jobs.out), age=7 * DAY - 60)
+    await jobs.make_job(yield_pdfs("a.pdf")).run()
     assert (left / "1.pdf").exists()

@@ -122,11 +122,11 @@ async def test_journal_belongs_to_its_signatures(journals: Kept) -> None:
         await journals.lease.claim("other")
 
 
-async def test_tally_works_without_a_claim(job_factory: JobFactory) -> None:
-    assert await job_factory.journal.read_claim() is None
-    assert await job_factory.journal.read_claim() is None
-    await job_factory.make_job(yield_pdfs("a.pdf")).run()
-    assert await job_factory.journal.read_claim() == compute_signatures_digest(SIGNATURES)
+async def test_tally_works_without_a_claim(jobs: JobFactory) -> None:
+    assert await jobs.journal.read_claim() is None
+    assert await jobs.journal.read_claim() is None
+    await jobs.make_job(yield_pdfs("a.pdf")).run()
+    assert await jobs.journal.read_claim() == compute_signatures_digest(SIGNATURES)
     assert compute_signatures_digest(SIGNATURES) != compute_signatures_digest([ds.Signature(name="T")])
 
 

@@ -22,32 +22,32 @@ async def after_its_staging_folder_has_gone(jobs: JobFactory) -> AsyncGenerator[
         yield pdf
 
 
-async def test_documents_with_lost_responses_are_signed_once(job_factory: JobFactory) -> None:
-    for entry in await job_factory.journal.lease.entries(NAMES):
-        identifier = str((await job_factory.service.save(PDF_CONTENT)).identifier)
-        job_factory.service.stored[identifier] += SIGNATURE_BYTES
-        job_factory.service.request_counts[identifier] += 1
+async def test_documents_with_lost_responses_are_signed_once(jobs: JobFactory) -> None:
+    for entry in await jobs.journal.lease.entries(NAMES):
+        identifier = str((await jobs.service.save(PDF_CONTENT)).identifier)
+        jobs.service.stored[identifier] += SIGNATURE_BYTES
+        jobs.service.request_counts[identifier] += 1
         source = compute_digest(PDF_CONTENT)
         asked = attrs.evolve(entry, state=DocumentState.SIGNING, identifier=identifier, saved_at=0.0, source_sha=source)
-        await job_factory.journal.lease.put(asked)
+        await jobs.journal.lease.put(asked)
     with pytest.raises(JobStoppedError, match="the target can't be written"):
-        await job_factory.make_job(after_its_staging_folder_has_gone(job_factory)).run()
-    assert (await job_factory.journal.tally()).states == {DocumentState.SIGNING: len(NAMES)}
-    assert (await job_factory.make_job(yield_pdfs(*NAMES)).run()).done == len(NAMES)
-    assert job_factory.service.request_counts.total() == len(NAMES)
+        await jobs.make_job(after_its_staging_folder_has_gone(jobs)).run()
+    assert (await jobs.journal.tally()).states == {DocumentState.SIGNING: len(NAMES)}
+    assert (await jobs.make_job(yield_pdfs(*NAMES)).run()).done == len(NAMES)
+    assert jobs.service.request_counts.total() == len(NAMES)
 
 
-async def test_source_is_not_read_ahead_without_limit(job_factory: JobFactory) -> None:
+async def test_source_is_not_read_ahead_without_limit(jobs: JobFactory) -> None:
     with pytest.raises(JobStoppedError, match="the target can't be written"):
-        await job_factory.make_job(after_its_staging_folder_has_gone(job_factory)).run()
-    tally = await job_factory.journal.tally()
-    assert (tally.states[DocumentState.FAILED], tally.abandoned, job_factory.service.request_counts.total()) == (
+        await jobs.make_job(after_its_staging_folder_has_gone(jobs)).run()
+    tally = await jobs.journal.tally()
+    assert (tally.states[DocumentState.FAILED], tally.abandoned, jobs.service.request_counts.total()) == (
         0,
         0,
         0,
     )
     assert (
-        tally.states[DocumentState.SAVED] == len(job_factory.service.stored) > 0
+        tally.states[DocumentState.SAVED] == len(jobs.service.stored) > 0
     )  # no stored document is missing in the journal
-    assert (await job_factory.make_job(yield_pdfs(*NAMES)).run()).done == len(NAMES)
-    assert job_factory.service.request_counts.total() == len(NAMES)
+    assert (await jobs.make_job(yield_pdfs(*NAMES)).run()).done == len(NAMES)
+    assert jobs.service.request_counts.total() == len(NAMES)

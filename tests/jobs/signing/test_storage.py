@@ -53,14 +53,14 @@ def there(url: str) -> dict[str, bytes]:
     return {str(path)[len(place._root) + 1 :]: place._files.cat_file(path) for path in place._files.find(place._root)}
 
 
-async def test_documents_are_signed_from_storage_to_storage(url: str, job_factory: JobFactory) -> None:
+async def test_documents_are_signed_from_storage_to_storage(url: str, jobs: JobFactory) -> None:
     put(f"{url}/in", [*NAMES, "g.txt"])
     source, target = StorageFolder(f"{url}/in"), StorageTarget(f"{url}/out")
-    assert (await job_factory.make_job(source, target=target).run()).done == 3
+    assert (await jobs.make_job(source, target=target).run()).done == 3
     assert there(f"{url}/out") == dict.fromkeys(NAMES, PDF_CONTENT + SIGNATURE_BYTES)
-    assert (await job_factory.make_job(source, target=target).run()).passed_over == 3
-    assert job_factory.service.documents_created == 3
-    for entry in await job_factory.journal.lease.entries(NAMES):
+    assert (await jobs.make_job(source, target=target).run()).passed_over == 3
+    assert jobs.service.documents_created == 3
+    for entry in await jobs.journal.lease.entries(NAMES):
         assert entry.state is DocumentState.DONE
 
 
@@ -73,7 +73,7 @@ async def test_suffix_in_capital_letters_is_accepted(pattern: str, url: str) -> 
 
 
 async def test_failed_put_leaves_no_output_and_next_run_continues(
-    url: str, job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch
+    url: str, jobs: JobFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(f"{url}/in", ["Ada.pdf"])
     target: Any = StorageTarget(f"{url}/out")
@@ -89,17 +89,15 @@ async def test_failed_put_leaves_no_output_and_next_run_continues(
         kind: Any = target._files.__class__
         patch.setattr(kind, "put_file", staticmethod(breaks))
         with pytest.raises(JobStoppedError, match=r"the target can't be written \(ConnectionResetError\)") as stopped:
-            await job_factory.make_job(StorageFolder(f"{url}/in"), target=target).run()
+            await jobs.make_job(StorageFolder(f"{url}/in"), target=target).run()
     assert "Ada" not in repr(stopped.value.__cause__) + repr(stopped.value.__context__)
     assert "Ada.pdf" not in there(f"{url}/out")
-    assert (await job_factory.make_job(StorageFolder(f"{url}/in"), target=target).run()).done == 1
+    assert (await jobs.make_job(StorageFolder(f"{url}/in"), target=target).run()).done == 1
     assert there(f"{url}/out") == {"Ada.pdf": PDF_CONTENT + SIGNATURE_BYTES}
-    assert job_factory.service.request_counts.total() == 1  # the document signed by the first run was used
+    assert jobs.service.request_counts.total() == 1  # the document signed by the first run was used
 
 
-async def test_incomplete_upload_is_not_an_output(
-    url: str, job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_incomplete_upload_is_not_an_output(url: str, jobs: JobFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     put(f"{url}/in", ["a.pdf"])
     target: Any = StorageTarget(f"{url}/out")
 
@@ -109,12 +107,12 @@ async def test_incomplete_upload_is_not_an_output(
     kind: Any = target._files.__class__
     monkeypatch.setattr(kind, "put_file", staticmethod(short))
     with pytest.raises(JobStoppedError, match=r"the target can't be written \(the uploaded file has the wrong size\)"):
-        await job_factory.make_job(StorageFolder(f"{url}/in"), target=target).run()
-    assert (await job_factory.journal.tally()).states == {DocumentState.SIGNING: 1}
+        await jobs.make_job(StorageFolder(f"{url}/in"), target=target).run()
+    assert (await jobs.journal.tally()).states == {DocumentState.SIGNING: 1}
 
 
 async def test_object_store_without_list_permission_is_a_valid_target(
-    url: str, job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch
+    url: str, jobs: JobFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(f"{url}/in", ["a.pdf"])
     target: Any = StorageTarget(f"{url}/out")
@@ -128,7 +126,7 @@ async def test_object_store_without_list_permission_is_a_valid_target(
             raise PermissionError("Forbidden") from None
 
     monkeypatch.setattr(kind, "info", forbidden)
-    job = job_factory.make_job(StorageFolder(f"{url}/in"), target=target)
+    job = jobs.make_job(StorageFolder(f"{url}/in"), target=target)
     if target._files.protocol in storage_module._ATOMIC_PUT_PROTOCOLS:
         assert (await job.run()).done == 1
     else:
@@ -136,42 +134,42 @@ async def test_object_store_without_list_permission_is_a_valid_target(
             await job.run()
 
 
-async def test_missing_document_fails_with_a_problem_without_its_name(url: str, job_factory: JobFactory) -> None:
+async def test_missing_document_fails_with_a_problem_without_its_name(url: str, jobs: JobFactory) -> None:
     place = StorageFolder(f"{url}/in")
 
     async def source() -> AsyncGenerator[Pdf]:
         yield place.named("Ada.pdf")
 
-    assert (await job_factory.make_job(source(), target=StorageTarget(f"{url}/out")).run()).failed == 1
-    [failed] = await job_factory.journal.failures()
+    assert (await jobs.make_job(source(), target=StorageTarget(f"{url}/out")).run()).failed == 1
+    [failed] = await jobs.journal.failures()
     assert failed.problem == "it can't be read (FileNotFoundError)"
 
 
-async def test_missing_source_stops_job(url: str, job_factory: JobFactory) -> None:
+async def test_missing_source_stops_job(url: str, jobs: JobFactory) -> None:
     with pytest.raises(
         JobStoppedError, match=r"the source can't be read \((FileNotFoundError|No such file or directory)\)"
     ):
-        await job_factory.make_job(StorageFolder(f"{url}/nowhere"), target=StorageTarget(f"{url}/out")).run()
+        await jobs.make_job(StorageFolder(f"{url}/nowhere"), target=StorageTarget(f"{url}/out")).run()
 
 
-async def test_fetched_files_are_removed(url: str, job_factory: JobFactory, tmp_path: Path) -> None:
+async def test_fetched_files_are_removed(url: str, jobs: JobFactory, tmp_path: Path) -> None:
     put(f"{url}/in", ["a.pdf", "b.pdf"])
     seen = list[list[str]]()
-    target = TargetFolder(job_factory.out)
+    target = TargetFolder(jobs.out)
     keep = target.publish
 
     async def looked(name: str, file: Path) -> None:
         await keep(name, file)
-        seen.append(sorted(each.name for each in (job_factory.out / ".directsuite").rglob("*.source")))
+        seen.append(sorted(each.name for each in (jobs.out / ".directsuite").rglob("*.source")))
 
     changed: Any = target
     changed.publish = looked
-    await job_factory.make_job(StorageFolder(f"{url}/in"), target=target, concurrency=1).run()
+    await jobs.make_job(StorageFolder(f"{url}/in"), target=target, concurrency=1).run()
     assert seen == [["1.source"], ["2.source"]]
-    assert job_factory.list_outputs() == ["a.pdf", "b.pdf"]
+    assert jobs.list_outputs() == ["a.pdf", "b.pdf"]
 
 
-async def test_only_names_outside_or_of_folders_fail(url: str, job_factory: JobFactory) -> None:
+async def test_only_names_outside_or_of_folders_fail(url: str, jobs: JobFactory) -> None:
     put(f"{url}/out/a.pdf", ["b.pdf"])
 
     names = ["../c.pdf", ".directsuite/d.pdf", "e.pdf"]
@@ -182,28 +180,24 @@ async def test_only_names_outside_or_of_folders_fail(url: str, job_factory: JobF
         for name in names:
             yield Pdf(name, PDF_CONTENT)
 
-    progress = await job_factory.make_job(source(), target=StorageTarget(f"{url}/out")).run()
+    progress = await jobs.make_job(source(), target=StorageTarget(f"{url}/out")).run()
     assert (progress.done, progress.failed) == (1, len(names) - 1)
     assert there(f"{url}/out") == {"a.pdf/b.pdf": PDF_CONTENT, "e.pdf": PDF_CONTENT + SIGNATURE_BYTES}
 
 
 @pytest.mark.parametrize("name", ["x" * 300 + ".pdf", "\ud800.pdf"], ids=["long", "no text"])
-async def test_only_document_with_invalid_storage_name_fails(
-    name: str, job_factory: JobFactory, tmp_path: Path
-) -> None:
+async def test_only_document_with_invalid_storage_name_fails(name: str, jobs: JobFactory, tmp_path: Path) -> None:
     async def source() -> AsyncGenerator[Pdf]:
         for each in (name, "b.pdf"):
             yield Pdf(each, PDF_CONTENT)
 
-    progress = await job_factory.make_job(source(), target=StorageTarget(f"file://{tmp_path}/out")).run()
+    progress = await jobs.make_job(source(), target=StorageTarget(f"file://{tmp_path}/out")).run()
     assert (progress.done, progress.failed) == (1, 1)
-    [failed] = await job_factory.journal.failures()
+    [failed] = await jobs.journal.failures()
     assert "the target does not allow a file of this name" in str(failed.problem)
 
 
-async def test_storage_outage_fails_no_document(
-    url: str, job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_storage_outage_fails_no_document(url: str, jobs: JobFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     put(f"{url}/in", ["a.pdf", "b.pdf"])
     source: Any = StorageFolder(f"{url}/in")
 
@@ -212,8 +206,8 @@ async def test_storage_outage_fails_no_document(
 
     with monkeypatch.context() as patch:
         patch.setattr(source._files.__class__, "get_file", away)
-        running = asyncio.create_task(job_factory.make_job(source).run())
-        await wait_until(lambda: len(job_factory.clock.slept) > 3)
+        running = asyncio.create_task(jobs.make_job(source).run())
+        await wait_until(lambda: len(jobs.clock.slept) > 3)
     assert (await running).done == 2
 
 
@@ -223,7 +217,7 @@ def test_unreachable_storage_is_named_without_path() -> None:
     assert "ada" not in str(told.value)
 
 
-def test_target_within_source_is_rejected(job_factory: JobFactory, tmp_path: Path) -> None:
+def test_target_within_source_is_rejected(jobs: JobFactory, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for source, target in (
         (StorageFolder("memory://some"), StorageTarget("memory://some/out")),
@@ -231,8 +225,8 @@ def test_target_within_source_is_rejected(job_factory: JobFactory, tmp_path: Pat
         (Folder(tmp_path / "in"), StorageTarget(f"file://{tmp_path}/in/out")),
     ):
         with pytest.raises(ds.ConfigurationError, match="within the source"):
-            job_factory.make_job(source, target=target)
-    job_factory.make_job(StorageFolder("memory://some"), target=StorageTarget("memory://some-other"))
+            jobs.make_job(source, target=target)
+    jobs.make_job(StorageFolder("memory://some"), target=StorageTarget("memory://some-other"))
 
 
 def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,25 +24,25 @@ ADA, BOB = PDF_CONTENT + b" of Ada", PDF_CONTENT + b" of Bob"
 
 
 @pytest.fixture
-async def other_job_factory(job_factory: JobFactory, tmp_path: Path) -> AsyncIterator[JobFactory]:
+async def other_jobs(jobs: JobFactory, tmp_path: Path) -> AsyncIterator[JobFactory]:
     async with SigningJournal(tmp_path / "other.db") as journal:
         others = JobFactory(tmp_path, journal)
-        others.service = job_factory.service
+        others.service = jobs.service
         yield others
 
 
 @pytest.fixture(params=["folder", "folder without links", "folder of several devices", "file storage", "whole puts"])
-def target(request: pytest.FixtureRequest, job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch) -> Target:
+def target(request: pytest.FixtureRequest, jobs: JobFactory, monkeypatch: pytest.MonkeyPatch) -> Target:
     if request.param.startswith("folder"):
         if request.param != "folder":
             number = errno.EXDEV if "devices" in request.param else errno.EOPNOTSUPP
             monkeypatch.setattr(Path, "hardlink_to", partialmethod(no_links, number))
-        return TargetFolder(job_factory.out)
+        return TargetFolder(jobs.out)
     pytest.importorskip("fsspec", reason="fsspec isn't installed: the extra 'storage' brings it")
     if request.param == "whole puts":  # like an object store
         monkeypatch.setattr(storage_module, "_ATOMIC_PUT_PROTOCOLS", frozenset({"file"}))
-        job_factory.out.mkdir()
-    return StorageTarget(f"file://{job_factory.out}")
+        jobs.out.mkdir()
+    return StorageTarget(f"file://{jobs.out}")
 
 
 def no_links(_: Path, number: int, __: Path) -> None:
@@ -50,18 +50,18 @@ def no_links(_: Path, number: int, __: Path) -> None:
 
 
 async def test_output_of_another_job_is_kept_and_nothing_signed(
-    target: Target, job_factory: JobFactory, other_job_factory: JobFactory
+    target: Target, jobs: JobFactory, other_jobs: JobFactory
 ) -> None:
-    assert (await job_factory.make_job(yield_pdfs("a.pdf", content=ADA), target=target).run()).done == 1
-    assert (await other_job_factory.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run()).failed == 1
-    assert (job_factory.out / "a.pdf").read_bytes() == ADA + SIGNATURE_BYTES
-    assert job_factory.service.documents_created == 1
-    [failed] = await other_job_factory.journal.failures()
+    assert (await jobs.make_job(yield_pdfs("a.pdf", content=ADA), target=target).run()).done == 1
+    assert (await other_jobs.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run()).failed == 1
+    assert (jobs.out / "a.pdf").read_bytes() == ADA + SIGNATURE_BYTES
+    assert jobs.service.documents_created == 1
+    [failed] = await other_jobs.journal.failures()
     assert failed.problem == DocumentProblem.NAME_CONFLICT.text
 
 
 async def test_output_created_during_signing_is_not_replaced(
-    target: Target, job_factory: JobFactory, other_job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch
+    target: Target, jobs: JobFactory, other_jobs: JobFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep = target.publish
     come = list[str]()
@@ -70,18 +70,18 @@ async def test_output_created_during_signing_is_not_replaced(
         """Yield the first document after the other job has finished."""
         come.append(name)
         if len(come) == 1:
-            assert (await other_job_factory.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run()).done == 1
+            assert (await other_jobs.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run()).done == 1
         await keep(name, file)
 
     monkeypatch.setattr(target, "publish", late)
-    assert (await job_factory.make_job(yield_pdfs("a.pdf", content=ADA), target=target).run()).failed == 1
-    assert (job_factory.out / "a.pdf").read_bytes() == BOB + SIGNATURE_BYTES
-    assert job_factory.list_outputs() == ["a.pdf"]
-    [failed] = await job_factory.journal.failures()
+    assert (await jobs.make_job(yield_pdfs("a.pdf", content=ADA), target=target).run()).failed == 1
+    assert (jobs.out / "a.pdf").read_bytes() == BOB + SIGNATURE_BYTES
+    assert jobs.list_outputs() == ["a.pdf"]
+    [failed] = await jobs.journal.failures()
     assert failed.problem == DocumentProblem.NAME_CONFLICT.text
-    tally = await job_factory.journal.tally()
+    tally = await jobs.journal.tally()
     assert (tally.abandoned, tally.requested) == (1, 1)  # its signature was unnecessary
-    assert job_factory.service.stored == {}
+    assert jobs.service.stored == {}
 
 
 async def keep_and_crash(jobs: JobFactory, target: Target, content: bytes = PDF_CONTENT) -> None:
@@ -102,91 +102,91 @@ async def keep_and_crash(jobs: JobFactory, target: Target, content: bytes = PDF_
     assert (jobs.out / "a.pdf").read_bytes() == content + SIGNATURE_BYTES
 
 
-async def test_published_but_unrecorded_output_is_recognized(target: Target, job_factory: JobFactory) -> None:
-    await keep_and_crash(job_factory, target)
-    assert (await job_factory.make_job(yield_pdfs("a.pdf"), target=target).run()).done == 1
-    assert job_factory.service.request_counts.total() == 1
-    assert (job_factory.out / "a.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
-    assert job_factory.list_outputs() == ["a.pdf"]
-    [entry] = await job_factory.journal.lease.entries(["a.pdf"])
+async def test_published_but_unrecorded_output_is_recognized(target: Target, jobs: JobFactory) -> None:
+    await keep_and_crash(jobs, target)
+    assert (await jobs.make_job(yield_pdfs("a.pdf"), target=target).run()).done == 1
+    assert jobs.service.request_counts.total() == 1
+    assert (jobs.out / "a.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
+    assert jobs.list_outputs() == ["a.pdf"]
+    [entry] = await jobs.journal.lease.entries(["a.pdf"])
     assert entry.output_sha == compute_digest(PDF_CONTENT + SIGNATURE_BYTES)
 
 
-async def test_published_output_is_done_after_stored_document_expired(target: Target, job_factory: JobFactory) -> None:
-    await keep_and_crash(job_factory, target)
-    job_factory.service.stored.clear()
-    assert (await job_factory.make_job(yield_pdfs("a.pdf"), target=target).run()).done == 1
-    assert (job_factory.service.documents_created, job_factory.service.request_counts.total()) == (1, 1)
-    [entry] = await job_factory.journal.lease.entries(["a.pdf"])
+async def test_published_output_is_done_after_stored_document_expired(target: Target, jobs: JobFactory) -> None:
+    await keep_and_crash(jobs, target)
+    jobs.service.stored.clear()
+    assert (await jobs.make_job(yield_pdfs("a.pdf"), target=target).run()).done == 1
+    assert (jobs.service.documents_created, jobs.service.request_counts.total()) == (1, 1)
+    [entry] = await jobs.journal.lease.entries(["a.pdf"])
     assert entry.output_sha == compute_digest(PDF_CONTENT + SIGNATURE_BYTES)
 
 
-async def test_output_replaced_before_recording_is_not_done(target: Target, job_factory: JobFactory) -> None:
-    await keep_and_crash(job_factory, target)
-    job_factory.service.stored.clear()
-    (job_factory.out / "a.pdf").write_bytes(BOB)
-    assert (await job_factory.make_job(yield_pdfs("a.pdf"), target=target).run()).failed == 1
-    assert (job_factory.out / "a.pdf").read_bytes() == BOB
-    [failed] = await job_factory.journal.failures()
+async def test_output_replaced_before_recording_is_not_done(target: Target, jobs: JobFactory) -> None:
+    await keep_and_crash(jobs, target)
+    jobs.service.stored.clear()
+    (jobs.out / "a.pdf").write_bytes(BOB)
+    assert (await jobs.make_job(yield_pdfs("a.pdf"), target=target).run()).failed == 1
+    assert (jobs.out / "a.pdf").read_bytes() == BOB
+    [failed] = await jobs.journal.failures()
     assert failed.problem == DocumentProblem.NAME_CONFLICT.text
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("name", ["x" * 300 + ".pdf", "b/a.pdf"])
-async def test_impossible_name_is_not_signed(name: str, overwrite: bool, job_factory: JobFactory) -> None:
-    target = TargetFolder(job_factory.out, overwrite=overwrite)
-    (job_factory.out / "b").write_bytes(b"a file")
-    assert (await job_factory.make_job(yield_pdfs(name), target=target).run()).failed == 1
-    assert job_factory.service.documents_created == 0
-    [failed] = await job_factory.journal.failures()
+async def test_impossible_name_is_not_signed(name: str, overwrite: bool, jobs: JobFactory) -> None:
+    target = TargetFolder(jobs.out, overwrite=overwrite)
+    (jobs.out / "b").write_bytes(b"a file")
+    assert (await jobs.make_job(yield_pdfs(name), target=target).run()).failed == 1
+    assert jobs.service.documents_created == 0
+    [failed] = await jobs.journal.failures()
     assert "the target does not allow a file of this name" in str(failed.problem)
 
 
-async def test_name_conflicts_do_not_stop_other_documents(job_factory: JobFactory) -> None:
-    target = TargetFolder(job_factory.out)
+async def test_name_conflicts_do_not_stop_other_documents(jobs: JobFactory) -> None:
+    target = TargetFolder(jobs.out)
     names = [f"{number}.pdf" for number in range(45)]
     for name in names[:40]:
-        (job_factory.out / name).write_bytes(BOB)
-    progress = await job_factory.make_job(yield_pdfs(*names), target=target).run()
+        (jobs.out / name).write_bytes(BOB)
+    progress = await jobs.make_job(yield_pdfs(*names), target=target).run()
     assert (progress.done, progress.failed) == (5, 40)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such rights")
-async def test_created_folders_are_private(job_factory: JobFactory) -> None:
+async def test_created_folders_are_private(jobs: JobFactory) -> None:
     before = os.umask(0o022)
     try:
-        await job_factory.make_job(yield_pdfs("a/b/c.pdf")).run()
+        await jobs.make_job(yield_pdfs("a/b/c.pdf")).run()
     finally:
         os.umask(before)
-    assert {(job_factory.out / each).stat().st_mode & 0o777 for each in ("", "a", "a/b")} == {0o700}
+    assert {(jobs.out / each).stat().st_mode & 0o777 for each in ("", "a", "a/b")} == {0o700}
 
 
-async def test_changed_document_is_signed_once_earlier_output_is_moved(target: Target, job_factory: JobFactory) -> None:
-    await keep_and_crash(job_factory, target, ADA)
-    (job_factory.out / "a.pdf").rename(job_factory.out / "earlier.pdf")
-    assert (await job_factory.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run()).failed == 1
-    [failed] = await job_factory.journal.failures()
+async def test_changed_document_is_signed_once_earlier_output_is_moved(target: Target, jobs: JobFactory) -> None:
+    await keep_and_crash(jobs, target, ADA)
+    (jobs.out / "a.pdf").rename(jobs.out / "earlier.pdf")
+    assert (await jobs.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run()).failed == 1
+    [failed] = await jobs.journal.failures()
     assert failed.problem == DocumentProblem.SOURCE_CHANGED.text
-    assert job_factory.service.documents_created == 1
-    (job_factory.out / "a.pdf").write_bytes(ADA)
-    assert (await job_factory.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run_failed()).failed == 1
-    (job_factory.out / "a.pdf").unlink()
+    assert jobs.service.documents_created == 1
+    (jobs.out / "a.pdf").write_bytes(ADA)
+    assert (await jobs.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run_failed()).failed == 1
+    (jobs.out / "a.pdf").unlink()
     assert (
-        await job_factory.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run_failed(
+        await jobs.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run_failed(
             DocumentProblem.NAME_CONFLICT.text
         )
     ).done == 1
-    assert (job_factory.out / "a.pdf").read_bytes() == BOB + SIGNATURE_BYTES
-    assert (job_factory.out / "earlier.pdf").read_bytes() == ADA + SIGNATURE_BYTES
+    assert (jobs.out / "a.pdf").read_bytes() == BOB + SIGNATURE_BYTES
+    assert (jobs.out / "earlier.pdf").read_bytes() == ADA + SIGNATURE_BYTES
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("now", [BOB, FileNotFoundError(2, "No such file or directory")], ids=["another", "gone"])
 async def test_published_but_unrecorded_output_is_done_without_source(
-    target: Target, job_factory: JobFactory, now: bytes | Exception
+    target: Target, jobs: JobFactory, now: bytes | Exception
 ) -> None:
-    await keep_and_crash(job_factory, target, ADA)
+    await keep_and_crash(jobs, target, ADA)
 
     async def read() -> bytes:
         if isinstance(now, Exception):
@@ -196,39 +196,39 @@ async def test_published_but_unrecorded_output_is_done_without_source(
     async def source() -> AsyncGenerator[Pdf]:
         yield Pdf("a.pdf", read)
 
-    assert (await job_factory.make_job(source(), target=target).run()).done == 1
-    assert job_factory.service.request_counts.total() == 1
-    [entry] = await job_factory.journal.lease.entries(["a.pdf"])
+    assert (await jobs.make_job(source(), target=target).run()).done == 1
+    assert jobs.service.request_counts.total() == 1
+    [entry] = await jobs.journal.lease.entries(["a.pdf"])
     assert (entry.state, entry.output_sha) == (DocumentState.DONE, compute_digest(ADA + SIGNATURE_BYTES))
 
 
-async def test_overwrite_replaces_files(job_factory: JobFactory, other_job_factory: JobFactory) -> None:
-    await job_factory.make_job(yield_pdfs("a.pdf", content=ADA)).run()
-    target = TargetFolder(job_factory.out, overwrite=True)
-    assert (await other_job_factory.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run()).done == 1
-    assert (job_factory.out / "a.pdf").read_bytes() == BOB + SIGNATURE_BYTES
+async def test_overwrite_replaces_files(jobs: JobFactory, other_jobs: JobFactory) -> None:
+    await jobs.make_job(yield_pdfs("a.pdf", content=ADA)).run()
+    target = TargetFolder(jobs.out, overwrite=True)
+    assert (await other_jobs.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run()).done == 1
+    assert (jobs.out / "a.pdf").read_bytes() == BOB + SIGNATURE_BYTES
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links are for some users only there")
-async def test_dangling_link_is_a_name_conflict(job_factory: JobFactory) -> None:
-    target = TargetFolder(job_factory.out)
-    (job_factory.out / "a.pdf").symlink_to("nowhere")
-    assert (await job_factory.make_job(yield_pdfs("a.pdf"), target=target).run()).failed == 1
-    assert (job_factory.out / "a.pdf").is_symlink()
+async def test_dangling_link_is_a_name_conflict(jobs: JobFactory) -> None:
+    target = TargetFolder(jobs.out)
+    (jobs.out / "a.pdf").symlink_to("nowhere")
+    assert (await jobs.make_job(yield_pdfs("a.pdf"), target=target).run()).failed == 1
+    assert (jobs.out / "a.pdf").is_symlink()
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["./a.pdf", "b//a.pdf", "b/./a.pdf", "a.pdf/", "a.pdf/."])
-async def test_name_that_is_not_normalized_is_rejected(name: str, target: Target, job_factory: JobFactory) -> None:
-    assert (await job_factory.make_job(yield_pdfs(name), target=target).run()).failed == 1
-    assert job_factory.service.documents_created == 0
-    [failed] = await job_factory.journal.failures()
+async def test_name_that_is_not_normalized_is_rejected(name: str, target: Target, jobs: JobFactory) -> None:
+    assert (await jobs.make_job(yield_pdfs(name), target=target).run()).failed == 1
+    assert jobs.service.documents_created == 0
+    [failed] = await jobs.journal.failures()
     assert "not a normalized path" in str(failed.problem)
 
 
-async def test_concurrent_puts_to_storage_do_not_mix(job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_puts_to_storage_do_not_mix(jobs: JobFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fsspec", reason="fsspec isn't installed: the extra 'storage' brings it")
-    target = StorageTarget(f"file://{job_factory.out}")
+    target = StorageTarget(f"file://{jobs.out}")
     kind: Any = target._files.__class__
     put, made = kind.put_file, list[str]()
 
@@ -236,11 +236,11 @@ async def test_concurrent_puts_to_storage_do_not_mix(job_factory: JobFactory, mo
         put(files, local, remote)
         made.append(remote)
         if len(made) == 1:
-            other = job_factory.out.with_name("other")
+            other = jobs.out.with_name("other")
             other.write_bytes(BOB + SIGNATURE_BYTES)
             target._upload_new("a.pdf", other)
 
     monkeypatch.setattr(kind, "put_file", put_another_first)
-    await job_factory.make_job(yield_pdfs("a.pdf", content=ADA), target=target).run()
+    await jobs.make_job(yield_pdfs("a.pdf", content=ADA), target=target).run()
     assert len(set(made)) == 2
-    assert (job_factory.out / "a.pdf").read_bytes() == ADA + SIGNATURE_BYTES
+    assert (jobs.out / "a.pdf").read_bytes() == ADA + SIGNATURE_BYTES
