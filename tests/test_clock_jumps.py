@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from directsuite.core.clock import SystemClock
 from directsuite.durable.fleet import _SQL, _STALE_SECONDS, FleetEngine
 from directsuite.durable.postgres import PostgresDatabase
 from directsuite.jobs.signing import DocumentState, SigningJob, SigningJournal, TargetFolder
@@ -137,28 +136,14 @@ async def test_worker_is_woken_again_for_a_chunk(jump: float, fleet_journal: Sig
 
 @pytest.fixture
 async def engine(conninfo: str) -> AsyncGenerator[FleetEngine]:
-    connections = PostgresDatabase(conninfo, error=SigningJournalError)
+    from tests.sync.fleet.test_fleet_engine import Turns, make_engine
 
-    async def nothing(*_: object) -> Any:
-        raise AssertionError
-
-    made = FleetEngine(
-        connections,
-        "jumps",
-        "one",
-        list_due=nothing,
-        run_keys=nothing,
-        heartbeat=nothing,
-        concurrency=1,
-        grace=1.0,
-        worker_timeout=PATIENCE,
-        tick=1.0,
-        clock=SystemClock(),
-    )
+    database = PostgresDatabase(conninfo, error=SigningJournalError)
+    made = make_engine(database, Turns(), worker_timeout=PATIENCE)
     await made.open()
     yield made
     await made.aclose()
-    await connections.aclose()
+    await database.aclose()
 
 
 SHIFT_EVENTS = "UPDATE directsuite.procrastinate_events SET at = at - make_interval(secs => :seconds)"

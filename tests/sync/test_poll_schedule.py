@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 import pytest
@@ -12,19 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from directsuite.errors import ClosedError
-from directsuite.sync import Change, Kind, RoundFinished, SqliteStore, Synchronizer
+from directsuite.sync import Kind, RoundFinished, SqliteStore
 from directsuite.sync.model import RoundReport
 from directsuite.sync.synchronizer import PollSchedule
 from tests.integration.conftest import scenario as scenario
-from tests.integration.scenario import ALICE, PASSWORD, Scenario, SleepDrivenClock
-
-
-async def password_of(_: str) -> str:
-    return PASSWORD
-
-
-async def forget(_: Sequence[Change]) -> None:
-    pass
+from tests.integration.scenario import Scenario, SleepDrivenClock
+from tests.sync.test_synchronizer import RecordingSink, make_sync
 
 
 @attrs.define
@@ -61,17 +55,8 @@ async def test_every_folder_that_was_seen_counts_for_the_interval(scenario: Scen
     seconds = 20.0  # for each request: more than the least interval allows
     clock = Slept()
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(
-            scenario.suite,
-            store,
-            [ALICE],
-            password_of,
-            deliver=forget,
-            folders=None,
-            interval=interval,
-            requests_per_second=1 / (0.9 * seconds),
-            clock=clock,
-        )
+        options: dict[str, Any] = {"folders": None, "interval": interval, "requests_per_second": 1 / (0.9 * seconds)}
+        sync = make_sync(scenario, store, RecordingSink(), clock=clock, **options)
         await sync.once()
         await sync.once()  # the first round is not idle
         running = asyncio.create_task(sync.run())
@@ -85,7 +70,7 @@ async def test_a_store_that_was_closed_ends_no_worker_that_listens_for_requests(
     clock, rounds = Slept(woken=5), asyncio.Queue[RoundFinished]()
     scenario.suite.add_listener(lambda event: rounds.put_nowait(event) if isinstance(event, RoundFinished) else None)
     async with ClosedForWishes(":memory:") as store:
-        sync = Synchronizer(scenario.suite, store, [ALICE], password_of, deliver=forget, clock=clock)
+        sync = make_sync(scenario, store, RecordingSink(), clock=clock)
         running = asyncio.create_task(sync.run())
         await rounds.get()
         for _ in range(2):

@@ -41,6 +41,12 @@ async def opened_and_closed(path: Path, ask: Callable[[SqliteStore], Awaitable[o
             await ask(store)
 
 
+def run_script(script: str, *arguments: str | Path) -> str:
+    """Return what a script prints in another process."""
+    command = [sys.executable, "-W", "ignore", "-c", script, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, cwd=_HERE, check=True, text=True, timeout=60).stdout
+
+
 async def begun(store: SqliteStore, rows: int) -> tuple[Lease, StoredFolder]:
     lease = await store.claim(MAILBOX)
     inbox = await store.folder(lease, "INBOX")
@@ -69,6 +75,7 @@ async def test_a_full_disk_is_reported_and_recovered(path: Path) -> None:
 
 _WITHOUT_MEMORY = """
 import asyncio, contextlib, sys
+from tests.statements import sql
 from directsuite.sync.store import SqliteStore
 from directsuite.sync.model import ChangeSet, MessageRow, MessageState, StoreError
 
@@ -96,14 +103,12 @@ asyncio.run(main())
 
 @pytest.mark.process
 def test_lack_of_memory_is_reported_and_commits_persist(path: Path) -> None:
-    command = [sys.executable, "-c", _WITHOUT_MEMORY, str(path)]
-    ran = subprocess.run(command, capture_output=True, cwd=_HERE, check=False, text=True, timeout=60)
-    said = ran.stdout.splitlines()
+    said = run_script(_WITHOUT_MEMORY, path).splitlines()
     kept = {each.removeprefix("kept ") for each in said if each.startswith("kept ")}
-    assert kept, ran
     refused = [each for each in said if not each.startswith("kept ")]
-    assert refused, ran
-    assert all(each.startswith("StoreError('There is no memory left") for each in refused), ran
+    assert kept, said
+    assert refused, said
+    assert all(each.startswith("StoreError('There is no memory left") for each in refused), said
 
     async def look(store: SqliteStore) -> None:
         assert await pragma(store, "integrity_check") == "ok"
@@ -144,17 +149,11 @@ def test_a_read_only_folder_is_reported(kept: bool) -> None:
             for each in folder.iterdir():
                 each.chmod(0o666)
         folder.chmod(0o555)
-        said = subprocess.run(
-            [sys.executable, "-c", _IN_A_FOLDER_THAT_IS_READ_ONLY, str(folder / "store.db")],
-            capture_output=True,
-            cwd=_HERE,
-            check=True,
-            text=True,
-        )
+        said = run_script(_IN_A_FOLDER_THAT_IS_READ_ONLY, folder / "store.db")
         folder.chmod(0o755)
-    assert said.stdout.startswith("StoreError("), said
-    assert "this user" in said.stdout
-    assert str(folder) not in said.stdout
+    assert said.startswith("StoreError("), said
+    assert "this user" in said
+    assert str(folder) not in said
 
 
 async def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
@@ -304,15 +303,9 @@ def test_a_readable_file_of_another_user_is_rejected(use: str) -> None:
         asyncio.run(opened_and_closed(folder / "store.db"))
         for each in folder.iterdir():
             each.chmod(0o666)
-        said = subprocess.run(
-            [sys.executable, "-c", _OF_ANOTHER, str(folder / "store.db"), use],
-            capture_output=True,
-            cwd=_HERE,
-            check=True,
-            text=True,
-        )
-    assert said.stdout.startswith("StoreError(\"Other users than its owner may read the store's file"), said
-    assert str(folder) not in said.stdout
+        said = run_script(_OF_ANOTHER, folder / "store.db", use)
+    assert said.startswith("StoreError(\"Other users than its owner may read the store's file"), said
+    assert str(folder) not in said
 
 
 async def test_pragmas_are_set(path: Path) -> None:
@@ -321,34 +314,18 @@ async def test_pragmas_are_set(path: Path) -> None:
         assert {name: await pragma(store, name) for name in pragmas} == pragmas
 
 
-@pytest.fixture
-def link(path: Path) -> Path:
+@pytest.mark.parametrize("second", ["same path", "link", "hard link", "lock removed"])
+async def test_a_second_store_on_the_same_file_is_rejected(second: str, path: Path) -> None:
     link = path.with_name("link.db")
-    link.symlink_to(path)
-    return link
-
-
-async def test_a_second_store_on_the_same_file_is_rejected(path: Path, link: Path) -> None:
     async with SqliteStore(path):
-        for same in (path, link):
-            with pytest.raises(StoreError, match="already open"):
-                await SqliteStore(same).open()
-    async with SqliteStore(path):
-        pass
-
-
-async def test_a_second_store_on_a_hard_link_is_rejected(path: Path) -> None:
-    async with SqliteStore(path):
-        path.with_name("link.db").hardlink_to(path)
+        if second == "link":
+            link.symlink_to(path)
+        elif second == "hard link":
+            link.hardlink_to(path)
+        elif second == "lock removed":
+            path.with_name("store.db.lock").unlink()
         with pytest.raises(StoreError, match="already open"):
-            await SqliteStore(path.with_name("link.db")).open()
-
-
-async def test_a_second_store_is_rejected_although_the_lock_was_removed(path: Path) -> None:
-    async with SqliteStore(path):
-        path.with_name("store.db.lock").unlink()
-        with pytest.raises(StoreError, match="already open"):
-            await SqliteStore(path).open()
+            await SqliteStore(link if link.exists() else path).open()
     async with SqliteStore(path):
         pass
 
@@ -436,9 +413,7 @@ async def test_a_store_that_was_open_before_a_fork_is_an_error(path: Path, monke
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 def test_a_forked_child_gets_an_error_and_its_parent_continues(path: Path) -> None:
-    command = [sys.executable, "-W", "ignore", "-c", _USE_IN_CHILD, str(path)]
-    lines = subprocess.run(command, capture_output=True, cwd=_HERE, text=True, timeout=60, check=True).stdout
-    refused, *others = lines.splitlines()
+    refused, *others = run_script(_USE_IN_CHILD, path).splitlines()
     assert refused.startswith("ConfigurationError('The store was opened before a fork")
     assert others == ["closed in the child", "closed in the parent"]
 

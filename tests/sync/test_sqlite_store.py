@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,12 @@ from directsuite.sync.model import (
     ChangeSet,
     Key,
     Kind,
-    Lease,
     MessageRow,
     MessageState,
     SinkError,
     StoredFolder,
 )
-from directsuite.sync.store import MEMORY, SqliteStore
+from directsuite.sync.store import SqliteStore
 from tests.statements import sql
 
 MAILBOX = "jane.doe@direct.example"
@@ -60,22 +59,6 @@ async def read_keys(store: SqliteStore) -> list[str]:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "store.db"
-
-
-@pytest.fixture(params=["file", "memory"])
-async def store(request: pytest.FixtureRequest, path: Path) -> AsyncGenerator[SqliteStore]:
-    async with SqliteStore(path if request.param == "file" else MEMORY, sink=TableSink()) as store:
-        yield store
-
-
-@pytest.fixture
-async def lease(store: SqliteStore) -> Lease:
-    return await store.claim(MAILBOX)
-
-
-@pytest.fixture
-async def inbox(store: SqliteStore, lease: Lease) -> StoredFolder:
-    return await store.folder(lease, "INBOX")
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from directsuite.sync import (
     RoundFinished,
     SqliteSink,
     SqliteStore,
+    Store,
     Synchronizer,
     SyncStatus,
 )
@@ -58,7 +59,7 @@ class FakePasswords:
 
 def make_sync(
     scenario: Scenario,
-    store: SqliteStore,
+    store: Store,
     deliver: Deliver | None = None,
     *,
     mailboxes: Sequence[str] = (ALICE,),
@@ -180,6 +181,7 @@ async def test_a_deleted_folder_is_reported_and_others_are_synchronised(scenario
     await scenario.deliver("one")
     status = (await sync.once())[ALICE]
     assert (status.status, list(status.folders)) == (SyncStatus.FAILING, ["INBOX.Short"])
+    assert "server has no such folder" in status.folders["INBOX.Short"]
     assert told.subjects == [("new", "one")]
     await scenario.box.create_folder("INBOX.Short")
     await scenario.deliver("two", folder="INBOX.Short")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import directsuite as ds
-from directsuite.jobs.signing import Pdf, SigningJob, SigningJournal, TargetFolder
+from directsuite.jobs.signing import Pdf, SigningJob, SigningJournal, SigningProgress, TargetFolder
 from tests.integration.scenario import SleepDrivenClock
 from tests.jobs.signing.fragile_service import FragileService
 
@@ -34,6 +34,10 @@ class JobFactory:
         return SigningJob(
             service, source, target, signatures, journal=self.journal, clock=self.clock, now=lambda: 0.0, **options
         )
+
+    async def run(self, *names: str, content: bytes = PDF_CONTENT, **options: Any) -> SigningProgress:
+        """Run a job of documents with these names."""
+        return await self.make_job(yield_pdfs(*names, content=content), **options).run()
 
     def list_outputs(self) -> list[str]:
         return sorted(file.relative_to(self.out).as_posix() for file in self.out.rglob("*") if file.is_file())

@@ -14,7 +14,7 @@ import pytest
 import directsuite as ds
 from directsuite.jobs.signing import DocumentState, JobStoppedError, Pdf
 from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault, FragileService, compute_digest
-from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
+from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory
 from tests.waiting import wait_until
 
 NAMES = [f"{number}.pdf" for number in range(30)]
@@ -26,11 +26,7 @@ ASTRAY = {
 }
 FOR_NOW = {
     status: ds.ServiceError(f"HTTP {status}", operation="Any", status=status, outcome=outcome)
-    for status, outcome in (
-        (408, ds.Outcome.UNKNOWN),
-        (421, ds.Outcome.REJECTED),
-        (425, ds.Outcome.REJECTED),
-    )
+    for status, outcome in ((408, ds.Outcome.UNKNOWN), (421, ds.Outcome.REJECTED), (425, ds.Outcome.REJECTED))
 }
 
 
@@ -81,14 +77,14 @@ async def test_denied_account_stops_job_and_next_run_continues(
 ) -> None:
     service = Refuses(refusals={operation: refusal})
     with pytest.raises(JobStoppedError) as stopped:
-        await jobs.make_job(yield_pdfs(*NAMES), service=service, concurrency=2).run()
+        await jobs.run(*NAMES, service=service, concurrency=2)
     assert stopped.value.__cause__ is refusal
     assert jobs.clock.slept == []
     states = (await jobs.journal.tally()).states
     assert states[state] >= 1
     assert not states.keys() - {state, DocumentState.NEW}
     service.refusals.clear()
-    assert (await jobs.make_job(yield_pdfs(*NAMES), service=service).run()).done == len(NAMES)
+    assert (await jobs.run(*NAMES, service=service)).done == len(NAMES)
     assert set(service.request_counts.values()) == {1}
     assert (await jobs.journal.tally()).abandoned == 0
 
@@ -97,7 +93,7 @@ async def test_denied_account_stops_job_and_next_run_continues(
 async def test_transient_rejection_is_retried_and_fails_no_document(refusal: ds.ServiceError, jobs: JobFactory) -> None:
     service = Refuses(refusals={"save": refusal})
     with pytest.raises(JobStoppedError, match="too long") as stopped:
-        await jobs.make_job(yield_pdfs(*NAMES), service=service, concurrency=2).run()
+        await jobs.run(*NAMES, service=service, concurrency=2)
     assert stopped.value.__cause__ is refusal
     assert DocumentState.FAILED not in (await jobs.journal.tally()).states
 
@@ -108,10 +104,10 @@ async def test_possible_signature_is_not_abandoned_if_download_is_denied(
 ) -> None:
     service = Refuses(refusals={"download": refusal}, faults=[None, Fault.RESPONSE_LOST])
     with pytest.raises(JobStoppedError):
-        await jobs.make_job(yield_pdfs("a.pdf"), service=service).run()
+        await jobs.run("a.pdf", service=service)
     assert (await jobs.journal.tally()).states == {DocumentState.SIGNING: 1}
     service.refusals.clear()
-    assert (await jobs.make_job(yield_pdfs("a.pdf"), service=service).run()).done == 1
+    assert (await jobs.run("a.pdf", service=service)).done == 1
     assert service.request_counts.total() == 1
     assert (jobs.out / "a.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
 
@@ -138,16 +134,14 @@ async def test_denied_document_of_an_earlier_run_is_abandoned(
     source = compute_digest(PDF_CONTENT)
     theirs = attrs.evolve(entry, state=state, identifier="theirs", saved_at=0.0, source_sha=source)
     await jobs.journal.lease.put(theirs)
-    assert (await jobs.make_job(yield_pdfs(*NAMES), service=service, concurrency=2).run()).done == len(NAMES)
+    assert (await jobs.run(*NAMES, service=service, concurrency=2)).done == len(NAMES)
     tally = await jobs.journal.tally()
     assert (tally.abandoned, tally.requested) == (1, int(state is DocumentState.SIGNING))
     assert (jobs.out / "0.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
     assert set(service.request_counts.values()) == {1}
 
 
-async def test_denied_save_stops_job_after_abandoning_earlier_document(
-    jobs: JobFactory,
-) -> None:
+async def test_denied_save_stops_job_after_abandoning_earlier_document(jobs: JobFactory) -> None:
     service = Refuses(refusals={"download": DENIED, "save": DENIED}, stored={"theirs": PDF_CONTENT})
     [entry] = await jobs.journal.lease.entries(["0.pdf"])
     theirs = attrs.evolve(
@@ -156,7 +150,7 @@ async def test_denied_save_stops_job_after_abandoning_earlier_document(
     await jobs.journal.lease.put(theirs)
     for _ in range(7):
         with pytest.raises(JobStoppedError):
-            await jobs.make_job(yield_pdfs("0.pdf"), service=service).run()
+            await jobs.run("0.pdf", service=service)
     tally = await jobs.journal.tally()
     assert (tally.states, tally.abandoned) == ({DocumentState.NEW: 1}, 1)
 
@@ -166,9 +160,9 @@ async def test_runs_stopped_before_request_cost_no_attempt(refusal: ds.ServiceEr
     service = Refuses(refusals={"sign": refusal})
     for _ in range(7):
         with pytest.raises(JobStoppedError):
-            await jobs.make_job(yield_pdfs("a.pdf"), service=service, max_outage=0.5).run()
+            await jobs.run("a.pdf", service=service, max_outage=0.5)
     service.refusals.clear()
-    assert (await jobs.make_job(yield_pdfs("a.pdf"), service=service).run()).done == 1
+    assert (await jobs.run("a.pdf", service=service)).done == 1
     assert service.request_counts.total() == 1
 
 

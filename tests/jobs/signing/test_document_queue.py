@@ -18,9 +18,7 @@ from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 
 @pytest.mark.parametrize("concurrency", [1, 3])
 async def test_repeated_name_is_signed_once(concurrency: int, jobs: JobFactory) -> None:
-    progress = await jobs.make_job(
-        yield_pdfs("a.pdf", "a.pdf", "b.pdf", "a.pdf", "b.pdf"), concurrency=concurrency
-    ).run()
+    progress = await jobs.run("a.pdf", "a.pdf", "b.pdf", "a.pdf", "b.pdf", concurrency=concurrency)
     assert progress.done == 2
     assert jobs.service.documents_created == 2
 
@@ -28,7 +26,7 @@ async def test_repeated_name_is_signed_once(concurrency: int, jobs: JobFactory) 
 async def test_failed_documents_are_retried_alone(jobs: JobFactory) -> None:
     (jobs.out / "a.pdf").mkdir(parents=True)
     (jobs.out / "b.pdf").mkdir()
-    assert (await jobs.make_job(yield_pdfs("a.pdf", "b.pdf", "../c.pdf", "d.pdf")).run()).failed == 3
+    assert (await jobs.run("a.pdf", "b.pdf", "../c.pdf", "d.pdf")).failed == 3
     problems = {each.name: each.problem for each in await jobs.journal.failures()}
     (jobs.out / "a.pdf").rmdir()
     again = yield_pdfs("new.pdf", "d.pdf", "b.pdf", "a.pdf", "../c.pdf", content=PDF_CONTENT + b" changed")
@@ -83,7 +81,7 @@ async def test_long_abandoned_document_is_not_requested(jobs: JobFactory) -> Non
     saved = (await jobs.journal.lease.entries(["a.pdf"]))[0]
     await jobs.journal.lease.abandon(saved, at=-5 * 3600.0, then=DocumentState.FAILED)
     jobs.service.faults = [Fault.CRASH_BEFORE]
-    await jobs.make_job(yield_pdfs()).run()
+    await jobs.run()
     assert await jobs.journal.lease.list_abandoned() == []
 
 

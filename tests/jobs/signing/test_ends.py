@@ -125,7 +125,7 @@ async def test_concurrent_run_on_same_journal_is_rejected(who: str, jobs: JobFac
     assert (await running).done == 2  # it is drained as before
     assert job.progress.done == 2
     assert set(await jobs.journal.lease.find_entries(["a.pdf", "b.pdf", "c.pdf"])) == {"a.pdf", "b.pdf"}
-    assert (await jobs.make_job(yield_pdfs("c.pdf")).run()).done == 1
+    assert (await jobs.run("c.pdf")).done == 1
 
 
 async def test_failing_source_ends_job_after_documents_in_progress(jobs: JobFactory) -> None:
@@ -141,7 +141,7 @@ async def test_error_of_signatures_function_ends_job(jobs: JobFactory) -> None:
         raise LookupError(pdf.name)
 
     with pytest.raises(LookupError, match=r"a\.pdf"):
-        await jobs.make_job(yield_pdfs("a.pdf"), signatures=signatures).run()
+        await jobs.run("a.pdf", signatures=signatures)
 
 
 async def test_drain_in_outage_leaves_documents_to_next_run(jobs: JobFactory) -> None:
@@ -153,7 +153,7 @@ async def test_drain_in_outage_leaves_documents_to_next_run(jobs: JobFactory) ->
     progress = await running
     assert (progress.done, progress.failed, progress.trouble) == (0, 0, "ConnectFailedError")
     jobs.service.faults = []
-    assert (await jobs.make_job(yield_pdfs("a.pdf")).run()).done == 1
+    assert (await jobs.run("a.pdf")).done == 1
 
 
 async def test_cancelled_run_leaves_documents_to_next_run(jobs: JobFactory) -> None:
@@ -177,7 +177,7 @@ async def test_cancelled_run_leaves_documents_to_next_run(jobs: JobFactory) -> N
         await running
     assert not (jobs.out / ".directsuite").exists()
     assert (await jobs.journal.tally()).states == {DocumentState.DONE: 1, DocumentState.NEW: 1}
-    assert (await jobs.make_job(yield_pdfs("a.pdf", "b.pdf")).run()).done == 1
+    assert (await jobs.run("a.pdf", "b.pdf")).done == 1
     assert jobs.service.documents_created == 2
 
 
@@ -196,7 +196,7 @@ async def test_document_that_fails_service_does_not_block_others(concurrency: in
 
 
 async def test_any_rejection_fails_its_document(jobs: JobFactory) -> None:
-    progress = await jobs.make_job(yield_pdfs("large.pdf", content=POISON * 2), service=FailsWithPoison()).run()
+    progress = await jobs.run("large.pdf", content=POISON * 2, service=FailsWithPoison())
     assert (progress.failed, jobs.clock.slept) == (1, [])
     [failed] = await jobs.journal.failures()
     assert (failed.problem, failed.service_message) == ("too large", "at most 9 MB ?")
@@ -215,7 +215,7 @@ async def test_target_within_source_is_rejected(jobs: JobFactory, tmp_path: Path
 async def test_only_documents_named_like_a_folder_fail(jobs: JobFactory) -> None:
     TargetFolder(jobs.out)
     (jobs.out / "a.pdf").mkdir()
-    progress = await jobs.make_job(yield_pdfs("a.pdf", "b.pdf", f"{'c' * 300}.pdf", "b.pdf/d.pdf"), concurrency=1).run()
+    progress = await jobs.run("a.pdf", "b.pdf", f"{'c' * 300}.pdf", "b.pdf/d.pdf", concurrency=1)
     assert (progress.done, progress.failed) == (1, 3)
     assert (jobs.out / "b.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
 
@@ -223,4 +223,4 @@ async def test_only_documents_named_like_a_folder_fail(jobs: JobFactory) -> None
 async def test_stopped_job_explains_itself(jobs: JobFactory) -> None:
     jobs.service.faults = [Fault.NOT_SENT] * 1000
     with pytest.raises(JobStoppedError, match="run the job again"):
-        await jobs.make_job(yield_pdfs("a.pdf"), max_outage=0).run()
+        await jobs.run("a.pdf", max_outage=0)

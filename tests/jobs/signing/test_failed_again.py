@@ -40,7 +40,7 @@ async def test_interrupted_retry_is_signed_by_a_full_run(jobs: JobFactory) -> No
     await all_failed(jobs)
     with pytest.raises(JobStoppedError):
         await jobs.make_job(yield_pdfs(*NAMES), service=Refusing(), concurrency=3).run_failed()
-    assert (await jobs.make_job(yield_pdfs(*NAMES)).run()).done == 3
+    assert (await jobs.run(*NAMES)).done == 3
     assert (await jobs.make_job(yield_pdfs(*NAMES)).run_failed()).done == len(NAMES) - 3
 
 

@@ -48,24 +48,24 @@ async def test_folder_is_signed_by_name_and_second_run_does_nothing(jobs: JobFac
 
 
 async def test_rejected_document_is_listed_and_can_be_retried(jobs: JobFactory) -> None:
-    progress = await jobs.make_job(yield_pdfs("good.pdf", "../out of it.pdf")).run()
+    progress = await jobs.run("good.pdf", "../out of it.pdf")
     assert (progress.done, progress.failed) == (1, 1)
     [failed] = await jobs.journal.failures()
     assert failed.name == "../out of it.pdf"
     assert failed.problem is not None
     assert "not a path below the target" in failed.problem
     assert jobs.service.request_counts.total() == 1  # no document is signed if it cannot be written
-    assert (await jobs.make_job(yield_pdfs("good.pdf", "../out of it.pdf")).run()).passed_over == 2
+    assert (await jobs.run("good.pdf", "../out of it.pdf")).passed_over == 2
     assert await jobs.journal.retry("something else") == 0
     assert await jobs.journal.retry(failed.problem) == 1
-    assert (await jobs.make_job(yield_pdfs("good.pdf", "../out of it.pdf")).run()).failed == 1
+    assert (await jobs.run("good.pdf", "../out of it.pdf")).failed == 1
 
 
 async def test_source_changed_between_runs_is_not_signed(jobs: JobFactory) -> None:
     jobs.service.faults = [None, Fault.CRASH_BEFORE]
     with contextlib.suppress(BaseException):
-        await jobs.make_job(yield_pdfs("a.pdf")).run()
-    progress = await jobs.make_job(yield_pdfs("a.pdf", content=PDF_CONTENT + b" other")).run()
+        await jobs.run("a.pdf")
+    progress = await jobs.run("a.pdf", content=PDF_CONTENT + b" other")
     assert (progress.done, progress.failed) == (0, 1)
     assert (await jobs.journal.tally()).abandoned == 1
 
@@ -74,7 +74,7 @@ async def test_source_changed_between_runs_is_not_signed(jobs: JobFactory) -> No
 async def test_pdf_with_a_time_stamp_beside_the_signature_is_kept(fault: Fault | None, jobs: JobFactory) -> None:
     jobs.service.timestamps = 1
     jobs.service.faults = [None, fault]
-    progress = await jobs.make_job(yield_pdfs("a.pdf")).run()
+    progress = await jobs.run("a.pdf")
     assert (progress.done, progress.failed) == (1, 0)
     assert (jobs.out / "a.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES * 2
     assert jobs.service.request_counts.total() == 1
@@ -87,14 +87,14 @@ async def test_signed_pdf_without_its_end_is_not_kept(jobs: JobFactory) -> None:
         def _sign(self, identifier: str, signatures: int) -> bytes:
             return super()._sign(identifier, signatures).replace(b"%%EOF", b"")
 
-    progress = await jobs.make_job(yield_pdfs("a.pdf"), service=CutsOff()).run()
+    progress = await jobs.run("a.pdf", service=CutsOff())
     assert (progress.done, progress.failed) == (0, 1)
     assert jobs.list_outputs() == []
 
 
 async def test_outage_is_waited_out_and_nothing_fails(jobs: JobFactory) -> None:
     jobs.service.faults = [Fault.NOT_SENT] * 5
-    progress = await jobs.make_job(yield_pdfs("a.pdf"), concurrency=1).run()
+    progress = await jobs.run("a.pdf", concurrency=1)
     assert (progress.done, progress.failed, progress.trouble) == (1, 0, None)
     assert jobs.clock.slept == [1, 2, 4, 8, 16]
 
@@ -102,11 +102,11 @@ async def test_outage_is_waited_out_and_nothing_fails(jobs: JobFactory) -> None:
 async def test_lasting_outage_stops_job_and_next_run_resumes(jobs: JobFactory) -> None:
     jobs.service.faults = [None] * 3 + [Fault.NOT_SENT] * 1000
     with pytest.raises(JobStoppedError, match="too long") as stopped:
-        await jobs.make_job(yield_pdfs("a.pdf", "b.pdf"), concurrency=1, max_outage=100).run()
+        await jobs.run("a.pdf", "b.pdf", concurrency=1, max_outage=100)
     assert isinstance(stopped.value.__cause__, ds.ConnectFailedError)
     assert 100 < sum(jobs.clock.slept) < 200
     jobs.service.faults = []
-    assert (await jobs.make_job(yield_pdfs("a.pdf", "b.pdf")).run()).done == 1
+    assert (await jobs.run("a.pdf", "b.pdf")).done == 1
     assert jobs.list_outputs() == ["a.pdf", "b.pdf"]
 
 
@@ -130,7 +130,7 @@ async def test_rate_covers_the_last_15_minutes(jobs: JobFactory, tmp_path: Path)
 
 async def test_many_failures_in_a_row_stop_the_job(jobs: JobFactory) -> None:
     with pytest.raises(JobStoppedError, match="20 documents failed one after the other"):
-        await jobs.make_job(yield_pdfs(*(f"../{number}.pdf" for number in range(50))), concurrency=1).run()
+        await jobs.run(*(f"../{number}.pdf" for number in range(50)), concurrency=1)
     assert (await jobs.journal.tally()).states[DocumentState.FAILED] == 20
 
 
@@ -138,12 +138,12 @@ async def test_stop_after_failures_says_how_to_retry(jobs: JobFactory) -> None:
     names = [f"{number}.pdf" for number in range(25)]
     service = RefusesAll()
     with pytest.raises(JobStoppedError) as stopped:
-        await jobs.make_job(yield_pdfs(*names), service=service, concurrency=1).run()
+        await jobs.run(*names, service=service, concurrency=1)
     why = "20 documents failed one after the other; the last: too large"
     assert stopped.value.why == why
     assert str(stopped.value).startswith(f"{why}: fix the cause, then retry them")
     assert [word for word in ("run_failed", "retry", "skips failed documents") if word not in str(stopped.value)] == []
-    again = await jobs.make_job(yield_pdfs(*names)).run()  # the service accepts them now
+    again = await jobs.run(*names)  # the service accepts them now
     assert (again.done, again.passed_over) == (5, 20)
     assert (await jobs.make_job(yield_pdfs(*names)).run_failed()).done == 20
 
@@ -151,8 +151,8 @@ async def test_stop_after_failures_says_how_to_retry(jobs: JobFactory) -> None:
 async def test_repeated_failure_does_not_block_other_retries(jobs: JobFactory) -> None:
     names = [f"{number}.pdf" for number in range(30)]
     with pytest.raises(JobStoppedError):
-        await jobs.make_job(yield_pdfs(*names), service=RefusesAll(), concurrency=1).run()
-    assert (await jobs.make_job(yield_pdfs(*names), service=RefusesAll(), concurrency=1).run()).failed == 10
+        await jobs.run(*names, service=RefusesAll(), concurrency=1)
+    assert (await jobs.run(*names, service=RefusesAll(), concurrency=1)).failed == 10
 
     class RefusesMost(FragileService):
         """Rejects all documents but the last five."""
@@ -201,9 +201,9 @@ async def test_pause_starts_nothing_and_drain_ends_run(jobs: JobFactory) -> None
 
 
 async def test_journal_is_claimed_by_its_signatures(jobs: JobFactory) -> None:
-    await jobs.make_job(yield_pdfs("a.pdf")).run()
+    await jobs.run("a.pdf")
     with pytest.raises(ds.ConfigurationError, match="belongs to a job with other signatures"):
-        await jobs.make_job(yield_pdfs("b.pdf"), signatures=[ds.Signature(name="other")]).run()
+        await jobs.run("b.pdf", signatures=[ds.Signature(name="other")])
 
 
 async def test_journal_cannot_be_opened_twice(jobs: JobFactory, tmp_path: Path) -> None:
@@ -219,8 +219,8 @@ def test_empty_signatures_are_rejected(jobs: JobFactory) -> None:
 
 async def test_undeleted_stored_document_is_deleted_later(jobs: JobFactory) -> None:
     jobs.service.faults = [None, None, Fault.NOT_SENT, Fault.NOT_SENT]
-    assert (await jobs.make_job(yield_pdfs("a.pdf")).run()).done == 1
+    assert (await jobs.run("a.pdf")).done == 1
     assert len(jobs.service.stored) == 1
-    await jobs.make_job(yield_pdfs("a.pdf")).run()
+    await jobs.run("a.pdf")
     assert jobs.service.stored == {}
     assert await jobs.journal.lease.list_abandoned() == []

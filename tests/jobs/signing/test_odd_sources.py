@@ -102,7 +102,7 @@ async def test_cancelled_task_in_target_stops_job(jobs: JobFactory, monkeypatch:
     target = TargetFolder(jobs.out)
     monkeypatch.setattr(target, "publish", keep)
     with pytest.raises(JobStoppedError, match="a document waited for a task that was cancelled"):
-        await jobs.make_job(yield_pdfs("a.pdf", "b.pdf"), target=target, concurrency=1).run()
+        await jobs.run("a.pdf", "b.pdf", target=target, concurrency=1)
 
 
 class Late(FragileService):
@@ -142,7 +142,7 @@ async def test_file_changed_before_second_save_is_not_signed(jobs: JobFactory, t
 
 async def test_repeated_name_is_counted_and_logged(jobs: JobFactory, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "directsuite"):
-        progress = await jobs.make_job(yield_pdfs("ada.pdf", "ada.pdf", "b.pdf")).run()
+        progress = await jobs.run("ada.pdf", "ada.pdf", "b.pdf")
     assert (progress.done, progress.passed_over) == (2, 1)
     assert "yielded document 1 of the journal twice" in caplog.text
     assert "ada" not in caplog.text
@@ -169,7 +169,7 @@ async def test_staging_files_are_not_documents(jobs: JobFactory, tmp_path: Path)
 
 @pytest.mark.parametrize("name", ["a \ud800.pdf", "b/.directsuite/c.pdf"])
 async def test_impossible_name_fails_its_document(name: str, jobs: JobFactory) -> None:
-    progress = await jobs.make_job(yield_pdfs(name, "b.pdf")).run()
+    progress = await jobs.run(name, "b.pdf")
     assert (progress.done, progress.failed) == (1, 1)
     assert jobs.service.documents_created == 1
 
@@ -187,13 +187,7 @@ async def test_invalid_source_or_signature_is_rejected(
 ) -> None:
     service: Any = jobs.service
     with pytest.raises(ds.ConfigurationError, match=said):
-        SigningJob(
-            service,
-            source or yield_pdfs("a.pdf"),
-            TargetFolder(jobs.out),
-            signatures,
-            journal=jobs.journal,
-        )
+        SigningJob(service, source or yield_pdfs("a.pdf"), TargetFolder(jobs.out), signatures, journal=jobs.journal)
 
 
 def test_folder_whose_name_is_too_long_is_an_invalid_argument(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from directsuite.jobs.signing import DocumentState, JobStoppedError, Pdf, Target
 from directsuite.jobs.signing.workflow import OutageTracker, RetryState
 from tests.integration.scenario import SleepDrivenClock
 from tests.jobs.signing.fragile_service import FragileService, compute_digest
-from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
+from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory
 from tests.waiting import wait_until
 
 AWAY = ds.ServerError("the service failed", operation="Any", status=503, outcome=ds.Outcome.REJECTED)
@@ -156,7 +156,7 @@ async def test_oserror_of_signatures_function_is_raised(jobs: JobFactory) -> Non
         raise FileNotFoundError("the picture of a signature")
 
     with pytest.raises(FileNotFoundError):
-        await jobs.make_job(yield_pdfs("a.pdf"), signatures=signatures).run()
+        await jobs.run("a.pdf", signatures=signatures)
 
 
 async def test_wait_longer_than_outage_left_stops_job_immediately(jobs: JobFactory) -> None:
@@ -167,7 +167,7 @@ async def test_wait_longer_than_outage_left_stops_job_immediately(jobs: JobFacto
             raise error
 
     with pytest.raises(JobStoppedError, match=r"a pause of 86400 s.*run the job again") as stopped:
-        await jobs.make_job(yield_pdfs("a.pdf", "b.pdf"), service=Long(), max_outage=900.0).run()
+        await jobs.run("a.pdf", "b.pdf", service=Long(), max_outage=900.0)
     assert isinstance(stopped.value.__cause__, ds.ServerError)
     assert jobs.clock.slept == []
     assert DocumentState.FAILED not in (await jobs.journal.tally()).states
@@ -183,7 +183,7 @@ async def test_retry_after_is_followed_within_outage_left(jobs: JobFactory) -> N
             raise error
 
     with pytest.raises(JobStoppedError, match="a pause of 101 s"):
-        await jobs.make_job(yield_pdfs("a.pdf"), service=Busy(), max_outage=900.0).run()
+        await jobs.run("a.pdf", service=Busy(), max_outage=900.0)
     assert jobs.clock.slept == [500.0, 300.0]
 
 

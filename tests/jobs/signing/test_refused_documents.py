@@ -74,9 +74,7 @@ async def test_document_without_the_named_field_fails(
 
 
 async def test_fields_are_requested_only_with_check_fields(jobs: JobFactory) -> None:
-    assert (
-        await jobs.make_job(yield_pdfs("a.pdf"), service=WithFields(), signatures=[ds.Signature(name="N")]).run()
-    ).done == 1
+    assert (await jobs.run("a.pdf", service=WithFields(), signatures=[ds.Signature(name="N")])).done == 1
 
 
 async def test_file_changed_after_signing_is_only_counted(
@@ -114,7 +112,7 @@ class SignsNothing(FragileService):
 
 
 async def test_outage_of_sign_operation_is_waited_out(jobs: JobFactory) -> None:
-    progress = await jobs.make_job(yield_pdfs("a.pdf"), service=SignsNothing()).run()
+    progress = await jobs.run("a.pdf", service=SignsNothing())
     assert (progress.done, progress.failed, progress.trouble) == (1, 0, None)
     assert len(jobs.clock.slept) >= 7
 
@@ -123,8 +121,8 @@ async def test_lasting_outage_of_signing_stops_job_with_last_error(jobs: JobFact
     service = SignsNothing()
     service.left = 1000
     with pytest.raises(JobStoppedError, match=r"the service has failed for too long: .* \(HTTP 503\)"):
-        await jobs.make_job(yield_pdfs("a.pdf"), service=service, max_outage=60.0).run()
+        await jobs.run("a.pdf", service=service, max_outage=60.0)
     tally = await jobs.journal.tally()
     assert tally.requested == tally.abandoned == 1000 - service.left
     service.left = 0
-    assert (await jobs.make_job(yield_pdfs("a.pdf"), service=service).run()).done == 1
+    assert (await jobs.run("a.pdf", service=service)).done == 1

@@ -100,12 +100,12 @@ async def make_left_folder(target: TargetFolder, *, age: float) -> Path:
 
 async def test_staging_folder_without_journal_is_removed_after_a_week(jobs: JobFactory) -> None:
     left = await make_left_folder(TargetFolder(jobs.out), age=7 * DAY + 60)
-    assert (await jobs.make_job(yield_pdfs("a.pdf")).run()).done == 1
+    assert (await jobs.run("a.pdf")).done == 1
     assert not left.exists()
     assert [each.name for each in jobs.out.iterdir()] == ["a.pdf"]
 
 
 async def test_staging_folder_of_another_job_is_kept(jobs: JobFactory) -> None:
     left = await make_left_folder(TargetFolder(jobs.out), age=7 * DAY - 60)
-    await jobs.make_job(yield_pdfs("a.pdf")).run()
+    await jobs.run("a.pdf")
     assert (left / "1.pdf").exists()

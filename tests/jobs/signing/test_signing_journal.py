@@ -11,7 +11,7 @@ import pytest
 import directsuite as ds
 from directsuite.jobs.signing import DocumentState, SigningEntry, SigningJournal
 from directsuite.jobs.signing.journal import Lease, compute_signatures_digest
-from tests.jobs.signing.job_factory import SIGNATURES, JobFactory, yield_pdfs
+from tests.jobs.signing.job_factory import SIGNATURES, JobFactory
 
 NAMES = ["a.pdf", "b/c.pdf", "\udcff.pdf", "\N{SNOWMAN}.pdf"]
 
@@ -125,7 +125,7 @@ async def test_journal_belongs_to_its_signatures(journals: Kept) -> None:
 async def test_tally_works_without_a_claim(jobs: JobFactory) -> None:
     assert await jobs.journal.read_claim() is None
     assert await jobs.journal.read_claim() is None
-    await jobs.make_job(yield_pdfs("a.pdf")).run()
+    await jobs.run("a.pdf")
     assert await jobs.journal.read_claim() == compute_signatures_digest(SIGNATURES)
     assert compute_signatures_digest(SIGNATURES) != compute_signatures_digest([ds.Signature(name="T")])
 

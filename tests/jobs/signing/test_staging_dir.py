@@ -33,7 +33,7 @@ async def test_documents_with_lost_responses_are_signed_once(jobs: JobFactory) -
     with pytest.raises(JobStoppedError, match="the target can't be written"):
         await jobs.make_job(after_its_staging_folder_has_gone(jobs)).run()
     assert (await jobs.journal.tally()).states == {DocumentState.SIGNING: len(NAMES)}
-    assert (await jobs.make_job(yield_pdfs(*NAMES)).run()).done == len(NAMES)
+    assert (await jobs.run(*NAMES)).done == len(NAMES)
     assert jobs.service.request_counts.total() == len(NAMES)
 
 
@@ -41,13 +41,9 @@ async def test_source_is_not_read_ahead_without_limit(jobs: JobFactory) -> None:
     with pytest.raises(JobStoppedError, match="the target can't be written"):
         await jobs.make_job(after_its_staging_folder_has_gone(jobs)).run()
     tally = await jobs.journal.tally()
-    assert (tally.states[DocumentState.FAILED], tally.abandoned, jobs.service.request_counts.total()) == (
-        0,
-        0,
-        0,
-    )
+    assert (tally.states[DocumentState.FAILED], tally.abandoned, jobs.service.request_counts.total()) == (0, 0, 0)
     assert (
         tally.states[DocumentState.SAVED] == len(jobs.service.stored) > 0
     )  # no stored document is missing in the journal
-    assert (await jobs.make_job(yield_pdfs(*NAMES)).run()).done == len(NAMES)
+    assert (await jobs.run(*NAMES)).done == len(NAMES)
     assert jobs.service.request_counts.total() == len(NAMES)

@@ -52,8 +52,8 @@ def no_links(_: Path, number: int, __: Path) -> None:
 async def test_output_of_another_job_is_kept_and_nothing_signed(
     target: Target, jobs: JobFactory, other_jobs: JobFactory
 ) -> None:
-    assert (await jobs.make_job(yield_pdfs("a.pdf", content=ADA), target=target).run()).done == 1
-    assert (await other_jobs.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run()).failed == 1
+    assert (await jobs.run("a.pdf", content=ADA, target=target)).done == 1
+    assert (await other_jobs.run("a.pdf", content=BOB, target=target)).failed == 1
     assert (jobs.out / "a.pdf").read_bytes() == ADA + SIGNATURE_BYTES
     assert jobs.service.documents_created == 1
     [failed] = await other_jobs.journal.failures()
@@ -70,11 +70,11 @@ async def test_output_created_during_signing_is_not_replaced(
         """Yield the first document after the other job has finished."""
         come.append(name)
         if len(come) == 1:
-            assert (await other_jobs.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run()).done == 1
+            assert (await other_jobs.run("a.pdf", content=BOB, target=target)).done == 1
         await keep(name, file)
 
     monkeypatch.setattr(target, "publish", late)
-    assert (await jobs.make_job(yield_pdfs("a.pdf", content=ADA), target=target).run()).failed == 1
+    assert (await jobs.run("a.pdf", content=ADA, target=target)).failed == 1
     assert (jobs.out / "a.pdf").read_bytes() == BOB + SIGNATURE_BYTES
     assert jobs.list_outputs() == ["a.pdf"]
     [failed] = await jobs.journal.failures()
@@ -96,7 +96,7 @@ async def keep_and_crash(jobs: JobFactory, target: Target, content: bytes = PDF_
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jobs.journal.lease, "put", crash)
         with pytest.raises(BaseExceptionGroup) as crashed:
-            await jobs.make_job(yield_pdfs("a.pdf", content=content), target=target).run()
+            await jobs.run("a.pdf", content=content, target=target)
     assert crashed.group_contains(CrashError)
     assert (await jobs.journal.tally()).states == {DocumentState.SIGNING: 1}
     assert (jobs.out / "a.pdf").read_bytes() == content + SIGNATURE_BYTES
@@ -104,7 +104,7 @@ async def keep_and_crash(jobs: JobFactory, target: Target, content: bytes = PDF_
 
 async def test_published_but_unrecorded_output_is_recognized(target: Target, jobs: JobFactory) -> None:
     await keep_and_crash(jobs, target)
-    assert (await jobs.make_job(yield_pdfs("a.pdf"), target=target).run()).done == 1
+    assert (await jobs.run("a.pdf", target=target)).done == 1
     assert jobs.service.request_counts.total() == 1
     assert (jobs.out / "a.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
     assert jobs.list_outputs() == ["a.pdf"]
@@ -115,7 +115,7 @@ async def test_published_but_unrecorded_output_is_recognized(target: Target, job
 async def test_published_output_is_done_after_stored_document_expired(target: Target, jobs: JobFactory) -> None:
     await keep_and_crash(jobs, target)
     jobs.service.stored.clear()
-    assert (await jobs.make_job(yield_pdfs("a.pdf"), target=target).run()).done == 1
+    assert (await jobs.run("a.pdf", target=target)).done == 1
     assert (jobs.service.documents_created, jobs.service.request_counts.total()) == (1, 1)
     [entry] = await jobs.journal.lease.entries(["a.pdf"])
     assert entry.output_sha == compute_digest(PDF_CONTENT + SIGNATURE_BYTES)
@@ -125,7 +125,7 @@ async def test_output_replaced_before_recording_is_not_done(target: Target, jobs
     await keep_and_crash(jobs, target)
     jobs.service.stored.clear()
     (jobs.out / "a.pdf").write_bytes(BOB)
-    assert (await jobs.make_job(yield_pdfs("a.pdf"), target=target).run()).failed == 1
+    assert (await jobs.run("a.pdf", target=target)).failed == 1
     assert (jobs.out / "a.pdf").read_bytes() == BOB
     [failed] = await jobs.journal.failures()
     assert failed.problem == DocumentProblem.NAME_CONFLICT.text
@@ -137,7 +137,7 @@ async def test_output_replaced_before_recording_is_not_done(target: Target, jobs
 async def test_impossible_name_is_not_signed(name: str, overwrite: bool, jobs: JobFactory) -> None:
     target = TargetFolder(jobs.out, overwrite=overwrite)
     (jobs.out / "b").write_bytes(b"a file")
-    assert (await jobs.make_job(yield_pdfs(name), target=target).run()).failed == 1
+    assert (await jobs.run(name, target=target)).failed == 1
     assert jobs.service.documents_created == 0
     [failed] = await jobs.journal.failures()
     assert "the target does not allow a file of this name" in str(failed.problem)
@@ -148,7 +148,7 @@ async def test_name_conflicts_do_not_stop_other_documents(jobs: JobFactory) -> N
     names = [f"{number}.pdf" for number in range(45)]
     for name in names[:40]:
         (jobs.out / name).write_bytes(BOB)
-    progress = await jobs.make_job(yield_pdfs(*names), target=target).run()
+    progress = await jobs.run(*names, target=target)
     assert (progress.done, progress.failed) == (5, 40)
 
 
@@ -156,7 +156,7 @@ async def test_name_conflicts_do_not_stop_other_documents(jobs: JobFactory) -> N
 async def test_created_folders_are_private(jobs: JobFactory) -> None:
     before = os.umask(0o022)
     try:
-        await jobs.make_job(yield_pdfs("a/b/c.pdf")).run()
+        await jobs.run("a/b/c.pdf")
     finally:
         os.umask(before)
     assert {(jobs.out / each).stat().st_mode & 0o777 for each in ("", "a", "a/b")} == {0o700}
@@ -165,7 +165,7 @@ async def test_created_folders_are_private(jobs: JobFactory) -> None:
 async def test_changed_document_is_signed_once_earlier_output_is_moved(target: Target, jobs: JobFactory) -> None:
     await keep_and_crash(jobs, target, ADA)
     (jobs.out / "a.pdf").rename(jobs.out / "earlier.pdf")
-    assert (await jobs.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run()).failed == 1
+    assert (await jobs.run("a.pdf", content=BOB, target=target)).failed == 1
     [failed] = await jobs.journal.failures()
     assert failed.problem == DocumentProblem.SOURCE_CHANGED.text
     assert jobs.service.documents_created == 1
@@ -203,9 +203,9 @@ async def test_published_but_unrecorded_output_is_done_without_source(
 
 
 async def test_overwrite_replaces_files(jobs: JobFactory, other_jobs: JobFactory) -> None:
-    await jobs.make_job(yield_pdfs("a.pdf", content=ADA)).run()
+    await jobs.run("a.pdf", content=ADA)
     target = TargetFolder(jobs.out, overwrite=True)
-    assert (await other_jobs.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run()).done == 1
+    assert (await other_jobs.run("a.pdf", content=BOB, target=target)).done == 1
     assert (jobs.out / "a.pdf").read_bytes() == BOB + SIGNATURE_BYTES
 
 
@@ -213,14 +213,14 @@ async def test_overwrite_replaces_files(jobs: JobFactory, other_jobs: JobFactory
 async def test_dangling_link_is_a_name_conflict(jobs: JobFactory) -> None:
     target = TargetFolder(jobs.out)
     (jobs.out / "a.pdf").symlink_to("nowhere")
-    assert (await jobs.make_job(yield_pdfs("a.pdf"), target=target).run()).failed == 1
+    assert (await jobs.run("a.pdf", target=target)).failed == 1
     assert (jobs.out / "a.pdf").is_symlink()
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["./a.pdf", "b//a.pdf", "b/./a.pdf", "a.pdf/", "a.pdf/."])
 async def test_name_that_is_not_normalized_is_rejected(name: str, target: Target, jobs: JobFactory) -> None:
-    assert (await jobs.make_job(yield_pdfs(name), target=target).run()).failed == 1
+    assert (await jobs.run(name, target=target)).failed == 1
     assert jobs.service.documents_created == 0
     [failed] = await jobs.journal.failures()
     assert "not a normalized path" in str(failed.problem)
@@ -241,6 +241,6 @@ async def test_concurrent_puts_to_storage_do_not_mix(jobs: JobFactory, monkeypat
             target._upload_new("a.pdf", other)
 
     monkeypatch.setattr(kind, "put_file", put_another_first)
-    await jobs.make_job(yield_pdfs("a.pdf", content=ADA), target=target).run()
+    await jobs.run("a.pdf", content=ADA, target=target)
     assert len(set(made)) == 2
     assert (jobs.out / "a.pdf").read_bytes() == ADA + SIGNATURE_BYTES

@@ -38,15 +38,8 @@ async def get_password(name: str) -> str:
 
 
 def make_fleet(suite: ds.DirectSuite, store: PostgresStore, **more: Any) -> Fleet:
-    hurry: dict[str, Any] = {
-        "folders": FOLDERS,
-        "interval": 0.5,
-        "tick": 0.2,
-        "worker_timeout": 3.0,
-        "grace": 5.0,
-        **more,
-    }
-    return Fleet(suite, store, get_password, **hurry)
+    hurry: dict[str, Any] = {"interval": 0.5, "tick": 0.2, "worker_timeout": 3.0, "grace": 5.0, **more}
+    return Fleet(suite, store, get_password, folders=FOLDERS, **hurry)
 
 
 async def work(url: str, conninfo: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 
 import psycopg
 import pytest
@@ -13,19 +12,12 @@ from directsuite.sync.fleet import EndedRound, FleetTable
 from directsuite.sync.postgres import PostgresStore
 
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
-from tests.sync.fleet.fleet_worker import LoggingSink
 from tests.sync.fleet.test_shared_rate import acquire, open_rate
 
 pytestmark = pytest.mark.postgres
 
 MAILBOX = "alice@direct.example.test"
 JUMPS = ["-2 years", "-1 hour", "1 hour", "2 years"]
-
-
-@pytest.fixture
-async def store(conninfo: str) -> AsyncGenerator[PostgresStore]:
-    async with PostgresStore(conninfo, sink=LoggingSink()) as store:
-        yield store
 
 
 @pytest.fixture

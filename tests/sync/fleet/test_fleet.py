@@ -56,12 +56,6 @@ async def suite(sandbox: Sandbox) -> AsyncGenerator[ds.DirectSuite]:
         yield suite
 
 
-@pytest.fixture
-async def store(conninfo: str) -> AsyncGenerator[PostgresStore]:
-    async with PostgresStore(conninfo, sink=LoggingSink()) as store:
-        yield store
-
-
 async def list_subjects(store: PostgresStore) -> list[str]:
     return sorted(row[0] for row in await store.database.fetch(sql("SELECT subject FROM told WHERE kind = 'new'")))
 

@@ -52,7 +52,7 @@ class Turns:
         self.looks += 1
 
 
-def engine(connections: PostgresDatabase, turns: Turns, kind: str = "test", **options: Any) -> FleetEngine:
+def make_engine(connections: PostgresDatabase, turns: Turns, kind: str = "test", **options: Any) -> FleetEngine:
     given: dict[str, Any] = {"concurrency": 2, "grace": 30.0, "worker_timeout": 30.0, "tick": 0.05, **options}
     return FleetEngine(
         connections,
@@ -77,7 +77,7 @@ async def connections(conninfo: str) -> AsyncGenerator[PostgresDatabase]:
 async def test_repeated_cancellation_lets_rounds_finish(connections: PostgresDatabase, times: int) -> None:
     before = asyncio.all_tasks()
     turns = Turns()
-    running = asyncio.create_task(engine(connections, turns).run())
+    running = asyncio.create_task(make_engine(connections, turns).run())
     await asyncio.wait_for(turns.begun.wait(), 20)
     for _ in range(times):
         running.cancel()
@@ -93,7 +93,7 @@ async def test_repeated_cancellation_lets_rounds_finish(connections: PostgresDat
 async def test_it_ends_without_tasks_whenever_it_is_cancelled(connections: PostgresDatabase) -> None:
     before = asyncio.all_tasks()
     for turns_of_the_loop in range(0, 60, 3):
-        running = asyncio.create_task(engine(connections, Turns(keys=[])).run())
+        running = asyncio.create_task(make_engine(connections, Turns(keys=[])).run())
         for _ in range(turns_of_the_loop):
             await asyncio.to_thread(lambda: None)
         running.cancel()
@@ -120,7 +120,7 @@ async def test_it_ends_although_psycopg_loses_a_cancellation(
 
     monkeypatch.setattr(f"procrastinate.manager.JobManager.{call}", loses)
     before = asyncio.all_tasks()
-    running = asyncio.create_task(engine(connections, Turns(), grace=0.2).run())
+    running = asyncio.create_task(make_engine(connections, Turns(), grace=0.2).run())
     await asyncio.wait_for(begun.wait(), 20)
     running.cancel()
     await asyncio.wait([running], timeout=20)
@@ -131,7 +131,7 @@ async def test_it_ends_although_psycopg_loses_a_cancellation(
 async def test_it_ends_while_postgresql_is_stopped(shaky_postgres: PostgresServer) -> None:
     connections = PostgresDatabase(shaky_postgres.create_database(), error=StoreError)
     turns = Turns()
-    running = asyncio.create_task(engine(connections, turns, grace=0.2).run())
+    running = asyncio.create_task(make_engine(connections, turns, grace=0.2).run())
     await asyncio.wait_for(turns.begun.wait(), 20)
     await asyncio.to_thread(shaky_postgres.stop)
     try:
@@ -145,7 +145,7 @@ async def test_it_ends_while_postgresql_is_stopped(shaky_postgres: PostgresServe
 
 async def test_worker_with_shorter_timeout_keeps_rounds_of_others(connections: PostgresDatabase) -> None:
     patient, turns = Turns(), Turns(keys=[2])
-    first, second = engine(connections, patient), engine(connections, turns, "other", worker_timeout=0.2)
+    first, second = make_engine(connections, patient), make_engine(connections, turns, "other", worker_timeout=0.2)
     running = asyncio.create_task(first.run())
     await asyncio.wait_for(patient.begun.wait(), 20)
     [one] = await connections.fetch(sql("SELECT id FROM directsuite.procrastinate_workers"))
@@ -162,7 +162,7 @@ async def test_worker_with_shorter_timeout_keeps_rounds_of_others(connections: P
 
 async def test_heartbeats_continue_during_the_grace_period(connections: PostgresDatabase) -> None:
     turns = Turns()
-    running = asyncio.create_task(engine(connections, turns, worker_timeout=0.6).run())
+    running = asyncio.create_task(make_engine(connections, turns, worker_timeout=0.6).run())
     await asyncio.wait_for(turns.begun.wait(), 20)
     running.cancel()
     looks = turns.looks
@@ -179,7 +179,7 @@ async def test_a_job_deleted_by_others_ends_without_an_error(
     connections: PostgresDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
     turns = Turns()
-    worker = engine(connections, turns)
+    worker = make_engine(connections, turns)
     running = asyncio.create_task(worker.run())
     await asyncio.wait_for(turns.begun.wait(), 20)
 
@@ -232,7 +232,7 @@ async def test_tables_of_older_procrastinate_are_migrated_at_start(
 
 
 async def opened(connections: PostgresDatabase) -> None:
-    queue = engine(connections, Turns())
+    queue = make_engine(connections, Turns())
     await queue.open()
     await queue.aclose()
 
@@ -263,7 +263,7 @@ async def test_workers_start_together_with_any_default_isolation(postgres: Postg
     await several[0].disconnect()
     await asyncio.gather(*map(opened, several))
     assert await several[0].fetch(sql("SELECT count(*) FROM directsuite.queue_migration")) == [(len(SHIPPED),)]
-    queue = engine(several[0], Turns())
+    queue = make_engine(several[0], Turns())
     await queue.open()
     asked = await queue._app.connector.execute_query_one_async("SHOW transaction_isolation")
     assert asked == {"transaction_isolation": "read committed"}

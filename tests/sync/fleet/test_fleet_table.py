@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
-from directsuite.core.clock import SystemClock
-from directsuite.durable.fleet import FleetEngine
 from directsuite.sync.fleet import EndedRound, FleetTable, LeasedRound
 from directsuite.sync.postgres import PostgresStore
 from tests.statements import sql
 
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
-from tests.sync.fleet.fleet_worker import LoggingSink
+from tests.sync.fleet.test_fleet_engine import Turns, make_engine
 
 pytestmark = pytest.mark.postgres
 
 NAMES = [f"{name}@direct.example.test" for name in ("alice", "bob", "carol")]
-
-
-@pytest.fixture
-async def store(conninfo: str) -> AsyncGenerator[PostgresStore]:
-    async with PostgresStore(conninfo, sink=LoggingSink()) as store:
-        yield store
 
 
 @pytest.fixture
@@ -127,24 +118,8 @@ async def test_a_mailbox_is_woken_at_its_worker_while_that_lives(table: FleetTab
     assert (mailbox, None) in await table.list_due()
 
 
-async def test_old_jobs_are_deleted_and_share_batches(store: PostgresStore, table: FleetTable) -> None:
-    async def nothing(*_: object) -> None:
-        raise AssertionError
-
-    engine: Any = FleetEngine(
-        store.database,
-        "sync",
-        "living",
-        list_due=table.list_due,
-        run_keys=nothing,
-        heartbeat=nothing,
-        concurrency=1,
-        batch=50,
-        grace=1.0,
-        worker_timeout=30.0,
-        tick=1.0,
-        clock=SystemClock(),
-    )
+async def test_old_jobs_are_deleted_and_share_batches(store: PostgresStore) -> None:
+    engine: Any = make_engine(store.database, Turns(), "sync", batch=50)
     await engine.open()
     try:
         manager = engine._app.job_manager

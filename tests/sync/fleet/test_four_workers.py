@@ -41,13 +41,8 @@ class SharedStoreScenario:
     workers: list[subprocess.Popen[bytes]] = attrs.field(factory=list[Any])
 
     async def start_worker(self) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "tests.sync.fleet.fleet_worker",
-            self.traffic.sandbox.message_url,
-            self.conninfo,
-        ]
+        arguments = ["tests.sync.fleet.fleet_worker", self.traffic.sandbox.message_url, self.conninfo]
+        command = [sys.executable, "-m", *arguments]
         self.workers.append(await asyncio.to_thread(subprocess.Popen, command))
 
     async def change(self, times: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
 import pytest
@@ -17,10 +16,8 @@ from directsuite.sync.model import (
     UNFINISHED_STATES,
     Change,
     ChangeSet,
-    Key,
     Kind,
     Lease,
-    MessageRow,
     MessageState,
     OperatorRequest,
     QuarantinedMessage,
@@ -34,8 +31,9 @@ from directsuite.sync.store import MEMORY, SqliteStore, Store
 from tests.integration.scenario import SleepDrivenClock
 from tests.statements import sql
 from tests.sync.test_partial_answers import FakeServer, make_message
-
-MAILBOX = "jane.doe@direct.example"
+from tests.sync.test_sqlite_store import MAILBOX
+from tests.sync.test_sqlite_store import make_new_change as new
+from tests.sync.test_sqlite_store import make_row as row
 
 
 class SinkRejectedError(Exception):
@@ -89,16 +87,6 @@ async def lease(store: Store) -> Lease:
 @pytest.fixture
 async def inbox(store: Store, lease: Lease) -> StoredFolder:
     return await store.folder(lease, "INBOX")
-
-
-def row(folder: StoredFolder, uid: int, state: MessageState = MessageState.LIVE, **more: Any) -> MessageRow:
-    return MessageRow(
-        folder=folder.id, uid_validity=more.pop("uid_validity", folder.uid_validity), uid=uid, state=state, **more
-    )
-
-
-def new(folder: StoredFolder, uid: int) -> Change:
-    return Change(kind=Kind.NEW, key=Key(MAILBOX, folder.name, folder.uid_validity, uid))
 
 
 async def test_a_change_that_the_stores_sink_rejects_delays_no_other(store: Store, scenario: StoreScenario) -> None:
@@ -221,7 +209,13 @@ async def test_rows_are_read_as_they_were_written(store: Store, lease: Lease, in
 async def test_the_last_of_several_rows_of_a_message_counts(store: Store, lease: Lease, inbox: StoredFolder) -> None:
     await store.commit(
         lease,
-        ChangeSet(rows=[row(inbox, 1), row(inbox, 1, MessageState.MISSING), row(inbox, 1, MessageState.DELETED)]),
+        ChangeSet(
+            rows=[
+                row(inbox, 1),
+                row(inbox, 1, MessageState.MISSING),
+                row(inbox, 1, MessageState.DELETED),
+            ]
+        ),
         (),
     )
     assert await store.states(inbox) == {1: MessageState.DELETED}
@@ -261,7 +255,11 @@ async def test_rows_are_found_by_digest_in_their_mailbox_alone(store: Store, lea
     sent = await store.folder(lease, "Sent")
     theirs = await store.claim("another@direct.example")
     elsewhere = await store.folder(theirs, "INBOX")
-    here = [row(inbox, 1, digest=b"a" * 16), row(inbox, 2, digest=b"b" * 16), row(sent, 1, digest=b"a" * 16)]
+    here = [
+        row(inbox, 1, digest=b"a" * 16),
+        row(inbox, 2, digest=b"b" * 16),
+        row(sent, 1, digest=b"a" * 16),
+    ]
     await store.commit(lease, ChangeSet(rows=[*here, row(inbox, 3)]), ())
     await store.commit(theirs, ChangeSet(rows=[row(elsewhere, 1, digest=b"a" * 16)]), ())
     found = await store.with_digests(lease, [b"a" * 16, b"a" * 16, b"c" * 16])
@@ -329,7 +327,9 @@ async def test_concurrent_claim_and_commit_are_serialised(store: Store, inbox: S
     for uid in range(1, 20):
         lease = await store.claim(MAILBOX)
         results = await asyncio.gather(
-            store.commit(lease, ChangeSet(rows=[row(inbox, uid)]), ()), store.claim(MAILBOX), return_exceptions=True
+            store.commit(lease, ChangeSet(rows=[row(inbox, uid)]), ()),
+            store.claim(MAILBOX),
+            return_exceptions=True,
         )
         written = uid in await store.states(inbox)
         assert written == (results[0] is None)

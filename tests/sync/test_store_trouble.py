@@ -1,4 +1,4 @@
-"""A worker that runs on time of its own, its sink, and what `status` says of it."""
+"""A full disk, and a PostgreSQL that does not answer: trouble of all mailboxes at once, which is no fault of theirs."""
 
 from __future__ import annotations
 
@@ -9,30 +9,27 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
+import pytest
 
-from directsuite.cli.sync_status import build_worker_report
+from directsuite.cli.sync_status import build_fleet_report, build_worker_report
 from directsuite.core.events import Event
-from directsuite.sync import RoundFinished, SqliteStore, Synchronizer, SyncStatus
+from directsuite.sync import RoundFinished, SqliteSink, SqliteStore, Synchronizer, SyncStatus
 from directsuite.sync.model import MailboxStatus
 from directsuite.sync.status import WorkerStatus, build_status_path, read_status, write_status
-from tests.integration.scenario import PASSWORD, Scenario
-from tests.sync.test_synchronizer import SteppedClock
+from tests.integration.scenario import ALICE, BOB, Scenario
+from tests.statements import sql
+from tests.sync.test_synchronizer import SteppedClock, make_sync
+
+if TYPE_CHECKING:
+    from tests.sync.fleet.postgres_server import PostgresServer
+
+pytestmark = pytest.mark.wide
 
 HOUR_SECONDS = 3600.0
-
-
-@attrs.define
-class PasswordSource:
-    """Gives passwords; those of `wrong` are wrong."""
-
-    wrong: set[str] = attrs.field(factory=set[str])
-
-    async def __call__(self, address: str) -> str:
-        """The password of a mailbox."""
-        return "wrong" if address in self.wrong else PASSWORD
+SOON = 120.0
 
 
 @attrs.define
@@ -74,9 +71,6 @@ class RunningWorker:
     def get_problem(self, name: str) -> str:
         """What is wrong with a mailbox; empty where nothing is."""
         return str(self.read_status()[name]["problem"] or "")
-
-    def list_failing_folders(self, name: str) -> list[str]:
-        return [folder for folder, row in self.read_status()[name]["folders"].items() if row["problem"] is not None]
 
     async def advance_until(self, seen: Callable[[], bool], *, within: float) -> float:
         """Advance the clock until a condition holds. Return the seconds that it took.
@@ -141,3 +135,68 @@ def read_subjects(store: Path) -> list[str]:
     """Subjects of the messages in the SQLite sink, in order; one that is doubled is there twice."""
     with contextlib.closing(sqlite3.connect(store)) as connection:
         return [subject for (subject,) in connection.execute("SELECT subject FROM message ORDER BY subject")]
+
+
+async def test_a_full_disk_is_told_and_got_over(scenario: Scenario, tmp_path: Path) -> None:
+    path = tmp_path / "sync.db"
+
+    async def at_most(pages: int) -> None:
+        await store._database.execute(sql(f"PRAGMA max_page_count = {pages}"))
+
+    def make(clock: SteppedClock) -> Synchronizer:
+        return make_sync(scenario, store, mailboxes=[ALICE, BOB], clock=clock, now=clock.monotonic)
+
+    await scenario.deliver("before")
+    async with SqliteStore(path, sink=SqliteSink()) as store, run_worker(scenario, make, path) as worker:
+        await worker.advance_until(lambda: worker.get_status(ALICE) is SyncStatus.UP_TO_DATE, within=SOON)
+        await at_most(1)  # as many as there are
+        await scenario.deliver(*(f"letter {number:03} " + 200 * "x" for number in range(60)))
+        await worker.advance_until(lambda: worker.get_status(ALICE) is SyncStatus.FAILING, within=SOON)
+        assert "disk of the store is full" in worker.get_problem(ALICE)
+        await worker.advance(HOUR_SECONDS)
+        assert worker.get_status(BOB) is SyncStatus.UP_TO_DATE  # where nothing happens nothing is to be written
+        assert worker.read_status()[BOB]["lag"] == pytest.approx(0, abs=SOON)
+        assert len(read_subjects(path)) < 61
+        await at_most(100_000)
+        await worker.advance_until(
+            lambda: worker.get_status(ALICE) is SyncStatus.UP_TO_DATE, within=400.0
+        )  # not an hour
+    found = read_subjects(path)
+    assert len(found) == len(set(found)) == 61
+
+
+@pytest.mark.postgres
+async def test_a_postgresql_that_does_not_answer_is_told_and_waited_for(
+    scenario: Scenario, tmp_path: Path, shaky_postgres: PostgresServer
+) -> None:
+    from directsuite.sync.postgres import PostgresStore
+    from directsuite.sync.sinks import PostgresSink
+
+    path = tmp_path / "beside.db"  # only for the report to stand beside something
+    async with SqliteStore(path):
+        pass
+
+    async def found() -> list[str]:
+        rows = await store.database.fetch(sql("SELECT subject FROM directsuite.message ORDER BY subject"))
+        return [str(subject) for (subject,) in rows]
+
+    def make(clock: SteppedClock) -> Synchronizer:
+        return make_sync(scenario, store, mailboxes=[ALICE, BOB], clock=clock, now=clock.monotonic)
+
+    conninfo = shaky_postgres.create_database()
+    await scenario.deliver("before")
+    async with (
+        PostgresStore(conninfo, sink=PostgresSink(), timeout=0.5) as store,
+        run_worker(scenario, make, path) as worker,
+    ):
+        await worker.advance_until(lambda: worker.get_status(ALICE) is SyncStatus.UP_TO_DATE, within=SOON)
+        await scenario.deliver("meanwhile")
+        with shaky_postgres.freeze():
+            await worker.advance_until(lambda: worker.get_status(ALICE) is SyncStatus.FAILING, within=SOON)
+            assert worker.get_problem(ALICE).startswith("PostgreSQL has not responded in time")
+            assert worker.read_status()[ALICE]["failing_for"] is not None
+        await worker.advance_until(lambda: worker.get_status(ALICE) is SyncStatus.UP_TO_DATE, within=60.0)
+        await worker.advance_until(lambda: worker.get_status(BOB) is SyncStatus.UP_TO_DATE, within=60.0)
+        assert await found() == ["before", "meanwhile"]
+        report = await build_fleet_report(store, 0.0)
+        assert report.mailboxes == []  # nobody gave it to a fleet
