@@ -19,6 +19,7 @@ from directsuite.durable.database import Transaction
 from directsuite.errors import ServerError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync import Change, Kind, SqliteStore
+from directsuite.sync.model import RoundReport
 from directsuite.sync.remote import Remote, UidListing
 from directsuite.sync.round import MailboxRounds
 from tests.integration.scenario import SleepDrivenClock
@@ -32,6 +33,10 @@ def make_message(number: int) -> MessageDetail:
     return MessageDetail(
         msg_id=f"<{number}@x>", received_date=received, size=100, sender="a@b.test", body=f"letter {number}"
     )
+
+
+def make_messages(first: int, last: int) -> dict[int, MessageDetail]:
+    return {uid: make_message(uid) for uid in range(first, last + 1)}
 
 
 @attrs.define
@@ -116,51 +121,46 @@ class SyncScenario:
             now_ms=lambda: self.now_ms,
         )
 
+    async def run_rounds(self, count: int) -> list[RoundReport]:
+        return [await self.rounds.run_round() for _ in range(count)]
+
     async def synchronise(self) -> None:
-        for _ in range(3):
-            await self.rounds.run_round()
+        await self.run_rounds(3)
         self.changes.clear()
         self.server.request_counts.clear()
 
 
-def make_ten_messages() -> dict[int, MessageDetail]:
-    return {uid: make_message(uid) for uid in range(1, 11)}
-
-
 async def test_an_audit_trusts_the_listing_rather_than_the_metadata(store: SqliteStore) -> None:
-    scene = SyncScenario(FakeServer({"INBOX": make_ten_messages()}), store)
+    scene = SyncScenario(FakeServer({"INBOX": make_messages(1, 10)}), store)
     await scene.synchronise()
     scene.now_ms += A_DAY
     scene.server.metadata_up_to = 5
-    for _ in range(3):
-        await scene.rounds.run_round()
+    await scene.run_rounds(3)
     assert scene.changes == []
 
 
 async def test_missing_sentinels_without_metadata_delete_nothing(store: SqliteStore) -> None:
-    scene = SyncScenario(FakeServer({"INBOX": make_ten_messages()}), store)
+    scene = SyncScenario(FakeServer({"INBOX": make_messages(1, 10)}), store)
     await scene.synchronise()
     scene.clock.now += 700
     scene.server.search_finds, scene.server.metadata_up_to = False, 0
-    for _ in range(3):
-        await scene.rounds.run_round()
+    await scene.run_rounds(3)
     assert scene.changes == []
 
 
 async def test_renumbering_with_partial_metadata_deletes_nothing(store: SqliteStore) -> None:
-    scene = SyncScenario(FakeServer({"INBOX": make_ten_messages()}), store)
+    scene = SyncScenario(FakeServer({"INBOX": make_messages(1, 10)}), store)
     await scene.synchronise()
-    scene.server.folders_by_name["INBOX"] = {11 - uid: message for uid, message in make_ten_messages().items()} | {
+    scene.server.folders_by_name["INBOX"] = {11 - uid: message for uid, message in make_messages(1, 10).items()} | {
         11: make_message(11)
     }
     scene.server.metadata_up_to = 6
-    for _ in range(3):
-        await scene.rounds.run_round()
+    await scene.run_rounds(3)
     assert Counter(kind for kind, _, _ in scene.changes) == {Kind.MOVED: 10, Kind.NEW: 1}
 
 
 async def test_an_empty_search_costs_two_messages_per_verification(store: SqliteStore) -> None:
-    scene = SyncScenario(FakeServer({"INBOX": make_ten_messages()}), store)
+    scene = SyncScenario(FakeServer({"INBOX": make_messages(1, 10)}), store)
     await scene.synchronise()
     scene.server.search_finds = False
     for _ in range(10):
@@ -170,7 +170,7 @@ async def test_an_empty_search_costs_two_messages_per_verification(store: Sqlite
 
 
 async def test_message_missing_once_and_moved_later_is_reported_as_moved(store: SqliteStore) -> None:
-    server = FakeServer({"Archive": {1: make_message(100)}, "INBOX": make_ten_messages()})
+    server = FakeServer({"Archive": {1: make_message(100)}, "INBOX": make_messages(1, 10)})
     scene = SyncScenario(server, store)
     await scene.synchronise()
     missing = server.folders_by_name["INBOX"].pop(5)
@@ -180,13 +180,12 @@ async def test_message_missing_once_and_moved_later_is_reported_as_moved(store: 
     server.before_listing["INBOX"] = lambda: server.folders_by_name["Archive"].update(
         {2: server.folders_by_name["INBOX"].pop(5)}
     )
-    for _ in range(3):
-        await scene.rounds.run_round()
+    await scene.run_rounds(3)
     assert scene.changes == [(Kind.MOVED, "Archive", 2)]
 
 
 async def test_folder_emptied_by_moves_is_listed_few_times(store: SqliteStore) -> None:
-    old = {uid: make_message(uid) for uid in range(1, 31)}
+    old = make_messages(1, 30)
     server = FakeServer({"Archive": {}, "INBOX": old})
     scene = SyncScenario(server, store)
     await scene.synchronise()
@@ -241,7 +240,7 @@ async def test_the_next_round_waits_for_the_commit_of_a_cancelled_one(tmp_path: 
     sink = SlowSink()
     async with SqliteStore(tmp_path / "sync.db", sink=sink) as store:
         rounds = MailboxRounds(
-            FakeServer({"INBOX": make_ten_messages()}),
+            FakeServer({"INBOX": make_messages(1, 10)}),
             store,
             name="alice@direct.example.test",
             folders=["INBOX"],

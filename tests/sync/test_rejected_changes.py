@@ -11,7 +11,6 @@ from pathlib import Path
 import attrs
 import pytest
 
-from directsuite.messaging.models import MessageDetail
 from directsuite.sync import (
     Change,
     Kind,
@@ -23,7 +22,7 @@ from directsuite.sync import (
 from directsuite.sync.commits import Rejection, SinkHealth
 from directsuite.sync.model import Key, MessageState, OperatorRequest
 from tests.integration.scenario import ALICE, Scenario
-from tests.sync.test_partial_answers import FakeServer, RecordedChanges, SyncScenario, make_message
+from tests.sync.test_partial_answers import FakeServer, RecordedChanges, SyncScenario, make_message, make_messages
 from tests.sync.test_synchronizer import FakePasswords, SteppedClock
 
 HOUR = 3_600_000
@@ -43,15 +42,10 @@ class Picky(RecordedChanges):
 
 
 def scene_of(store: SqliteStore, count: int, *refused: int) -> tuple[SyncScenario, Picky]:
-    scene, sink = SyncScenario(FakeServer({"INBOX": letters(1, count), "Archive": {}}), store, changes=Picky()), Picky()
-    scene.changes = sink
-    scene.__attrs_post_init__()
+    sink = Picky()
+    scene = SyncScenario(FakeServer({"INBOX": make_messages(1, count), "Archive": {}}), store, changes=sink)
     sink.refuses = lambda change: change.key.uid in refused
     return scene, sink
-
-
-def letters(first: int, last: int) -> dict[int, MessageDetail]:
-    return {uid: make_message(uid) for uid in range(first, last + 1)}
 
 
 async def test_rejected_change_is_quarantined_if_others_are_accepted(store: SqliteStore) -> None:
@@ -96,8 +90,7 @@ async def test_quarantined_message_is_reported_deleted_when_it_is(store: SqliteS
     await scene.rounds.run_round()
     sink.refuses = lambda _: False
     del scene.server.folders_by_name["INBOX"][3]
-    for _ in range(3):
-        await scene.rounds.run_round()
+    await scene.run_rounds(3)
     assert sink[-1] == (Kind.GONE, "INBOX", 3)
 
 
@@ -335,11 +328,11 @@ async def test_a_short_failure_of_the_sink_quarantines_nothing(store: SqliteStor
 
 async def test_accepted_deletions_do_not_count_as_accepted_messages(store: SqliteStore) -> None:
     scene, sink = scene_of(store, 5)
-    scene.server.folders_by_name["Archive"] = letters(10, 15)
+    scene.server.folders_by_name["Archive"] = make_messages(10, 15)
     await scene.rounds.run_round()
     sink.refuses = lambda change: change.message is not None
     del scene.server.folders_by_name["Archive"][12]
-    scene.server.folders_by_name["INBOX"] |= letters(6, 8)
+    scene.server.folders_by_name["INBOX"] |= make_messages(6, 8)
     for _ in range(4):
         assert await fails(scene)
     assert sink[-1] == (Kind.GONE, "Archive", 12)
@@ -352,8 +345,7 @@ async def test_message_is_reported_restored_after_rejected_deletion(store: Sqlit
     sink.refuses = lambda change: change.kind is Kind.GONE and change.key.uid == 3
     for uid in (3, 4):
         del scene.server.folders_by_name["INBOX"][uid]
-    for _ in range(4):
-        await scene.rounds.run_round()
+    await scene.run_rounds(4)
     sink.refuses = lambda _: False
     scene.server.folders_by_name["INBOX"][3] = make_message(3)
     await scene.rounds.run_round()

@@ -9,13 +9,13 @@ import pytest
 
 from directsuite.errors import ResponseDecodeError, ServerError
 from directsuite.sync import Kind, SqliteStore
-from tests.sync.test_partial_answers import FakeServer, SyncScenario, make_message
+from tests.sync.test_partial_answers import FakeServer, SyncScenario, make_message, make_messages
 
 HOUR = 3_600_000
 
 
 async def test_few_messages_are_requested_if_all_fail(store: SqliteStore) -> None:
-    scene = SyncScenario(FakeServer({"INBOX": {uid: make_message(uid) for uid in range(1, 1001)}}), store)
+    scene = SyncScenario(FakeServer({"INBOX": make_messages(1, 1000)}), store)
     scene.server.unfetchable_uids = set(range(1, 1001))
     for times in range(1, 4):
         report = await scene.rounds.run_round()
@@ -33,9 +33,9 @@ async def test_few_messages_are_requested_if_all_fail(store: SqliteStore) -> Non
 
 
 async def test_many_unfetchable_messages_are_quarantined_if_others_succeed(store: SqliteStore) -> None:
-    scene = SyncScenario(FakeServer({"INBOX": {uid: make_message(uid) for uid in range(1, 11)}}), store)
+    scene = SyncScenario(FakeServer({"INBOX": make_messages(1, 10)}), store)
     await scene.synchronise()
-    scene.server.folders_by_name["INBOX"] |= {uid: make_message(uid) for uid in range(11, 61)}
+    scene.server.folders_by_name["INBOX"] |= make_messages(11, 60)
     scene.server.unfetchable_uids = set(range(20, 51))
     report = await scene.rounds.run_round()
     assert not report.failed_folders
@@ -46,9 +46,9 @@ async def test_many_unfetchable_messages_are_quarantined_if_others_succeed(store
 
 @pytest.mark.parametrize("mended", [True, False])
 async def test_quarantined_messages_are_retried_gradually(store: SqliteStore, mended: bool) -> None:
-    scene = SyncScenario(FakeServer({"INBOX": {uid: make_message(uid) for uid in range(1, 11)}}), store)
+    scene = SyncScenario(FakeServer({"INBOX": make_messages(1, 10)}), store)
     await scene.synchronise()
-    scene.server.folders_by_name["INBOX"] |= {uid: make_message(uid) for uid in range(11, 61)}
+    scene.server.folders_by_name["INBOX"] |= make_messages(11, 60)
     scene.server.unfetchable_uids = set(range(11, 61))
     await scene.rounds.run_round()
     if mended:
@@ -64,7 +64,7 @@ async def test_quarantined_messages_are_retried_gradually(store: SqliteStore, me
 
 
 async def test_unfetchable_first_messages_block_no_other(store: SqliteStore) -> None:
-    scene = SyncScenario(FakeServer({"INBOX": {uid: make_message(uid) for uid in range(1, 111)}}), store)
+    scene = SyncScenario(FakeServer({"INBOX": make_messages(1, 110)}), store)
     scene.server.unfetchable_uids = set(range(1, 101))
     report = await scene.rounds.run_round()
     assert not report.failed_folders
@@ -72,7 +72,7 @@ async def test_unfetchable_first_messages_block_no_other(store: SqliteStore) -> 
 
 
 async def test_nothing_is_quarantined_if_the_service_returns_no_messages(store: SqliteStore) -> None:
-    scene = SyncScenario(FakeServer({"INBOX": {uid: make_message(uid) for uid in range(1, 201)}}), store)
+    scene = SyncScenario(FakeServer({"INBOX": make_messages(1, 200)}), store)
     scene.server.returns_none = True
     reports = [await scene.rounds.run_round() for _ in range(6)]
     assert sum(report.quarantined for report in reports) == 0

@@ -59,8 +59,7 @@ async def test_journal_of_an_earlier_format_is_rejected_unchanged(trackers: Trac
 
 
 async def test_id_is_the_same_with_and_without_angle_brackets(trackers: TrackerFactory) -> None:
-    async with trackers.make_journal() as journal:
-        tracker = trackers.make_tracker(journal)
+    async with trackers.open_tracker() as tracker:
         smtp_id = await trackers.clinic.send(DELIVERED_RECIPIENT)
         await tracker.add(smtp_id.strip("<>"))
         await tracker.add(smtp_id)

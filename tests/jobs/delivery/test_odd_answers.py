@@ -100,8 +100,7 @@ async def test_final_status_of_another_message_is_ignored(trackers: TrackerFacto
 async def test_records_are_matched_ignoring_case(trackers: TrackerFactory) -> None:
     smtp_ids = SMTP_ID, "<Two@direct.example.test>"
     box = odd(trackers, *(log(DELIVERED_RECIPIENT, "Delivered", smtp_id.upper()) for smtp_id in smtp_ids))
-    async with trackers.make_journal() as journal:
-        tracker = trackers.make_tracker(journal, box, give_up_after=60)
+    async with trackers.open_tracker(box, give_up_after=60) as tracker:
         for smtp_id in (*smtp_ids, SMTP_ID.lower()):
             await tracker.add(smtp_id)
         assert [(change.smtp_id, change.delivered) for change in await collect_changes(tracker)] == [

@@ -13,8 +13,7 @@ from tests.waiting import wait_until
 
 
 async def test_second_loop_is_rejected_during_a_request(trackers: TrackerFactory) -> None:
-    async with trackers.make_journal() as journal:
-        tracker = trackers.make_tracker(journal)
+    async with trackers.open_tracker() as tracker:
         await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
         trackers.clinic.sandbox.inject_fault("GetMessageStatusMany", "hang", times=1)
         loop = asyncio.create_task(anext(tracker.changes()))
@@ -50,8 +49,7 @@ async def test_second_loop_is_rejected_while_first_is_in_its_body(trackers: Trac
 
 
 async def test_loop_left_by_break_blocks_no_other(trackers: TrackerFactory) -> None:
-    async with trackers.make_journal() as journal:
-        tracker = trackers.make_tracker(journal)
+    async with trackers.open_tracker() as tracker:
         await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT, REJECTED_RECIPIENT), recipients=2)
         keys = list[str]()
         for _ in range(2):
@@ -63,8 +61,7 @@ async def test_loop_left_by_break_blocks_no_other(trackers: TrackerFactory) -> N
 
 
 async def test_referenced_loop_blocks_others_until_closed(trackers: TrackerFactory) -> None:
-    async with trackers.make_journal() as journal:
-        tracker = trackers.make_tracker(journal)
+    async with trackers.open_tracker() as tracker:
         await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
         kept = tracker.changes()
         first = await anext(kept)

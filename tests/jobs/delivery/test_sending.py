@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import threading
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,11 @@ import attrs
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.delivery import DeliveryJournal, DeliveryJournalError, DeliveryTracker
+from directsuite.jobs.delivery import DeliveryJournal, DeliveryJournalError
 from tests.jobs.delivery.trackers import DELIVERED_RECIPIENT, SLOW_RECIPIENT, TrackerFactory, collect_changes
 
 LETTER = ds.Message(subject="Referral", recipients=[ds.Recipient(DELIVERED_RECIPIENT), ds.Recipient(SLOW_RECIPIENT)])
 KEY = "Jane Doe's referral"
-
-
-@asynccontextmanager
-async def run(scene: TrackerFactory) -> AsyncGenerator[DeliveryTracker]:
-    """Return the tracker of a new run of the program, which knows only the journal's file."""
-    async with scene.make_journal() as journal:
-        yield scene.make_tracker(journal)
 
 
 async def sends(scene: TrackerFactory) -> int:
@@ -40,10 +32,10 @@ def lose_the_answer(scene: TrackerFactory) -> None:
 
 
 async def test_second_run_returns_same_id_without_request(trackers: TrackerFactory) -> None:
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         first = await tracker.send(LETTER, key=KEY)
     requests = trackers.clinic.request_counts.total()
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         second = await tracker.send(LETTER, key=KEY)
         assert (second.success, second.smtp_id) == (True, first.smtp_id)
         assert trackers.clinic.request_counts.total() == requests
@@ -54,7 +46,7 @@ async def test_second_run_returns_same_id_without_request(trackers: TrackerFacto
 
 
 async def test_first_attempt_does_not_search(trackers: TrackerFactory) -> None:
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         await tracker.send(LETTER, key=KEY)
     assert [*trackers.clinic.request_counts] == ["SendWithHeader"]
 
@@ -66,11 +58,11 @@ async def test_message_sent_before_crash_is_found(trackers: TrackerFactory, monk
     for method in ("add", "end_send"):
         with monkeypatch.context() as patched:
             patched.setattr(DeliveryJournal, method, dies)
-            async with run(trackers) as tracker:
+            async with trackers.open_tracker() as tracker:
                 with pytest.raises(asyncio.CancelledError):
                     await tracker.send(LETTER, key=KEY)
         assert await sends(trackers) == 1
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         sent = await tracker.send(LETTER, key=KEY)
         assert await tracker.followed() == [sent.smtp_id]
     assert await sends(trackers) == 1
@@ -78,22 +70,22 @@ async def test_message_sent_before_crash_is_found(trackers: TrackerFactory, monk
 
 
 async def test_message_not_sent_before_crash_is_sent(trackers: TrackerFactory) -> None:
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         trackers.clinic.sandbox.inject_fault("SendWithHeader", "reset_before")
         with suppress(ds.OutcomeUnknownError):
             await tracker.send(LETTER, key=KEY, settle=0.0)
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         assert (await tracker.send(LETTER, key=KEY)).smtp_id
     assert await sends(trackers) == 1
 
 
 async def test_lost_response_is_searched_by_next_run(trackers: TrackerFactory) -> None:
     lose_the_answer(trackers)
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         with pytest.raises(ds.OutcomeUnknownError, match="call send again later, with the same key"):
             await tracker.send(LETTER, key=KEY)
     trackers.clinic.sandbox.clear_faults()
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         sent = await tracker.send(LETTER, key=KEY)
         assert await tracker.followed() == [sent.smtp_id]
     assert await sends(trackers) == 1
@@ -101,7 +93,7 @@ async def test_lost_response_is_searched_by_next_run(trackers: TrackerFactory) -
 
 async def test_unsent_message_is_sent_without_a_search(trackers: TrackerFactory) -> None:
     trackers.clinic.sandbox.inject_fault("SendWithHeader", "status", status=429)
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         with pytest.raises(ds.RateLimitedError):
             await tracker.send(LETTER, key=KEY)
         with pytest.raises(ds.InvalidArgumentError):
@@ -112,7 +104,7 @@ async def test_unsent_message_is_sent_without_a_search(trackers: TrackerFactory)
 
 
 async def test_concurrent_sends_send_once(trackers: TrackerFactory) -> None:
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         answers = await asyncio.gather(*(tracker.send(LETTER, key=KEY) for _ in range(5)))
     assert len({answer.smtp_id for answer in answers}) == 1
     assert await sends(trackers) == 1
@@ -125,7 +117,7 @@ async def test_nothing_is_sent_if_journal_is_unwritable(
         raise DeliveryJournalError("the disk is full")
 
     monkeypatch.setattr(DeliveryJournal, "begin_send", full)
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         with pytest.raises(DeliveryJournalError, match="full"):
             await tracker.send(LETTER, key=KEY)
     assert trackers.clinic.request_counts.total() == 0
@@ -138,7 +130,7 @@ async def test_message_without_id_is_sent_once_and_not_followed(
         return ds.SendMessageResponse(success=True, code=0)
 
     monkeypatch.setattr(ds.Mailbox, "send_once", nameless)
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         assert not (await tracker.send(LETTER, key=KEY)).smtp_id
         monkeypatch.undo()
         assert not (await tracker.send(LETTER, key=KEY)).smtp_id
@@ -154,7 +146,7 @@ async def test_id_that_cannot_be_requested_is_not_followed(
         return ds.SendMessageResponse(success=True, code=0, smtp_id=smtp_id)
 
     monkeypatch.setattr(ds.Mailbox, "send_once", odd)
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         assert (await tracker.send(LETTER, key=KEY)).smtp_id == smtp_id
         monkeypatch.undo()
         assert (await tracker.send(LETTER, key=KEY)).success
@@ -169,7 +161,7 @@ async def test_full_disk_after_send_still_reports_message_as_sent(
     async def full(*_: Any, **__: Any) -> None:
         raise DeliveryJournalError("the disk is full")
 
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         with monkeypatch.context() as patched:
             patched.setattr(DeliveryJournal, method, full)
             with pytest.raises(ds.OutcomeUnknownError) as caught:
@@ -206,7 +198,7 @@ class SilentFile(io.RawIOBase):
 async def test_timeout_covers_reading_attachments(trackers: TrackerFactory) -> None:
     file = SilentFile()
     attached = [ds.Attachment.from_file(file, filename="dose.xml", content_type="text/xml")]
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         with pytest.raises(ds.DeadlineExceededError) as caught:
             await tracker.send(attrs.evolve(LETTER, attachment_list=attached), key=KEY, timeout=0.01)
         file.is_released.set()
@@ -215,7 +207,7 @@ async def test_timeout_covers_reading_attachments(trackers: TrackerFactory) -> N
 
 
 async def test_timeout_covers_waiting_for_a_concurrent_send(trackers: TrackerFactory) -> None:
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         started = asyncio.Event()
         hold = asyncio.Event()
 
@@ -243,7 +235,7 @@ async def test_keys_are_separate_for_each_mailbox(trackers: TrackerFactory) -> N
 
 
 async def test_journal_file_contains_no_key(trackers: TrackerFactory) -> None:
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         await tracker.send(LETTER, key=KEY)
         with pytest.raises(ds.InvalidArgumentError, match="key"):
             await tracker.send(LETTER, key="")
@@ -251,7 +243,7 @@ async def test_journal_file_contains_no_key(trackers: TrackerFactory) -> None:
 
 
 async def test_forgetting_a_message_forgets_its_key(trackers: TrackerFactory) -> None:
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         await tracker.send(LETTER, key=KEY)
         await collect_changes(tracker)
     trackers.clinic.sandbox.clock.advance(timedelta(days=30))
@@ -269,9 +261,9 @@ async def test_different_message_with_same_key_is_rejected(trackers: TrackerFact
         attached = [ds.Attachment.from_path(document)]
         return attrs.evolve(LETTER, attachment_list=attached, **changes)
 
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         first = await tracker.send(letter(), key=KEY)
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         assert (await tracker.send(letter(), key=KEY)).smtp_id == first.smtp_id
         for another in (letter(subject="Another"), letter(recipients=[ds.Recipient(SLOW_RECIPIENT)]), LETTER):
             with pytest.raises(ds.InvalidArgumentError, match="key: another message was sent with this key"):
@@ -285,7 +277,7 @@ async def test_different_message_with_same_key_is_rejected(trackers: TrackerFact
 
 async def test_another_message_is_rejected_if_first_may_be_sent(trackers: TrackerFactory) -> None:
     lose_the_answer(trackers)
-    async with run(trackers) as tracker:
+    async with trackers.open_tracker() as tracker:
         with pytest.raises(ds.OutcomeUnknownError):
             await tracker.send(LETTER, key=KEY)
         with pytest.raises(ds.InvalidArgumentError, match="or may have been"):

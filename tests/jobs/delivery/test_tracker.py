@@ -33,8 +33,7 @@ NO_IDS = [None, "", "<>", " ", "<\ud800@x.test>", "<1\0@x.test>", "<1@x.test>\n"
 
 
 async def test_changes_of_each_recipient_are_yielded_and_last_ends_message(trackers: TrackerFactory) -> None:
-    async with trackers.make_journal() as journal:
-        tracker = trackers.make_tracker(journal)
+    async with trackers.open_tracker() as tracker:
         smtp_id = await trackers.clinic.send(
             DELIVERED_RECIPIENT, SLOW_RECIPIENT, UNCONFIRMED_RECIPIENT, REJECTED_RECIPIENT
         )
@@ -66,42 +65,33 @@ async def test_loop_without_messages_ends_without_request(trackers: TrackerFacto
     assert trackers.status_requests == 0
 
 
-async def test_unacknowledged_change_is_yielded_again(trackers: TrackerFactory) -> None:
-    async with trackers.make_journal() as journal:
-        tracker = trackers.make_tracker(journal)
-        await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT, REJECTED_RECIPIENT))
-        first = [change async for change in read_first_change(tracker)]
-        changes = await collect_changes(tracker)
-        assert [change.id for change in changes[:1]] == [change.id for change in first]
-        assert len(changes) == 2
-
-
 async def test_acknowledged_change_is_not_yielded_again(trackers: TrackerFactory) -> None:
-    async with trackers.make_journal() as journal:
-        tracker = trackers.make_tracker(journal)
+    async with trackers.open_tracker() as tracker:
         await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
         async for change in read_first_change(tracker):
             await tracker.acknowledge(change)
         assert await collect_changes(tracker) == []
 
 
-async def test_added_message_wakes_waiting_loop(trackers: TrackerFactory) -> None:
+@pytest.mark.parametrize("by_another", [False, True])
+async def test_added_message_wakes_waiting_loop(by_another: bool, trackers: TrackerFactory) -> None:
     time = trackers.clinic.time
     async with trackers.make_journal() as journal:
         tracker = trackers.make_tracker(journal)
         time.hold()
         loop = asyncio.create_task(anext(tracker.changes(endless=True)))
         await wait_until(lambda: len(time.sleeps) == 1)
-        await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
+        adding = trackers.make_tracker(journal) if by_another else tracker
+        await adding.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
         await wait_until(lambda: time.sleeps[1:] == [5])
         loop.cancel()
         await asyncio.wait([loop])
+        assert await trackers.make_tracker(journal, trackers.clinic.suite.mailbox(BOB, PASSWORD)).followed() == []
 
 
 async def test_message_due_later_wakes_no_loop(trackers: TrackerFactory) -> None:
     time = trackers.clinic.time
-    async with trackers.make_journal() as journal:
-        tracker = trackers.make_tracker(journal)
+    async with trackers.open_tracker() as tracker:
         await tracker.add(await trackers.clinic.send(SLOW_RECIPIENT))
         time.hold()
         loop = asyncio.create_task(anext(tracker.changes(endless=True)))
@@ -128,8 +118,7 @@ async def test_closing_suite_wakes_waiting_loop(tmp_path: Path) -> None:
 
 
 async def test_failed_requests_are_retried_and_nothing_is_given_up(trackers: TrackerFactory) -> None:
-    async with trackers.make_journal() as journal:
-        tracker = trackers.make_tracker(journal)
+    async with trackers.open_tracker() as tracker:
         await tracker.add(await trackers.clinic.send(SLOW_RECIPIENT))
         trackers.clinic.sandbox.inject_fault("GetMessageStatusMany", "status", status=503, times=40)
         changes = await collect_changes(tracker)
@@ -138,8 +127,7 @@ async def test_failed_requests_are_retried_and_nothing_is_given_up(trackers: Tra
 
 
 async def test_retry_after_is_respected(trackers: TrackerFactory) -> None:
-    async with trackers.make_journal() as journal:
-        tracker = trackers.make_tracker(journal)
+    async with trackers.open_tracker() as tracker:
         await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
         trackers.clinic.sandbox.inject_fault("GetMessageStatusMany", "status", status=429, retry_after=77)
         await collect_changes(tracker)
@@ -154,8 +142,7 @@ async def test_retry_after_is_limited_to_an_hour(trackers: TrackerFactory) -> No
             raise error
         return {smtp_id: {DELIVERED_RECIPIENT: "Delivered"} for smtp_id in smtp_ids}
 
-    async with trackers.make_journal() as journal:
-        tracker = trackers.make_tracker(journal, make_fragile_mailbox(trackers.clinic, answer))
+    async with trackers.open_tracker(box=make_fragile_mailbox(trackers.clinic, answer)) as tracker:
         await tracker.add("<1@direct.example.test>")
         assert list_statuses(await collect_changes(tracker), DELIVERED_RECIPIENT) == ["Delivered"]
     assert sum(trackers.clinic.time.sleeps) == pytest.approx(3_605, abs=0.1)
@@ -199,8 +186,7 @@ async def test_closing_suite_ends_loop(tmp_path: Path) -> None:
 
 
 async def test_unknown_message_is_given_up_and_reported(trackers: TrackerFactory) -> None:
-    async with trackers.make_journal() as journal:
-        tracker = trackers.make_tracker(journal)
+    async with trackers.open_tracker() as tracker:
         await tracker.add("<nothing@direct.example.test>")
         await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT), recipients=2)
         changes = await collect_changes(tracker)
@@ -214,8 +200,7 @@ async def test_unknown_message_is_given_up_and_reported(trackers: TrackerFactory
 
 
 async def test_waiting_message_is_given_up_with_its_last_status(trackers: TrackerFactory) -> None:
-    async with trackers.make_journal() as journal:
-        tracker = trackers.make_tracker(journal, give_up_after=600)
+    async with trackers.open_tracker(give_up_after=600) as tracker:
         await tracker.add(await trackers.clinic.send(UNCONFIRMED_RECIPIENT))
         first, last = await collect_changes(tracker)
         assert (first.status, first.is_end, first.step) == (ds.MessageStatus.WAITING, False, 1)
@@ -241,19 +226,6 @@ async def test_tuser_mailbox_is_rejected(trackers: TrackerFactory) -> None:
         with pytest.raises(ds.InvalidArgumentError, match=r"tuser\.track") as refused:
             trackers.make_tracker(journal, tuser)
     assert refused.value.parameter == "mailbox"
-
-
-async def test_message_added_by_another_tracker_is_yielded(trackers: TrackerFactory) -> None:
-    time = trackers.clinic.time
-    async with trackers.make_journal() as journal:
-        time.hold()
-        loop = asyncio.create_task(anext(trackers.make_tracker(journal).changes(endless=True)))
-        await wait_until(lambda: len(time.sleeps) == 1)
-        await trackers.make_tracker(journal).add(await trackers.clinic.send(DELIVERED_RECIPIENT))
-        await wait_until(lambda: time.sleeps[1:] == [5])
-        loop.cancel()
-        await asyncio.wait([loop])
-        assert await trackers.make_tracker(journal, trackers.clinic.suite.mailbox(BOB, PASSWORD)).followed() == []
 
 
 async def test_adding_followed_message_does_not_reload_journal(

@@ -3,49 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import pytest
 
 import directsuite as ds
 from directsuite.jobs.delivery.changes import RecipientStatus, TrackedMessage, TrackingState
 
-
-def message(number: int, **members: object) -> TrackedMessage:
-    followed = TrackedMessage(
-        number=number, mailbox="m", smtp_id="<1@x.test>", added_at=0, recipients=1, give_up_after=1
-    )
-    for name, value in members.items():
-        setattr(followed, name, value)
-    return followed
+KEY = "1@x.test"
+SEEN = {"bob@x.test": RecipientStatus("bob@x.test", ds.MessageStatus.WAITING, 1, is_end=False)}
 
 
-async def test_reload_takes_statuses_from_journal_and_schedule_from_tracker() -> None:
-    seen = {"bob@x.test": RecipientStatus("bob@x.test", ds.MessageStatus.WAITING, 1, is_end=False)}
-    state = TrackingState(messages={"1@x.test": message(1, latest_poll_at=40.0, isolated=True)})
-
-    async def read() -> Sequence[TrackedMessage]:
-        return [message(1, seen=seen)]
-
-    await state.load(read)
-    loaded = state.messages["1@x.test"]
-    assert (loaded.seen, loaded.latest_poll_at, loaded.isolated) == (seen, 40.0, True)
+def make_message(number: int = 1, **members: Any) -> TrackedMessage:
+    message = TrackedMessage(number=number, mailbox="m", smtp_id=f"<{KEY}>", added_at=0, recipients=1, give_up_after=1)
+    return attrs.evolve(message, **members)
 
 
-async def test_forgotten_and_added_message_is_taken_from_journal() -> None:
-    state = TrackingState(messages={"1@x.test": message(1, latest_poll_at=40.0)})
+@pytest.mark.parametrize(
+    ("known", "added", "read", "loaded"),
+    [
+        # statuses of the journal, and the schedule of the tracker
+        ({"latest_poll_at": 40.0, "isolated": True}, None, {"seen": SEEN}, (1, SEEN, 40.0, True)),
+        # forgotten and added again
+        ({"latest_poll_at": 40.0}, None, {"number": 2}, (2, {}, 0.0, False)),
+        # added while the journal is read
+        (None, {"latest_poll_at": 5.0}, {}, (1, {}, 5.0, False)),
+    ],
+)
+async def test_reload_replaces_what_the_journal_knows(
+    known: dict[str, Any] | None, added: dict[str, Any] | None, read: dict[str, Any], loaded: tuple[Any, ...]
+) -> None:
+    state = TrackingState(messages={} if known is None else {KEY: make_message(**known)})
 
-    async def read() -> Sequence[TrackedMessage]:
-        return [message(2)]
+    async def load() -> Sequence[TrackedMessage]:
+        if added is not None:
+            state.messages[KEY] = make_message(**added)
+        return [make_message(**read)]
 
-    await state.load(read)
-    loaded = state.messages["1@x.test"]
-    assert (loaded.number, loaded.latest_poll_at) == (2, 0.0)
-
-
-async def test_message_added_during_reload_is_unchanged() -> None:
-    state = TrackingState()
-
-    async def read() -> Sequence[TrackedMessage]:
-        state.messages["1@x.test"] = message(1, latest_poll_at=5.0)
-        return [message(1)]
-
-    await state.load(read)
-    assert state.messages["1@x.test"].latest_poll_at == 5.0
+    await state.load(load)
+    message = state.messages[KEY]
+    assert (message.number, message.seen, message.latest_poll_at, message.isolated) == loaded

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,12 @@ class TrackerFactory:
     def make_tracker(self, journal: DeliveryJournal, box: ds.Mailbox | None = None, **options: Any) -> DeliveryTracker:
         now = self.clinic.time.monotonic
         return DeliveryTracker(box or self.clinic.box, journal=journal, now=now, **options)
+
+    @asynccontextmanager
+    async def open_tracker(self, box: ds.Mailbox | None = None, **options: Any) -> AsyncGenerator[DeliveryTracker]:
+        """Open the journal, and yield the tracker of a new run of the program."""
+        async with self.make_journal() as journal:
+            yield self.make_tracker(journal, box, **options)
 
     @property
     def status_requests(self) -> int:

@@ -30,7 +30,7 @@ from directsuite.sync.round import MailboxRounds
 from directsuite.sync.store import MEMORY, SqliteStore, Store
 from tests.integration.scenario import SleepDrivenClock
 from tests.statements import sql
-from tests.sync.test_partial_answers import FakeServer, make_message
+from tests.sync.test_partial_answers import FakeServer, make_message, make_messages
 from tests.sync.test_sqlite_store import MAILBOX
 from tests.sync.test_sqlite_store import make_new_change as new
 from tests.sync.test_sqlite_store import make_row as row
@@ -90,7 +90,7 @@ async def inbox(store: Store, lease: Lease) -> StoredFolder:
 
 
 async def test_a_change_that_the_stores_sink_rejects_delays_no_other(store: Store, scenario: StoreScenario) -> None:
-    server = FakeServer({"INBOX": {uid: make_message(uid) for uid in range(1, 11)}})
+    server = FakeServer({"INBOX": make_messages(1, 10)})
     clock, now = SleepDrivenClock(), [0]
     rounds = MailboxRounds(
         server, store, name=MAILBOX, folders=["INBOX"], deliver=None, clock=clock, now_ms=lambda: now[0]
@@ -118,7 +118,7 @@ async def test_a_change_that_the_stores_sink_rejects_delays_no_other(store: Stor
     assert sorted(await scenario.read_keys()) == sorted(everything)
     assert await scenario.store.quarantined() == []
     scenario.sink.rejects_all = True
-    server.folders_by_name["INBOX"] |= {uid: make_message(uid) for uid in range(11, 41)}
+    server.folders_by_name["INBOX"] |= make_messages(11, 40)
     with pytest.raises(SinkError):
         await rounds.run_round()
     assert await store.unfinished(await store.claim(MAILBOX)) == []
