@@ -1,11 +1,11 @@
-"""A full disk, and a PostgreSQL that does not answer: trouble of all mailboxes at once, which is no fault of theirs."""
+"""A full disk, or a PostgreSQL that does not respond: the problems of all mailboxes are reported and recovered."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +16,7 @@ import pytest
 
 from directsuite.cli.sync_status import build_fleet_report, build_worker_report
 from directsuite.core.events import Event
-from directsuite.sync import RoundFinished, SqliteSink, SqliteStore, Synchronizer, SyncStatus
+from directsuite.sync import RoundFinished, SqliteSink, SqliteStore, Store, Synchronizer, SyncStatus
 from directsuite.sync.model import MailboxStatus
 from directsuite.sync.status import WorkerStatus, build_status_path, read_status, write_status
 from tests.integration.scenario import ALICE, BOB, Scenario
@@ -34,72 +34,53 @@ SOON = 120.0
 
 @attrs.define
 class RunningWorker:
-    """A worker under way. ended: rounds so far; another: set when one ends."""
+    """A worker of two mailboxes. path: the store's file."""
 
     sync: Synchronizer
     clock: SteppedClock
-    store: Path
+    path: Path
     finished_rounds: int = 0
     round_finished: asyncio.Event = attrs.field(factory=asyncio.Event)
 
     def listen(self, event: Event) -> None:
-        """Count rounds."""
         if isinstance(event, RoundFinished):
             self.finished_rounds += 1
             self.round_finished.set()
 
-    def read_status(self) -> dict[str, Mapping[str, Any]]:
-        """What the command `status` says of each mailbox, from the worker's report and the store."""
+    def read_status(self, name: str) -> Mapping[str, Any]:
+        """Return what the command `status` reports about a mailbox."""
         report = WorkerStatus(pid=1, started=0.0, written_at=self.clock.now, mailboxes=self.sync.status)
-        path = build_status_path(self.store)
-        write_status(path, report)
+        write_status(build_status_path(self.path), report)
 
         async def read_store() -> Sequence[MailboxStatus]:
-            async with SqliteStore(self.store, shared=True) as store:
+            async with SqliteStore(self.path, shared=True) as store:
                 return await store.status()
 
         with ThreadPoolExecutor(1) as executor:  # the command is another process
             stored = executor.submit(asyncio.run, read_store()).result()
-        return {
-            each["mailbox"]: each for each in build_worker_report(stored, read_status(path), self.clock.now).mailboxes
-        }
+        rows = build_worker_report(stored, read_status(build_status_path(self.path)), self.clock.now).mailboxes
+        return next(row for row in rows if row["mailbox"] == name)
 
-    def get_status(self, name: str) -> SyncStatus:
-        """How a mailbox stands."""
-        return SyncStatus(self.read_status()[name]["status"])
-
-    def get_problem(self, name: str) -> str:
-        """What is wrong with a mailbox; empty where nothing is."""
-        return str(self.read_status()[name]["problem"] or "")
-
-    async def advance_until(self, seen: Callable[[], bool], *, within: float) -> float:
-        """Advance the clock until a condition holds. Return the seconds that it took.
-
-        The condition is checked when a round has ended and once a minute: reading the status is slow.
-        """
+    async def wait_for_status(self, name: str, status: SyncStatus, *, within: float) -> None:
+        """Advance the clock until a mailbox has a status, which is read after each round and once a minute."""
         began = self.clock.now
         async with asyncio.timeout(20):
-            while not seen():
-                assert self.clock.now - began < within, "it did not come about"
-                ended, checked_at = self.finished_rounds, self.clock.now
-                while self.finished_rounds == ended and self.clock.now < checked_at + 60:
-                    await self._advance_to(1.0)
-        return self.clock.now - began
+            while self.read_status(name)["status"] != status:
+                assert self.clock.now - began < within
+                finished, checked_at = self.finished_rounds, self.clock.now
+                while self.finished_rounds == finished and self.clock.now < checked_at + 60:
+                    await self.advance(1.0)
 
     async def advance(self, seconds: float) -> None:
-        """Let so many seconds pass, and each round end that comes due."""
+        """Advance the clock in steps of a second, and finish the rounds that are due."""
         until = self.clock.now + seconds
         while self.clock.now < until:
-            await self._advance_to(1.0)
-
-    async def _advance_to(self, seconds: float) -> None:
-        """None passes while a turn is under way."""
-        self.clock.advance(seconds)
-        await _yield_to_loop()
-        while self.finished_rounds < sum(each.rounds for each in self.sync.status.values()):
-            self.round_finished.clear()
-            await self.round_finished.wait()
+            self.clock.advance(1.0)
             await _yield_to_loop()
+            while self.finished_rounds < sum(each.rounds for each in self.sync.status.values()):
+                self.round_finished.clear()
+                await self.round_finished.wait()
+                await _yield_to_loop()
 
 
 async def _yield_to_loop() -> None:
@@ -108,18 +89,14 @@ async def _yield_to_loop() -> None:
 
 
 @asynccontextmanager
-async def run_worker(
-    scenario: Scenario, make: Callable[[SteppedClock], Synchronizer], store: Path
-) -> AsyncGenerator[RunningWorker]:
-    """A worker, until the block ends."""
+async def run_worker(scenario: Scenario, store: Store, path: Path) -> AsyncGenerator[RunningWorker]:
     clock = SteppedClock()
-    worker = RunningWorker(make(clock), clock, store)
+    sync = make_sync(scenario, store, mailboxes=[ALICE, BOB], clock=clock, now=clock.monotonic)
+    worker = RunningWorker(sync, clock, path)
     scenario.suite.add_listener(worker.listen)
-    looked = asyncio.Event()
-    scenario.suite.add_listener(lambda event: looked.set() if isinstance(event, RoundFinished) else None)
-    working = asyncio.create_task(worker.sync.run())
+    working = asyncio.create_task(sync.run())
     try:
-        began = asyncio.create_task(looked.wait())  # the store's own thread binds it to its sink first
+        began = asyncio.create_task(worker.round_finished.wait())  # the store's thread binds it to its sink first
         await asyncio.wait([working, began], return_when=asyncio.FIRST_COMPLETED)
         began.cancel()
         await worker.advance(1.0)
@@ -131,72 +108,55 @@ async def run_worker(
             await working
 
 
-def read_subjects(store: Path) -> list[str]:
-    """Subjects of the messages in the SQLite sink, in order; one that is doubled is there twice."""
-    with contextlib.closing(sqlite3.connect(store)) as connection:
+def read_subjects(path: Path) -> list[str]:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
         return [subject for (subject,) in connection.execute("SELECT subject FROM message ORDER BY subject")]
 
 
-async def test_a_full_disk_is_told_and_got_over(scenario: Scenario, tmp_path: Path) -> None:
+async def test_a_full_disk_is_reported_until_it_has_room(scenario: Scenario, tmp_path: Path) -> None:
     path = tmp_path / "sync.db"
-
-    async def at_most(pages: int) -> None:
-        await store._database.execute(sql(f"PRAGMA max_page_count = {pages}"))
-
-    def make(clock: SteppedClock) -> Synchronizer:
-        return make_sync(scenario, store, mailboxes=[ALICE, BOB], clock=clock, now=clock.monotonic)
-
     await scenario.deliver("before")
-    async with SqliteStore(path, sink=SqliteSink()) as store, run_worker(scenario, make, path) as worker:
-        await worker.advance_until(lambda: worker.get_status(ALICE) is SyncStatus.UP_TO_DATE, within=SOON)
-        await at_most(1)  # as many as there are
+    async with SqliteStore(path, sink=SqliteSink()) as store, run_worker(scenario, store, path) as worker:
+        await worker.wait_for_status(ALICE, SyncStatus.UP_TO_DATE, within=SOON)
+        await store._database.execute(sql("PRAGMA max_page_count = 1"))
         await scenario.deliver(*(f"letter {number:03} " + 200 * "x" for number in range(60)))
-        await worker.advance_until(lambda: worker.get_status(ALICE) is SyncStatus.FAILING, within=SOON)
-        assert "disk of the store is full" in worker.get_problem(ALICE)
+        await worker.wait_for_status(ALICE, SyncStatus.FAILING, within=SOON)
+        assert "disk of the store is full" in worker.read_status(ALICE)["problem"]
         await worker.advance(HOUR_SECONDS)
-        assert worker.get_status(BOB) is SyncStatus.UP_TO_DATE  # where nothing happens nothing is to be written
-        assert worker.read_status()[BOB]["lag"] == pytest.approx(0, abs=SOON)
+        unchanged = worker.read_status(BOB)
+        assert unchanged["status"] == SyncStatus.UP_TO_DATE  # nothing must be written for this mailbox
+        assert unchanged["lag"] == pytest.approx(0, abs=SOON)
         assert len(read_subjects(path)) < 61
-        await at_most(100_000)
-        await worker.advance_until(
-            lambda: worker.get_status(ALICE) is SyncStatus.UP_TO_DATE, within=400.0
-        )  # not an hour
+        await store._database.execute(sql("PRAGMA max_page_count = 100000"))
+        await worker.wait_for_status(ALICE, SyncStatus.UP_TO_DATE, within=400.0)  # not an hour
     found = read_subjects(path)
     assert len(found) == len(set(found)) == 61
 
 
 @pytest.mark.postgres
-async def test_a_postgresql_that_does_not_answer_is_told_and_waited_for(
+async def test_a_silent_postgresql_is_reported_until_it_responds(
     scenario: Scenario, tmp_path: Path, shaky_postgres: PostgresServer
 ) -> None:
     from directsuite.sync.postgres import PostgresStore
     from directsuite.sync.sinks import PostgresSink
 
-    path = tmp_path / "beside.db"  # only for the report to stand beside something
+    path = tmp_path / "status.db"  # only for the report
     async with SqliteStore(path):
         pass
-
-    async def found() -> list[str]:
-        rows = await store.database.fetch(sql("SELECT subject FROM directsuite.message ORDER BY subject"))
-        return [str(subject) for (subject,) in rows]
-
-    def make(clock: SteppedClock) -> Synchronizer:
-        return make_sync(scenario, store, mailboxes=[ALICE, BOB], clock=clock, now=clock.monotonic)
-
-    conninfo = shaky_postgres.create_database()
     await scenario.deliver("before")
     async with (
-        PostgresStore(conninfo, sink=PostgresSink(), timeout=0.5) as store,
-        run_worker(scenario, make, path) as worker,
+        PostgresStore(shaky_postgres.create_database(), sink=PostgresSink(), timeout=0.5) as store,
+        run_worker(scenario, store, path) as worker,
     ):
-        await worker.advance_until(lambda: worker.get_status(ALICE) is SyncStatus.UP_TO_DATE, within=SOON)
+        await worker.wait_for_status(ALICE, SyncStatus.UP_TO_DATE, within=SOON)
         await scenario.deliver("meanwhile")
         with shaky_postgres.freeze():
-            await worker.advance_until(lambda: worker.get_status(ALICE) is SyncStatus.FAILING, within=SOON)
-            assert worker.get_problem(ALICE).startswith("PostgreSQL has not responded in time")
-            assert worker.read_status()[ALICE]["failing_for"] is not None
-        await worker.advance_until(lambda: worker.get_status(ALICE) is SyncStatus.UP_TO_DATE, within=60.0)
-        await worker.advance_until(lambda: worker.get_status(BOB) is SyncStatus.UP_TO_DATE, within=60.0)
-        assert await found() == ["before", "meanwhile"]
-        report = await build_fleet_report(store, 0.0)
-        assert report.mailboxes == []  # nobody gave it to a fleet
+            await worker.wait_for_status(ALICE, SyncStatus.FAILING, within=SOON)
+            failing = worker.read_status(ALICE)
+            assert failing["problem"].startswith("PostgreSQL has not responded in time")
+            assert failing["failing_for"] is not None
+        for name in (ALICE, BOB):
+            await worker.wait_for_status(name, SyncStatus.UP_TO_DATE, within=60.0)
+        subjects = await store.database.fetch(sql("SELECT subject FROM directsuite.message ORDER BY subject"))
+        assert subjects == [("before",), ("meanwhile",)]
+        assert (await build_fleet_report(store, 0.0)).mailboxes == []  # the mailboxes are not in a fleet

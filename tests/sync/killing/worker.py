@@ -1,4 +1,4 @@
-"""A worker in a process of its own: `python -m tests.sync.killing.worker URL STORE run|once ADDRESS …`.
+"""A worker in a separate process: `python -m tests.sync.killing.worker URL STORE run|once ADDRESS …`.
 
 STORE: the path of an SQLite database, or where PostgreSQL is (`host=…`). Beside a database `maildir.db` the sink is the
 Maildir `maildir`, which is no part of the store. run: until it is killed. once: until all is in
