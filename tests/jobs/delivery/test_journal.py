@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.delivery import DeliveryJournalError, DeliveryTracker
+from directsuite.jobs.delivery import DeliveryTracker
 from tests.integration.scenario import ALICE, BOB, PASSWORD
 from tests.jobs.delivery.fragile_mailbox import make_fragile_mailbox
 from tests.jobs.delivery.trackers import (
@@ -44,18 +42,6 @@ async def test_restart_repeats_unacknowledged_changes(trackers: TrackerFactory) 
         tracker = trackers.make_tracker(journal)
         await tracker.add(smtp_id)  # a new run of the program starts the same batch
         assert await collect_changes(tracker) == []
-
-
-async def test_journal_of_an_earlier_format_is_rejected_unchanged(trackers: TrackerFactory) -> None:
-    async with trackers.make_journal():
-        pass
-    with contextlib.closing(sqlite3.connect(trackers.file)) as connection:
-        connection.execute("PRAGMA user_version = 1")
-    before = trackers.file.read_bytes()
-    with pytest.raises(DeliveryJournalError, match="use another path for the journal"):
-        async with trackers.make_journal():
-            pass
-    assert trackers.file.read_bytes() == before
 
 
 async def test_id_is_the_same_with_and_without_angle_brackets(trackers: TrackerFactory) -> None:

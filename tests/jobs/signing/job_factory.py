@@ -6,10 +6,12 @@ from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 import directsuite as ds
-from directsuite.jobs.signing import Pdf, SigningJob, SigningJournal, SigningProgress, TargetFolder
+from directsuite.jobs.signing import DocumentState, Pdf, SigningJob, SigningJournal, SigningProgress, TargetFolder
 from tests.integration.scenario import SleepDrivenClock
-from tests.jobs.signing.fragile_service import FragileService
+from tests.jobs.signing.fragile_service import FragileService, compute_digest
 
 SIGNATURES = [ds.Signature(name="S")]
 PDF_CONTENT = b"%PDF-1.7 %%EOF"
@@ -38,6 +40,16 @@ class JobFactory:
     async def run(self, *names: str, content: bytes = PDF_CONTENT, **options: Any) -> SigningProgress:
         """Run a job of documents with these names."""
         return await self.make_job(yield_pdfs(*names, content=content), **options).run()
+
+    async def list_problems(self) -> list[str]:
+        """Return the problems of the failed documents."""
+        return [str(each.problem) for each in await self.journal.failures()]
+
+    async def record_stored(self, name: str, state: DocumentState, identifier: str) -> None:
+        """Record that an earlier run stored a document."""
+        [entry] = await self.journal.lease.entries([name])
+        stored = attrs.evolve(entry, state=state, identifier=identifier, saved_at=0.0)
+        await self.journal.lease.put(attrs.evolve(stored, source_sha=compute_digest(PDF_CONTENT)))
 
     def list_outputs(self) -> list[str]:
         return sorted(file.relative_to(self.out).as_posix() for file in self.out.rglob("*") if file.is_file())

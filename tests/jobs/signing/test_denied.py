@@ -13,7 +13,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.signing import DocumentState, JobStoppedError, Pdf
-from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault, FragileService, compute_digest
+from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault, FragileService
 from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory
 from tests.waiting import wait_until
 
@@ -130,10 +130,7 @@ async def test_denied_document_of_an_earlier_run_is_abandoned(
     state: DocumentState, refusals: dict[str, ds.ServiceError], jobs: JobFactory
 ) -> None:
     service = Refuses(refusals=refusals, anothers="theirs", stored={"theirs": PDF_CONTENT})
-    [entry] = await jobs.journal.lease.entries(["0.pdf"])
-    source = compute_digest(PDF_CONTENT)
-    theirs = attrs.evolve(entry, state=state, identifier="theirs", saved_at=0.0, source_sha=source)
-    await jobs.journal.lease.put(theirs)
+    await jobs.record_stored("0.pdf", state, "theirs")
     assert (await jobs.run(*NAMES, service=service, concurrency=2)).done == len(NAMES)
     tally = await jobs.journal.tally()
     assert (tally.abandoned, tally.requested) == (1, int(state is DocumentState.SIGNING))
@@ -143,11 +140,7 @@ async def test_denied_document_of_an_earlier_run_is_abandoned(
 
 async def test_denied_save_stops_job_after_abandoning_earlier_document(jobs: JobFactory) -> None:
     service = Refuses(refusals={"download": DENIED, "save": DENIED}, stored={"theirs": PDF_CONTENT})
-    [entry] = await jobs.journal.lease.entries(["0.pdf"])
-    theirs = attrs.evolve(
-        entry, state=DocumentState.SIGNING, identifier="theirs", saved_at=0.0, source_sha=compute_digest(PDF_CONTENT)
-    )
-    await jobs.journal.lease.put(theirs)
+    await jobs.record_stored("0.pdf", DocumentState.SIGNING, "theirs")
     for _ in range(7):
         with pytest.raises(JobStoppedError):
             await jobs.run("0.pdf", service=service)

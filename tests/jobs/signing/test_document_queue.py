@@ -10,17 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from directsuite.jobs.signing import DocumentState, Folder, Pdf, SigningEntry, SigningJournal
+from directsuite.jobs.signing import DocumentState, Folder, Pdf, SigningEntry
 from directsuite.jobs.signing.job import DocumentQueue
 from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, CrashError, Fault
 from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
-
-
-@pytest.mark.parametrize("concurrency", [1, 3])
-async def test_repeated_name_is_signed_once(concurrency: int, jobs: JobFactory) -> None:
-    progress = await jobs.run("a.pdf", "a.pdf", "b.pdf", "a.pdf", "b.pdf", concurrency=concurrency)
-    assert progress.done == 2
-    assert jobs.service.documents_created == 2
 
 
 async def test_failed_documents_are_retried_alone(jobs: JobFactory) -> None:
@@ -83,19 +76,6 @@ async def test_long_abandoned_document_is_not_requested(jobs: JobFactory) -> Non
     jobs.service.faults = [Fault.CRASH_BEFORE]
     await jobs.run()
     assert await jobs.journal.lease.list_abandoned() == []
-
-
-async def test_abandoned_documents_and_failures_are_read_in_pages(tmp_path: Path) -> None:
-    async with SigningJournal(tmp_path / "other.db") as journal:
-        for entry in await journal.lease.entries([f"{number}.pdf" for number in range(5)]):
-            stored = SigningEntry(
-                number=entry.number, name=entry.name, state=DocumentState.SAVED, identifier=f"id{entry.number}"
-            )
-            await journal.lease.abandon(stored, at=0.0, then=DocumentState.FAILED, reason="it is refused")
-        first = await journal.failures(most=2)
-        rest = await journal.failures(after=first[-1].number)
-        assert [each.name for each in (*first, *rest)] == [f"{number}.pdf" for number in range(5)]
-        assert await journal.lease.list_abandoned(after="id2", limit=2) == ["id3", "id4"]
 
 
 async def test_file_names_in_capital_letters_are_found(tmp_path: Path) -> None:

@@ -15,8 +15,6 @@ from directsuite.jobs.signing import (
     JobStoppedError,
     Pdf,
     SigningJob,
-    SigningJournal,
-    SigningJournalError,
     TargetFolder,
 )
 from directsuite.sandbox import Sandbox
@@ -128,12 +126,6 @@ async def test_rate_covers_the_last_15_minutes(jobs: JobFactory, tmp_path: Path)
     assert (await job.run()).rate == 0
 
 
-async def test_many_failures_in_a_row_stop_the_job(jobs: JobFactory) -> None:
-    with pytest.raises(JobStoppedError, match="20 documents failed one after the other"):
-        await jobs.run(*(f"../{number}.pdf" for number in range(50)), concurrency=1)
-    assert (await jobs.journal.tally()).states[DocumentState.FAILED] == 20
-
-
 async def test_stop_after_failures_says_how_to_retry(jobs: JobFactory) -> None:
     names = [f"{number}.pdf" for number in range(25)]
     service = RefusesAll()
@@ -204,17 +196,6 @@ async def test_journal_is_claimed_by_its_signatures(jobs: JobFactory) -> None:
     await jobs.run("a.pdf")
     with pytest.raises(ds.ConfigurationError, match="belongs to a job with other signatures"):
         await jobs.run("b.pdf", signatures=[ds.Signature(name="other")])
-
-
-async def test_journal_cannot_be_opened_twice(jobs: JobFactory, tmp_path: Path) -> None:
-    with pytest.raises(SigningJournalError, match="already open"):
-        async with SigningJournal(tmp_path / "journal.db"):
-            pass
-
-
-def test_empty_signatures_are_rejected(jobs: JobFactory) -> None:
-    with pytest.raises(ds.ConfigurationError, match="at least one signature"):
-        jobs.make_job(yield_pdfs(), signatures=[])
 
 
 async def test_undeleted_stored_document_is_deleted_later(jobs: JobFactory) -> None:

@@ -38,8 +38,7 @@ async def test_only_unreadable_document_fails(number: int, jobs: JobFactory) -> 
     error = OSError(number, os.strerror(number), "/in/ada.pdf")
     progress = await jobs.make_job(one_of("a.pdf", failing(error), "b.pdf")).run()
     assert (progress.done, progress.failed) == (1, 1)
-    [failed] = await jobs.journal.failures()
-    assert failed.problem == f"it can't be read ({os.strerror(number)})"
+    assert await jobs.list_problems() == [f"it can't be read ({os.strerror(number)})"]
 
 
 TROUBLE = [OSError(errno.EIO, "I/O error", "/in/ada.pdf"), TimeoutError("ada.pdf")]
@@ -91,8 +90,7 @@ async def test_cancelled_source_function_fails_its_document(concurrency: int, jo
 
     progress = await jobs.make_job(one_of("a.pdf", cancelled, "b.pdf", "c.pdf"), concurrency=concurrency).run()
     assert (progress.done, progress.failed) == (2, 1)
-    [failed] = await jobs.journal.failures()
-    assert failed.problem == "it can't be read (it was cancelled)"
+    assert await jobs.list_problems() == ["it can't be read (it was cancelled)"]
 
 
 async def test_cancelled_task_in_target_stops_job(jobs: JobFactory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,8 +123,7 @@ async def test_file_that_disappears_during_save_fails_its_document(jobs: JobFact
     file = tmp_path / "a.pdf"
     file.write_bytes(PDF_CONTENT.rjust(MAX_IN_MEMORY_BYTES + 1))
     assert (await jobs.make_job(one_of("a.pdf", file), service=Late(saving=file.unlink)).run()).failed == 1
-    [failed] = await jobs.journal.failures()
-    assert failed.problem == "it can't be read (No such file or directory)"
+    assert await jobs.list_problems() == ["it can't be read (No such file or directory)"]
 
 
 async def test_file_changed_before_second_save_is_not_signed(jobs: JobFactory, tmp_path: Path) -> None:
@@ -135,15 +132,18 @@ async def test_file_changed_before_second_save_is_not_signed(jobs: JobFactory, t
     service = Late(giving=lambda: file.write_bytes(PDF_CONTENT + b" of another"))
     service.faults = [None, Fault.REQUEST_LOST]
     assert (await jobs.make_job(one_of("a.pdf", file), service=service).run()).failed == 1
-    [failed] = await jobs.journal.failures()
-    assert failed.problem == DocumentProblem.SOURCE_CHANGED.text
+    assert await jobs.list_problems() == [DocumentProblem.SOURCE_CHANGED.text]
     assert service.documents_created == 1
 
 
-async def test_repeated_name_is_counted_and_logged(jobs: JobFactory, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("concurrency", [1, 3])
+async def test_repeated_name_is_signed_once_and_logged(
+    concurrency: int, jobs: JobFactory, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING, "directsuite"):
-        progress = await jobs.run("ada.pdf", "ada.pdf", "b.pdf")
-    assert (progress.done, progress.passed_over) == (2, 1)
+        progress = await jobs.run("ada.pdf", "ada.pdf", "b.pdf", "ada.pdf", "b.pdf", concurrency=concurrency)
+    assert (progress.done, progress.passed_over) == (2, 3)
+    assert jobs.service.documents_created == 2
     assert "yielded document 1 of the journal twice" in caplog.text
     assert "ada" not in caplog.text
 
@@ -204,5 +204,4 @@ async def test_only_circular_link_in_folder_fails(tmp_path: Path, jobs: JobFacto
     (folder / "b.pdf").write_bytes(PDF_CONTENT)
     progress = await jobs.make_job(Folder(folder)).run()
     assert (progress.done, progress.failed) == (1, 1)
-    [failed] = await jobs.journal.failures()
-    assert failed.problem == f"it can't be read ({os.strerror(errno.ELOOP)})"
+    assert await jobs.list_problems() == [f"it can't be read ({os.strerror(errno.ELOOP)})"]

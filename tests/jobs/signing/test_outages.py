@@ -12,7 +12,7 @@ import directsuite as ds
 from directsuite.jobs.signing import DocumentState, JobStoppedError, Pdf, TargetFolder
 from directsuite.jobs.signing.workflow import OutageTracker, RetryState
 from tests.integration.scenario import SleepDrivenClock
-from tests.jobs.signing.fragile_service import FragileService, compute_digest
+from tests.jobs.signing.fragile_service import FragileService
 from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory
 from tests.waiting import wait_until
 
@@ -135,9 +135,8 @@ async def test_document_that_always_fails_is_the_only_failure(documents: int, ba
 
 async def test_signatures_of_earlier_run_do_not_end_an_outage(jobs: JobFactory) -> None:
     names = ["0.pdf", "1.pdf"]
-    for entry in await jobs.journal.lease.entries(names):
-        signed = attrs.evolve(entry, state=DocumentState.SIGNED, identifier=entry.name, saved_at=0.0)
-        await jobs.journal.lease.put(attrs.evolve(signed, source_sha=compute_digest(PDF_CONTENT)))
+    for name in names:
+        await jobs.record_stored(name, DocumentState.SIGNED, name)
     service = Away(clock=jobs.clock, stored=dict.fromkeys(names, PDF_CONTENT))
     service.go_away()
 
@@ -149,14 +148,6 @@ async def test_signatures_of_earlier_run_do_not_end_an_outage(jobs: JobFactory) 
 
     progress = await jobs.make_job(source(), service=service, concurrency=2).run()
     assert (progress.done, progress.failed) == (3, 0)
-
-
-async def test_oserror_of_signatures_function_is_raised(jobs: JobFactory) -> None:
-    def signatures(_: Pdf) -> Sequence[ds.Signature]:
-        raise FileNotFoundError("the picture of a signature")
-
-    with pytest.raises(FileNotFoundError):
-        await jobs.run("a.pdf", signatures=signatures)
 
 
 async def test_wait_longer_than_outage_left_stops_job_immediately(jobs: JobFactory) -> None:

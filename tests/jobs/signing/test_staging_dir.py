@@ -5,11 +5,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncGenerator
 
-import attrs
 import pytest
 
 from directsuite.jobs.signing import DocumentState, JobStoppedError, Pdf
-from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, compute_digest
+from tests.jobs.signing.fragile_service import SIGNATURE_BYTES
 from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 
 NAMES = [f"{number}.pdf" for number in range(10)]
@@ -23,13 +22,11 @@ async def after_its_staging_folder_has_gone(jobs: JobFactory) -> AsyncGenerator[
 
 
 async def test_documents_with_lost_responses_are_signed_once(jobs: JobFactory) -> None:
-    for entry in await jobs.journal.lease.entries(NAMES):
+    for name in NAMES:
         identifier = str((await jobs.service.save(PDF_CONTENT)).identifier)
         jobs.service.stored[identifier] += SIGNATURE_BYTES
         jobs.service.request_counts[identifier] += 1
-        source = compute_digest(PDF_CONTENT)
-        asked = attrs.evolve(entry, state=DocumentState.SIGNING, identifier=identifier, saved_at=0.0, source_sha=source)
-        await jobs.journal.lease.put(asked)
+        await jobs.record_stored(name, DocumentState.SIGNING, identifier)
     with pytest.raises(JobStoppedError, match="the target can't be written"):
         await jobs.make_job(after_its_staging_folder_has_gone(jobs)).run()
     assert (await jobs.journal.tally()).states == {DocumentState.SIGNING: len(NAMES)}

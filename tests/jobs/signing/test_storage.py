@@ -141,8 +141,7 @@ async def test_missing_document_fails_with_a_problem_without_its_name(url: str, 
         yield place.named("Ada.pdf")
 
     assert (await jobs.make_job(source(), target=StorageTarget(f"{url}/out")).run()).failed == 1
-    [failed] = await jobs.journal.failures()
-    assert failed.problem == "it can't be read (FileNotFoundError)"
+    assert await jobs.list_problems() == ["it can't be read (FileNotFoundError)"]
 
 
 async def test_missing_source_stops_job(url: str, jobs: JobFactory) -> None:
@@ -176,25 +175,16 @@ async def test_only_names_outside_or_of_folders_fail(url: str, jobs: JobFactory)
     if "memory" not in storage_module._ATOMIC_PUT_PROTOCOLS:
         names.append("a.pdf")  # an object store has no folders
 
-    async def source() -> AsyncGenerator[Pdf]:
-        for name in names:
-            yield Pdf(name, PDF_CONTENT)
-
-    progress = await jobs.make_job(source(), target=StorageTarget(f"{url}/out")).run()
+    progress = await jobs.run(*names, target=StorageTarget(f"{url}/out"))
     assert (progress.done, progress.failed) == (1, len(names) - 1)
     assert there(f"{url}/out") == {"a.pdf/b.pdf": PDF_CONTENT, "e.pdf": PDF_CONTENT + SIGNATURE_BYTES}
 
 
 @pytest.mark.parametrize("name", ["x" * 300 + ".pdf", "\ud800.pdf"], ids=["long", "no text"])
 async def test_only_document_with_invalid_storage_name_fails(name: str, jobs: JobFactory, tmp_path: Path) -> None:
-    async def source() -> AsyncGenerator[Pdf]:
-        for each in (name, "b.pdf"):
-            yield Pdf(each, PDF_CONTENT)
-
-    progress = await jobs.make_job(source(), target=StorageTarget(f"file://{tmp_path}/out")).run()
+    progress = await jobs.run(name, "b.pdf", target=StorageTarget(f"file://{tmp_path}/out"))
     assert (progress.done, progress.failed) == (1, 1)
-    [failed] = await jobs.journal.failures()
-    assert "the target does not allow a file of this name" in str(failed.problem)
+    assert "the target does not allow a file of this name" in (await jobs.list_problems())[0]
 
 
 async def test_storage_outage_fails_no_document(url: str, jobs: JobFactory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,8 +56,7 @@ async def test_output_of_another_job_is_kept_and_nothing_signed(
     assert (await other_jobs.run("a.pdf", content=BOB, target=target)).failed == 1
     assert (jobs.out / "a.pdf").read_bytes() == ADA + SIGNATURE_BYTES
     assert jobs.service.documents_created == 1
-    [failed] = await other_jobs.journal.failures()
-    assert failed.problem == DocumentProblem.NAME_CONFLICT.text
+    assert await other_jobs.list_problems() == [DocumentProblem.NAME_CONFLICT.text]
 
 
 async def test_output_created_during_signing_is_not_replaced(
@@ -77,8 +76,7 @@ async def test_output_created_during_signing_is_not_replaced(
     assert (await jobs.run("a.pdf", content=ADA, target=target)).failed == 1
     assert (jobs.out / "a.pdf").read_bytes() == BOB + SIGNATURE_BYTES
     assert jobs.list_outputs() == ["a.pdf"]
-    [failed] = await jobs.journal.failures()
-    assert failed.problem == DocumentProblem.NAME_CONFLICT.text
+    assert await jobs.list_problems() == [DocumentProblem.NAME_CONFLICT.text]
     tally = await jobs.journal.tally()
     assert (tally.abandoned, tally.requested) == (1, 1)  # its signature was unnecessary
     assert jobs.service.stored == {}
@@ -127,8 +125,7 @@ async def test_output_replaced_before_recording_is_not_done(target: Target, jobs
     (jobs.out / "a.pdf").write_bytes(BOB)
     assert (await jobs.run("a.pdf", target=target)).failed == 1
     assert (jobs.out / "a.pdf").read_bytes() == BOB
-    [failed] = await jobs.journal.failures()
-    assert failed.problem == DocumentProblem.NAME_CONFLICT.text
+    assert await jobs.list_problems() == [DocumentProblem.NAME_CONFLICT.text]
 
 
 @pytest.mark.exhaustive
@@ -139,8 +136,7 @@ async def test_impossible_name_is_not_signed(name: str, overwrite: bool, jobs: J
     (jobs.out / "b").write_bytes(b"a file")
     assert (await jobs.run(name, target=target)).failed == 1
     assert jobs.service.documents_created == 0
-    [failed] = await jobs.journal.failures()
-    assert "the target does not allow a file of this name" in str(failed.problem)
+    assert "the target does not allow a file of this name" in (await jobs.list_problems())[0]
 
 
 async def test_name_conflicts_do_not_stop_other_documents(jobs: JobFactory) -> None:
@@ -166,8 +162,7 @@ async def test_changed_document_is_signed_once_earlier_output_is_moved(target: T
     await keep_and_crash(jobs, target, ADA)
     (jobs.out / "a.pdf").rename(jobs.out / "earlier.pdf")
     assert (await jobs.run("a.pdf", content=BOB, target=target)).failed == 1
-    [failed] = await jobs.journal.failures()
-    assert failed.problem == DocumentProblem.SOURCE_CHANGED.text
+    assert await jobs.list_problems() == [DocumentProblem.SOURCE_CHANGED.text]
     assert jobs.service.documents_created == 1
     (jobs.out / "a.pdf").write_bytes(ADA)
     assert (await jobs.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run_failed()).failed == 1
@@ -222,8 +217,7 @@ async def test_dangling_link_is_a_name_conflict(jobs: JobFactory) -> None:
 async def test_name_that_is_not_normalized_is_rejected(name: str, target: Target, jobs: JobFactory) -> None:
     assert (await jobs.run(name, target=target)).failed == 1
     assert jobs.service.documents_created == 0
-    [failed] = await jobs.journal.failures()
-    assert "not a normalized path" in str(failed.problem)
+    assert "not a normalized path" in (await jobs.list_problems())[0]
 
 
 async def test_concurrent_puts_to_storage_do_not_mix(jobs: JobFactory, monkeypatch: pytest.MonkeyPatch) -> None:
