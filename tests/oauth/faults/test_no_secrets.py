@@ -10,8 +10,8 @@ import directsuite as ds
 from directsuite.oauth.grants import Grant
 from tests.chaos.leak_capture import collect_error_texts, collect_frame_locals, find_leaks
 from tests.core import responses
-from tests.core.scripted_server import Responder, ScriptedServer
-from tests.core.scripted_suite import FLATTEN, GET_DOC_INFO, ApiCall, catch_error, open_suite
+from tests.core.scripted_server import Responder
+from tests.core.scripted_suite import FLATTEN, GET_DOC_INFO, ApiCall, catch_error
 
 from .token_service import CLIENT_SECRET, CODE, REDIRECT_URI, SENTINELS, VERIFIER, TokenService, make_rejection
 
