@@ -13,8 +13,8 @@ The file is in TOML format. Its path is given by DIRECTSUITE_CONFIG. If that is 
     [profiles.test]
     message_url = "http://127.0.0.1:8025/message-rest/api/message"
 
-The file contains no secrets. `token_file`, `mailbox_password_file` and `login_password_file` are paths of files with
-secrets, which only their owner and group may access. Paths in the settings file are relative to its folder.
+The file contains no secrets. `token_file`, `client_secret_file` and similar settings are paths of files with secrets,
+which only their owner and group may access. Paths in the settings file are relative to its folder.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ import re
 import ssl
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, Self, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
 import attrs
 
-from directsuite.core.files import explain_os_error, find_path_problem
+from directsuite.core.files import explain_os_error, find_path_problem, run_in_thread
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
+
+if TYPE_CHECKING:  # OAuth is imported only if it is used, to start faster
+    from directsuite.oauth.grants import ClientCredentials, RefreshToken
 
 PREFIX = "DIRECTSUITE_"
 MAX_SETTINGS_BYTES = 2**20
@@ -43,9 +46,9 @@ DEFAULT_FILE = "~/.config/directsuite/config.toml"
 """XDG_CONFIG_HOME replaces ~/.config if it is set."""
 CERTIFICATES = ("ca_bundle", "client_certificate", "client_key")
 """Paths of PEM files. `ca_bundle` replaces the machine's trusted authorities. The others are for the client."""
-SECRETS = ("token", "mailbox_password", "login_password")
+SECRETS = ("token", "mailbox_password", "login_password", "client_secret", "refresh_token")
 """The secrets. Each is read from a variable, or from the file given by the setting `NAME_file`."""
-IDENTITY = ("mailbox", "login_username", *(f"{name}_file" for name in SECRETS))
+IDENTITY = ("mailbox", "login_username", "token_url", "client_id", "scope", *(f"{name}_file" for name in SECRETS))
 """The settings that identify the caller. Like CERTIFICATES, they are not parameters of Settings."""
 
 
@@ -191,6 +194,57 @@ class Configuration(Mapping[str, SettingEntry]):
         path = self.get_path(f"{name}_file")
         return None if path is None else read_secret_file(path, f"{name}_file of {self[f'{name}_file'].origin}")
 
+    def read_grant(self, *, allow_insecure_http: bool = False) -> ClientCredentials | RefreshToken | None:
+        """Return the OAuth 2.0 grant, or None if `token_url` is not set.
+
+        It is a RefreshToken if a refresh token is set. If the server replaces a refresh token that was read from a
+        file, the new one is written to this file.
+
+        Raises ConfigurationError if a setting is missing or invalid, or a file is not private.
+        """
+        token_url, client_id, scope = (self.get_text(name) for name in ("token_url", "client_id", "scope"))
+        client_secret, refresh_token = self.read_secret("client_secret"), self.read_secret("refresh_token")
+        if token_url is None:
+            names = {"client_id": client_id, "client_secret": client_secret, "refresh_token": refresh_token}
+            for name in (name for name, value in names.items() if value is not None):
+                raise ConfigurationError(f"{self._find_origin(name)}: {name} is set without token_url: set both")
+            return None
+        origin = self._find_origin("token_url")
+        if client_id is None:
+            raise ConfigurationError(f"{origin}: token_url is set without client_id: set both")
+        if client_secret is None and refresh_token is None:
+            raise ConfigurationError(
+                f"{origin}: token_url is set without a credential: set client_secret_file in the settings file, or "
+                f"{PREFIX}CLIENT_SECRET. For an earlier consent of a user, set refresh_token_file"
+            )
+        from directsuite.oauth import grants
+
+        grant: ClientCredentials | RefreshToken
+        if refresh_token is None:
+            grant = grants.ClientCredentials(token_url, client_id, cast("Secret", client_secret), scope)
+        else:
+            save = self._make_refresh_token_saver()
+            grant = grants.RefreshToken(token_url, client_id, client_secret, refresh_token, scope, on_rotated=save)
+        try:
+            grants.validate_grant(grant, allow_insecure_http=allow_insecure_http)
+        except ConfigurationError as error:
+            problem = error.explanation.removeprefix("the grant's ")
+        else:
+            return grant
+        raise ConfigurationError(f"{self._find_origin(problem.partition(' ')[0])}: {problem}")
+
+    def _find_origin(self, name: str) -> str:
+        found = next((self[each].origin for each in (name, f"{name}_file") if each in self), None)
+        return found or f"{PREFIX}{name.upper()}"
+
+    def _make_refresh_token_saver(self) -> Callable[[Secret], Awaitable[None]] | None:
+        """Return a function that replaces the file of the refresh token, or None if the token is not from a file."""
+        path = self.get_path("refresh_token_file")
+        if path is None or not path.is_file() or self.variables.get(f"{PREFIX}REFRESH_TOKEN"):
+            return None
+        place = path.resolve()
+        return lambda token: run_in_thread(_replace_secret_file, place, token)
+
     def make_tls_context(self) -> ssl.SSLContext | None:
         """Return a TLS context with `ca_bundle` and `client_certificate`, or None if neither is set.
 
@@ -312,3 +366,16 @@ def read_secret_file(path: Path, name: str) -> Secret:
         content, text = b"", ""  # this frame will be in the traceback, and must not show secrets
         raise ConfigurationError(f"{name} must contain only the secret, on one line")
     return Secret(text)
+
+
+def _replace_secret_file(path: Path, secret: Secret) -> None:
+    """Write a secret into a new file with the same access rights, which then replaces the existing file."""
+    from directsuite.durable.files import replace_file, sync_folder
+
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.unlink(missing_ok=True)  # a process may have ended while it wrote this file
+    with replace_file(path, temporary=temporary, synced=True) as file:
+        if sys.platform != "win32":
+            os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
+        file.write(secret.reveal().encode() + b"\n")
+    sync_folder(path.parent)

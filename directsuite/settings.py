@@ -6,7 +6,7 @@ import contextlib
 import ssl
 from collections.abc import Mapping
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar
 
 import attrs
 
@@ -156,6 +156,32 @@ class Settings(ValueSemantics):
         return make_settings(cls, Configuration.from_file(path, profile))
 
 
+class SettingsOptions(TypedDict, total=False):
+    """The parameters of Settings, as keyword arguments of `DirectSuite.from_env`."""
+
+    signing_url: str | None
+    fax_url: str | None
+    message_url: str | None
+    registration_url: str | None
+    timeout: float
+    attempt_timeout: float
+    max_connections: int
+    requests_per_second: float
+    burst: int
+    max_response_bytes: int
+    session_margin: float
+    keep_alive: bool
+    circuit_failures: int
+    circuit_pause: float
+    retry: RetryPolicy
+    tls: ssl.SSLContext | None
+    proxy: str | None
+    session_factory: SessionFactory | None
+    close_session: bool
+    allow_insecure_http: bool
+    converter: cattrs.Converter | None
+
+
 S = TypeVar("S", bound=Settings)
 
 _PLAIN_TYPES = {"float", "int", "bool", "str | None"}
@@ -185,8 +211,10 @@ def _parse_entry(entry: SettingEntry, kind: str) -> Any:
 
 
 @scrub_traceback
-def make_settings(kind: type[S], configuration: Configuration) -> S:
+def make_settings(kind: type[S], configuration: Configuration, options: SettingsOptions | None = None) -> S:
     """Return settings of the class `kind`. Unknown variables are ignored.
+
+    options: settings that replace those of the configuration.
 
     Raises ConfigurationError if the file has an unknown setting, or a value is invalid.
     """
@@ -200,17 +228,18 @@ def make_settings(kind: type[S], configuration: Configuration) -> S:
         for name, entry in configuration.items()
         if name in PLAIN_SETTINGS
     }
+    overrides: dict[str, Any] = {} if options is None else {**options}
     try:
-        if "retry_attempts" in values:
-            values["retry"] = RetryPolicy(attempts=values.pop("retry_attempts"))
-        if (tls := configuration.make_tls_context()) is not None:
+        if (attempts := values.pop("retry_attempts", None)) is not None and "retry" not in overrides:
+            values["retry"] = RetryPolicy(attempts=attempts)
+        if "tls" not in overrides and (tls := configuration.make_tls_context()) is not None:
             values["tls"] = tls
-        return kind(**values)
+        return kind(**values | overrides)
     except ConfigurationError as error:
         problem = error.explanation
     problem = f"retry_{problem}" if problem.startswith("attempts ") else problem
     name = problem.partition(" ")[0]
-    if name not in configuration:
+    if name not in configuration or name in overrides:
         raise ConfigurationError(problem)
     entry = configuration[name]
     if entry.is_variable and problem.endswith("allow_insecure_http to true"):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, cast
+from typing import TYPE_CHECKING, Literal, Self, TypedDict, Unpack, cast
 
 import aiohttp
 
@@ -20,6 +21,7 @@ from directsuite.core.facade import Runtime
 from directsuite.core.limits import Limits, LimitsProvider
 from directsuite.core.operation import Service
 from directsuite.core.privacy import scrub_class
+from directsuite.core.retry import RetryPolicy
 from directsuite.core.session import Session
 from directsuite.core.transport import Transport
 from directsuite.errors import ConfigurationError
@@ -28,7 +30,7 @@ from directsuite.messaging.service import Mailbox
 from directsuite.registration.models import Login
 from directsuite.registration.service import Registration, SessionSource
 from directsuite.secret import Secret, as_secret
-from directsuite.settings import Settings, make_settings
+from directsuite.settings import Settings, SettingsOptions, make_settings
 from directsuite.signing.service import Signing
 from directsuite.wire.codec import Codec
 
@@ -40,6 +42,11 @@ _LOGGER = logging.getLogger("directsuite")
 _LOGGER.addHandler(logging.NullHandler())  # no output until the program configures logging
 
 _LOGIN_FETCH_MARGIN = 15.0  # seconds added to the timeout for a login, so that its own deadline ends it first
+
+
+class _CallOptions(TypedDict, total=False):
+    timeout: float
+    retry: RetryPolicy
 
 
 @scrub_class
@@ -153,6 +160,7 @@ class DirectSuite:
             )
             endpoints[Service.REGISTRATION].credentials = sessions
             self._caches.append(sessions)
+        self._options = _CallOptions()
         self.signing = Signing(self._transport)
         self.fax = Fax(self._transport)
         self.registration = Registration(self._transport, sessions, login)
@@ -165,16 +173,19 @@ class DirectSuite:
         profile: str | None = None,
         listeners: Iterable[Listener] = (),
         require: Sequence[Literal["signing", "fax", "message", "registration"]] = (),
+        **options: Unpack[SettingsOptions],
     ) -> Self:
         """Return a suite with the settings of `Settings.from_env`, and the token and login from the same sources.
 
         The token and the password are read from the variables DIRECTSUITE_TOKEN and DIRECTSUITE_LOGIN_PASSWORD, or from
         files given by DIRECTSUITE_TOKEN_FILE, DIRECTSUITE_LOGIN_PASSWORD_FILE or the settings file. Such a file must
-        contain only the secret, and must not be accessible to other users.
+        contain only the secret, and must not be accessible to other users. If `token_url` is set, but no token, the
+        suite requests tokens with OAuth 2.0 (guide `settings`).
 
         environ, profile: as for `Settings.from_env`.
         listeners: functions that are called with each event.
         require: the services that the program needs.
+        options: parameters of Settings, such as `timeout=30`, that replace the settings of these sources.
 
         Raises ConfigurationError if a setting is invalid, or the URL, token or login of a required service is missing.
         For other services, the first call raises it.
@@ -188,10 +199,35 @@ class DirectSuite:
                 "or login_username and login_password_file in the settings file"
             )
         login = Login(username, password) if username and password else None
-        settings, token = make_settings(Settings, configuration), configuration.read_secret("token")
+        settings = make_settings(Settings, configuration, options)
+        token = configuration.read_secret("token") or configuration.read_grant(
+            allow_insecure_http=settings.allow_insecure_http
+        )
         suite = cls(settings, token=token, login=login, listeners=listeners)
         for name in require:
             suite._transport.require_service(_SERVICES[name])
+        return suite
+
+    def with_options(self, *, timeout: float | None = None, retry: RetryPolicy | None = None) -> Self:
+        """Return a view of this suite with a different timeout or retry policy for all services and mailboxes.
+
+        It shares the connections, tokens and limits of this suite. Closing either closes both.
+
+        timeout: seconds for each complete call. None: unchanged.
+        retry: the retry policy. None: unchanged.
+
+        Raises InvalidArgumentError if either is invalid.
+        """
+        given: _CallOptions = {}
+        if timeout is not None:
+            given["timeout"] = timeout
+        if retry is not None:
+            given["retry"] = retry
+        suite = copy.copy(self)
+        suite.signing = self.signing.with_options(**given)
+        suite.fax = self.fax.with_options(**given)
+        suite.registration = self.registration.with_options(**given)
+        suite._options = {**self._options, **given}
         return suite
 
     def mailbox(self, username: str, password: str | Secret) -> Mailbox:
@@ -200,7 +236,7 @@ class DirectSuite:
         Raises InvalidArgumentError if `username` is not an address.
         """
         password = as_secret(password)
-        return Mailbox(self._transport, username, password)
+        return Mailbox(self._transport, username, password).with_options(**self._options)
 
     def tuser(self, username: str, password: str | Secret, direct_addr: str) -> TUser:
         """Return a client for a T-User, without a request.
@@ -213,7 +249,7 @@ class DirectSuite:
         password = as_secret(password)
         from directsuite.messaging.tuser import TUser
 
-        return TUser(self._transport, username, password, direct_addr)
+        return TUser(self._transport, username, password, direct_addr).with_options(**self._options)
 
     def __repr__(self) -> str:
         services = [service.value for service in Service if self._transport.has_url(service)]

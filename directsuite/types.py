@@ -76,6 +76,7 @@ from directsuite.registration.models import (
     UserPassword,
     UserStateType,
 )
+from directsuite.settings import SettingsOptions
 from directsuite.signing.models import (
     DocumentInfo,
     DocumentSignature,
@@ -236,6 +237,7 @@ __all__ = [
     "SendWithTuserRequest",
     "SessionFactory",
     "SetFoldersSubscribedRequest",
+    "SettingsOptions",
     "Signature",
     "SmtpIdsRequest",
     "Source",

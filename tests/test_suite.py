@@ -7,9 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
+import attrs
 import pytest
 
 import directsuite as ds
+from directsuite.config_file import Configuration
+from directsuite.core.credentials import StaticToken
+from directsuite.core.operation import Service
+from directsuite.settings import SettingsOptions
 
 ENVIRON = {
     "DIRECTSUITE_SIGNING_URL": "https://signing.example.test/",
@@ -153,3 +158,115 @@ def test_suite_that_is_never_opened_leaves_no_complaint(tmp_path: Path) -> None:
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", script]
     reported = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True, cwd=tmp_path)
     assert reported.stderr == ""
+
+
+def test_options_replace_single_settings_and_keep_token_and_login() -> None:
+    converter, retry = ds.make_converter(), ds.RetryPolicy.none()
+    suite = ds.DirectSuite.from_env(
+        {**ENVIRON, "DIRECTSUITE_TIMEOUT": "wrong", "DIRECTSUITE_RETRY_ATTEMPTS": "wrong"},
+        require=SERVICES,
+        timeout=5,
+        retry=retry,
+        converter=converter,
+        fax_url="https://other.example.test",
+    )
+    transport = suite._transport
+    assert (transport.timeout, transport._retry) == (5, retry)
+    assert transport._endpoints[Service.FAX].base_url == "https://other.example.test"
+    assert transport._endpoints[Service.SIGNING].base_url == "https://signing.example.test"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"timeout": 0}, "^timeout must be a finite number"),
+        ({"signing_url": "http://example.test"}, "^signing_url would send secrets unencrypted"),
+        ({"retry": 5}, "^retry must be a RetryPolicy"),
+    ],
+)
+def test_invalid_option_is_rejected_without_naming_a_variable(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ds.ConfigurationError, match=sentence):
+        ds.DirectSuite.from_env({**ENVIRON, "DIRECTSUITE_TIMEOUT": "9"}, **options)
+
+
+def test_unknown_option_is_rejected() -> None:
+    options: dict[str, Any] = {"timeuot": 5}
+    with pytest.raises(TypeError, match="timeuot"):
+        ds.DirectSuite.from_env(ENVIRON, **options)
+
+
+def test_options_are_the_parameters_of_settings() -> None:
+    fields = {field.name: field.type for field in attrs.fields(ds.Settings)}
+    assert {name: each.__forward_arg__ for name, each in SettingsOptions.__annotations__.items()} == fields
+
+
+@pytest.mark.parametrize(
+    ("service", "named"), [("signing", "DIRECTSUITE_TOKEN"), ("registration", "DIRECTSUITE_LOGIN")]
+)
+def test_missing_credential_error_explains_that_settings_contain_none(service: Any, named: str) -> None:
+    settings = attrs.evolve(ds.Settings.from_env(ENVIRON), timeout=5)
+    with pytest.raises(ds.ConfigurationError, match=rf"or DirectSuite\.from_env\(\), which, unlike .* reads {named}"):
+        ds.DirectSuite(settings)._transport.require_service(Service(service))
+
+
+async def test_view_of_a_suite_has_its_options_in_all_facades() -> None:
+    async with ds.DirectSuite.from_env(ENVIRON) as suite:
+        view = suite.with_options(timeout=5).with_options(retry=ds.RetryPolicy.none())
+        for each, timeout in ((view, 5), (suite, 60)):
+            facades = [each.signing, each.fax, each.registration]
+            facades += [each.mailbox("a@b.test", "p"), each.tuser("u", "p", "a@b.test")]
+            assert {facade.resolve_timeout() for facade in facades} == {timeout}
+        assert view.mailbox("a@b.test", "p")._options.retry == ds.RetryPolicy.none()
+        with pytest.raises(ds.InvalidArgumentError, match=r"^timeout"):
+            suite.with_options(timeout=0)
+    assert repr(view).endswith("closed>")
+
+
+OAUTH = {
+    "DIRECTSUITE_TOKEN_URL": "https://login.example.test/token",
+    "DIRECTSUITE_CLIENT_ID": "client",
+    "DIRECTSUITE_CLIENT_SECRET": "Zaphod",
+    "DIRECTSUITE_SCOPE": "pdf fax",
+}
+
+
+def test_grant_is_read_from_the_configuration(tmp_path: Path) -> None:
+    credentials = ds.ClientCredentials("https://login.example.test/token", "client", "Zaphod", "pdf fax")
+    assert Configuration.read(OAUTH).read_grant() == credentials
+    (tmp_path / "refresh").write_text("Trillian\n")
+    (tmp_path / "refresh").chmod(0o600)
+    (tmp_path / "config.toml").write_text(
+        'token_url = "https://login.example.test/token"\nclient_id = "client"\nrefresh_token_file = "refresh"\n'
+    )
+    grant = Configuration.from_file(tmp_path / "config.toml").read_grant()
+    assert isinstance(grant, ds.RefreshToken)
+    assert grant.client_secret is None
+    assert grant.refresh_token == ds.Secret("Trillian")
+    ds.DirectSuite.from_env({**OAUTH, "DIRECTSUITE_SIGNING_URL": "https://signing.example.test"}, require=["signing"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"DIRECTSUITE_TOKEN_URL": ""}, "^DIRECTSUITE_CLIENT_ID: client_id is set without token_url: set both$"),
+        (
+            {"DIRECTSUITE_TOKEN_URL": "", "DIRECTSUITE_CLIENT_ID": ""},
+            "^DIRECTSUITE_CLIENT_SECRET: client_secret is set without token_url: set both$",
+        ),
+        ({"DIRECTSUITE_CLIENT_ID": ""}, "^DIRECTSUITE_TOKEN_URL: token_url is set without client_id: set both$"),
+        ({"DIRECTSUITE_CLIENT_SECRET": ""}, "^DIRECTSUITE_TOKEN_URL: .* without a credential: set client_secret_file"),
+        (
+            {"DIRECTSUITE_TOKEN_URL": "http://login.example.test"},
+            "^DIRECTSUITE_TOKEN_URL: token_url would send secrets",
+        ),
+    ],
+)
+def test_incomplete_grant_is_rejected(changes: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ds.ConfigurationError, match=sentence) as caught:
+        ds.DirectSuite.from_env({**OAUTH, **changes})
+    assert "Zaphod" not in str(caught.value)
+
+
+def test_token_has_precedence_over_a_grant() -> None:
+    suite = ds.DirectSuite.from_env({**OAUTH, "DIRECTSUITE_TOKEN": "a-token"})
+    assert isinstance(suite._caches[0]._source, StaticToken)

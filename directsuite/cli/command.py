@@ -79,7 +79,7 @@ class Command:
         self,
         settings: ds.Settings,
         *,
-        token: ds.Secret | None = None,
+        token: ds.Secret | ds.ClientCredentials | ds.RefreshToken | None = None,
         login: ds.Login | None = None,
         listeners: Sequence[ds.Listener] = (),
     ) -> ds.DirectSuite:

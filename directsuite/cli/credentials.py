@@ -142,12 +142,25 @@ def validate_address(address: str, source: str) -> None:
     )
 
 
-def read_token(file: Path | None) -> ds.Secret:
-    """Return the access token for signing and fax.
+def read_grant() -> ds.ClientCredentials | ds.RefreshToken | None:
+    """Return the configured OAuth 2.0 grant, None if there is none or a token is set, which has precedence."""
+    configuration = Configuration.read()
+    if configuration.read_secret("token") is not None:
+        return None
+    return configuration.read_grant(allow_insecure_http=ds.Settings.from_env().allow_insecure_http)
 
-    file: the value of --token-file. Raises UsageError if no token is set, ConfigurationError if a file is invalid.
+
+def read_token(file: Path | None) -> ds.Secret | ds.ClientCredentials | ds.RefreshToken:
+    """Return the access token for signing and fax, or the OAuth 2.0 grant with which the suite requests tokens.
+
+    file: the value of --token-file. Raises UsageError if neither is set, ConfigurationError if a file is invalid.
     """
-    return find_secret("token", file, keyring_name="token", prompt="Access token from the service's provider")
+    if file is None and (grant := read_grant()) is not None:
+        return grant
+    prompt = "Access token from the service's provider"
+    return find_secret(
+        file, "token", "access token", prompt=prompt, option="--token-file", keyring_name="token", placeholder="token"
+    )
 
 
 def read_login(username: str | None, password_file: Path | None) -> ds.Login:

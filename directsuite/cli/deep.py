@@ -158,7 +158,7 @@ class DeepExamination:
     settings: ds.Settings
     specification: Specification
     options: DoctorOptions
-    token: ds.Secret | None = None
+    token: ds.Secret | ds.ClientCredentials | None = None
     login: ds.Login | None = None
     mailbox: MailboxAccess | None = None
     tuser: ds.Login | None = None

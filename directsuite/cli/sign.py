@@ -182,7 +182,7 @@ async def _show_plan(signatures: Sequence[ds.Signature], sources: sign_sources.P
 
 async def _sign_sources(
     settings: ds.Settings,
-    access_token: ds.Secret,
+    access_token: ds.Secret | ds.ClientCredentials | ds.RefreshToken,
     signatures: Sequence[ds.Signature],
     sources: sign_sources.PdfSources,
     options: SignOptions,

@@ -478,6 +478,9 @@ def _try_renew_credential(call: Call[Any], failure: DirectSuiteError) -> bool:
     return call.has_renewed_credential
 
 
+_READS_CREDENTIALS = "DirectSuite.from_env(), which, unlike Settings.from_env(), also reads"
+
+
 def _make_missing_setting_error(who: str, endpoint: Endpoint) -> ConfigurationError:
     service = endpoint.service
     if endpoint.base_url is None:
@@ -487,7 +490,7 @@ def _make_missing_setting_error(who: str, endpoint: Endpoint) -> ConfigurationEr
         )
     if service is Service.REGISTRATION:
         return ConfigurationError(
-            f"{who} needs a login: DirectSuite(login=Login(username, password)), "
-            "or DIRECTSUITE_LOGIN_USERNAME and DIRECTSUITE_LOGIN_PASSWORD"
+            f"{who} needs a login: DirectSuite(login=Login(username, password)), or {_READS_CREDENTIALS} "
+            "DIRECTSUITE_LOGIN_USERNAME and DIRECTSUITE_LOGIN_PASSWORD"
         )
-    return ConfigurationError(f"{who} needs a token: DirectSuite(token=...), or DIRECTSUITE_TOKEN")
+    return ConfigurationError(f"{who} needs a token: DirectSuite(token=...), or {_READS_CREDENTIALS} DIRECTSUITE_TOKEN")

@@ -6,8 +6,9 @@ import re
 
 import pytest
 
+from directsuite.sandbox.server import DEMO_CLIENT
 from tests.cli.conftest import CliRunner
-from tests.integration.scenario import BOB, PASSWORD
+from tests.integration.scenario import BOB, FAX_NUMBER, PASSWORD
 
 
 def configured(runner: CliRunner, text: str) -> None:
@@ -78,3 +79,32 @@ async def test_verbose_quotes_the_service_where_stderr_may_be_a_log(cli: CliRunn
     result = await cli.run("fax", "show", "15550100199", "none", *arguments)
     assert result.status != 0
     assert ('("' in result.err) == bool(arguments)
+
+
+async def test_configured_client_requests_the_tokens_of_commands(cli_runner: CliRunner) -> None:
+    cli_runner.monkeypatch.delenv("DIRECTSUITE_TOKEN")
+    cli_runner.write_private_file("client.secret", DEMO_CLIENT[1])
+    configured(
+        cli_runner,
+        f'token_url = "{cli_runner.sandbox.token_url}"\nclient_id = "{DEMO_CLIENT[0]}"\n'
+        'client_secret_file = "client.secret"\n',
+    )
+    assert (await cli_runner.run("fax", "list", FAX_NUMBER)).status == 0
+    shown = (await cli_runner.run("config", "show")).out
+    assert 'client_secret_file = "client.secret"  # suite.toml, line 3' in shown.splitlines()
+    assert DEMO_CLIENT[1] not in shown
+    cli_runner.monkeypatch.setenv("DIRECTSUITE_CLIENT_SECRET", "wrong")
+    result = await cli_runner.run("fax", "list", FAX_NUMBER)
+    assert (result.status, "client's id, secret" in result.err) == (3, True)
+    assert (await cli_runner.run("fax", "list", FAX_NUMBER, "--token-file", "client.secret")).status == 3
+
+
+async def test_doctor_checks_a_client_but_not_a_refresh_token(cli_runner: CliRunner) -> None:
+    cli_runner.monkeypatch.delenv("DIRECTSUITE_TOKEN")
+    client = {"TOKEN_URL": cli_runner.sandbox.token_url, "CLIENT_ID": DEMO_CLIENT[0], "CLIENT_SECRET": DEMO_CLIENT[1]}
+    for name, text in client.items():
+        cli_runner.monkeypatch.setenv(f"DIRECTSUITE_{name}", text)
+    for refresh_token, result in (("", "ok"), ("refresh", "not checked")):
+        cli_runner.monkeypatch.setenv("DIRECTSUITE_REFRESH_TOKEN", refresh_token)
+        checks = (await cli_runner.run("doctor", "--json")).document["checks"]
+        assert {each["result"] for each in checks if each["check"] == "token"} == {result}

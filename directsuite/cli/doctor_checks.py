@@ -1,0 +1,333 @@
+"""The checks of `directsuite doctor`, which change nothing.
+
+check_machine       versions, extras, trusted certificates, proxy variables
+Server              name ──► connection ──► TLS ──► response ──► clock
+check_credential    one request with a token, login or mailbox password
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import os
+import platform
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import attrs
+import msgspec
+from yarl import URL
+
+import directsuite as ds
+from directsuite import errors
+from directsuite.cli.command import make_request_listeners
+from directsuite.cli.credentials import MailboxAccess
+from directsuite.cli.errors import HINT_RENEW_CREDENTIAL, Advice, exit_for_error
+from directsuite.cli.process import EXTRAS, find_missing
+from directsuite.core.checks import find_url_problem
+from directsuite.core.facade import Facade
+from directsuite.core.files import explain_os_error, run_in_thread
+from directsuite.settings import SERVICES
+from directsuite.wire.dates import read_http_date
+
+_LIBRARIES = ("aiohttp", "attrs", "cattrs", "msgspec", "oauthlib", "pybase64", "tenacity", "yarl")
+_PROXY_VARIABLES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
+_UNTRUSTED = (
+    "This machine does not trust its issuer. If the service has a private authority, name the authority's certificate "
+    "in SSL_CERT_FILE, or as ca_bundle in the settings file."
+)
+_CERTIFICATE_PROBLEMS = {  # by X509_V_ERR_… of OpenSSL
+    **dict.fromkeys((2, 18, 19, 20, 21), _UNTRUSTED),
+    9: "It is not valid yet. Set this machine's clock, or inform the service's provider.",
+    10: "It has expired. Inform the service's provider, or set this machine's clock if that is wrong.",
+    62: "It is for another host. Check the host in the URL.",
+    64: "It is for another address. Check the host in the URL.",
+}
+_MIN_DAYS = 21  # a certificate that is valid for fewer days should be renewed
+_MAX_SKEW = 60.0  # seconds; tokens and sessions expire by the server's clock, and are renewed by this machine's
+_MISSING_PATH = "/directsuite-doctor"
+"""A path that no service has."""
+_FAX_NUMBER = "0000000000"  # not a valid number
+_CALLS: Mapping[str, Callable[[Any], Awaitable[object]]] = {
+    "signing": lambda facade: facade.get_doc_info("00000000-0000-0000-0000-000000000000"),  # no document has this id
+    "fax": lambda facade: facade.get_multiple_message_info(_FAX_NUMBER),
+    "message": lambda facade: facade.get_message_count(),
+    "registration": lambda facade: facade.login(),
+}
+"""The request with which a service checks a credential."""
+
+
+class Result(enum.StrEnum):
+    """The result of a check."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+    NOT_CHECKED = "not checked"
+
+
+@attrs.frozen
+class Finding:
+    """The finding of one check."""
+
+    result: Result
+    sentence: str
+    """The state of what was checked, then advice if something is wrong."""
+    subject: str = ""
+    """A service, the proxy, or this machine."""
+    check: str = ""
+
+
+Check = tuple[str, Finding | Callable[[], Awaitable[Finding]]]
+"""The name of a check, and the check, or its finding if nothing has to be run."""
+
+ok = partial(Finding, Result.OK)
+warning = partial(Finding, Result.WARNING)
+failed = partial(Finding, Result.FAILED)
+not_checked = partial(Finding, Result.NOT_CHECKED)
+
+
+async def run_checks(subject: str, checks: Sequence[Check], timeout: float) -> list[Finding]:
+    """Run a subject's checks until one fails. Return a finding of each, NOT_CHECKED after a failure.
+
+    timeout: seconds for each check, which fails if it takes longer.
+    """
+    findings, failed_check = list[Finding](), ""
+    for name, check in checks:
+        if failed_check:
+            finding = not_checked(f"The check of {failed_check} failed.")
+        else:
+            try:
+                async with asyncio.timeout(timeout):
+                    finding = check if isinstance(check, Finding) else await check()
+            except TimeoutError:
+                advice = "Check the network, firewall and proxy, or give --timeout SECONDS."
+                finding = failed(f"It took more than {timeout:g} s. {advice}")
+        if finding.result is Result.FAILED:
+            failed_check = failed_check or name
+        findings.append(attrs.evolve(finding, subject=subject, check=name))
+    return findings
+
+
+def check_machine(settings: ds.Settings, environment: Mapping[str, str]) -> Iterator[tuple[str, Finding]]:
+    """Yield a finding of each check that sends nothing, with the check's name."""
+    libraries = ", ".join(f"{library} {version(library)}" for library in _LIBRARIES)
+    python = f"Python {platform.python_version()}, {ssl.OPENSSL_VERSION}"
+    yield "versions", ok(f"directsuite {ds.__version__}, {python}, {libraries}")
+    lacks = {extra: find_missing(libraries) for extra, libraries in EXTRAS.items()}
+    installed = f"Installed: {', '.join(extra for extra in lacks if not lacks[extra]) or 'none'}."
+    if incomplete := ",".join(extra for extra in lacks if 0 < len(lacks[extra]) < len(EXTRAS[extra])):
+        yield "extras", warning(f"{installed} Incomplete: {incomplete}. Run pip install 'directsuite[{incomplete}]'.")
+    else:
+        yield "extras", ok(installed)
+    uses_tls = any(str(getattr(settings, f"{service}_url")).startswith("https:") for service in SERVICES)
+    if uses_tls and settings.tls is None:
+        yield "trusted certificates", _check_certificates(environment)
+    names = ", ".join(name for name in _PROXY_VARIABLES if environment.get(name))
+    if names and settings.proxy is None:
+        advice = 'If the services are behind a proxy, add proxy = "http://proxy.example.org:3128" to the settings file.'
+        yield "proxy variables", warning(f"{names} is ignored. {advice}")
+    else:
+        yield "proxy variables", ok("They are not needed.")
+
+
+def _check_certificates(environment: Mapping[str, str]) -> Finding:
+    try:
+        if environment.get("SSL_CERT_FILE"):
+            ssl.create_default_context(cafile=environment["SSL_CERT_FILE"])
+    except OSError:  # of which ssl.SSLError is a subclass
+        return failed("SSL_CERT_FILE does not name a file with certificates in PEM format. Correct or unset it.")
+    if environment.get("SSL_CERT_DIR") and not Path(environment["SSL_CERT_DIR"]).is_dir():
+        return failed("SSL_CERT_DIR does not name a folder. Correct or unset it.")
+    paths: Any = ssl.get_default_verify_paths()
+    if not (place := paths.cafile or paths.capath) and os.name != "nt":  # Windows has them in its own store
+        return failed("This machine has no trusted certificates. Install the package ca-certificates.")
+    return ok(f"This machine uses {place or 'the store of the system'}.")
+
+
+class Server:
+    """The checks of one server. url: the URL of a service."""
+
+    def __init__(self, url: str, settings: ds.Settings) -> None:
+        self._url = URL(url)
+        self._host, self._port = self._url.raw_host or "", self._url.port or 443
+        self._settings = settings
+        self._writer: asyncio.StreamWriter | None = None
+        self._date, self._received = "", datetime.now(UTC)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+
+    def list_checks(self) -> list[Check]:
+        """Return the checks in the order in which they must run."""
+        connecting: list[Check] = [
+            ("name", self._check_name),
+            ("connection", self._check_connection),
+            ("TLS", self._check_tls),
+        ]
+        if self._settings.proxy is not None:
+            connecting = [("connection", not_checked("Connections use the proxy of the settings."))]
+        others: list[Check] = [("response", self._check_response), ("clock", self._check_clock)]
+        return [("URL", ok(str(self._url))), *connecting, *others]
+
+    async def _check_name(self) -> Finding:
+        try:
+            # In a separate thread, because the resolver may block for longer than the timeout.
+            resolved = await run_in_thread(socket.getaddrinfo, self._host, self._port)
+        except (OSError, UnicodeError):
+            return failed(f"{self._host} has no address. Check the host in the URL, and that this machine is online.")
+        addresses = dict.fromkeys(str(each[4][0]) for each in resolved)
+        return ok(f"{self._host} has the address {', '.join(addresses)}.")
+
+    async def _check_connection(self) -> Finding:
+        try:
+            _, self._writer = await asyncio.open_connection(self._host, self._port, happy_eyeballs_delay=0.25)
+        except OSError as error:
+            return failed(
+                f"There is no connection to port {self._port} of {self._host} ({explain_os_error(error)}). "
+                "Check host and port in the URL, and that the service is running."
+            )
+        return ok(f"Port {self._port} is open.")
+
+    async def _check_tls(self) -> Finding:
+        if self._url.scheme != "https":
+            if find_url_problem(str(self._url)) is None:
+                return not_checked("The URL starts with http://, on this machine.")
+            return warning("The URL starts with http://, so others can read everything that is sent. Use https://.")
+        writer = self._writer
+        assert writer is not None  # noqa: S101  check_connection has succeeded
+        try:
+            await writer.start_tls(await self._make_context(), server_hostname=self._host)
+        except ssl.SSLCertVerificationError as error:
+            problem = _CERTIFICATE_PROBLEMS.get(error.verify_code, f"{error.verify_message}.")
+            return failed(f"The certificate is not accepted. {problem}")
+        except OSError as error:
+            reason = error.reason if isinstance(error, ssl.SSLError) else explain_os_error(error)
+            return failed(
+                f"The TLS handshake failed ({reason}). Check scheme and port in the URL. If they are right, ask the "
+                "service's provider whether it supports TLS 1.2 or newer."
+            )
+        tls: ssl.SSLObject = writer.get_extra_info("ssl_object")
+        days = int(ssl.cert_time_to_seconds(str((tls.getpeercert() or {})["notAfter"])) - time.time()) // 86_400
+        text = f"{tls.version()}. The certificate is accepted, and is valid for {days} days."
+        return ok(text) if days >= _MIN_DAYS else warning(f"{text} Ask the service's provider to renew it.")
+
+    async def _check_response(self) -> Finding:
+        try:
+            async with (
+                aiohttp.ClientSession(
+                    connector=aiohttp.TCPConnector(ssl=await self._make_context()),
+                    cookie_jar=aiohttp.DummyCookieJar(),
+                    headers={"User-Agent": f"directsuite/{ds.__version__}", "Cache-Control": "no-cache"},
+                ) as session,
+                session.head(self._url, allow_redirects=False, proxy=self._settings.proxy) as response,
+            ):
+                self._date, self._received = response.headers.get("Date", ""), datetime.now(UTC)
+                status = response.status
+        except aiohttp.ClientProxyConnectionError:
+            return failed("There is no connection to the proxy. Check the setting proxy.")
+        except aiohttp.ClientHttpProxyError as error:
+            return failed(
+                f"The proxy rejects the connection (HTTP {error.status}). Check the name and password in the setting "
+                "proxy, as in http://name:password@host, or ask who runs the proxy."
+            )
+        except aiohttp.ClientConnectorCertificateError:
+            return failed(f"The certificate, which may be that of a proxy, is not accepted. {_UNTRUSTED}")
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return failed(f"The server does not respond with HTTP ({type(error).__name__}). Check the URL.")
+        if 300 <= status < 400:
+            return warning(f"HTTP {status}: The server redirects, which is not followed. Use the new URL.")
+        if status in (502, 503, 504):
+            return warning(f"HTTP {status}: The service is down or overloaded. Try again later.")
+        return ok("The server responds with HTTP.")
+
+    async def _check_clock(self) -> Finding:
+        date = read_http_date(self._date)
+        if date is None:
+            return not_checked("The response contains no date.")
+        seconds = (date - self._received).total_seconds()
+        if abs(seconds) <= _MAX_SKEW:
+            return ok("This machine's clock agrees with the server's.")
+        return warning(
+            f"This machine's clock is {abs(seconds) / 60:,.0f} minutes {'behind' if seconds > 0 else 'ahead of'} the "
+            "server's, so tokens and sessions expire at other times than expected. Set it, for example with NTP."
+        )
+
+    async def _make_context(self) -> ssl.SSLContext:
+        tls = self._settings.tls
+        return await asyncio.to_thread(ssl.create_default_context) if tls is None else tls
+
+
+async def check_credential(
+    service: str,
+    settings: ds.Settings,
+    timeout: float,
+    credential: ds.Secret | ds.ClientCredentials | ds.Login | MailboxAccess | Finding,
+) -> Finding:
+    """Check that a service accepts a token, login or mailbox password. If `credential` is a Finding, return it."""
+    if isinstance(credential, Finding):
+        return credential
+    token = credential if isinstance(credential, ds.Secret | ds.ClientCredentials) else None
+    login = credential if isinstance(credential, ds.Login) else None
+
+    async def call(settings: ds.Settings) -> errors.DirectSuiteError | None:
+        try:
+            async with ds.DirectSuite(settings, token=token, login=login, listeners=make_request_listeners()) as suite:
+                facade: Facade = (
+                    suite.mailbox(credential.address, credential.password)
+                    if isinstance(credential, MailboxAccess)
+                    else getattr(suite, service)
+                )
+                await _CALLS[service](facade.with_options(timeout=timeout, retry=ds.RetryPolicy.none()))
+        except errors.DirectSuiteError as error:
+            return error
+        return None
+
+    error = await call(settings)
+    if token is not None and isinstance(error, errors.ServiceError) and error.status == 404:
+        # Either the document does not exist, or the path. If the path does not, another path gets the same response.
+        urls: dict[str, Any] = {f"{service}_url": f"{getattr(settings, f'{service}_url')}{_MISSING_PATH}"}
+        other = await call(attrs.evolve(settings, **urls))
+        if not isinstance(other, errors.ServiceError) or _list_texts(other) != _list_texts(error):
+            return ok("The credential is accepted.")
+    return _explain(service, error, has_token=token is not None)
+
+
+def _list_texts(error: errors.ServiceError) -> list[str]:
+    """Return the error's code and description without the path, to compare responses; empty if the body isn't JSON."""
+    try:
+        body: Any = msgspec.json.decode(error.body)
+        return [str(body.get(name)).replace(_MISSING_PATH, "") for name in ("error", "description")]
+    except (msgspec.DecodeError, AttributeError, RecursionError):
+        return []
+
+
+def _explain(service: str, error: errors.DirectSuiteError | None, *, has_token: bool) -> Finding:
+    if error is None or (has_token and isinstance(error, errors.BadRequestError)):
+        return ok("The credential is accepted.")
+    if isinstance(error, errors.AuthenticationError):
+        credential = "mailbox" if service == "message" else "login"
+        text = f"The service rejects the {credential}. Check its name, and that the password belongs to it."
+        return failed(f"{HINT_RENEW_CREDENTIAL[0].upper()}{HINT_RENEW_CREDENTIAL[1:]}." if has_token else text)
+    if has_token and isinstance(error, errors.PermissionDeniedError):
+        if service == "fax":  # because the number in the request is not the user's
+            return warning(
+                f"The service accepts the token, but not for {_FAX_NUMBER}, the number in the request of this check. "
+                "If it also rejects your own number, ask its provider for a token that may read faxes."
+            )
+        return failed("The service accepts the token, but not for this operation. Ask its provider for another token.")
+    is_not_found = isinstance(error, errors.ServiceError) and error.status == 404
+    if is_not_found or isinstance(error, errors.ResponseDecodeError):
+        return failed(f"This is not the service. Check the path of DIRECTSUITE_{service.upper()}_URL.")
+    advice: Advice = {errors.ConnectFailedError: "see the checks before this one, and try again"}
+    return failed(exit_for_error(error, advice=advice)[1])
