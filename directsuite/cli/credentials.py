@@ -157,10 +157,7 @@ def read_token(file: Path | None) -> ds.Secret | ds.ClientCredentials | ds.Refre
     """
     if file is None and (grant := read_grant()) is not None:
         return grant
-    prompt = "Access token from the service's provider"
-    return find_secret(
-        file, "token", "access token", prompt=prompt, option="--token-file", keyring_name="token", placeholder="token"
-    )
+    return find_secret("token", file, keyring_name="token", prompt="Access token from the service's provider")
 
 
 def read_login(username: str | None, password_file: Path | None) -> ds.Login:

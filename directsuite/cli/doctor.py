@@ -158,25 +158,26 @@ def _find(is_given: Callable[[], object], read: Callable[[], T], advice: str) ->
 _NOT_CHECKED_TEXT = "Refresh tokens are not checked, because each use may replace them. Run a command of the service."
 
 
-class _Examination:
-    """The services with their credentials. A password is requested only for a named mailbox or login with a URL."""
+def _find_credentials(options: DoctorOptions, settings: ds.Settings) -> Mapping[str, Any]:
+    """Return the credentials, or a Finding of each that is missing or invalid.
 
-    def __init__(self, options: DoctorOptions, settings: ds.Settings) -> None:
-        self._options, self._settings = options, settings
-        token = _find(
-            lambda: (
-                options.token_file
-                or Configuration.read().read_secret("token")
-                or credentials.read_grant()
-                or find_in_keyring("token")
-            ),
-            lambda: credentials.read_token(options.token_file),
-            "There is no token. Set DIRECTSUITE_TOKEN, or give --token-file FILE.",
-        )
+    A password is requested only for a named mailbox or login with a URL.
+    """
+    token = _find(
+        lambda: (
+            options.token_file
+            or Configuration.read().read_secret("token")
+            or credentials.read_grant()
+            or find_in_keyring("token")
+        ),
+        lambda: credentials.read_token(options.token_file),
+        "There is no token. Set DIRECTSUITE_TOKEN, or give --token-file FILE.",
+    )
+    return {
         # Each check opens a suite, but a refresh token must be used in only one suite at a time.
-        self._token = doctor_checks.not_checked(_NOT_CHECKED_TEXT) if isinstance(token, ds.RefreshToken) else token
-        self._login = _find(
-            lambda: settings.registration_url and (options.login or credentials.read_setting("login_username")),
+        "token": not_checked(_NOT_CHECKED_TEXT) if isinstance(token, ds.RefreshToken) else token,
+        "login": _find(
+            lambda: settings.registration_url and (options.login or Configuration.read().get_text("login_username")),
             lambda: credentials.read_login(options.login, options.login_password_file),
             f"There is no login. Set {credentials.LOGIN_VAR}, or give --login USERNAME.",
         ),
@@ -451,12 +452,15 @@ class Server:
 
 
 async def _check_credential(
-    service: str, settings: ds.Settings, timeout: float, credential: ds.Secret | ds.Login | MailboxAccess | Finding
+    service: str,
+    settings: ds.Settings,
+    timeout: float,
+    credential: ds.Secret | ds.ClientCredentials | ds.Login | MailboxAccess | Finding,
 ) -> Finding:
     """Check that a service accepts a token, login or mailbox password. If `credential` is a Finding, return it."""
     if isinstance(credential, Finding):
         return credential
-    token = credential if isinstance(credential, ds.Secret) else None
+    token = credential if isinstance(credential, ds.Secret | ds.ClientCredentials) else None
     login = credential if isinstance(credential, ds.Login) else None
 
     async def call(settings: ds.Settings) -> ds.DirectSuiteError | None:

@@ -131,7 +131,7 @@ async def test_code_that_is_too_old_is_rejected(sandbox: Sandbox) -> None:
     grant = request.redeem(redirected, token_url=sandbox.token_url, client_secret=DEMO_CLIENT[1])
     async with open_suite(sandbox, grant) as suite:
         with pytest.raises(ds.AuthenticationError, match=r"\(invalid_grant\)"):
-            await look(suite)
+            await fetch(suite)
 
 
 def configure(sandbox: Sandbox, folder: Path, **others: str) -> dict[str, str]:
@@ -153,7 +153,7 @@ def configure(sandbox: Sandbox, folder: Path, **others: str) -> dict[str, str]:
 async def test_configured_client_gets_tokens(sandbox: Sandbox, tmp_path: Path, scope: dict[str, str]) -> None:
     environ = configure(sandbox, tmp_path, **scope)
     async with ds.DirectSuite.from_env(environ, require=["fax"], timeout=5) as suite:
-        await look(suite)
+        await fetch(suite)
 
 
 async def test_rotated_refresh_token_is_written_to_its_file(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ async def test_rotated_refresh_token_is_written_to_its_file(sandbox: Sandbox, tm
     environ = configure(sandbox, tmp_path, refresh_token_file="refresh.token")
     for _ in range(2):
         async with ds.DirectSuite.from_env(environ) as suite:
-            await look(suite)
+            await fetch(suite)
     assert file.read_text().strip() not in ("", first)
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
     assert [each.name for each in sorted(file.parent.glob("*"))] == ["client.secret", "config.toml", "refresh.token"]
@@ -174,6 +174,6 @@ async def test_refresh_token_of_a_variable_is_kept_in_memory(sandbox: Sandbox, t
     environ = configure(sandbox, tmp_path)
     environ["DIRECTSUITE_REFRESH_TOKEN"] = await refresh_token(sandbox)
     async with ds.DirectSuite.from_env(environ) as suite:
-        await look(suite)
+        await fetch(suite)
         await sandbox.expire_tokens()
-        await look(suite)
+        await fetch(suite)
