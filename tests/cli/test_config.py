@@ -81,30 +81,30 @@ async def test_verbose_quotes_the_service_where_stderr_may_be_a_log(cli: CliRunn
     assert ('("' in result.err) == bool(arguments)
 
 
-async def test_configured_client_requests_the_tokens_of_commands(cli_runner: CliRunner) -> None:
-    cli_runner.monkeypatch.delenv("DIRECTSUITE_TOKEN")
-    cli_runner.write_private_file("client.secret", DEMO_CLIENT[1])
+async def test_configured_client_requests_the_tokens_of_commands(cli: CliRunner) -> None:
+    cli.monkeypatch.delenv("DIRECTSUITE_TOKEN")
+    cli.write_private_file("client.secret", DEMO_CLIENT[1])
     configured(
-        cli_runner,
-        f'token_url = "{cli_runner.sandbox.token_url}"\nclient_id = "{DEMO_CLIENT[0]}"\n'
+        cli,
+        f'token_url = "{cli.sandbox.token_url}"\nclient_id = "{DEMO_CLIENT[0]}"\n'
         'client_secret_file = "client.secret"\n',
     )
-    assert (await cli_runner.run("fax", "list", FAX_NUMBER)).status == 0
-    shown = (await cli_runner.run("config", "show")).out
+    assert (await cli.run("fax", "list", FAX_NUMBER)).status == 0
+    shown = (await cli.run("config", "show")).out
     assert 'client_secret_file = "client.secret"  # suite.toml, line 3' in shown.splitlines()
     assert DEMO_CLIENT[1] not in shown
-    cli_runner.monkeypatch.setenv("DIRECTSUITE_CLIENT_SECRET", "wrong")
-    result = await cli_runner.run("fax", "list", FAX_NUMBER)
+    cli.monkeypatch.setenv("DIRECTSUITE_CLIENT_SECRET", "wrong")
+    result = await cli.run("fax", "list", FAX_NUMBER)
     assert (result.status, "client's id, secret" in result.err) == (3, True)
-    assert (await cli_runner.run("fax", "list", FAX_NUMBER, "--token-file", "client.secret")).status == 3
+    assert (await cli.run("fax", "list", FAX_NUMBER, "--token-file", "client.secret")).status == 3
 
 
-async def test_doctor_checks_a_client_but_not_a_refresh_token(cli_runner: CliRunner) -> None:
-    cli_runner.monkeypatch.delenv("DIRECTSUITE_TOKEN")
-    client = {"TOKEN_URL": cli_runner.sandbox.token_url, "CLIENT_ID": DEMO_CLIENT[0], "CLIENT_SECRET": DEMO_CLIENT[1]}
+async def test_doctor_checks_a_client_but_not_a_refresh_token(cli: CliRunner) -> None:
+    cli.monkeypatch.delenv("DIRECTSUITE_TOKEN")
+    client = {"TOKEN_URL": cli.sandbox.token_url, "CLIENT_ID": DEMO_CLIENT[0], "CLIENT_SECRET": DEMO_CLIENT[1]}
     for name, text in client.items():
-        cli_runner.monkeypatch.setenv(f"DIRECTSUITE_{name}", text)
+        cli.monkeypatch.setenv(f"DIRECTSUITE_{name}", text)
     for refresh_token, result in (("", "ok"), ("refresh", "not checked")):
-        cli_runner.monkeypatch.setenv("DIRECTSUITE_REFRESH_TOKEN", refresh_token)
-        checks = (await cli_runner.run("doctor", "--json")).document["checks"]
+        cli.monkeypatch.setenv("DIRECTSUITE_REFRESH_TOKEN", refresh_token)
+        checks = (await cli.run("doctor", "--json")).document["checks"]
         assert {each["result"] for each in checks if each["check"] == "token"} == {result}
