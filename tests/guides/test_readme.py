@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +14,23 @@ import directsuite as ds
 from directsuite.sandbox import Sandbox
 from directsuite.testing import LeapingClock
 from tests.consent_form import build_consent_form
-from tests.guides.documents import find_code_blocks, read_document
+from tests.guides.documents import ALICE, execute_programs, find_code_blocks, read_document
 
-ALICE = ("alice@direct.example.test", "secret")
 PROGRAMS = {program.partition("\n")[0].removeprefix("# "): program for program in find_code_blocks("README")}
 
 
 @pytest.fixture
-async def sandbox(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Sandbox]:
-    async with Sandbox() as sandbox:
-        for name, value in sandbox.environment.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setattr("directsuite.suite.SystemClock", lambda: LeapingClock(sandbox.clock))
-        await sandbox.add_account(*ALICE)
-        yield sandbox
+def sandbox(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    for name, value in sandbox.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("directsuite.suite.SystemClock", lambda: LeapingClock(sandbox.clock))
+    return sandbox
 
 
 def main_of(name: str) -> Any:
     program, runs, _ = PROGRAMS[name].partition("\n\nasyncio.run(main(")
     assert runs
-    defined = dict[str, Any]()
-    exec(compile(program, name, "exec", dont_inherit=True), defined)  # noqa: S102  the text of our own README
-    return defined["main"]
+    return execute_programs(program)["main"]
 
 
 def test_readme_is_short() -> None:

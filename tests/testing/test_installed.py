@@ -28,17 +28,13 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(interpreter)
 
 
-def test_installing_is_enough(python: str, tmp_path: Path) -> None:
-    project = Project(tmp_path, python)
-    project.write("test_mine.py", THREE_LINES)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PY", "COV"))}
-    counts, written = project.run_and_count(["-W", "error"], environment)
-    assert counts == {"passed": 1}, written
+UNUSED = 'import sys\n\ndef test_mine():\n    assert "aiohttp" not in sys.modules\n'
 
 
-def test_project_that_does_not_use_it_does_not_notice(python: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", [THREE_LINES, UNUSED], ids=["used", "not used"])
+def test_installed_plugin_needs_no_configuration(program: str, python: str, tmp_path: Path) -> None:
     project = Project(tmp_path, python)
-    project.write("test_mine.py", 'import sys\n\ndef test_mine():\n    assert "aiohttp" not in sys.modules\n')
+    project.write("test_mine.py", program)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PY", "COV"))}
     counts, written = project.run_and_count(["-W", "error"], environment)
     assert counts == {"passed": 1}, written
