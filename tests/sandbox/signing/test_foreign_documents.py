@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from directsuite.sandbox.signing.keys import FileKeyStore
 
-    from .caller import verify_with_openssl
-from .caller import SigningCaller
+from .caller import SigningCaller, verify_with_openssl
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Sending a large body")]
 
