@@ -8,14 +8,16 @@ import json
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from ssl import SSLContext
 from types import ModuleType, SimpleNamespace
 from typing import Any, BinaryIO
 
 import attrs
 import pytest
+from aiohttp import web
 from cyclopts import App
 
 from directsuite.cli import main
@@ -115,13 +117,35 @@ class CliRunner(CommandRunner):
 
 
 @asynccontextmanager
-async def start_process(*arguments: str, stdin: int = PIPE, stdout: int = PIPE) -> AsyncGenerator[Process]:
+async def serve(
+    respond: Callable[[web.Request], Awaitable[web.Response]], tls: SSLContext | None = None
+) -> AsyncGenerator[str]:
+    """Serve the responses to all requests. Yield the root URL."""
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", respond)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def start_process(
+    *arguments: str,
+    stdin: int = PIPE,
+    stdout: int | BinaryIO = PIPE,
+    stderr: int | BinaryIO = PIPE,
+    flags: Sequence[str] = (),
+) -> AsyncGenerator[Process]:
     """Start a command as a process in the current folder. It is killed at the end of the block if it still runs."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", "-m", "directsuite", *arguments),
+        *(sys.executable, "-W", "error", *flags, "-m", "directsuite", *arguments),
         stdin=stdin,
         stdout=stdout,
-        stderr=PIPE,
+        stderr=stderr,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
     )
     try:
@@ -161,6 +185,7 @@ def install_keyring(
         return password
 
     keyring: Any = ModuleType("keyring")
+    keyring.__spec__ = SimpleNamespace(name="keyring")  # which importlib.util.find_spec returns
     keyring.get_password, keyring.get_keyring = get_password, lambda: SimpleNamespace(priority=priority)
     monkeypatch.setitem(sys.modules, "keyring", keyring)
 

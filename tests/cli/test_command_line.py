@@ -19,6 +19,12 @@ from directsuite.cli.app import build_app
 from directsuite.cli.command import Command
 from tests.cli.conftest import COMMANDS, EXAMPLES
 
+
+def run_python(program: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=20, check=False)
+
+
 TOP_COMMANDS = [name for name in COMMANDS if " " not in name]
 HEAVY = ("aiohttp", "cattrs", "msgspec", "pikepdf", "pyhanko", "directsuite.suite", "directsuite.sandbox")
 
@@ -132,9 +138,7 @@ sys.meta_path.insert(0, Interrupted())
 sys.exit(main({command.split()!r}))
 """
     (tmp_path / "in").mkdir()
-    result = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=20, check=False
-    )
+    result = run_python(program, tmp_path)
     assert (result.returncode, result.stdout) == (130, "")
     assert result.stderr == "directsuite: stopped; nothing was changed: run the same command again\n"
 
@@ -225,7 +229,7 @@ assert main({arguments.split()!r}) == {status}
 sys.stderr = stderr
 sys.exit(", ".join(name for name in {HEAVY!r} if name in sys.modules))
 """
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
+    result = run_python(program)
     assert result.stderr.strip() == ""
 
 
@@ -253,7 +257,7 @@ assert main(["inbox", "list", "--mailbox", "x"]) == 2
 others = ("directsuite.sync", "directsuite.jobs", "directsuite.sandbox", "pikepdf", "keyring")
 sys.exit(", ".join(name for name in others if name in sys.modules) or 0)
 """
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
+    result = run_python(program)
     assert (result.returncode, len(result.stderr.splitlines())) == (0, 1)
 
 

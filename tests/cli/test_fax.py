@@ -31,11 +31,11 @@ async def test_list_that_is_cut_says_so(cli: CliRunner) -> None:
 
 
 async def test_one_is_shown_by_its_handle(cli: CliRunner) -> None:
-    newest = json.loads((await cli.run("fax", "list", FAX_NUMBER, "--json")).out)[0]
+    newest = (await cli.run("fax", "list", FAX_NUMBER, "--json")).document[0]
     result = await cli.run("fax", "show", FAX_NUMBER, newest["message_handle"])
     assert result.status == 0
     assert "Fax 2" in result.out
-    document = json.loads((await cli.run("fax", "show", FAX_NUMBER, newest["message_handle"], "--json")).out)
+    document = (await cli.run("fax", "show", FAX_NUMBER, newest["message_handle"], "--json")).document
     assert document[0]["description"] == "Fax 2"
 
 
@@ -51,7 +51,7 @@ async def test_number_without_faxes_is_reported(cli: CliRunner) -> None:
     result = await cli.run("fax", "list", "15550199999")
     assert (result.status, result.out) == (0, "")
     assert "no faxes" in result.err
-    assert json.loads((await cli.run("fax", "list", "15550199999", "--json")).out) == []
+    assert (await cli.run("fax", "list", "15550199999", "--json")).document == []
 
 
 async def test_faxes_are_listed_by_status_and_time(cli: CliRunner) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import stat
 import sys
 import unicodedata
@@ -49,7 +48,7 @@ def test_size_of_any_number_of_bytes_is_shown(size: int, words: str | None) -> N
 async def test_long_folder_is_listed_from_its_end(cli: CliRunner) -> None:
     for number in range(1_010):
         await cli.deliver(f"m{number}")
-    listed = json.loads((await cli.run("inbox", "list", "--limit", "3", "--json")).out)
+    listed = (await cli.run("inbox", "list", "--limit", "3", "--json")).document
     assert [each["subject"] for each in listed] == ["m1009", "m1008", "m1007"]
 
 
@@ -57,11 +56,11 @@ async def test_unread_ones_and_those_since_a_day(cli: CliRunner) -> None:
     for subject in ("one", "two"):
         await cli.deliver(subject)
     await cli.run("inbox", "read", "1", "--mark-read")
-    unread = json.loads((await cli.run("inbox", "list", "--unread", "--json")).out)
+    unread = (await cli.run("inbox", "list", "--unread", "--json")).document
     assert [each["uid"] for each in unread] == [2]
     for since, count in (("2020-01-01", 2), ("2020-01-01T08:00", 2), ("2199-01-01", 0)):
         result = await cli.run("inbox", "list", "--since", since, "--json")
-        assert (result.status, len(json.loads(result.out))) == (0, count)
+        assert (result.status, len(result.document)) == (0, count)
 
 
 async def test_listing_and_reading_leave_a_message_unread(cli: CliRunner) -> None:
@@ -102,12 +101,12 @@ async def test_html_that_shows_nothing_is_said_to(cli: CliRunner, html: str) -> 
         result.err == "directsuite: The HTML of the message contains no visible text. "
         "Run the same command with --json to see the HTML.\n"
     )
-    assert json.loads((await cli.run("inbox", "read", "1", "--json")).out)["body"].strip() == html
+    assert (await cli.run("inbox", "read", "1", "--json")).document["body"].strip() == html
 
 
 async def test_as_json_it_is_complete_but_for_the_files_contents(cli: CliRunner) -> None:
     await cli.deliver("", with_files("scan.pdf"))
-    document = json.loads((await cli.run("inbox", "read", "1", "--json")).out)
+    document = (await cli.run("inbox", "read", "1", "--json")).document
     assert (document["uid"], document["subject"], document["body"].strip()) == (1, "Results", "See the files.")
     assert document["attachments"] == [{"content_type": "text/x-own", "filename": "scan.pdf", "size": 8}]
 
@@ -151,7 +150,7 @@ async def test_message_is_saved_as_it_stands_on_the_server(cli: CliRunner) -> No
     raw = with_files("scan.pdf")
     await cli.deliver("", raw)
     result = await cli.run("inbox", "save", "1", "--into", "new/folder", "--eml", "--json")
-    (saved,) = json.loads(result.out)
+    (saved,) = result.document
     assert (saved["uid"], saved["size"]) == (1, len(raw))
     assert cli.folder.joinpath(saved["path"]).read_bytes() == raw
 

@@ -6,7 +6,6 @@ import errno
 import io
 import os
 import sys
-from asyncio.subprocess import PIPE, create_subprocess_exec
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from rich.console import Console
 from directsuite.cli import main, sandbox_server
 from directsuite.cli.output import show_progress
 from directsuite.cli.process import ignore_stdout_errors, make_lossy_stream, prepare_streams
-from tests.cli.conftest import CliRunner
+from tests.cli.conftest import CliRunner, start_process
 from tests.cli.test_output import let_timer_fire
 from tests.integration.scenario import BOB
 
@@ -45,9 +44,8 @@ class Broken(io.RawIOBase):
 
 
 async def status_without_stderr(full_disk: BinaryIO, *arguments: str, flags: tuple[str, ...] = ()) -> int | None:
-    command = (sys.executable, "-W", "error", *flags, "-m", "directsuite", *arguments)
-    process = await create_subprocess_exec(*command, stdout=PIPE, stderr=full_disk)
-    await process.communicate()
+    async with start_process(*arguments, stderr=full_disk, flags=flags) as process:
+        await process.communicate()
     return process.returncode
 
 
@@ -238,9 +236,8 @@ async def test_effect_is_reported_if_stdout_is_full(
 ) -> None:
     await cli.deliver("Referral")
     cli.monkeypatch.setenv("DIRECTSUITE_SANDBOX", cli.sandbox.root_url)
-    command = (sys.executable, "-m", "directsuite", *arguments)
-    process = await create_subprocess_exec(*command, stdout=full_disk, stderr=PIPE)
-    _, err = await process.communicate()
+    async with start_process(*arguments, stdout=full_disk) as process:
+        _, err = await process.communicate()
     assert process.returncode == 1
     [line] = err.decode().splitlines()
     assert line.startswith(f"directsuite: {sentence}")
@@ -251,8 +248,7 @@ async def test_effect_is_reported_if_stdout_is_full(
 @pytest.mark.process
 async def test_message_that_was_not_shown_is_not_marked_as_read(cli: CliRunner, full_disk: BinaryIO) -> None:
     uid = await cli.deliver("Referral")
-    command = (sys.executable, "-m", "directsuite", "inbox", "read", str(uid), "--mark-read")
-    process = await create_subprocess_exec(*command, stdout=full_disk)
-    assert await process.wait() == 1
+    async with start_process("inbox", "read", str(uid), "--mark-read", stdout=full_disk) as process:
+        assert await process.wait() == 1
     unread = (await cli.run("inbox", "list", "--unread", "--json")).document
     assert [each["uid"] for each in unread] == [uid]

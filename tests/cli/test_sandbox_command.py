@@ -24,9 +24,13 @@ from tests.sandbox.command import read_startup_output, run_command
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], (DEFAULT_FOLDER, "127.0.0.1", 8025, ())),
-        (["--memory", "--profile", "java"], (None, "127.0.0.1", 8025, ("java",))),
-        (["--data", "state", "--host", "::1", "--port", "0"], (Path("state"), "::1", 0, ())),
+        ([], (DEFAULT_FOLDER, "127.0.0.1", 8025, (), None)),
+        (["--memory", "--profile", "java"], (None, "127.0.0.1", 8025, ("java",), None)),
+        (["--data", "state", "--host", "::1", "--port", "0"], (Path("state"), "::1", 0, (), None)),
+        *(
+            (["--max-body", text], (DEFAULT_FOLDER, "127.0.0.1", 8025, (), size))
+            for text, size in {"1": 1, "500M": 500 * 2**20, "2g": 2 * 2**30, "8k": 8192}.items()
+        ),
     ],
 )
 def test_options_of_the_command_reach_the_server(
@@ -35,7 +39,7 @@ def test_options_of_the_command_reach_the_server(
     received: list[tuple[object, ...]] = []
 
     async def record(options: SandboxOptions) -> None:
-        received.append((choose_folder(options), options.host, options.port, options.profile))
+        received.append((choose_folder(options), options.host, options.port, options.profile, options.max_body))
 
     monkeypatch.setattr(sandbox_server, "serve", record)
     assert main(["sandbox", *arguments]) == 0
@@ -60,20 +64,8 @@ def test_invalid_option_is_a_usage_error(
     assert message in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize(("text", "size"), [("1", 1), ("500M", 500 * 2**20), ("2g", 2 * 2**30), ("8k", 8192)])
-def test_size_may_have_a_unit(text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    received: list[int | None] = []
-
-    async def record(options: SandboxOptions) -> None:
-        received.append(options.max_body)
-
-    monkeypatch.setattr(sandbox_server, "serve", record)
-    assert main(["sandbox", "--max-body", text]) == 0
-    assert received == [size]
-
-
 def fail_to_start(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(["sandbox", "--memory", "--port", "0", *arguments]) == 1
+    assert main(["sandbox", "--port", "0", *arguments]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     return line.removeprefix("directsuite: The sandbox cannot start: ")
 
@@ -91,10 +83,10 @@ def test_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("failure", "reason"),
     [
-        (errno.EACCES, "this user may not use port 80: use another --port, or --port 0 for a free port."),
+        (errno.EACCES, "this user may not use port 0: use another --port, or --port 0 for a free port."),
         (
             errno.EADDRNOTAVAIL,
-            f"it cannot listen on ::1, port 80 ({os.strerror(errno.EADDRNOTAVAIL)}): use another --host or --port.",
+            f"it cannot listen on ::1, port 0 ({os.strerror(errno.EADDRNOTAVAIL)}): use another --host or --port.",
         ),
     ],
 )
@@ -105,38 +97,34 @@ def test_unavailable_address_is_reported(
         raise OSError(failure, "error while attempting to bind on address")
 
     monkeypatch.setattr(web.TCPSite, "start", fail)
-    assert main(["sandbox", "--memory", "--host", "::1", "--port", "80"]) == 1
-    assert capsys.readouterr().err == f"directsuite: The sandbox cannot start: {reason}\n"
+    assert fail_to_start(capsys, "--memory", "--host", "::1") == reason
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"),
+    ("arguments", "reason"),
     [
-        (None, "the report {} cannot be read (No such file or directory): choose another file for --imitate."),
-        ("{}", "{} is not a report of `directsuite doctor --deep`: "),
+        (
+            ("--memory", "--imitate", "none.json"),
+            "the report none.json cannot be read (No such file or directory): choose another file for --imitate.",
+        ),
+        (("--memory", "--imitate", "file"), "file is not a report of `directsuite doctor --deep`: "),
+        (("--data", "file"), "the state cannot be stored in file, which is a file or inside of one: choose a folder."),
+        (("--data", "file/state"), "the state cannot be stored in file/state, which is a file or inside of one: "),
+        (("--data", "damaged"), "the state in damaged cannot be used ("),
     ],
 )
-def test_invalid_report_is_reported(
-    content: str | None, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_unusable_file_or_folder_is_reported(
+    arguments: tuple[str, ...],
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    report = tmp_path / "report.json"
-    if content is not None:
-        report.write_text(content)
-    assert fail_to_start(capsys, "--imitate", str(report)).startswith(reason.format(report))
-
-
-@pytest.mark.parametrize("name", ["file", "file/state"])
-def test_data_folder_that_is_a_file_is_reported(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "file").write_text("not a folder")
-    assert main(["sandbox", "--port", "0", "--data", str(tmp_path / name)]) == 1
-    assert f"cannot be stored in {tmp_path / name}, which is a file or inside of one" in capsys.readouterr().err
-
-
-def test_damaged_state_is_reported_with_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "sandbox.sqlite3").write_bytes(b"no database" * 1000)
-    assert main(["sandbox", "--port", "0", "--data", str(tmp_path)]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"directsuite: The sandbox cannot start: the state in {tmp_path} cannot be used")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("{}")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "sandbox.sqlite3").write_bytes(b"no database" * 1000)
+    assert fail_to_start(capsys, *arguments).startswith(reason)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
@@ -148,7 +136,7 @@ def test_pin_file_that_others_may_read_is_rejected(
     pin = tmp_path / "pin"
     pin.write_text("1234")
     pin.chmod(mode)
-    token = ("--pkcs11-module", str(tmp_path / "x.so"), "--pkcs11-token", "t")
+    token = ("--memory", "--pkcs11-module", str(tmp_path / "x.so"), "--pkcs11-token", "t")
     reason = fail_to_start(capsys, *token, "--pkcs11-pin-file", str(pin))
     assert reason == f"the PIN file {pin} is accessible to other users: run `chmod o=` on it."
 

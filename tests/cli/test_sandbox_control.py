@@ -120,13 +120,13 @@ async def test_faults_are_added_listed_and_removed(cli: CliRunner) -> None:
     assert (await cli.run("fault")).err == "directsuite: There are no faults.\n"
     result = await cli.run("fault", "Send", "status", "--status", "429", "--retry-after", "3", "--always")
     assert result.out.splitlines()[1].split() == ["1", "Send", "status", "429", "0", "always"]
-    (rule,) = json.loads((await cli.run("fault", "--json")).out)
+    (rule,) = (await cli.run("fault", "--json")).document
     assert (rule["status"], rule["retry_after"], rule["times"]) == (429, 3, None)
     assert (await cli.run("fault", "--clear")).err == "directsuite: There are no faults.\n"
     await cli.run("fault", "Send", "hang", "--processed", "--skip", "2")
     await cli.run("fault", "Send", "latency", "--seconds", "1.5")
     assert "latency 1.5 s" in (await cli.run("fault")).out
-    hang, latency = json.loads((await cli.run("fault", "--json")).out)
+    hang, latency = (await cli.run("fault", "--json")).document
     assert (hang["processed"], hang["skip"], latency["seconds"]) == (True, 2, 1.5)
     assert (await cli.run("fault", "--clear")).err == "directsuite: There are no faults.\n"
     assert "The kind of the fault is missing" in (await cli.run("fault", "Send")).err
@@ -144,7 +144,7 @@ async def test_fault_has_the_body_that_is_given(cli: CliRunner) -> None:
         ("<h1>Bad gateway</h1>", "<h1>Bad gateway</h1>"),
     ):
         await cli.run("fault", "ProvisionIDProofedPatient", "status", "--status", "200", "--body", body)
-        (rule,) = json.loads((await cli.run("fault", "--json")).out)
+        (rule,) = (await cli.run("fault", "--json")).document
         assert (rule["status"], rule["body"]) == (200, expected)
         await cli.run("fault", "--clear")
     await cli.fail(2, "The file of --body can't be read", "fault", "Send", "status", "--body", "@none.json")
@@ -156,7 +156,7 @@ async def test_ledger_tells_what_happened_and_reset_forgets_it(cli: CliRunner) -
     async with ds.DirectSuite.from_env(cli.sandbox.environment) as suite:
         await suite.mailbox(ALICE, "secret").send(ds.Message(subject="x", recipients=[ds.Recipient(ALICE)]))
     assert (await cli.run("ledger")).out.splitlines()[1].split()[2] == "Send"
-    assert [each["operation"] for each in json.loads((await cli.run("ledger", "Send", "--json")).out)] == ["Send"]
+    assert [each["operation"] for each in (await cli.run("ledger", "Send", "--json")).document] == ["Send"]
     assert (await cli.run("reset")).err == "directsuite: The sandbox was reset to its initial state.\n"
     assert (await cli.run("ledger")).err == "directsuite: There are no effects.\n"
 

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from directsuite.cli import sandbox_server
 from directsuite.sandbox import client
-from tests.cli.conftest import CliResult, CommandRunner
+from tests.cli.conftest import CliResult, CommandRunner, serve
 
 Run = Callable[..., Awaitable[CliResult]]
 
@@ -42,13 +42,7 @@ async def run(
             requests.append(await request.text())
         return web.json_response(response["document"], status=response["status"], headers=response["headers"])
 
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", respond)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
     cli = CommandRunner(folder=tmp_path, monkeypatch=monkeypatch, capsys=capsys, prefix=("sandbox",))
-    cli.set_env("DIRECTSUITE_SANDBOX", f"http://127.0.0.1:{runner.addresses[0][1]}")
 
     async def run_command(
         *arguments: str, document: object, status: int = 200, headers: Mapping[str, str] = MappingProxyType({})
@@ -56,8 +50,9 @@ async def run(
         response.update(document=document, status=status, headers=headers)
         return await cli.run(*arguments)
 
-    yield run_command
-    await runner.cleanup()
+    async with serve(respond) as root:
+        cli.set_env("DIRECTSUITE_SANDBOX", root)
+        yield run_command
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -44,7 +43,7 @@ async def test_recipient_who_will_not_have_it_is_status_1(cli: CliRunner) -> Non
     assert result.status == 1
     assert "1 of 2 deliveries failed" in result.err
     assert "elsewhere" not in result.err
-    assert [(each["to"], each["status"]) for each in json.loads(result.out)] == [
+    assert [(each["to"], each["status"]) for each in result.document] == [
         (BOB, "Delivered"),
         ("bounce@elsewhere.test", "Remotely Failed"),
     ]
@@ -76,7 +75,7 @@ async def test_unknown_message_is_status_4_and_the_others_are_reported(cli: CliR
     assert BOB in result.out
     assert "doesn't know 1 of these messages" in result.err
     alone = await cli.run("status", "nope", "--json")
-    assert (alone.status, json.loads(alone.out)) == (4, [])
+    assert (alone.status, alone.document) == (4, [])
     for each in (result, alone):
         assert "`directsuite inbox read UID --folder INBOX.Sent` shows a message's id" in each.err
 
@@ -85,7 +84,7 @@ async def test_watching_ends_where_all_recipients_have_it_or_will_not(cli: CliRu
     smtp_ids = [await sent(cli, BOB, "bounce@elsewhere.test"), await sent(cli, BOB)]
     result = await cli.run("status", *smtp_ids, "--watch", "--json")
     assert result.status == 1
-    assert [each["status"] for each in json.loads(result.out)] == ["Delivered", "Remotely Failed", "Delivered"]
+    assert [each["status"] for each in result.document] == ["Delivered", "Remotely Failed", "Delivered"]
 
 
 async def test_every_problem_of_watched_messages_is_reported(cli: CliRunner) -> None:
@@ -102,7 +101,7 @@ async def test_every_problem_of_watched_messages_is_reported(cli: CliRunner) -> 
 async def test_one_id_in_two_forms_is_one_message(cli: CliRunner, more: tuple[str, ...]) -> None:
     smtp_id = await sent(cli, BOB)
     result = await cli.run("status", smtp_id, smtp_id.strip("<>"), smtp_id, "--json", *more)
-    assert (result.status, [each["to"] for each in json.loads(result.out)]) == (0, [BOB])
+    assert (result.status, [each["to"] for each in result.document]) == (0, [BOB])
 
 
 @pytest.mark.parametrize("smtp_id", ["", " ", "<>", "<\udcff@elsewhere.test>"], ids=ascii)
@@ -161,7 +160,7 @@ async def test_other_messages_are_reported_if_one_fails(cli: CliRunner, more: tu
     cli.monkeypatch.setattr(ds.Mailbox, "get_message_statuses", looked)
     cli.monkeypatch.setattr(ds.Mailbox, "get_message_status", looked_at_one)
     result = await cli.run("status", smtp_id, denied, "--json", *more)
-    assert (result.status, [each["to"] for each in json.loads(result.out)]) == (3, [BOB])
+    assert (result.status, [each["to"] for each in result.document]) == (3, [BOB])
     assert "The mailbox has no permission to see 1 of these messages" in result.err
     assert "doesn't know" not in result.err
     alone = await cli.run("status", denied, denied, *more)
@@ -181,7 +180,7 @@ async def test_failed_last_poll_keeps_watched_statuses(cli: CliRunner) -> None:
     cli.monkeypatch.setattr(ds.Mailbox, "get_message_statuses", looked)
     result = await cli.run("status", *smtp_ids, "--watch", "--json")
     assert result.status == 6
-    assert [each["status"] for each in json.loads(result.out)] == ["Delivered", "Remotely Failed", "Delivered"]
+    assert [each["status"] for each in result.document] == ["Delivered", "Remotely Failed", "Delivered"]
     assert "1 of 3 deliveries failed" in result.err
     assert "A poll failed, so the output may be out of date" in result.err
 

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from directsuite.sandbox.server import Sandbox
-from tests.cli.conftest import CommandRunner
+from tests.cli.conftest import CommandRunner, serve
 from tests.integration.scenario import open_populated_sandbox
 
 CA_VARS = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
@@ -29,6 +29,11 @@ class DoctorReport:
     err: str
     document: Mapping[str, Any]
     checks: Mapping[tuple[str, str], tuple[str, str]]
+
+    def expect(self, subject: str, check: str, result: str, sentence: str) -> None:
+        """Assert the result of a check, and the beginning of its sentence."""
+        found, actual = self.checks[subject, check]
+        assert (found, actual[: len(sentence)]) == (result, sentence)
 
     def get_results(self, subject: str) -> dict[str, str]:
         return {check: result for (of, check), (result, _) in self.checks.items() if of == subject}
@@ -71,16 +76,8 @@ async def serve_response(
 ) -> AsyncGenerator[str]:
     """Serve this response to every request, or the response for its path. Yield the URL, with the path /service."""
 
-    async def handler(request: web.Request) -> web.Response:
+    async def respond(request: web.Request) -> web.Response:
         return at(request.path) if answer is None else answer()
 
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", handler)
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-        scheme = "http" if tls is None else "https"
-        yield f"{scheme}://127.0.0.1:{runner.addresses[0][1]}/service"
-    finally:
-        await runner.cleanup()
+    async with serve(respond, tls) as root:
+        yield f"{root}/service"

@@ -28,6 +28,7 @@ from directsuite.sandbox.quirks import Difference
 from directsuite.sandbox.server import Sandbox, load_openapi_document
 from directsuite.signing import operations as signing
 from directsuite.wire.codec import Codec
+from tests.cli.conftest import serve
 from tests.cli.doctor.conftest import DoctorReport, DoctorRunner
 from tests.integration.scenario import ALICE, PASSWORD, open_populated_sandbox
 from tests.sandbox.signing.documents import make_plain_pages
@@ -80,16 +81,8 @@ async def serve_changed(sandbox: Sandbox, change: ResponseChange) -> AsyncGenera
         body = json.dumps(answer.body) if is_json and not isinstance(answer.body, str) else answer.body
         return web.Response(status=answer.status, body=body.encode(), headers=answer.headers)
 
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", forward)
-    runner = web.AppRunner(application, access_log=None)
-    async with aiohttp.ClientSession() as http:
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-        finally:
-            await runner.cleanup()
+    async with aiohttp.ClientSession() as http, serve(forward) as root:
+        yield root
 
 
 def _find_operation(path: str) -> str:
@@ -181,96 +174,57 @@ async def test_sandbox_has_no_difference(deep: DeepRunner) -> None:
     assert {each["status"] for each in reports} == {200}
 
 
-def get_message(answer: ServerResponse) -> dict[str, Any]:
-    message: dict[str, Any] = answer.body["messages"][0]
-    return message
+def put(**members: object) -> ResponseChange:
+    return lambda answer: answer.body.update(members)
 
 
-def get_log(answer: ServerResponse) -> dict[str, Any]:
-    log: dict[str, Any] = answer.body["messageLogs"][0]
-    return log
+def put_into(name: str, **members: object) -> ResponseChange:
+    """Change the first element of an array."""
+    return lambda answer: answer.body[name][0].update(members)
 
 
-def set_content_type(media_type: str) -> ResponseChange:
-    return lambda answer: answer.headers.update({"Content-Type": media_type})
+def put_header(name: str, value: str) -> ResponseChange:
+    return lambda answer: answer.headers.update({name: value})
 
 
+NOT_LISTED, SECRET_NAME = "has a value that is not listed", f"<a name of {len(SECRET)} characters>"
+MESSAGES, LOGS = "$.messages[]", "$.messageLogs[]"
 QUIRKS: list[tuple[str, str, str, ResponseChange]] = [
-    (
-        "GetMessageCount",
-        "$.<a name of 5 characters>",
-        "is not described: string",
-        lambda a: a.body.update(total=SECRET),
-    ),
+    ("GetMessageCount", "$.<a name of 5 characters>", "is not described: string", put(total=SECRET)),
     ("GetUnreadMessageCount", "$.code", "is missing", lambda a: a.body.pop("code")),
-    ("GetDeletedMessageCount", "$.count", "is string, not integer or null", lambda a: a.body.update(count="1")),
-    ("GetUIDs", "$.code", "has a value that is not listed", lambda a: a.body.update(code=77)),
+    ("GetDeletedMessageCount", "$.count", "is string, not integer or null", put(count="1")),
+    ("GetUIDs", "$.code", NOT_LISTED, put(code=77)),
     ("GetFolders", "$.folders[]", "is integer, not string", lambda a: a.body["folders"].append(5)),
     (
         "GetMessageMetaData",
-        "$.messages[].receivedDate",
+        f"{MESSAGES}.receivedDate",
         "has another form: 9999-99-99 99:99:99",
-        lambda a: get_message(a).update(receivedDate="2026-05-01 12:00:00"),
+        put_into("messages", receivedDate="2026-05-01 12:00:00"),
     ),
+    ("GetMessages", f"{MESSAGES}.{SECRET_NAME}", "is not described: integer", put_into("messages", **{SECRET: 1})),
+    ("GetUnreadMessages", f"{MESSAGES}.size", "is beyond int32", put_into("messages", size=2**40)),
+    ("GetMessagesByUIDs", f"{MESSAGES}.recipients", "is missing", lambda a: a.body["messages"][0].pop("recipients")),
+    ("GetRawMessagesByUIDs", f"{MESSAGES}.data", "is no base64 text", put_into("messages", data="***")),
+    ("GetMessagesBySender", f"{MESSAGES}.htmlBody", "is string, not boolean", put_into("messages", htmlBody="no")),
+    ("GetMessagesBySubject", f"{MESSAGES}.folder", "is integer, not string or null", put_into("messages", folder=5)),
     (
-        "GetMessages",
-        f"$.messages[].<a name of {len(SECRET)} characters>",
-        "is not described: integer",
-        lambda a: get_message(a).update({SECRET: 1}),
+        "GetMessagesByReceivedDate",
+        "header Content-Type",
+        "is another media type",
+        put_header("Content-Type", "text/json"),
     ),
-    ("GetUnreadMessages", "$.messages[].size", "is beyond int32", lambda a: get_message(a).update(size=2**40)),
-    ("GetMessagesByUIDs", "$.messages[].recipients", "is missing", lambda a: get_message(a).pop("recipients")),
-    ("GetRawMessagesByUIDs", "$.messages[].data", "is no base64 text", lambda a: get_message(a).update(data="***")),
-    (
-        "GetMessagesBySender",
-        "$.messages[].htmlBody",
-        "is string, not boolean",
-        lambda a: get_message(a).update(htmlBody="no"),
-    ),
-    (
-        "GetMessagesBySubject",
-        "$.messages[].folder",
-        "is integer, not string or null",
-        lambda a: get_message(a).update(folder=5),
-    ),
-    ("GetMessagesByReceivedDate", "header Content-Type", "is another media type", set_content_type("text/json")),
-    (
-        "GetMessagesByReceivedDateUTC",
-        "header Set-Cookie",
-        "is not described",
-        lambda a: a.headers.update({"Set-Cookie": SECRET}),
-    ),
+    ("GetMessagesByReceivedDateUTC", "header Set-Cookie", "is not described", put_header("Set-Cookie", SECRET)),
     ("SearchMessagesMetadataByReceivedDate", "status", "is 206", lambda a: setattr(a, "status", 206)),
     (
         "SearchMessagesMetadataByReceivedDateUTC",
         "header Content-Type",
         "has another charset than UTF-8",
-        set_content_type("application/json; charset=iso-8859-1"),
+        put_header("Content-Type", "application/json; charset=iso-8859-1"),
     ),
-    (
-        "GetMessageStatus",
-        "$.messageLogs[].status",
-        "has a value that is not listed",
-        lambda a: get_log(a).update(status=SECRET),
-    ),
-    (
-        "GetMessageStatusMany",
-        "$.messageLogs[].ts",
-        "has another form: 99.99.9999",
-        lambda a: get_log(a).update(ts="01.05.2026"),
-    ),
-    (
-        "GetDocInfo",
-        "$.<a name of 5 characters>",
-        "is not described: object",
-        lambda a: a.body.update(about={"a": SECRET}),
-    ),
-    (
-        "getMultipleMessageInfo",
-        "$.<a name of 5 characters>",
-        "is not described: array",
-        lambda a: a.body.update(Extra=[SECRET]),
-    ),
+    ("GetMessageStatus", f"{LOGS}.status", NOT_LISTED, put_into("messageLogs", status=SECRET)),
+    ("GetMessageStatusMany", f"{LOGS}.ts", "has another form: 99.99.9999", put_into("messageLogs", ts="01.05.2026")),
+    ("GetDocInfo", "$.<a name of 5 characters>", "is not described: object", put(about={"a": SECRET})),
+    ("getMultipleMessageInfo", "$.<a name of 5 characters>", "is not described: array", put(Extra=[SECRET])),
 ]
 
 

@@ -16,13 +16,13 @@ SECRET = "hunter-2-of-nobody"
 async def test_where_nothing_is_set_it_says_what_to_set(cli: DoctorRunner) -> None:
     told = await cli.run_json()
     assert told.status == 1
-    result, said = told.checks["this machine", "settings"]
-    assert result == "failed"
-    assert said.startswith("No service has a URL. Set DIRECTSUITE_MESSAGE_URL, or the same with SIGNING, FAX")
-    assert told.checks["fax", "URL"] == (
-        "not checked",
-        "There is no valid URL. If you use this service, set DIRECTSUITE_FAX_URL.",
+    told.expect(
+        "this machine",
+        "settings",
+        "failed",
+        "No service has a URL. Set DIRECTSUITE_MESSAGE_URL, or the same with SIGNING, FAX",
     )
+    told.expect("fax", "URL", "not checked", "There is no valid URL. If you use this service, set DIRECTSUITE_FAX_URL.")
 
 
 @pytest.mark.parametrize(
@@ -38,9 +38,7 @@ async def test_wrong_url_is_explained_without_showing_it(cli: DoctorRunner, url:
     cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
     told = await cli.run_json()
     assert told.status == 1
-    result, said = told.checks["this machine", "settings"]
-    assert result == "failed"
-    assert said.startswith(f"DIRECTSUITE_MESSAGE_URL: message_url {sentence}")
+    told.expect("this machine", "settings", "failed", f"DIRECTSUITE_MESSAGE_URL: message_url {sentence}")
     assert told.get_results("messaging") == {"URL": "not checked"}
     assert SECRET not in told.out + told.err
 
@@ -52,7 +50,9 @@ async def test_missing_secrets_are_skipped_with_instructions(cli: DoctorRunner) 
         told = await cli.run_json()
     token = ("not checked", "There is no token. Set DIRECTSUITE_TOKEN, or give --token-file FILE.")
     assert told.checks["signing", "token"] == told.checks["fax", "token"] == token
-    assert told.checks["messaging", "mailbox"] == (
+    told.expect(
+        "messaging",
+        "mailbox",
         "not checked",
         "No mailbox is named. Set DIRECTSUITE_MAILBOX, or give --mailbox ADDRESS.",
     )
@@ -84,9 +84,7 @@ async def test_secrets_that_are_given_wrongly_are_reported(cli: DoctorRunner) ->
             "--token-file", "token", "--mailbox", "nobody", "--login", "runner", "--login-password-file", "missing"
         )
     assert told.status == 1
-    result, said = told.checks["signing", "token"]
-    assert result == "failed"
-    assert said.startswith("the file of --token-file is accessible to other users")
+    told.expect("signing", "token", "failed", "the file of --token-file is accessible to other users")
     assert told.checks["messaging", "mailbox"][1].startswith("--mailbox is not an e-mail address")
     assert told.checks["registration", "login"][0] == "failed"
     assert SECRET not in told.out + told.err
@@ -97,13 +95,13 @@ async def test_variables_of_certificates_and_proxies_are_looked_at(cli: DoctorRu
     cli.set_env("HTTPS_PROXY", f"http://me:{SECRET}@proxy.example.org:3128")
     cli.set_env("SSL_CERT_FILE", "nowhere.pem")
     told = await cli.run_json()
-    assert told.checks["this machine", "trusted certificates"] == (
+    told.expect(
+        "this machine",
+        "trusted certificates",
         "failed",
         "SSL_CERT_FILE does not name a file with certificates in PEM format. Correct or unset it.",
     )
-    result, said = told.checks["this machine", "proxy variables"]
-    assert result == "warning"
-    assert said.startswith("HTTPS_PROXY is ignored.")
+    told.expect("this machine", "proxy variables", "warning", "HTTPS_PROXY is ignored.")
     assert SECRET not in told.out + told.err
     (cli.folder / "nowhere.pem").write_text("no certificate")
     told = await cli.run_json()
@@ -113,7 +111,9 @@ async def test_variables_of_certificates_and_proxies_are_looked_at(cli: DoctorRu
 async def test_extra_that_is_there_in_part_is_reported(cli: DoctorRunner) -> None:
     cli.monkeypatch.setattr(doctor, "EXTRAS", {"storage": ("attrs", "no_such_library")})
     told = await cli.run_json()
-    assert told.checks["this machine", "extras"] == (
+    told.expect(
+        "this machine",
+        "extras",
         "warning",
         "Installed: none. Incomplete: storage. Run pip install 'directsuite[storage]'.",
     )

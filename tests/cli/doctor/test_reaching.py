@@ -78,7 +78,9 @@ async def test_dns_failure_is_reported_and_later_checks_are_skipped(cli: DoctorR
     cli.monkeypatch.setattr(socket, "getaddrinfo", unknown)
     told = await cli.run_json()
     assert told.status == 1
-    assert told.checks["fax", "name"] == (
+    told.expect(
+        "fax",
+        "name",
         "failed",
         "nowhere.example.org has no address. Check the host in the URL, and that this machine is online.",
     )
@@ -98,7 +100,9 @@ async def test_rejected_connection_is_reported(cli: DoctorRunner) -> None:
         told = await cli.run_json()
     assert told.status == 1
     assert told.err == "directsuite: Checks failed: 1. Follow the advice in the table.\n"
-    assert told.checks["signing", "connection"] == (
+    told.expect(
+        "signing",
+        "connection",
         "failed",
         f"There is no connection to port {port} of 127.0.0.1 (Connection refused). "
         "Check host and port in the URL, and that the service is running.",
@@ -125,9 +129,7 @@ async def test_certificate_that_is_not_accepted_is_explained(
         cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
         told = await cli.run_json()
     assert told.status == 1
-    result, said = told.checks["messaging", "TLS"]
-    assert result == "failed"
-    assert said.startswith(f"The certificate is not accepted. {sentence}")
+    told.expect("messaging", "TLS", "failed", f"The certificate is not accepted. {sentence}")
     assert told.get_results("messaging")["response"] == "not checked"
 
 
@@ -213,8 +215,8 @@ async def test_server_that_says_nothing_costs_its_time_and_no_more(cli: DoctorRu
         cli.set_env("DIRECTSUITE_FAX_URL", f"http://127.0.0.1:{port}")
         told = await cli.run_json("--timeout", "0.3")
     late = "It took more than 0.3 s. Check the network, firewall and proxy, or give --timeout SECONDS."
-    assert told.checks["messaging", "TLS"] == ("failed", late)
-    assert told.checks["fax", "response"] == ("failed", late)
+    told.expect("messaging", "TLS", "failed", late)
+    told.expect("fax", "response", "failed", late)
 
 
 def at(distance: timedelta) -> web.Response:
@@ -234,9 +236,7 @@ async def test_skewed_clock_is_a_warning(cli: DoctorRunner, distance: timedelta,
     async with serve_response(lambda: at(distance)) as url:
         cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
         told = await cli.run_json()
-    result, said = told.checks["messaging", "clock"]
-    assert result == "warning"
-    assert said.startswith(sentence)
+    told.expect("messaging", "clock", "warning", sentence)
     assert told.status == 0
     assert told.err.startswith("directsuite: Nothing failed. Warnings: ")
 
@@ -253,7 +253,7 @@ async def test_server_without_a_time_is_not_compared(date: str, cli: DoctorRunne
     async with serve_response(lambda: web.Response(headers={"Date": date})) as url:
         cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
         told = await cli.run_json()
-    assert told.checks["messaging", "clock"] == ("not checked", "The response contains no date.")
+    told.expect("messaging", "clock", "not checked", "The response contains no date.")
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ async def test_response_that_hints_at_trouble_is_a_warning(cli: DoctorRunner, st
     async with serve_response(lambda: web.Response(status=status, headers={"Location": "/elsewhere"})) as url:
         cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
         told = await cli.run_json()
-    assert told.checks["messaging", "response"] == ("warning", sentence)
+    told.expect("messaging", "response", "warning", sentence)
 
 
 async def test_proxy_that_asks_for_a_password_or_is_not_there_is_reported(cli: DoctorRunner) -> None:
@@ -282,11 +282,11 @@ async def test_proxy_that_asks_for_a_password_or_is_not_there_is_reported(cli: D
         proxy = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
         (cli.folder / "suite.toml").write_text(f'proxy = "{proxy}"\nmessage_url = "https://mail.example.org"\n')
         told = await cli.run_json()
-    assert told.checks["messaging", "connection"] == ("not checked", "Connections use the proxy of the settings.")
+    told.expect("messaging", "connection", "not checked", "Connections use the proxy of the settings.")
     assert told.checks["messaging", "response"][1].startswith(
         "The proxy rejects the connection (HTTP 407). Check the name and password"
     )
     told = await cli.run_json()
     text = "There is no connection to the proxy. Check the setting proxy."
-    assert told.checks["messaging", "response"] == ("failed", text)
+    told.expect("messaging", "response", "failed", text)
     assert told.status == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from typing import Any
 
 import pikepdf
@@ -18,8 +17,8 @@ pytestmark = pytest.mark.wide
 
 async def test_one_pdf_is_signed_into_one_file(cli: SignRunner) -> None:
     cli.write_pdfs("consent.pdf")
-    ended = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
-    assert (ended.status, ended.err) == (0, "directsuite: The PDF was written to the file of --output.\n")
+    result = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
+    assert (result.status, result.err) == (0, "directsuite: The PDF was written to the file of --output.\n")
     assert cli.count_signatures("signed.pdf") == 1
     assert sorted(path.name for path in cli.folder.iterdir()) == ["consent.pdf", "signed.pdf"]
     assert (await cli.count_requests("Save"), await cli.count_requests("Delete")) == (1, 1)
@@ -44,14 +43,14 @@ async def test_folder_whose_name_ends_like_a_pdf_is_a_folder(cli: SignRunner) ->
 async def test_signatures_are_verified(cli: SignRunner) -> None:
     cli.write_pdfs("consent.pdf")
     await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--reason", "Consent")
-    ended = await cli.run("verify", "signed.pdf")
-    assert ended.status == 0
-    titles, row = ended.out.splitlines()
+    result = await cli.run("verify", "signed.pdf")
+    assert result.status == 0
+    titles, row = result.out.splitlines()
     assert titles.split()[:5] == ["file", "signature", "stated", "signer", "time"]
     assert titles.split()[6:] == ["reason", "valid"]  # after the time zone
     assert {"signed.pdf", PATIENT, "Consent", "valid"} <= set(row.split())
-    ended = await cli.run("verify", "signed.pdf", "consent.pdf")
-    assert (ended.status, ended.err) == (1, "directsuite: PDFs without a signature: 1 of 2.\n")
+    result = await cli.run("verify", "signed.pdf", "consent.pdf")
+    assert (result.status, result.err) == (1, "directsuite: PDFs without a signature: 1 of 2.\n")
 
 
 async def test_signature_of_a_changed_pdf_is_not_valid(cli: SignRunner) -> None:
@@ -59,24 +58,24 @@ async def test_signature_of_a_changed_pdf_is_not_valid(cli: SignRunner) -> None:
     await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--reason", "Consent")
     content = (cli.folder / "signed.pdf").read_bytes()
     (cli.folder / "signed.pdf").write_bytes(content.replace(b"Consent", b"Refusal"))
-    ended = await cli.run("verify", "signed.pdf")
-    assert (ended.status, "NOT VALID" in ended.out) == (1, True)
+    result = await cli.run("verify", "signed.pdf")
+    assert (result.status, "NOT VALID" in result.out) == (1, True)
 
 
 async def test_info_shows_pages_fields_and_signatures(cli: SignRunner) -> None:
     cli.write_pdfs("consent.pdf")
-    ended = await cli.run("info", "consent.pdf")
-    assert ended.status == 0
-    assert f"Signature {PATIENT}: not signed" in " ".join(ended.out.split())
-    assert "Pages 1 Page size 612 x 792 Field patient: Ada" in " ".join(ended.out.split())
+    result = await cli.run("info", "consent.pdf")
+    assert result.status == 0
+    assert f"Signature {PATIENT}: not signed" in " ".join(result.out.split())
+    assert "Pages 1 Page size 612 x 792 Field patient: Ada" in " ".join(result.out.split())
     assert await cli.count_requests("Delete") == 1
 
 
 @pytest.mark.parametrize(("command", "gone"), [("flatten", "Field patient"), ("clear", f"Signature {PATIENT}")])
 async def test_fields_are_taken_away_in_another_file(command: str, gone: str, cli: SignRunner) -> None:
     cli.write_pdfs("consent.pdf")
-    ended = await cli.run(command, "consent.pdf", "--output", "other.pdf")
-    assert (ended.status, ended.err) == (0, "directsuite: The PDF was written to the file of --output.\n")
+    result = await cli.run(command, "consent.pdf", "--output", "other.pdf")
+    assert (result.status, result.err) == (0, "directsuite: The PDF was written to the file of --output.\n")
     before, after = [" ".join((await cli.run("info", name)).out.split()) for name in ("consent.pdf", "other.pdf")]
     assert (gone in before, gone in after) == (True, False)
 
@@ -107,41 +106,41 @@ async def test_source_is_never_replaced(command: tuple[str, ...], cli: SignRunne
 async def test_unknown_field_is_rejected_unless_a_widget_is_given(cli: SignRunner) -> None:
     cli.write_pdfs("consent.pdf")
     cli.set_env("DIRECTSUITE_VERBOSE", "1")
-    ended = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", "Aproval")
-    assert ended.status == 2
-    assert "--name (Aproval): the PDF has no signature field with the signature's name, and would be" in ended.err
-    assert f"lists the empty fields ({PATIENT}, {WITNESS})" in ended.err
+    result = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", "Aproval")
+    assert result.status == 2
+    assert "--name (Aproval): the PDF has no signature field with the signature's name, and would be" in result.err
+    assert f"lists the empty fields ({PATIENT}, {WITNESS})" in result.err
     assert (cli.list_files("."), await cli.count_requests("MultiSignAndPull"), await cli.count_requests("Delete")) == (
         ["consent.pdf"],
         0,
         1,
     )
-    ended = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", "New", "--widget", "72,620,200,70")
-    assert (ended.status, cli.count_signatures("signed.pdf")) == (0, 1)
+    result = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", "New", "--widget", "72,620,200,70")
+    assert (result.status, cli.count_signatures("signed.pdf")) == (0, 1)
     (cli.folder / "signed.pdf").unlink()
-    ended = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--widget", "72,620,200,70")
-    assert (ended.status, cli.list_files(".")) == (2, ["consent.pdf"])
+    result = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--widget", "72,620,200,70")
+    assert (result.status, cli.list_files(".")) == (2, ["consent.pdf"])
     assert (
-        f"--name ({PATIENT}): the PDF has a signature field with the signature's name, which has its own" in ended.err
+        f"--name ({PATIENT}): the PDF has a signature field with the signature's name, which has its own" in result.err
     )
 
 
 async def test_cut_off_pdf_is_not_signed(cli: SignRunner) -> None:
     cli.write_pdfs("in/whole.pdf")
     cli.write_pdfs("in/cut.pdf", content=make_consent_form()[:-2000])
-    ended = await cli.run("in/cut.pdf", "--output", "signed.pdf")
-    assert (ended.status, "may be incomplete" in ended.err, await cli.count_requests("Save")) == (2, True, 0)
-    ended = await cli.run("in", "--output", "out")
-    assert (ended.status, cli.list_files()) == (1, ["whole.pdf"])
-    assert "cut.pdf" in ended.out
-    assert "it has no end-of-file marker (%%EOF) and may be incomplete" in " ".join(ended.out.split())
+    result = await cli.run("in/cut.pdf", "--output", "signed.pdf")
+    assert (result.status, "may be incomplete" in result.err, await cli.count_requests("Save")) == (2, True, 0)
+    result = await cli.run("in", "--output", "out")
+    assert (result.status, cli.list_files()) == (1, ["whole.pdf"])
+    assert "cut.pdf" in result.out
+    assert "it has no end-of-file marker (%%EOF) and may be incomplete" in " ".join(result.out.split())
 
 
 async def test_several_pdfs_need_a_folder_as_output(cli: SignRunner) -> None:
     cli.write_pdfs("in/a.pdf", "in/b.pdf")
     for sources in (("in/a.pdf", "in/b.pdf"), ("in",)):
-        ended = await cli.run(*sources, "--output", "signed.pdf")
-        assert (ended.status, "--output ends in .pdf, which is only possible for a single PDF" in ended.err) == (
+        result = await cli.run(*sources, "--output", "signed.pdf")
+        assert (result.status, "--output ends in .pdf, which is only possible for a single PDF" in result.err) == (
             2,
             True,
         )
@@ -152,9 +151,9 @@ async def test_verify_continues_after_unreadable_file(cli: SignRunner) -> None:
     cli.write_pdfs("consent.pdf", "signed/b.pdf")
     cli.write_pdfs("signed/notes.txt", "signed/c.PDF", content=b"no PDF")
     await cli.run("consent.pdf", "--output", "signed/a.pdf", "--name", PATIENT, "--signer", "Ada Example")
-    ended = await cli.run("verify", "signed")
-    assert ended.status == 1
-    titles, *rows = (line.split() for line in ended.out.splitlines())
+    result = await cli.run("verify", "signed")
+    assert result.status == 1
+    titles, *rows = (line.split() for line in result.out.splitlines())
     assert titles[2:4] == ["stated", "signer"]
     assert [(row[0], row[-1]) for row in rows] == [
         ("signed/a.pdf", "valid"),
@@ -163,7 +162,7 @@ async def test_verify_continues_after_unreadable_file(cli: SignRunner) -> None:
     ]
     assert {"Ada", "Example"} <= set(rows[0])
     assert " ".join(rows[2]) == "signed/c.PDF not verified: The file is not a PDF."
-    documents = json.loads((await cli.run("verify", "signed", "--json")).out)
+    documents = (await cli.run("verify", "signed", "--json")).document
     assert [(each["file"], len(each["signatures"]), bool(each["problem"])) for each in documents] == [
         ("signed/a.pdf", 1, False),
         ("signed/b.pdf", 0, False),
@@ -173,14 +172,14 @@ async def test_verify_continues_after_unreadable_file(cli: SignRunner) -> None:
 
 async def test_folder_without_a_pdf_is_reported(cli: SignRunner) -> None:
     (cli.folder / "empty").mkdir()
-    ended = await cli.run("verify", "empty")
-    assert (ended.status, "There is no PDF in the folders. --recursive includes their subfolders." in ended.err) == (
+    result = await cli.run("verify", "empty")
+    assert (result.status, "There is no PDF in the folders. --recursive includes their subfolders." in result.err) == (
         2,
         True,
     )
     cli.write_pdfs("empty/below/consent.pdf")
-    ended = await cli.run("verify", "empty", "--recursive")
-    assert (ended.status, "empty/below/consent.pdf" in ended.out) == (1, True)
+    result = await cli.run("verify", "empty", "--recursive")
+    assert (result.status, "empty/below/consent.pdf" in result.out) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -189,10 +188,10 @@ async def test_folder_without_a_pdf_is_reported(cli: SignRunner) -> None:
 )
 async def test_options_of_folders_are_rejected_for_one_file(options: tuple[str, ...], cli: SignRunner) -> None:
     cli.write_pdfs("consent.pdf")
-    ended = await cli.run("consent.pdf", "--output", "signed.pdf", *options)
+    result = await cli.run("consent.pdf", "--output", "signed.pdf", *options)
     names = ", ".join(each for each in options if each.startswith("-"))
     sentence = f"Options that are only for folders: {names}. Omit them, or give --output FOLDER."
-    assert (ended.status, ended.err) == (2, f"directsuite: {sentence}\n")
+    assert (result.status, result.err) == (2, f"directsuite: {sentence}\n")
     assert cli.list_files(".") == ["consent.pdf"]
 
 
@@ -202,17 +201,17 @@ async def test_pdf_that_needs_a_password_is_rejected(command: tuple[str, ...], c
     with pikepdf.open(io.BytesIO(make_consent_form())) as pdf:
         pdf.save(locked, encryption=pikepdf.Encryption(owner="owner", user="user"))
     cli.write_pdfs("locked.pdf", content=locked.getvalue())
-    ended = await cli.run(*command, "locked.pdf")
-    assert ended.status == 5
-    assert "check that the PDF is complete and needs no password" in ended.err
+    result = await cli.run(*command, "locked.pdf")
+    assert result.status == 5
+    assert "check that the PDF is complete and needs no password" in result.err
 
 
 async def test_lost_response_says_what_became_of_the_file_and_the_copy(cli: SignRunner) -> None:
     cli.write_pdfs("consent.pdf")
     cli.sandbox.inject_fault("SignAndPull", "reset_before", times=1)
-    ended = await cli.run("consent.pdf", "--output", "signed.pdf")
-    assert ended.status == 6
-    assert ended.err.endswith(
+    result = await cli.run("consent.pdf", "--output", "signed.pdf")
+    assert result.status == 6
+    assert result.err.endswith(
         "no file was written, and the document stored at the service expires if it could not be deleted; run the same "
         "command again\n"
     )
@@ -222,9 +221,9 @@ async def test_lost_response_says_what_became_of_the_file_and_the_copy(cli: Sign
 async def test_copy_that_stays_at_the_service_is_reported(cli: SignRunner) -> None:
     cli.write_pdfs("consent.pdf")
     cli.sandbox.inject_fault("Delete", "status", status=400)
-    ended = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
-    assert (ended.status, cli.count_signatures("signed.pdf")) == (0, 1)
-    assert "The service's copy of the PDF could not be deleted. It expires" in ended.err
+    result = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
+    assert (result.status, cli.count_signatures("signed.pdf")) == (0, 1)
+    assert "The service's copy of the PDF could not be deleted. It expires" in result.err
 
 
 async def test_file_that_appears_meanwhile_is_not_replaced(cli: SignRunner) -> None:
@@ -238,24 +237,24 @@ async def test_file_that_appears_meanwhile_is_not_replaced(cli: SignRunner) -> N
 
     with cli.monkeypatch.context() as patch:
         patch.setattr(Signing, "sign_and_pull", pulled)
-        ended = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
-    assert (ended.status, "exists already" in ended.err) == (2, True)
+        result = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
+    assert (result.status, "exists already" in result.err) == (2, True)
     assert (cli.folder / "signed.pdf").read_text() == "precious"
     assert cli.list_files(".") == ["consent.pdf", "signed.pdf"]
-    ended = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--overwrite")
-    assert (ended.status, cli.count_signatures("signed.pdf")) == (0, 1)
+    result = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--overwrite")
+    assert (result.status, cli.count_signatures("signed.pdf")) == (0, 1)
 
 
 async def test_folder_without_a_pdf_has_a_row_beside_others(cli: SignRunner) -> None:
     cli.write_pdfs("consent.pdf", "in/deep/a.pdf")
     (cli.folder / "empty").mkdir()
     await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
-    ended = await cli.run("verify", "signed.pdf", "empty", "in")
-    assert ended.status == 1
-    rows = [" ".join(line.split()) for line in ended.out.splitlines()]
+    result = await cli.run("verify", "signed.pdf", "empty", "in")
+    assert result.status == 1
+    rows = [" ".join(line.split()) for line in result.out.splitlines()]
     assert rows[2:] == [f"{name} not verified: There is no PDF in this folder." for name in ("empty", "in")]
-    assert "1 folder not read. --recursive includes them." in ended.err
-    assert "PDFs that could not be verified: 2 of 3. The table shows the reasons." in ended.err
+    assert "1 folder not read. --recursive includes them." in result.err
+    assert "PDFs that could not be verified: 2 of 3. The table shows the reasons." in result.err
 
 
 async def test_pages_of_several_sizes_are_shown_with_their_numbers(cli: SignRunner) -> None:
@@ -284,6 +283,6 @@ async def test_verify_continues_unless_the_service_fails_for_all(
     cli.write_pdfs(*(f"in/{number}.pdf" for number in range(8 if times is None else 6)))
     cli.set_env("DIRECTSUITE_RETRY_ATTEMPTS", "1")
     cli.sandbox.inject_fault("Save", "status", status=http_status, skip=1, times=times)
-    ended = await cli.run("verify", "in", "--json")
-    assert (ended.status, [each["problem"] is not None for each in ended.document]) == (status, has_problem)
-    assert ("PDFs that were not processed: " in ended.err) is (times is None)
+    result = await cli.run("verify", "in", "--json")
+    assert (result.status, [each["problem"] is not None for each in result.document]) == (status, has_problem)
+    assert ("PDFs that were not processed: " in result.err) is (times is None)

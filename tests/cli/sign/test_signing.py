@@ -66,20 +66,11 @@ async def test_second_file_of_same_name_is_reported_and_not_signed(cli: SignRunn
 async def test_several_signatures_have_a_name_and_a_place_each(cli: SignRunner) -> None:
     cli.write_pdfs("a.pdf")
     Image.new("RGB", (40, 20), "navy").save(cli.folder / "ink.png")
-    places = ("--widget", "72,620,200,70", "--widget", "72.5,500,200,70,1")
-    told = await cli.run(
-        "a.pdf",
-        "--output",
-        "out",
-        "--name",
-        "Doctor",
-        *places[:2],
-        "--name",
-        "Nurse",
-        *places[2:],
-        "--image",
-        "ink.png",
+    doctor, nurse = (
+        ("--name", "Doctor", "--widget", "72,620,200,70"),
+        ("--name", "Nurse", "--widget", "72.5,500,200,70,1"),
     )
+    told = await cli.run("a.pdf", "--output", "out", *doctor, *nurse, "--image", "ink.png")
     assert told.status == 0
     assert cli.count_signatures("out/a.pdf") == 2
     [effect] = await cli.sandbox.ledger("MultiSignAndPull")
@@ -203,9 +194,8 @@ async def test_failures_are_listed_with_reason_and_retried_alone(cli: SignRunner
     cli.sandbox.inject_fault("SignAndPull", "status", status=413, times=1)
     told = await cli.run("in", *SIGNED, "--concurrency", "1")
     assert told.status == 1
-    assert (
-        told.err == "directsuite: 1 PDF not signed. "
-        "The table shows the reasons. Fix them, then run the same command with --again.\n"
+    assert told.err.startswith(
+        "directsuite: 1 PDF not signed. The table shows the reasons. Fix them, then run the same"
     )
     assert "the request is larger than the service accepts (HTTP 413)" in told.out
     assert len(cli.list_files()) == 1
@@ -235,15 +225,19 @@ async def test_again_signs_failed_and_rejected_and_reports_missing(cli: SignRunn
     assert (told.status, "it was signed, but the signed file no longer exists" in told.out) == (1, True)
 
 
-async def test_wrong_options_can_be_corrected_before_first_signature(cli: SignRunner) -> None:
+@pytest.mark.parametrize("more", [(), ("--again",)], ids=["new", "again"])
+async def test_wrong_options_can_be_corrected_before_first_signature(cli: SignRunner, more: tuple[str, ...]) -> None:
     cli.write_pdfs("a.pdf")
     told = await cli.run("a.pdf", "--output", "out", "--widget", "72,620,200,70,9")
     assert (told.status, cli.list_files()) == (1, [])
     assert "invalid action, or a parameter is missing or invalid (HTTP 400)" in told.out
-    assert (await cli.run("a.pdf", "--output", "out", "--widget", "72,620,200,70,1", "--again")).status == 0
-    told = await cli.run("a.pdf", "--output", "out", "--widget", "72,620,200,70,2")
-    assert (told.status, told.out) == (2, "")
-    assert told.err.startswith("directsuite: --output contains PDFs that were signed with other options")
+    right = ("a.pdf", "--output", "out", "--widget", "72,620,200,70,1", *more)
+    plan = await cli.run(*right, "--dry-run")
+    assert (plan.status, "nothing was sent. 1 PDF would be signed" in plan.err) == (0, True)
+    told = await cli.run(*right)
+    assert (told.status, told.out.startswith("1 signed")) == (0, True)
+    other = ("a.pdf", "--output", "out", "--widget", "72,620,200,70,2")
+    await cli.fail(2, "--output contains PDFs that were signed with other options", *other)
 
 
 async def test_dry_run_tells_that_an_output_was_signed_in_another_way(cli: SignRunner) -> None:
@@ -259,22 +253,6 @@ async def test_dry_run_tells_that_an_output_was_signed_in_another_way(cli: SignR
     )
 
 
-@pytest.mark.parametrize("more", [(), ("--again",)], ids=["new", "again"])
-async def test_dry_run_counts_what_failed_in_another_way_as_the_command_does(
-    cli: SignRunner, more: tuple[str, ...]
-) -> None:
-    cli.write_pdfs("a.pdf")
-    assert (await cli.run("a.pdf", "--output", "out", "--widget", "72,620,200,70,9")).status == 1
-    right = ("a.pdf", "--output", "out", "--widget", "72,620,200,70,1", *more)
-    dry = await cli.run(*right, "--dry-run")
-    assert (dry.status, dry.err.startswith("directsuite: Dry run: nothing was sent. 1 PDF would be signed")) == (
-        0,
-        True,
-    )
-    told = await cli.run(*right)
-    assert (told.status, told.out.startswith("1 signed")) == (0, True)
-
-
 @pytest.mark.parametrize("more", [(), ("--widget", "1,1,50,50")], ids=["misspelt", "a widget over a field"])
 async def test_in_a_folder_too_a_signature_stands_where_its_name_says(more: tuple[str, ...], cli: SignRunner) -> None:
     cli.write_pdfs("in/a.pdf")
@@ -282,11 +260,7 @@ async def test_in_a_folder_too_a_signature_stands_where_its_name_says(more: tupl
     told = await cli.run("in", "--output", "out", "--name", name, *more)
     assert (told.status, cli.list_files(), await cli.count_requests("SignAndPull")) == (1, [], 0)
     words = " ".join(told.out.split())
-    assert (
-        "it has a signature field with the signature's name"
-        if more
-        else "it has no signature field with the signature's name"
-    ) in words
+    assert f"it has {'a' if more else 'no'} signature field with the signature's name" in words
     assert ("`directsuite sign info` lists the fields of the PDF" in words) is (not more)
     assert (await cli.run("in/a.pdf", "--output", "other", "--name", name, *more)).status == 1  # also for a single file
     assert await cli.count_requests("Delete") == 2

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.conftest import start_process
-from tests.cli.sync.conftest import SyncRunner
+from tests.cli.sync.conftest import BOTH, SyncRunner
 from tests.integration.scenario import ALICE, BOB
 
 if TYPE_CHECKING:
@@ -48,16 +48,7 @@ async def until(seen: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
 async def test_signal_ends_it_gracefully(cli: SyncRunner, number: signal.Signals) -> None:
     await cli.deliver_to(ALICE, "one")
-    options = (
-        "--mailbox",
-        ALICE,
-        "--mailbox",
-        BOB,
-        "--passwords",
-        cli.write_passwords(bob="wrong"),
-        "--interval",
-        "0.2",
-    )
+    options = (*BOTH, "--passwords", cli.write_passwords(bob="wrong"), "--interval", "0.2")
     async with start_process("sync", "run", *options) as process:
         await line_with(process, "1 new")
         await until(lambda: (cli.folder / "directsuite-sync.db.status.json").exists())
@@ -157,7 +148,7 @@ async def test_one_of_a_fleet(cli: SyncRunner, conninfo: str) -> None:
         process.send_signal(signal.SIGTERM)
         _, err = await process.communicate()
     assert (process.returncode, err) == (0, b"")
-    document = json.loads((await cli.run("status", "--postgres", "--json")).out)
+    document = (await cli.run("status", "--postgres", "--json")).document
     assert [(each["mailbox"], each["status"], each["messages"]) for each in document["mailboxes"]] == [
         (ALICE, "up to date", 1),
         (BOB, "up to date", 1),

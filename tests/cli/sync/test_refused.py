@@ -11,10 +11,9 @@ from contextlib import closing
 import pytest
 
 from tests.cli.conftest import CliResult
-from tests.cli.sync.conftest import SyncRunner
+from tests.cli.sync.conftest import BOTH, SyncRunner
 from tests.integration.scenario import ALICE, BOB
 
-BOTH = ("--mailbox", ALICE, "--mailbox", BOB)
 HERS = ("--mailbox", ALICE)
 
 

@@ -13,10 +13,8 @@ from directsuite.cli.sync import LineDisplay, format_status_counts, parse_folder
 from directsuite.cli.sync_status import format_duration
 from directsuite.core.events import Event
 from directsuite.sync import Kind, MailboxProgress, RoundFinished, SqliteStore, StoreError, Synchronizer, SyncStatus
-from tests.cli.sync.conftest import SyncRunner
+from tests.cli.sync.conftest import BOTH, SyncRunner
 from tests.integration.scenario import ALICE, BOB, PASSWORD
-
-BOTH = ("--mailbox", ALICE, "--mailbox", BOB)
 
 
 def subjects(path: str = "directsuite-sync.db") -> list[str]:
@@ -110,7 +108,7 @@ async def test_as_json_each_round_is_a_line(cli: SyncRunner) -> None:
     result = await cli.run("run", *BOTH, "--passwords", cli.write_passwords(bob="wrong"), "--once", "--json")
     lines = [json.loads(line) for line in result.out.splitlines()]
     assert {line.pop("at")[-1] for line in lines} == {"Z"}
-    document = json.loads((await cli.run("status", "--json")).out)
+    document = (await cli.run("status", "--json")).document
     numbers = {each["mailbox"]: each["number"] for each in document["mailboxes"]}
     assert {"event": "round", "mailbox": numbers[ALICE], "new": 2, "more": False, "problem": None} in lines
     assert [each["mailbox"] for each in lines if each.get("problem")] == [numbers[BOB]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sqlite3
@@ -14,12 +13,10 @@ import pytest
 
 from directsuite.sync import MailboxProgress, SqliteSink, SqliteStore, SyncStatus
 from directsuite.sync.status import WorkerStatus, write_status
-from tests.cli.sync.conftest import SyncRunner
+from tests.cli.sync.conftest import BOTH, SyncRunner
 from tests.integration.scenario import ALICE, BOB
 
 pytestmark = pytest.mark.wide
-
-BOTH = ("--mailbox", ALICE, "--mailbox", BOB)
 
 
 async def ran(runner: SyncRunner, **passwords: str) -> None:
@@ -92,7 +89,7 @@ async def test_mailboxes_are_sorted_and_paged(cli: SyncRunner) -> None:
         "number": [ALICE, BOB],
     }
     for order, names in orders.items():
-        document = json.loads((await cli.run("status", "--json", "--sort", order)).out)
+        document = (await cli.run("status", "--json", "--sort", order)).document
         assert [each["mailbox"] for each in document["mailboxes"]] == names, order
     first = await cli.run("status", "--limit", "1")
     assert (BOB in first.out, ALICE in first.out) == (True, False)
@@ -104,7 +101,7 @@ async def test_mailboxes_are_sorted_and_paged(cli: SyncRunner) -> None:
 
 async def test_as_json_it_is_one_document(cli: SyncRunner) -> None:
     await ran(cli, bob="wrong")
-    document = json.loads((await cli.run("status", "--json")).out)
+    document = (await cli.run("status", "--json")).document
     assert document["worker"]["running"] is False
     bob, alice = document["mailboxes"]
     assert (alice["mailbox"], alice["status"], alice["messages"]) == (ALICE, "up to date", 1)
@@ -159,7 +156,7 @@ async def test_without_a_report_it_tells_what_the_store_knows(cli: SyncRunner) -
     assert ALICE in result.out
     result = await cli.run("status", "--failing")
     assert (result.status, "No worker has reported" in result.err) == (0, True)
-    document = json.loads((await cli.run("status", "--json")).out)
+    document = (await cli.run("status", "--json")).document
     assert {each["status"] for each in document["mailboxes"]} == {"unknown"}
 
 
@@ -196,7 +193,7 @@ async def test_one_of_a_fleet_is_known_by_its_report(cli: SyncRunner) -> None:
 
 async def test_requests_are_left_and_applied_by_the_next_run(cli: SyncRunner) -> None:
     await ran(cli)
-    before = json.loads((await cli.run("status", "--json")).out)["mailboxes"][0]["folders"]["INBOX"]["audited_at"]
+    before = (await cli.run("status", "--json")).document["mailboxes"][0]["folders"]["INBOX"]["audited_at"]
     result = await cli.run("audit", "--mailbox", ALICE)
     assert (result.status, result.err) == (0, "")
     assert result.out.startswith("Requested for 1 mailbox: the running worker or the next one compares all messages")
@@ -227,7 +224,7 @@ async def test_what_is_quarantined_is_reported(cli: SyncRunner) -> None:
     assert header.split() == ["no.", "mailbox", "folder", "uid", "problem", "attempts", "next", "try"]
     assert row.split()[1:6] == [ALICE, "INBOX", "2", "ServerError", "1"]
     result = await cli.run("status", "--quarantined", "--json", "--mailbox", ALICE)
-    (told,) = json.loads(result.out)["quarantined"]
+    (told,) = result.document["quarantined"]
     assert (told["mailbox"], told["uid"], told["problem"], told["attempts"]) == (ALICE, 2, "ServerError", 1)
     assert told["next_try_at"] == row.split()[6]
     assert (await cli.run("status", "--quarantined", "--mailbox", BOB)).status == 0
