@@ -15,7 +15,6 @@ from tests.core.scripted_server import Responder, ScriptedServer
 from tests.integration.scenario import ALICE, SleepDrivenClock
 
 COUNT = responses.respond({"success": True, "count": 1})
-RATE_LIMITED = responses.respond(b"", 429)
 
 
 @contextlib.asynccontextmanager
@@ -27,18 +26,6 @@ async def open_box(*script: Responder) -> AsyncGenerator[tuple[ds.Mailbox, Scrip
         settings = ds.Settings(message_url=server.url("message"), timeout=1000.0)
         async with ds.DirectSuite(settings, clock=clock) as suite:
             yield suite.mailbox(ALICE, "secret"), server, clock
-
-
-async def test_429_is_repeated_after_one_two_and_four_seconds() -> None:
-    async with open_box(RATE_LIMITED, RATE_LIMITED, RATE_LIMITED) as (box, _, clock):
-        assert await box.get_message_count() == 1
-    assert clock.slept == [pytest.approx(seconds + 0.25, abs=0.25) for seconds in (1, 2, 4)]
-
-
-async def test_503_is_repeated_after_half_a_minute_to_a_minute() -> None:
-    async with open_box(responses.respond(b"", 503)) as (box, _, clock):
-        assert await box.get_message_count() == 1
-    assert clock.slept == [pytest.approx(45, abs=15)]
 
 
 @pytest.mark.parametrize("status", [500, 501, 502, 503, 504])

@@ -83,12 +83,6 @@ def test_requiring_a_service_that_there_is_not_is_rejected(require: Any) -> None
         ds.DirectSuite.from_env(ENVIRON, require=require)
 
 
-@pytest.mark.parametrize("token", ["", "   "])
-def test_empty_token_is_rejected(token: str) -> None:
-    with pytest.raises(ds.ConfigurationError, match="token"):
-        ds.DirectSuite(token=token)
-
-
 class Source:
     """A token source, as an object."""
 
@@ -142,14 +136,6 @@ async def test_suite_and_facades_tell_their_services_and_whether_they_are_open()
         assert repr(suite.mailbox("zaphod@x.test", "Zaphod1")) == "<Mailbox of a suite that is open>"
     assert repr(suite) == "<DirectSuite of messaging: closed>"
     assert repr(ds.DirectSuite()) == "<DirectSuite of no services: not open>"
-
-
-def test_facades_cost_no_connection_and_no_loop() -> None:
-    suite = ds.DirectSuite.from_env(ENVIRON)
-    box = suite.mailbox("alice@direct.example.test", "p")
-    tuser = suite.tuser("tuser", "p", "alice@direct.example.test")
-    assert isinstance(box, ds.Mailbox)
-    assert isinstance(tuser, ds.TUser)
 
 
 @pytest.mark.process

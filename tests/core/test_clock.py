@@ -1,13 +1,99 @@
-"""Waiting for a time or an event."""
+"""Waiting for a time or an event, also when the machine's clock is changed, which has no effect on a suite."""
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 
 import pytest
 
 import directsuite as ds
 from directsuite.core.clock import sleep_or_event
+from directsuite.core.retry import parse_retry_after
+
+from . import responses
+from .scripted_server import ScriptedServer
+from .scripted_suite import (
+    GET_DOC_INFO,
+    GET_MESSAGE_COUNT,
+    GET_PATIENT_ADDRESS,
+    LOGIN_RESPONSE,
+    ApiCall,
+    catch_error,
+    open_suite,
+)
+from .token_fetches import NumberedTokens
+from .virtual_time import measure_elapsed
+
+HOUR, TWO_YEARS = 3600.0, 2 * 365 * 86400.0
+
+every_jump = pytest.mark.parametrize("jump", [-TWO_YEARS, -HOUR, HOUR, TWO_YEARS])
+SetClock = Callable[[float], None]
+
+
+@pytest.fixture
+def set_clock(monkeypatch: pytest.MonkeyPatch) -> SetClock:
+    """Return a function that sets the machine's clock forward by this many seconds."""
+    right = time.time
+
+    def forward(seconds: float) -> None:
+        monkeypatch.setattr(time, "time", lambda: right() + seconds)
+
+    return forward
+
+
+@every_jump
+@pytest.mark.parametrize("ask", [GET_DOC_INFO, GET_PATIENT_ADDRESS], ids=["token", "session"])
+async def test_credential_lives_as_long_as_it_was_given(
+    server: ScriptedServer, set_clock: SetClock, jump: float, ask: ApiCall
+) -> None:
+    source = NumberedTokens(lifetime=600.0)
+    server.default_responder = responses.respond(LOGIN_RESPONSE | ask.success_body)
+    async with open_suite(server, token=source) as suite:
+        await ask.call(suite)
+        set_clock(jump)
+        await asyncio.sleep(500)
+        await ask.call(suite)
+        assert source.asked + len(server.find_requests("login")) == 1
+        await asyncio.sleep(101)
+        await ask.call(suite)
+        assert source.asked + len(server.find_requests("login")) == 2
+
+
+@every_jump
+async def test_pause_takes_as_long_as_the_service_asked_for(
+    server: ScriptedServer, set_clock: SetClock, jump: float
+) -> None:
+    server.enqueue(responses.respond(b"", 429, Retry_After="30"))
+    async with open_suite(server, retry=ds.RetryPolicy.none()) as suite:
+        await catch_error(GET_MESSAGE_COUNT.call(suite))
+        set_clock(jump)
+        assert await measure_elapsed(GET_MESSAGE_COUNT.call(suite)) == pytest.approx(30)
+
+
+@every_jump
+async def test_circuit_breaker_pauses_as_long_as_it_is_set(
+    server: ScriptedServer, set_clock: SetClock, jump: float
+) -> None:
+    server.enqueue(responses.hang_up)
+    async with open_suite(server, circuit_failures=1, circuit_pause=10, retry=ds.RetryPolicy.none()) as suite:
+        await catch_error(GET_MESSAGE_COUNT.call(suite))
+        set_clock(jump)
+        await asyncio.sleep(9.9)
+        assert type(await catch_error(GET_MESSAGE_COUNT.call(suite))) is ds.CircuitOpenError
+        await asyncio.sleep(0.2)
+        assert await GET_MESSAGE_COUNT.call(suite) == 7
+
+
+@pytest.mark.parametrize(("jump", "seconds"), [(-TWO_YEARS, 3600), (-HOUR, 3600), (HOUR, 0), (TWO_YEARS, 0)])
+def test_retry_after_date_without_a_response_date_waits_an_hour_at_most(
+    set_clock: SetClock, jump: float, seconds: float
+) -> None:
+    set_clock(jump)
+    in_a_minute = time.time() - jump + 60
+    header = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(in_a_minute))
+    assert parse_retry_after(header, now=time.time) == seconds
 
 
 async def test_wait_ends_with_the_sleep_or_with_the_event() -> None:

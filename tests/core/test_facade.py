@@ -19,13 +19,6 @@ from .scripted_suite import ALICE, PASSWORD, PDF, catch_error, open_suite
 SIGNATURE = ds.Signature(name="alice", widget=ds.Widget(x=1, y=2, width=3, height=4, page=1))
 
 
-async def test_timeout_of_a_facade_is_that_of_its_calls(server: ScriptedServer) -> None:
-    async with open_suite(server, timeout=6) as suite:
-        box = suite.mailbox(ALICE, PASSWORD)
-        assert box.resolve_timeout() == 6
-        assert box.with_options(timeout=2).resolve_timeout() == 2
-
-
 async def test_options_are_a_view_s_own(server: ScriptedServer) -> None:
     server.default_responder = responses.reset
     async with open_suite(server) as suite:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 
 import pytest
 from hypothesis import given
@@ -212,38 +212,39 @@ async def test_leaving_a_listing_early_cancels_what_is_in_progress() -> None:
         await anext(listing)
 
 
-@pytest.mark.parametrize("step", ["anext", "asend"])
-async def test_step_after_an_interrupted_one_raises(step: str) -> None:
-    listing = Listing(_listed(DelayedSource([0.0, 9.0, 0.0])))
-
-    def next_step() -> Coroutine[object, object, int]:
-        return listing.__anext__() if step == "anext" else listing.asend(None)
-
-    assert await next_step() == 0
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(1):
-            await next_step()
-    for _ in range(2):
-        with pytest.raises(ds.TransportError, match="not complete"):
-            await next_step()
+async def _time_out(listing: Listing[int]) -> None:
+    async with asyncio.timeout(1):
+        await anext(listing)
 
 
-async def test_step_after_one_that_raised_raises() -> None:
-    listing = Listing(_listed(DelayedSource([0.0, 0.0, 0.0], frozenset({1}))))
+async def _time_out_in_asend(listing: Listing[int]) -> None:
+    async with asyncio.timeout(1):
+        await listing.asend(None)
+
+
+async def _throw(listing: Listing[int]) -> None:
+    await listing.athrow(LookupError("thrown in"))
+
+
+INTERRUPTIONS: list[tuple[DelayedSource, Callable[[Listing[int]], Awaitable[object]], type[Exception]]] = [
+    (DelayedSource([0.0, 9.0, 0.0]), _time_out, TimeoutError),
+    (DelayedSource([0.0, 9.0, 0.0]), _time_out_in_asend, TimeoutError),
+    (DelayedSource([0.0, 0.0, 0.0], frozenset({1})), _time_out, LookupError),
+    (DelayedSource([0.0, 0.0]), _throw, LookupError),
+]
+
+
+@pytest.mark.parametrize(("source", "interrupt", "error"), INTERRUPTIONS)
+async def test_step_after_an_interruption_raises(
+    source: DelayedSource, interrupt: Callable[[Listing[int]], Awaitable[object]], error: type[Exception]
+) -> None:
+    listing = Listing(_listed(source))
     assert await anext(listing) == 0
-    with pytest.raises(LookupError):
-        await anext(listing)
-    with pytest.raises(ds.TransportError, match="not complete"):
-        await anext(listing)
-
-
-async def test_step_after_an_error_was_thrown_in_raises() -> None:
-    listing = Listing(_listed(DelayedSource([0.0, 0.0])))
-    await anext(listing)
-    with pytest.raises(KeyError):
-        await listing.athrow(KeyError("thrown in"))
-    with pytest.raises(ds.TransportError, match="not complete"):
-        await anext(listing)
+    with pytest.raises(error):
+        await interrupt(listing)
+    for step in (listing.__anext__, lambda: listing.asend(None)):
+        with pytest.raises(ds.TransportError, match="not complete"):
+            await step()
 
 
 async def test_interrupted_listing_that_was_closed_ends() -> None:

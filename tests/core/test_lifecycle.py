@@ -1,4 +1,4 @@
-"""Where a suite can be used: open, in its own loop and process; and how it closes."""
+"""Where a suite can be used: open, in its own loop and process, and with the settings of a call."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import aiohttp
 import pytest
@@ -25,6 +26,7 @@ from .scripted_suite import (
     PASSWORD,
     SEND,
     TOKEN,
+    ApiCall,
     catch_error,
     make_settings,
     open_suite,
@@ -189,3 +191,31 @@ async def test_session_factory_of_the_user_s_is_used_and_closed(server: Scripted
         await GET_MESSAGE_COUNT.call(suite)
     assert made[0].closed
     assert server.requests[0].headers["x-mine"] == "yes"
+
+
+MISSING: list[tuple[ApiCall, str, list[str]]] = [
+    (GET_MESSAGE_COUNT, "message_url", ["message_url", "DIRECTSUITE_MESSAGE_URL"]),
+    (GET_DOC_INFO, "signing_url", ["DIRECTSUITE_SIGNING_URL"]),
+    (GET_PATIENT_ADDRESS, "registration_url", ["registration_url in Settings"]),
+    (GET_DOC_INFO, "token", ["DIRECTSUITE_TOKEN"]),
+    (GET_PATIENT_ADDRESS, "login", ["DIRECTSUITE_LOGIN_USERNAME"]),
+]
+
+
+@pytest.mark.parametrize(("ask", "without", "words"), MISSING)
+async def test_missing_setting_is_named_with_what_to_do(
+    server: ScriptedServer, ask: ApiCall, without: str, words: list[str]
+) -> None:
+    missing: dict[str, Any] = {without: None}
+    async with open_suite(server, **missing) as suite:
+        error = await catch_error(ask.call(suite))
+    assert type(error) is ds.ConfigurationError
+    assert all(word in str(error) for word in words)
+    assert server.requests == []
+
+
+async def test_login_without_credentials_says_what_to_give(server: ScriptedServer) -> None:
+    async with open_suite(server, login=None) as suite:
+        error = await catch_error(suite.registration.login())
+    assert type(error) is ds.ConfigurationError
+    assert "Login(" in str(error)

@@ -16,7 +16,7 @@ from directsuite import types
 
 from . import responses
 from .scripted_server import ScriptedServer
-from .scripted_suite import ALICE, PASSWORD, PATIENT, catch_error, open_suite
+from .scripted_suite import ALICE, PASSWORD, open_suite
 
 MESSAGES = {
     "success": True,
@@ -77,35 +77,6 @@ async def test_its_hooks_hold_inside_responses_and_requests(server: ScriptedServ
     assert [each["content"] for each in sent["message"]["attachmentList"]] == ["AAE=", "Ag=="]
 
 
-async def test_value_whose_hook_raises_gets_default(server: ScriptedServer) -> None:
-    converter = ds.make_converter()
-
-    def fail(value: Any, _: Any) -> Any:
-        raise RuntimeError(value)
-
-    converter.register_structure_hook(datetime, fail)
-    server.default_responder = responses.respond({"identifier": "1", "createdTime": PATIENT})
-    async with open_suite(server, converter=converter) as suite:
-        document = await suite.signing.get_doc_info("1")
-    assert (document.created_time, document.extra) == (None, {"createdTime": PATIENT})
-
-
-async def test_what_its_hook_raises_for_an_identifier_is_an_error(server: ScriptedServer) -> None:
-    converter = ds.make_converter()
-
-    def fail(value: Any, _: Any) -> Any:
-        raise RuntimeError(value)
-
-    converter.register_structure_hook(str, fail)
-    server.default_responder = responses.respond({"identifier": PATIENT})
-    async with open_suite(server, converter=converter) as suite:
-        error = await catch_error(suite.signing.save(b"%PDF-"))
-    assert isinstance(error, ds.ResponseDecodeError)
-    assert error.path == "$.identifier"
-    assert PATIENT not in f"{error!s}{error!r}"
-    assert error.__cause__ is None
-
-
 async def test_file_is_rejected_if_hook_writes_bytes_not_as_base64(server: ScriptedServer, tmp_path: Path) -> None:
     converter = ds.make_converter()
     converter.register_unstructure_hook(bytes, bytes.hex)
@@ -122,11 +93,3 @@ async def test_file_is_rejected_if_hook_writes_bytes_not_as_base64(server: Scrip
 def test_invalid_converter_is_rejected(converter: Any) -> None:
     with pytest.raises(ds.ConfigurationError, match="make_converter"):
         ds.Settings(converter=converter)
-
-
-def test_converter_gets_the_hooks_once() -> None:
-    converter = cattrs.Converter()
-    ds.DirectSuite(ds.Settings(converter=converter))
-    hook = converter.get_structure_hook(ds.Recipient)
-    ds.DirectSuite(ds.Settings(converter=converter))
-    assert converter.get_structure_hook(ds.Recipient) is hook

@@ -107,13 +107,14 @@ async def test_call_is_tried_as_often_as_the_policy_says(
 
 RETRY_AFTER = [responses.respond(b"", status, Retry_After="7") for status in (429, 503)]
 OWN_WAITS: list[Any] = [wait_two, Strategy(), functools.partial(wait_two), wait_later, wait_fixed(2)]
-SLEEPS: list[Any] = [
+LOST: list[Responder] = [responses.reset]
+SLEEPS: list[tuple[ds.RetryPolicy, list[Responder], list[tuple[float, float]]]] = [
     (ds.RetryPolicy(), [LIMITED] * 3, [(1, 1.5), (2, 2.5), (4, 4.5)]),
     (ds.RetryPolicy(), [UNAVAILABLE], [(30, 60)]),
     (ds.RetryPolicy(wait=wait_incrementing(start=5, increment=2)), [responses.reset] * 3, [(5, 5), (7, 7), (9, 9)]),
     (ds.RetryPolicy(wait=lambda _: 0), [responses.reset], [(0, 0)]),
-    *((ds.RetryPolicy(wait=wait), [responses.reset], [(2, 2)]) for wait in OWN_WAITS),
-    *((TWO_ATTEMPTS_POLICY, [play], [(7, 7)]) for play in RETRY_AFTER),
+    *((ds.RetryPolicy(wait=wait), LOST, [(2.0, 2.0)]) for wait in OWN_WAITS),
+    *((TWO_ATTEMPTS_POLICY, [play], [(7.0, 7.0)]) for play in RETRY_AFTER),
 ]
 
 

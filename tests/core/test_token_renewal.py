@@ -182,29 +182,35 @@ async def test_login_goes_through_while_all_connections_are_held(server: Scripte
     assert sessions.logins == 2
 
 
+class Tokens:
+    """A signing service that rejects the first token, and a source of numbered tokens."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.refused = 0
+
+    async def token(self) -> AccessToken:
+        self.asked += 1
+        return AccessToken(f"token-{self.asked}", 600)
+
+    async def __call__(self, exchange: Exchange) -> None:
+        stale = exchange.request.headers["authorization"] == "Bearer token-1"
+        self.refused += stale
+        await (responses.respond(b"", 401) if stale else responses.respond({"identifier": "doc"}))(exchange)
+
+
 async def test_late_401_about_an_old_token_keeps_the_new_one(server: ScriptedServer) -> None:
-    asked = 0
-
-    async def token() -> AccessToken:
-        nonlocal asked
-        asked += 1
-        return AccessToken(f"token-{asked}", 600)
-
-    async def judge(exchange: Exchange) -> None:
-        old = exchange.request.headers["authorization"] == "Bearer token-1"
-        await responses.respond(b"" if old else {"identifier": "doc"}, 401 if old else 200)(exchange)
-
     gate = asyncio.Event()
-    server.default_responder = judge
-    async with open_suite(server, token=token) as suite:
-        server.enqueue(responses.respond_after(gate, judge))
+    server.default_responder = tokens = Tokens()
+    async with open_suite(server, token=tokens.token) as suite:
+        server.enqueue(responses.respond_after(gate, tokens))
         late = asyncio.create_task(suite.signing.get_doc_info("late"))
         await yield_until(lambda: server.busy == 1)
         await suite.signing.get_doc_info("early")
-        assert asked == 2
+        assert tokens.asked == 2
         gate.set()
         await late
-    assert asked == 2
+    assert tokens.asked == 2
 
 
 async def test_token_source_that_raises_is_the_cause_and_nothing_is_sent(server: ScriptedServer) -> None:
@@ -234,23 +240,6 @@ async def test_password_goes_to_the_login_and_the_session_into_the_path_only(
     assert login.document["password"] == PASSWORD
     assert SESSION in request.target
     assert not {"authorization", "cookie"} & request.headers.keys()
-
-
-class Tokens:
-    """A signing service that rejects the first token, and a source of numbered tokens."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-        self.refused = 0
-
-    async def token(self) -> AccessToken:
-        self.asked += 1
-        return AccessToken(f"token-{self.asked}", 600)
-
-    async def __call__(self, exchange: Exchange) -> None:
-        stale = exchange.request.headers["authorization"] == "Bearer token-1"
-        self.refused += stale
-        await (responses.respond(b"", 401) if stale else responses.respond({"identifier": "doc"}))(exchange)
 
 
 async def test_queued_calls_do_not_send_rejected_token(server: ScriptedServer) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from tests.core import responses
 from tests.core.scripted_server import Exchange, Responder, ScriptedServer
@@ -12,15 +12,17 @@ from tests.core.scripted_server import Exchange, Responder, ScriptedServer
 class ScriptedFolder:
     """Responds to GetUIDs and to batches by uid; `batches` are the uids of each request.
 
-    size: the bytes of the body of the message with this uid. latency: the seconds until a response. instead: responders
-    used for the batch with this uid, each once.
+    uids: the uids, or their number. vanished: those without a message. size: the bytes of the body of the message with
+    this uid. latency: the seconds until a response. instead: responders used for the batch with this
+    uid, each once.
     """
 
     def __init__(
         self,
         server: ScriptedServer,
-        count: int,
+        uids: int | Sequence[int],
         *,
+        vanished: Collection[int] = (),
         size: Callable[[int], int] = lambda _: 10,
         latency: Callable[[list[int]], float] = lambda _: 1.0,
         instead: Mapping[int, list[Responder]] | None = None,
@@ -28,7 +30,8 @@ class ScriptedFolder:
         self.batches: list[list[int]] = []
         self.in_progress = 0
         self.bytes_answered = 0
-        self._count = count
+        self._uids = list(range(uids) if isinstance(uids, int) else uids)
+        self._vanished = vanished
         self._size = size
         self._latency = latency
         self._instead = {uid: list(others) for uid, others in (instead or {}).items()}
@@ -36,7 +39,7 @@ class ScriptedFolder:
 
     async def _respond(self, exchange: Exchange) -> None:
         if "/GetUIDs/" in exchange.request.target:
-            await responses.respond({"success": True, "uids": list(range(self._count))})(exchange)
+            await responses.respond({"success": True, "uids": self._uids})(exchange)
             return
         await exchange.read()
         uids: list[int] = exchange.request.document["uids"]
@@ -51,7 +54,7 @@ class ScriptedFolder:
             self.in_progress -= 1
 
     def _make_document(self, uids: list[int]) -> bytes:
-        messages = [{"uid": uid, "body": "x" * self._size(uid)} for uid in reversed(uids)]
+        messages = [{"uid": uid, "body": "x" * self._size(uid)} for uid in reversed(uids) if uid not in self._vanished]
         answer = json.dumps({"success": True, "messages": messages}).encode()
         self.bytes_answered += len(answer)
         return answer

@@ -19,15 +19,18 @@ from tests.examples import scale_examples
 
 from .scripted_folder import ScriptedFolder
 
-pytestmark = pytest.mark.wide
-
 KB = 1024
 REJECTION = responses.respond({"success": False, "code": 3, "message": "no"})
 
 
-async def listed(suite: ds.DirectSuite, *, batch_size: int = 50, batch_bytes: int | None = None) -> list[int | None]:
-    box = suite.mailbox(ALICE, PASSWORD)
-    async with box.iter_messages(batch_size=batch_size, batch_bytes=batch_bytes) as messages:
+METHODS = ["iter_messages", "iter_raw"]
+
+
+async def listed(
+    suite: ds.DirectSuite, *, method: str = "iter_messages", batch_size: int = 50, batch_bytes: int | None = None
+) -> list[int | None]:
+    listing = getattr(suite.mailbox(ALICE, PASSWORD), method)
+    async with listing(batch_size=batch_size, batch_bytes=batch_bytes) as messages:
         return [message.uid async for message in messages]
 
 
@@ -51,13 +54,56 @@ async def test_what_was_read_makes_room(server: ScriptedServer) -> None:
         assert await measure_elapsed(listed(suite, batch_size=8, batch_bytes=9 * KB)) <= 100 / CONNECTIONS + 1
 
 
-async def test_slow_reader_stops_the_fetching(server: ScriptedServer) -> None:
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("connections", [1, CONNECTIONS])
+async def test_slow_reader_stops_the_fetching(server: ScriptedServer, method: str, connections: int) -> None:
     folder = ScriptedFolder(server, 1000)
-    async with open_suite(server) as suite, suite.mailbox(ALICE, PASSWORD).iter_messages(batch_size=4) as messages:
+    async with (
+        open_suite(server, max_connections=connections) as suite,
+        getattr(suite.mailbox(ALICE, PASSWORD), method)(batch_size=4) as messages,
+    ):
         await anext(messages)
         await asyncio.sleep(1000)
-        assert len(folder.batches) == 2 * CONNECTIONS + 1
+        assert len(folder.batches) == 2 * connections + 1
         assert folder.in_progress == 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_leaving_early_ends_the_requests_in_progress(server: ScriptedServer, method: str) -> None:
+    folder = ScriptedFolder(server, 100, latency=lambda uids: 0.0 if 0 in uids else 1000.0)
+    async with open_suite(server) as suite:
+        async with getattr(suite.mailbox(ALICE, PASSWORD), method)(batch_size=1) as messages:
+            await anext(messages)
+            await yield_to_loop()
+            assert folder.in_progress > 0
+        assert_no_leaks(suite)
+        assert [message async for message in messages] == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_empty_folder_asks_for_no_batch(server: ScriptedServer, method: str) -> None:
+    folder = ScriptedFolder(server, 0)
+    async with open_suite(server) as suite:
+        assert await listed(suite, method=method) == []
+    assert folder.batches == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+@settings(max_examples=scale_examples(30))
+@given(uids=st.sets(st.integers(0, 2**63 - 1), max_size=30), batch_size=st.integers(1, 40), data=st.data())
+def test_every_existing_message_is_yielded_once_by_uid(
+    method: str, uids: set[int], batch_size: int, data: st.DataObject
+) -> None:
+    vanished = data.draw(st.sets(st.sampled_from(sorted(uids)))) if uids else set[int]()
+    shuffled = data.draw(st.permutations(sorted(uids)))
+
+    async def main() -> list[int | None]:
+        async with ScriptedServer(responses.reset) as server, open_suite(server) as suite:
+            ScriptedFolder(server, shuffled, vanished=vanished)
+            return await listed(suite, method=method, batch_size=batch_size)
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        assert runner.run(main()) == sorted(uids - vanished)
 
 
 @pytest.mark.parametrize(
@@ -113,6 +159,7 @@ async def test_invalid_number_is_rejected_immediately(
     assert server.requests == []
 
 
+@pytest.mark.wide
 @settings(max_examples=scale_examples(60))
 @given(
     count=st.integers(0, 60),

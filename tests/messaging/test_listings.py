@@ -1,55 +1,17 @@
-"""Whole folders, message by message: order, batches, the window, vanished messages, leaving early."""
+"""Whole folders in one response, which is read while it is received: forms, errors, and values that are skipped."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import AsyncGenerator
-from typing import Any
 
-import attrs
 import pytest
-from aioresponses import CallbackResult
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from yarl import URL
 
 import directsuite as ds
-from directsuite.testing import mocked_services
-from tests.examples import scale_examples
-from tests.fake_services import ALICE, MESSAGE, SETTINGS, SUCCESS, FakeServices
+from tests.fake_services import MESSAGE, SUCCESS, FakeServices
 
 Numbered = ds.MessageDetail | ds.RawMessage
 
-BATCHED = {"iter_messages": "GetMessagesByUIDs", "iter_raw": "GetRawMessagesByUIDs"}
 STREAMED = {"iter_metadata": "GetMessageMetaData", "stream_messages": "GetMessages"}
-
-
-class Folder:
-    """Responds to GetUIDs for INBOX, and to batches by uid in descending order."""
-
-    def __init__(self, context: FakeServices, uids: list[int], vanished: frozenset[int] = frozenset()) -> None:
-        self.batches: list[list[int]] = []
-        self.in_progress = 0
-        self.max_in_progress = 0
-        self.gate: asyncio.Event | None = None
-        self._vanished = vanished
-        context.add_response("POST", f"{MESSAGE}/GetUIDs/INBOX", SUCCESS | {"uids": uids})
-        for operation in BATCHED.values():
-            context.add_response("POST", f"{MESSAGE}/{operation}/INBOX", callback=self._answer, repeat=True)
-
-    async def _answer(self, _url: URL, **request: Any) -> CallbackResult:
-        uids: list[int] = json.loads(request["data"])["uids"]
-        self.batches.append(uids)
-        self.in_progress += 1
-        self.max_in_progress = max(self.max_in_progress, self.in_progress)
-        try:
-            if self.gate is not None:
-                await self.gate.wait()
-        finally:
-            self.in_progress -= 1
-        messages = [{"uid": uid, "msgID": f"<{uid}>"} for uid in reversed(uids) if uid not in self._vanished]
-        return CallbackResult(payload=SUCCESS | {"messages": messages})
 
 
 async def uids_of(listing: AsyncGenerator[Numbered, None]) -> list[int | None]:
@@ -64,68 +26,6 @@ async def until_failure(listing: AsyncGenerator[Numbered, None]) -> tuple[list[i
     except ds.DirectSuiteError as failure:
         return seen, failure
     return seen, None
-
-
-@pytest.mark.parametrize("name", BATCHED)
-async def test_empty_folder_asks_for_no_batch(name: str, services: FakeServices, box: ds.Mailbox) -> None:
-    folder = Folder(services, [])
-    assert await uids_of(getattr(box, name)()) == []
-    assert folder.batches == []
-
-
-@pytest.mark.parametrize("name", BATCHED)
-async def test_one_connection_has_a_window_of_two(name: str, services: FakeServices) -> None:
-    folder = Folder(services, list(range(1, 101)))
-    async with ds.DirectSuite(attrs.evolve(SETTINGS, max_connections=1)) as suite:
-        listing: AsyncGenerator[Numbered, None] = getattr(suite.mailbox(ALICE, "secret"), name)(batch_size=1)
-        await anext(listing)
-        for _ in range(200):
-            await asyncio.sleep(0)
-        assert len(folder.batches) <= 3
-        await listing.aclose()
-
-
-@pytest.mark.parametrize("name", BATCHED)
-async def test_leaving_early_ends_the_requests_in_progress(name: str, services: FakeServices, box: ds.Mailbox) -> None:
-    folder = Folder(services, list(range(1, 101)))
-    # Requests that were only waited for would end by their own time-out, in 20 seconds.
-    async with asyncio.timeout(5), getattr(box, name)(batch_size=1) as messages:
-        async for _ in messages:
-            folder.gate = asyncio.Event()  # from here on no batch is answered
-            for _ in range(50):
-                await asyncio.sleep(0)
-            assert folder.in_progress > 0
-            break
-    assert folder.in_progress == 0
-    assert await uids_of(messages) == []
-
-
-@pytest.mark.parametrize("name", BATCHED)
-async def test_failed_batch_is_raised_after_the_messages_before_it(
-    name: str, services: FakeServices, box: ds.Mailbox
-) -> None:
-    services.add_response("POST", f"{MESSAGE}/GetUIDs/INBOX", SUCCESS | {"uids": [1, 2]})
-    url = f"{MESSAGE}/{BATCHED[name]}/INBOX"
-    services.add_response("POST", url, SUCCESS | {"messages": [{"uid": 1}]})
-    services.add_response("POST", url, {"success": False, "code": 3, "message": "broken"})
-    seen, failure = await until_failure(getattr(box, name)(batch_size=1))
-    assert seen == [1]
-    assert type(failure) is ds.ServiceError
-    assert failure.operation == BATCHED[name]
-
-
-@pytest.mark.parametrize("name", BATCHED)
-@settings(max_examples=scale_examples(30))
-@given(uids=st.sets(st.integers(0, 2**63 - 1), max_size=30), batch_size=st.integers(1, 40), data=st.data())
-async def test_every_existing_message_is_yielded_once_by_uid(
-    name: str, uids: set[int], batch_size: int, data: st.DataObject
-) -> None:
-    vanished = data.draw(st.sets(st.sampled_from(sorted(uids)))) if uids else set[int]()
-    with mocked_services() as mocked:
-        Folder(FakeServices(mocked), data.draw(st.permutations(sorted(uids))), frozenset(vanished))
-        async with ds.DirectSuite(SETTINGS) as suite:
-            listing = getattr(suite.mailbox(ALICE, "secret"), name)(batch_size=batch_size)
-            assert await uids_of(listing) == sorted(uids - vanished)
 
 
 @pytest.mark.parametrize("name", STREAMED)
@@ -229,7 +129,7 @@ async def test_messages_before_the_break_are_given(name: str, services: FakeServ
     assert type(failure) is ds.ResponseDecodeError
 
 
-@pytest.mark.parametrize("name", [*BATCHED, *STREAMED])
+@pytest.mark.parametrize("name", ["iter_messages", "iter_raw", *STREAMED])
 async def test_nothing_is_sent_before_the_first_step(name: str, services: FakeServices, box: ds.Mailbox) -> None:
     async with getattr(box, name)() as messages:
         assert aiter(messages) is messages
