@@ -1,4 +1,4 @@
-"""The same against the sandbox, with each of its kinds of fault: the services themselves, not what a test wrote."""
+"""No planted text is shown if the sandbox has a fault of each kind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .leak_capture import (
     collect_reprs,
     find_leaks,
 )
-from .test_no_leaks import ALL_BUT_IDENTIFIERS
+from .test_no_leaks import ALL_BUT_IDENTIFIERS, await_outcome
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -49,14 +49,6 @@ async def sandbox() -> AsyncIterator[Sandbox]:
         yield sandbox
 
 
-async def outcome(call: sentinels.SuiteCall, suite: ds.DirectSuite) -> ds.DirectSuiteError | None:
-    try:
-        await call(suite)
-    except ds.DirectSuiteError as error:
-        return error
-    return None
-
-
 def sessions_of(suite: ds.DirectSuite) -> list[str]:
     return [cache._credential.token.reveal() for cache in suite._caches if cache._credential is not None]
 
@@ -74,12 +66,12 @@ async def test_faulty_services_show_nothing(kind: str, sandbox: Sandbox) -> None
     with OutputCapture() as captured:
         async with ds.DirectSuite(settings, token, ds.Login(*DEMO_LOGIN), clock=SleepDrivenClock()) as suite:
             captured.listen(suite)
-            errors = await asyncio.gather(*(outcome(call, suite) for call in calls.values()))
+            errors = await asyncio.gather(*(await_outcome(call, suite) for call in calls.values()))
             secrets = sentinels.encode_variants([*sentinels.SECRETS, token, DEMO_LOGIN[1], *sessions_of(suite)])
             everything = secrets | sentinels.encode_variants(sentinels.ALL_SENTINELS)
             assert find_leaks(collect_reprs(suite), secrets) == []
     for name, error in zip(calls, errors, strict=True):
-        if error is not None:
+        if isinstance(error, Exception):
             assert (name, find_leaks(collect_error_texts(error), everything)) == (name, [])
             assert (name, find_leaks(collect_pickles(error), everything)) == (name, [])
             assert (name, find_leaks(collect_frame_locals(error), secrets | ALL_BUT_IDENTIFIERS)) == (name, [])

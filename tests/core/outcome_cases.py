@@ -41,14 +41,10 @@ async def _send_large(suite: ds.DirectSuite) -> object:
     return await suite.mailbox(ALICE, PASSWORD).send(message)
 
 
-SAVE_LARGE = ApiCall(
-    "Save", lambda suite: suite.signing.save(PDF + bytes(LARGE_BODY_BYTES)), "signing", may_repeat=True, success_body={}
-)
-SEND_LARGE = ApiCall("Send", _send_large, "messaging", may_repeat=False, success_body={})
-GET_DOC = ApiCall("GetDoc", lambda suite: suite.signing.get_doc("doc"), "signing", may_repeat=True, success_body=b"")
-PULL = ApiCall(
-    "FlattenAndPull", lambda suite: suite.signing.flatten_and_pull("doc"), "signing", may_repeat=False, success_body=b""
-)
+SAVE_LARGE = ApiCall("Save", lambda suite: suite.signing.save(PDF + bytes(LARGE_BODY_BYTES)), "signing", {})
+SEND_LARGE = ApiCall("Send", _send_large, "messaging", {}, may_repeat=False)
+GET_DOC = ApiCall("GetDoc", lambda suite: suite.signing.get_doc("doc"), "signing", b"")
+PULL = ApiCall("FlattenAndPull", lambda suite: suite.signing.flatten_and_pull("doc"), "signing", b"", may_repeat=False)
 
 SAFE_CALLS = (GET_MESSAGE_COUNT, GET_DOC_INFO)
 NON_IDEMPOTENT_CALLS = (SEND, FLATTEN)

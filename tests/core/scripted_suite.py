@@ -94,8 +94,8 @@ class ApiCall:
     operation: str
     call: Callable[[ds.DirectSuite], Awaitable[object]]
     service: str
-    may_repeat: bool
     success_body: Any
+    may_repeat: bool = True
 
     def __str__(self) -> str:
         return self.operation
@@ -108,62 +108,45 @@ async def _save_stream(suite: ds.DirectSuite) -> object:
     return await suite.signing.save(source())
 
 
+async def _get_patients(suite: ds.DirectSuite) -> object:
+    return await suite.registration.get_patient_address_by_username("direct.example.test", PATIENT)
+
+
+async def _provision(suite: ds.DirectSuite) -> object:
+    return await suite.registration.provision_id_proofed_patient("direct.example.test", INDIVIDUAL)
+
+
+async def _mark_as_read(suite: ds.DirectSuite) -> object:
+    await suite.mailbox(ALICE, PASSWORD).mark_messages_as_read_by_uids("INBOX", [1])
+    return None
+
+
+_GOOD, _DOCUMENT = {"success": True}, {"identifier": "doc"}
 GET_MESSAGE_COUNT = ApiCall(
     "GetMessageCount",
     lambda suite: suite.mailbox(ALICE, PASSWORD).get_message_count(),
     "messaging",
-    may_repeat=True,
-    success_body={"success": True, "count": 7},
+    _GOOD | {"count": 7},
 )
-GET_DOC_INFO = ApiCall(
-    "GetDocInfo",
-    lambda suite: suite.signing.get_doc_info("doc"),
-    "signing",
-    may_repeat=True,
-    success_body={"identifier": "doc"},
-)
+GET_DOC_INFO = ApiCall("GetDocInfo", lambda suite: suite.signing.get_doc_info("doc"), "signing", _DOCUMENT)
 GET_PATIENT_ADDRESS = ApiCall(
-    "GetPatientAddressByUsername",
-    lambda suite: suite.registration.get_patient_address_by_username("direct.example.test", PATIENT),
-    "registration",
-    may_repeat=True,
-    success_body={"success": True, "code": "000", "patient": []},
+    "GetPatientAddressByUsername", _get_patients, "registration", _GOOD | {"code": "000", "patient": []}
 )
-DELETE = ApiCall(
-    "Delete", lambda suite: suite.signing.delete("doc"), "signing", may_repeat=True, success_body={"documentDigest": ""}
-)
-MARK_AS_READ = ApiCall(
-    "MarkMessagesAsReadByUIDs",
-    lambda suite: suite.mailbox(ALICE, PASSWORD).mark_messages_as_read_by_uids("INBOX", [1]),
-    "messaging",
-    may_repeat=True,
-    success_body={"success": True},
-)
-SAVE = ApiCall(
-    "Save", lambda suite: suite.signing.save(PDF), "signing", may_repeat=True, success_body={"identifier": "doc"}
-)
-SAVE_STREAM = ApiCall("Save", _save_stream, "signing", may_repeat=True, success_body={"identifier": "doc"})
+DELETE = ApiCall("Delete", lambda suite: suite.signing.delete("doc"), "signing", {"documentDigest": ""})
+MARK_AS_READ = ApiCall("MarkMessagesAsReadByUIDs", _mark_as_read, "messaging", _GOOD)
+SAVE = ApiCall("Save", lambda suite: suite.signing.save(PDF), "signing", _DOCUMENT)
+SAVE_STREAM = ApiCall("Save", _save_stream, "signing", _DOCUMENT)
 SEND = ApiCall(
     "Send",
     lambda suite: suite.mailbox(ALICE, PASSWORD).send(MESSAGE),
     "messaging",
+    _GOOD | {"smtpId": "<1@direct.example.test>"},
     may_repeat=False,
-    success_body={"success": True, "smtpId": "<1@direct.example.test>"},
 )
 FLATTEN = ApiCall(
-    "Flatten",
-    lambda suite: suite.signing.flatten("doc"),
-    "signing",
-    may_repeat=False,
-    success_body={"documentDigest": "d"},
+    "Flatten", lambda suite: suite.signing.flatten("doc"), "signing", {"documentDigest": "d"}, may_repeat=False
 )
-PROVISION = ApiCall(
-    "ProvisionIDProofedPatient",
-    lambda suite: suite.registration.provision_id_proofed_patient("direct.example.test", INDIVIDUAL),
-    "registration",
-    may_repeat=False,
-    success_body={"success": True, "code": "000"},
-)
+PROVISION = ApiCall("ProvisionIDProofedPatient", _provision, "registration", _GOOD | {"code": "000"}, may_repeat=False)
 
 API_CALLS = [GET_MESSAGE_COUNT, GET_DOC_INFO, GET_PATIENT_ADDRESS, DELETE, MARK_AS_READ, SAVE, SEND, FLATTEN, PROVISION]
 """Calls of each semantics, method and kind of credentials."""

@@ -129,10 +129,6 @@ async def test_streams_hold_a_connection_while_they_are_read(server: ScriptedSer
         assert await waiting == 7
 
 
-async def _get_message_count(suite: ds.DirectSuite) -> int:
-    return await suite.mailbox(ALICE, PASSWORD).get_message_count()
-
-
 async def test_connections_go_to_those_who_came_first() -> None:
     limits = Limits(
         "fax",

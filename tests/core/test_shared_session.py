@@ -16,7 +16,7 @@ import directsuite as ds
 from directsuite.core.session import FreshConnector
 
 from . import responses
-from .certificates import make_certificate
+from .certificates import make_certificate, make_server_context
 from .scripted_server import ScriptedServer
 from .scripted_suite import GET_MESSAGE_COUNT, catch_error, open_suite
 
@@ -37,9 +37,8 @@ def trusting(authority: tuple[Path, Path]) -> ssl.SSLContext:
 
 @pytest.fixture
 async def secure_server(authority: tuple[Path, Path]) -> AsyncIterator[ScriptedServer]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*authority)
-    async with ScriptedServer(responses.respond({"success": True, "count": 7}), tls=context) as running:
+    good = responses.respond({"success": True, "count": 7})
+    async with ScriptedServer(good, tls=make_server_context(authority)) as running:
         yield running
 
 

@@ -1,7 +1,8 @@
-"""Methods that make several requests: one deadline over all of them, and no message sent twice without a look."""
+"""Methods that make several requests: one deadline for all, no message sent twice without a look, and progress."""
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta, timezone
@@ -301,3 +302,70 @@ async def test_unreadable_folder_name_proves_no_deletion(
             with pytest.raises(ds.OutcomeUnknownError):
                 await _box(suite).delete_folder("INBOX.Cases")
     assert len(server.find_requests("DeleteFolder")) == 1
+
+
+CONTENT = bytes(range(256)) * 4_000
+
+
+class ProgressRecorder(list[tuple[int, int | None]]):
+    """Records the reported progress."""
+
+    def __call__(self, done: int, total: int | None) -> None:
+        self.append((done, total))
+
+
+def _make_message_with_file() -> ds.Message:
+    return ds.Message(
+        recipients=[ds.Recipient("bob@direct.example.test")],
+        attachment_list=[ds.Attachment.from_file(io.BytesIO(CONTENT), filename="scan.pdf")],
+    )
+
+
+@pytest.mark.parametrize("since", [None, NOW], ids=["first attempt", "after a crash"])
+async def test_progress_of_send_once_rises_to_the_total(server: ScriptedServer, since: datetime | None) -> None:
+    reported = ProgressRecorder()
+    server.default_responder = _looks_answer
+    async with open_suite(server) as suite:
+        box = _box(suite)
+        await box.send_once(_make_message_with_file(), key="k", since=since, progress=reported)
+    done = [done for done, _ in reported]
+    assert done == sorted(set(done))
+    assert (done[0], done[-1]) == (0, len(CONTENT))
+    assert {total for _, total in reported} == {len(CONTENT)}
+
+
+async def test_progress_begins_again_with_a_second_send(server: ScriptedServer) -> None:
+    reported = ProgressRecorder()
+    server.enqueue(responses.reset)
+    server.default_responder = _looks_answer
+    async with open_suite(server) as suite:
+        await _box(suite).send_once(_make_message_with_file(), resend=True, settle=3.0, progress=reported)
+    assert _sends(server) == 2
+    assert [done for done, _ in reported].count(0) == 2
+    assert reported[-1] == (len(CONTENT), len(CONTENT))
+
+
+async def test_async_progress_callback_is_rejected_before_any_request(server: ScriptedServer) -> None:
+    async def never(_done: int, _total: int | None) -> None: ...
+
+    async with open_suite(server) as suite:
+        with pytest.raises(ds.InvalidArgumentError, match="plain function"):
+            await _box(suite).send_once(
+                _make_message_with_file(),
+                key="k",
+                since=NOW,
+                progress=never,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+            )
+    assert server.requests == []
+
+
+async def test_error_of_a_progress_callback_ends_send_once(server: ScriptedServer) -> None:
+    def full(done: int, _total: int | None) -> None:
+        if done:
+            raise LookupError("nobody is told any more")
+
+    server.default_responder = _looks_answer
+    async with open_suite(server) as suite:
+        with pytest.raises(LookupError, match="nobody is told"):
+            await _box(suite).send_once(_make_message_with_file(), progress=full)
+    assert len(server.requests) <= 1
