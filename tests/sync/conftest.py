@@ -1,4 +1,4 @@
-"""A sandbox with two mailboxes, a messaging service with odd responses, and clients of both; a store in memory."""
+"""A sandbox with two mailboxes, a messaging service with odd responses; a store in memory."""
 
 from collections.abc import AsyncIterator
 
@@ -7,7 +7,7 @@ import pytest
 from directsuite.sync import SqliteStore
 from tests.integration.conftest import sandbox as sandbox
 from tests.integration.conftest import scenario as scenario
-from tests.sync.mail_service import MailService, SyncClient, open_client, run_service
+from tests.sync.mail_service import MailScenario, open_mail
 
 
 @pytest.fixture
@@ -17,12 +17,6 @@ async def store() -> AsyncIterator[SqliteStore]:
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[MailService]:
-    async with run_service() as service:
-        yield service
-
-
-@pytest.fixture
-async def client(service: MailService) -> AsyncIterator[SyncClient]:
-    async with open_client(service) as client:
-        yield client
+async def mail(store: SqliteStore) -> AsyncIterator[MailScenario]:
+    async with open_mail(store) as mail:
+        yield mail

@@ -1,4 +1,4 @@
-"""A messaging service on loopback whose responses a test can change."""
+"""A messaging service on loopback whose responses a test can change, and a client that synchronises with it."""
 
 from __future__ import annotations
 
@@ -43,13 +43,43 @@ def make_message(folder: str, uid: int, **fields: Any) -> Document:
 
 
 @attrs.define
-class MailService:
-    """Folders with messages by uid.
+class RecordingSink:
+    changes: list[Change] = attrs.field(factory=list[Change])
+    accept: Callable[[Change], bool] = lambda _: True
+
+    async def __call__(self, changes: Sequence[Change]) -> None:
+        if not all(map(self.accept, changes)):
+            raise ValueError("rejected")
+        self.changes += changes
+
+    @property
+    def messages(self) -> set[tuple[str, int]]:
+        keys = set[Key]()
+        for change in self.changes:
+            keys -= {change.previous}
+            keys = keys - {change.key} if change.kind is Kind.GONE else keys | {change.key}
+        return {(key.folder, key.uid) for key in keys}
+
+    @property
+    def kinds(self) -> list[Kind]:
+        return [each.kind for each in self.changes]
+
+
+@attrs.define
+class MailScenario:
+    """A service with folders of messages by uid, and the synchronisation of its mailbox.
 
     response_changes: by operation, a function of folder and document that returns another document, or a body.
+    names: of the folders to synchronise; None for all.
     """
 
+    store: SqliteStore
+    clock: SleepDrivenClock = attrs.field(factory=SleepDrivenClock)
+    suite: ds.DirectSuite = attrs.field(init=False)
     url: str = ""
+    sink: RecordingSink = attrs.field(factory=RecordingSink)
+    now: float = 1_800_000_000.0
+    names: tuple[str, ...] | None = None
     folders: dict[str, dict[int, Document]] = attrs.field(factory=lambda: {"INBOX": dict[int, Document]()})
     response_changes: dict[str, Callable[[str, Document], Document | bytes]] = attrs.field(
         factory=dict[str, Callable[[str, Document], Document | bytes]]
@@ -94,39 +124,6 @@ class MailService:
             case _:
                 raise AssertionError(operation)
 
-
-@attrs.define
-class RecordingSink:
-    changes: list[Change] = attrs.field(factory=list[Change])
-    accept: Callable[[Change], bool] = lambda _: True
-
-    async def __call__(self, changes: Sequence[Change]) -> None:
-        if not all(map(self.accept, changes)):
-            raise ValueError("rejected")
-        self.changes += changes
-
-    @property
-    def messages(self) -> set[tuple[str, int]]:
-        keys = set[Key]()
-        for change in self.changes:
-            keys -= {change.previous}
-            keys = keys - {change.key} if change.kind is Kind.GONE else keys | {change.key}
-        return {(key.folder, key.uid) for key in keys}
-
-    @property
-    def kinds(self) -> list[Kind]:
-        return [each.kind for each in self.changes]
-
-
-@attrs.define
-class SyncClient:
-    suite: ds.DirectSuite
-    store: SqliteStore
-    clock: SleepDrivenClock
-    sink: RecordingSink = attrs.field(factory=RecordingSink)
-    now: float = 1_800_000_000.0
-    folders: tuple[str, ...] | None = None
-
     async def synchronise(self) -> MailboxProgress:
         synchronizer = Synchronizer(
             self.suite,
@@ -134,7 +131,7 @@ class SyncClient:
             [ADDRESS],
             get_password,
             deliver=self.sink,
-            folders=self.folders,
+            folders=self.names,
             clock=self.clock,
             now=lambda: self.now,
         )
@@ -146,26 +143,19 @@ async def get_password(_: str) -> str:
 
 
 @asynccontextmanager
-async def run_service() -> AsyncGenerator[MailService]:
-    service = MailService()
+async def open_mail(store: SqliteStore) -> AsyncGenerator[MailScenario]:
+    mail = MailScenario(store)
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", service.respond)
+    app.router.add_route("*", "/{path:.*}", mail.respond)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0]
-    service.url = f"http://{host}:{port}"
+    mail.url = f"http://{host}:{port}"
+    settings = ds.Settings(message_url=mail.url, requests_per_second=100_000.0, burst=100_000)
     try:
-        yield service
+        async with ds.DirectSuite(settings, clock=mail.clock) as mail.suite:
+            yield mail
+            await asyncio.sleep(0)
     finally:
         await runner.cleanup()
-
-
-@asynccontextmanager
-async def open_client(service: MailService, path: str = ":memory:") -> AsyncGenerator[SyncClient]:
-    clock = SleepDrivenClock()
-    settings = ds.Settings(message_url=service.url, requests_per_second=100_000.0, burst=100_000)
-    async with ds.DirectSuite(settings, clock=clock) as suite, SqliteStore(path) as store:
-        yield SyncClient(suite, store, clock)
-        await asyncio.sleep(0)

@@ -9,7 +9,7 @@ import pytest
 from directsuite.sync import Kind, MailboxProgress, QuarantinedMessage
 from directsuite.sync.decide import is_due
 from directsuite.sync.status import WorkerStatus
-from tests.sync.mail_service import Document, MailService, SyncClient
+from tests.sync.mail_service import Document, MailScenario
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -24,12 +24,12 @@ def without_message(uid: int) -> Callable[[str, Document], Document]:
     return change
 
 
-async def quarantine(service: MailService, client: SyncClient) -> QuarantinedMessage:
-    service.add("INBOX", *range(1, 6))
-    service.response_changes["GetMessagesByUIDs"] = without_message(3)
-    await client.synchronise()
-    service.response_changes.clear()
-    (quarantined,) = await client.store.quarantined()
+async def quarantine(mail: MailScenario) -> QuarantinedMessage:
+    mail.add("INBOX", *range(1, 6))
+    mail.response_changes["GetMessagesByUIDs"] = without_message(3)
+    await mail.synchronise()
+    mail.response_changes.clear()
+    (quarantined,) = await mail.store.quarantined()
     return quarantined
 
 
@@ -42,42 +42,36 @@ def test_a_time_is_due_if_past_or_too_far_in_the_future(due_ms: int, is_now: boo
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-async def test_quarantined_message_is_retried_once_a_wrong_clock_is_set_right(
-    jump: float, service: MailService, client: SyncClient
-) -> None:
-    client.now += jump
-    await quarantine(service, client)
-    client.now -= jump
-    await client.synchronise()
-    assert ("INBOX", 3) in client.sink.messages
+async def test_quarantined_message_is_retried_once_a_wrong_clock_is_set_right(jump: float, mail: MailScenario) -> None:
+    mail.now += jump
+    await quarantine(mail)
+    mail.now -= jump
+    await mail.synchronise()
+    assert ("INBOX", 3) in mail.sink.messages
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-async def test_quarantined_message_is_retried_after_the_clock_jumps(
-    jump: float, service: MailService, client: SyncClient
-) -> None:
-    await quarantine(service, client)
-    client.now += jump
-    await client.synchronise()
-    assert ("INBOX", 3) in client.sink.messages
+async def test_quarantined_message_is_retried_after_the_clock_jumps(jump: float, mail: MailScenario) -> None:
+    await quarantine(mail)
+    mail.now += jump
+    await mail.synchronise()
+    assert ("INBOX", 3) in mail.sink.messages
 
 
-async def test_quarantined_message_waits_for_its_time_if_the_clock_is_right(
-    service: MailService, client: SyncClient
-) -> None:
-    await quarantine(service, client)
-    client.now += 14 * 60
-    await client.synchronise()
-    assert ("INBOX", 3) not in client.sink.messages
-    client.now += 60
-    await client.synchronise()
-    assert ("INBOX", 3) in client.sink.messages
+async def test_quarantined_message_waits_for_its_time_if_the_clock_is_right(mail: MailScenario) -> None:
+    await quarantine(mail)
+    mail.now += 14 * 60
+    await mail.synchronise()
+    assert ("INBOX", 3) not in mail.sink.messages
+    mail.now += 60
+    await mail.synchronise()
+    assert ("INBOX", 3) in mail.sink.messages
 
 
-async def is_audited(service: MailService, client: SyncClient) -> bool:
-    service.requested_operations.clear()
-    await client.synchronise()
-    return "GetMessageMetaData" in service.requested_operations
+async def is_audited(mail: MailScenario) -> bool:
+    mail.requested_operations.clear()
+    await mail.synchronise()
+    return "GetMessageMetaData" in mail.requested_operations
 
 
 @pytest.mark.parametrize(
@@ -90,50 +84,46 @@ async def is_audited(service: MailService, client: SyncClient) -> bool:
         pytest.param(YEARS, 0, id="2 years ahead"),
     ],
 )
-async def test_audit_after_a_wrong_clock_is_set_right(
-    jump: float, hours_until_audit: int, service: MailService, client: SyncClient
-) -> None:
-    service.add("INBOX", 1, 2, 3)
-    client.now += jump
-    await client.synchronise()
-    client.now -= jump
+async def test_audit_after_a_wrong_clock_is_set_right(jump: float, hours_until_audit: int, mail: MailScenario) -> None:
+    mail.add("INBOX", 1, 2, 3)
+    mail.now += jump
+    await mail.synchronise()
+    mail.now -= jump
     if hours_until_audit:
-        client.now += hours_until_audit * HOUR - 1
-        assert not await is_audited(service, client)
-        client.now += 1
-    assert await is_audited(service, client)
-    assert not await is_audited(service, client)
+        mail.now += hours_until_audit * HOUR - 1
+        assert not await is_audited(mail)
+        mail.now += 1
+    assert await is_audited(mail)
+    assert not await is_audited(mail)
 
 
 @pytest.mark.parametrize(("jump", "is_now"), [(-YEARS, True), (-HOUR, True), (HOUR, False), (YEARS, True)])
-async def test_audit_after_the_clock_jumps(jump: float, is_now: bool, service: MailService, client: SyncClient) -> None:
-    service.add("INBOX", 1, 2, 3)
-    await client.synchronise()
-    client.now += jump
-    assert await is_audited(service, client) is is_now
-    client.now += HOUR
-    assert not await is_audited(service, client)
+async def test_audit_after_the_clock_jumps(jump: float, is_now: bool, mail: MailScenario) -> None:
+    mail.add("INBOX", 1, 2, 3)
+    await mail.synchronise()
+    mail.now += jump
+    assert await is_audited(mail) is is_now
+    mail.now += HOUR
+    assert not await is_audited(mail)
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-async def test_rejected_deletion_is_redelivered_after_clock_correction(
-    jump: float, service: MailService, client: SyncClient
-) -> None:
-    service.add("INBOX", *range(1, 6))
-    await client.synchronise()
-    accept = client.sink.accept
-    client.sink.accept = lambda change: change.kind is not Kind.GONE or change.key.uid != 2
-    client.now += jump
-    del service.folders["INBOX"][2]
-    service.add("INBOX", 6)
-    await client.synchronise()
-    del service.folders["INBOX"][3]
-    await client.synchronise()
-    assert ("INBOX", 2) in client.sink.messages
-    client.sink.accept = accept
-    client.now -= jump
-    await client.synchronise()
-    assert ("INBOX", 2) not in client.sink.messages
+async def test_rejected_deletion_is_redelivered_after_clock_correction(jump: float, mail: MailScenario) -> None:
+    mail.add("INBOX", *range(1, 6))
+    await mail.synchronise()
+    accept = mail.sink.accept
+    mail.sink.accept = lambda change: change.kind is not Kind.GONE or change.key.uid != 2
+    mail.now += jump
+    del mail.folders["INBOX"][2]
+    mail.add("INBOX", 6)
+    await mail.synchronise()
+    del mail.folders["INBOX"][3]
+    await mail.synchronise()
+    assert ("INBOX", 2) in mail.sink.messages
+    mail.sink.accept = accept
+    mail.now -= jump
+    await mail.synchronise()
+    assert ("INBOX", 2) not in mail.sink.messages
 
 
 @pytest.mark.parametrize("jump", JUMPS)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from directsuite.sync import Kind, SyncStatus
-from tests.sync.mail_service import Document, MailService, SyncClient, make_message, run_service
+from tests.sync.mail_service import Document, MailScenario, make_message
 
 pytestmark = pytest.mark.wide
 
@@ -33,11 +33,10 @@ MUTATED = ("INBOX", 2)
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[MailService]:
-    async with run_service() as service:
-        service.add("INBOX", 1, 2, 3, 4)
-        service.add("INBOX.Sent", 1)
-        yield service
+def mail(mail: MailScenario) -> MailScenario:
+    mail.add("INBOX", 1, 2, 3, 4)
+    mail.add("INBOX.Sent", 1)
+    return mail
 
 
 def mutate_message(field: str, value: Any) -> Callable[[str, Document], bytes]:
@@ -65,24 +64,24 @@ def as_bytes(document: Document) -> bytes:
     return json.dumps(document).encode().replace(BROKEN.encode(), b"a\xffb")
 
 
-async def check(service: MailService, client: SyncClient) -> None:
-    await client.synchronise()
-    assert client.sink.messages - {MUTATED} == OTHERS
-    service.add("INBOX", 5)
-    service.add("INBOX.Sent", 2)
-    await client.synchronise()
-    client.now += 2 * 86_400
-    client.clock.now += 700
-    await client.synchronise()
-    assert client.sink.messages - {MUTATED} == OTHERS | {("INBOX", 5), ("INBOX.Sent", 2)}
-    service.response_changes.clear()
-    client.now += 2 * 86_400
+async def check(mail: MailScenario) -> None:
+    await mail.synchronise()
+    assert mail.sink.messages - {MUTATED} == OTHERS
+    mail.add("INBOX", 5)
+    mail.add("INBOX.Sent", 2)
+    await mail.synchronise()
+    mail.now += 2 * 86_400
+    mail.clock.now += 700
+    await mail.synchronise()
+    assert mail.sink.messages - {MUTATED} == OTHERS | {("INBOX", 5), ("INBOX.Sent", 2)}
+    mail.response_changes.clear()
+    mail.now += 2 * 86_400
     for _ in range(2):
-        await client.synchronise()
-    status = await client.synchronise()
+        await mail.synchronise()
+    status = await mail.synchronise()
     assert (status.status, status.folders) == (SyncStatus.UP_TO_DATE, {})
-    assert client.sink.messages == {*OTHERS, MUTATED, ("INBOX", 5), ("INBOX.Sent", 2)}
-    gone = {change.key.uid for change in client.sink.changes if change.kind is Kind.GONE}
+    assert mail.sink.messages == {*OTHERS, MUTATED, ("INBOX", 5), ("INBOX.Sent", 2)}
+    gone = {change.key.uid for change in mail.sink.changes if change.kind is Kind.GONE}
     assert gone <= {2}  # it was delivered with the wrong field, and once more with the right one
 
 
@@ -91,23 +90,21 @@ async def check(service: MailService, client: SyncClient) -> None:
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("is_known", [False, True], ids=["first", "later"])
 async def test_wrong_field_of_one_message_harms_no_other(
-    operation: str, field: str, value: str, is_known: bool, service: MailService, client: SyncClient
+    operation: str, field: str, value: str, is_known: bool, mail: MailScenario
 ) -> None:
     if is_known:
-        await client.synchronise()
-    service.response_changes[operation] = mutate_message(field, VALUES[value])
-    await check(service, client)
+        await mail.synchronise()
+    mail.response_changes[operation] = mutate_message(field, VALUES[value])
+    await check(mail)
     if is_known or operation != "GetMessagesByUIDs":
-        assert client.sink.kinds == [Kind.NEW] * 7
+        assert mail.sink.kinds == [Kind.NEW] * 7
 
 
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("is_known", [False, True], ids=["first", "later"])
-async def test_wrong_uid_of_one_message_harms_no_other(
-    value: str, is_known: bool, service: MailService, client: SyncClient
-) -> None:
+async def test_wrong_uid_of_one_message_harms_no_other(value: str, is_known: bool, mail: MailScenario) -> None:
     if is_known:
-        await client.synchronise()
-    service.response_changes["GetUIDs"] = mutate_uid(VALUES[value])
-    await check(service, client)
-    assert client.sink.kinds == [Kind.NEW] * 7
+        await mail.synchronise()
+    mail.response_changes["GetUIDs"] = mutate_uid(VALUES[value])
+    await check(mail)
+    assert mail.sink.kinds == [Kind.NEW] * 7

@@ -9,14 +9,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.sync import Kind, Synchronizer, SyncStatus
-from tests.sync.mail_service import (
-    ADDRESS,
-    RECEIVED_MS,
-    Document,
-    MailService,
-    SyncClient,
-    get_password,
-)
+from tests.sync.mail_service import ADDRESS, RECEIVED_MS, Document, MailScenario, get_password
 
 BEFORE_1970_MS = -86_400_000
 LAST_MS = 253_402_300_799_000
@@ -50,94 +43,82 @@ LOST_LISTS = {
 
 
 @pytest.mark.parametrize("listing", LOST_LISTS)
-async def test_uids_missing_from_one_listing_delete_nothing(
-    listing: str, service: MailService, client: SyncClient
-) -> None:
-    service.add("INBOX", 1, 2, 3, 4, 5)
-    await client.synchronise()
-    service.response_changes["GetUIDs"] = LOST_LISTS[listing]
-    during = await client.synchronise()
-    service.response_changes.clear()
-    after = await client.synchronise()
-    assert client.sink.kinds == [Kind.NEW] * 5
+async def test_uids_missing_from_one_listing_delete_nothing(listing: str, mail: MailScenario) -> None:
+    mail.add("INBOX", 1, 2, 3, 4, 5)
+    await mail.synchronise()
+    mail.response_changes["GetUIDs"] = LOST_LISTS[listing]
+    during = await mail.synchronise()
+    mail.response_changes.clear()
+    after = await mail.synchronise()
+    assert mail.sink.kinds == [Kind.NEW] * 5
     assert list(during.folders) == ["INBOX"]
     assert "No deletions were reported" in during.folders["INBOX"]
     assert (after.status, after.folders) == (SyncStatus.UP_TO_DATE, {})
 
 
-async def test_folder_with_no_messages_left_is_emptied_if_its_count_agrees(
-    service: MailService, client: SyncClient
-) -> None:
-    service.add("INBOX", 1, 2, 3, 4, 5)
-    await client.synchronise()
-    service.folders["INBOX"].clear()
-    status = await client.synchronise()
-    assert client.sink.kinds == [Kind.NEW] * 5 + [Kind.GONE] * 5
+async def test_folder_with_no_messages_left_is_emptied_if_its_count_agrees(mail: MailScenario) -> None:
+    mail.add("INBOX", 1, 2, 3, 4, 5)
+    await mail.synchronise()
+    mail.folders["INBOX"].clear()
+    status = await mail.synchronise()
+    assert mail.sink.kinds == [Kind.NEW] * 5 + [Kind.GONE] * 5
     assert status.status is SyncStatus.UP_TO_DATE
 
 
-async def test_new_mail_arrives_while_a_listing_lacks_other_messages(service: MailService, client: SyncClient) -> None:
-    service.add("INBOX", 1, 2, 3, 4, 5)
-    await client.synchronise()
-    service.add("INBOX", 6)
-    service.response_changes["GetUIDs"] = with_member("uids", [5, 6])
-    await client.synchronise()
-    assert client.sink.messages == {("INBOX", uid) for uid in range(1, 7)}
+async def test_new_mail_arrives_while_a_listing_lacks_other_messages(mail: MailScenario) -> None:
+    mail.add("INBOX", 1, 2, 3, 4, 5)
+    await mail.synchronise()
+    mail.add("INBOX", 6)
+    mail.response_changes["GetUIDs"] = with_member("uids", [5, 6])
+    await mail.synchronise()
+    assert mail.sink.messages == {("INBOX", uid) for uid in range(1, 7)}
 
 
-async def test_copy_is_no_move_while_the_listing_of_its_folder_is_empty(
-    service: MailService, client: SyncClient
-) -> None:
-    service.add("INBOX", 1, 2, 3, 4, 5)
-    service.add("INBOX.Archive", 1)
-    await client.synchronise()
-    service.folders["INBOX.Archive"][2] = service.folders["INBOX"][3] | {"uid": 2, "folder": "INBOX.Archive"}
-    service.response_changes["GetUIDs"] = lambda folder, document: (
-        document | ({"uids": []} if folder == "INBOX" else {})
-    )
-    await client.synchronise()
-    assert client.sink.kinds == [Kind.NEW] * 7
+async def test_copy_is_no_move_while_the_listing_of_its_folder_is_empty(mail: MailScenario) -> None:
+    mail.add("INBOX", 1, 2, 3, 4, 5)
+    mail.add("INBOX.Archive", 1)
+    await mail.synchronise()
+    mail.folders["INBOX.Archive"][2] = mail.folders["INBOX"][3] | {"uid": 2, "folder": "INBOX.Archive"}
+    mail.response_changes["GetUIDs"] = lambda folder, document: document | ({"uids": []} if folder == "INBOX" else {})
+    await mail.synchronise()
+    assert mail.sink.kinds == [Kind.NEW] * 7
 
 
 @pytest.mark.parametrize("rounds", [1, 5])
-async def test_folder_missing_from_the_list_of_folders_keeps_its_messages(
-    rounds: int, service: MailService, client: SyncClient
-) -> None:
-    service.add("INBOX", 1)
-    service.add("INBOX.Archive", 1, 2)
-    await client.synchronise()
-    service.response_changes["GetFolders"] = with_member("folders", ["INBOX"])
-    service.add("INBOX.Archive", 3)
+async def test_folder_missing_from_the_list_of_folders_keeps_its_messages(rounds: int, mail: MailScenario) -> None:
+    mail.add("INBOX", 1)
+    mail.add("INBOX.Archive", 1, 2)
+    await mail.synchronise()
+    mail.response_changes["GetFolders"] = with_member("folders", ["INBOX"])
+    mail.add("INBOX.Archive", 3)
     for _ in range(rounds):
-        status = await client.synchronise()
+        status = await mail.synchronise()
         assert status.status is SyncStatus.UP_TO_DATE
-    assert client.sink.messages == {("INBOX", 1), *(("INBOX.Archive", uid) for uid in (1, 2, 3))}
-    assert set(client.sink.kinds) == {Kind.NEW}
+    assert mail.sink.messages == {("INBOX", 1), *(("INBOX.Archive", uid) for uid in (1, 2, 3))}
+    assert set(mail.sink.kinds) == {Kind.NEW}
 
 
-async def test_folder_that_every_operation_reports_as_deleted_is_gone(service: MailService, client: SyncClient) -> None:
-    service.add("INBOX", 1)
-    service.add("INBOX.Archive", 1, 2)
-    await client.synchronise()
-    del service.folders["INBOX.Archive"]
-    await client.synchronise()
-    status = await client.synchronise()
-    assert client.sink.messages == {("INBOX", 1)}
+async def test_folder_that_every_operation_reports_as_deleted_is_gone(mail: MailScenario) -> None:
+    mail.add("INBOX", 1)
+    mail.add("INBOX.Archive", 1, 2)
+    await mail.synchronise()
+    del mail.folders["INBOX.Archive"]
+    await mail.synchronise()
+    status = await mail.synchronise()
+    assert mail.sink.messages == {("INBOX", 1)}
     assert (status.status, status.folders) == (SyncStatus.UP_TO_DATE, {})
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "INBOX.a\0b"])
-async def test_folder_that_no_request_can_name_is_skipped_and_reported(
-    name: str, service: MailService, client: SyncClient
-) -> None:
-    service.add("INBOX", 1)
-    service.add("INBOX.Sent", 1, 2)
-    service.response_changes["GetFolders"] = with_member("folders", ["INBOX", name, "INBOX.Sent"])
-    first = await client.synchronise()
-    assert client.sink.messages == {("INBOX", 1), ("INBOX.Sent", 1), ("INBOX.Sent", 2)}
-    del service.folders["INBOX.Sent"][1]
-    second = await client.synchronise()
-    assert client.sink.messages == {("INBOX", 1), ("INBOX.Sent", 2)}
+async def test_folder_that_no_request_can_name_is_skipped_and_reported(name: str, mail: MailScenario) -> None:
+    mail.add("INBOX", 1)
+    mail.add("INBOX.Sent", 1, 2)
+    mail.response_changes["GetFolders"] = with_member("folders", ["INBOX", name, "INBOX.Sent"])
+    first = await mail.synchronise()
+    assert mail.sink.messages == {("INBOX", 1), ("INBOX.Sent", 1), ("INBOX.Sent", 2)}
+    del mail.folders["INBOX.Sent"][1]
+    second = await mail.synchronise()
+    assert mail.sink.messages == {("INBOX", 1), ("INBOX.Sent", 2)}
     for status in (first, second):
         assert (status.status, list(status.folders)) == (SyncStatus.FAILING, [name])
         assert "GetFolders lists a folder whose name" in status.folders[name]
@@ -156,44 +137,40 @@ async def test_folder_that_no_request_can_name_is_skipped_and_reported(
     ],
 )
 async def test_odd_list_of_folders_leaves_the_others_synchronised(
-    folders: Any, others: set[str], service: MailService, client: SyncClient
+    folders: Any, others: set[str], mail: MailScenario
 ) -> None:
-    service.add("INBOX", 1)
-    service.add("inbox", 1)
-    service.add("INBOX.Sent", 1)
-    service.response_changes["GetFolders"] = with_member("folders", folders)
-    status = await client.synchronise()
-    assert ("INBOX", 1) in client.sink.messages
+    mail.add("INBOX", 1)
+    mail.add("inbox", 1)
+    mail.add("INBOX.Sent", 1)
+    mail.response_changes["GetFolders"] = with_member("folders", folders)
+    status = await mail.synchronise()
+    assert ("INBOX", 1) in mail.sink.messages
     assert status.folders.keys() == others
 
 
 @pytest.mark.parametrize("received_ms", [BEFORE_1970_MS, -1, 0, LAST_MS, LAST_MS + 999])
-async def test_message_received_before_1970_or_in_9999_stops_no_other(
-    received_ms: int, service: MailService, client: SyncClient
-) -> None:
-    service.add("INBOX", 1, receivedDate=received_ms)
-    service.add("INBOX", 2)
-    await client.synchronise()
-    service.add("INBOX", 3, receivedDate=received_ms)
-    service.add("INBOX.Sent", 1)
-    await client.synchronise()
-    client.clock.now += 700
-    status = await client.synchronise()
+async def test_message_received_before_1970_or_in_9999_stops_no_other(received_ms: int, mail: MailScenario) -> None:
+    mail.add("INBOX", 1, receivedDate=received_ms)
+    mail.add("INBOX", 2)
+    await mail.synchronise()
+    mail.add("INBOX", 3, receivedDate=received_ms)
+    mail.add("INBOX.Sent", 1)
+    await mail.synchronise()
+    mail.clock.now += 700
+    status = await mail.synchronise()
     assert (status.status, status.folders) == (SyncStatus.UP_TO_DATE, {})
-    assert client.sink.kinds == [Kind.NEW] * 4
+    assert mail.sink.kinds == [Kind.NEW] * 4
 
 
 @pytest.mark.parametrize(
     "unreadable",
     [{"body": {}}, {"attachments": [{"filename": "a.pdf", "contentType": "application/pdf", "content": "?"}]}],
 )
-async def test_message_with_unreadable_content_is_quarantined(
-    unreadable: Document, service: MailService, client: SyncClient
-) -> None:
-    service.add("INBOX", 1, 3)
-    service.add("INBOX", 2, **unreadable)
-    status = await client.synchronise()
-    assert client.sink.messages == {("INBOX", 1), ("INBOX", 3)}
+async def test_message_with_unreadable_content_is_quarantined(unreadable: Document, mail: MailScenario) -> None:
+    mail.add("INBOX", 1, 3)
+    mail.add("INBOX", 2, **unreadable)
+    status = await mail.synchronise()
+    assert mail.sink.messages == {("INBOX", 1), ("INBOX", 3)}
     assert status.quarantined == 1
 
 
@@ -213,81 +190,71 @@ UNREADABLE = {"unreadable date"}
 
 
 @pytest.mark.parametrize("difference", [each for each in DIFFERENT_METADATA if each not in UNREADABLE])
-async def test_metadata_that_differ_from_messages_move_nothing(
-    difference: str, service: MailService, client: SyncClient
-) -> None:
-    service.add("INBOX", *range(1, 31))
+async def test_metadata_that_differ_from_messages_move_nothing(difference: str, mail: MailScenario) -> None:
+    mail.add("INBOX", *range(1, 31))
     for operation in ("GetMessageMetaData", "SearchMessagesMetadataByReceivedDate"):
-        service.response_changes[operation] = DIFFERENT_METADATA[difference]
-    await client.synchronise()
+        mail.response_changes[operation] = DIFFERENT_METADATA[difference]
+    await mail.synchronise()
     for uid in range(31, 34):
-        service.fetched_uids.clear()
-        service.add("INBOX", uid)
-        await client.synchronise()
-        assert (
-            len(service.fetched_uids) <= 3
-        )  # the new message, and the two whose contents show that nothing has changed
-    client.now += 2 * 86_400
-    await client.synchronise()  # all messages are compared
-    del service.folders["INBOX"][7]
-    service.folders["INBOX"][40] = service.folders["INBOX"].pop(8) | {"uid": 40}
-    status = await client.synchronise()
-    assert client.sink.kinds[:33] == [Kind.NEW] * 33
-    assert sorted(client.sink.kinds[33:]) == [Kind.GONE, Kind.MOVED]
+        mail.fetched_uids.clear()
+        mail.add("INBOX", uid)
+        await mail.synchronise()
+        assert len(mail.fetched_uids) <= 3  # the new message, and the two whose contents show that nothing has changed
+    mail.now += 2 * 86_400
+    await mail.synchronise()  # all messages are compared
+    del mail.folders["INBOX"][7]
+    mail.folders["INBOX"][40] = mail.folders["INBOX"].pop(8) | {"uid": 40}
+    status = await mail.synchronise()
+    assert mail.sink.kinds[:33] == [Kind.NEW] * 33
+    assert sorted(mail.sink.kinds[33:]) == [Kind.GONE, Kind.MOVED]
     assert status.status is SyncStatus.UP_TO_DATE
 
 
 @pytest.mark.parametrize("difference", ["size of -1", "no Message-ID"])
-async def test_new_numbers_are_seen_although_metadata_differ(
-    difference: str, service: MailService, client: SyncClient
-) -> None:
-    service.add("INBOX", *range(1, 31))
-    service.response_changes["GetMessageMetaData"] = DIFFERENT_METADATA[difference]
-    service.response_changes["SearchMessagesMetadataByReceivedDate"] = DIFFERENT_METADATA[difference]
-    await client.synchronise()
-    messages = [service.folders["INBOX"][uid] for uid in range(30, 0, -1)]
-    service.folders["INBOX"] = {uid: each | {"uid": uid} for uid, each in enumerate(messages, start=1)}
-    service.add("INBOX", 31)
-    await client.synchronise()
-    assert sorted(client.sink.kinds[30:]) == [Kind.MOVED] * 30 + [Kind.NEW]
+async def test_new_numbers_are_seen_although_metadata_differ(difference: str, mail: MailScenario) -> None:
+    mail.add("INBOX", *range(1, 31))
+    mail.response_changes["GetMessageMetaData"] = DIFFERENT_METADATA[difference]
+    mail.response_changes["SearchMessagesMetadataByReceivedDate"] = DIFFERENT_METADATA[difference]
+    await mail.synchronise()
+    messages = [mail.folders["INBOX"][uid] for uid in range(30, 0, -1)]
+    mail.folders["INBOX"] = {uid: each | {"uid": uid} for uid, each in enumerate(messages, start=1)}
+    mail.add("INBOX", 31)
+    await mail.synchronise()
+    assert sorted(mail.sink.kinds[30:]) == [Kind.MOVED] * 30 + [Kind.NEW]
 
 
-async def test_message_whose_date_is_lost_in_one_response_is_the_same(service: MailService, client: SyncClient) -> None:
-    service.add("INBOX", 1, 2, 3)
-    await client.synchronise()
-    service.response_changes["GetMessagesByUIDs"] = with_metadata(receivedDate=lambda _: None)
-    service.response_changes["SearchMessagesMetadataByReceivedDate"] = with_metadata(msgID=lambda _: None)
-    client.now += 2 * 86_400
-    service.add("INBOX", 4)
-    await client.synchronise()
-    assert client.sink.kinds == [Kind.NEW] * 4
+async def test_message_whose_date_is_lost_in_one_response_is_the_same(mail: MailScenario) -> None:
+    mail.add("INBOX", 1, 2, 3)
+    await mail.synchronise()
+    mail.response_changes["GetMessagesByUIDs"] = with_metadata(receivedDate=lambda _: None)
+    mail.response_changes["SearchMessagesMetadataByReceivedDate"] = with_metadata(msgID=lambda _: None)
+    mail.now += 2 * 86_400
+    mail.add("INBOX", 4)
+    await mail.synchronise()
+    assert mail.sink.kinds == [Kind.NEW] * 4
 
 
-async def test_unfetchable_message_without_id_in_metadata_is_not_deleted(
-    service: MailService, client: SyncClient
-) -> None:
-    service.add("INBOX", 1)
+async def test_unfetchable_message_without_id_in_metadata_is_not_deleted(mail: MailScenario) -> None:
+    mail.add("INBOX", 1)
     for operation in ("GetMessageMetaData", "SearchMessagesMetadataByReceivedDate"):
-        service.response_changes[operation] = DIFFERENT_METADATA["no Message-ID"]
-    await client.synchronise()
-    service.response_changes["GetMessagesByUIDs"] = with_member("messages", [])
+        mail.response_changes[operation] = DIFFERENT_METADATA["no Message-ID"]
+    await mail.synchronise()
+    mail.response_changes["GetMessagesByUIDs"] = with_member("messages", [])
     for _ in range(3):
-        client.now += 2 * 86_400
-        await client.synchronise()
-    assert client.sink.kinds == [Kind.NEW]
+        mail.now += 2 * 86_400
+        await mail.synchronise()
+    assert mail.sink.kinds == [Kind.NEW]
 
 
-async def test_date_without_milliseconds_is_within_the_searched_window(
-    service: MailService, client: SyncClient
-) -> None:
-    service.add("INBOX", 1, receivedDate=RECEIVED_MS + 999)
+async def test_date_without_milliseconds_is_within_the_searched_window(mail: MailScenario) -> None:
+    mail.add("INBOX", 1, receivedDate=RECEIVED_MS + 999)
     change = with_metadata(receivedDate=lambda ms: ms // 1000 * 1000)
-    service.response_changes["SearchMessagesMetadataByReceivedDate"] = change
-    await client.synchronise()
-    service.add("INBOX", 2)
-    service.fetched_uids.clear()
-    await client.synchronise()
-    assert service.fetched_uids == [2]
+    mail.response_changes["SearchMessagesMetadataByReceivedDate"] = change
+    await mail.synchronise()
+    mail.add("INBOX", 2)
+    mail.fetched_uids.clear()
+    await mail.synchronise()
+    assert mail.fetched_uids == [2]
 
 
 def with_messages(uids: set[int], **changed: Any) -> Callable[[str, Document], Document]:
@@ -307,133 +274,129 @@ def counted_two_more(_folder: str, document: Document) -> Document:
 UNREADABLE_FILE = {"attachments": [{"filename": "a.pdf", "contentType": "application/pdf", "content": "?"}]}
 
 
-async def test_message_missing_beside_an_unreadable_one_is_not_gone(service: MailService, client: SyncClient) -> None:
-    service.add("INBOX", *range(1, 11))
-    service.folders["INBOX"][5] |= UNREADABLE_FILE
-    await client.synchronise()
-    service.response_changes["GetUIDs"] = with_member("uids", [1, 2, 3, 4, 7, 8, 9, 10])
-    status = await client.synchronise()
-    assert set(client.sink.kinds) == {Kind.NEW}
+async def test_message_missing_beside_an_unreadable_one_is_not_gone(mail: MailScenario) -> None:
+    mail.add("INBOX", *range(1, 11))
+    mail.folders["INBOX"][5] |= UNREADABLE_FILE
+    await mail.synchronise()
+    mail.response_changes["GetUIDs"] = with_member("uids", [1, 2, 3, 4, 7, 8, 9, 10])
+    status = await mail.synchronise()
+    assert set(mail.sink.kinds) == {Kind.NEW}
     assert "No deletions were reported" in status.folders["INBOX"]
 
 
-async def test_message_missing_beside_one_that_was_deleted_is_not_gone(
-    service: MailService, client: SyncClient
-) -> None:
-    service.add("INBOX", *range(1, 11))
-    await client.synchronise()
-    del service.folders["INBOX"][5]
-    service.response_changes["GetUIDs"] = with_member("uids", [1, 2, 3, 4, 7, 8, 9, 10])
-    service.response_changes["GetMessagesByUIDs"] = lambda _, document: (
-        rejected("", document) if service.fetched_uids[-1] == 5 or service.fetched_uids[-2:] == [5, 6] else document
+async def test_message_missing_beside_one_that_was_deleted_is_not_gone(mail: MailScenario) -> None:
+    mail.add("INBOX", *range(1, 11))
+    await mail.synchronise()
+    del mail.folders["INBOX"][5]
+    mail.response_changes["GetUIDs"] = with_member("uids", [1, 2, 3, 4, 7, 8, 9, 10])
+    mail.response_changes["GetMessagesByUIDs"] = lambda _, document: (
+        rejected("", document) if mail.fetched_uids[-1] == 5 or mail.fetched_uids[-2:] == [5, 6] else document
     )
-    status = await client.synchronise()
-    assert set(client.sink.kinds) == {Kind.NEW}
+    status = await mail.synchronise()
+    assert set(mail.sink.kinds) == {Kind.NEW}
     assert "No deletions were reported" in status.folders["INBOX"]
 
 
 @pytest.mark.parametrize("count", [rejected, counted_two_more], ids=["rejected", "too high"])
 async def test_deletions_are_seen_although_the_count_is_unusable(
-    count: Callable[[str, Document], Document], service: MailService, client: SyncClient
+    count: Callable[[str, Document], Document], mail: MailScenario
 ) -> None:
-    service.add("INBOX", *range(1, 11))
-    service.response_changes["GetMessageCount"] = count
-    await client.synchronise()
+    mail.add("INBOX", *range(1, 11))
+    mail.response_changes["GetMessageCount"] = count
+    await mail.synchronise()
     for uid in range(1, 6):
-        del service.folders["INBOX"][uid]
-    status = await client.synchronise()
-    assert client.sink.messages == {("INBOX", uid) for uid in range(6, 11)}
+        del mail.folders["INBOX"][uid]
+    status = await mail.synchronise()
+    assert mail.sink.messages == {("INBOX", uid) for uid in range(6, 11)}
     assert status.status is SyncStatus.UP_TO_DATE
 
 
-async def test_rejected_count_and_empty_listings_delete_nothing(service: MailService, client: SyncClient) -> None:
-    service.add("INBOX", 1, 2, 3)
-    await client.synchronise()
-    service.response_changes["GetMessageCount"] = rejected
-    service.response_changes["GetUIDs"] = with_member("uids", [])
-    service.response_changes["GetMessageMetaData"] = with_member("messages", [])
-    service.response_changes["GetMessagesByUIDs"] = with_member("messages", [])
-    status = await client.synchronise()
-    assert client.sink.kinds == [Kind.NEW] * 3
+async def test_rejected_count_and_empty_listings_delete_nothing(mail: MailScenario) -> None:
+    mail.add("INBOX", 1, 2, 3)
+    await mail.synchronise()
+    mail.response_changes["GetMessageCount"] = rejected
+    mail.response_changes["GetUIDs"] = with_member("uids", [])
+    mail.response_changes["GetMessageMetaData"] = with_member("messages", [])
+    mail.response_changes["GetMessagesByUIDs"] = with_member("messages", [])
+    status = await mail.synchronise()
+    assert mail.sink.kinds == [Kind.NEW] * 3
     assert status.status is SyncStatus.FAILING
 
 
-async def test_copy_arrives_although_the_folder_of_the_other_is_rejected(
-    service: MailService, client: SyncClient
-) -> None:
-    service.add("INBOX", 1)
-    service.add("Archive", 1)
-    await client.synchronise()
-    service.folders["INBOX"][2] = service.folders["Archive"][1] | {"uid": 2}
-    service.add("INBOX", 3)
-    service.response_changes["GetUIDs"] = lambda folder, document: (
+async def test_copy_arrives_although_the_folder_of_the_other_is_rejected(mail: MailScenario) -> None:
+    mail.add("INBOX", 1)
+    mail.add("Archive", 1)
+    await mail.synchronise()
+    mail.folders["INBOX"][2] = mail.folders["Archive"][1] | {"uid": 2}
+    mail.add("INBOX", 3)
+    mail.response_changes["GetUIDs"] = lambda folder, document: (
         document if folder == "INBOX" else rejected("", document)
     )
-    status = await client.synchronise()
-    assert client.sink.messages == {("INBOX", 1), ("INBOX", 2), ("INBOX", 3), ("Archive", 1)}
+    status = await mail.synchronise()
+    assert mail.sink.messages == {("INBOX", 1), ("INBOX", 2), ("INBOX", 3), ("Archive", 1)}
     assert list(status.folders) == ["Archive"]
 
 
-async def test_unreadable_content_is_requested_once(service: MailService, client: SyncClient) -> None:
-    service.add("INBOX", *range(1, 9))
-    service.folders["INBOX"][8] |= UNREADABLE_FILE
-    await client.synchronise()
-    assert service.fetched_uids.count(8) == 4
-    service.fetched_uids.clear()
-    client.now += 3600
-    await client.synchronise()
-    assert service.fetched_uids == [8]
+async def test_unreadable_content_is_requested_once(mail: MailScenario) -> None:
+    mail.add("INBOX", *range(1, 9))
+    mail.folders["INBOX"][8] |= UNREADABLE_FILE
+    await mail.synchronise()
+    assert mail.fetched_uids.count(8) == 4
+    mail.fetched_uids.clear()
+    mail.now += 3600
+    await mail.synchronise()
+    assert mail.fetched_uids == [8]
 
 
-async def test_messages_with_unreadable_uids_are_quarantined_together(service: MailService, client: SyncClient) -> None:
-    service.add("INBOX", *range(1, 9))
-    service.response_changes["GetMessagesByUIDs"] = with_messages({2, 4, 5, 7}, uid="x")
-    status = await client.synchronise()
-    assert client.sink.messages == {("INBOX", uid) for uid in (1, 3, 6, 8)}
+async def test_messages_with_unreadable_uids_are_quarantined_together(mail: MailScenario) -> None:
+    mail.add("INBOX", *range(1, 9))
+    mail.response_changes["GetMessagesByUIDs"] = with_messages({2, 4, 5, 7}, uid="x")
+    status = await mail.synchronise()
+    assert mail.sink.messages == {("INBOX", uid) for uid in (1, 3, 6, 8)}
     assert status.quarantined == 4
     assert status.rounds == 3
 
 
-async def test_folder_that_is_named_twice_is_synchronised_once(service: MailService, client: SyncClient) -> None:
-    service.add("INBOX", 1, 2)
-    client.folders = ("INBOX", "INBOX")
-    await client.synchronise()
-    assert client.sink.kinds == [Kind.NEW] * 2
+async def test_folder_that_is_named_twice_is_synchronised_once(mail: MailScenario) -> None:
+    mail.add("INBOX", 1, 2)
+    mail.names = ("INBOX", "INBOX")
+    await mail.synchronise()
+    assert mail.sink.kinds == [Kind.NEW] * 2
 
 
-async def test_unreadable_message_is_quarantined_without_metadata(service: MailService, client: SyncClient) -> None:
-    service.add("INBOX", *range(1, 9))
-    service.folders["INBOX"][2] |= UNREADABLE_FILE
-    service.response_changes["GetMessageMetaData"] = rejected
-    status = await client.synchronise()
-    assert client.sink.messages == {("INBOX", uid) for uid in (1, *range(3, 9))}
+async def test_unreadable_message_is_quarantined_without_metadata(mail: MailScenario) -> None:
+    mail.add("INBOX", *range(1, 9))
+    mail.folders["INBOX"][2] |= UNREADABLE_FILE
+    mail.response_changes["GetMessageMetaData"] = rejected
+    status = await mail.synchronise()
+    assert mail.sink.messages == {("INBOX", uid) for uid in (1, *range(3, 9))}
     assert status.quarantined == 1
 
 
-async def test_messages_missing_but_too_large_to_return_are_not_gone(service: MailService, client: SyncClient) -> None:
-    service.add("INBOX", *range(1, 11))
-    service.folders["INBOX"][5]["body"] = "x" * 5000
-    await client.synchronise()
-    service.response_changes["GetUIDs"] = with_member("uids", [1, 2, 3, 4, 7, 8, 9, 10])
-    settings = ds.Settings(message_url=service.url, max_response_bytes=2000)
-    async with ds.DirectSuite(settings, clock=client.clock) as suite:
-        client.suite = suite
-        status = await client.synchronise()
-    assert set(client.sink.kinds) == {Kind.NEW}
+async def test_messages_missing_but_too_large_to_return_are_not_gone(mail: MailScenario) -> None:
+    mail.add("INBOX", *range(1, 11))
+    mail.folders["INBOX"][5]["body"] = "x" * 5000
+    await mail.synchronise()
+    mail.response_changes["GetUIDs"] = with_member("uids", [1, 2, 3, 4, 7, 8, 9, 10])
+    settings = ds.Settings(message_url=mail.url, max_response_bytes=2000)
+    async with ds.DirectSuite(settings, clock=mail.clock) as suite:
+        mail.suite = suite
+        status = await mail.synchronise()
+    assert set(mail.sink.kinds) == {Kind.NEW}
     assert "No deletions were reported" in status.folders["INBOX"]
 
 
-async def test_copy_waits_two_rounds_for_an_unreadable_folder(service: MailService, client: SyncClient) -> None:
-    service.add("INBOX", 1)
-    service.add("Archive", 1)
-    await client.synchronise()
-    service.folders["INBOX"][2] = service.folders["Archive"][1] | {"uid": 2}
-    service.response_changes["GetUIDs"] = lambda folder, document: document if folder == "INBOX" else b"{"
+async def test_copy_waits_two_rounds_for_an_unreadable_folder(mail: MailScenario) -> None:
+    mail.add("INBOX", 1)
+    mail.add("Archive", 1)
+    await mail.synchronise()
+    mail.folders["INBOX"][2] = mail.folders["Archive"][1] | {"uid": 2}
+    mail.response_changes["GetUIDs"] = lambda folder, document: document if folder == "INBOX" else b"{"
     synchronizer = Synchronizer(
-        client.suite, client.store, [ADDRESS], get_password, deliver=client.sink, folders=None, clock=client.clock
+        mail.suite, mail.store, [ADDRESS], get_password, deliver=mail.sink, folders=None, clock=mail.clock
     )
     arrived = list[bool]()
     for _ in range(3):
         await synchronizer.once()
-        arrived.append(("INBOX", 2) in client.sink.messages)
+        arrived.append(("INBOX", 2) in mail.sink.messages)
     assert arrived == [False, False, True]
