@@ -18,7 +18,7 @@ import pytest
 from directsuite.durable.database import Transaction
 from directsuite.errors import ServerError
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync import Change, Kind, SqliteStore
+from directsuite.sync import Change, Kind, SqliteStore, fetch
 from directsuite.sync.model import RoundReport
 from directsuite.sync.remote import Remote, UidListing
 from directsuite.sync.round import MailboxRounds
@@ -220,6 +220,21 @@ async def test_message_deleted_during_crash_is_reported_without_audit(
         await third.rounds.run_round()
         third.clock.now += 700
     assert set(third.changes) == {(Kind.GONE, "INBOX", 3), (Kind.GONE, "INBOX", 4)}
+
+
+@pytest.mark.parametrize(("messages", "rounds"), [(8, 4), (80, 5)])
+async def test_the_rounds_of_a_first_synchronisation_are_bounded(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, messages: int, rounds: int
+) -> None:
+    monkeypatch.setattr(fetch, "MAX_BATCH_MESSAGES", 2)
+    monkeypatch.setattr(fetch, "MIN_BATCHES_PER_ROUND", 1)
+    monkeypatch.setattr(fetch, "MAX_ROUNDS_PER_FOLDER", 5)
+    scene = SyncScenario(FakeServer({"INBOX": {uid: make_message(uid) for uid in range(1, messages + 1)}}), store)
+    taken = 1
+    while (await scene.rounds.run_round()).has_more:
+        taken += 1
+    assert taken == rounds
+    assert len(scene.changes) == messages
 
 
 class SlowSink:

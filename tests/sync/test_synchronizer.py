@@ -120,6 +120,18 @@ async def test_a_message_moved_to_another_folder_is_reported_as_moved(scenario: 
     assert (moved.previous, moved.key.folder) == (told.changes[0].key, "INBOX.Archive")
 
 
+async def test_messages_of_a_renamed_folder_are_reported_as_moved(scenario: Scenario, store: SqliteStore) -> None:
+    told = RecordingSink()
+    await scenario.box.create_folder("INBOX.Before")
+    await scenario.deliver("one", "two", folder="INBOX.Before")
+    sync = make_sync(scenario, store, told, folders=None)
+    await sync.once()
+    await scenario.box.move_folder("INBOX.Before", "INBOX.After")
+    await sync.once()
+    assert [each.kind for each in told.changes] == [Kind.NEW, Kind.NEW, Kind.MOVED, Kind.MOVED]
+    assert [each.key.folder for each in told.changes[2:]] == ["INBOX.After"] * 2
+
+
 async def test_sink_that_fails_gets_everything_again(scenario: Scenario, store: SqliteStore) -> None:
     told = RecordingSink(error=OSError(28, "no space"))
     await scenario.deliver("one")

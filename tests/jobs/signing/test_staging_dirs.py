@@ -1,8 +1,9 @@
-"""Several jobs with one target: none removes the staging files of another."""
+"""Staging folders: jobs with one target keep each other's, and an unwritable one is not a failure of the document."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from directsuite.jobs.signing import Pdf, SigningJob, SigningJournal, TargetFolder
+from directsuite.jobs.signing import DocumentState, JobStoppedError, Pdf, SigningJob, SigningJournal, TargetFolder
 from tests.jobs.signing.fragile_service import SIGNATURE_BYTES
 from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 
@@ -109,3 +110,38 @@ async def test_staging_folder_of_another_job_is_kept(jobs: JobFactory) -> None:
     left = await make_left_folder(TargetFolder(jobs.out), age=7 * DAY - 60)
     await jobs.run("a.pdf")
     assert (left / "1.pdf").exists()
+
+
+NAMES = [f"{number}.pdf" for number in range(10)]
+
+
+async def after_its_staging_folder_has_gone(jobs: JobFactory) -> AsyncGenerator[Pdf]:
+    """Yield documents after their staging folder was deleted."""
+    shutil.rmtree(jobs.out / ".directsuite")
+    async for pdf in yield_pdfs(*NAMES):
+        yield pdf
+
+
+async def test_documents_with_lost_responses_are_signed_once(jobs: JobFactory) -> None:
+    for name in NAMES:
+        identifier = str((await jobs.service.save(PDF_CONTENT)).identifier)
+        jobs.service.stored[identifier] += SIGNATURE_BYTES
+        jobs.service.request_counts[identifier] += 1
+        await jobs.record_stored(name, DocumentState.SIGNING, identifier)
+    with pytest.raises(JobStoppedError, match="the target can't be written"):
+        await jobs.make_job(after_its_staging_folder_has_gone(jobs)).run()
+    assert (await jobs.journal.tally()).states == {DocumentState.SIGNING: len(NAMES)}
+    assert (await jobs.run(*NAMES)).done == len(NAMES)
+    assert jobs.service.request_counts.total() == len(NAMES)
+
+
+async def test_source_is_not_read_ahead_without_limit(jobs: JobFactory) -> None:
+    with pytest.raises(JobStoppedError, match="the target can't be written"):
+        await jobs.make_job(after_its_staging_folder_has_gone(jobs)).run()
+    tally = await jobs.journal.tally()
+    assert (tally.states[DocumentState.FAILED], tally.abandoned, jobs.service.request_counts.total()) == (0, 0, 0)
+    assert (
+        tally.states[DocumentState.SAVED] == len(jobs.service.stored) > 0
+    )  # no stored document is missing in the journal
+    assert (await jobs.run(*NAMES)).done == len(NAMES)
+    assert jobs.service.request_counts.total() == len(NAMES)

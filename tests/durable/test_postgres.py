@@ -1,12 +1,38 @@
-"""A cancellation that a library swallows is raised when the library returns."""
+"""Connections to PostgreSQL after a fork, and cancellations that psycopg loses."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from types import SimpleNamespace
 
 import pytest
 
-from directsuite.durable.postgres import propagate_cancellation
+from directsuite.durable import postgres
+from directsuite.durable.postgres import PostgresDatabase, propagate_cancellation
+from directsuite.errors import ConfigurationError
+from directsuite.sync import StoreError
+from tests.statements import sql
+
+
+@pytest.fixture
+async def connections(conninfo: str) -> AsyncGenerator[PostgresDatabase]:
+    connections = PostgresDatabase(conninfo, error=StoreError)
+    yield connections
+    await connections.aclose()
+
+
+@pytest.mark.postgres
+async def test_connections_of_the_parent_are_an_error_in_a_child(
+    connections: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = await connections.fetch(sql("SELECT pg_backend_pid()"))
+    with monkeypatch.context() as child:
+        child.setattr(postgres, "os", SimpleNamespace(getpid=lambda: -1))
+        with pytest.raises(ConfigurationError, match="before a fork"):
+            await connections.fetch(sql("SELECT 1"))
+        await connections.disconnect()
+    assert await connections.fetch(sql("SELECT pg_backend_pid()")) == backend
 
 
 async def loses(outcome: Exception | None) -> str:

@@ -1,6 +1,8 @@
-"""The problems of documents: codes in the journal, texts for people."""
+"""Failed documents: their problems as codes and texts, and retries, of which none is lost if a run is interrupted."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -64,3 +66,44 @@ async def test_repeated_failure_from_an_earlier_run_does_not_stop_job(jobs: JobF
     await fail_all(jobs, "another reason")
     with pytest.raises(JobStoppedError, match="20 documents failed one after the other; the last: it has no signature"):
         await jobs.make_job(yield_pdfs(*NAMES), service=NeverSigns(), concurrency=1).run_failed()
+
+
+REFUSED = "it was refused"
+
+
+class Refusing(FragileService):
+    async def save(self, pdf: Any) -> ds.StoredDocument:
+        raise ds.AuthenticationError("it is refused", operation="SaveDoc", status=401)
+
+
+@pytest.mark.parametrize("problem", [None, REFUSED])
+async def test_document_stopped_by_rejected_token_is_retried(problem: str | None, jobs: JobFactory) -> None:
+    await fail_all(jobs, REFUSED)
+    with pytest.raises(JobStoppedError):
+        await jobs.make_job(yield_pdfs(*NAMES), service=Refusing()).run_failed(problem)
+    tally = await jobs.journal.tally()
+    assert tally.states[DocumentState.FAILED] >= len(NAMES) - 10  # the remaining ones
+    assert (await jobs.make_job(yield_pdfs(*NAMES)).run_failed(problem)).done == len(NAMES)
+    assert await jobs.journal.failures() == []
+
+
+async def test_interrupted_retry_is_signed_by_a_full_run(jobs: JobFactory) -> None:
+    await fail_all(jobs, REFUSED)
+    with pytest.raises(JobStoppedError):
+        await jobs.make_job(yield_pdfs(*NAMES), service=Refusing(), concurrency=3).run_failed()
+    assert (await jobs.run(*NAMES)).done == 3
+    assert (await jobs.make_job(yield_pdfs(*NAMES)).run_failed()).done == len(NAMES) - 3
+
+
+async def test_drained_retry_leaves_the_rest_failed(jobs: JobFactory) -> None:
+    await fail_all(jobs, REFUSED)
+    job = jobs.make_job(yield_pdfs(*NAMES), concurrency=1)
+    job.drain()
+    assert (await job.run_failed()).done == 0
+    assert len(await jobs.journal.failures()) == len(NAMES)
+
+
+async def test_done_document_has_no_problem(jobs: JobFactory) -> None:
+    await fail_all(jobs, REFUSED)
+    await jobs.make_job(yield_pdfs(*NAMES)).run_failed()
+    assert {entry.problem for entry in await jobs.journal.lease.entries(NAMES)} == {None}
