@@ -12,6 +12,7 @@ import directsuite as ds
 from directsuite.jobs.delivery.changes import RecipientStatus, TrackedMessage, TrackingState
 
 KEY = "1@x.test"
+NONE_SEEN: dict[str, RecipientStatus] = {}
 SEEN = {"bob@x.test": RecipientStatus("bob@x.test", ds.MessageStatus.WAITING, 1, is_end=False)}
 
 
@@ -26,9 +27,9 @@ def make_message(number: int = 1, **members: Any) -> TrackedMessage:
         # statuses of the journal, and the schedule of the tracker
         ({"latest_poll_at": 40.0, "isolated": True}, None, {"seen": SEEN}, (1, SEEN, 40.0, True)),
         # forgotten and added again
-        ({"latest_poll_at": 40.0}, None, {"number": 2}, (2, {}, 0.0, False)),
+        ({"latest_poll_at": 40.0}, None, {"number": 2}, (2, NONE_SEEN, 0.0, False)),
         # added while the journal is read
-        (None, {"latest_poll_at": 5.0}, {}, (1, {}, 5.0, False)),
+        (None, {"latest_poll_at": 5.0}, {"number": 1}, (1, NONE_SEEN, 5.0, False)),
     ],
 )
 async def test_reload_replaces_what_the_journal_knows(
