@@ -76,7 +76,7 @@ from directsuite.registration.models import (
     UserPassword,
     UserStateType,
 )
-from directsuite.settings import SettingsOptions
+from directsuite.signing.changes import Document, PdfDestination
 from directsuite.signing.models import (
     DocumentInfo,
     DocumentSignature,
@@ -88,7 +88,7 @@ from directsuite.signing.models import (
     StoredDocument,
     Widget,
 )
-from directsuite.signing.service import Document, DownloadOptions, PdfDestination, PullOptions
+from directsuite.signing.service import DownloadOptions, PullOptions
 from directsuite.wire.models import Model
 
 

@@ -13,7 +13,7 @@ import contextlib
 import inspect
 import os
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from http.cookies import SimpleCookie
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -212,6 +212,21 @@ class Session:
         if self._http is None:
             raise ClosedError("the suite is not open yet: use it inside `async with DirectSuite(...) as suite:`")
         self._check_loop_and_process()
+
+    @contextlib.contextmanager
+    def track_call(self, *, nested: bool = False) -> Generator[None]:
+        """Count a method that makes several calls as one call in progress, for which closing waits.
+
+        Raises the errors of `require_usable`.
+        """
+        self.require_usable(nested=nested)
+        self.calls += 1
+        try:
+            yield
+        finally:
+            self.calls -= 1
+            if self.closed and not self.calls:
+                self.idle.set()
 
     def _check_loop_and_process(self) -> None:
         if self._process_id != os.getpid():

@@ -2,61 +2,44 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AbstractContextManager
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Iterable
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import attrs
 
-from directsuite.core.call import SETTLE_TIMEOUT, Confirmation, Options, Receive
 from directsuite.core.download import Destination, validate_max_bytes, validate_sha256
 from directsuite.core.events import Progress, ProgressReporter, validate_progress
-from directsuite.core.facade import Facade
 from directsuite.core.iteration import Listing
 from directsuite.core.operation import Operation
-from directsuite.core.sinks import BinaryWriter, PartialWriteError, PieceWriter, make_sink
-from directsuite.core.transport import Transport
+from directsuite.core.sinks import BinaryWriter, PieceWriter, make_sink
 from directsuite.core.upload import RequestBody, Source
-from directsuite.errors import InvalidArgumentError, OutcomeUnknownError
+from directsuite.errors import InvalidArgumentError
 from directsuite.signing import operations
-from directsuite.signing.models import DocumentInfo, DocumentUpdate, MultiSignRequest, Signature, StoredDocument
-from directsuite.signing.outcome_resolver import (
-    FORM_REMOVED,
-    STRICT_PATHS,
-    UNSIGNED_FIELDS_REMOVED,
-    DigestHistory,
-    DocumentChange,
-    Effect,
-    OutcomeResolver,
-    make_signed_effect,
-    refine_error,
-    unprovable,
+from directsuite.signing.changes import (
+    HINT_SIGN_AGAIN,
+    ChangeRequest,
+    ChangingFacade,
+    Document,
+    PdfDestination,
+    cast_to_streamed,
+    fill_identifier,
+    open_destination,
+    require_identifier,
 )
+from directsuite.signing.models import DocumentInfo, DocumentUpdate, MultiSignRequest, Signature, StoredDocument
+from directsuite.signing.outcome_resolver import FORM_REMOVED, UNSIGNED_FIELDS_REMOVED, make_signed_effect
 from directsuite.signing.streams import open_pdf, stream_pieces
 from directsuite.wire.models import require_instance, require_instances
 
 R = TypeVar("R")
-D = TypeVar("D", DocumentInfo, DocumentUpdate)
 F = TypeVar("F", bound=BinaryWriter)
 
-Document = str | StoredDocument | DocumentUpdate
-"""A document's identifier, or a response that contains it. With its digest, an unknown outcome can be resolved."""
-
-PdfDestination = str | PathLike[str] | BinaryWriter | PieceWriter
-"""The place to which a PDF is streamed.
-
-- A path: the file appears only when it is complete, readable by its owner only (mode 0600). Returns the path.
-- A file object opened for writing bytes. It is written from its current position, truncated after the document if it
-can seek, and not closed. After a failure it retains the bytes written. Returns the file object.
-- An async function, called with each piece. Returns the number of bytes.
-
-A file that cannot seek, or a function, gets the PDF only once: a failure after the first byte is not retried. Writing a
-piece may take at most `attempt_timeout` seconds. Files other than io.BytesIO are written in a thread, which may write
-its last piece after the call was cancelled.
-"""
+_DELETE_TIMEOUT = 10.0
+"""Seconds for deleting the document of `sign_pdf` or `stored`, in addition to the timeout of the call."""
 
 
 class PullOptions(TypedDict, total=False):
@@ -73,7 +56,7 @@ class DownloadOptions(PullOptions, total=False):
     sha256: str | None
 
 
-class Signing(Facade):
+class Signing(ChangingFacade):
     """Store, read, flatten and sign PDFs with the keys of an HSM: `suite.signing`. Requires `signing_url` and a token.
 
     `directsuite guide methods` lists the operation of each method (specification 4.A). Every method raises
@@ -102,9 +85,104 @@ class Signing(Facade):
     another call.
     """
 
-    def __init__(self, transport: Transport, options: Options | None = None) -> None:
-        super().__init__(transport, options)
-        self._digest_history = DigestHistory()  # all views of the facade share it
+    @overload
+    async def sign_pdf(
+        self,
+        pdf: Source,
+        signatures: Signature | Iterable[Signature],
+        destination: None = None,
+        *,
+        timeout: float | None = None,
+    ) -> bytes: ...
+    @overload
+    async def sign_pdf(
+        self,
+        pdf: Source,
+        signatures: Signature | Iterable[Signature],
+        destination: str | PathLike[str],
+        *,
+        timeout: float | None = None,
+    ) -> Path: ...
+    @overload
+    async def sign_pdf(
+        self,
+        pdf: Source,
+        signatures: Signature | Iterable[Signature],
+        destination: F,
+        *,
+        timeout: float | None = None,
+    ) -> F: ...
+    @overload
+    async def sign_pdf(
+        self,
+        pdf: Source,
+        signatures: Signature | Iterable[Signature],
+        destination: PieceWriter,
+        *,
+        timeout: float | None = None,
+    ) -> int: ...
+    async def sign_pdf(
+        self,
+        pdf: Source,
+        signatures: Signature | Iterable[Signature],
+        destination: PdfDestination | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Any:
+        """Sign a PDF: store it, sign it, receive the signed PDF, and delete it from the service.
+
+        Return the signed PDF, or the result of the destination. The stored document is also deleted after an error or
+        a cancellation, which can take 10 more seconds. If it cannot be deleted, only the log reports this, and the
+        document expires after 4 hours.
+
+        pdf: as for `save`.
+        signatures: one signature or several.
+        destination: as for `download`. None: return the bytes.
+        timeout: seconds for the complete call, without the deletion. None: each step has the timeout of its own method.
+
+        Raises InvalidArgumentError, before anything is sent, if the PDF, a signature or the destination is not valid.
+        After OutcomeUnknownError, call `sign_pdf` again: the PDF that you passed is unchanged.
+        """
+        request: ChangeRequest[bytes]
+        if isinstance(signatures, Signature):
+            request = self._request_sign(operations.SIGN_AND_PULL, "", signatures, None)
+        else:
+            request = self._request_multi_sign(operations.MULTI_SIGN_AND_PULL, "", signatures, None)
+        operation = attrs.evolve(request.operation, how_to_find_out=HINT_SIGN_AGAIN)
+        seconds = self._options_with_timeout(timeout).timeout
+        steps = self._as_nested()
+        with self._transport.environment.session.track_call(nested=self._options.nested):
+            expires_at = None if seconds is None else asyncio.get_running_loop().time() + seconds
+            async with open_destination(destination) as receiving, steps.stored(pdf, timeout=seconds) as document:
+                pdf, destination = b"", None  # tracebacks expose local variables
+                if expires_at is not None:
+                    seconds = max(0.001, expires_at - asyncio.get_running_loop().time())
+                request = attrs.evolve(request, operation=operation, timeout=seconds, is_temporary=True)
+                return await steps._pull_into(receiving, document, request)
+
+    @contextlib.asynccontextmanager
+    async def stored(self, pdf: Source, *, timeout: float | None = None) -> AsyncGenerator[StoredDocument]:
+        """Store a PDF, and delete it when the `async with` block ends, even by an error or a cancellation.
+
+        async with suite.signing.stored(pdf) as document:
+            update = await suite.signing.flatten(document)
+            signed = await suite.signing.sign_and_pull(update, signature)
+
+        The deletion can take 10 seconds. If it fails, only the log reports this, and the document expires after 4
+        hours.
+
+        pdf: as for `save`.
+        timeout: seconds for storing the PDF, as for `save`.
+        """
+        document = await self.save(pdf, timeout=timeout)
+        pdf = b""  # tracebacks expose local variables
+        try:
+            yield document
+        finally:
+            # An observer would take the response for that of the method.
+            options = attrs.evolve(self._options, timeout=_DELETE_TIMEOUT, nested=True, observe=None)
+            with contextlib.suppress(Exception):  # the events of the call report it
+                await self._with_all_options(options).delete(document)
 
     async def save(
         self, pdf: Source, *, size: int | None = None, progress: Progress | None = None, timeout: float | None = None
@@ -179,7 +257,7 @@ class Signing(Facade):
         validate_progress(progress)
         receiving = Destination[Any](make_sink(destination), sha256=sha256, max_bytes=max_bytes, progress=progress)
         async with receiving:
-            return await self._call(_cast_to_streamed(operations.GET_DOC), name, timeout=timeout, receive=receiving)
+            return await self._call(cast_to_streamed(operations.GET_DOC), name, timeout=timeout, receive=receiving)
 
     def stream_doc(
         self,
@@ -221,7 +299,8 @@ class Signing(Facade):
 
     async def flatten(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
         """Turn the fields of the document's form into page content."""
-        return await self._update(operations.FLATTEN, identifier, FORM_REMOVED, timeout)
+        request = ChangeRequest(operation=operations.FLATTEN, effect=FORM_REMOVED, timeout=timeout)
+        return await self._update(identifier, request)
 
     @overload
     async def flatten_and_pull(
@@ -252,13 +331,15 @@ class Signing(Facade):
         max_bytes, progress: as for `download`. Raises InvalidArgumentError without a destination.
         timeout: as for `download`.
         """
-        return await self._pull(
-            operations.FLATTEN_AND_PULL, identifier, destination, FORM_REMOVED, timeout, max_bytes, progress
-        )
+        request = ChangeRequest(operation=operations.FLATTEN_AND_PULL, effect=FORM_REMOVED, timeout=timeout)
+        return await self._pull(identifier, request, destination, max_bytes, progress)
 
     async def clear_unsigned_fields(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
         """Remove the signature fields that are not signed."""
-        return await self._update(operations.CLEAR_UNSIGNED_FIELDS, identifier, UNSIGNED_FIELDS_REMOVED, timeout)
+        request = ChangeRequest(
+            operation=operations.CLEAR_UNSIGNED_FIELDS, effect=UNSIGNED_FIELDS_REMOVED, timeout=timeout
+        )
+        return await self._update(identifier, request)
 
     @overload
     async def clear_unsigned_fields_and_pull(
@@ -289,15 +370,14 @@ class Signing(Facade):
 
         Parameters as for `flatten_and_pull`.
         """
-        effect = UNSIGNED_FIELDS_REMOVED
-        return await self._pull(
-            operations.CLEAR_UNSIGNED_FIELDS_AND_PULL, identifier, destination, effect, timeout, max_bytes, progress
+        request = ChangeRequest(
+            operation=operations.CLEAR_UNSIGNED_FIELDS_AND_PULL, effect=UNSIGNED_FIELDS_REMOVED, timeout=timeout
         )
+        return await self._pull(identifier, request, destination, max_bytes, progress)
 
     async def sign(self, identifier: Document, signature: Signature, *, timeout: float | None = None) -> DocumentUpdate:
         """Sign the document. Raises InvalidArgumentError if the signature has an empty image."""
-        body, effect = self._make_signature_body(signature), make_signed_effect([signature], identifier)
-        return await self._update(operations.SIGN, identifier, effect, timeout, body)
+        return await self._update(identifier, self._request_sign(operations.SIGN, identifier, signature, timeout))
 
     @overload
     async def sign_and_pull(
@@ -334,10 +414,8 @@ class Signing(Facade):
 
         Parameters as for `flatten_and_pull`.
         """
-        body, effect = self._make_signature_body(signature), make_signed_effect([signature], identifier)
-        return await self._pull(
-            operations.SIGN_AND_PULL, identifier, destination, effect, timeout, max_bytes, progress, body
-        )
+        request = self._request_sign(operations.SIGN_AND_PULL, identifier, signature, timeout)
+        return await self._pull(identifier, request, destination, max_bytes, progress)
 
     async def multi_sign(
         self, identifier: Document, signatures: Iterable[Signature], *, timeout: float | None = None
@@ -346,9 +424,8 @@ class Signing(Facade):
 
         Raises InvalidArgumentError if there is no signature, or an image is empty.
         """
-        listed = _validate_signatures(signatures)
-        body, effect = self._encode_body(MultiSignRequest(signatures=listed)), make_signed_effect(listed, identifier)
-        return await self._update(operations.MULTI_SIGN, identifier, effect, timeout, body)
+        request = self._request_multi_sign(operations.MULTI_SIGN, identifier, signatures, timeout)
+        return await self._update(identifier, request)
 
     @overload
     async def multi_sign_and_pull(
@@ -395,150 +472,30 @@ class Signing(Facade):
 
         Parameters as for `flatten_and_pull`.
         """
-        listed = _validate_signatures(signatures)
-        body, effect = self._encode_body(MultiSignRequest(signatures=listed)), make_signed_effect(listed, identifier)
-        return await self._pull(
-            operations.MULTI_SIGN_AND_PULL, identifier, destination, effect, timeout, max_bytes, progress, body
-        )
+        request = self._request_multi_sign(operations.MULTI_SIGN_AND_PULL, identifier, signatures, timeout)
+        return await self._pull(identifier, request, destination, max_bytes, progress)
 
-    async def _update(
-        self,
-        operation: Operation[DocumentUpdate],
-        document: Document,
-        effect: Effect | None,
-        timeout: float | None,
-        body: RequestBody | None = None,
-    ) -> DocumentUpdate:
-        name = require_identifier(document)
-        with self._track_change(document) as change:
-            resolver = self._make_resolver(name, change, effect)
-            confirm = None if resolver is None else Confirmation(verify=resolver.resolve_update, seconds=SETTLE_TIMEOUT)
-            update = await self._call(operation, name, body=body, timeout=timeout, confirm=confirm)
-            change.record_success(
-                update.document_digest, from_info=resolver is not None and resolver.digest is not None
-            )
-        return fill_identifier(update, name)
-
-    async def _pull(
-        self,
-        operation: Operation[bytes],
-        document: Document,
-        destination: PdfDestination | None,
-        effect: Effect | None,
-        timeout: float | None,
-        max_bytes: int | None,
-        progress: Progress | None,
-        body: RequestBody | None = None,
-    ) -> Any:
-        name = require_identifier(document)
-        operation.validate_segments((name,))
-        validate_max_bytes(max_bytes)
-        validate_progress(progress)
-        within_call = self._as_nested()
-        if destination is None:
-            if max_bytes is not None:
-                raise InvalidArgumentError(
-                    "it is only possible with a destination: give one, or omit it", parameter="max_bytes"
-                )
-            if progress is not None:
-                raise InvalidArgumentError(
-                    "it is only possible with a destination: give one, or omit it", parameter="progress"
-                )
-
-            async def fetch() -> bytes:
-                return await within_call._call(operations.GET_DOC, name)
-
-            return await self._change_and_pull(operation, document, effect, timeout, body, fetch=fetch)
-        async with Destination[Any](make_sink(destination), max_bytes=max_bytes, progress=progress) as receiving:
-            destination = None  # tracebacks expose local variables, such as a name
-            sink = receiving.sink
-
-            async def stream() -> Any:
-                """Fetch the PDF after the response was lost, without publishing it."""
-                if receiving.failure is not None:
-                    raise receiving.failure
-                if sink.exhausted:
-                    raise PartialWriteError("The response broke off.")
-                return await within_call._call(
-                    _cast_to_streamed(operations.GET_DOC), name, receive=receiving.detached()
-                )
-
-            return await self._change_and_pull(
-                _cast_to_streamed(operation),
-                document,
-                effect,
-                timeout,
-                body,
-                fetch=stream,
-                publish=sink.publish,
-                receive=receiving,
-            )
-
-    async def _change_and_pull(
-        self,
-        operation: Operation[R],
-        document: Document,
-        effect: Effect | None,
-        timeout: float | None,
-        body: RequestBody | None,
-        *,
-        fetch: Callable[[], Awaitable[R]],
-        publish: Callable[[], Awaitable[None]] | None = None,
-        receive: Receive[R] | None = None,
-    ) -> R:
-        name = require_identifier(document)
-        with self._track_change(document) as change:
-            resolver = self._make_resolver(name, change, effect)
-            confirm: Confirmation[R] = Confirmation(verify=unprovable, reserve=0.0, refine_error=refine_error)
-            if resolver is not None:
-                verify = functools.partial(resolver.resolve_pdf, fetch, publish)
-                confirm = Confirmation(verify=verify, seconds=SETTLE_TIMEOUT, refine_error=resolver.refine_error)
-            try:
-                pdf = await self._call(operation, name, body=body, timeout=timeout, receive=receive, confirm=confirm)
-            except OutcomeUnknownError as error:
-                if error.happened:
-                    change.record_success(None)
-                raise
-            change.record_success(None if resolver is None else resolver.digest, from_info=True)
-        return pdf
-
-    def _track_change(self, document: Document) -> AbstractContextManager[DocumentChange]:
-        digest = None if isinstance(document, str) else document.document_digest
-        return self._digest_history.track_change(
-            require_identifier(document), digest, from_info=isinstance(document, DocumentInfo)
-        )
-
-    def _make_resolver(self, name: str, change: DocumentChange, effect: Effect | None) -> OutcomeResolver | None:
-        if effect is None or not change.is_traceable:
-            return None
-
-        def get_info() -> Awaitable[DocumentInfo]:
-            return self._as_nested().with_strict_paths(STRICT_PATHS)._call(operations.GET_DOC_INFO, name)
-
-        return OutcomeResolver(get_info, name, change, effect)
-
-    def _make_signature_body(self, signature: Signature) -> RequestBody:
+    def _request_sign(
+        self, operation: Operation[R], document: Document, signature: Signature, timeout: float | None
+    ) -> ChangeRequest[R]:
         _validate_image(require_instance(signature, Signature, "signature"))
-        return self._encode_body(signature)
-
-
-def fill_identifier(response: D, identifier: str) -> D:
-    """Return the response, with the identifier of the call if it has none."""
-    return response if response.identifier else attrs.evolve(response, identifier=identifier)
-
-
-def require_identifier(document: object) -> str:
-    """Return the identifier of a document. Raises InvalidArgumentError if it has none."""
-    name = document.identifier if isinstance(document, StoredDocument | DocumentUpdate) else document
-    if not isinstance(name, str) or not name:
-        raise InvalidArgumentError(
-            "give the identifier that save returned, or a response that contains it", parameter="identifier"
+        return ChangeRequest(
+            operation=operation,
+            effect=make_signed_effect([signature], document),
+            body=self._encode_body(signature),
+            timeout=timeout,
         )
-    return name
 
-
-def _cast_to_streamed(operation: Operation[bytes]) -> Operation[Any]:
-    return cast("Operation[Any]", operation)
+    def _request_multi_sign(
+        self, operation: Operation[R], document: Document, signatures: Iterable[Signature], timeout: float | None
+    ) -> ChangeRequest[R]:
+        listed = _validate_signatures(signatures)
+        return ChangeRequest(
+            operation=operation,
+            effect=make_signed_effect(listed, document),
+            body=self._encode_body(MultiSignRequest(signatures=listed)),
+            timeout=timeout,
+        )
 
 
 def _validate_signatures(signatures: Iterable[Signature]) -> list[Signature]:

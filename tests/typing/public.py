@@ -95,6 +95,13 @@ async def signing(signing: ds.Signing) -> None:
     assert_type(await signing.sign_and_pull("d1", signature, destination="file.pdf"), Path)
     assert_type(await signing.multi_sign_and_pull("d1", [signature]), bytes)
     assert_type(await signing.multi_sign_and_pull("d1", [signature], destination=Path("file.pdf")), Path)
+    assert_type(await signing.sign_pdf("file.pdf", signature), bytes)
+    assert_type(await signing.sign_pdf(b"%PDF-1.7", [signature], timeout=5.0), bytes)
+    assert_type(await signing.sign_pdf(Path("file.pdf"), (each for each in [signature]), "signed.pdf"), Path)
+    assert_type(await signing.sign_pdf(pieces(), signature, file), BytesIO)
+    assert_type(await signing.sign_pdf(pieces(), signature, destination=write), int)
+    async with signing.stored(pieces(), timeout=5.0) as document:
+        assert_type(document, ds.StoredDocument)
     raw = await signing.with_raw_response.get_doc_info("d1")
     assert_type(raw.status, int)
     assert_type(raw.elapsed, float)

@@ -1,0 +1,254 @@
+"""A PDF signed with one call, and a document that exists only inside a block."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pybase64
+import pytest
+
+import directsuite as ds
+from directsuite.core.events import CallFinished, Event, OutcomeLeftUnknown
+from tests.core import responses
+from tests.core.scripted_server import Responder, ScriptedServer
+from tests.core.scripted_suite import assert_no_leaks, catch_error, open_suite
+from tests.core.virtual_time import measure_elapsed, yield_until
+
+PDF = b"%PDF-1.7 unsigned"
+SIGNED_PDF = b"%PDF-1.7 signed"
+SIGNATURE = ds.Signature(name="PatientSig")
+SECOND = ds.Signature(name="WitnessSig")
+
+SAVED = responses.respond({"identifier": "doc", "documentDigest": "old"})
+PULLED = responses.respond(pybase64.b64encode(SIGNED_PDF))
+DELETED = responses.respond({"documentDigest": ""})
+REJECTED = responses.respond({"error": "invalid_action", "description": "it is signed already"}, 400)
+
+SIGN = ["POST pdf", "PATCH pdf/doc/sign/pull", "DELETE pdf/doc"]
+MULTI_SIGN = ["POST pdf", "PATCH pdf/doc/multiSign/pull", "DELETE pdf/doc"]
+
+
+def requests_of(server: ScriptedServer) -> list[str]:
+    return [f"{each.method} {each.path}" for each in server.requests]
+
+
+@pytest.mark.parametrize(
+    ("signatures", "requests", "names"),
+    [
+        (SIGNATURE, SIGN, "PatientSig"),
+        ([SIGNATURE, SECOND], MULTI_SIGN, ["PatientSig", "WitnessSig"]),
+        ((each for each in (SECOND,)), MULTI_SIGN, ["WitnessSig"]),
+    ],
+    ids=["one", "list", "generator"],
+)
+async def test_pdf_is_stored_signed_received_and_deleted(
+    server: ScriptedServer, signatures: Any, requests: list[str], names: str | list[str]
+) -> None:
+    server.enqueue(SAVED, PULLED, DELETED)
+    async with open_suite(server) as suite:
+        assert await suite.signing.sign_pdf(PDF, signatures) == SIGNED_PDF
+    assert requests_of(server) == requests
+    assert pybase64.b64decode(server.requests[0].body) == PDF
+    sent = server.requests[1].document
+    assert names == ([each["name"] for each in sent["Signatures"]] if "Signatures" in sent else sent["name"])
+
+
+async def test_signed_pdf_is_written_to_any_destination(server: ScriptedServer, tmp_path: Path) -> None:
+    file, passed = io.BytesIO(), bytearray()
+
+    async def write(piece: bytes) -> None:
+        passed.extend(piece)
+
+    async with open_suite(server) as suite:
+        for destination, result in ((tmp_path / "a.pdf", tmp_path / "a.pdf"), (file, file), (write, len(SIGNED_PDF))):
+            server.enqueue(SAVED, PULLED, DELETED)
+            assert await suite.signing.sign_pdf(PDF, SIGNATURE, destination) == result
+    assert (tmp_path / "a.pdf").read_bytes() == file.getvalue() == bytes(passed) == SIGNED_PDF
+    assert requests_of(server) == SIGN * 3
+
+
+INVALID_ARGUMENTS: list[tuple[tuple[Any, ...], str | None]] = [
+    ((PDF, []), "signatures"),
+    ((PDF, "PatientSig"), "signatures"),
+    ((PDF, None), "signatures"),
+    ((PDF, [SIGNATURE, attrs.evolve(SECOND, graphical_signature=b"")]), "graphical_signature"),
+    ((PDF, ds.Signature(name="\ud800")), None),
+    ((b"not a PDF", SIGNATURE), "pdf"),
+    ((PDF, SIGNATURE, "."), "destination"),
+    ((PDF, SIGNATURE, "missing/folder/signed.pdf"), "destination"),
+    ((PDF, SIGNATURE, 5), "destination"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "parameter"), INVALID_ARGUMENTS)
+async def test_wrong_argument_is_rejected_before_anything_is_sent(
+    server: ScriptedServer, arguments: tuple[Any, ...], parameter: str | None, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with open_suite(server) as suite:
+        with pytest.raises(ds.InvalidArgumentError) as caught:
+            await suite.signing.sign_pdf(*arguments)
+    assert parameter in (None, caught.value.parameter)
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("deletion", [DELETED, REJECTED, responses.reset], ids=["deleted", "rejected", "reset"])
+async def test_document_is_deleted_after_a_failure_whose_error_is_raised(
+    server: ScriptedServer, deletion: Responder
+) -> None:
+    server.enqueue(SAVED, REJECTED)
+    server.default_responder = deletion
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.signing.sign_pdf(PDF, SIGNATURE))
+    assert type(error) is ds.BadRequestError
+    assert (error.operation, error.message) == ("SignAndPull", "invalid_action: it is signed already")
+    assert error.__context__ is None
+    assert requests_of(server)[:3] == SIGN
+
+
+@pytest.mark.parametrize("deletion", [REJECTED, responses.reset, responses.never_respond])
+async def test_failed_deletion_is_only_logged(server: ScriptedServer, deletion: Responder) -> None:
+    server.enqueue(SAVED, PULLED)
+    server.default_responder = deletion
+    events: list[Event] = []
+    async with open_suite(server, listeners=[events.append]) as suite:
+
+        async def sign() -> None:
+            assert await suite.signing.sign_pdf(PDF, SIGNATURE) == SIGNED_PDF
+
+        assert await measure_elapsed(sign()) <= 10.1
+    (finished,) = (each for each in events if isinstance(each, CallFinished) and each.operation == "Delete")
+    assert finished.error is not None
+
+
+async def test_failed_save_has_nothing_to_delete(server: ScriptedServer) -> None:
+    server.default_responder = REJECTED
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.signing.sign_pdf(PDF, SIGNATURE))
+    assert (type(error), error.operation) == (ds.BadRequestError, "Save")
+    assert requests_of(server) == ["POST pdf"]
+
+
+class Unwritable:
+    """A destination that fails."""
+
+    async def __call__(self, piece: bytes) -> None:
+        raise OSError("disk full")
+
+
+@pytest.mark.parametrize(
+    ("script", "destination"),
+    [([responses.reset], None), ([responses.respond(b"", 500)], None), ([PULLED], Unwritable())],
+    ids=["lost", "500", "destination"],
+)
+async def test_unknown_outcome_advises_to_call_again(
+    server: ScriptedServer, script: list[Responder], destination: Unwritable | None
+) -> None:
+    server.enqueue(SAVED, *script)
+    server.default_responder = responses.respond({"identifier": "doc", "documentDigest": "old"})
+    events: list[Event] = []
+    async with open_suite(server, listeners=[events.append]) as suite:
+        signing: Any = suite.signing
+        error = await catch_error(signing.sign_pdf(PDF, SIGNATURE, destination))
+    assert isinstance(error, ds.OutcomeUnknownError)
+    assert error.how_to_find_out.startswith("call sign_pdf again.")
+    assert not error.happened
+    assert "get_doc" not in str(error)
+    (event,) = (each for each in events if isinstance(each, OutcomeLeftUnknown))
+    assert event.how_to_find_out == error.how_to_find_out
+    assert requests_of(server)[-1] == "DELETE pdf/doc"
+
+
+async def test_proven_signature_is_returned_although_the_response_was_lost(server: ScriptedServer) -> None:
+    info = {"identifier": "doc", "documentDigest": "new", "signatures": [{"name": "PatientSig", "isSigned": True}]}
+    server.enqueue(SAVED, responses.reset, responses.respond(info), PULLED, responses.respond(info), DELETED)
+    async with open_suite(server) as suite:
+        assert await suite.signing.sign_pdf(PDF, SIGNATURE) == SIGNED_PDF
+    assert requests_of(server)[-1] == "DELETE pdf/doc"
+
+
+async def sign(signing: ds.Signing) -> None:
+    await signing.sign_pdf(PDF, SIGNATURE)
+
+
+async def sign_in_a_block(signing: ds.Signing) -> None:
+    async with signing.stored(PDF) as document:
+        await signing.sign_and_pull(document, SIGNATURE)
+
+
+@pytest.mark.parametrize("work", [sign, sign_in_a_block])
+async def test_cancelled_program_deletes_its_document(
+    server: ScriptedServer, work: Callable[[ds.Signing], Awaitable[None]]
+) -> None:
+    server.enqueue(SAVED, responses.never_respond, DELETED)
+    events: list[Event] = []
+    async with open_suite(server, listeners=[events.append]) as suite:
+        task = asyncio.ensure_future(work(suite.signing))
+        await yield_until(lambda: len(server.requests) == 2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert_no_leaks(suite)
+    assert requests_of(server) == SIGN
+    (event,) = (each for each in events if isinstance(each, OutcomeLeftUnknown))
+    assert ("sign_pdf again" in event.how_to_find_out) == (work is sign)
+
+
+async def test_closing_suite_waits_for_all_steps(server: ScriptedServer) -> None:
+    server.enqueue(SAVED, responses.delay(1, PULLED), DELETED)
+    async with open_suite(server) as suite:
+        task = asyncio.create_task(suite.signing.sign_pdf(PDF, SIGNATURE))
+        await yield_until(lambda: len(server.requests) == 2)
+        await suite.aclose()
+        assert await task == SIGNED_PDF
+        error = await catch_error(suite.signing.sign_pdf(PDF, SIGNATURE))
+    assert isinstance(error, ds.ClosedError)
+    assert requests_of(server) == SIGN
+
+
+@pytest.mark.parametrize("is_option", [True, False], ids=["with_options", "argument"])
+async def test_timeout_is_that_of_all_steps_together(server: ScriptedServer, is_option: bool) -> None:
+    server.enqueue(responses.delay(4, SAVED), responses.never_respond, DELETED)
+    server.default_responder = responses.respond({"identifier": "doc", "documentDigest": "old"})
+    async with open_suite(server, attempt_timeout=100) as suite:
+        signing = suite.signing.with_options(timeout=10) if is_option else suite.signing
+        signing = signing.with_options(retry=ds.RetryPolicy.none())
+        seconds = await measure_elapsed(
+            catch_error(signing.sign_pdf(PDF, SIGNATURE) if is_option else signing.sign_pdf(PDF, SIGNATURE, timeout=10))
+        )
+    assert seconds == pytest.approx(10, abs=0.1)
+
+
+async def test_raw_response_is_that_of_the_signed_pdf(server: ScriptedServer) -> None:
+    pulled = responses.respond(pybase64.b64encode(SIGNED_PDF), X_Trace="t1")
+    server.enqueue(SAVED, pulled, DELETED)
+    async with open_suite(server) as suite:
+        raw = await suite.signing.with_raw_response.sign_pdf(PDF, SIGNATURE)
+    assert (raw.value, raw.headers["X-Trace"]) == (SIGNED_PDF, "t1")
+
+
+async def test_stored_document_exists_until_the_end_of_the_block(server: ScriptedServer) -> None:
+    server.enqueue(SAVED, responses.respond({"documentDigest": "flat"}), PULLED, DELETED)
+    async with open_suite(server) as suite, suite.signing.stored(PDF) as document:
+        assert document == ds.StoredDocument(identifier="doc", document_digest="old")
+        update = await suite.signing.flatten(document)
+        assert await suite.signing.sign_and_pull(update, SIGNATURE) == SIGNED_PDF
+        assert requests_of(server)[-1] == "PATCH pdf/doc/sign/pull"
+    assert requests_of(server) == ["POST pdf", "PATCH pdf/doc/flatten", "PATCH pdf/doc/sign/pull", "DELETE pdf/doc"]
+
+
+@pytest.mark.parametrize("deletion", [DELETED, REJECTED])
+async def test_error_in_the_block_is_raised_after_the_deletion(server: ScriptedServer, deletion: Responder) -> None:
+    server.enqueue(SAVED, deletion)
+    own = LookupError("own")
+    async with open_suite(server) as suite:
+        with pytest.raises(LookupError) as caught:
+            async with suite.signing.stored(PDF):
+                raise own
+    assert caught.value is own
+    assert requests_of(server) == ["POST pdf", "DELETE pdf/doc"]
