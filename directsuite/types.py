@@ -76,6 +76,7 @@ from directsuite.registration.models import (
     UserPassword,
     UserStateType,
 )
+from directsuite.settings import SettingsOptions
 from directsuite.signing.changes import Document, PdfDestination
 from directsuite.signing.models import (
     DocumentInfo,

@@ -120,6 +120,17 @@ async def test_folder_is_signed_and_failures_are_reported(
     assert "three.pdf it is not a PDF" in printed
 
 
+async def test_single_pdfs_are_signed(signing_jobs: dict[str, Any], suite: ds.DirectSuite, tmp_path: Path) -> None:
+    await signing_jobs["sign_one"](suite, tmp_path / "in" / "one.pdf", tmp_path / "signed.pdf")
+    signed = [
+        (tmp_path / "signed.pdf").read_bytes(),
+        await signing_jobs["flatten_and_sign"](suite, make_consent_form()),
+    ]
+    infos = [await suite.signing.get_doc_info(await suite.signing.save(pdf)) for pdf in signed]
+    names = [{each.name for each in info.signatures if each.is_signed} for info in infos]
+    assert names == [{"PatientSig", "WitnessSig"}, {"Approval"}]
+
+
 async def test_storage_is_signed_into_another(
     signing_jobs: dict[str, Any], suite: ds.DirectSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -104,3 +104,48 @@ async def test_complete_authorization_code_grant(sandbox: Sandbox) -> None:
         async with open_suite(sandbox, again) as suite:
             with pytest.raises(ds.AuthenticationError, match=reported):
                 await fetch(suite)
+
+
+def configure(sandbox: Sandbox, folder: Path, **others: str) -> dict[str, str]:
+    """Write a settings file with a client that has its secret in a file. Return the environment."""
+    (folder / "client.secret").write_text(f"{DEMO_CLIENT[1]}\n")
+    (folder / "client.secret").chmod(0o600)
+    settings = {
+        "fax_url": sandbox.fax_url,
+        "token_url": sandbox.token_url,
+        "client_id": DEMO_CLIENT[0],
+        "client_secret_file": "client.secret",
+        **others,
+    }
+    (folder / "config.toml").write_text("".join(f'{name} = "{text}"\n' for name, text in settings.items()))
+    return {"DIRECTSUITE_CONFIG": str(folder / "config.toml")}
+
+
+@pytest.mark.parametrize("scope", [{}, {"scope": "fax pdf"}])
+async def test_configured_client_gets_tokens(sandbox: Sandbox, tmp_path: Path, scope: dict[str, str]) -> None:
+    environ = configure(sandbox, tmp_path, **scope)
+    async with ds.DirectSuite.from_env(environ, require=["fax"], timeout=5) as suite:
+        await fetch(suite)
+
+
+async def test_rotated_refresh_token_is_written_to_its_file(sandbox: Sandbox, tmp_path: Path) -> None:
+    file = tmp_path / "refresh.token"
+    file.write_text(first := await refresh_token(sandbox))
+    file.chmod(0o640)
+    (tmp_path / "refresh.token.new").write_text("left by a process that was killed")
+    environ = configure(sandbox, tmp_path, refresh_token_file="refresh.token")
+    for _ in range(2):
+        async with ds.DirectSuite.from_env(environ) as suite:
+            await fetch(suite)
+    assert file.read_text().strip() not in ("", first)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert [each.name for each in sorted(file.parent.glob("*"))] == ["client.secret", "config.toml", "refresh.token"]
+
+
+async def test_refresh_token_of_a_variable_is_kept_in_memory(sandbox: Sandbox, tmp_path: Path) -> None:
+    environ = configure(sandbox, tmp_path)
+    environ["DIRECTSUITE_REFRESH_TOKEN"] = await refresh_token(sandbox)
+    async with ds.DirectSuite.from_env(environ) as suite:
+        await fetch(suite)
+        await sandbox.expire_tokens()
+        await fetch(suite)
