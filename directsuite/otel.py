@@ -95,7 +95,8 @@ class OpenTelemetry:
             from opentelemetry.trace import get_tracer
         except ImportError:
             raise ConfigurationError(
-                "OpenTelemetry needs the package opentelemetry-api: run pip install 'directsuite[otel]'"
+                "OpenTelemetry needs the package opentelemetry-api: "
+                "in a copy of the repository, run pip install '.[otel]'"
             ) from None
         self._spans = _Spans(get_tracer("directsuite", __version__, tracer_provider, _SCHEMA_URL))
         self._metrics = _Metrics(get_meter("directsuite", __version__, meter_provider, _SCHEMA_URL))

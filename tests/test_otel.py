@@ -372,7 +372,7 @@ def test_class_needs_its_package_and_says_so() -> None:
         "except ds.ConfigurationError as error: print(error, error.__cause__)\n"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "pip install 'directsuite[otel]'" in result.stdout
+    assert "pip install '.[otel]'" in result.stdout
     assert result.stdout.endswith("None\n")
 
 

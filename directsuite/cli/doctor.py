@@ -308,7 +308,12 @@ def _check_machine(settings: ds.Settings, environment: Mapping[str, str]) -> Ite
     lacks = {extra: find_missing(libraries) for extra, libraries in EXTRAS.items()}
     installed = f"Installed: {', '.join(extra for extra in lacks if not lacks[extra]) or 'none'}."
     if incomplete := ",".join(extra for extra in lacks if 0 < len(lacks[extra]) < len(EXTRAS[extra])):
-        yield "extras", warning(f"{installed} Incomplete: {incomplete}. Run pip install 'directsuite[{incomplete}]'.")
+        yield (
+            "extras",
+            warning(
+                f"{installed} Incomplete: {incomplete}. In a copy of the repository, run pip install '.[{incomplete}]'."
+            ),
+        )
     else:
         yield "extras", ok(installed)
     uses_tls = any(str(getattr(settings, f"{service}_url")).startswith("https:") for service in SERVICES)

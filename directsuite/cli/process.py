@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self, cast
 
-INSTALL_COMMAND = "pip install 'directsuite[cli,sandbox]'"
+INSTALL_COMMAND = "pip install '.[cli,sandbox]'"
 NOTHING_CHANGED = "nothing was changed: run the same command again"
 """What to do after an interrupted command that only reads or has not started."""
 
@@ -83,7 +83,8 @@ def require_extra(extra: str) -> None:
     """Raise MissingExtraError unless all libraries of an extra are installed."""
     if absent := find_missing(EXTRAS[extra]):
         raise MissingExtraError(
-            f"This needs {', '.join(absent)}, which the extra '{extra}' installs. Run {INSTALL_COMMAND}."
+            f"This needs {', '.join(absent)}, which the extra '{extra}' installs. "
+            f"In a copy of the repository, run {INSTALL_COMMAND}."
         )
 
 

@@ -141,7 +141,10 @@ def serve(*, options: SandboxOptions = SandboxOptions()) -> int:
     if (options.pkcs11_module is None) == bool(options.pkcs11_token):
         raise UsageError("--pkcs11-module and --pkcs11-token must be given together.")
     if find_missing(EXTRAS["sandbox"]):
-        echo_err(f"Packages are missing, so signing and parts of the page do not work. Run {INSTALL_COMMAND}.")
+        echo_err(
+            "Packages are missing, so signing and parts of the page do not work. "
+            f"In a copy of the repository, run {INSTALL_COMMAND}."
+        )
     try:
         asyncio.run(sandbox_server.serve(options))
     except sandbox_server.CannotStartError as error:

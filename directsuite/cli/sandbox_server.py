@@ -255,7 +255,9 @@ def _open_token_keys(options: SandboxOptions) -> TokenKeyStore | None:
     if options.pkcs11_module is None:
         return None
     if find_spec("pkcs11") is None or not has_pdf_libraries():
-        raise CannotStartError("a key in a token needs more libraries: run pip install 'directsuite[hsm]'")
+        raise CannotStartError(
+            "a key in a token needs more libraries: in a copy of the repository, run pip install '.[hsm]'"
+        )
     from directsuite.sandbox.signing.token import TokenKeyStore
 
     pin = os.environ.get(PIN_VARIABLE)

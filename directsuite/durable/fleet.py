@@ -307,7 +307,7 @@ def _make_app(database: PostgresDatabase) -> procrastinate.App:
         if error.name != "procrastinate":
             raise
         raise ConfigurationError(
-            "A fleet requires the package procrastinate. Run: pip install 'directsuite[fleet]'"
+            "A fleet requires the package procrastinate. In a copy of the repository, run: pip install '.[fleet]'"
         ) from None
     from procrastinate.exceptions import ConnectorException
     from procrastinate.manager import JobManager

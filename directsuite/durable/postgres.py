@@ -330,7 +330,7 @@ def _validate_conninfo(conninfo: Secret) -> None:
     except ImportError as error:
         if isinstance(error, ModuleNotFoundError) and error.name != "psycopg":
             raise
-        problem = "PostgreSQL requires psycopg with libpq. Run: pip install 'directsuite[fleet]'"
+        problem = "PostgreSQL requires psycopg with libpq. In a copy of the repository, run: pip install '.[fleet]'"
     else:
         try:
             conninfo_to_dict(conninfo.reveal())

@@ -305,7 +305,7 @@ async def _report_missing_pdf_libraries(request: web.Request) -> web.Response:
     return build_error_response(
         HTTPStatus.NOT_IMPLEMENTED,
         "signing_unavailable",
-        "the signing service needs PDF libraries: run pip install 'directsuite[sandbox]'",
+        "the signing service needs PDF libraries: in a copy of the repository, run pip install '.[sandbox]'",
     )
 
 
@@ -317,5 +317,5 @@ async def _serve_openapi(request: web.Request) -> web.Response:
     try:
         return web.Response(body=await asyncio.to_thread(_load_openapi_json), content_type="application/json")
     except ImportError:
-        description = "the OpenAPI document needs PyYAML: run pip install 'directsuite[sandbox]'"
+        description = "the OpenAPI document needs PyYAML: in a copy of the repository, run pip install '.[sandbox]'"
         return build_error_response(HTTPStatus.NOT_IMPLEMENTED, "openapi_unavailable", description)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from directsuite.testing.clock import LeapingClock
     from directsuite.testing.loop_thread import LoopThread
 
-_INSTALL_COMMAND = "pip install 'directsuite[sandbox]'"
+_ADVICE = "In a copy of the repository, run: pip install '.[sandbox]'"
 _LoopScope = Literal["function", "class", "module", "package", "session"]
 _RUNNER_KEY = pytest.StashKey["asyncio.Runner"]()
 
@@ -69,7 +69,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         error = call.excinfo.value
         lacking = isinstance(error, ServerError) and error.status == HTTPStatus.NOT_IMPLEMENTED
         if lacking and not has_pdf_libraries():
-            error.add_note(f"The sandbox cannot sign without its PDF libraries. Run: {_INSTALL_COMMAND}")
+            error.add_note(f"The sandbox cannot sign without its PDF libraries. {_ADVICE}")
     return (yield)
 
 
@@ -132,7 +132,10 @@ def directsuite_pdf() -> bytes:
     try:
         import pikepdf
     except ModuleNotFoundError:
-        pytest.fail(f"The fixture directsuite_pdf needs pikepdf. Run: {_INSTALL_COMMAND}", pytrace=False)
+        pytest.fail(
+            f"The fixture directsuite_pdf needs pikepdf. {_ADVICE}",
+            pytrace=False,
+        )
     import io
 
     written = io.BytesIO()

@@ -177,7 +177,7 @@ def test_help_is_laid_out_whatever_the_columns_are_said_to_be(
     assert told.err == ""
 
 
-REMEDY = "pip install 'directsuite[cli,sandbox]'"
+REMEDY = "In a copy of the repository, run pip install '.[cli,sandbox]'."
 
 
 @pytest.mark.parametrize("library", ["cyclopts", "justhtml", "rich"])
@@ -188,7 +188,7 @@ def test_missing_cli_extra_is_named_with_the_remedy(
     assert main(["--help"]) == 1
     told = capsys.readouterr()
     assert told.out == ""
-    assert told.err == f"directsuite: This needs {library}, which the extra 'cli' installs. Run {REMEDY}.\n"
+    assert told.err == f"directsuite: This needs {library}, which the extra 'cli' installs. {REMEDY}\n"
 
 
 @pytest.mark.parametrize("library", ["pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "fontTools", "PIL"])
@@ -198,8 +198,7 @@ def test_demo_without_sandbox_extra_names_the_extra(
     monkeypatch.setitem(sys.modules, library, None)
     assert main(["demo", "--output", str(tmp_path / "out")]) == 1
     assert (
-        capsys.readouterr().err
-        == f"directsuite: This needs {library}, which the extra 'sandbox' installs. Run {REMEDY}.\n"
+        capsys.readouterr().err == f"directsuite: This needs {library}, which the extra 'sandbox' installs. {REMEDY}\n"
     )
     assert list(tmp_path.iterdir()) == []
 

@@ -204,8 +204,8 @@ CASES = {
         [WITHOUT_PDF_LIBRARIES],
         {"passed": 1, "failed": 1, "error": 1},
         texts=(
-            "The sandbox cannot sign without its PDF libraries. Run: pip install 'directsuite[sandbox]'",
-            "The fixture directsuite_pdf needs pikepdf. Run: pip install 'directsuite[sandbox]'",
+            "The sandbox cannot sign without its PDF libraries. In a copy of the repository, run: pip install",
+            "The fixture directsuite_pdf needs pikepdf. In a copy of the repository, run: pip install '.[sandbox]'",
         ),
     ),
 }

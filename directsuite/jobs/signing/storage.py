@@ -212,7 +212,7 @@ def _open_storage(url: str, options: dict[str, Any]) -> tuple[Any, str]:
         if error.name is None or error.name.partition(".")[0] != "fsspec":
             raise
         raise ConfigurationError(
-            "the package fsspec is not installed: run pip install 'directsuite[storage]'"
+            "the package fsspec is not installed: in a copy of the repository, run pip install '.[storage]'"
         ) from None
     try:
         # Cached listings may be large and become outdated.

@@ -166,7 +166,7 @@ class SandboxPage:
             limit = describe_body_limit(request.client_max_size)
             return self._render_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The form was rejected: {limit}.")
         except ImportError:
-            text = "The sandbox's page needs more packages. Install them with: pip install 'directsuite[sandbox]'"
+            text = "The sandbox's page needs more packages. In a copy of the repository, run: pip install '.[sandbox]'"
             return web.Response(status=HTTPStatus.NOT_IMPLEMENTED, text=text)
 
     def _render_error(self, status: HTTPStatus, text: str) -> web.Response:

@@ -115,7 +115,7 @@ async def test_extra_that_is_there_in_part_is_reported(cli: DoctorRunner) -> Non
         "this machine",
         "extras",
         "warning",
-        "Installed: none. Incomplete: storage. Run pip install 'directsuite[storage]'.",
+        "Installed: none. Incomplete: storage. In a copy of the repository, run pip install '.[storage]'.",
     )
     assert "directsuite " in told.checks["this machine", "versions"][1]
 
