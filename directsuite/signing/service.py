@@ -32,7 +32,7 @@ from directsuite.signing.changes import (
 )
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, MultiSignRequest, Signature, StoredDocument
 from directsuite.signing.outcome_resolver import FORM_REMOVED, UNSIGNED_FIELDS_REMOVED, make_signed_effect
-from directsuite.signing.streams import open_pdf, stream_pieces
+from directsuite.signing.streams import PieceStream, open_pdf, stream_pieces
 from directsuite.wire.models import require_instance, require_instances
 
 R = TypeVar("R")
@@ -40,6 +40,8 @@ F = TypeVar("F", bound=BinaryWriter)
 
 _DELETE_TIMEOUT = 10.0
 """Seconds for deleting the document of `sign_pdf` or `stored`, in addition to the timeout of the call."""
+_DELETIONS: set[asyncio.Task[None]] = set()
+"""The deletions in progress. Without a reference, a task may be garbage-collected."""
 
 
 class PullOptions(TypedDict, total=False):
@@ -169,7 +171,7 @@ class Signing(ChangingFacade):
             signed = await suite.signing.sign_and_pull(update, signature)
 
         The deletion can take 10 seconds. If it fails, only the log reports this, and the document expires after 4
-        hours.
+        hours. After OutcomeUnknownError, start again with the PDF that you passed, which is unchanged.
 
         pdf: as for `save`.
         timeout: seconds for storing the PDF, as for `save`.
@@ -179,10 +181,17 @@ class Signing(ChangingFacade):
         try:
             yield document
         finally:
-            # An observer would take the response for that of the method.
-            options = attrs.evolve(self._options, timeout=_DELETE_TIMEOUT, nested=True, observe=None)
-            with contextlib.suppress(Exception):  # the events of the call report it
-                await self._with_all_options(options).delete(document)
+            # A second cancellation, or that of a scope of anyio, ends only the waiting.
+            deleting = asyncio.ensure_future(self._try_delete(document))
+            _DELETIONS.add(deleting)
+            deleting.add_done_callback(_DELETIONS.discard)
+            await asyncio.shield(deleting)
+
+    async def _try_delete(self, document: StoredDocument) -> None:
+        # An observer would take the response for that of the method.
+        options = attrs.evolve(self._options, timeout=_DELETE_TIMEOUT, nested=True, observe=None)
+        with contextlib.suppress(Exception):  # the events of the call report it
+            await self._with_all_options(options).delete(document)
 
     async def save(
         self, pdf: Source, *, size: int | None = None, progress: Progress | None = None, timeout: float | None = None
@@ -269,15 +278,19 @@ class Signing(ChangingFacade):
     ) -> Listing[bytes]:
         """Iterate over the current PDF in pieces of at most 192 KB.
 
-        Use it in `async with`, so that leaving the block early ends the request. A failure is retried before the first
-        byte, and raised after it.
+        async with suite.signing.stream_doc(document) as pieces:
+            async for piece in pieces: ...
+
+        Entering the block sends the request and waits for the first piece, so that errors are raised there. Leaving it
+        early ends the request. Without `async with`, the first step of the iteration sends the request. A failure is
+        retried before the first byte, and raised after it.
 
         max_bytes, progress, timeout: as for `download`.
         """
         name = require_identifier(identifier)
         operations.GET_DOC.validate_segments((name,))
         validate_max_bytes(max_bytes)
-        return Listing(
+        return PieceStream(
             stream_pieces(
                 self._transport, self._options_with_timeout(timeout), name, max_bytes, ProgressReporter(progress)
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
+from typing import Any, Self
 
 import attrs
 
@@ -12,6 +13,8 @@ from directsuite.core.call import ExchangeInfo, Options
 from directsuite.core.download import DocumentReader, compute_max_size
 from directsuite.core.events import ProgressReporter
 from directsuite.core.files import Piece
+from directsuite.core.iteration import Listing
+from directsuite.core.privacy import scrub_class
 from directsuite.core.transport import Transport
 from directsuite.core.upload import Content, Source, inspect_source
 from directsuite.errors import InvalidArgumentError
@@ -97,3 +100,38 @@ async def stream_pieces(
             meter.end()
         finally:
             content = b""  # tracebacks expose local variables
+
+
+@scrub_class
+class PieceStream(Listing[bytes]):
+    """The pieces of a stored document. Entering `async with` sends the request and waits for the first piece."""
+
+    def __init__(self, generator: AsyncGenerator[bytes]) -> None:
+        super().__init__(generator)
+        self._first_piece: bytes | None = None
+
+    async def __aenter__(self) -> Self:
+        with contextlib.suppress(StopAsyncIteration):  # it was read before
+            self._first_piece = await super().__anext__()
+        return self
+
+    async def __anext__(self) -> bytes:
+        return self._take_first_piece() or await super().__anext__()
+
+    async def asend(self, value: None) -> bytes:
+        """Return the next piece. Raises TransportError if an earlier step failed or was cancelled."""
+        return self._take_first_piece() or await super().asend(value)
+
+    async def athrow(self, *args: Any) -> bytes:
+        """Throw an exception into the generator. Raises TransportError if an earlier step failed or was cancelled."""
+        self._first_piece = None
+        return await super().athrow(*args)
+
+    async def aclose(self) -> None:
+        """End the request."""
+        self._first_piece = None
+        await super().aclose()
+
+    def _take_first_piece(self) -> bytes | None:
+        piece, self._first_piece = self._first_piece, None
+        return piece

@@ -199,6 +199,23 @@ async def test_cancelled_program_deletes_its_document(
     assert ("sign_pdf again" in event.how_to_find_out) == (work is sign)
 
 
+async def test_second_cancellation_ends_the_wait_but_not_the_deletion(server: ScriptedServer) -> None:
+    server.enqueue(SAVED, responses.never_respond, responses.delay(5, DELETED))
+    events: list[Event] = []
+    async with open_suite(server, listeners=[events.append]) as suite:
+        task = asyncio.create_task(suite.signing.sign_pdf(PDF, SIGNATURE))
+        await yield_until(lambda: len(server.requests) == 2)
+        task.cancel()
+        await yield_until(lambda: len(server.requests) == 3)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await suite.aclose()
+    finished = events[-1]
+    assert isinstance(finished, CallFinished)
+    assert (finished.operation, finished.error) == ("Delete", None)
+
+
 async def test_closing_suite_waits_for_all_steps(server: ScriptedServer) -> None:
     server.enqueue(SAVED, responses.delay(1, PULLED), DELETED)
     async with open_suite(server) as suite:

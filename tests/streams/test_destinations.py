@@ -205,6 +205,60 @@ async def test_leaving_a_stream_early_ends_its_request(server: ScriptedServer) -
         assert_no_leaks(suite)
 
 
+async def test_entering_a_stream_sends_the_request_and_iterating_starts_with_the_first_piece(
+    server: ScriptedServer,
+) -> None:
+    server.default_responder = responses.respond(CODED)
+    async with open_suite(server) as suite:
+        stream = suite.signing.stream_doc("doc")
+        assert server.requests == []
+        async with stream as pieces:
+            assert len(server.requests) == 1
+            first = await pieces.asend(None)
+            assert first + b"".join([piece async for piece in pieces]) == PDF
+        async with stream as pieces:
+            assert [piece async for piece in pieces] == []
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("leave", ["close", "throw"])
+async def test_piece_received_on_entering_is_dropped_with_the_stream(server: ScriptedServer, leave: str) -> None:
+    server.enqueue(responses.send_endlessly(responses.make_head(200, 10**9), CODED))
+    async with open_suite(server) as suite, suite.signing.stream_doc("doc") as pieces:
+        if leave == "close":
+            await pieces.aclose()
+        else:
+            with pytest.raises(LookupError):
+                await pieces.athrow(LookupError())
+        with pytest.raises((StopAsyncIteration, ds.TransportError)):
+            await anext(pieces)
+        assert_no_leaks(suite)
+
+
+@pytest.mark.parametrize(
+    ("script", "expected", "requests"),
+    [
+        ([responses.respond({"error": "gone"}, 400)], ds.BadRequestError, 1),
+        ([responses.respond(b"<html>")], ds.ResponseDecodeError, 1),
+        ([responses.respond(b"")], ds.ResponseDecodeError, 1),
+        ([responses.reset] * 2, ds.ConnectionLostError, 2),
+    ],
+    ids=["rejected", "page", "empty", "lost"],
+)
+async def test_stream_that_does_not_start_raises_on_entering(
+    server: ScriptedServer, script: list[Responder], expected: type[ds.DirectSuiteError], requests: int
+) -> None:
+    server.enqueue(*script)
+    entered = False
+    async with open_suite(server) as suite:
+        with pytest.raises(expected):
+            async with suite.signing.stream_doc("doc"):
+                entered = True
+        assert_no_leaks(suite)
+    assert not entered
+    assert len(server.requests) == requests
+
+
 TO_A_DESTINATION: dict[str, tuple[object, ...]] = {
     "download": ("doc",),
     "flatten_and_pull": ("doc",),
