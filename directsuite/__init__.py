@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from directsuite.errors import DeadlineExceededError as DeadlineExceededError
     from directsuite.errors import DirectSuiteError as DirectSuiteError
     from directsuite.errors import InvalidArgumentError as InvalidArgumentError
+    from directsuite.errors import MissingFileError as MissingFileError
     from directsuite.errors import NotFoundError as NotFoundError
     from directsuite.errors import Outcome as Outcome
     from directsuite.errors import OutcomeUnknownError as OutcomeUnknownError
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from directsuite.errors import ServerError as ServerError
     from directsuite.errors import ServiceError as ServiceError
     from directsuite.errors import TransportError as TransportError
+    from directsuite.errors import UnreadableFileError as UnreadableFileError
     from directsuite.fax.models import FaxMessage as FaxMessage
     from directsuite.fax.models import FaxMessageInformation as FaxMessageInformation
     from directsuite.fax.models import FaxRecipient as FaxRecipient
@@ -130,8 +132,9 @@ else:
         "errors": (
             "AddressError AuthenticationError BadRequestError CircuitOpenError ClosedError ConfigurationError "
             "ConflictError ConnectFailedError ConnectionLostError DeadlineExceededError DirectSuiteError "
-            "InvalidArgumentError NotFoundError Outcome OutcomeUnknownError PaymentError PermissionDeniedError "
-            "RateLimitedError ResponseDecodeError ServerError ServiceError TransportError"
+            "InvalidArgumentError MissingFileError NotFoundError Outcome OutcomeUnknownError PaymentError "
+            "PermissionDeniedError RateLimitedError ResponseDecodeError ServerError ServiceError TransportError "
+            "UnreadableFileError"
         ),
         "fax.models": "FaxMessage FaxMessageInformation FaxRecipient FaxStatus",
         "fax.service": "Fax",

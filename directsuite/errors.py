@@ -3,6 +3,8 @@
     DirectSuiteError
     ├── ConfigurationError            a URL, token or login that the call needs is missing or unsafe
     ├── InvalidArgumentError          (also ValueError) an argument was rejected before the request was sent
+    │   └── UnreadableFileError       (also OSError) a local file cannot be read
+    │       └── MissingFileError      (also FileNotFoundError) a local file does not exist
     ├── ClosedError                   the suite is closed, or not open yet
     ├── TransportError                no usable response was received
     │   ├── ConnectFailedError        no connection: the request was not sent
@@ -114,6 +116,17 @@ class InvalidArgumentError(DirectSuiteError, ValueError):
     def __init__(self, explanation: str, *, parameter: str) -> None:
         super().__init__(f"{parameter}: {explanation}")
         self.parameter = parameter
+
+
+class UnreadableFileError(InvalidArgumentError, OSError):
+    """A local file cannot be read. The text does not contain its name, which may be that of a patient."""
+
+    # The first in the MRO is that of ValueError, which cannot create an OSError.
+    __new__ = OSError.__new__  # type: ignore[assignment]
+
+
+class MissingFileError(UnreadableFileError, FileNotFoundError):
+    """A local file does not exist."""
 
 
 class ClosedError(DirectSuiteError):

@@ -27,6 +27,8 @@ E = TypeVar("E", bound=Exception)
 PARENTS: dict[str, str] = {
     "ConfigurationError": "DirectSuiteError",
     "InvalidArgumentError": "DirectSuiteError",
+    "UnreadableFileError": "InvalidArgumentError",
+    "MissingFileError": "UnreadableFileError",
     "ClosedError": "DirectSuiteError",
     "TransportError": "DirectSuiteError",
     "ConnectFailedError": "TransportError",
@@ -49,6 +51,8 @@ PARENTS: dict[str, str] = {
 
 ALSO: dict[str, list[type[BaseException]]] = {
     "InvalidArgumentError": [ValueError],
+    "UnreadableFileError": [OSError],
+    "MissingFileError": [FileNotFoundError],
     "DeadlineExceededError": [TimeoutError],
 }
 

@@ -92,9 +92,13 @@ class Source:
         raise NotImplementedError
 
 
+def _return_plain_text() -> str:
+    return "Zaphod"
+
+
 ODD_ARGUMENTS: list[tuple[str, object]] = [
     *(("settings", value) for value in ("", {}, 0, False, {"signing_url": "Zaphod"}, ds.Settings)),
-    *(("token", value) for value in (b"Zaphod", 5, False, ["Zaphod"], Source, len)),
+    *(("token", value) for value in (b"Zaphod", 5, False, ["Zaphod"], Source, len, _return_plain_text)),
     *(("login", value) for value in (0, "", ds.Login)),
     *(("listeners", value) for value in (5, print, ["Zaphod"], [None])),
     *(("clock", value) for value in (5, "", False, object(), ds.Settings)),

@@ -86,6 +86,7 @@ class TokenCache:
         self._generation = 0
         self._fetch_task: asyncio.Task[Credential] | None = None
         self._failure: DirectSuiteError | None = None
+        self._source_error: Exception | None = None  # raised by the user's source in the last fetch
         self._failures = 0
         self._try_again_at = 0.0
         self._closed = False
@@ -213,7 +214,7 @@ class TokenCache:
         if self._closed:
             raise ClosedError("the suite is closed: create a new DirectSuite")
         if self._failure is not None and self._is_backing_off():
-            raise _copy_without_traceback(self._failure)
+            raise _copy_without_traceback(self._failure, self._source_error)
         refresh = self._start_or_join_fetch()
         cancellations = _count_cancellations()
         try:
@@ -237,10 +238,11 @@ class TokenCache:
         # An eager task runs before create_task returns, and the source may start tasks that also need a token.
         self._fetch_task = cast("asyncio.Task[Credential]", asyncio.current_task())
         requested_at = self.now()  # the lifetime counts from here
+        self._source_error = None
         try:
             token = await self._fetch_validated()
         except DirectSuiteError as failure:
-            self._failure = _copy_without_traceback(failure)
+            self._failure = _copy_without_traceback(failure, self._source_error)
             self._failures += 1
             wait = _BACKOFF.compute_wait(self._failures)
             self._try_again_at = self._clock.monotonic() + wait
@@ -249,8 +251,9 @@ class TokenCache:
         return self.store(token, requested_at)
 
     async def _fetch_validated(self) -> AccessToken:
+        limit = asyncio.timeout(self._fetch_timeout)
         try:
-            async with asyncio.timeout(self._fetch_timeout):
+            async with limit:
                 return validate_token(await self._source.fetch(), in_header=self._in_header)
         except DirectSuiteError:
             raise
@@ -260,15 +263,16 @@ class TokenCache:
             raise TransportError(
                 "the token source was cancelled, although the call was not", outcome=Outcome.NOT_SENT
             ) from None
-        except TimeoutError:
-            raise TransportError("the token source took too long", outcome=Outcome.NOT_SENT) from None
         except Exception as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                raise TransportError("the token source took too long", outcome=Outcome.NOT_SENT) from None
+            self._source_error = error
             raise TransportError(f"the token source raised {type(error).__name__}", outcome=Outcome.NOT_SENT) from error
 
 
-def _copy_without_traceback(failure: DirectSuiteError) -> DirectSuiteError:
+def _copy_without_traceback(failure: DirectSuiteError, source_error: Exception | None) -> DirectSuiteError:
     again, cause = failure.copy(), failure.__cause__
-    again.__cause__ = cause.copy() if isinstance(cause, DirectSuiteError) else None
+    again.__cause__ = cause.copy() if isinstance(cause, DirectSuiteError) else source_error
     return again
 
 
@@ -305,7 +309,11 @@ class TokenSource(Protocol):
         ...
 
     async def fetch(self) -> AccessToken:
-        """Return a valid token. Exceptions other than DirectSuiteError become TransportError."""
+        """Return a valid token.
+
+        Exceptions other than DirectSuiteError become the cause of a TransportError. An OSError, such as TimeoutError,
+        is tried again, others are not.
+        """
         ...
 
 
@@ -354,8 +362,15 @@ def make_token_source(token: str | Secret | Callable[[], Awaitable[str | AccessT
         if isinstance(token, TokenSource) and callable(cast("object", token.fetch)):
             return token
         if callable(token) and can_be_called_with(token, 0):
+            if not _is_async(token):
+                raise ConfigurationError("token must be an async function (`async def`), not a plain function")
             return CallableToken(token)
     raise ConfigurationError("token must be a string, an async callable that returns one, or a TokenSource")
+
+
+def _is_async(function: Callable[..., object]) -> bool:
+    function = inspect.unwrap(function)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def validate_token(token: object, *, in_header: bool) -> AccessToken:

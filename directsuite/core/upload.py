@@ -45,7 +45,7 @@ from directsuite.core.files import (
     split_pieces,
     to_path,
 )
-from directsuite.errors import InvalidArgumentError, Outcome, TransportError
+from directsuite.errors import InvalidArgumentError, MissingFileError, Outcome, TransportError, UnreadableFileError
 from directsuite.wire import base64
 
 MAX_UNINTERRUPTED_BYTES = 256 * 1024
@@ -353,11 +353,10 @@ class PathContent(Content):
 
     def __init__(self, path: Path, parameter: str) -> None:
         super().__init__(None)
-        size, problem = _find_size_and_problem(path)
-        if problem is not None:
-            raise InvalidArgumentError(problem, parameter=parameter)
-        if not os.access(path, os.R_OK):
-            raise InvalidArgumentError("the file can't be read", parameter=parameter)
+        size = _find_size(path)
+        if isinstance(size, tuple):
+            kind, problem = size
+            raise kind(problem, parameter=parameter)
         self._path = path
         self._complete_content: bytes | None = None
         self.size = size
@@ -388,18 +387,21 @@ class PathContent(Content):
         return bytes(head)
 
 
-def _find_size_and_problem(path: Path) -> tuple[int, str | None]:
+def _find_size(path: Path) -> int | tuple[type[InvalidArgumentError], str]:
+    """Return the size of a regular file that can be read, or the error, because tracebacks would expose the path."""
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        return 0, "the file does not exist"
+        return MissingFileError, "the file does not exist"
     except OSError as error:  # for example: the name is too long
-        return 0, f"the file can't be read ({explain_os_error(error)})"
+        return UnreadableFileError, f"the file can't be read ({explain_os_error(error)})"
     if stat.S_ISDIR(status.st_mode):
-        return 0, "the path is a folder: give the path of a file"
+        return InvalidArgumentError, "the path is a folder: give the path of a file"
     if not stat.S_ISREG(status.st_mode):
-        return 0, "the path is a pipe or a device: open it and give the file object"
-    return status.st_size, None
+        return InvalidArgumentError, "the path is a pipe or a device: open it and give the file object"
+    if not os.access(path, os.R_OK):
+        return UnreadableFileError, "the file can't be read"
+    return status.st_size
 
 
 class FileContent(Content):

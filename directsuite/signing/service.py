@@ -198,8 +198,8 @@ class Signing(ChangingFacade):
     ) -> StoredDocument:
         """Store a PDF. It is encoded while it is sent.
 
-        The document is retained for 4 hours after its last use. Raises InvalidArgumentError if a file does not exist,
-        or has no `%PDF-` in its first KB.
+        The document is retained for 4 hours after its last use. Raises MissingFileError if a file does not exist,
+        InvalidArgumentError if it has no `%PDF-` in its first KB.
 
         pdf: bytes, a path, a file object, or an async iterable of bytes. A stream is sent only once, without retries.
         size: the number of bytes of a stream. If the stream has another number, TransportError is raised and nothing is

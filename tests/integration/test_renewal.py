@@ -117,3 +117,41 @@ async def test_many_calls_with_one_expired_token_renew_it_once(scenario: Scenari
         await scenario.sandbox.expire_tokens()
         await asyncio.gather(*(suite.signing.get_doc(document) for _ in range(20)))
     assert tokens.given == 2
+
+
+class BrokenSource:
+    """An async callable that raises."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.calls = 0
+
+    async def __call__(self) -> str:
+        self.calls += 1
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [KeyError("TOKEN"), ValueError()], ids=repr)
+async def test_exception_of_the_token_function_ends_the_call_and_is_the_cause(
+    scenario: Scenario, error: Exception
+) -> None:
+    token = BrokenSource(error)
+    async with ds.DirectSuite(make_settings(scenario.sandbox), token=token, clock=scenario.clock) as suite:
+        for _ in range(2):  # the second call gets the same error, during the back-off
+            with pytest.raises(ds.TransportError, match=f"the token source raised {type(error).__name__}") as caught:
+                await suite.signing.get_doc("d1")
+            assert caught.value.__cause__ is error
+            assert (token.calls, scenario.clock.slept) == (1, [])
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(), TimeoutError()], ids=repr)
+async def test_os_error_of_the_token_function_is_tried_again_and_is_the_cause(
+    scenario: Scenario, error: Exception
+) -> None:
+    token = BrokenSource(error)
+    settings = make_settings(scenario.sandbox, retry=ds.RetryPolicy(attempts=2, wait=lambda _: 1.5))
+    async with ds.DirectSuite(settings, token=token, clock=scenario.clock) as suite:
+        with pytest.raises(ds.TransportError, match=f"the token source raised {type(error).__name__}") as caught:
+            await suite.signing.get_doc("d1")
+    assert caught.value.__cause__ is error
+    assert token.calls == 2

@@ -253,3 +253,17 @@ async def test_attachment_shows_nothing_of_its_source() -> None:
     shown = repr(ds.Attachment.from_file(io.BytesIO(PDF), filename="Zaphod.pdf"))
     assert "Zaphod" not in shown
     assert ds.Attachment.from_stream(stream(PDF), filename="a") != ds.Attachment.from_stream(stream(PDF), filename="a")
+
+
+async def test_missing_and_unreadable_files_are_os_errors(server: ScriptedServer, tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    async with open_suite(server) as suite:
+        missing = await catch_error(suite.signing.save(tmp_path / "Ada Example.pdf"))
+        below_a_file = await catch_error(suite.signing.save(Path(__file__) / "a.pdf"))
+        unreadable = await catch_error(suite.signing.save(loop))
+    assert [type(error) for error in (missing, below_a_file)] == [ds.MissingFileError] * 2
+    assert issubclass(ds.MissingFileError, FileNotFoundError)
+    assert type(unreadable) is ds.UnreadableFileError
+    assert {str(missing), str(below_a_file)} == {"pdf: the file does not exist"}
+    assert server.requests == []
