@@ -1,8 +1,8 @@
 """Retries of a failed attempt: `RetryPolicy`, which applies strategies of tenacity within the call's deadline.
 
 By default, a call makes at most four attempts. After status 429 the wait starts at about 1 s and doubles each time, up
-to 60 s. After 503 it is random, 30 to 60 s. After other failures it is random, with a limit that doubles up to 10 s.
-If the response has a `Retry-After`, the wait is the time that it requests, at most an hour.
+to 60 s. After 503 it is random, 30 to 60 s, if the deadline allows this. After other failures, it is random, with a
+limit that doubles up to 10 s. If the response has a `Retry-After`, the wait is the time that it requests, at most an hour.
 
 `Backoff` computes other waits, such as those between token requests and rounds of polling.
 """
@@ -34,6 +34,8 @@ else:
     wait_base = object
 
 
+MIN_UNAVAILABLE_WAIT, MAX_UNAVAILABLE_WAIT = 30.0, 60.0
+"""The wait after a 503 without Retry-After, in seconds, as providers of such services ask for."""
 MAX_RETRY_AFTER = 3600.0
 """Maximum wait for a Retry-After, in seconds. A longer one may be a mistake, and is reduced to this."""
 
@@ -63,6 +65,10 @@ class Backoff:
         return max(wait, min(MAX_RETRY_AFTER, retry_after or 0.0))
 
 
+_TIME_LEFT = "directsuite_time_left"
+"""The attribute of a RetryCallState with the seconds until the deadline of the call."""
+
+
 @scrub_class
 class DefaultWait(wait_base):
     """The default wait strategy, which depends on the error. It can be combined with the waits of tenacity."""
@@ -74,7 +80,9 @@ class DefaultWait(wait_base):
         if isinstance(error, RateLimitedError):
             return rate_limited(retry_state)
         if isinstance(error, ServerError) and error.status == 503:
-            return unavailable(retry_state)
+            seconds = unavailable(retry_state)
+            if seconds < getattr(retry_state, _TIME_LEFT, math.inf):
+                return seconds
         return otherwise(retry_state)
 
     def __eq__(self, other: object) -> bool:
@@ -100,7 +108,7 @@ def _make_strategies() -> tuple[Callable[[RetryCallState], float], ...]:
 
     return (
         wait_exponential_jitter(exp_base=2.0, max=60.0, jitter=0.5),  # from 1 s
-        wait_random(30.0, 60.0),
+        wait_random(MIN_UNAVAILABLE_WAIT, MAX_UNAVAILABLE_WAIT),
         wait_random_exponential(multiplier=0.5, max=10.0),
     )
 
@@ -196,6 +204,7 @@ class RetryPolicy(ValueSemantics):
             error = retry_state.outcome.exception() if retry_state.outcome is not None else None
             if isinstance(error, DirectSuiteError) and error.retry_after is not None:
                 return error.retry_after
+            setattr(retry_state, _TIME_LEFT, time_left())
             seconds = await resolve_result(self.wait(retry_state), math.inf)
             if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
                 raise ConfigurationError("the retry policy's wait must return seconds: a number, 0 or more") from error

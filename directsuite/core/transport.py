@@ -31,7 +31,7 @@ from directsuite.core.clock import Clock
 from directsuite.core.events import CallFinished, CallStarted, OutcomeLeftUnknown, RetryScheduled, ValuesSkipped
 from directsuite.core.operation import Operation, Semantics, Service
 from directsuite.core.outcome import make_decode_error, needs_new_credential
-from directsuite.core.retry import Backoff, RetryPolicy
+from directsuite.core.retry import MIN_UNAVAILABLE_WAIT, Backoff, RetryPolicy
 from directsuite.core.upload import RequestBody
 from directsuite.errors import (
     CircuitOpenError,
@@ -43,6 +43,7 @@ from directsuite.errors import (
     Outcome,
     OutcomeUnknownError,
     ResponseDecodeError,
+    ServerError,
     ServiceError,
     TransportError,
 )
@@ -362,6 +363,9 @@ class Transport:
             and call.confirm.refine_error is not None
         ):
             error = call.confirm.refine_error(error)
+        has_retries = (call.options.retry or self._retry).attempts > 1  # otherwise the caller has a separate back-off
+        if has_retries and isinstance(error, ServerError) and error.status == 503 and error.retry_after is None:
+            error.retry_after = MIN_UNAVAILABLE_WAIT
         for each in (failure, error):
             # An error of the login already has the operation and attempts of the login.
             if each.operation in (None, operation.name):
