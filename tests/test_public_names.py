@@ -290,3 +290,17 @@ def test_every_field_of_a_model_is_explained_beside_it(model: type[Model]) -> No
         if not (isinstance(next_one, ast.Expr) and isinstance(next_one.value, ast.Constant))
     ]
     assert unexplained == []
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_help_shows_the_explanation_of_each_field(model: type[Model]) -> None:
+    fields = [name for name in vars(model)["__slots__"] if name != "__weakref__"]
+    assert [name for name in fields if not inspect.getdoc(vars(model)[name])] == []
+
+
+def test_help_of_a_model_whose_source_is_missing_has_no_explanations(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> str:
+        raise OSError
+
+    monkeypatch.setattr(inspect, "getsource", fail)
+    assert inspect.getdoc(vars(ds.Signature)["gs_name"]) is None

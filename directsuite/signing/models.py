@@ -22,15 +22,19 @@ class StoredDocument(Model):
     _shown: ClassVar[tuple[str, ...]] = ("identifier", "document_type", "created_time")
 
     document_type: str | None = None
-    """The service's name for the document's type."""
+    """The service's name for the type of the document, such as `PDF`."""
     created_time: datetime | None = None
-    """The time of Save."""
+    """The time of Save, with the time zone UTC, such as 2026-05-01 12:00:00+00:00."""
     identifier: Annotated[str, Wire(strict=True)]
-    """For later calls. A response to Save without it raises an error."""
+    """The ID of the document for later calls, such as `3f2c9a7e51d84b60`. Its format depends on the service. A response
+    to Save without it raises an error.
+    """
     document_digest: Annotated[str | None, Wire(strict=True)] = None
-    """The digest of the current version, empty after deletion."""
+    """A text that differs for each version of the document, such as a SHA-256 in hexadecimal; its format depends on the
+    service. Empty after deletion.
+    """
     description: str | None = None
-    """The service's remark."""
+    """The service's remark for people, such as `stored`."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -40,27 +44,27 @@ class DocumentSignature(Model):
     _shown: ClassVar[tuple[str, ...]] = ("is_signed", "is_valid", "page_index")
 
     name: str | None = None
-    """Unique in the document."""
+    """The name of the field, unique in the document, such as `PatientSig`."""
     width: float | None = None
-    """Points."""
+    """The width of the field in points, such as 200.0. 0 for an invisible signature."""
     height: float | None = None
-    """Points."""
+    """The height of the field in points, such as 50.0. 0 for an invisible signature."""
     left: float | None = None
-    """From the left edge of the page."""
+    """The distance of the field from the left edge of the page in points, such as 72.0."""
     top: float | None = None
-    """From the top edge of the page."""
+    """The distance of the field from the top edge of the page in points, such as 144.5."""
     page_index: int | None = None
-    """From 1."""
+    """The number of the page with the field, from 1."""
     is_signed: bool | None = None
-    """True if the field is signed."""
+    """True if the field is signed, False if it is empty."""
     signer_name: str | None = None
     """The name as reported by the service, usually that in the signature (`Signature.gs_name`), which is not verified.
     GetDocInfo does not report the owner of the certificate.
     """
     signature_time: Annotated[str | None, Wire(aliases=("SignatureTime",))] = None
-    """As the service's text."""
+    """The time of the signature as text in the format of the service, such as `2026-05-01 08:00:00`."""
     reason: Annotated[str | None, Wire(aliases=("Reason",))] = None
-    """The reason in the signature."""
+    """The reason in the signature, such as `Consent`."""
     is_valid: bool | None = None
     """True if the service considers the signature valid. None: not reported."""
 
@@ -72,21 +76,21 @@ class FormField(Model):
     _shown: ClassVar[tuple[str, ...]] = ("page_index", "tab_index")
 
     name: str | None = None
-    """The field's name."""
+    """The name of the field, such as `patient`."""
     value: str | None = None
-    """The field's value."""
+    """The value of the field as text, such as `Ada`; empty if the field is not filled in."""
     left: float | None = None
-    """From the left edge of the page."""
+    """The distance of the field from the left edge of the page in points, such as 72.0."""
     top: float | None = None
-    """From the top edge of the page."""
+    """The distance of the field from the top edge of the page in points, such as 144.5."""
     width: float | None = None
-    """Points."""
+    """The width of the field in points, such as 200.0."""
     height: float | None = None
-    """Points."""
+    """The height of the field in points, such as 20.0."""
     page_index: int | None = None
-    """From 1."""
+    """The number of the page with the field, from 1."""
     tab_index: int | None = None
-    """The position in the tab order."""
+    """The position of the field in the tab order, from 1."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -96,13 +100,13 @@ class Page(Model):
     _shown: ClassVar[tuple[str, ...]] = ("index", "width", "height", "rotate")
 
     index: int | None = None
-    """The number, from 1."""
+    """The number of the page, from 1."""
     width: float | None = None
-    """Before rotation."""
+    """The width of the unrotated page in points, such as 612.0 (US Letter) or 595.0 (A4)."""
     height: float | None = None
-    """Before rotation."""
+    """The height of the unrotated page in points, such as 792.0 (US Letter) or 842.0 (A4)."""
     rotate: int | None = None
-    """0, 90, 180 or 270 degrees clockwise."""
+    """The clockwise rotation of the page when it is displayed: 0, 90, 180 or 270 degrees."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -110,15 +114,15 @@ class DocumentInfo(StoredDocument):
     """The details of a stored document, returned by GetDocInfo."""
 
     identifier: Annotated[str, Wire(strict=True)] = ""
-    """The document's identifier."""
+    """The ID of the document, as in StoredDocument. That of the call if the response has none."""
     signatures: list[DocumentSignature] = attrs.field(factory=list[DocumentSignature])
-    """The signature fields, signed or not."""
+    """The signature fields, signed or empty."""
     form_fields: list[FormField] = attrs.field(factory=list[FormField])
-    """The form fields, none after Flatten."""
+    """The form fields that can be filled in. Empty after Flatten."""
     pages: list[Page] = attrs.field(factory=list[Page])
-    """In their order."""
+    """The pages, in their order."""
     meta_data: dict[str, str] = attrs.field(factory=dict[str, str])
-    """The properties of the PDF, such as Title or Author."""
+    """The properties of the PDF and their values, such as `{"Title": "Consent", "Author": "Ada Example"}`."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -128,11 +132,11 @@ class DocumentUpdate(Model):
     _shown: ClassVar[tuple[str, ...]] = ("identifier",)
 
     identifier: Annotated[str, Wire(strict=True)] = ""
-    """That of the call if the response has none."""
+    """The ID of the document, as in StoredDocument. That of the call if the response has none."""
     document_digest: Annotated[str | None, Wire(strict=True)] = None
-    """The digest after the change; empty after Delete."""
+    """The digest after the change, as in StoredDocument. Empty after Delete."""
     description: str | None = None
-    """The service's remark."""
+    """The service's remark for people, such as `signed`."""
 
 
 @scrub_class
@@ -147,15 +151,15 @@ class Widget(Model):
     _shown: ClassVar[tuple[str, ...]] = ("x", "y", "width", "height", "page")
 
     x: float | None = attrs.field(default=None, validator=validate_number)
-    """From the left edge of the page."""
+    """The distance from the left edge of the page in points, such as 72 for one inch."""
     y: float | None = attrs.field(default=None, validator=validate_number)
-    """From the top edge of the page."""
+    """The distance from the top edge of the page in points, such as 620."""
     width: float | None = attrs.field(default=None, validator=validate_number)
-    """Points."""
+    """The width in points, such as 200."""
     height: float | None = attrs.field(default=None, validator=validate_number)
-    """Points."""
+    """The height in points, such as 50."""
     page: int | None = attrs.field(default=None, validator=validate_whole_number)
-    """From 1."""
+    """The number of the page, from 1."""
 
 
 @scrub_class
@@ -169,19 +173,32 @@ class Signature(Model):
     _shown: ClassVar[tuple[str, ...]] = ("widget", "gmt_offset")
 
     name: str | None = None
-    """The name of the signature and its field, unique in the document."""
+    """The name of the signature and its field, unique in the document, such as `PatientSig`. Without a name, it cannot
+    be verified after a lost response whether the document was signed.
+    """
     widget: Widget | None = None
-    """Where it is drawn, with signer, reason and time. None: in the empty field of its name, if any."""
+    """Where the signature is drawn, with signer, reason and time, such as `Widget(x=72, y=620, width=200, height=50,
+    page=1)`. None: in the empty field with its `name`, if there is one.
+    """
     reason: str | None = None
-    """The reason for signing, such as `Consent`, also drawn in the widget."""
+    """The reason for signing as free text, such as `Consent`. It is part of the signature and drawn in the widget."""
     gs_name: str | None = None
-    """The signer's name in the signature and the widget, not verified."""
+    """The name of the signer as free text, such as `Ada Example`. It is part of the signature and drawn in the widget,
+    and nobody verifies it. It need not be the name in the certificate.
+    """
     timezone: str | None = None
-    """The signer's IANA time zone, such as `America/New_York`."""
+    """The signer's time zone, for the time of signing in the widget: an IANA name, such as `America/New_York` or
+    `Europe/Berlin`. It includes daylight saving time, unlike `gmt_offset`.
+    """
     gmt_offset: Annotated[int | None, Wire("GMTOffset")] = attrs.field(default=None, validator=validate_whole_number)
-    """The signer's difference from GMT in hours, such as -5."""
+    """The difference between the signer's local time and GMT in hours, such as -5 for New York in winter. Only whole
+    numbers: use `timezone` for zones such as India (5.5 hours). The specification names neither the unit, nor which of
+    the two applies if both are set.
+    """
     graphical_signature: bytes | None = attrs.field(default=None, validator=validate_bytes)
-    """A PNG or JPEG image, drawn in the widget."""
+    """An image, such as the handwritten signature, drawn in the widget: the bytes of a PNG or JPEG file, such as
+    `Path("signature.png").read_bytes()`. They are sent as base64.
+    """
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -189,3 +206,4 @@ class MultiSignRequest(Model):
     """The body of MultiSign."""
 
     signatures: Annotated[list[Signature], Wire("Signatures")]
+    """The signatures to create, at least one."""

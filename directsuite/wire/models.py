@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import itertools
 import sys
 import types
 from collections import Counter
@@ -80,12 +81,43 @@ class Model(ValueSemantics):
     extra: dict[str, Any] = attrs.field(factory=dict[str, Any])
     """Members of the JSON object that are not in the specification, or that could not be read."""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "__slots__" in vars(cls):  # attrs has created the final class
+            type.__setattr__(cls, "__slots__", _FieldDocs(cls))
+
     def __repr__(self) -> str:
         """Return the fields that are not empty. Values not in `_shown` become placeholders."""
         names = dict.fromkeys((*self._shown, *_get_field_names(self)))
         return _format_model(
             self, names, lambda name, value: repr(value) if name in self._shown else _make_placeholder(value)
         )
+
+
+class _FieldDocs(dict[str, str | None]):
+    """Maps the slots of a model to the docstrings of its fields, which `help()` shows. They are read when needed."""
+
+    def __init__(self, model: type[Model]) -> None:
+        super().__init__(dict.fromkeys(vars(model)["__slots__"]))
+        self._model = model
+
+    def __getitem__(self, name: str) -> str | None:
+        import ast  # only `help()` needs them
+        import inspect
+
+        try:
+            (definition,) = ast.parse(inspect.getsource(self._model)).body
+        except OSError:  # the source is not installed
+            return None
+        body = definition.body if isinstance(definition, ast.ClassDef) else []
+        for field, following in itertools.pairwise(body):
+            match field, following:
+                case ast.AnnAssign(target=ast.Name(id=found)), ast.Expr(value=ast.Constant(value=str(text))):
+                    if found == name:
+                        return inspect.cleandoc(text)
+                case _:
+                    pass
+        return None
 
 
 def reveal(value: object) -> str:
