@@ -373,6 +373,8 @@ SCOPES: list[tuple[DirectSuiteError, ErrorScope]] = [
     (DirectSuiteError("a store of the caller's"), ErrorScope.CALLER),
     (errors.ConfigurationError("no URL"), ErrorScope.CALLER),
     (errors.InvalidArgumentError("empty", parameter="folder"), ErrorScope.CALLER),
+    (errors.UnreadableFileError("empty", parameter="folder"), ErrorScope.CALLER),
+    (errors.MissingFileError("empty", parameter="folder"), ErrorScope.CALLER),
     (errors.ClosedError("closed"), ErrorScope.CALLER),
     (errors.TransportError("no token", outcome=NOT_SENT), ErrorScope.SERVICE),
     (errors.TransportError("a source that broke", outcome=FAILED), ErrorScope.UNCERTAIN),
