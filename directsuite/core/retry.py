@@ -1,7 +1,7 @@
 """Retries of a failed attempt: `RetryPolicy`, which applies strategies of tenacity within the call's deadline.
 
 By default, a call makes at most four attempts. After status 429 the wait starts at about 1 s and doubles each time, up
-to 60 s. After 503 it is random, 30 to 60 s, if the deadline allows this. After other failures, it is random, with a
+to 60 s. After 503 it is random, 30 to 60 s, if the deadline allows this. After other failures it is random, with a
 limit that doubles up to 10 s. If the response has a `Retry-After`, the wait is the time that it requests, at most an
 hour.
 

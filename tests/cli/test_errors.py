@@ -37,6 +37,8 @@ EXPECTED = {
     "DirectSuiteError": 1,
     "ConfigurationError": 2,
     "InvalidArgumentError": 2,
+    "UnreadableFileError": 2,
+    "MissingFileError": 2,
     "ClosedError": 1,
     "TransportError": 6,
     "ConnectFailedError": 6,
