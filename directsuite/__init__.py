@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from directsuite.errors import ConnectionLostError as ConnectionLostError
     from directsuite.errors import DeadlineExceededError as DeadlineExceededError
     from directsuite.errors import DirectSuiteError as DirectSuiteError
+    from directsuite.errors import DocumentNotFoundError as DocumentNotFoundError
     from directsuite.errors import InvalidArgumentError as InvalidArgumentError
     from directsuite.errors import MissingFileError as MissingFileError
     from directsuite.errors import NotFoundError as NotFoundError
@@ -132,9 +133,8 @@ else:
         "errors": (
             "AddressError AuthenticationError BadRequestError CircuitOpenError ClosedError ConfigurationError "
             "ConflictError ConnectFailedError ConnectionLostError DeadlineExceededError DirectSuiteError "
-            "InvalidArgumentError MissingFileError NotFoundError Outcome OutcomeUnknownError PaymentError "
-            "PermissionDeniedError RateLimitedError ResponseDecodeError ServerError ServiceError TransportError "
-            "UnreadableFileError"
+            "DocumentNotFoundError InvalidArgumentError NotFoundError Outcome OutcomeUnknownError PaymentError "
+            "PermissionDeniedError RateLimitedError ResponseDecodeError ServerError ServiceError TransportError"
         ),
         "fax.models": "FaxMessage FaxMessageInformation FaxRecipient FaxStatus",
         "fax.service": "Fax",

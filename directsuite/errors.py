@@ -19,6 +19,7 @@
     │   ├── ConflictError             201
     │   ├── AddressError              messaging code 2, 207
     │   ├── BadRequestError           400, 002, 010, 012, 014, 202 to 206, 209
+    │   │   └── DocumentNotFoundError 400 of GetDoc and Delete
     │   ├── PaymentError              003, 021, 022
     │   ├── RateLimitedError          429
     │   └── ServerError               5xx, 099, 999
@@ -255,6 +256,14 @@ class AddressError(ServiceError):
 
 class BadRequestError(ServiceError):
     """An argument is missing or not valid (400, 002, 010, 012, 014, 202 to 206, 209)."""
+
+
+class DocumentNotFoundError(BadRequestError):
+    """The signing service has no document with this identifier: it is unknown, deleted or expired.
+
+    Only GetDoc and Delete raise it, for 400: their only parameter is the identifier. The specification has no status or
+    code that distinguishes a missing document from other reasons of 400 of the other operations.
+    """
 
 
 class PaymentError(ServiceError):

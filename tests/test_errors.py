@@ -43,6 +43,7 @@ PARENTS: dict[str, str] = {
     "ConflictError": "ServiceError",
     "AddressError": "ServiceError",
     "BadRequestError": "ServiceError",
+    "DocumentNotFoundError": "BadRequestError",
     "PaymentError": "ServiceError",
     "RateLimitedError": "ServiceError",
     "ServerError": "ServiceError",

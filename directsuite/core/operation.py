@@ -175,6 +175,10 @@ class Operation(ValueSemantics, Generic[R]):
     """JSON paths, in the form of `ValuesSkipped.paths`, at which an unreadable value raises ResponseDecodeError,
     because it could be the value that the caller searches for.
     """
+    status_errors: Mapping[int, tuple[type[ServiceError], str]] = attrs.field(
+        factory=dict[int, tuple[type[ServiceError], str]]
+    )
+    """The error class and the meaning of HTTP statuses of this operation, if the body is a fault without a code."""
     already_done_codes: frozenset[int | str] = frozenset()
     """HTTP statuses or service codes that, on a retry, prove that an earlier attempt of unknown outcome succeeded."""
     content_type: MediaType | None = MediaType.JSON

@@ -38,7 +38,8 @@
     503-retry-after   with a readable Retry-After                         REJECTED  ServerError            always
     5xx               other statuses                                      UNKNOWN   ServerError            repeatable
 
-The Outcome is that of the attempt. "again" is the condition for another attempt:
+`Operation.status_errors` replaces the class for some operations. The Outcome is that of the attempt. "again" is the
+condition for another attempt:
 
 - `always`: as the retry policy allows. Exception: if the user's token source raised neither a DirectSuiteError nor an
   OSError, the call ends.
@@ -311,6 +312,8 @@ def find_service_error(
         return None
     wait = parse_retry_after(headers.get("Retry-After"), headers.get("Date"))
     cls, meaning = classify_status(status)
+    if fault is not None:
+        cls, meaning = operation.status_errors.get(status, (cls, meaning))
     code = None
     if fault is not None and fault.code is not None and status != 429:
         cls, meaning = operation.fault_format.codes.get(fault.code, (ServiceError, "other error"))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 from directsuite.core.operation import Auth, FaultFormat, MediaType, Operation, Semantics, Service
+from directsuite.errors import DocumentNotFoundError, ServiceError
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, StoredDocument
 
 R = TypeVar("R")
@@ -26,6 +29,7 @@ def _make_operation(
     response: type[R],
     *,
     required_fields: tuple[str, ...] = (),
+    status_errors: Mapping[int, tuple[type[ServiceError], str]] = MappingProxyType({}),
     already_done_codes: frozenset[int | str] = frozenset(),
     content_type: MediaType = MediaType.JSON,
     streaming_method: str | None = None,
@@ -40,6 +44,7 @@ def _make_operation(
         response=response,
         fault_format=FAULT_FORMAT,
         required_fields=required_fields,
+        status_errors=status_errors,
         already_done_codes=already_done_codes,
         content_type=content_type,
         how_to_find_out="" if semantics.may_repeat else _HOW_TO_FIND_OUT,
@@ -50,6 +55,8 @@ def _make_operation(
 _SAFE, _NON_IDEMPOTENT = Semantics.SAFE, Semantics.NON_IDEMPOTENT
 # The specification does not say which status means "no such document".
 _DOCUMENT_MISSING_STATUSES: frozenset[int | str] = frozenset({400, 404})
+# These operations do nothing else with the document, so that 400 has no other reason.
+_DOCUMENT_MISSING = {400: (DocumentNotFoundError, "the document does not exist: it is unknown, deleted or expired")}
 _USE_DESTINATION = "the method's destination="
 
 SAVE = _make_operation(
@@ -61,7 +68,15 @@ SAVE = _make_operation(
     required_fields=("identifier",),
     content_type=MediaType.TEXT,
 )
-GET_DOC = _make_operation("GetDoc", "GET", "pdf/{identifier}", _SAFE, bytes, streaming_method="download")
+GET_DOC = _make_operation(
+    "GetDoc",
+    "GET",
+    "pdf/{identifier}",
+    _SAFE,
+    bytes,
+    status_errors=_DOCUMENT_MISSING,
+    streaming_method="download",
+)
 GET_DOC_INFO = _make_operation("GetDocInfo", "GET", "pdf/{identifier}/info", _SAFE, DocumentInfo)
 DELETE = _make_operation(
     "Delete",
@@ -69,6 +84,7 @@ DELETE = _make_operation(
     "pdf/{identifier}",
     Semantics.IDEMPOTENT,
     DocumentUpdate,
+    status_errors=_DOCUMENT_MISSING,
     already_done_codes=_DOCUMENT_MISSING_STATUSES,
 )
 FLATTEN = _make_operation("Flatten", "PATCH", "pdf/{identifier}/flatten", _NON_IDEMPOTENT, DocumentUpdate)

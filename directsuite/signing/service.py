@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncGenerator, Iterable
 from os import PathLike
 from pathlib import Path
@@ -389,7 +390,11 @@ class Signing(ChangingFacade):
         return await self._pull(identifier, request, destination, max_bytes, progress)
 
     async def sign(self, identifier: Document, signature: Signature, *, timeout: float | None = None) -> DocumentUpdate:
-        """Sign the document. Raises InvalidArgumentError if the signature has an empty image."""
+        """Sign the document.
+
+        Raises InvalidArgumentError if the image is empty or base64 text, or if the page or size of the widget is
+        impossible. If a DocumentInfo is passed, the page must exist.
+        """
         return await self._update(identifier, self._request_sign(operations.SIGN, identifier, signature, timeout))
 
     @overload
@@ -435,7 +440,7 @@ class Signing(ChangingFacade):
     ) -> DocumentUpdate:
         """Sign the document several times with one request.
 
-        Raises InvalidArgumentError if there is no signature, or an image is empty.
+        Raises InvalidArgumentError if there is no signature, and as `sign`.
         """
         request = self._request_multi_sign(operations.MULTI_SIGN, identifier, signatures, timeout)
         return await self._update(identifier, request)
@@ -491,7 +496,7 @@ class Signing(ChangingFacade):
     def _request_sign(
         self, operation: Operation[R], document: Document, signature: Signature, timeout: float | None
     ) -> ChangeRequest[R]:
-        _validate_image(require_instance(signature, Signature, "signature"))
+        _validate_signature(require_instance(signature, Signature, "signature"), document)
         return ChangeRequest(
             operation=operation,
             effect=make_signed_effect([signature], document),
@@ -502,7 +507,7 @@ class Signing(ChangingFacade):
     def _request_multi_sign(
         self, operation: Operation[R], document: Document, signatures: Iterable[Signature], timeout: float | None
     ) -> ChangeRequest[R]:
-        listed = _validate_signatures(signatures)
+        listed = _validate_signatures(signatures, document)
         return ChangeRequest(
             operation=operation,
             effect=make_signed_effect(listed, document),
@@ -511,17 +516,43 @@ class Signing(ChangingFacade):
         )
 
 
-def _validate_signatures(signatures: Iterable[Signature]) -> list[Signature]:
+def _validate_signatures(signatures: Iterable[Signature], document: Document) -> list[Signature]:
     listed = require_instances(signatures, Signature, "signatures")
     if not listed:
         raise InvalidArgumentError("give at least one Signature", parameter="signatures")
     for signature in listed:
-        _validate_image(signature)
+        _validate_signature(signature, document)
     return listed
 
 
-def _validate_image(signature: Signature) -> None:
-    if signature.graphical_signature == b"":
+_ENCODED_IMAGE = re.compile(rb"\s*(data:|iVBORw0KGgo|/9j/)")
+"""Matches a data URL, and the base64 text of a PNG or JPEG file. No image file begins like that."""
+
+
+def _validate_signature(signature: Signature, document: Document) -> None:
+    """Raise InvalidArgumentError if no service could accept the signature.
+
+    The specification has no formats for time zones, offsets and images, so that services may accept any of them.
+    """
+    image, widget = signature.graphical_signature, signature.widget
+    if image == b"":
         raise InvalidArgumentError(
             "it is empty: give the bytes of an image, or omit it", parameter="graphical_signature"
         )
+    if image is not None and _ENCODED_IMAGE.match(image):
+        image = b""  # tracebacks expose local variables
+        raise InvalidArgumentError(
+            "it is base64 text: give the bytes of the image file, which are encoded when they are sent",
+            parameter="graphical_signature",
+        )
+    if widget is None:
+        return
+    if widget.page is not None and widget.page < 1:
+        raise InvalidArgumentError("give 1 or more: the first page is 1", parameter="widget.page")
+    if isinstance(document, DocumentInfo) and document.pages and (widget.page or 1) > len(document.pages):
+        raise InvalidArgumentError(
+            f"give a page of the document, from 1 to {len(document.pages)}", parameter="widget.page"
+        )
+    for name, length in (("width", widget.width), ("height", widget.height)):
+        if length is not None and length < 0:
+            raise InvalidArgumentError("give a number of points, 0 or more", parameter=f"widget.{name}")

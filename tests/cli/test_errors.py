@@ -53,6 +53,7 @@ EXPECTED = {
     "ConflictError": 5,
     "AddressError": 5,
     "BadRequestError": 5,
+    "DocumentNotFoundError": 5,
     "PaymentError": 5,
     "RateLimitedError": 6,
     "ServerError": 6,

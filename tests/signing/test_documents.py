@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
+import io
 from pathlib import Path
+from typing import Any
 
-import attrs
 import pytest
 
 import directsuite as ds
@@ -16,6 +17,8 @@ PDF = b"%PDF-1.7\n" + bytes(range(256)) * 3
 TEXT = base64.b64encode(PDF)
 DOCUMENT = f"{SIGNING}/pdf/d1"
 SIGNATURE = ds.Signature(name="PatientSig", graphical_signature=b"png")
+
+SECOND = ds.Signature(name="WitnessSig")
 
 _UPDATE = {"documentDigest": "def", "description": "changed"}
 
@@ -76,6 +79,39 @@ async def test_rejection_leaves_no_file(services: FakeServices, suite: ds.Direct
     assert list_files(tmp_path) == []
 
 
+NO_SUCH_DOCUMENT = {"error": "no_such_document", "description": "gone"}
+DOCUMENT_CALLS: list[tuple[str, str, str, tuple[object, ...], type[ds.ServiceError]]] = [
+    ("get_doc", "GET", "", (), ds.DocumentNotFoundError),
+    ("download", "GET", "", (io.BytesIO(),), ds.DocumentNotFoundError),
+    ("delete", "DELETE", "", (), ds.DocumentNotFoundError),
+    ("get_doc_info", "GET", "/info", (), ds.BadRequestError),
+    ("sign", "PATCH", "/sign", (SIGNATURE,), ds.BadRequestError),
+]
+
+
+@pytest.mark.parametrize(("method", "verb", "path", "arguments", "expected"), DOCUMENT_CALLS)
+async def test_missing_document_is_named_only_by_operations_with_no_other_reason(
+    method: str,
+    verb: str,
+    path: str,
+    arguments: tuple[object, ...],
+    expected: type[ds.ServiceError],
+    services: FakeServices,
+    suite: ds.DirectSuite,
+) -> None:
+    call = getattr(suite.signing, method)
+    rejections: tuple[dict[str, Any], ...] = (
+        {"payload": NO_SUCH_DOCUMENT, "status": 400},
+        {"body": b"", "status": 400},
+        {"status": 404},
+    )
+    for rejection, kind in zip(rejections, (expected, ds.BadRequestError, ds.NotFoundError), strict=True):
+        services.add_response(verb, DOCUMENT + path, **rejection)
+        with pytest.raises(ds.ServiceError) as caught:
+            await call("d1", *arguments)
+        assert type(caught.value) is kind
+
+
 async def test_later_responses_have_the_identifier_that_was_requested(
     services: FakeServices, suite: ds.DirectSuite
 ) -> None:
@@ -87,14 +123,52 @@ async def test_later_responses_have_the_identifier_that_was_requested(
     assert (await suite.signing.delete("d1")).identifier == "d1"
 
 
-async def test_image_without_a_byte_is_rejected_before_anything_is_sent(
-    services: FakeServices, suite: ds.DirectSuite
+_PNG, _JPEG = b"\x89PNG\r\n\x1a\n" + bytes(9), b"\xff\xd8\xff\xe0" + bytes(9)
+_TWO_PAGES = ds.DocumentInfo(identifier="d1", pages=[ds.Page(index=1), ds.Page(index=2)])
+IMPOSSIBLE: dict[str, tuple[ds.Signature, str]] = {
+    "empty image": (ds.Signature(graphical_signature=b""), "graphical_signature: it is empty"),
+    **{
+        f"base64 image {number}": (ds.Signature(graphical_signature=text), "graphical_signature: it is base64 text")
+        for number, text in enumerate(
+            (base64.b64encode(_PNG), b"\n" + base64.b64encode(_JPEG), b"data:image/gif;base64,R0lGODlh")
+        )
+    },
+    "page 0": (ds.Signature(widget=ds.Widget(page=0)), "widget.page: give 1 or more"),
+    "page -1": (ds.Signature(widget=ds.Widget(page=-1)), "widget.page: give 1 or more"),
+    "page 3 of 2": (ds.Signature(widget=ds.Widget(page=3)), "widget.page: give a page of the document, from 1 to 2"),
+    "width": (ds.Signature(widget=ds.Widget(width=-1)), "widget.width: give a number of points, 0 or more"),
+    "height": (ds.Signature(widget=ds.Widget(height=-0.5)), "widget.height: give a number of points, 0 or more"),
+}
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+async def test_impossible_signature_is_rejected_before_anything_is_sent(
+    case: str, services: FakeServices, suite: ds.DirectSuite
 ) -> None:
-    empty = attrs.evolve(SIGNATURE, graphical_signature=b"")
-    for sending in (suite.signing.sign("d1", empty), suite.signing.multi_sign_and_pull("d1", [SIGNATURE, empty])):
-        with pytest.raises(ds.InvalidArgumentError, match="graphical_signature: it is empty"):
+    signature, message = IMPOSSIBLE[case]
+    signing = suite.signing
+    for sending in (signing.sign(_TWO_PAGES, signature), signing.multi_sign_and_pull(_TWO_PAGES, [SECOND, signature])):
+        with pytest.raises(ds.InvalidArgumentError) as caught:
             await sending
+        assert str(caught.value).startswith(message)
     assert not services.requests_by_url
+
+
+POSSIBLE = [
+    ds.Signature(),
+    ds.Signature(graphical_signature=_PNG),
+    ds.Signature(graphical_signature=b"<svg/>"),
+    ds.Signature(widget=ds.Widget(x=-5, y=1e6, width=0, height=0, page=2)),
+    ds.Signature(timezone="Eastern Standard Time", gmt_offset=-18_000_000),
+]
+
+
+@pytest.mark.parametrize("signature", POSSIBLE, ids=str)
+async def test_signature_that_some_service_may_accept_is_sent(
+    signature: ds.Signature, services: FakeServices, suite: ds.DirectSuite
+) -> None:
+    services.add_response("PATCH", f"{DOCUMENT}/sign", _UPDATE)
+    await suite.signing.sign(_TWO_PAGES, signature)
 
 
 async def test_raw_view_has_the_value_and_its_response(services: FakeServices, suite: ds.DirectSuite) -> None:
