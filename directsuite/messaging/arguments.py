@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import re
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,7 +30,9 @@ from directsuite.messaging.models import (
     MessageHeader,
     MessageWithHeader,
     Recipient,
+    RecipientType,
     SendRequest,
+    to_recipients,
 )
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
@@ -85,34 +87,28 @@ def validate_recipients(values: Iterable[Recipient | str]) -> list[Recipient]:
 
     Raises InvalidArgumentError if one is invalid, or `values` is itself a str.
     """
-    if isinstance(values, str):
-        raise InvalidArgumentError("must be a list of recipients", parameter="recipients")
-    entries = require_instances(values, object, "recipients")
-    listed = [Recipient(entry) if isinstance(entry, str) else entry for entry in entries]
-    return _validate_recipient_list(listed)
-
-
-def _validate_recipient_list(values: Sequence[object]) -> list[Recipient]:
-    listed = require_instances(values, Recipient, "recipients")
+    listed = require_instances(to_recipients(values), Recipient, "recipients")
     for number, entry in enumerate(listed):
         validate_address(entry.email, f"recipients[{number}]")
+        if not RecipientType(str(entry.type).upper()).is_known:
+            raise InvalidArgumentError("the type must be TO, CC or BCC", parameter=f"recipients[{number}]")
     return listed
 
 
-def validate_message(message: M, sender: str) -> M:
+def validate_message(message: M | None, sender: str) -> M:
     """Return a copy of the message, with `sender` as the sender if it has none.
 
     Raises InvalidArgumentError if the message has a different sender (case is ignored), no recipient, an invalid
     address, an attachment without a content type or file name, or a header without a name or with a line break.
     """
-    require_instance(message, Message, "message")
+    message = cast("M", require_instance(message, Message, "message"))
     if message.sender is not None:
         validate_address(message.sender, "sender")
     if message.sender is not None and message.sender.lower() != sender.lower():
         raise InvalidArgumentError("must be the mailbox's address, or be omitted", parameter="sender")
     if not message.recipients:
         raise InvalidArgumentError("at least one Recipient is required", parameter="recipients")
-    _validate_recipient_list(message.recipients)
+    validate_recipients(message.recipients)
     attachments = require_instances(message.attachment_list, Attachment, "attachment_list")
     if not all(attachment.content_type and attachment.filename for attachment in attachments):
         raise InvalidArgumentError(

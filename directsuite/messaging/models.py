@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Iterable
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
 
 import attrs
 
 from directsuite.core.files import to_path
 from directsuite.core.privacy import scrub_class
 from directsuite.core.upload import BinaryReader, Content, make_content
+from directsuite.errors import InvalidArgumentError
 from directsuite.secret import Secret, as_secret
-from directsuite.wire.models import Model, OpenEnum, Uid, Wire, validate_bytes, validate_text
+from directsuite.wire.models import Model, OpenEnum, Uid, Wire, require_instances, validate_bytes, validate_text
 
 if TYPE_CHECKING:
     from email.message import EmailMessage
@@ -61,6 +62,16 @@ class AuthenticationWithTuser(Authentication):
     direct_addr: str
 
 
+def _to_recipient_type(value: RecipientType | str) -> RecipientType:
+    """Return the member for a text, in upper or lower case. A received member is unchanged, even if it is unknown."""
+    kind = RecipientType(str(value).upper())
+    if kind.is_known:
+        return kind
+    if isinstance(value, RecipientType):
+        return value
+    raise InvalidArgumentError("must be TO, CC or BCC", parameter="type")
+
+
 @scrub_class
 @attrs.frozen(repr=False, eq=False)
 class Recipient(Model):
@@ -70,11 +81,21 @@ class Recipient(Model):
 
     email: str
     """The address."""
-    type: Annotated[RecipientType, Wire(always_written=True)] = RecipientType.TO
-    """TO, CC or BCC."""
+    type: Annotated[RecipientType, Wire(always_written=True)] = attrs.field(
+        default=RecipientType.TO, converter=_to_recipient_type
+    )
+    """TO, CC or BCC. A text such as "cc" becomes the member."""
 
 
 RecipientCollection = list[Recipient]
+
+
+def to_recipients(values: Iterable[Recipient | str]) -> list[Recipient]:
+    """Return Recipients, made from addresses where necessary. Raises InvalidArgumentError for a single str."""
+    if isinstance(values, str):
+        raise InvalidArgumentError("must be a list of recipients", parameter="recipients")
+    entries = require_instances(values, object, "recipients")
+    return [Recipient(entry) if isinstance(entry, str) else cast("Recipient", entry) for entry in entries]
 
 
 @scrub_class
@@ -161,6 +182,21 @@ class Attachment(Model):
         return (self.content_type or "application/octet-stream").partition(";")[0].strip().lower()
 
 
+def to_attachments(
+    values: Iterable[Attachment | str | PathLike[str]], parameter: str = "attachment_list"
+) -> list[Attachment]:
+    """Return Attachments, made from paths where necessary. Raises InvalidArgumentError for a single str."""
+    if isinstance(values, str):
+        raise InvalidArgumentError("must be a list of paths and Attachments", parameter=parameter)
+    entries = require_instances(values, object, parameter)
+    return [
+        Attachment.from_path(cast("str | PathLike[str]", entry))
+        if isinstance(entry, str | PathLike)
+        else cast("Attachment", entry)
+        for entry in entries
+    ]
+
+
 @scrub_class
 @attrs.frozen(repr=False, eq=False)
 class MessageHeader(Model):
@@ -184,8 +220,8 @@ class MessageContent(Model):
     """The text, or HTML if `html_body` is True."""
     html_body: Annotated[bool, Wire(always_written=True)] = False
     """True if `body` is HTML, not plain text."""
-    recipients: list[Recipient] = attrs.field(factory=list[Recipient])
-    """The recipients. A message to send needs at least one."""
+    recipients: list[Recipient] = attrs.field(factory=list[Recipient], converter=to_recipients)
+    """The recipients. A message to send needs at least one. An address as text becomes a TO Recipient."""
 
 
 @scrub_class
@@ -193,8 +229,8 @@ class MessageContent(Model):
 class Message(MessageContent):
     """A message to send."""
 
-    attachment_list: list[Attachment] = attrs.field(factory=list[Attachment])
-    """The attachments to send."""
+    attachment_list: list[Attachment] = attrs.field(factory=list[Attachment], converter=to_attachments)
+    """The attachments to send. A path becomes `Attachment.from_path(path)`."""
 
     @classmethod
     def from_email(cls, message: EmailMessage | LegacyMessage[Any, Any]) -> Message:
@@ -416,6 +452,7 @@ class GetCountResponse(APIResponse):
     count: Annotated[int | None, Wire(strict=True)] = None
 
 
+@scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class MessageDetail(MessageContent):
     """A received message, or its metadata, without the body and the contents of attachments."""

@@ -11,7 +11,6 @@ from typing import Final, TypeVar
 
 from directsuite.core.call import SETTLE_TIMEOUT, Confirmation
 from directsuite.core.events import Progress, validate_progress
-from directsuite.core.facade import Facade
 from directsuite.core.iteration import Listing
 from directsuite.core.operation import Operation, Service
 from directsuite.core.transport import Transport
@@ -28,7 +27,6 @@ from directsuite.messaging.models import (
     GetMessageResponse,
     Message,
     MessageDetail,
-    MessageWithHeader,
     RawMessage,
     RawMessagesRequest,
     Recipient,
@@ -40,7 +38,7 @@ from directsuite.messaging.models import (
     UidsRequest,
 )
 from directsuite.messaging.send_once import Deadline
-from directsuite.messaging.tracking import DEFAULT_GIVE_UP_AFTER, Delivery, OnPoll, follow
+from directsuite.messaging.sending import Sender
 from directsuite.secret import Secret, as_secret
 from directsuite.wire.models import require_instances
 
@@ -48,7 +46,7 @@ M = TypeVar("M", MessageDetail, RawMessage)
 A = TypeVar("A", bound=APIResponse)
 
 
-class Mailbox(Facade):
+class Mailbox(Sender):
     """A Direct mailbox: sending, delivery status, folders and messages. `suite.mailbox(...)`; needs `message_url`.
 
     `directsuite guide methods` lists the operation of each method (specification 4.C). Every method raises
@@ -70,39 +68,17 @@ class Mailbox(Facade):
     ResponseDecodeError is raised only if a single message exceeds it.
     """
 
+    _send_operation = operations.SEND
+    _send_with_header_operation = operations.SEND_WITH_HEADER
+    _status_operation = operations.GET_MESSAGE_STATUS
+    _request_type = SendRequest
+    _request_with_header_type = SendRequestWithHeader
+
     def __init__(self, transport: Transport, username: str, password: str | Secret) -> None:
-        super().__init__(transport)
         password = as_secret(password)
         self.username: Final = arguments.validate_address(username, "username")
         """The Direct address of the mailbox."""
-        self._authentication = Authentication(username=username, password=password)
-        self._credentials = self._encode_body(self._authentication)
-
-    async def send(
-        self, message: Message, *, progress: Progress | None = None, timeout: float | None = None
-    ) -> SendMessageResponse:
-        """Send a message. The service stores a copy, marked as unread, in INBOX.Sent.
-
-        progress: called with the total progress of the streamed attachments (`Attachment.from_path`, `from_file`,
-            `from_stream`), see `Progress`. It is not called if there are none.
-        timeout: timeout in seconds. None: use the suite's, but with streamed attachments, or more than 256 KB of
-            attachments in memory, continue until sending pauses for `attempt_timeout` seconds.
-        """
-        if isinstance(message, MessageWithHeader):
-            return await self.send_with_header(message, progress=progress, timeout=timeout)
-        message = arguments.validate_message(message, self.username)
-        request = SendRequest(authentication=self._authentication, message=message)
-        prepare = functools.partial(make_send_body, self._transport.codec, request, progress)
-        return await self._call(operations.SEND, prepare=prepare, timeout=timeout)
-
-    async def send_with_header(
-        self, message: MessageWithHeader, *, progress: Progress | None = None, timeout: float | None = None
-    ) -> SendMessageResponse:
-        """Send a message with additional headers. See `send`."""
-        message = arguments.validate_message(message, self.username)
-        request = SendRequestWithHeader(authentication=self._authentication, message=message)
-        prepare = functools.partial(make_send_body, self._transport.codec, request, progress)
-        return await self._call(operations.SEND_WITH_HEADER, prepare=prepare, timeout=timeout)
+        super().__init__(transport, username, Authentication(username=username, password=password))
 
     async def send_once(
         self,
@@ -188,15 +164,6 @@ class Mailbox(Facade):
         body = self._make_uids_body(listed, arguments.validate_recipients(recipients))
         return await self._call(operations.FORWARD, folder, body=body, timeout=timeout)
 
-    async def get_message_status(
-        self, smtp_id: str, *, timeout: float | None = None
-    ) -> DirectMessageStatusReportResponse:
-        """Return the delivery status of a message for each of its recipients.
-
-        smtp_id: the `smtp_id` of the response to `send`.
-        """
-        return await self._call(operations.GET_MESSAGE_STATUS, smtp_id, body=self._credentials, timeout=timeout)
-
     async def get_message_statuses(
         self, smtp_ids: Iterable[str], *, timeout: float | None = None
     ) -> DirectMessageStatusReportResponse:
@@ -206,36 +173,6 @@ class Mailbox(Facade):
             return DirectMessageStatusReportResponse(success=True)
         body = self._encode_body(SmtpIdsRequest(auth=self._authentication, smtp_ids=listed))
         return await self._call(operations.GET_MESSAGE_STATUS_MANY, body=body, timeout=timeout)
-
-    async def track(
-        self,
-        smtp_id: str,
-        *,
-        recipients: int | Iterable[Recipient | str] = 1,
-        give_up_after: float = DEFAULT_GIVE_UP_AFTER,
-        on_poll: OnPoll | None = None,
-        timeout: float | None = None,
-    ) -> Delivery:
-        """Wait until a message has a final status for every recipient, and return the statuses.
-
-        Final statuses are Delivered, Locally Failed, Remotely Failed, and NO MDN Received (after one hour). The
-        service is polled immediately, after 5 seconds, and then each time the age of the message has doubled: eleven
-        times within the first hour. Failed polls are repeated. Errors that a repeat cannot resolve, such as
-        AuthenticationError, are raised.
-
-        To follow many messages, or to continue after a restart, use `directsuite.jobs.delivery`.
-
-        smtp_id: the `smtp_id` of the response to `send`.
-        recipients: the expected recipients (duplicates are ignored), or their minimum number. Polling continues until
-            the service reports all of them.
-        give_up_after: time in seconds after which polling stops. The last known statuses are then returned with
-            `given_up` set. If the last poll fails, its error is raised.
-        on_poll: called after each poll except the last, with the latest record of each recipient and the number of
-            seconds until the next poll.
-        timeout: timeout of each poll, in seconds.
-        """
-        poll = functools.partial(self.get_message_status, smtp_id, timeout=timeout)
-        return await follow(self, poll, smtp_id, recipients=recipients, give_up_after=give_up_after, on_poll=on_poll)
 
     async def get_message_count(self, folder: str = INBOX, *, timeout: float | None = None) -> int:
         """Return the number of messages in `folder`."""

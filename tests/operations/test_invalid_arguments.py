@@ -60,7 +60,7 @@ MAILBOX: list[tuple[str, str, tuple[Any, ...]]] = [
     *(("send", "sender", (message(sender=sender),)) for sender in (BOB, "", 5)),
     ("send_with_header", "sender", (with_headers(sender=BOB),)),
     ("send", "recipients", (ds.Message(),)),
-    *(("send", "recipients", (ds.Message(recipients=cast("Any", [each])),)) for each in (None, BOB)),
+    ("send", "recipients", (ds.Message(recipients=cast("Any", [None])),)),
     ("send", "recipients[0]", (message(None),)),
     *(
         ("send_with_header", "headers", (with_headers(BOB, header),))

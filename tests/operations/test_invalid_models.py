@@ -16,6 +16,10 @@ UNTYPED: Any = None
 # (parameter, making it)
 INVALID_MODELS: dict[str, tuple[str, Callable[[], object]]] = {
     "text as content": ("content", lambda: ds.Attachment(content=cast("Any", "not base64!"))),
+    "unknown recipient type": ("type", lambda: ds.Recipient(ALICE, "COPY")),
+    "number as a recipient type": ("type", lambda: ds.Recipient(ALICE, cast("Any", 5))),
+    "one address as recipients": ("recipients", lambda: ds.Message(recipients=ALICE)),
+    "one path as attachments": ("attachment_list", lambda: ds.Message(attachment_list="report.pdf")),
     "None as content": ("content", lambda: ds.Attachment(content=UNTYPED)),
     "text as an image": ("graphical_signature", lambda: ds.Signature(graphical_signature=cast("Any", "x"))),
     "no number as a place": ("x", lambda: ds.Widget(x=math.nan)),

@@ -121,7 +121,7 @@ async def fax(fax: ds.Fax) -> None:
             assert_type(message, ds.FaxMessage)
 
 
-async def sending(box: ds.Mailbox, tuser: ds.TUser) -> None:
+async def sending(box: ds.Mailbox, tuser: ds.TUser, recipients: set[str]) -> None:
     message = ds.Message(
         sender="alice@direct.example.test",
         subject="s",
@@ -139,6 +139,11 @@ async def sending(box: ds.Mailbox, tuser: ds.TUser) -> None:
     assert_type(answer, ds.SendMessageResponse)
     assert_type(answer.smtp_id, str)
     await box.forward("INBOX", (1,), [ds.Recipient("bob@direct.example.test"), "carol@direct.example.test"])
+    await box.send(to="bob@direct.example.test", cc=["carol@direct.example.test"], body="text")
+    await box.send(bcc=recipients, attachments=[Path("report.pdf"), "notes.txt", ds.Attachment(content=b"")])
+    await tuser.send(to=("bob@direct.example.test",), subject="Referral")
+    ds.Message(recipients=["bob@direct.example.test", ds.Recipient("carol@direct.example.test", "cc")])
+    assert_type(message.recipients, list[ds.Recipient])
     status = await box.get_message_status("<1@x>")
     assert_type(status.records, list[ds.DirectMessageLog])
     assert_type(status.records[0].status, ds.MessageStatus | None)
