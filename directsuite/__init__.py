@@ -133,8 +133,9 @@ else:
         "errors": (
             "AddressError AuthenticationError BadRequestError CircuitOpenError ClosedError ConfigurationError "
             "ConflictError ConnectFailedError ConnectionLostError DeadlineExceededError DirectSuiteError "
-            "DocumentNotFoundError InvalidArgumentError NotFoundError Outcome OutcomeUnknownError PaymentError "
-            "PermissionDeniedError RateLimitedError ResponseDecodeError ServerError ServiceError TransportError"
+            "DocumentNotFoundError InvalidArgumentError MissingFileError NotFoundError Outcome OutcomeUnknownError "
+            "PaymentError PermissionDeniedError RateLimitedError ResponseDecodeError ServerError ServiceError "
+            "TransportError UnreadableFileError"
         ),
         "fax.models": "FaxMessage FaxMessageInformation FaxRecipient FaxStatus",
         "fax.service": "Fax",

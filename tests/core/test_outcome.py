@@ -399,6 +399,7 @@ SCOPES: list[tuple[DirectSuiteError, ErrorScope]] = [
     (errors.PermissionDeniedError("may not", status=403), ErrorScope.ACCOUNT),
     (errors.PaymentError("not debited", status=200, code="021"), ErrorScope.ACCOUNT),
     (errors.NotFoundError("none", status=404), ErrorScope.ITEM),
+    (errors.DocumentNotFoundError("gone", status=400), ErrorScope.ITEM),
     (errors.ConflictError("taken", status=200, code="201"), ErrorScope.ITEM),
     (errors.AddressError("no address", status=200, code=2), ErrorScope.ITEM),
     (errors.BadRequestError("wrong", status=400), ErrorScope.ITEM),
