@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar
 import attrs
 
 from directsuite.config_file import CERTIFICATES, IDENTITY, PREFIX, Configuration, SettingEntry
+from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.core.checks import (
     FLAG,
     INTEGER,
     NOT_NEGATIVE,
     POSITIVE,
+    SETTLE,
     Check,
     can_be_called_with,
     find_url_problem,
@@ -82,6 +84,12 @@ class Settings(ValueSemantics):
     """The timeout of a call in seconds, including waits and repeated attempts."""
     attempt_timeout: float = attrs.field(default=20.0, validator=POSITIVE)
     """The timeout of one attempt of a repeatable operation, of connecting, and of each pause in a stream, in seconds.
+    """
+    settle: float = attrs.field(default=SETTLE_TIMEOUT, validator=SETTLE)
+    """How long a call may verify whether a change of unknown outcome happened, in seconds, at most until its timeout.
+
+    Decrease it if your service certainly processes each request within less time, or not at all. If it is too short,
+    OutcomeUnknownError is raised although the change happens later.
     """
     max_connections: int = attrs.field(default=10, validator=[POSITIVE, INTEGER])
     """The maximum number of connections to one service. Further requests wait."""

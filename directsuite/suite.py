@@ -133,6 +133,7 @@ class DirectSuite:
             codec=Codec(settings.converter),
             timeout=settings.timeout,
             attempt_timeout=settings.attempt_timeout,
+            settle=settings.settle,
             max_response_bytes=settings.max_response_bytes,
             client_timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.attempt_timeout),
         )

@@ -89,7 +89,7 @@ from directsuite.signing.models import (
     StoredDocument,
     Widget,
 )
-from directsuite.signing.service import DownloadOptions, PullOptions
+from directsuite.signing.service import ChangeOptions, DownloadOptions, PullOptions
 from directsuite.wire.models import Model
 
 
@@ -173,6 +173,7 @@ __all__ = [
     "BaseUser",
     "BinaryReader",
     "BinaryWriter",
+    "ChangeOptions",
     "Clock",
     "Content",
     "CreditCard",

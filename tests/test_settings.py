@@ -24,7 +24,7 @@ def test_defaults_are_the_documented_ones() -> None:
     assert (settings.signing_url, settings.fax_url, settings.message_url, settings.registration_url) == (None,) * 4
     assert (settings.timeout, settings.attempt_timeout, settings.session_margin) == (60.0, 20.0, 60.0)
     assert (settings.max_connections, settings.requests_per_second, settings.burst) == (10, 100.0, 150)
-    assert settings.max_response_bytes == 134_217_728
+    assert (settings.max_response_bytes, settings.settle) == (134_217_728, 30.0)
     assert settings.retry == ds.RetryPolicy(attempts=4)
     assert not settings.allow_insecure_http
     assert settings.close_session
@@ -201,6 +201,7 @@ def test_file_gives_every_setting(tmp_path: Path) -> None:
         burst = 20
         max_response_bytes = 1_000_000
         session_margin = 30.0
+        settle = 5
         retry_attempts = 2
         proxy = "http://proxy.example.test:3128"
         """,
@@ -210,7 +211,7 @@ def test_file_gives_every_setting(tmp_path: Path) -> None:
         assert (settings.signing_url, settings.message_url) == (URL, "http://mail.example.test")
         assert (settings.timeout, settings.attempt_timeout, settings.session_margin) == (30, 2.5, 30.0)
         assert (settings.max_connections, settings.requests_per_second, settings.burst) == (5, 10, 20)
-        assert settings.max_response_bytes == 1_000_000
+        assert (settings.max_response_bytes, settings.settle) == (1_000_000, 5)
         assert settings.retry.attempts == 2
         assert settings.proxy == "http://proxy.example.test:3128"
 
@@ -230,6 +231,8 @@ BAD_FILES: list[tuple[str, str]] = [
     ("retry_attempts = 0", "retry_attempts must be a whole number, 1 or more"),
     ("timeout = 0", "timeout must be a finite number greater than 0"),
     ("attempt_timeout = inf", "attempt_timeout must be a finite number greater than 0"),
+    ("settle = -1", "settle must be a number of seconds, 0 or more"),
+    ("settle = true", "settle must be a number of seconds, 0 or more"),
     ("timeout = nan", "timeout must be a finite number greater than 0"),
     ("close_session = false", "unknown setting close_session"),
     ('signing_url = "http://s.example.test"', "unencrypted"),

@@ -9,7 +9,7 @@ import aiohttp
 import attrs
 from yarl import URL
 
-from directsuite.core.checks import POSITIVE
+from directsuite.core.checks import POSITIVE, SETTLE
 from directsuite.core.clock import Clock
 from directsuite.core.credentials import Credential, TokenCache
 from directsuite.core.events import CallEvent, Events
@@ -27,7 +27,7 @@ T_co = TypeVar("T_co", covariant=True)
 NO_DEADLINE = float("inf")
 
 SETTLE_TIMEOUT = 30.0
-"""The settle time: seconds after which a request of unknown outcome can no longer reach the service."""
+"""The default of the settle time: seconds after which a request of unknown outcome can no longer take effect."""
 # Time for the request of the last verification.
 _LAST_VERIFICATION_SECONDS = 1.0
 _MAX_RESERVED_SHARE = 2 / 3
@@ -104,6 +104,12 @@ def validate_timeout(timeout: object) -> None:
         )
 
 
+def validate_settle(settle: object) -> None:
+    """Raise InvalidArgumentError unless `settle` is None or a number of seconds, 0 or more."""
+    if settle is not None and not SETTLE.predicate(settle):
+        raise InvalidArgumentError("give a number of seconds, 0 or more, or None for the default", parameter="settle")
+
+
 def _validate_policy(retry: object) -> None:
     if retry is not None and not isinstance(retry, RetryPolicy):
         raise InvalidArgumentError("give a RetryPolicy, or None for the suite's", parameter="retry")
@@ -163,6 +169,8 @@ class Environment:
     """Default timeout of a complete call, in seconds."""
     attempt_timeout: float
     """Timeout in seconds of one attempt of an operation that may be repeated, and of a pause in a streamed body."""
+    settle: float
+    """Default settle time, in seconds."""
     max_response_bytes: int
     client_timeout: aiohttp.ClientTimeout
     """Limits only connecting; `attempt` enforces the deadline. A failure to connect can be retried for every

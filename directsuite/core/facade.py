@@ -12,7 +12,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import attrs
 
-from directsuite.core.call import SKIP_DECODING, Confirmation, ExchangeInfo, Options, Receive
+from directsuite.core.call import SKIP_DECODING, Confirmation, ExchangeInfo, Options, Receive, validate_settle
 from directsuite.core.clock import Clock
 from directsuite.core.events import Event
 from directsuite.core.operation import Operation
@@ -103,6 +103,16 @@ class Facade:
         """
         seconds = self._options_with_timeout(timeout).timeout
         return self._transport.timeout if seconds is None else seconds
+
+    def resolve_settle(self, settle: float | None = None) -> float:
+        """Return the settle time in seconds. For internal use.
+
+        settle: settle time of the call, in seconds. None: that of the suite.
+
+        Raises InvalidArgumentError if it is negative or not a number.
+        """
+        validate_settle(settle)
+        return self._transport.environment.settle if settle is None else settle
 
     @property
     def runtime(self) -> Runtime:

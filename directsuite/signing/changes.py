@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import attrs
 
-from directsuite.core.call import SETTLE_TIMEOUT, Confirmation, Options, Receive
+from directsuite.core.call import Confirmation, Options, Receive
 from directsuite.core.download import Destination, validate_max_bytes
 from directsuite.core.events import Progress, validate_progress
 from directsuite.core.facade import Facade
@@ -66,7 +66,8 @@ class ChangeRequest(Generic[R]):
     """The effect to verify. None: the change cannot be verified."""
     body: RequestBody | None = None
     timeout: float | None = None
-    """As for the public methods."""
+    settle: float | None = None
+    """Like `timeout`, as for the public methods."""
     is_temporary: bool = False
     """True if `sign_pdf` deletes the document after the change."""
 
@@ -86,10 +87,10 @@ class ChangingFacade(Facade):
         self._digest_history = DigestHistory()  # all views of the facade share it
 
     async def _update(self, document: Document, request: ChangeRequest[DocumentUpdate]) -> DocumentUpdate:
-        name = require_identifier(document)
+        name, seconds = require_identifier(document), self.resolve_settle(request.settle)
         with self._track_change(document) as change:
             resolver = self._make_resolver(name, change, request.effect)
-            confirm = None if resolver is None else Confirmation(verify=resolver.resolve_update, seconds=SETTLE_TIMEOUT)
+            confirm = None if resolver is None else Confirmation(verify=resolver.resolve_update, seconds=seconds)
             update = await self._call(
                 request.operation, name, body=request.body, timeout=request.timeout, confirm=confirm
             )
@@ -145,7 +146,7 @@ class ChangingFacade(Facade):
         publish: Callable[[], Awaitable[None]] | None = None,
         receive: Receive[R] | None = None,
     ) -> R:
-        name = require_identifier(document)
+        name, seconds = require_identifier(document), self.resolve_settle(request.settle)
         with self._track_change(document) as change:
             resolver = self._make_resolver(name, change, request.effect)
 
@@ -155,7 +156,7 @@ class ChangingFacade(Facade):
             confirm: Confirmation[R] = Confirmation(verify=unprovable, reserve=0.0, refine_error=refine)
             if resolver is not None:
                 verify = functools.partial(resolver.resolve_pdf, fetch, publish)
-                confirm = Confirmation(verify=verify, seconds=SETTLE_TIMEOUT, refine_error=refine)
+                confirm = Confirmation(verify=verify, seconds=seconds, refine_error=refine)
             try:
                 pdf = await self._call(
                     request.operation,

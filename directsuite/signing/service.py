@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import AsyncGenerator, Iterable
 from os import PathLike
 from pathlib import Path
@@ -18,8 +17,8 @@ from directsuite.core.iteration import Listing
 from directsuite.core.operation import Operation
 from directsuite.core.sinks import BinaryWriter, PieceWriter, make_sink
 from directsuite.core.upload import RequestBody, Source
-from directsuite.errors import InvalidArgumentError
 from directsuite.signing import operations
+from directsuite.signing.arguments import validate_signature, validate_signatures
 from directsuite.signing.changes import (
     HINT_SIGN_AGAIN,
     ChangeRequest,
@@ -34,7 +33,7 @@ from directsuite.signing.changes import (
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, MultiSignRequest, Signature, StoredDocument
 from directsuite.signing.outcome_resolver import FORM_REMOVED, UNSIGNED_FIELDS_REMOVED, make_signed_effect
 from directsuite.signing.streams import PieceStream, open_pdf, stream_pieces
-from directsuite.wire.models import require_instance, require_instances
+from directsuite.wire.models import require_instance
 
 R = TypeVar("R")
 F = TypeVar("F", bound=BinaryWriter)
@@ -45,17 +44,26 @@ _DELETIONS: set[asyncio.Task[None]] = set()
 """The deletions in progress. Without a reference, a task may be garbage-collected."""
 
 
-class PullOptions(TypedDict, total=False):
+class ChangeOptions(TypedDict, total=False):
+    """The options of the methods that change a document."""
+
+    timeout: float | None
+    settle: float | None
+
+
+class PullOptions(ChangeOptions, total=False):
     """The options of the methods that change a document and stream it to a destination."""
 
     max_bytes: int | None
     progress: Progress | None
-    timeout: float | None
 
 
-class DownloadOptions(PullOptions, total=False):
+class DownloadOptions(TypedDict, total=False):
     """The options of `Signing.download`."""
 
+    max_bytes: int | None
+    progress: Progress | None
+    timeout: float | None
     sha256: str | None
 
 
@@ -64,8 +72,8 @@ class Signing(ChangingFacade):
 
     `directsuite guide methods` lists the operation of each method (specification 4.A). Every method raises
     TransportError if no usable response was received, and ServiceError if the service rejects the request. A change of
-    a document is never sent twice. If its response is lost, GetDocInfo is polled for up to 30 seconds of the call's
-    time to verify the change. That requires that
+    a document is never sent twice. If its response is lost, GetDocInfo is polled for up to `settle` seconds
+    (default 30) of the call's time to verify the change. That requires that
 
     - the newest response about the document is passed instead of its identifier: the DocumentUpdate of the previous
     change, the StoredDocument, or, after a pull, the DocumentInfo;
@@ -75,8 +83,9 @@ class Signing(ChangingFacade):
     Otherwise, or if nothing proves the change, OutcomeUnknownError is raised. Changes of the same document by other
     programs cannot be distinguished from those of this suite.
 
-    For changes that can be verified, 31 seconds of the call's time are reserved, but at most two thirds: of 60 seconds
-    the request has 29, of 30 seconds it has 10. Increase `timeout` if the service signs more slowly.
+    For changes that can be verified, `settle` + 1 seconds of the call's time are reserved, but at most two thirds: of
+    60 seconds the request has 29, of 30 seconds it has 10. If the service signs more slowly, increase `timeout`. If it
+    certainly processes no request later than a few seconds after it was sent, decrease `settle`.
 
     The only effect of flattening and clearing may be a new digest. They cannot be verified if this suite has seen that
     the digests of GetDocInfo differ from those of Save and the updates, unless a DocumentInfo is passed. A cancelled
@@ -94,8 +103,7 @@ class Signing(ChangingFacade):
         pdf: Source,
         signatures: Signature | Iterable[Signature],
         destination: None = None,
-        *,
-        timeout: float | None = None,
+        **options: Unpack[ChangeOptions],
     ) -> bytes: ...
     @overload
     async def sign_pdf(
@@ -103,8 +111,7 @@ class Signing(ChangingFacade):
         pdf: Source,
         signatures: Signature | Iterable[Signature],
         destination: str | PathLike[str],
-        *,
-        timeout: float | None = None,
+        **options: Unpack[ChangeOptions],
     ) -> Path: ...
     @overload
     async def sign_pdf(
@@ -112,8 +119,7 @@ class Signing(ChangingFacade):
         pdf: Source,
         signatures: Signature | Iterable[Signature],
         destination: F,
-        *,
-        timeout: float | None = None,
+        **options: Unpack[ChangeOptions],
     ) -> F: ...
     @overload
     async def sign_pdf(
@@ -121,8 +127,7 @@ class Signing(ChangingFacade):
         pdf: Source,
         signatures: Signature | Iterable[Signature],
         destination: PieceWriter,
-        *,
-        timeout: float | None = None,
+        **options: Unpack[ChangeOptions],
     ) -> int: ...
     async def sign_pdf(
         self,
@@ -131,6 +136,7 @@ class Signing(ChangingFacade):
         destination: PdfDestination | None = None,
         *,
         timeout: float | None = None,
+        settle: float | None = None,
     ) -> Any:
         """Sign a PDF: store it, sign it, receive the signed PDF, and delete it from the service.
 
@@ -141,18 +147,20 @@ class Signing(ChangingFacade):
         pdf: as for `save`.
         signatures: one signature or several.
         destination: as for `download`. None: return the bytes.
-        timeout: seconds for the complete call, without the deletion. None: each step has the timeout of its own method.
+        timeout: seconds for the complete call, without the deletion. None: each step has the timeout of its method.
+        settle: as for `sign`.
 
         Raises InvalidArgumentError, before anything is sent, if the PDF, a signature or the destination is not valid.
         After OutcomeUnknownError, call `sign_pdf` again: the PDF that you passed is unchanged.
         """
         request: ChangeRequest[bytes]
         if isinstance(signatures, Signature):
-            request = self._request_sign(operations.SIGN_AND_PULL, "", signatures, None)
+            request = self._request_sign(operations.SIGN_AND_PULL, "", signatures, None, settle)
         else:
-            request = self._request_multi_sign(operations.MULTI_SIGN_AND_PULL, "", signatures, None)
+            request = self._request_multi_sign(operations.MULTI_SIGN_AND_PULL, "", signatures, None, settle)
         operation = attrs.evolve(request.operation, how_to_find_out=HINT_SIGN_AGAIN)
         seconds = self._options_with_timeout(timeout).timeout
+        self.resolve_settle(settle)
         steps = self._as_nested()
         with self._transport.environment.session.track_call(nested=self._options.nested):
             expires_at = None if seconds is None else asyncio.get_running_loop().time() + seconds
@@ -311,14 +319,20 @@ class Signing(ChangingFacade):
         update = await self._call(operations.DELETE, name, timeout=timeout)
         return fill_identifier(update, name)
 
-    async def flatten(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
-        """Turn the fields of the document's form into page content."""
-        request = ChangeRequest(operation=operations.FLATTEN, effect=FORM_REMOVED, timeout=timeout)
+    async def flatten(
+        self, identifier: Document, *, timeout: float | None = None, settle: float | None = None
+    ) -> DocumentUpdate:
+        """Turn the fields of the document's form into page content.
+
+        timeout: seconds for the complete call. None: the suite's.
+        settle: seconds for which the change is verified if its response is lost. None: the suite's. 0: verify once.
+        """
+        request = ChangeRequest(operation=operations.FLATTEN, effect=FORM_REMOVED, timeout=timeout, settle=settle)
         return await self._update(identifier, request)
 
     @overload
     async def flatten_and_pull(
-        self, identifier: Document, *, destination: None = None, timeout: float | None = None
+        self, identifier: Document, *, destination: None = None, **options: Unpack[ChangeOptions]
     ) -> bytes: ...
     @overload
     async def flatten_and_pull(
@@ -338,26 +352,32 @@ class Signing(ChangingFacade):
         max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
+        settle: float | None = None,
     ) -> Any:
         """Flatten the document with one request, and return the PDF or stream it to a destination.
 
         destination: as for `download`. None: return the bytes.
         max_bytes, progress: as for `download`. Raises InvalidArgumentError without a destination.
         timeout: as for `download`.
+        settle: as for `flatten`.
         """
-        request = ChangeRequest(operation=operations.FLATTEN_AND_PULL, effect=FORM_REMOVED, timeout=timeout)
+        request = ChangeRequest(
+            operation=operations.FLATTEN_AND_PULL, effect=FORM_REMOVED, timeout=timeout, settle=settle
+        )
         return await self._pull(identifier, request, destination, max_bytes, progress)
 
-    async def clear_unsigned_fields(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
-        """Remove the signature fields that are not signed."""
+    async def clear_unsigned_fields(
+        self, identifier: Document, *, timeout: float | None = None, settle: float | None = None
+    ) -> DocumentUpdate:
+        """Remove the signature fields that are not signed. Parameters as for `flatten`."""
         request = ChangeRequest(
-            operation=operations.CLEAR_UNSIGNED_FIELDS, effect=UNSIGNED_FIELDS_REMOVED, timeout=timeout
+            operation=operations.CLEAR_UNSIGNED_FIELDS, effect=UNSIGNED_FIELDS_REMOVED, timeout=timeout, settle=settle
         )
         return await self._update(identifier, request)
 
     @overload
     async def clear_unsigned_fields_and_pull(
-        self, identifier: Document, *, destination: None = None, timeout: float | None = None
+        self, identifier: Document, *, destination: None = None, **options: Unpack[ChangeOptions]
     ) -> bytes: ...
     @overload
     async def clear_unsigned_fields_and_pull(
@@ -379,27 +399,42 @@ class Signing(ChangingFacade):
         max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
+        settle: float | None = None,
     ) -> Any:
         """Remove unsigned signature fields with one request, and return the PDF or stream it to a destination.
 
         Parameters as for `flatten_and_pull`.
         """
         request = ChangeRequest(
-            operation=operations.CLEAR_UNSIGNED_FIELDS_AND_PULL, effect=UNSIGNED_FIELDS_REMOVED, timeout=timeout
+            operation=operations.CLEAR_UNSIGNED_FIELDS_AND_PULL,
+            effect=UNSIGNED_FIELDS_REMOVED,
+            timeout=timeout,
+            settle=settle,
         )
         return await self._pull(identifier, request, destination, max_bytes, progress)
 
-    async def sign(self, identifier: Document, signature: Signature, *, timeout: float | None = None) -> DocumentUpdate:
+    async def sign(
+        self,
+        identifier: Document,
+        signature: Signature,
+        *,
+        timeout: float | None = None,
+        settle: float | None = None,
+    ) -> DocumentUpdate:
         """Sign the document.
+
+        timeout, settle: as for `flatten`.
 
         Raises InvalidArgumentError if the image is empty or base64 text, or if the page or size of the widget is
         impossible. If a DocumentInfo is passed, the page must exist.
         """
-        return await self._update(identifier, self._request_sign(operations.SIGN, identifier, signature, timeout))
+        return await self._update(
+            identifier, self._request_sign(operations.SIGN, identifier, signature, timeout, settle)
+        )
 
     @overload
     async def sign_and_pull(
-        self, identifier: Document, signature: Signature, *, destination: None = None, timeout: float | None = None
+        self, identifier: Document, signature: Signature, *, destination: None = None, **options: Unpack[ChangeOptions]
     ) -> bytes: ...
     @overload
     async def sign_and_pull(
@@ -427,22 +462,30 @@ class Signing(ChangingFacade):
         max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
+        settle: float | None = None,
     ) -> Any:
         """Sign the document with one request, and return the signed PDF or stream it to a destination.
 
         Parameters as for `flatten_and_pull`.
         """
-        request = self._request_sign(operations.SIGN_AND_PULL, identifier, signature, timeout)
+        request = self._request_sign(operations.SIGN_AND_PULL, identifier, signature, timeout, settle)
         return await self._pull(identifier, request, destination, max_bytes, progress)
 
     async def multi_sign(
-        self, identifier: Document, signatures: Iterable[Signature], *, timeout: float | None = None
+        self,
+        identifier: Document,
+        signatures: Iterable[Signature],
+        *,
+        timeout: float | None = None,
+        settle: float | None = None,
     ) -> DocumentUpdate:
         """Sign the document several times with one request.
 
+        timeout, settle: as for `flatten`.
+
         Raises InvalidArgumentError if there is no signature, and as `sign`.
         """
-        request = self._request_multi_sign(operations.MULTI_SIGN, identifier, signatures, timeout)
+        request = self._request_multi_sign(operations.MULTI_SIGN, identifier, signatures, timeout, settle)
         return await self._update(identifier, request)
 
     @overload
@@ -452,7 +495,7 @@ class Signing(ChangingFacade):
         signatures: Iterable[Signature],
         *,
         destination: None = None,
-        timeout: float | None = None,
+        **options: Unpack[ChangeOptions],
     ) -> bytes: ...
     @overload
     async def multi_sign_and_pull(
@@ -485,74 +528,45 @@ class Signing(ChangingFacade):
         max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
+        settle: float | None = None,
     ) -> Any:
         """Sign the document several times with one request, and return the PDF or stream it to a destination.
 
         Parameters as for `flatten_and_pull`.
         """
-        request = self._request_multi_sign(operations.MULTI_SIGN_AND_PULL, identifier, signatures, timeout)
+        request = self._request_multi_sign(operations.MULTI_SIGN_AND_PULL, identifier, signatures, timeout, settle)
         return await self._pull(identifier, request, destination, max_bytes, progress)
 
     def _request_sign(
-        self, operation: Operation[R], document: Document, signature: Signature, timeout: float | None
+        self,
+        operation: Operation[R],
+        document: Document,
+        signature: Signature,
+        timeout: float | None,
+        settle: float | None,
     ) -> ChangeRequest[R]:
-        _validate_signature(require_instance(signature, Signature, "signature"), document)
+        validate_signature(require_instance(signature, Signature, "signature"), document)
         return ChangeRequest(
             operation=operation,
             effect=make_signed_effect([signature], document),
             body=self._encode_body(signature),
             timeout=timeout,
+            settle=settle,
         )
 
     def _request_multi_sign(
-        self, operation: Operation[R], document: Document, signatures: Iterable[Signature], timeout: float | None
+        self,
+        operation: Operation[R],
+        document: Document,
+        signatures: Iterable[Signature],
+        timeout: float | None,
+        settle: float | None,
     ) -> ChangeRequest[R]:
-        listed = _validate_signatures(signatures, document)
+        listed = validate_signatures(signatures, document)
         return ChangeRequest(
             operation=operation,
             effect=make_signed_effect(listed, document),
             body=self._encode_body(MultiSignRequest(signatures=listed)),
             timeout=timeout,
+            settle=settle,
         )
-
-
-def _validate_signatures(signatures: Iterable[Signature], document: Document) -> list[Signature]:
-    listed = require_instances(signatures, Signature, "signatures")
-    if not listed:
-        raise InvalidArgumentError("give at least one Signature", parameter="signatures")
-    for signature in listed:
-        _validate_signature(signature, document)
-    return listed
-
-
-_ENCODED_IMAGE = re.compile(rb"\s*(data:|iVBORw0KGgo|/9j/)")
-"""Matches a data URL, and the base64 text of a PNG or JPEG file. No image file begins like that."""
-
-
-def _validate_signature(signature: Signature, document: Document) -> None:
-    """Raise InvalidArgumentError if no service could accept the signature.
-
-    The specification has no formats for time zones, offsets and images, so that services may accept any of them.
-    """
-    image, widget = signature.graphical_signature, signature.widget
-    if image == b"":
-        raise InvalidArgumentError(
-            "it is empty: give the bytes of an image, or omit it", parameter="graphical_signature"
-        )
-    if image is not None and _ENCODED_IMAGE.match(image):
-        image = b""  # tracebacks expose local variables
-        raise InvalidArgumentError(
-            "it is base64 text: give the bytes of the image file, which are encoded when they are sent",
-            parameter="graphical_signature",
-        )
-    if widget is None:
-        return
-    if widget.page is not None and widget.page < 1:
-        raise InvalidArgumentError("give 1 or more: the first page is 1", parameter="widget.page")
-    if isinstance(document, DocumentInfo) and document.pages and (widget.page or 1) > len(document.pages):
-        raise InvalidArgumentError(
-            f"give a page of the document, from 1 to {len(document.pages)}", parameter="widget.page"
-        )
-    for name, length in (("width", widget.width), ("height", widget.height)):
-        if length is not None and length < 0:
-            raise InvalidArgumentError("give a number of points, 0 or more", parameter=f"widget.{name}")

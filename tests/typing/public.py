@@ -99,7 +99,10 @@ async def signing(signing: ds.Signing) -> None:
     assert_type(await signing.sign_pdf(b"%PDF-1.7", [signature], timeout=5.0), bytes)
     assert_type(await signing.sign_pdf(Path("file.pdf"), (each for each in [signature]), "signed.pdf"), Path)
     assert_type(await signing.sign_pdf(pieces(), signature, file), BytesIO)
-    assert_type(await signing.sign_pdf(pieces(), signature, destination=write), int)
+    assert_type(await signing.sign_pdf(pieces(), signature, destination=write, settle=5.0), int)
+    assert_type(await signing.sign(stored, signature, settle=0), ds.DocumentUpdate)
+    assert_type(await signing.flatten_and_pull(stored, settle=5.0), bytes)
+    assert_type(await signing.flatten_and_pull(stored, destination=Path("file.pdf"), settle=5.0, max_bytes=9), Path)
     async with signing.stored(pieces(), timeout=5.0) as document:
         assert_type(document, ds.StoredDocument)
     raw = await signing.with_raw_response.get_doc_info("d1")

@@ -1,0 +1,53 @@
+"""Validate the signatures to create before anything is sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from directsuite.errors import InvalidArgumentError
+from directsuite.signing.models import DocumentInfo, Signature
+from directsuite.wire.models import require_instances
+
+
+def validate_signatures(signatures: Iterable[Signature], document: object) -> list[Signature]:
+    """Return the signatures as a list. Raise InvalidArgumentError if there is none, and as `validate_signature`."""
+    listed = require_instances(signatures, Signature, "signatures")
+    if not listed:
+        raise InvalidArgumentError("give at least one Signature", parameter="signatures")
+    for signature in listed:
+        validate_signature(signature, document)
+    return listed
+
+
+_ENCODED_IMAGE = re.compile(rb"\s*(data:|iVBORw0KGgo|/9j/)")
+"""Matches a data URL, and the base64 text of a PNG or JPEG file. No image file begins like that."""
+
+
+def validate_signature(signature: Signature, document: object) -> None:
+    """Raise InvalidArgumentError if no service could accept the signature.
+
+    The specification has no formats for time zones, offsets and images, so that services may accept any of them.
+    """
+    image, widget = signature.graphical_signature, signature.widget
+    if image == b"":
+        raise InvalidArgumentError(
+            "it is empty: give the bytes of an image, or omit it", parameter="graphical_signature"
+        )
+    if image is not None and _ENCODED_IMAGE.match(image):
+        image = b""  # tracebacks expose local variables
+        raise InvalidArgumentError(
+            "it is base64 text: give the bytes of the image file, which are encoded when they are sent",
+            parameter="graphical_signature",
+        )
+    if widget is None:
+        return
+    if widget.page is not None and widget.page < 1:
+        raise InvalidArgumentError("give 1 or more: the first page is 1", parameter="widget.page")
+    if isinstance(document, DocumentInfo) and document.pages and (widget.page or 1) > len(document.pages):
+        raise InvalidArgumentError(
+            f"give a page of the document, from 1 to {len(document.pages)}", parameter="widget.page"
+        )
+    for name, length in (("width", widget.width), ("height", widget.height)):
+        if length is not None and length < 0:
+            raise InvalidArgumentError("give a number of points, 0 or more", parameter=f"widget.{name}")
