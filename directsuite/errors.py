@@ -26,12 +26,14 @@
     └── ResponseDecodeError           the response is not valid
 
 The text, `repr` and arguments of these errors contain no secrets and no patient data. The service's own text may
-contain both. It is available only from `ServiceError.message`, `ServiceError.body` and `ResponseDecodeError.body`.
+contain both. It is available only from `ServiceError.message`, `ServiceError.body` and `ResponseDecodeError.body`. With
+`Settings(error_messages="shown")`, the text of a ServiceError contains its `message`.
 """
 
 from __future__ import annotations
 
 import enum
+import textwrap
 from typing import Any, Self
 
 
@@ -200,9 +202,11 @@ class ServiceError(DirectSuiteError):
 
     status: the HTTP status. 302 if a request for consent was rejected, 0 without a response.
     code: the service's error code: an int in messaging, a str in registration and OAuth, otherwise None.
-    message, body: the service's own text, which may contain patient data. The error's text does not contain it, and it
-        is never logged.
+    message, body: the service's own text, which may contain patient data. It is never logged. The error's text contains
+        up to 1,000 characters of the message if the setting `error_messages` is "shown".
     """
+
+    _MAX_SHOWN_CHARS = 1000
 
     def __init__(
         self,
@@ -220,6 +224,18 @@ class ServiceError(DirectSuiteError):
         self.code = code
         self.retry_after = retry_after
         self._service_text = _Hidden((message, body))
+        self._is_message_shown: bool | None = None
+
+    def mention_message(self, *, shown: bool) -> None:
+        """Add the service's message, or a hint that there is one, to the text of this error. For internal use."""
+        self._is_message_shown = shown
+
+    def __str__(self) -> str:
+        words = textwrap.shorten(self.message or "", self._MAX_SHOWN_CHARS, placeholder=" …")
+        if not words or self._is_message_shown is None:
+            return super().__str__()
+        ending = f": {words}" if self._is_message_shown else " are in .message"
+        return f"{super().__str__()}. The service's own words{ending}"
 
     @property
     def message(self) -> str | None:

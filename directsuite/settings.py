@@ -6,7 +6,7 @@ import contextlib
 import ssl
 from collections.abc import Mapping
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar
 
 import attrs
 
@@ -53,6 +53,8 @@ _SESSION_FACTORY = Check(
     "a function without parameters that returns an aiohttp.ClientSession",
     lambda value: callable(value) and can_be_called_with(value, 0),
 ).allow_none()
+
+_ERROR_MESSAGES = Check('"hidden" or "shown"', lambda value: value in ("hidden", "shown"))
 
 
 def _is_converter(value: object) -> bool:
@@ -135,6 +137,11 @@ class Settings(ValueSemantics):
 
     The suite calls `register_hooks` with it if necessary.
     """
+    error_messages: Literal["hidden", "shown"] = attrs.field(default="hidden", validator=_ERROR_MESSAGES)
+    """"shown" if the text of a ServiceError contains the service's message, which may contain patient data.
+
+    Programs often log the texts of errors: show the messages only where such logs may contain patient data.
+    """
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, *, profile: str | None = None) -> Self:
@@ -188,11 +195,12 @@ class SettingsOptions(TypedDict, total=False):
     close_session: bool
     allow_insecure_http: bool
     converter: cattrs.Converter | None
+    error_messages: Literal["hidden", "shown"]
 
 
 S = TypeVar("S", bound=Settings)
 
-_PLAIN_TYPES = {"float", "int", "bool", "str | None"}
+_PLAIN_TYPES = {"float", "int", "bool", "str | None", "Literal['hidden', 'shown']"}
 PLAIN_SETTINGS: Mapping[str, str] = {
     **{
         each.name: str(each.type)

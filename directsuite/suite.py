@@ -135,6 +135,7 @@ class DirectSuite:
             attempt_timeout=settings.attempt_timeout,
             settle=settings.settle,
             max_response_bytes=settings.max_response_bytes,
+            shows_messages=settings.error_messages == "shown",
             client_timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.attempt_timeout),
         )
         self._transport = Transport(endpoints, environment, retry=settings.retry)

@@ -7,7 +7,7 @@ import inspect
 import pickle
 import re
 import traceback
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -21,6 +21,9 @@ from directsuite.sandbox.client import ControlError
 from directsuite.sync.model import SinkError
 from directsuite.sync.sinks.maildir import MaildirError
 from directsuite.wire.parsing import MismatchError
+from tests.core import responses
+from tests.core.scripted_server import ScriptedServer
+from tests.core.scripted_suite import make_settings
 
 E = TypeVar("E", bound=Exception)
 
@@ -223,3 +226,38 @@ def test_one_attempt_is_not_attempts() -> None:
 def test_unknown_outcome_says_so() -> None:
     assert made("OutcomeUnknownError").outcome is ds.Outcome.UNKNOWN
     assert made("ResponseDecodeError").outcome is ds.Outcome.UNKNOWN
+
+
+WORDS = "The widget  of Ada Example\nis outside the page."
+MENTIONS = [
+    ("hidden", WORDS, ". The service's own words are in .message"),
+    ("shown", WORDS, ". The service's own words: The widget of Ada Example is outside the page."),
+    ("shown", "word " * 1000, " word …"),
+    ("hidden", " ", "s)"),
+    ("shown", None, "s)"),
+]
+
+
+@pytest.mark.parametrize(("mode", "message", "ending"), MENTIONS)
+async def test_text_has_the_words_of_the_service_only_if_the_program_allows_it(
+    mode: Any, message: str | None, ending: str
+) -> None:
+    body = {"error": message, "description": None} if message else {}
+    async with ScriptedServer(responses.respond(body, 400)) as server:
+        settings = make_settings(server, error_messages=mode)
+        async with ds.DirectSuite(settings, token="token") as suite:
+            with pytest.raises(ds.BadRequestError) as caught:
+                await suite.signing.get_doc("d1")
+    for error in (caught.value, *_copies(caught.value)):
+        assert str(error).endswith(ending)
+        assert len(str(error)) < 1200
+        assert ("Ada" in repr(error)) == (mode == "shown" and message == WORDS)
+
+
+def test_other_values_of_error_messages_are_rejected() -> None:
+    mode: Any = "Zaphod"
+    with pytest.raises(ds.ConfigurationError, match=r'^error_messages must be "hidden" or "shown"$'):
+        ds.Settings(error_messages=mode)
+    assert ds.Settings.from_env({"DIRECTSUITE_ERROR_MESSAGES": "shown"}).error_messages == "shown"
+    with pytest.raises(ds.ConfigurationError, match=r"^DIRECTSUITE_ERROR_MESSAGES: error_messages must be"):
+        ds.Settings.from_env({"DIRECTSUITE_ERROR_MESSAGES": "Zaphod"})

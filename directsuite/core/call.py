@@ -172,6 +172,8 @@ class Environment:
     settle: float
     """Default settle time, in seconds."""
     max_response_bytes: int
+    shows_messages: bool
+    """True if the texts of errors contain the service's own messages."""
     client_timeout: aiohttp.ClientTimeout
     """Limits only connecting; `attempt` enforces the deadline. A failure to connect can be retried for every
     operation.

@@ -367,6 +367,8 @@ class Transport:
         if has_retries and isinstance(error, ServerError) and error.status == 503 and error.retry_after is None:
             error.retry_after = MIN_UNAVAILABLE_WAIT
         for each in (failure, error):
+            if isinstance(each, ServiceError):
+                each.mention_message(shown=self.environment.shows_messages)
             # An error of the login already has the operation and attempts of the login.
             if each.operation in (None, operation.name):
                 each.operation, each.service = operation.name, operation.service
