@@ -22,6 +22,7 @@ from directsuite.fax.models import (
     FaxRecipient,
     FaxStatus,
 )
+from directsuite.messaging.listings import MessageList
 from directsuite.messaging.models import (
     APIResponse,
     Attachment,
@@ -212,6 +213,7 @@ __all__ = [
     "MessageContent",
     "MessageDetail",
     "MessageHeader",
+    "MessageList",
     "MessageStatus",
     "MessageStatusLog",
     "MessageWithHeader",

@@ -19,15 +19,17 @@ from directsuite.core.call import ExchangeInfo
 from directsuite.core.facade import Facade
 from directsuite.core.iteration import Prefetch
 from directsuite.core.operation import Operation
+from directsuite.core.privacy import scrub_class
 from directsuite.errors import InvalidArgumentError, ResponseDecodeError
 from directsuite.messaging import operations
 from directsuite.messaging.models import GetMessageResponse, MessageDetail, RawMessage
 from directsuite.wire.codec import Codec
-from directsuite.wire.models import NULL_VALUES, find_unnamed_lists, has_no_uid
+from directsuite.wire.models import NULL_VALUES, Model, find_unnamed_lists, has_no_uid
 from directsuite.wire.parsing import ArraySplitter, MismatchError
 from directsuite.wire.values import count_unreadable
 
 M = TypeVar("M", MessageDetail, RawMessage)
+T = TypeVar("T", bound=Model)
 F = TypeVar("F", bound=Facade)
 
 TARGET_MEMORY_BYTES = 67_108_864
@@ -36,6 +38,24 @@ _ASSUMED_MESSAGE_BYTES = 1_048_576
 """The assumed size of a message before any was received."""
 _FIRST_BATCH_MESSAGES = 8
 """The maximum number of messages per batch before any was received."""
+
+
+@scrub_class
+class MessageList(list[T]):
+    """The messages that were requested by uid: a list with the attribute `missing_uids`."""
+
+    def __init__(self, messages: Iterable[T] = (), missing_uids: Iterable[int] = ()) -> None:
+        super().__init__(messages)
+        self.missing_uids = list(missing_uids)
+        """The requested uids without a message, in the order of the request: the service left the messages out, for
+        example because they were deleted or moved, or they cannot be read."""
+
+
+def find_missing_uids(messages: Iterable[T], uids: Iterable[int]) -> MessageList[T]:
+    """Return the messages of a response with the missing ones of the requested uids. Duplicate uids are ignored."""
+    listed = list(messages)
+    found = {getattr(message, "uid", None) for message in listed}
+    return MessageList(listed, [uid for uid in dict.fromkeys(uids) if uid not in found])
 
 
 async def fetch_batches(
@@ -257,9 +277,13 @@ class MessageReader:
                 yield from self._read_element(element)
 
 
-def validate_listing(folder: str, batch_size: int = 1, batch_bytes: int | None = None) -> None:
+def validate_listing(
+    folder: str, batch_size: int = 1, batch_bytes: int | None = None, limit: int | None = None
+) -> None:
     """Raise InvalidArgumentError if an argument of a listing is invalid."""
     operations.GET_UIDS.validate_segments((folder,))
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise InvalidArgumentError("must be a number of messages, 1 or more, or None", parameter="limit")
     if type(batch_size) is not int or batch_size < 1:
         raise InvalidArgumentError("must be a number of messages, 1 or more", parameter="batch_size")
     if batch_bytes is not None and (type(batch_bytes) is not int or batch_bytes < 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import secrets
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final, TypeVar
@@ -18,7 +19,14 @@ from directsuite.core.upload import RequestBody
 from directsuite.errors import InvalidArgumentError, ResponseDecodeError
 from directsuite.messaging import arguments, confirmations, email, operations, send_once
 from directsuite.messaging.arguments import INBOX, format_flag, make_send_body
-from directsuite.messaging.listings import MessageReader, fetch_and_measure, fetch_batches, validate_listing
+from directsuite.messaging.listings import (
+    MessageList,
+    MessageReader,
+    fetch_and_measure,
+    fetch_batches,
+    find_missing_uids,
+    validate_listing,
+)
 from directsuite.messaging.models import (
     APIResponse,
     Authentication,
@@ -188,10 +196,11 @@ class Mailbox(Sender):
 
     async def get_messages_by_uids(
         self, folder: str, uids: Iterable[int], *, timeout: float | None = None
-    ) -> list[MessageDetail]:
-        """Return the messages with these uids. Unknown uids are ignored."""
-        response = await self._call_for_uids(operations.GET_MESSAGES_BY_UIDS, folder, uids=uids, timeout=timeout)
-        return [] if response is None else response.messages
+    ) -> MessageList[MessageDetail]:
+        """Return the messages with these uids. `missing_uids` of the list are the uids that the service left out."""
+        listed = arguments.validate_uids(uids)
+        response = await self._call_for_uids(operations.GET_MESSAGES_BY_UIDS, folder, uids=listed, timeout=timeout)
+        return find_missing_uids([] if response is None else response.messages, listed)
 
     async def get_unread_messages(self, folder: str = INBOX, *, timeout: float | None = None) -> list[MessageDetail]:
         """Return all unread messages of `folder`."""
@@ -395,10 +404,14 @@ class Mailbox(Sender):
 
     async def get_raw_messages_by_uids(
         self, folder: str, uids: Iterable[int], *, timeout: float | None = None
-    ) -> list[RawMessage]:
-        """Return the messages with these uids in their original form (RFC 5322)."""
-        response = await self._call_for_uids(operations.GET_RAW_MESSAGES_BY_UIDS, folder, uids=uids, timeout=timeout)
-        return [] if response is None else response.messages
+    ) -> MessageList[RawMessage]:
+        """Return the messages with these uids in their original form (RFC 5322).
+
+        `missing_uids` of the list are the uids that the service left out.
+        """
+        listed = arguments.validate_uids(uids)
+        response = await self._call_for_uids(operations.GET_RAW_MESSAGES_BY_UIDS, folder, uids=listed, timeout=timeout)
+        return find_missing_uids([] if response is None else response.messages, listed)
 
     async def save_raw_messages(
         self,
@@ -435,13 +448,33 @@ class Mailbox(Sender):
         self,
         folder: str = INBOX,
         *,
+        limit: int | None = None,
+        since: datetime | None = None,
+        newest_first: bool = False,
         batch_size: int = 50,
         batch_bytes: int | None = None,
         timeout: float | None = None,
     ) -> Listing[MessageDetail]:
-        """Yield all messages of `folder` by ascending uid. Batches are fetched ahead. Parameters: see `Mailbox`."""
-        validate_listing(folder, batch_size, batch_bytes)
-        return Listing(self._iter_in_batches(folder, batch_size, batch_bytes, timeout, Mailbox.get_messages_by_uids))
+        """Yield the messages of `folder` in the order of receipt, which is that of their uids.
+
+        limit: maximum number of messages. None: no limit.
+        since: yield only messages received at this time or later, by the service's clock: an aware datetime, with a
+            precision of 1 ms. Their uids come from SearchMessagesMetadataByReceivedDate. None: all messages.
+        newest_first: yield the messages in descending order of their uids.
+        batch_size, batch_bytes, timeout: see `Mailbox`. Batches are fetched ahead.
+
+        Raises InvalidArgumentError, before the first step, if an argument is invalid.
+        """
+        validate_listing(folder, batch_size, batch_bytes, limit)
+        if since is not None:
+            arguments.validate_aware(since, "since")
+
+        async def list_uids() -> list[int]:
+            uids = await self._get_uids_since(folder, since, timeout)
+            return uids[::-1] if newest_first else uids
+
+        get = functools.partial(Mailbox.get_messages_by_uids, folder=folder, timeout=timeout)
+        return Listing(self._iter_in_batches(list_uids, get, batch_size, batch_bytes, limit))
 
     def iter_raw(
         self,
@@ -453,9 +486,9 @@ class Mailbox(Sender):
     ) -> Listing[RawMessage]:
         """Yield all messages of `folder` in their original form, by ascending uid. Parameters: see `Mailbox`."""
         validate_listing(folder, batch_size, batch_bytes)
-        return Listing(
-            self._iter_in_batches(folder, batch_size, batch_bytes, timeout, Mailbox.get_raw_messages_by_uids)
-        )
+        list_uids = functools.partial(self.get_uids, folder, timeout=timeout)
+        get = functools.partial(Mailbox.get_raw_messages_by_uids, folder=folder, timeout=timeout)
+        return Listing(self._iter_in_batches(list_uids, get, batch_size, batch_bytes))
 
     def iter_metadata(self, folder: str = INBOX, *, timeout: float | None = None) -> Listing[MessageDetail]:
         """Yield the metadata of all messages of `folder`, while the response is being received."""
@@ -511,23 +544,35 @@ class Mailbox(Sender):
             box.get_uids, box.get_message_metadata, folder, message_ids, deadline
         )
 
+    async def _get_uids_since(self, folder: str, since: datetime | None, timeout: float | None) -> list[int]:
+        if since is None:
+            return await self.get_uids(folder, timeout=timeout)
+        found = await self.search_messages_metadata_by_received_date(folder, since, timeout=timeout)
+        return sorted({message.uid for message in found if message.uid is not None})
+
     async def _iter_in_batches(
         self,
-        folder: str,
+        list_uids: Callable[[], Awaitable[list[int]]],
+        get: Callable[..., Awaitable[list[M]]],
         batch_size: int,
         batch_bytes: int | None,
-        timeout: float | None,
-        get: Callable[..., Awaitable[list[M]]],
+        limit: int | None = None,
     ) -> AsyncGenerator[M]:
         async def fetch(batch: list[int]) -> tuple[list[M] | ResponseDecodeError, int]:
-            return await fetch_and_measure(self, lambda box: get(box, folder, batch, timeout=timeout))
+            return await fetch_and_measure(self, lambda box: get(box, uids=batch))
 
-        uids = await self.get_uids(folder, timeout=timeout)
+        uids = await list_uids()
         window = self._transport.compute_max_in_flight(Service.MESSAGING)
-        messages = fetch_batches(uids, fetch, batch_size=batch_size, window=window, batch_bytes=batch_bytes)
-        async with contextlib.aclosing(messages):
-            async for message in messages:
-                yield message
+        wanted = sys.maxsize if limit is None else limit
+        while uids and wanted:  # again, with later uids, if the service left out some messages
+            part, uids = uids[:wanted], uids[wanted:]
+            messages = fetch_batches(part, fetch, batch_size=batch_size, window=window, batch_bytes=batch_bytes)
+            async with contextlib.aclosing(messages):
+                async for message in messages:
+                    yield message
+                    wanted -= 1
+                    if not wanted:
+                        return
 
     def _stream_listing(
         self, operation: Operation[GetMessageResponse], folder: str, timeout: float | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import email.message
 from collections.abc import AsyncIterator, Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from io import BytesIO
 from pathlib import Path
 from typing import assert_type
@@ -161,7 +161,11 @@ async def sending(box: ds.Mailbox, tuser: ds.TUser, recipients: set[str]) -> Non
 
 
 async def reading(box: ds.Mailbox) -> None:
-    (detail,) = await box.get_messages_by_uids("INBOX", [1])
+    found = await box.get_messages_by_uids("INBOX", [1])
+    assert_type(found, dt.MessageList[ds.MessageDetail])
+    assert_type(found.missing_uids, list[int])
+    plain: list[ds.MessageDetail] = found
+    (detail,) = plain
     assert_type(detail, ds.MessageDetail)
     assert_type(detail.uid, int | None)
     assert_type(detail.received_date, datetime | None)
@@ -171,7 +175,7 @@ async def reading(box: ds.Mailbox) -> None:
     (raw,) = await box.get_raw_messages_by_uids("INBOX", [1])
     assert_type(raw.data, bytes | None)
     assert_type(raw.to_email(), email.message.EmailMessage)
-    async for message in box.iter_messages(batch_size=10):
+    async for message in box.iter_messages(limit=5, since=datetime.now(tz=UTC), newest_first=True, batch_size=10):
         assert_type(message, ds.MessageDetail)
     async for message in box.iter_metadata("INBOX"):
         assert_type(message, ds.MessageDetail)
