@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,20 @@ async def test_streams_store_attachments(suite: ds.DirectSuite, tmp_path: Path) 
     await box.send(ds.Message(recipients=[ds.Recipient(ADDRESS)], attachment_list=[attached]))
     await execute_programs(find_code_blocks("streams")[0])["keep"](box, tmp_path)
     assert (tmp_path / "1-0").read_bytes() == b"kept"
+
+
+async def test_newest_messages_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    programs = execute_programs(find_code_blocks("streams")[1])
+    async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
+        await sandbox.add_account(*ALICE)
+        box = suite.mailbox(*ALICE)
+        for subject in ("one", "two", "three"):
+            await box.send(to=ALICE[0], subject=subject)
+            sandbox.clock.advance(timedelta(hours=1))
+        await programs["show_recent"](box, sandbox.clock.now() - timedelta(hours=2.5))
+        assert capsys.readouterr().out == "3 three\n2 two\n"
+        assert [message.uid for message in await programs["fetch"](box, [1, 9])] == [1]
+    assert capsys.readouterr().out == "not in INBOX, or unreadable: [9]\n"
 
 
 @pytest.fixture
