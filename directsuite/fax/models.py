@@ -27,7 +27,7 @@ class FaxRecipient(Model):
     _shown: ClassVar[tuple[str, ...]] = ("page_count",)
 
     address: Annotated[str | None, Wire("Address")] = None
-    """The dialled number."""
+    """The dialled number, such as `15550100100`."""
     name: Annotated[str | None, Wire("Name")] = None
     """The recipient's name."""
     page_count: Annotated[int | None, Wire("PageCount")] = None
@@ -45,13 +45,13 @@ class FaxMessage(Model):
     message_handle: Annotated[
         str | None, Wire("MessageHandle", aliases=("message_handle", "messageHandle"), exact=True)
     ] = None
-    """The identifier of the fax, or None if it has none."""
+    """The identifier of the fax, or None if it has none. `get_single_message_info` accepts it, unchanged."""
     fax_number: Annotated[str | None, Wire("fax_number")] = None
-    """The account's number."""
+    """The account's number, such as `15550100100`."""
     status: FaxStatus | None = None
-    """The status of the fax."""
+    """`waiting` or `complete`."""
     updated_ts: Annotated[datetime | None, Wire("updated_ts")] = None
-    """The time of the last change of the status."""
+    """The time of the last change of the status, in UTC."""
     recipients: list[FaxRecipient] = attrs.field(factory=list[FaxRecipient])
     """The numbers to which the fax was sent."""
     description: str | None = None

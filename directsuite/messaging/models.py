@@ -51,7 +51,11 @@ class Authentication(Model):
     """A Direct address and its password."""
 
     username: str = attrs.field(validator=validate_text)
+    """The Direct address of the mailbox, such as `nurse@direct.example.org`. For a T-User: its name, such as
+    `front-desk`.
+    """
     password: Secret = attrs.field(converter=as_secret, validator=validate_text)
+    """The password of the mailbox or the T-User. A str becomes a Secret."""
 
 
 @scrub_class
@@ -60,6 +64,7 @@ class AuthenticationWithTuser(Authentication):
     """A T-User's name and password, and the Direct address that it acts for."""
 
     direct_addr: str
+    """The Direct address of the user, such as `nurse@direct.example.org`."""
 
 
 def _to_recipient_type(value: RecipientType | str) -> RecipientType:
@@ -80,11 +85,11 @@ class Recipient(Model):
     _shown: ClassVar[tuple[str, ...]] = ("type",)
 
     email: str
-    """The address."""
+    """The Direct address without a display name, such as `nurse@direct.example.org`."""
     type: Annotated[RecipientType, Wire(always_written=True)] = attrs.field(
         default=RecipientType.TO, converter=_to_recipient_type
     )
-    """TO, CC or BCC. A text such as "cc" becomes the member."""
+    """TO, CC or BCC, such as `RecipientType.CC` or "cc"."""
 
 
 RecipientCollection = list[Recipient]
@@ -106,13 +111,21 @@ class Attachment(Model):
     _shown: ClassVar[tuple[str, ...]] = ("media_type",)
 
     content: Annotated[bytes, Wire(always_written=True)] = attrs.field(default=b"", validator=validate_bytes)
-    """The content of the file. Empty if the attachment has a `source`."""
+    """The bytes of the file, such as `Path("report.pdf").read_bytes()`. They are sent as base64. Empty if there
+    is a `source`.
+    """
     content_type: Annotated[str | None, Wire(always_written=True)] = None
-    """The content type, possibly with parameters."""
+    """The MIME type, possibly with parameters, such as `application/pdf` or `text/xml; name=ccd.xml`. Required for
+    sending.
+    """
     filename: Annotated[str | None, Wire(always_written=True)] = None
-    """The name of the file, chosen by the sender. Do not write to a path that a received message names."""
+    """The name of the file, such as `report.pdf`. Required for sending. The sender of a received message has chosen it:
+    do not write to a path with this name.
+    """
     source: Annotated[Path | Content | None, Wire(local=True)] = None
-    """The source to read while sending, instead of `content`: a path, or an object of `from_file` or `from_stream`."""
+    """The source to read while sending, instead of `content`: a path such as `Path("report.pdf")`, or an object that
+    `from_file` or `from_stream` has made.
+    """
 
     @classmethod
     def from_path(
@@ -203,9 +216,9 @@ class MessageHeader(Model):
     """One header of a message."""
 
     name: str | None = None
-    """The name, such as `X-Request-ID`."""
+    """The name without a colon, such as `X-Request-ID`. Required for sending."""
     value: str | None = None
-    """The value."""
+    """The value in one line, such as `7f3a`."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -213,15 +226,21 @@ class MessageContent(Model):
     """The fields of both messages to send and received messages."""
 
     sender: str | None = None
-    """The address of the sender. In a message to send: None, or that of the mailbox, which means the same."""
+    """The Direct address of the sender, such as `nurse@direct.example.org`. In a message to send: None, or that of the
+    mailbox, which means the same.
+    """
     subject: str | None = None
-    """The subject."""
+    """The subject in one line, such as `Laboratory report`."""
     body: str | None = None
-    """The text, or HTML if `html_body` is True."""
+    """The text, such as `The report is attached.`, or HTML such as `<p>The report is attached.</p>` if `html_body` is
+    True.
+    """
     html_body: Annotated[bool, Wire(always_written=True)] = False
     """True if `body` is HTML, not plain text."""
     recipients: list[Recipient] = attrs.field(factory=list[Recipient], converter=to_recipients)
-    """The recipients. A message to send needs at least one. An address as text becomes a TO Recipient."""
+    """The recipients, such as `["nurse@direct.example.org", Recipient("lab@direct.example.org", "cc")]`. An address as
+    text becomes a TO Recipient. A message to send needs at least one.
+    """
 
 
 @scrub_class
@@ -230,7 +249,9 @@ class Message(MessageContent):
     """A message to send."""
 
     attachment_list: list[Attachment] = attrs.field(factory=list[Attachment], converter=to_attachments)
-    """The attachments to send. A path becomes `Attachment.from_path(path)`."""
+    """The attachments to send, such as `["report.pdf", Attachment.from_file(file)]`. A path becomes
+    `Attachment.from_path(path)`.
+    """
 
     @classmethod
     def from_email(cls, message: EmailMessage | LegacyMessage[Any, Any]) -> Message:
@@ -264,7 +285,9 @@ class MessageWithHeader(Message):
     """A message to send, with additional headers."""
 
     headers: list[MessageHeader] = attrs.field(factory=list[MessageHeader])
-    """Additional headers. The service writes the usual ones. Recipients can see all of them."""
+    """Additional headers, such as `[MessageHeader("X-Case", "7")]`. The service writes the usual ones. Recipients can
+    see all of them.
+    """
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -272,7 +295,9 @@ class SendRequest(Model):
     """The body of Send. Subclasses are for the other operations that send messages."""
 
     authentication: Authentication
+    """The mailbox that sends the message."""
     message: Message
+    """The message, with its sender."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -280,6 +305,7 @@ class SendRequestWithHeader(SendRequest):
     """The body of SendWithHeader."""
 
     message: MessageWithHeader
+    """The message, with its sender and additional headers."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -287,6 +313,7 @@ class SendWithTuserRequest(SendRequest):
     """The body of SendWithTuser."""
 
     authentication: AuthenticationWithTuser
+    """The T-User and the address for which it sends the message."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -294,7 +321,9 @@ class SendWithHeaderWithTuserRequest(SendRequest):
     """The body of SendWithHeaderWithTuser."""
 
     authentication: AuthenticationWithTuser
+    """The T-User and the address for which it sends the message."""
     message: MessageWithHeader
+    """The message, with its sender and additional headers."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -302,8 +331,11 @@ class UidsRequest(Model):
     """The body of the operations on messages that are given by uid (UidsRequestType)."""
 
     auth: Authentication
+    """The mailbox of the messages."""
     uids: list[int]
+    """The numbers of the messages in the folder of the request, such as `[17, 18]`. See `MessageDetail.uid`."""
     recipients: RecipientCollection = attrs.field(factory=list[Recipient])
+    """The recipients of Forward, such as `[Recipient("nurse@direct.example.org")]`. Empty for other operations."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -311,7 +343,9 @@ class SmtpIdsRequest(Model):
     """The body of GetMessageStatus for many (SmtpIdsRequestType)."""
 
     auth: Authentication
+    """The mailbox that sent the messages."""
     smtp_ids: list[str]
+    """The Message-IDs of the messages, such as `["<1@direct.example.org>"]`. See `SendMessageResponse.smtp_id`."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -319,8 +353,11 @@ class SetFoldersSubscribedRequest(Model):
     """The body of SetFoldersSubscribed (SetFoldersSubscribedRequestType)."""
 
     auth: Authentication
+    """The mailbox of the folders."""
     folders: list[str]
+    """The complete names of the folders, such as `["INBOX.Referrals"]`."""
     subscribed: bool
+    """True subscribes to the folders, False unsubscribes."""
 
 
 @scrub_class
@@ -337,7 +374,9 @@ class RawMessage(Model):
     folder: Annotated[str | None, Wire(exact=True)] = None
     """The folder of the message. None for a message that is new or part of another message."""
     data: bytes | None = attrs.field(default=None, validator=validate_bytes)
-    """The complete message (RFC 5322)."""
+    """The bytes of the complete message (RFC 5322), such as `message.as_bytes()` of an EmailMessage. They are sent as
+    base64. `save_raw_messages` needs only this field.
+    """
 
     def to_email(self) -> EmailMessage:
         """Return the message as an EmailMessage of the standard library. Raises ValueError if `data` is None."""
@@ -353,7 +392,9 @@ class RawMessagesRequest(Model):
     """The body of SaveRawMessages (RawMessagesRequestType)."""
 
     auth: Authentication
+    """The mailbox of the folder."""
     messages: list[RawMessage]
+    """The messages to append to the folder, such as `[RawMessage(data=data)]`."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -450,6 +491,7 @@ class GetCountResponse(APIResponse):
     _shown: ClassVar[tuple[str, ...]] = ("success", "code", "count")
 
     count: Annotated[int | None, Wire(strict=True)] = None
+    """The number of messages."""
 
 
 @scrub_class
@@ -488,6 +530,7 @@ class GetMessageResponse(APIResponse):
     """A response with messages, or their metadata."""
 
     messages: list[MessageDetail] = attrs.field(factory=list[MessageDetail])
+    """The messages, in the order of the response."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -495,6 +538,7 @@ class GetUIDResponse(APIResponse):
     """A response with the uids of a folder."""
 
     uids: Annotated[list[Uid], Wire(strict=True)] = attrs.field(factory=list[int])
+    """The uids of all messages, in the order of the response."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -502,3 +546,4 @@ class GetRawMessageResponse(APIResponse):
     """Messages in their original form (RFC 5322)."""
 
     messages: list[RawMessage] = attrs.field(factory=list[RawMessage])
+    """The messages, in the order of the response."""

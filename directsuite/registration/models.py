@@ -70,9 +70,9 @@ class Login(Model):
     """Reseller or T-User credentials (LoginRequest)."""
 
     username: str = attrs.field(validator=validate_text)
-    """The user name."""
+    """The name of the reseller or T-User, such as `front-desk`."""
     password: Secret = attrs.field(converter=as_secret, validator=validate_text)
-    """The password; a str becomes a Secret."""
+    """The password. A str becomes a Secret."""
 
 
 LoginRequest = Login
@@ -220,6 +220,7 @@ class GetPatientAddressesResponse(ResellerAPIResponse):
     patient: Annotated[list[DirectUserDetail], Wire(aliases=("addresses",))] = attrs.field(
         factory=list[DirectUserDetail]
     )
+    """The users whose addresses match. Empty if none was found."""
 
 
 @scrub_class
@@ -228,9 +229,9 @@ class UserPassword(Model):
     """A patient's Direct username and new password."""
 
     username: str = attrs.field(validator=validate_text)
-    """The local part of the patient's Direct address."""
+    """The local part of the patient's Direct address, such as `ada` for `ada@direct.example.org`."""
     password: Secret = attrs.field(converter=as_secret, validator=validate_text)
-    """The new password; a str becomes a Secret."""
+    """The new password. A str becomes a Secret."""
 
 
 @scrub_class
@@ -239,15 +240,15 @@ class IDProofedIndividual(Model):
     """An identity-proofed person: the id of the proofing record, or name, last four SSN digits and birth date."""
 
     id: int | None = attrs.field(default=None, validator=validate_whole_number)
-    """The id of the proofing record. Without it, the other fields are required."""
+    """The whole number of the proofing record, such as 4711. None: the following four fields are required instead."""
     first_name: str | None = None
-    """The given name."""
+    """The given name, such as `Ada`."""
     last_name: str | None = None
-    """The family name."""
+    """The family name, such as `Example`."""
     ssn4: str | None = None
-    """The last four digits of the social security number."""
+    """The last four digits of the social security number, as text, such as `0042`."""
     dob: date | str | None = None
-    """The date of birth. A str is sent unchanged."""
+    """The date of birth, such as `date(1980, 2, 29)`, which is sent as `1980-02-29`. A str is sent unchanged."""
 
 
 @scrub_class
@@ -256,6 +257,8 @@ class IDProofedIndividualRESTful(IDProofedIndividual):
     """An identity-proofed person, with the requested Direct username and password."""
 
     direct_username: str | None = None
-    """The requested local part of the Direct address. Required to find the user if the response is lost."""
+    """The requested local part of the Direct address, such as `ada` for `ada@direct.example.org`. Required to find the
+    user if the response is lost.
+    """
     direct_password: Secret | None = attrs.field(default=None, converter=as_optional_secret)
-    """The password of the mailbox. A str becomes a Secret."""
+    """The password of the new mailbox. A str becomes a Secret."""
