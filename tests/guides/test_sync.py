@@ -9,6 +9,8 @@ import signal
 import sqlite3
 import sys
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +124,34 @@ async def test_mail_is_kept(
         return
     with closing(sqlite3.connect("sync.db")) as database:
         assert database.execute("SELECT subject, present FROM message").fetchall() == [("referral", 1)]
+
+
+async def test_queries_find_mail_of_a_day_of_a_sender_and_attachments_of_a_type(tmp_path: Path) -> None:
+    result = EmailMessage()
+    result["From"], result["Subject"] = "lab@clinic.example.test", "result"
+    result.set_content("See the attachment.")
+    result.add_attachment(b"%PDF", maintype="application", subtype="pdf", filename="result.pdf")
+    result.add_attachment("a note")
+    async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
+        await sandbox.add_account(*ALICE)
+        sandbox.clock.freeze(datetime(2026, 3, 31, 23, 59, 59, tzinfo=UTC))
+        await sandbox.deliver(ALICE[0], result.as_bytes())
+        sandbox.clock.advance(timedelta(seconds=1))
+        await sandbox.deliver(ALICE[0], LETTER)
+        async with SqliteStore(tmp_path / "sync.db", sink=SqliteSink()) as store:
+            await Synchronizer(suite, store, [ALICE[0]], _password).once()
+            with closing(sqlite3.connect(tmp_path / "sync.db")) as database:  # while the worker has the file open
+                of_a_day, of_a_sender, of_a_type = find_code_blocks("sync", "sql")[0].split(";")[:3]
+                day = database.execute(of_a_day, {"day": "2026-03-31"}).fetchall()
+                sender = database.execute(of_a_sender, {"sender": "bob@clinic.example.test"}).fetchall()
+                attachments = database.execute(of_a_type, {"type": "application/pdf"}).fetchall()
+                plans = [
+                    str(database.execute(f"EXPLAIN QUERY PLAN {query}", {"day": "", "sender": ""}).fetchall())
+                    for query in (of_a_day, of_a_sender)
+                ]
+    sent_at, received_at = "2026-03-31T23:59:59.000Z", "2026-04-01T00:00:00.000Z"
+    assert day == [(ALICE[0], "INBOX", sent_at, "lab@clinic.example.test", "result")]
+    assert sender == [(ALICE[0], "INBOX", received_at, "referral", "Please see her.\r\n")]
+    assert attachments == [(sent_at, "lab@clinic.example.test", "result.pdf", b"%PDF")]
+    assert ["USING INDEX message_received" in plans[0], "USING INDEX message_sender" in plans[1]] == [True, True]
+    assert "TEMP B-TREE" not in "".join(plans)  # the indexes give the order

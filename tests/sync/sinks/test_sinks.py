@@ -180,6 +180,16 @@ async def test_rolled_back_changes_leave_nothing(database: str) -> None:
         assert (await tables.read_rows(), await tables.count_attachments()) == ([], 0)
 
 
+async def test_file_without_the_indexes_for_queries_can_be_opened_and_written(tmp_path: Path) -> None:
+    for change in (make_new(A), make_new(B, 2)):
+        async with SqliteStore(tmp_path / "sync.db", TableSink()) as store:
+            tables = TableScenario(store)
+            await tables.write(change)
+            for index in ("message_received", "message_sender"):
+                await store._database.execute(sql(f"DROP INDEX {index}"))
+            assert await tables.read_rows() == [IN_A, IN_B][: change.key.uid]
+
+
 async def test_text_that_a_database_cannot_store_is_replaced(tables: TableScenario) -> None:
     text = "\ud800\0'; DROP TABLE message; --\udfff"
     message = make_message(subject=text, sender=text, body=text, headers=[MessageHeader(name="\0", value="\udfff")])
