@@ -146,6 +146,17 @@ async def test_folder_is_signed_and_failures_are_reported(
     assert "three.pdf it is not a PDF" in printed
 
 
+async def test_results_and_progress_are_printed(
+    signing_jobs: dict[str, Any], suite: ds.DirectSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await signing_jobs["sign_and_report"](suite)
+    printed = capsys.readouterr().out.splitlines()
+    assert {f"{name} {tmp_path}/out/{name}" for name in ("one.pdf", "two.pdf")} < set(printed)
+    assert any(line.startswith("three.pdf it is not a PDF") for line in printed)
+    assert printed[0] == "0 signed, 0 failed"
+    assert "2 signed, 1 failed" in printed
+
+
 async def test_single_pdfs_are_signed(signing_jobs: dict[str, Any], suite: ds.DirectSuite, tmp_path: Path) -> None:
     await signing_jobs["sign_one"](suite, tmp_path / "in" / "one.pdf", tmp_path / "signed.pdf")
     signed = [

@@ -139,7 +139,7 @@ async def test_queries_find_mail_of_a_day_of_a_sender_and_attachments_of_a_type(
         sandbox.clock.advance(timedelta(seconds=1))
         await sandbox.deliver(ALICE[0], LETTER)
         async with SqliteStore(tmp_path / "sync.db", sink=SqliteSink()) as store:
-            await Synchronizer(suite, store, [ALICE[0]], _password).once()
+            await Synchronizer(suite, store, [ALICE[0]], find_password).once()
             with closing(sqlite3.connect(tmp_path / "sync.db")) as database:  # while the worker has the file open
                 of_a_day, of_a_sender, of_a_type = find_code_blocks("sync", "sql")[0].split(";")[:3]
                 day = database.execute(of_a_day, {"day": "2026-03-31"}).fetchall()

@@ -4,6 +4,7 @@ from directsuite.jobs.signing.documents import Folder, Pdf, RemoteFile, Target, 
 from directsuite.jobs.signing.fleet import FleetSigningProgress, SigningFleet
 from directsuite.jobs.signing.job import JobStoppedError, Signatures, SigningJob, SigningProgress
 from directsuite.jobs.signing.journal import SigningJournal, SigningJournalError, Tally
+from directsuite.jobs.signing.results import SigningResult
 from directsuite.jobs.signing.storage import StorageError, StorageFolder, StorageTarget
 from directsuite.jobs.signing.workflow import DocumentProblem, DocumentState, SigningEntry
 
@@ -22,6 +23,7 @@ __all__ = [
     "SigningJournal",
     "SigningJournalError",
     "SigningProgress",
+    "SigningResult",
     "StorageError",
     "StorageFolder",
     "StorageTarget",

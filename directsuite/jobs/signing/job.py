@@ -1,12 +1,14 @@
 """Signing of many documents concurrently, each exactly once.
 
 source ─► DocumentQueue skips documents that are done or failed ─► DocumentWorkflow, `concurrency` at a time ─► target
+                                                                      └─► ResultStream, if a loop reads the results
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
@@ -17,10 +19,12 @@ import attrs
 from directsuite.core.checks import AT_LEAST_ONE, DURATION
 from directsuite.core.clock import Clock, is_being_cancelled, make_unix_time, sleep_or_event
 from directsuite.core.files import explain_os_error
+from directsuite.core.iteration import Listing
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import AuthenticationError, ConfigurationError, DirectSuiteError
 from directsuite.jobs.signing.documents import Pdf, SourceError, Target, has_changed
 from directsuite.jobs.signing.journal import Lease, SigningJournal, compute_signatures_digest
+from directsuite.jobs.signing.results import ResultStream, SigningResult, make_result
 from directsuite.jobs.signing.steps import DocumentWorkflow
 from directsuite.jobs.signing.workflow import (
     DOCUMENT_PROBLEMS,
@@ -97,6 +101,8 @@ class SigningJob:
     max_outage: seconds for which failures of the service are retried before `run` stops.
     check_fields: fail a document if a signature without a widget has no empty field of its name, and would be
         invisible. Costs one more request per document.
+    progress: plain function that receives the `SigningProgress` when a run starts, after each document that was signed
+        or failed, and when the run ends without an error. If it raises, the job stops, and `run` raises its exception.
     clock, now: monotonic clock and Unix time, for tests. None: the suite's clock.
 
     Raises ConfigurationError if an argument is invalid.
@@ -113,10 +119,11 @@ class SigningJob:
         concurrency: int = 10,
         max_outage: float = 900.0,
         check_fields: bool = False,
+        progress: Callable[[SigningProgress], object] | None = None,
         clock: Clock | None = None,
         now: Callable[[], float] | None = None,
     ) -> None:
-        _validate_argument_types(source, signatures)
+        _validate_argument_types(source, signatures, progress)
         AT_LEAST_ONE.require("concurrency", concurrency)
         DURATION.require("max_outage", max_outage)
         _validate_target_outside_source(source, target)
@@ -127,12 +134,15 @@ class SigningJob:
         self._journal = journal
         self._concurrency = concurrency
         self._check_fields = check_fields
+        self._on_progress = progress
         self._clock = clock or signing.runtime.clock
         self._now = now or make_unix_time(self._clock)
         self._open = asyncio.Event()
         self._open.set()
         self._ending = asyncio.Event()
         self._queue: DocumentQueue | None = None
+        self._results: ResultStream | None = None
+        self._is_running = False
         self._max_outage = max_outage
         # In other jobs of this process. If there are any, the URL is right.
         self.signed_before = 0
@@ -229,15 +239,57 @@ class SigningJob:
         begun, wanted = set[str](), parse_reason(problem)
         return await self._run_alone(look_up)
 
+    def results(self) -> Listing[SigningResult]:
+        """Yield a result for each document that is signed or fails, until the run ends.
+
+            async for result in job.results():
+                print(result.name, result.problem or result.target)
+
+        If no run is in progress, this calls `run`, and raises its exceptions after the last result. A loop that ends
+        early cancels that run. If another task has called `run` or `run_failed`, the loop receives the results from
+        its first step on, and the other task receives the exceptions. As with `run`, documents that were signed or
+        failed in an earlier run are skipped.
+
+        A document's worker waits until the loop has received its result. So a slow loop delays the job, and at most
+        `concurrency` results wait.
+
+        Raises ConfigurationError while another loop reads the results.
+        """
+        return Listing(self._iter_results())
+
+    async def _iter_results(self) -> AsyncGenerator[SigningResult]:
+        if self._results is not None:
+            raise ConfigurationError("another loop is reading the results of this job: wait until it ends")
+        results = self._results = ResultStream()
+        run: asyncio.Task[SigningProgress] | None = None
+        try:
+            for _ in range(2):  # a task that was just created for `run` starts it first, also within `wait_for`
+                await asyncio.sleep(0)
+            if not self._is_running:
+                run = asyncio.create_task(self.run())
+                run.add_done_callback(lambda _: results.end())
+            while (result := await results.next()) is not None:
+                yield result
+            if run is not None:
+                await run
+        finally:
+            self._results = None
+            results.end()
+            if run is not None:
+                run.cancel()
+                await asyncio.gather(run, return_exceptions=True)
+
     async def _run_alone(self, look_up: _Lookup) -> SigningProgress:
         lease = self._lease
         if lease.is_in_use:
             raise ConfigurationError("another run is using this journal: wait until it ends, or use a separate journal")
-        lease.is_in_use = True
+        lease.is_in_use = self._is_running = True
         try:
             return await self._run(lease, look_up)
         finally:
-            lease.is_in_use = False
+            lease.is_in_use = self._is_running = False
+            if self._results is not None:
+                self._results.end()
             self._ending.clear()  # not at the start: the task may be drained before
 
     async def _run(self, lease: Lease, look_up: _Lookup) -> SigningProgress:
@@ -256,6 +308,7 @@ class SigningJob:
             )
             await workflow.cleanup(self._concurrency)
             self._queue = DocumentQueue(self._source, look_up, ahead=4 * self._concurrency, gate=self._open)
+            self._report_progress()
             async with self._queue.run_reader(), asyncio.TaskGroup() as group:
                 if self._ending.is_set():  # drained before the queue existed
                     self._queue.stop()
@@ -264,6 +317,7 @@ class SigningJob:
             await workflow.cleanup(self._concurrency)
         if self._failure is not None:
             raise self._failure
+        self._report_progress()
         return self.progress
 
     async def _enter_staging_dir(self, lease: Lease, stack: contextlib.AsyncExitStack) -> Path:
@@ -285,9 +339,15 @@ class SigningJob:
                     return None
                 entry, pdf = document
                 try:
-                    await self._sign(workflow, entry, pdf)
+                    end = await self._sign(workflow, entry, pdf)
                 finally:
                     queue.put_back(entry)
+                if end is not None:
+                    try:
+                        self._report_progress()
+                    finally:
+                        if self._results is not None:
+                            await self._results.put(make_result(end, self._target))
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
@@ -295,7 +355,8 @@ class SigningJob:
         except Exception as error:  # noqa: BLE001  raised by the source or a function of the caller
             self._fail(error)
 
-    async def _sign(self, workflow: DocumentWorkflow, entry: SigningEntry, pdf: Pdf) -> None:
+    async def _sign(self, workflow: DocumentWorkflow, entry: SigningEntry, pdf: Pdf) -> SigningEntry | None:
+        """Return the document's last entry, or None if it is left to the next run."""
         signatures = self._signatures(pdf) if callable(self._signatures) else self._signatures
         retry = RetryState(self._outage)
         while True:
@@ -306,13 +367,15 @@ class SigningJob:
                 verdict = retry.judge(error, has_others_in_progress=self._has_others_in_progress)
                 if verdict is RetryVerdict.STOP:
                     what_to_do = _HINT_RENEW_CREDENTIAL if isinstance(error, AuthenticationError) else _HINT_RUN_AGAIN
-                    return self._stop(JobStoppedError(retry.explain_stop(error), what_to_do), error)
+                    self._stop(JobStoppedError(retry.explain_stop(error), what_to_do), error)
+                    return None
                 [entry] = await self._lease.entries([entry.name])
                 if verdict is RetryVerdict.FAIL:
                     return self._record_end(entry, await workflow.fail(entry, error), retry)
                 pause = retry.compute_pause(error)
             except OSError as error:
-                return self._stop(JobStoppedError(f"the target can't be written ({explain_os_error(error)})"))
+                self._stop(JobStoppedError(f"the target can't be written ({explain_os_error(error)})"))
+                return None
             await sleep_or_event(self._clock.sleep(pause), self._ending)
             if self._ending.is_set():
                 return None
@@ -322,19 +385,24 @@ class SigningJob:
         """True if other documents are in progress, or were before the job was drained."""
         return self._ending.is_set() or (self._queue is not None and self._queue.in_progress > 1)
 
-    def _record_end(self, begin: SigningEntry, end: SigningEntry, retry: RetryState) -> None:
+    def _record_end(self, begin: SigningEntry, end: SigningEntry, retry: RetryState) -> SigningEntry:
         self._rate.record_end()
         retry.end(is_done=end.state is DocumentState.DONE)
         if end.state is DocumentState.DONE:
             self._done += 1
             self._failures_in_a_row = 0
-            return
+            return end
         self.failed_names.add(end.name)
         # A retry that fails for the same reason must not prevent the retries of others.
         self._failures_in_a_row += end.reason not in DOCUMENT_PROBLEMS | {begin.reason}
         if self._failures_in_a_row >= _MAX_FAILURES_IN_A_ROW:
             why = f"{_MAX_FAILURES_IN_A_ROW} documents failed one after the other; the last: {end.problem}"
             self._stop(JobStoppedError(why, _HINT_RETRY_FAILED))
+        return end
+
+    def _report_progress(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress(self.progress)
 
     def _stop(self, stopped: JobStoppedError, cause: Exception | None = None) -> None:
         stopped.__cause__ = cause
@@ -476,9 +544,11 @@ class DocumentRate:
         return now
 
 
-def _validate_argument_types(source: object, signatures: object) -> None:
+def _validate_argument_types(source: object, signatures: object, progress: object) -> None:
     if not isinstance(source, AsyncIterable):
         raise ConfigurationError("source must be an async iterable of Pdf: for example a Folder, or an async generator")
+    if progress is not None and (not callable(progress) or inspect.iscoroutinefunction(progress)):
+        raise ConfigurationError("progress must be a function that is not async")
     if callable(signatures):
         return
     if not isinstance(signatures, Sequence):
