@@ -30,6 +30,7 @@ import attrs
 
 from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.core.clock import MAX_SLEEP, WAIT_TOLERANCE, make_unix_time, sleep_or_event
+from directsuite.core.events import Progress, validate_progress
 from directsuite.core.iteration import Listing
 from directsuite.core.outcome import NOT_RETRYABLE, find_error_scope
 from directsuite.core.privacy import scrub_class
@@ -164,6 +165,7 @@ class DeliveryTracker:
         key: str,
         settle: float = SETTLE_TIMEOUT,
         resend: bool = False,
+        progress: Progress | None = None,
         timeout: float | None = None,
     ) -> SendMessageResponse:
         """Send a message once, even if the program crashes and calls this again, and track it.
@@ -173,7 +175,8 @@ class DeliveryTracker:
         certainly not there. A message without a usable smtp_id is not tracked.
 
         key: unique name of this message. The journal stores hashes of the key and of the message.
-        settle, resend, timeout: as for `send_once`. The timeout includes reading the attachments.
+        settle, resend, progress, timeout: as for `send_once`. The timeout includes reading the attachments. No progress
+            is reported if the message was sent before.
 
         Raises the exceptions of `send_once`; InvalidArgumentError if a different message has this key;
         DeliveryJournalError if nothing was sent because the journal cannot be written. Raises OutcomeUnknownError with
@@ -182,6 +185,7 @@ class DeliveryTracker:
         send it with another key.
         """
         send_once.validate_key(key)
+        validate_progress(progress)
         deadline = send_once.Deadline.after(self.mailbox.resolve_timeout(timeout))
         checked = arguments.validate_message(message, self.mailbox.username)
         content = await deadline.run_in_time(arguments.compute_message_digest(checked))
@@ -197,7 +201,13 @@ class DeliveryTracker:
             since = await self._find_first_attempt_time(began, request_id)
             try:
                 sent = await self.mailbox.send_once(
-                    message, key=key, since=since, settle=settle, resend=resend, timeout=deadline.require_time_left()
+                    message,
+                    key=key,
+                    since=since,
+                    settle=settle,
+                    resend=resend,
+                    progress=progress,
+                    timeout=deadline.require_time_left(),
                 )
             except OutcomeUnknownError as error:
                 error.how_to_find_out = _HINT_CALL_AGAIN

@@ -45,6 +45,33 @@ async def test_second_run_returns_same_id_without_request(trackers: TrackerFacto
     assert await sends(trackers) == 1
 
 
+async def test_progress_of_attachments_is_reported_once(trackers: TrackerFactory, tmp_path: Path) -> None:
+    reported = list[tuple[int, int | None]]()
+    (tmp_path / "scan.pdf").write_bytes(bytes(500_000))
+    message = attrs.evolve(LETTER, attachment_list=[ds.Attachment.from_path(tmp_path / "scan.pdf")])
+
+    def report(done: int, total: int | None) -> None:
+        reported.append((done, total))
+
+    async with trackers.open_tracker() as tracker:
+        await tracker.send(message, key=KEY, progress=report)
+        assert (reported[0], reported[-1]) == ((0, 500_000), (500_000, 500_000))
+        calls = len(reported)
+        await tracker.send(message, key=KEY, progress=report)
+    assert len(reported) == calls
+
+
+async def test_async_progress_function_is_rejected_before_the_journal_is_written(trackers: TrackerFactory) -> None:
+    async def report(*_: object) -> None: ...
+
+    rejected: Any = report
+    async with trackers.open_tracker() as tracker:
+        with pytest.raises(ds.InvalidArgumentError, match="progress"):
+            await tracker.send(LETTER, key=KEY, progress=rejected)
+        await tracker.send(LETTER, key=KEY)
+    assert [*trackers.clinic.request_counts] == ["SendWithHeader"]
+
+
 async def test_first_attempt_does_not_search(trackers: TrackerFactory) -> None:
     async with trackers.open_tracker() as tracker:
         await tracker.send(LETTER, key=KEY)
