@@ -93,18 +93,15 @@ class MailboxRounds:
         self._waiting_since: Mapping[tuple[int, int, int], int] = {}
         self._has_waiting_rows = True  # a store may have waiting rows from earlier
 
-    async def run_round(self, *, audit: bool = False) -> RoundReport:
-        """Run one round. Raises errors that affect the entire mailbox; the report has those of single folders.
-
-        audit: True for a full resync of all folders.
-        """
+    async def run_round(self) -> RoundReport:
+        """Run one round. Raises errors that affect the entire mailbox; the report has those of single folders."""
         try:
-            return await self._run_round(audit=audit)
+            return await self._run_round()
         except BaseException:  # also cancellation: a commit may be in progress, and a new lease waits for it
             self._reset()
             raise
 
-    async def _run_round(self, *, audit: bool) -> RoundReport:
+    async def _run_round(self) -> RoundReport:
         self._round_number += 1
         if self._lease is None:
             self._lease = await self._store.claim(self._name)
@@ -113,7 +110,7 @@ class MailboxRounds:
         self._commits = Commits(
             self._store, self._lease, self._deliver, report, self._clock, self._now_ms, self._health
         )
-        snapshots = await self._take_snapshots(audit=audit)
+        snapshots = await self._take_snapshots()
         for snapshot in snapshots:
             with self._report_errors(snapshot.state.name):
                 await self._confirm_missing(snapshot)
@@ -140,12 +137,12 @@ class MailboxRounds:
                 raise
             self._report.failed_folders[name] = error
 
-    async def _take_snapshots(self, *, audit: bool) -> list[FolderSnapshot]:
+    async def _take_snapshots(self) -> list[FolderSnapshot]:
         names = await self._list_names() if self._names is None else self._names
         snapshots = list[FolderSnapshot]()
         for name in dict.fromkeys(names):
             with self._report_errors(name):
-                snapshot = await self._take_snapshot(name, audit=audit)
+                snapshot = await self._take_snapshot(name)
                 if snapshot is None:
                     self._report.idle_folders += 1
                 else:
@@ -191,11 +188,11 @@ class MailboxRounds:
         self._has_waiting_rows = True
         return True
 
-    async def _take_snapshot(self, name: str, *, audit: bool) -> FolderSnapshot | None:
+    async def _take_snapshot(self, name: str) -> FolderSnapshot | None:
         state = self._folders.get(name)
         if state is None:
             state = self._folders[name] = FolderMemory(await self._store.folder(self._commits.lease, name))
-        audit = audit or decide.is_audit_due(state.folder, self._now_ms())
+        audit = decide.is_audit_due(state.folder, self._now_ms())
         changed = await self._read_changed_listing(state)
         match decide.next_step(state, changed, audit=audit, sentinels_due=self._needs_verification(state)):
             case FolderStep.NONE:
