@@ -11,6 +11,7 @@ from directsuite._version import __version__ as __version__
 TYPE_CHECKING = False  # type checkers assume True; importing typing would be slow
 
 if TYPE_CHECKING:
+    from directsuite.core.call_log import configure_logging as configure_logging
     from directsuite.core.credentials import AccessToken as AccessToken
     from directsuite.core.credentials import TokenSource as TokenSource
     from directsuite.core.events import AttemptFailed as AttemptFailed
@@ -120,6 +121,7 @@ if TYPE_CHECKING:
     from directsuite.wire.models import reveal as reveal
 else:
     _NAMES = {
+        "core.call_log": "configure_logging",
         "core.credentials": "AccessToken TokenSource",
         "core.events": (
             "AttemptFailed AttemptStarted AttemptSucceeded CallEvent CallFinished CallStarted CircuitClosed "

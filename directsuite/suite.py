@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import logging
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypedDict, Unpack, cast
@@ -13,6 +14,7 @@ import aiohttp
 
 from directsuite.config_file import Configuration
 from directsuite.core.call import Endpoint, Environment
+from directsuite.core.call_log import LOG_VARIABLE, configure_logging
 from directsuite.core.checks import Check, instance_of, with_methods
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.credentials import TokenCache, TokenSource, make_token_source
@@ -98,6 +100,8 @@ class DirectSuite:
             ("shared_limits", _SHARED_LIMITS, shared_limits),
         ):
             check.require(name, argument)
+        if os.environ.get(LOG_VARIABLE):
+            configure_logging()
         settings = Settings() if settings is None else settings
         clock = SystemClock() if clock is None else clock
         urls = {

@@ -20,6 +20,7 @@ import aiohttp
 from yarl import URL
 
 from directsuite.core.call import NO_DEADLINE, SKIP_DECODING, Call, ExchangeInfo
+from directsuite.core.call_log import log_request, log_response
 from directsuite.core.clock import is_being_cancelled
 from directsuite.core.credentials import Credential, TokenCache
 from directsuite.core.download import DestinationError, is_exhausted
@@ -122,6 +123,7 @@ class Attempt(Generic[R]):
             self._record_failure(result)
             raise result
         self._limits.record_result(has_response=True, probe=self._probe)
+        log_response(self._call, result)
         if self._call.detailed:
             self._call.emit(
                 AttemptSucceeded, attempt=self._call.requests, status=self._status, elapsed=self._measure_elapsed()
@@ -161,7 +163,7 @@ class Attempt(Generic[R]):
                 # Lets aiohttp notice that the server has closed an idle connection.
                 await _yield_twice()
             response.begin(await self._send())
-            self._status = response.status
+            self._status = self._call.status = response.status
             result = await self._read(response)
             is_kept = result is self
             return result
@@ -216,6 +218,8 @@ class Attempt(Generic[R]):
         operation, payload, http = call.operation, self._payload, session.http
         self._probe = self._limits.start_request(operation)
         call.requests += 1
+        call.status = None
+        log_request(call)
         self._sent_at = self._env.clock.monotonic()
         if call.detailed:
             self._call.emit(AttemptStarted, attempt=call.requests)
@@ -378,6 +382,7 @@ class Attempt(Generic[R]):
             outcome = Outcome.UNKNOWN if self._sent_at is not None and self._is_written and not broken else None
             outcome = outcome or Outcome.NOT_SENT
         call.is_unknown = call.is_unknown or outcome is Outcome.UNKNOWN
+        log_response(call, error)
         self._call.emit(
             AttemptFailed,
             attempt=0 if self._sent_at is None else call.requests,

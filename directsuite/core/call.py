@@ -14,11 +14,11 @@ from directsuite.core.clock import Clock
 from directsuite.core.credentials import Credential, TokenCache
 from directsuite.core.events import CallEvent, Events
 from directsuite.core.limits import Limits
-from directsuite.core.operation import Operation, Service
+from directsuite.core.operation import Operation, Semantics, Service
 from directsuite.core.retry import RetryPolicy
 from directsuite.core.session import BufferedResponse, ResponseStream, Session
 from directsuite.core.upload import RequestBody
-from directsuite.errors import InvalidArgumentError, OutcomeUnknownError
+from directsuite.errors import InvalidArgumentError, Outcome, OutcomeUnknownError
 from directsuite.wire.codec import Codec
 
 R = TypeVar("R")
@@ -210,6 +210,8 @@ class Call(Generic[R]):
     """
     requests: int = 0
     """The number of HTTP requests made."""
+    status: int | None = None
+    """The HTTP status of the last request. None if it got no response."""
     is_unknown: bool = False
     """True if the service may have processed an attempt that failed."""
     is_consumed: bool = False
@@ -243,7 +245,11 @@ class Call(Generic[R]):
             port=endpoint.port,
             **details,
         )
-        self.environment.events.emit(event)
+        if operation.semantics is Semantics.SAFE and details.get("outcome") is Outcome.UNKNOWN:
+            no_outcome: dict[str, Any] = {"outcome": None}  # a read has no effect that could be unknown
+            self.environment.events.emit(event, logged=attrs.evolve(event, **no_outcome))
+        else:
+            self.environment.events.emit(event)
 
     def compute_time_left(self) -> float:
         """Return the seconds until the deadline, negative after it."""

@@ -235,11 +235,16 @@ class Events:
         """Remove a listener, also if it was added several times. Has no effect if it was not added."""
         self.listeners = tuple(each for each in self.listeners if each != listener)
 
-    def emit(self, event: Event) -> None:
-        """Write an event to the log, then send it to all listeners. Log their exceptions without raising them."""
-        for listener in (self._write_to_log, *self.listeners):
+    def emit(self, event: Event, *, logged: Event | None = None) -> None:
+        """Write an event to the log, then send it to all listeners. Log their exceptions without raising them.
+
+        logged: the event to write to the log. None: the same event.
+        """
+        receivers: list[tuple[Listener, Event]] = [(self._write_to_log, event if logged is None else logged)]
+        receivers += [(listener, event) for listener in self.listeners]
+        for listener, each in receivers:
             try:
-                listener(event)
+                listener(each)
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  a listener must not break a call
                 self.logger.warning("a listener raised %s", type(error).__name__)
 

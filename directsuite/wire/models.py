@@ -120,6 +120,15 @@ class _FieldDocs(dict[str, str | None]):
         return None
 
 
+def summarize(model: Model) -> str:
+    """Return the `repr` of a model without any text or number, for logs: all values are placeholders."""
+    return _format_model(
+        model,
+        _get_field_names(model),
+        lambda _, value: summarize(value) if isinstance(value, Model) else _make_placeholder(value),
+    )
+
+
 def reveal(value: object) -> str:
     """Return the `repr` of a model, or of a list of models, with all values readable instead of placeholders.
 

@@ -1,0 +1,116 @@
+"""Log lines about calls, requests and responses, and their configuration."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import directsuite as ds
+from directsuite.core.call_log import CALLS
+
+from . import responses
+from .scripted_server import ScriptedServer
+from .scripted_suite import (
+    ALICE,
+    GET_MESSAGE_COUNT,
+    GET_PATIENT_ADDRESS,
+    LOGIN_RESPONSE,
+    PASSWORD,
+    PATIENT,
+    SECRETS,
+    SEND,
+    catch_error,
+    open_suite,
+)
+
+LOGGER = logging.getLogger("directsuite")
+
+
+@pytest.fixture(autouse=True)
+def restored_loggers() -> Iterator[None]:
+    """Restore the levels and handlers after each test."""
+    before = LOGGER.level, CALLS.level, [*LOGGER.handlers]
+    yield
+    LOGGER.setLevel(before[0])
+    CALLS.setLevel(before[1])
+    LOGGER.handlers[:] = before[2]
+
+
+def read_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [re.sub(r"\d+ ms$", "? ms", record.getMessage()) for record in caplog.records if record.name == CALLS.name]
+
+
+async def test_each_call_is_one_line_at_info(server: ScriptedServer, caplog: pytest.LogCaptureFixture) -> None:
+    ds.configure_logging()
+    server.enqueue(responses.respond({}, 500), responses.respond({"success": True, "count": 7}))
+    server.enqueue(responses.respond({"success": False, "code": 2, "message": PATIENT}), responses.reset)
+    async with open_suite(server, retry=ds.RetryPolicy(attempts=2, wait=lambda _: 0.0)) as suite:
+        await GET_MESSAGE_COUNT.call(suite)
+        await catch_error(SEND.call(suite))
+        await catch_error(SEND.call(suite))
+    assert read_lines(caplog) == [
+        "GetMessageCount: succeeded, HTTP 200, 2 attempts, ? ms",
+        "Send: failed, AddressError, HTTP 200, 1 attempt, ? ms",
+        "Send: failed, OutcomeUnknownError, no response, 1 attempt, ? ms",
+    ]
+
+
+async def test_debug_adds_requests_and_responses_with_masked_values(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ds.configure_logging("debug")
+    server.enqueue(responses.respond({"success": True, "count": 7}), responses.respond(LOGIN_RESPONSE))
+    server.enqueue(responses.respond(GET_PATIENT_ADDRESS.success_body), responses.respond({"message": PATIENT}, 400))
+    async with open_suite(server) as suite:
+        await GET_MESSAGE_COUNT.call(suite)
+        await GET_PATIENT_ADDRESS.call(suite)
+        await catch_error(SEND.call(suite))
+    lines = read_lines(caplog)
+    request = (
+        f"GetMessageCount: request POST GetMessageCount/{{folder}}, {{username: <{len(ALICE)} chars>, password: ***}}"
+    )
+    assert lines[0] == request
+    assert re.fullmatch(r"GetMessageCount: response HTTP 200, GetCountResponse\(.*\)", lines[1])
+    assert "Send: response HTTP 400, BadRequestError: " in "\n".join(lines)
+    assert not [text for text in (*SECRETS, PASSWORD, ALICE, PATIENT) if text in caplog.text]
+
+
+async def test_failed_read_is_not_logged_as_an_unknown_outcome(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "directsuite")
+    server.default_responder = responses.reset
+    async with open_suite(server, retry=ds.RetryPolicy.none()) as suite:
+        await catch_error(GET_MESSAGE_COUNT.call(suite))
+        assert "unknown" not in caplog.text
+        await catch_error(SEND.call(suite))
+        assert "outcome unknown" in caplog.text
+
+
+@pytest.mark.parametrize("value", ["info", "DEBUG"])
+async def test_variable_configures_logging(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], value: str
+) -> None:
+    monkeypatch.setenv("DIRECTSUITE_LOG", value)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    for _ in range(2):  # a second suite adds no second handler
+        async with open_suite(server) as suite:
+            await GET_MESSAGE_COUNT.call(suite)
+    assert len(re.findall("INFO GetMessageCount: ", capsys.readouterr().err)) == 2
+    monkeypatch.setattr(sys, "stderr", None)
+    async with open_suite(server) as suite:
+        await GET_MESSAGE_COUNT.call(suite)
+
+
+def test_unknown_level_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    level: Any = "Zaphod"
+    with pytest.raises(ds.ConfigurationError, match=r"^level must be info or debug$"):
+        ds.configure_logging(level)
+    monkeypatch.setenv("DIRECTSUITE_LOG", "Zaphod")
+    with pytest.raises(ds.ConfigurationError, match=r"^DIRECTSUITE_LOG must be info or debug$"):
+        ds.DirectSuite()
