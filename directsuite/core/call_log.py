@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from directsuite.core.upload import RequestBody
 
 CALLS = logging.getLogger("directsuite.calls")
-CALLS.setLevel(logging.WARNING)  # off, also in programs that log everything else at INFO
+CALLS.setLevel(logging.WARNING)  # off, even if a program logs everything else at INFO
 LOG_VARIABLE = "DIRECTSUITE_LOG"
 _LEVELS = {"info": logging.INFO, "debug": logging.DEBUG}
 _MAX_MASKED_BYTES = 65536
@@ -41,7 +41,7 @@ def configure_logging(level: Literal["info", "debug"] | None = None) -> None:
         renewals. "debug" adds each request and response, in which only types and sizes of values are shown. None: use
         DIRECTSUITE_LOG, or else "info".
 
-    Raises ConfigurationError if the level is not one of these.
+    Raises ConfigurationError if the level is unknown.
     """
     name, given = ("level", level) if level is not None else (LOG_VARIABLE, os.environ.get(LOG_VARIABLE) or "info")
     number = _LEVELS.get(str(given).lower())
