@@ -71,7 +71,7 @@ _QUERIES = {
         ORDER BY id DESC LIMIT :page""",
     # Expired documents are included until the next Save request.
     "documents": """
-        SELECT d.rowid AS id, identifier, account, created, last_activity, digest, size,
+        SELECT d.rowid AS id, identifier, account, created, last_activity, digest, size, name,
           :now - last_activity >= :lifetime AS expired, last_activity + :lifetime AS expires
         FROM signing_document d JOIN signing_file USING(identifier) WHERE d.rowid < :place
         AND (:text = '' OR instr(identifier, :text) OR instr(lower(account), :text))

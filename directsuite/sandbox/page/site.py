@@ -36,6 +36,7 @@ from directsuite.sandbox.control import (
     choose_error_status,
 )
 from directsuite.sandbox.faults import describe_kind, describe_remaining
+from directsuite.sandbox.page import feedback
 from directsuite.sandbox.page.content import PageNotFoundError
 from directsuite.sandbox.page.reference import OpenApiOperation, build_example, list_operations
 from directsuite.sandbox.rejections import describe_body_limit
@@ -65,6 +66,7 @@ _SECURITY_HEADERS = {
     "X-DNS-Prefetch-Control": "off",
 }
 _LOCAL_PATH = re.compile(r"/(?![/\\])[!-~]*")
+_HYPHENATED = re.compile(r"(?:&lt;)?\b(?=[0-9A-Za-z-]{3,40}\b)[0-9A-Za-z]+(?:-[0-9A-Za-z]+)+")  # of escaped text
 _MAX_FORM_BYTES = 2**16  # without a file; in memory it is a hundred times larger
 _FOREIGN_ORIGIN_TEXT = "The request came from another web page. Enter the sandbox's address in the browser instead."
 _UNREADABLE_FORM_TEXT = "The form could not be read. Reload the page and try again."
@@ -95,6 +97,7 @@ class SandboxPage:
         self._build_services_document = services_document
         self._access = access
         self.drawing_slot = asyncio.Semaphore(1)  # one page at a time
+        self._notices = feedback.Notices()
         self._browsers = 0
         self._is_closed = False
 
@@ -169,16 +172,16 @@ class SandboxPage:
             text = "The sandbox's page needs more packages. In a copy of the repository, run: pip install '.[sandbox]'"
             return web.Response(status=HTTPStatus.NOT_IMPLEMENTED, text=text)
 
-    def _render_error(self, status: HTTPStatus, text: str) -> web.Response:
+    def _render_error(self, status: HTTPStatus, text: str, back: str = "/") -> web.Response:
         try:
-            return self._render("wrong.html", status, text=text)
+            return self._render("wrong.html", status, text=text, back=back)
         except ImportError:
             return web.Response(status=status, text=text)
 
     def _render(self, template: str, status: HTTPStatus = HTTPStatus.OK, **context: Any) -> web.Response:
         clock = self.sandbox.clock
         state = {"version": self._version, "now": clock.milliseconds(), "frozen": clock.frozen}
-        known = {"form_token": self._access.form_token, **state, **context}
+        known = {"form_token": self._access.form_token, "notice": None, **state, **context}
         html = _load_templates().get_template(template).render(known)
         return web.Response(status=status, text=html, content_type="text/html")
 
@@ -186,7 +189,13 @@ class SandboxPage:
         async def show(request: web.Request) -> web.StreamResponse:
             version = self._version  # first, so that a change during the read leads to a reload
             context: dict[str, Any] = {**await view(self, request), "version": version}
-            return self._render(template, here=request.path_qs, path=request.path, **context)
+            # An update of an open view, by htmx, must not remove the notice for the view that the form leads to.
+            key = None if "HX-Request" in request.headers else request.cookies.get(feedback.COOKIE)
+            context["notice"] = self._notices.pop(key)
+            response = self._render(template, here=request.path_qs, path=request.path, **context)
+            if key is not None:
+                response.del_cookie(feedback.COOKIE)
+            return response
 
         return show
 
@@ -195,21 +204,28 @@ class SandboxPage:
             form = await _read_form(request)
             if not is_same_secret(str(form.get("form_token", "")), self._access.form_token):
                 return self._render_error(HTTPStatus.FORBIDDEN, _EXPIRED_FORM_TEXT)
+            members, back = _read_members(form), str(form.get("back", "/"))
+            back = back if _LOCAL_PATH.fullmatch(back) else "/"
             try:
                 if entry.documented_body_type is bytes:
                     await _deliver(self.sandbox, request, form)
+                    result: Mapping[str, Any] = {}
                 else:
                     body: Any = None
                     if entry.body_type is not None:
                         kind = entry.documented_body_type or entry.body_type
-                        body = msgspec.convert(_read_members(form), kind, strict=False)
+                        body = msgspec.convert(members, kind, strict=False)
                     if entry.documented_body_type is not None:
                         body = msgspec.to_builtins(body)
-                    await entry.handler(self.sandbox, request, body)
+                    result = await entry.handler(self.sandbox, request, body)
             except REJECTION_ERRORS as error:
-                return self._render_error(choose_error_status(error), f"The change was rejected: {error}.")
-            back = str(form.get("back", "/"))
-            return _redirect(back if _LOCAL_PATH.fullmatch(back) else "/")
+                return self._render_error(choose_error_status(error), f"The change was rejected: {error}.", back)
+            values = {**members, **request.match_info, **result, "now": _format_moment(self.now_ms)}
+            key = self._notices.add(feedback.describe_change(entry.method, entry.path, values))
+            response = _redirect(back)
+            cookie: dict[str, Any] = {"httponly": True, "samesite": "Strict", "secure": request.secure}
+            response.set_cookie(feedback.COOKIE, key, max_age=feedback.MAX_AGE, **cookie)
+            return response
 
         return run_action
 
@@ -335,6 +351,13 @@ def _format_size(octets: int) -> str:
     )
 
 
+def _mark_ids(text: str) -> str:
+    """Return text as HTML in which ids such as UUIDs are not broken into lines at their hyphens."""
+    from markupsafe import Markup, escape
+
+    return Markup(_HYPHENATED.sub(r'<span class="unbroken">\g<0></span>', str(escape(text))))  # noqa: S704  escaped
+
+
 @cache
 def _load_templates() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -351,5 +374,5 @@ def _load_templates() -> Environment:
         "size": _format_size,
         "segment": lambda text: quote(str(text), safe="@"),
     }
-    templates.filters |= {"kind_text": describe_kind, "still_text": describe_remaining}
+    templates.filters |= {"kind_text": describe_kind, "still_text": describe_remaining, "ids": _mark_ids}
     return templates

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,9 +51,11 @@ _MAX_DRAWN_BYTES = 64 * 2**20
 
 
 async def _show_overview(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
+    calls = _find_calls(page.calls, "", MAX_ROW_ID)[:12]
     return {
         "totals": require_found(await page.sandbox.read(lambda connection: find_row(connection, "totals"))),
-        "calls": _find_calls(page.calls, "", MAX_ROW_ID)[:12],
+        "calls": calls,
+        "titles": await _find_titles(page, calls),
         **await _list_page(page, request, "mailboxes", "after"),
     }
 
@@ -133,14 +136,41 @@ async def _show_calls(page: SandboxPage, request: web.Request) -> Mapping[str, A
     rows = _find_calls(page.calls, text, _read_number(request, "before", MAX_ROW_ID))
     more = len(rows) > PAGE_ROWS
     following = _build_link(request, before=rows[PAGE_ROWS - 1].number) if more else None
-    return {"rows": rows[:PAGE_ROWS], "following": following, "text": text, "count": page.calls.count}
+    shown = {"rows": rows[:PAGE_ROWS], "titles": await _find_titles(page, rows)}
+    return {**shown, "following": following, "text": text, "count": page.calls.count}
+
+
+async def _find_titles(page: SandboxPage, calls: Sequence[CallRecord]) -> dict[str, str]:
+    """Return the summaries of the operations of these calls, by name. Other endpoints have none."""
+    operations = await asyncio.to_thread(lambda: page.operations) if calls else {}
+    return {name: operations[name].texts[0] for name in {call.operation for call in calls} & operations.keys()}
 
 
 async def _show_call(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
     number = int(request.match_info["number"])
     call, exchange = require_found(page.calls.find(number)), page.calls.find_exchange(number)
     bodies = None if exchange is None else (mask_secrets(exchange.request), mask_secrets(exchange.response))
-    return {"call": call, "exchange": exchange, "bodies": bodies}
+    return {"call": call, "exchange": exchange, "bodies": bodies, "titles": await _find_titles(page, [call])}
+
+
+async def _show_documents(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
+    shown = await _list_page(page, request, "documents", "before")
+    for row in shown["rows"]:
+        row["signed"] = row["unsigned"] = None  # if the document cannot be read
+        with (
+            suppress(RejectionError, FileNotFoundError, ImportError),
+            page.sandbox.document_files.hold_file(row["name"]) as file,
+        ):
+            row["signed"], row["unsigned"] = await asyncio.to_thread(_count_signatures, file)
+    return shown
+
+
+@lru_cache(maxsize=1000)
+def _count_signatures(file: Path) -> tuple[int, int]:
+    # The content of a file does not change: a changed document is a new file.
+    from directsuite.sandbox.signing import engine
+
+    return engine.count_signatures(file)
 
 
 async def _show_document(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
@@ -212,7 +242,7 @@ VIEWS: dict[str, tuple[str, View]] = {
     "/page/sent": ("sent.html", _make_list_view("sent", timeout=CONFIRMATION_TIMEOUT_MS)),
     "/page/calls": ("calls.html", _show_calls),
     "/page/calls/{number:[0-9]{1,15}}": ("call.html", _show_call),
-    "/page/documents": ("documents.html", _make_list_view("documents")),
+    "/page/documents": ("documents.html", _show_documents),
     "/page/documents/{identifier}": ("document.html", _show_document),
     "/page/faxes": ("faxes.html", _make_list_view("faxes")),
     "/page/patients": ("patients.html", _show_patients),

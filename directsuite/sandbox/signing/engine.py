@@ -125,6 +125,13 @@ def describe(file: Path, keys: KeySource, moment: datetime) -> PdfDescription:
         return inspect(file, keys.trust_roots(), moment)
 
 
+def count_signatures(file: Path) -> tuple[int, int]:
+    """Return the numbers of signed and of unsigned signature fields in a document. The signatures are not verified."""
+    with _guard_processing(), document.open_pdf(file) as pdf:
+        states = [field.is_signed for field in document.iter_fields(pdf) if field.kind == "signature"]
+    return sum(states), len(states) - sum(states)
+
+
 @contextmanager
 def _guard_processing(rejection: RejectionError | None = None) -> Generator[None]:
     """Suppress the logs of the PDF libraries, and convert all errors to `rejection` (default: InvalidActionError).

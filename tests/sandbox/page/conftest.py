@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
+from directsuite.sandbox.page.feedback import COOKIE
 from directsuite.sandbox.samples import ALICE, BOB, MAILBOX_LOGIN, add_sample_content
 from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
 from tests.sandbox.signing.documents import make_consent_form
@@ -74,9 +75,10 @@ async def patient_address(populated_sandbox: Sandbox, http: aiohttp.ClientSessio
 class PageClient:
     def __init__(self, sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
         self.sandbox, self.http, self.root = sandbox, http, sandbox.root_url
+        self.notice_cookie: str | None = None
 
-    async def view(self, path: str) -> str:
-        async with self.http.get(f"{self.root}{path}") as response:
+    async def view(self, path: str, **options: Any) -> str:
+        async with self.http.get(f"{self.root}{path}", **options) as response:
             assert response.status == 200, await response.text()
             return await response.text()
 
@@ -88,6 +90,7 @@ class PageClient:
         headers = {"Origin": self.root, "Sec-Fetch-Site": "same-origin", **changed}
         url = f"{self.root}/page/do/{path}"
         async with self.http.post(url, data=form, headers=headers, allow_redirects=False) as response:
+            self.notice_cookie = response.cookies[COOKIE].value if COOKIE in response.cookies else None
             return response.status, response.headers.get("Location", "") or await response.text()
 
 

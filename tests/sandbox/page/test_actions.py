@@ -10,7 +10,10 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
+from directsuite.sandbox.control import CONTROLS
 from directsuite.sandbox.messaging import mailboxes
+from directsuite.sandbox.page import feedback
+from directsuite.sandbox.page.feedback import COOKIE
 from directsuite.sandbox.samples import ALICE, add_sample_content
 from directsuite.sandbox.server import Sandbox
 from tests.sandbox.page.conftest import CREDENTIALS, SLOW_RECIPIENT, PageClient
@@ -87,6 +90,65 @@ async def test_forms_add_accounts_individuals_and_faxes(empty_page: PageClient) 
     assert "a referral" in await empty_page.view("/page/faxes")
 
 
+NOTICES: list[tuple[str, dict[str, str], str]] = [
+    ("POST/clock/freeze", {}, "The clock was stopped at 2026-05-01 12:00:00 UTC."),
+    ("POST/clock/resume", {}, "The clock was resumed."),
+    ("POST/clock/advance", {"seconds": "60"}, "The clock was advanced. It is now 2026-05-01 12:01:00 UTC."),
+    ("POST/clock/set", {"at": "2027-01-02T03:04:05"}, "The clock was set. It is now 2027-01-02 03:04:05 UTC."),
+    ("POST/faults", {"operation": "Send", "kind": "hang"}, "Fault 2 was added."),
+    ("DELETE/faults/1", {}, "Fault 1 was removed."),
+    ("DELETE/faults", {}, "All faults were removed."),
+    (
+        "POST/accounts",
+        {"kind": "mailbox", "address": "zoe@direct.example.test", "password": "{seconds}"},
+        "The account zoe@direct.example.test was added.",
+    ),
+    (
+        "POST/individuals",
+        {"firstName": "<b>", "lastName": "{0}", "ssn4": "1234", "dob": "1980-02-29"},
+        "&lt;b&gt; {0} was added.",
+    ),
+    ("POST/fax", {"fax_number": "15550100100", "status": "waiting"}, "The fax "),
+    (f"POST/inbound/{ALICE}", {"raw": MESSAGE}, f"The message was delivered to {ALICE}."),
+    ("POST/profile", {"profile[]": ""}, "The response profiles were changed."),
+    ("POST/sessions/expire", {}, "All registration sessions were ended."),
+    ("POST/reset", {}, "The sandbox was reset to its initial content."),
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "members", "text"), NOTICES, ids=lambda value: value if isinstance(value, str) else ""
+)
+async def test_a_change_is_confirmed_once(
+    path: str, members: dict[str, str], text: str, empty_page: PageClient
+) -> None:
+    await empty_page.sandbox.add_account(ALICE, "secret")
+    empty_page.sandbox.inject_fault("Send", "hang")
+    assert await empty_page.submit(path, members) == DONE
+    assert empty_page.notice_cookie is not None
+    cookies = {COOKIE: empty_page.notice_cookie}
+    shown = [
+        f'<p class="feedback" role="status">{text}' in await empty_page.view("/", headers=headers, cookies=cookies)
+        for headers in ({"HX-Request": "true"}, {}, {})
+    ]
+    assert shown == [False, True, False]  # an update of the view that is open does not count
+
+
+def test_every_notice_belongs_to_a_control() -> None:
+    assert feedback._TEXTS.keys() <= {f"{entry.method} {entry.path}" for entry in CONTROLS}
+
+
+async def test_only_the_newest_notices_are_stored() -> None:
+    notices = feedback.Notices()
+    keys = [notices.add(f"{number}") for number in range(101)]
+    assert [notices.pop(keys[0]), notices.pop(keys[1]), notices.pop(keys[1]), notices.pop("")] == [
+        None,
+        "1",
+        None,
+        None,
+    ]
+
+
 @pytest.mark.parametrize(
     ("path", "members", "text"),
     [
@@ -100,6 +162,8 @@ async def test_forms_add_accounts_individuals_and_faxes(empty_page: PageClient) 
 async def test_wrong_input_is_explained(path: str, members: dict[str, str], text: str, empty_page: PageClient) -> None:
     status, body = await empty_page.submit(path, members)
     assert (status, text in body, "<b>none" in body) == (400, True, False)
+    assert '<a data-up href="/page/controls">Go back to the form</a>' in body
+    assert empty_page.notice_cookie is None
 
 
 @pytest.mark.parametrize("way", ["pasted", "file"])

@@ -1,20 +1,30 @@
-"""The page in a browser: its functions, hostile mail, and accessibility."""
+"""The page in a browser: its functions, hostile mail, accessibility, and the pictures of it in the guides.
+
+`WRITE_SCREENS=1 pytest -m browser tests/sandbox/page/test_browser.py -k picture` takes the pictures again.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
+import os
+import re
 import shutil
+from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.page import views
-from directsuite.sandbox.samples import ALICE
+from directsuite.sandbox.samples import ALICE, BOB
 from directsuite.sandbox.server import Sandbox
-from tests.sandbox.page.conftest import CREDENTIALS
+from tests.sandbox.page.conftest import CREDENTIALS, SLOW_RECIPIENT
+from tests.testing.project import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -200,6 +210,7 @@ async def test_forms_change_clock_faults_accounts_and_reset(populated_sandbox: S
     await tab.open("/page/controls")
     await page.get_by_role("button", name="Stop the clock").click()
     await page.get_by_role("button", name="Resume the clock").wait_for()
+    await page.get_by_role("status").get_by_text("The clock was stopped at").wait_for()
     stopped = populated_sandbox.clock.now()
     await page.get_by_role("button", name="+1 hour").click()
     await page.wait_for_load_state()
@@ -253,4 +264,108 @@ async def test_the_page_is_accessible(
             trouble[view] = found.generate_report()
         if await page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
             trouble[f"{view} is too wide"] = width
+    await page.goto(f"{populated_sandbox.root_url}/page/controls")
+    await page.get_by_role("button", name="Stop the clock").click()
+    await page.get_by_role("status").wait_for()
+    found = await axe.run(page)
+    if found.violations_count:
+        trouble["a notice"] = found.generate_report()
     assert trouble == {}
+
+
+@pytest.mark.parametrize("width", [320, 390])
+async def test_lists_fit_a_narrow_screen(
+    width: int,
+    populated_sandbox: Sandbox,
+    sent_message_id: str,
+    signed_document_id: str,
+    patient_address: str,
+    browser: Browser,
+) -> None:
+    populated_sandbox.inject_fault("Send", "hang")
+    page = await browser.new_page(viewport={"width": width, "height": 844})
+    lists = ["/", f"/page/mail/{ALICE}", "/page/calls", "/page/documents", f"/page/documents/{signed_document_id}"]
+    lists += ["/page/faxes", "/page/patients", "/page/effects", "/page/controls", "/docs"]
+    for path in lists:
+        await page.goto(f"{populated_sandbox.root_url}{path}")
+        assert await page.evaluate(_MEASURE_CELLS) == [], path
+
+
+_MEASURE_CELLS = """[...document.querySelectorAll("tbody tr > *, .wide, .unbroken, time")].flatMap((cell) => {
+  const { left, right, height } = cell.getBoundingClientRect();
+  const isBroken = cell.matches(".unbroken, time") && height > 30;
+  const isEmpty = cell.matches("td") && !cell.textContent.trim() && height > 0;
+  const isCut = right > innerWidth || left < 0 || cell.scrollWidth > cell.clientWidth + 1 && cell.matches(".wide");
+  return isBroken || isEmpty || isCut ? [cell.textContent.trim()] : [];
+})"""
+"""The texts of cells that are cut off or empty, and of ids and times that are broken into lines."""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_a_call_shows_path_title_status_duration_and_effect(
+    width: int, populated_sandbox: Sandbox, sent_message_id: str, browser: Browser
+) -> None:
+    page = await browser.new_page(viewport={"width": width, "height": 844})
+    await page.goto(f"{populated_sandbox.root_url}/page/calls")
+    row = page.locator("tbody tr")
+    for text in ("Send a message.", "PUT /message-rest/api/message/Send", "200", sent_message_id):
+        assert await row.get_by_text(text).first.is_visible(), text
+    assert re.search(r"[0-9.]+ ms" if width == 390 else r"[0-9]\.[0-9]", await row.inner_text())
+
+
+PICTURES = {"sandbox-page": "/page/mail/{alice}/{sent}/1", "sandbox-calls": "/page/calls"}
+VARYING = (
+    (r"\d\d:\d\d:\d\d\.\d{3}", "12:00:00.000"),
+    (r"\t\d+\.\d(?=\t)", "\t1.0"),
+    (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "<id>"),
+)
+"""The time, the milliseconds and the ids of a call."""
+
+
+@pytest.mark.parametrize("name", PICTURES)
+async def test_a_picture_in_the_guides_shows_the_page_of_today(
+    name: str,
+    populated_sandbox: Sandbox,
+    signed_document_id: str,
+    patient_address: str,
+    http: aiohttp.ClientSession,
+    browser: Browser,
+) -> None:
+    populated_sandbox.clock.freeze(datetime(2026, 5, 1, 12, tzinfo=UTC))
+    await _call_services(populated_sandbox, http)
+    sent = await populated_sandbox.read(lambda connection: mailboxes.get_folder(connection, 1, "INBOX.Sent").id)
+    page = await browser.new_page(viewport={"width": 1200, "height": 690})
+    await page.goto(f"{populated_sandbox.root_url}{PICTURES[name].format(alice=ALICE, sent=sent)}")
+    text = await page.locator("main").inner_text()
+    for pattern, replacement in VARYING:
+        text = re.sub(pattern, replacement, text)
+    file = ROOT / "directsuite" / "guides" / f"{name}.png"
+    if os.environ.get("WRITE_SCREENS"):
+        info = PngInfo()
+        info.add_itxt("Description", text)
+        with Image.open(io.BytesIO(await page.screenshot())) as picture:
+            picture.quantize(128, Image.Quantize.MAXCOVERAGE).save(file, optimize=True, pnginfo=info)
+    with Image.open(file) as picture:
+        assert (picture.size, picture.info["Description"]) == ((1200, 690), text)
+
+
+async def _call_services(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    """Send a message to three recipients, then make a call that is rejected and one that fails at first."""
+    recipients = {BOB: "TO", SLOW_RECIPIENT: "TO", "bounce@clinic.example.test": "CC"}
+    message = {
+        "sender": ALICE,
+        "subject": "Referral of A. Example",
+        "body": "Please see her soon.",
+        "htmlBody": False,
+        "recipients": [{"email": email, "type": kind} for email, kind in recipients.items()],
+    }
+    sandbox.inject_fault("GetMessageCount", "status", status=503)
+    for method, path, sent in (
+        ("PUT", "Send", {"authentication": CREDENTIALS, "message": message}),
+        ("POST", "GetUIDs/INBOX", CREDENTIALS),
+        ("POST", "GetUIDs/INBOX.Nowhere", CREDENTIALS),
+        ("POST", "GetMessageCount/INBOX", CREDENTIALS),
+        ("POST", "GetMessageCount/INBOX", CREDENTIALS),
+    ):
+        async with http.request(method, f"{sandbox.message_url}/{path}", json=sent) as response:
+            await response.read()

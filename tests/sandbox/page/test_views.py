@@ -6,7 +6,7 @@ import asyncio
 import io
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from PIL import Image
@@ -15,6 +15,7 @@ from directsuite.sandbox.calls import mask_secrets
 from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.messaging.parsing import build_content
 from directsuite.sandbox.page.drawing import draw_page
+from directsuite.sandbox.page.site import _load_templates
 from directsuite.sandbox.samples import ALICE, FAX_NUMBER
 from tests.sandbox.page.conftest import CREDENTIALS, SLOW_RECIPIENT, PageClient
 
@@ -78,7 +79,9 @@ async def test_the_delivery_to_each_recipient_is_shown(page: PageClient, sent_me
 
 
 async def test_documents_are_drawn_with_fields_and_signatures(page: PageClient, signed_document_id: str) -> None:
-    assert signed_document_id in await page.view("/page/documents")
+    documents = await page.view("/page/documents")
+    assert signed_document_id in documents
+    assert "1 of 4 signed" in documents
     html = await page.view(f"/page/documents/{signed_document_id}")
     for text in (
         "Approval",
@@ -97,6 +100,22 @@ async def test_documents_are_drawn_with_fields_and_signatures(page: PageClient, 
             assert response.status == 404
     async with page.http.get(f"{page.root}/page/documents/{signed_document_id}/pdf") as response:
         assert (await response.read()).startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(
+    ("signed", "unsigned", "text"),
+    [
+        (None, None, "unreadable"),
+        (0, 0, "not signed"),
+        (0, 2, "not signed"),
+        (1, 1, "1 of 2 signed"),
+        (1, 0, "signed"),
+        (2, 0, "signed (2)"),
+    ],
+)
+def test_the_signature_fields_of_a_document_are_summed_up(signed: int | None, unsigned: int | None, text: str) -> None:
+    parts: Any = _load_templates().get_template("parts.html").module
+    assert f">{text}</span>" in parts.signatures(signed, unsigned)
 
 
 @pytest.mark.parametrize("content", [b"", b"%PDF-1.7\n", b"%PDF-1.7\n1 0 obj<</Type/Catalog>>endobj\n%%EOF"])
