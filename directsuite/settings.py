@@ -16,8 +16,8 @@ from directsuite.core.checks import (
     FLAG,
     INTEGER,
     NOT_NEGATIVE,
+    NOT_NEGATIVE_DURATION,
     POSITIVE,
-    SETTLE,
     Check,
     can_be_called_with,
     find_url_problem,
@@ -87,7 +87,7 @@ class Settings(ValueSemantics):
     attempt_timeout: float = attrs.field(default=20.0, validator=POSITIVE)
     """The timeout of one attempt of a repeatable operation, of connecting, and of each pause in a stream, in seconds.
     """
-    settle: float = attrs.field(default=SETTLE_TIMEOUT, validator=SETTLE)
+    settle: float = attrs.field(default=SETTLE_TIMEOUT, validator=NOT_NEGATIVE_DURATION)
     """How long a call may verify whether a change of unknown outcome happened, in seconds, at most until its timeout.
 
     Decrease it if your service certainly processes each request within less time, or not at all. If it is too short,

@@ -21,7 +21,6 @@ from directsuite.cli.credentials import load_settings, read_login, read_private_
 from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
 from directsuite.cli.output import format_count, model_to_dict, show_effect, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, show_line
-from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.registration import operations
 
 app = opt.make_app(
@@ -296,7 +295,7 @@ def _report_search(event: ds.Event) -> None:
         and event.operation == operations.PROVISION_ID_PROOFED_PATIENT.name
         and event.outcome is ds.Outcome.UNKNOWN
     ):
-        echo_err(f"There was no usable response. Searching for the patient for up to {SETTLE_TIMEOUT:.0f} s.")
+        echo_err("There was no usable response. Searching for the patient.")
 
 
 def _show_provisioned(response: ds.AddUsersResponseV2, options: _AddOptions) -> None:

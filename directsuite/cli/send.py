@@ -30,7 +30,6 @@ from directsuite.cli.options import Addresses, CommonOptions, Flag, Json, Passwo
 from directsuite.cli.output import Bar, format_size, show_change, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, is_verbose
 from directsuite.config_file import Configuration
-from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.core.files import explain_os_error
 from directsuite.messaging import arguments
 from directsuite.messaging.send_once import make_request_id
@@ -218,19 +217,16 @@ async def _send_once(
         began = await _begin_send(journal, request_id, message)
         if began.smtp_id is not None:
             return True, began.smtp_id
-        size = _sum_attachment_bytes(message)
-        timeout = access.settings.timeout + SETTLE_TIMEOUT + size * _BASE64_RATIO / _MIN_UPLOAD_BYTES_PER_SECOND
+        size, settle = _sum_attachment_bytes(message), access.settings.settle
+        timeout = access.settings.timeout + settle + size * _BASE64_RATIO / _MIN_UPLOAD_BYTES_PER_SECOND
         if not began.is_new:
-            echo_err(
-                f"An earlier command may have sent the message. Searching INBOX.Sent for up to {SETTLE_TIMEOUT:g} s."
-            )
+            echo_err(f"An earlier command may have sent the message. Searching INBOX.Sent for up to {settle:g} s.")
         try:
             async with _show_send_progress(size) as bar:
                 response = await box.send_once(
                     message,
                     key=key,
                     since=None if began.is_new else datetime.fromtimestamp(began.began_at, UTC),
-                    settle=SETTLE_TIMEOUT,
                     progress=bar.update,
                     timeout=timeout,
                 )

@@ -9,7 +9,7 @@ import aiohttp
 import attrs
 from yarl import URL
 
-from directsuite.core.checks import POSITIVE, SETTLE
+from directsuite.core.checks import DURATION, POSITIVE
 from directsuite.core.clock import Clock
 from directsuite.core.credentials import Credential, TokenCache
 from directsuite.core.events import CallEvent, Events
@@ -104,9 +104,9 @@ def validate_timeout(timeout: object) -> None:
         )
 
 
-def validate_settle(settle: object) -> None:
+def validate_settle(settle: float | None) -> None:
     """Raise InvalidArgumentError unless `settle` is None or a number of seconds, 0 or more."""
-    if settle is not None and not SETTLE.predicate(settle):
+    if settle is not None and not (DURATION.predicate(settle) and settle >= 0):
         raise InvalidArgumentError("give a number of seconds, 0 or more, or None for the default", parameter="settle")
 
 

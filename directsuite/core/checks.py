@@ -89,7 +89,7 @@ INTERVAL = Check(
     lambda value: POSITIVE.predicate(value) and value <= _MAX_INTERVAL_SECONDS,
 )
 DURATION = Check("a number of seconds", lambda value: is_number(value) or value == math.inf)
-SETTLE = Check("a number of seconds, 0 or more", lambda value: DURATION.predicate(value) and value >= 0)
+NOT_NEGATIVE_DURATION = Check("a finite number of seconds, 0 or more", lambda value: is_number(value) and value >= 0)
 INTEGER = Check(
     "a whole number", lambda value: is_number(value) and isinstance(value, int) and abs(value) <= MAX_INTEGER
 )

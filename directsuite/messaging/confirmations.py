@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 
-from directsuite.core.call import SETTLE_TIMEOUT, Confirmation
+from directsuite.core.call import Confirmation
 from directsuite.messaging.models import APIResponse, MessageDetail
 from directsuite.messaging.send_once import Deadline
 
@@ -41,7 +41,7 @@ def folder_moved(get_folders: GetFolders, folder: str, new_folder: str) -> Confi
     return Confirmation(verify=verify)
 
 
-def folder_deleted(get_folders: GetFolders, folder: str) -> Confirmation[APIResponse] | None:
+def folder_deleted(get_folders: GetFolders, folder: str, settle: float) -> Confirmation[APIResponse] | None:
     """Return a Confirmation that a folder was deleted: its parent lists neither the folder nor a subfolder.
 
     Return None if nothing can be proven: folders outside `INBOX.` are never listed, and names that IMAP encodes may be
@@ -53,7 +53,7 @@ def folder_deleted(get_folders: GetFolders, folder: str) -> Confirmation[APIResp
     async def verify() -> APIResponse | None:
         return _SUCCESS if _is_deleted(folder, await get_folders(folder.rpartition(".")[0])) else None
 
-    return Confirmation(verify=verify, seconds=SETTLE_TIMEOUT)
+    return Confirmation(verify=verify, seconds=settle)
 
 
 def messages_removed(get_uids: GetUids, folder: str, uids: list[int]) -> Confirmation[APIResponse]:
@@ -71,6 +71,7 @@ async def messages_arrived(
     folder: str,
     message_ids: Iterable[str | None],
     deadline: Deadline,
+    settle: float,
 ) -> Confirmation[APIResponse] | None:
     """List a folder, and return a Confirmation that messages with these Message-IDs were added later.
 
@@ -88,7 +89,7 @@ async def messages_arrived(
         new = Counter(message.msg_id for message in now if message.uid not in existing)
         return _SUCCESS if all(new[message_id] >= times for message_id, times in expected.items()) else None
 
-    return Confirmation(verify=verify, seconds=SETTLE_TIMEOUT)
+    return Confirmation(verify=verify, seconds=settle)
 
 
 def _is_listed(folder: str, names: Iterable[str]) -> bool:

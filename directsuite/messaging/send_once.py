@@ -31,7 +31,6 @@ from typing import Protocol, Self, TypeVar
 import attrs
 
 from directsuite.core.call import ExchangeInfo
-from directsuite.core.checks import DURATION
 from directsuite.core.clock import Clock
 from directsuite.core.transport import Polling
 from directsuite.errors import (
@@ -361,7 +360,7 @@ def _can_be_named(folder: str) -> bool:
     return True
 
 
-def validate_arguments(key: object, since: datetime | None, settle: float) -> None:
+def validate_arguments(key: object, since: datetime | None) -> None:
     """Raise InvalidArgumentError if an argument of `send_once` is invalid, or `since` is given without `key`."""
     if key is not None:
         validate_key(key)
@@ -369,8 +368,6 @@ def validate_arguments(key: object, since: datetime | None, settle: float) -> No
         raise InvalidArgumentError("must be the key of the first attempt if since is given", parameter="key")
     if since is not None:
         arguments.validate_aware(since, "since")
-    if not (DURATION.predicate(settle) and settle >= 0):
-        raise InvalidArgumentError("must be a number of seconds, 0 or more", parameter="settle")
 
 
 def validate_key(key: object) -> None:

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
-from directsuite.core.call import SETTLE_TIMEOUT, Confirmation
+from directsuite.core.call import Confirmation
 from directsuite.core.events import Progress, validate_progress
 from directsuite.core.iteration import Listing
 from directsuite.core.operation import Operation, Service
@@ -95,7 +95,7 @@ class Mailbox(Sender):
         *,
         key: str | None = None,
         since: datetime | None = None,
-        settle: float = SETTLE_TIMEOUT,
+        settle: float | None = None,
         resend: bool = False,
         progress: Progress | None = None,
         timeout: float | None = None,
@@ -114,7 +114,7 @@ class Mailbox(Sender):
         key: a unique name for this message, the same in every attempt, even after a crash. None: a random key.
         since: time at which the first attempt began, as an aware datetime. It requires `key`. None: no earlier attempt
             was made. If it is in the future and the message is not found, OutcomeUnknownError is raised.
-        settle: time to search for the message, in seconds, because a request may still arrive.
+        settle: time to search for the message, in seconds, because a request may still arrive. None: the suite's.
         resend: send the message again if the response is lost, the server has shown an `X-Request-ID`, the search
             proves that the message is absent, and time is left. If the second request also fails, its error is raised
             only if it concerns the message or is an OutcomeUnknownError; otherwise that of the first. The event
@@ -124,7 +124,8 @@ class Mailbox(Sender):
             `since`, it must be longer than `settle`, or the message is not sent and OutcomeUnknownError is raised.
         """
         message = arguments.validate_message(message, self.username)
-        send_once.validate_arguments(key, since, settle)
+        send_once.validate_arguments(key, since)
+        settle = self.resolve_settle(settle)
         deadline = Deadline.after(self.resolve_timeout(timeout))
         validate_progress(progress)
         request_id = send_once.make_request_id(self.username, secrets.token_hex(16) if key is None else key)
@@ -325,16 +326,19 @@ class Mailbox(Sender):
         )
         await self._call(operations.MOVE_FOLDER, *segments, body=self._credentials, timeout=timeout, confirm=confirm)
 
-    async def delete_folder(self, folder: str, *, timeout: float | None = None) -> None:
+    async def delete_folder(self, folder: str, *, timeout: float | None = None, settle: float | None = None) -> None:
         """Delete a folder, its messages and its subfolders. Raises InvalidArgumentError if the folder is reserved.
 
         The request is never repeated, because a delayed duplicate would delete a new folder with the same name. If the
         response is lost, the call succeeds if GetFolders lists neither the folder nor a subfolder. Otherwise
         OutcomeUnknownError is raised, as always for folders outside `INBOX.`, which are never listed, and for names
         that are not ASCII or contain `&`, which a listing may encode differently.
+
+        settle: seconds for which the deletion is verified if the response is lost. None: the suite's. 0: verify once.
         """
         arguments.validate_changeable_folder(folder, "folder")
-        confirm = confirmations.folder_deleted(self._as_nested().get_folders, folder)
+        seconds = self.resolve_settle(settle)
+        confirm = confirmations.folder_deleted(self._as_nested().get_folders, folder, seconds)
         await self._call(operations.DELETE_FOLDER, folder, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def copy_messages_by_uids(
@@ -345,14 +349,16 @@ class Mailbox(Sender):
         *,
         verify: bool = False,
         timeout: float | None = None,
+        settle: float | None = None,
     ) -> None:
         """Copy messages to another folder. The request is never repeated.
 
         verify: list both folders before copying. If the response is lost, the call then succeeds if the Message-IDs of
             the messages are new in the destination. Otherwise, or if a message has no Message-ID, OutcomeUnknownError
             is raised.
+        settle: seconds for which the copies are verified. None: the suite's. 0: verify once.
         """
-        listed = arguments.validate_uids(uids)
+        listed, seconds = arguments.validate_uids(uids), self.resolve_settle(settle)
         operations.COPY_MESSAGES_BY_UIDS.validate_segments((folder, dest_folder))
         if not listed:
             return
@@ -362,7 +368,7 @@ class Mailbox(Sender):
             existing = await self.get_message_metadata(folder, timeout=deadline.require_time_left())
             copied = frozenset(listed)
             message_ids = [message.msg_id for message in existing if message.uid in copied]
-            confirm = await self._confirm_arrival(dest_folder, message_ids, deadline)
+            confirm = await self._confirm_arrival(dest_folder, message_ids, deadline, seconds)
             timeout = deadline.require_time_left()
         body = self._make_uids_body(listed)
         await self._call(
@@ -421,6 +427,7 @@ class Mailbox(Sender):
         *,
         verify: bool = False,
         timeout: float | None = None,
+        settle: float | None = None,
     ) -> None:
         """Append messages in RFC 5322 form (`data`) to a folder, unchanged. The request is never repeated.
 
@@ -429,18 +436,20 @@ class Mailbox(Sender):
         verify: list the folder before appending. If the response is lost, the call then succeeds if the Message-IDs of
             the messages are new in the folder. Otherwise, or if a message has no Message-ID, OutcomeUnknownError is
             raised.
+        settle: seconds for which the messages are verified. None: the suite's. 0: verify once.
         """
         listed = require_instances(messages, RawMessage, "messages")
         if not all(message.data for message in listed):
             raise InvalidArgumentError("each RawMessage must have data, the bytes of the message", parameter="messages")
         operations.SAVE_RAW_MESSAGES.validate_segments((folder,))
+        seconds = self.resolve_settle(settle)
         if not listed:
             return
         confirm = None
         if verify:
             deadline = Deadline.after(self.resolve_timeout(timeout))
             message_ids = [email.read_message_id(message.data or b"") for message in listed]
-            confirm = await self._confirm_arrival(folder, message_ids, deadline)
+            confirm = await self._confirm_arrival(folder, message_ids, deadline, seconds)
             timeout = deadline.require_time_left()
         body = self._encode_body(RawMessagesRequest(auth=self._authentication, messages=listed))
         await self._call(operations.SAVE_RAW_MESSAGES, folder, body=body, timeout=timeout, confirm=confirm)
@@ -538,11 +547,11 @@ class Mailbox(Sender):
         )
 
     async def _confirm_arrival(
-        self, folder: str, message_ids: list[str | None], deadline: Deadline
+        self, folder: str, message_ids: list[str | None], deadline: Deadline, settle: float
     ) -> Confirmation[APIResponse] | None:
         box = self._as_nested()
         return await confirmations.messages_arrived(
-            box.get_uids, box.get_message_metadata, folder, message_ids, deadline
+            box.get_uids, box.get_message_metadata, folder, message_ids, deadline, settle
         )
 
     async def _get_uids_since(self, folder: str, since: datetime | None, timeout: float | None) -> list[int]:

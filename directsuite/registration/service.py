@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import attrs
 
-from directsuite.core.call import SETTLE_TIMEOUT, Confirmation, Options
+from directsuite.core.call import Confirmation, Options
 from directsuite.core.credentials import AccessToken, TokenCache
 from directsuite.core.facade import Facade, StopPolling
 from directsuite.core.transport import Transport
@@ -62,7 +62,12 @@ class Registration(Facade):
         return response
 
     async def provision_id_proofed_patient(
-        self, direct_domain: str, individual: IDProofedIndividualRESTful, *, timeout: float | None = None
+        self,
+        direct_domain: str,
+        individual: IDProofedIndividualRESTful,
+        *,
+        timeout: float | None = None,
+        settle: float | None = None,
     ) -> AddUsersResponseV2:
         """Provision a Direct address for an identity-proofed patient, and debit the account.
 
@@ -70,10 +75,12 @@ class Registration(Facade):
         confirmation is also lost. If `individual` has a `direct_username`, the person's user with this name is searched
         for, and the error's `found` is that user, or None.
 
+        settle: seconds for which the user is searched for. None: the suite's. 0: search once.
+
         Raises InvalidArgumentError if `individual` lacks a required field.
         """
         _validate_individual(require_instance(individual, IDProofedIndividualRESTful, "individual"))
-        body = self._encode_body(individual)
+        body, seconds = self._encode_body(individual), self.resolve_settle(settle)
         confirm = None
         if individual.direct_username:
             person = IDProofedIndividual(**{field.name: getattr(individual, field.name) for field in _PERSON_FIELDS})
@@ -81,7 +88,7 @@ class Registration(Facade):
             search = PatientSearch(
                 functools.partial(find, direct_domain, person), _fold_name(individual.direct_username)
             )
-            confirm = search.make_confirmation()
+            confirm = search.make_confirmation(seconds)
         return await self._call(
             operations.PROVISION_ID_PROOFED_PATIENT, direct_domain, body=body, timeout=timeout, confirm=confirm
         )
@@ -162,10 +169,10 @@ class PatientSearch:
     user: DirectUserDetail | None = None
     """The user that was found."""
 
-    def make_confirmation(self) -> Confirmation[AddUsersResponseV2]:
+    def make_confirmation(self, seconds: float) -> Confirmation[AddUsersResponseV2]:
         """Return the search as a Confirmation for the transport."""
         return Confirmation(
-            verify=self.verify, seconds=SETTLE_TIMEOUT, reserve=_RESERVE_SECONDS, refine_error=self.refine_error
+            verify=self.verify, seconds=seconds, reserve=_RESERVE_SECONDS, refine_error=self.refine_error
         )
 
     async def verify(self) -> None:

@@ -183,11 +183,11 @@ class Signature(Model):
     reason: str | None = None
     """The reason for signing as free text, such as `Consent`. It is part of the signature and drawn in the widget."""
     gs_name: str | None = None
-    """The name of the signer as free text, such as `Ada Example`. It is part of the signature and drawn in the widget,
-    and nobody verifies it. It need not be the name in the certificate.
+    """The name of the signer as free text, such as `Ada Example`. It is part of the signature and drawn in the widget.
+    It is not verified, and need not be the name in the certificate.
     """
     timezone: str | None = None
-    """The signer's time zone, for the time of signing in the widget: an IANA name, such as `America/New_York` or
+    """The IANA time zone of the signer, in which the widget shows the time of signing, such as `America/New_York` or
     `Europe/Berlin`. It includes daylight saving time, unlike `gmt_offset`.
     """
     gmt_offset: Annotated[int | None, Wire("GMTOffset")] = attrs.field(default=None, validator=validate_whole_number)

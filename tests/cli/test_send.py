@@ -95,7 +95,7 @@ async def test_dry_run_sends_nothing_and_needs_neither_service_nor_password(cli:
 
 
 async def test_dry_run_says_what_became_of_its_key(cli: CliRunner) -> None:
-    cli.monkeypatch.setattr("directsuite.cli.send.SETTLE_TIMEOUT", 0.0)
+    cli.monkeypatch.setenv("DIRECTSUITE_SETTLE", "0")
     before = await cli.run(*KEYED, "--dry-run", "--json")
     assert (before.document["sent_before"], cli.folder.joinpath("state").exists()) == (False, False)
     cli.sandbox.inject_fault("SendWithHeader", "reset_before", times=1)
@@ -164,7 +164,7 @@ async def test_with_a_key_a_large_file_is_waited_for_as_long_as_it_may_take(cli:
         return await send_once(box, message, timeout=timeout, **options)
 
     cli.monkeypatch.setattr(Mailbox, "send_once", seen)
-    cli.monkeypatch.setattr("directsuite.cli.send.SETTLE_TIMEOUT", 0.0)
+    cli.monkeypatch.setenv("DIRECTSUITE_SETTLE", "0")
     cli.folder.joinpath("scan.pdf").write_bytes(bytes(3_000_000))
     assert (await cli.run(*KEYED, "--attach", "scan.pdf")).status == 0
     assert timeouts == [60.0 + 40.0]  # base64 is a third larger
@@ -291,7 +291,7 @@ async def test_send_journal_is_in_users_state_folder(cli: CliRunner) -> None:
 
 async def lost(runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Send with a key and lose the request, so that the outcome is unknown."""
-    monkeypatch.setattr("directsuite.cli.send.SETTLE_TIMEOUT", 0.0)
+    monkeypatch.setenv("DIRECTSUITE_SETTLE", "0")
     runner.sandbox.inject_fault("SendWithHeader", "reset_before")
     result = await runner.run(*KEYED)
     assert (result.status, result.out) == (7, "")

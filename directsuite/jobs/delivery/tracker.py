@@ -28,7 +28,6 @@ from http import HTTPStatus
 
 import attrs
 
-from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.core.clock import MAX_SLEEP, WAIT_TOLERANCE, make_unix_time, sleep_or_event
 from directsuite.core.events import Progress, validate_progress
 from directsuite.core.iteration import Listing
@@ -163,7 +162,7 @@ class DeliveryTracker:
         message: Message,
         *,
         key: str,
-        settle: float = SETTLE_TIMEOUT,
+        settle: float | None = None,
         resend: bool = False,
         progress: Progress | None = None,
         timeout: float | None = None,
