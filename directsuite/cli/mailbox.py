@@ -67,12 +67,13 @@ class _ReplyOptions(inbox.InboxOptions, TextOptions):
     """Don't ask for confirmation."""
 
 
+NO_TERMINAL_MESSAGE = "There is no terminal to ask for confirmation. Give --yes to confirm."
+
 _MailboxFunction = Callable[[ds.Mailbox, Sequence[int]], Awaitable[object]]
 
 _THREAD_HEADERS = ("In-Reply-To", "References")
 _TRASH = "INBOX.Trash"
 _MAX_LISTED_MESSAGES = 20  # in one question
-_NO_TERMINAL_MESSAGE = "There is no terminal to ask for confirmation. Give --yes to confirm."
 _OPTION_NAMES = {"folder": "--folder", "dest_folder": "--to", "username": "--mailbox", "uids": "the numbers"}
 _RECOVERY_HINT = "check the folder with `directsuite inbox list` before you run the command again"
 _HIDDEN_RECIPIENT_WARNING = (
@@ -131,7 +132,7 @@ def delete(uid: Uids, /, *, command: CommandParameter, options: _DeleteOptions =
     if not options.forever and options.folder.casefold() == _TRASH.casefold():
         raise UsageError("Messages in INBOX.Trash are deleted already. Give --forever to remove them.")
     if not options.yes and not is_interactive():
-        raise UsageError(_NO_TERMINAL_MESSAGE)
+        raise UsageError(NO_TERMINAL_MESSAGE)
 
     async def delete_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> None:
         if not options.yes:
@@ -148,7 +149,7 @@ def delete(uid: Uids, /, *, command: CommandParameter, options: _DeleteOptions =
                 echo_err_line("…")
         await confirm(
             f"{format_count(len(existing_uids), 'message')} of {options.folder} will be {done}. Continue?",
-            no_terminal_message=_NO_TERMINAL_MESSAGE,
+            no_terminal_message=NO_TERMINAL_MESSAGE,
             declined_message="Not confirmed. Nothing was deleted.",
         )
 

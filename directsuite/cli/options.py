@@ -29,19 +29,26 @@ _INTEGER_PATTERN = re.compile(r"[+-]?[0-9]{1,30}")
 
 
 def make_app(name: str, *examples: str) -> App:
-    """Make a top-level command, for `build_app` to add.
+    """Make a top-level command, for `build_app` to add, or a group of subcommands, such as `inbox folder`.
 
     examples: arguments, for the end of the help; each fits on one line of 80 columns, and works with what
     `directsuite sandbox` prints.
     """
     epilogue = _make_epilogue(name, examples)
-    return App(name=name, help_epilogue=epilogue, group_commands=_COMMANDS_GROUP, result_action="return_value")
+    last = name.split()[-1]
+    return App(name=last, help_epilogue=epilogue, group_commands=_COMMANDS_GROUP, result_action="return_value")
 
 
 def register(app: App, name: str, *examples: str) -> Callable[[CommandT], CommandT]:
-    """Add a subcommand to `app`, after those added before. Its docstring is its help. examples: see `make_app`."""
+    """Add a subcommand to `app`, after those added before. Its docstring is its help.
+
+    name: the subcommand, after its group if it has one, such as "folder create". examples: see `make_app`.
+    """
     epilogue = _make_epilogue(f"{app.name[0]} {name}", examples)
-    return app.command(name=name, sort_key=len([*app]), help_epilogue=epilogue)
+    *groups, last = name.split()
+    for group in groups:
+        app = app[group]
+    return app.command(name=last, sort_key=len([*app]), help_epilogue=epilogue)
 
 
 def _make_epilogue(command: str, examples: Sequence[str]) -> str:

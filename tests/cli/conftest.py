@@ -27,12 +27,15 @@ from tests.integration.scenario import ALICE, BOB, FAX_NUMBER, PASSWORD, make_ra
 
 
 def list_commands() -> dict[str, App]:
-    """Return each command and subcommand by its name, such as "inbox list"."""
+    """Return each command and subcommand by its name, such as "inbox list" and "inbox folder create"."""
     commands = dict[str, App]()
-    root = build_app()
-    for name in (each for each in root if not each.startswith("-")):
-        commands[name] = root[name]
-        commands |= {f"{name} {each}": root[name][each] for each in root[name] if not each.startswith("-")}
+
+    def add(parent: App, prefix: str) -> None:
+        for each in (name for name in parent if not name.startswith("-")):
+            commands[f"{prefix}{each}"] = parent[each]
+            add(parent[each], f"{prefix}{each} ")
+
+    add(build_app(), "")
     return commands
 
 
