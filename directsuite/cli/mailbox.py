@@ -24,7 +24,16 @@ from directsuite.cli.output import (
     show_table,
 )
 from directsuite.cli.process import ExitStatus, echo_err, echo_err_line, is_verbose
-from directsuite.cli.send import HINT_CHECK_SENT_FOLDER, TextOptions, make_attachments, parse_addresses, read_body
+from directsuite.cli.send import (
+    HINT_CHECK_SENT_FOLDER,
+    TextOptions,
+    make_attachments,
+    parse_addresses,
+    read_body,
+    send_with_key,
+    set_hints,
+    validate_key,
+)
 
 app = inbox.app
 
@@ -204,15 +213,22 @@ def _make_recovery_hint(action: str) -> str:
     )
 
 
-@register(app, "reply", "7 --body 'Thank you'", "7 --all --body-file letter.txt --attach scan.pdf")
+@register(
+    app,
+    "reply",
+    "7 --body 'Thank you'",
+    "7 --body 'Thank you' --key thanks-1",
+    "7 --all --body-file letter.txt --attach scan.pdf",
+)
 def reply(uid: Uid, /, *, command: CommandParameter, options: _ReplyOptions = _ReplyOptions()) -> Work:
     """Reply to a message's sender, or with --all also to its other recipients.
 
-    The command prints the reply's SMTP id for `directsuite status`.
+    The command prints the reply's SMTP id for `directsuite status`. Exit status 7 means that the response was lost:
+    the reply may or may not have been sent. With --key, you can repeat the same command: the reply is sent only once.
     """
-    command.resume_hint = "nothing was sent: run the same command again"
-    command.recovery_hint = _make_recovery_hint("reply")
+    set_hints(command, options.key, _make_recovery_hint("reply"))
     command.option_names = _OPTION_NAMES
+    validate_key(options.key)
     access = get_mailbox_access(options.mailbox, options.password_file)
     body, attachments = read_body(options), make_attachments(options)
 
@@ -237,14 +253,13 @@ def reply(uid: Uid, /, *, command: CommandParameter, options: _ReplyOptions = _R
                 attachment_list=attachments,
                 headers=[ds.MessageHeader(name, original.msg_id) for name in _THREAD_HEADERS if original.msg_id],
             )
-            async with show_progress("sending"):
-                smtp_id = (await box.send(reply_message)).smtp_id
+            is_sent_before, smtp_id = await send_with_key(command, box, access, reply_message, options.key)
 
         to = [{"email": each.email, "type": each.type} for each in recipients]
-        document = {"sent": True, "recipients": to}
+        document = {"sent": True, "sent_before": is_sent_before, "recipients": to}
         if not show_change(document, "The reply was sent", as_json=options.json, smtp_id=smtp_id):
             return ExitStatus.FAILED
-        echo_err(f"The reply was sent to {description}.")
+        echo_err(f"The reply was sent{' before with this --key' if is_sent_before else ''} to {description}.")
         return ExitStatus.DONE
 
     return send_reply()

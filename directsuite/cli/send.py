@@ -50,7 +50,7 @@ _BODY_GROUP = Group("Text", validator=mutually_exclusive)
 
 @record
 class TextOptions:
-    """Common options of `send` and `inbox reply`: the content of a message."""
+    """Common options of `send` and `inbox reply`."""
 
     body: Annotated[str | None, Parameter(group=_BODY_GROUP)] = None
     """The text. Other users of this machine can see it while the command runs, but not a --body-file."""
@@ -60,6 +60,8 @@ class TextOptions:
     """The text is HTML."""
     attach: Annotated[tuple[Path, ...], Repeatable] = ()
     """A file to attach, of any size. Can be repeated."""
+    key: str | None = None
+    """A unique name for this message. If you repeat the command with it, the message is still sent only once."""
 
 
 @record
@@ -76,8 +78,6 @@ class _SendOptions(CommonOptions, TextOptions):
     """A recipient of a copy whom the other recipients don't see, in the format of --to."""
     subject: str | None = None
     """The subject. Other users of this machine can see it while the command runs."""
-    key: str | None = None
-    """A unique name for this message. If you repeat the command with it, the message is still sent only once."""
     dry_run: Annotated[bool, Flag] = False
     """Show what would be sent, and send nothing."""
     password_file: PasswordFile = None
@@ -119,18 +119,14 @@ def send(*, command: CommandParameter, options: _SendOptions = _SendOptions()) -
     the message may or may not have been sent. With --key, you can repeat the same command: the message is sent only
     once.
     """
-    with_key = options.key is not None
-    command.resume_hint = _HINT_REPEAT_WITH_KEY if with_key else "nothing was sent: run the same command again"
-    command.recovery_hint = _HINT_REPEAT_WITH_KEY if with_key else HINT_CHECK_SENT_FOLDER
+    set_hints(command, options.key, HINT_CHECK_SENT_FOLDER)
     command.option_names = _OPTION_NAMES
     sender = options.sender or Configuration.read().get_text("mailbox")
     if not sender:
         raise UsageError(
             "There is no sender. Give --from ADDRESS, or set DIRECTSUITE_MAILBOX, or mailbox in the settings file."
         )
-    if options.key == "":
-        raise UsageError("--key is empty. Give a unique name for this message, or omit --key.")
-    validate_text(options.key, "--key")
+    validate_key(options.key)
     validate_text(sender, "--from")
     sender = arguments.validate_address(sender, "sender")
     message = _build_message(options, sender)
@@ -186,12 +182,7 @@ async def _send_message(
     command: Command, access: credentials.MailboxAccess, message: ds.Message, options: _SendOptions
 ) -> int:
     async with command.open_mailbox(access) as box:
-        is_sent_before = False
-        if options.key is None:
-            async with _show_send_progress(_sum_attachment_bytes(message)) as bar:
-                smtp_id = (await box.send(message, progress=bar.update)).smtp_id
-        else:
-            is_sent_before, smtp_id = await _send_once(command, box, access, message, options.key)
+        is_sent_before, smtp_id = await send_with_key(command, box, access, message, options.key)
 
     document = {"sent": True, "sent_before": is_sent_before}
     if not show_change(document, "The message was sent", as_json=options.json, smtp_id=smtp_id):
@@ -205,13 +196,30 @@ async def _send_message(
     return ExitStatus.DONE
 
 
-async def _send_once(
-    command: Command, box: ds.Mailbox, access: credentials.MailboxAccess, message: ds.Message, key: str
-) -> tuple[bool, str]:
-    """Send the message unless an earlier command did. Raises UsageError if the key belongs to a different message.
+def set_hints(command: Command, key: str | None, recovery_hint: str) -> None:
+    """Set what to do after Ctrl-C or a lost response. recovery_hint: for a message without a key."""
+    command.resume_hint = "nothing was sent: run the same command again" if key is None else _HINT_REPEAT_WITH_KEY
+    command.recovery_hint = recovery_hint if key is None else _HINT_REPEAT_WITH_KEY
 
-    Return True if an earlier command sent it, else False; and the SMTP id, empty if the service returned none.
+
+def validate_key(key: str | None) -> None:
+    """Raise UsageError if the key is empty or has undecodable bytes."""
+    if key == "":
+        raise UsageError("--key is empty. Give a unique name for this message, or omit --key.")
+    validate_text(key, "--key")
+
+
+async def send_with_key(
+    command: Command, box: ds.Mailbox, access: credentials.MailboxAccess, message: ds.Message, key: str | None
+) -> tuple[bool, str]:
+    """Send the message, with a key only if no earlier command did.
+
+    Return True if an earlier command sent it, else False; and the SMTP id, empty if the service returned none. Raises
+    UsageError if the key belongs to a different message.
     """
+    if key is None:
+        async with _show_send_progress(_sum_attachment_bytes(message)) as bar:
+            return False, (await box.send(message, progress=bar.update)).smtp_id
     request_id = make_request_id(access.address, key)
     async with _open_journal(request_id) as journal:
         began = await _begin_send(journal, request_id, message)
