@@ -82,9 +82,11 @@ class InboxListOptions(InboxOptions):
     subject: str | None = None
     """Only messages whose subject contains this. Other users of this machine can see it while the command runs."""
     since: Annotated[datetime | None, Parameter(group=_SELECTION_GROUP, converter=opt.convert_time)] = None
-    """Only messages received since this time: 2026-05-01, or 2026-05-01T08:00 in this machine's time zone."""
+    """Only messages received since this time: 2026-05-01, 2026-05-01T08:00 in this machine's time zone, today,
+    yesterday, or a time ago such as 30m, 12h, 7d or 2w.
+    """
     until: Annotated[datetime | None, Parameter(converter=opt.convert_end_time)] = None
-    """Only messages received until this time: 2026-05-01, including that day, or 2026-05-01T08:00."""
+    """Only messages received until this time, in the format of --since. A day is included."""
     unread: Annotated[bool, opt.Flag, Parameter(group=_SELECTION_GROUP)] = False
     """Only unread messages. This takes longer, because the service sends them completely, with attachments. Other lists
     don't mark unread messages, because the service doesn't report which ones are unread.
@@ -117,7 +119,7 @@ _UNSAFE_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 _OUTER_BLANKS = re.compile(r"\A[\s.]++|(?<![\s.])[\s.]++\Z")
 
 
-@opt.register(app, "list", "--from hospital --subject referral", "--since 2026-05-01 --json", "--folder INBOX.Sent")
+@opt.register(app, "list", "--from hospital --subject referral", "--since 7d --json", "--folder INBOX.Sent")
 def list_messages(*, command: CommandParameter, options: InboxListOptions = InboxListOptions()) -> Work:
     """List messages, newest first.
 

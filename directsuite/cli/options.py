@@ -11,11 +11,11 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import MAXYEAR, UTC, datetime
+from datetime import MAXYEAR, UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast, dataclass_transform, get_type_hints
 
-from cyclopts import App, Group, Parameter, Token, convert
+from cyclopts import App, CycloptsError, Group, Parameter, Token, convert
 from cyclopts.validators import Number, mutually_exclusive
 
 T = TypeVar("T")
@@ -25,6 +25,10 @@ _COMMANDS_GROUP = Group("Commands")
 EPILOGUE = "`directsuite --help` and `directsuite guide terminal` list the exit statuses."
 """The last line of each command's help."""
 _MAILBOX_COMMANDS = ("send", "inbox", "status", "sync", "doctor")
+_AGO_PATTERN = re.compile(r"([0-9]{1,9})([mhdw])")
+_AGO_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_DAYS_AGO = {"today": 0, "yesterday": 1}
+_EXPECTED_TIME = "give a date such as 2026-05-01, a time such as 2026-05-01T08:00, yesterday, or a time ago such as 7d"
 _INTEGER_PATTERN = re.compile(r"[+-]?[0-9]{1,30}")
 
 
@@ -116,15 +120,32 @@ def seconds_parameter(**limits: float) -> Parameter:
 
 
 def convert_time(kind: Any, tokens: Sequence[Token]) -> datetime:
-    """Convert a date with or without a time. Without a zone, it is in this machine's time zone."""
-    return _add_local_zone(cast("Any", convert)(kind, tokens))
+    """Convert a date, a date and time, `today`, `yesterday`, or a time ago such as 30m, 12h, 7d or 2w.
+
+    A date without a time is the begin of its day. A time without a zone is in this machine's time zone.
+    """
+    return _parse_time(kind, tokens[0], end_of_day=False)
 
 
 def convert_end_time(kind: Any, tokens: Sequence[Token]) -> datetime:
     """Convert as `convert_time`, but a date without a time to the last millisecond of the day."""
-    value: datetime = cast("Any", convert)(kind, tokens)
-    has_time = set("T: ") & set(tokens[0].value.strip())
-    return _add_local_zone(value if has_time else value.replace(hour=23, minute=59, second=59, microsecond=999_000))
+    return _parse_time(kind, tokens[0], end_of_day=True)
+
+
+def _parse_time(kind: Any, token: Token, *, end_of_day: bool) -> datetime:
+    text = token.value.strip().lower()
+    try:
+        if ago := _AGO_PATTERN.fullmatch(text):
+            return datetime.now().astimezone() - timedelta(**{_AGO_UNITS[ago[2]]: int(ago[1])})
+        if text in _DAYS_AGO:
+            text = f"{(datetime.now().astimezone() - timedelta(days=_DAYS_AGO[text])).date()}"
+            token = token.evolve(value=text)
+        value: datetime = cast("Any", convert)(kind, [token])
+    except (CycloptsError, OverflowError, ValueError):
+        raise ValueError(_EXPECTED_TIME) from None
+    if end_of_day and not set("t: ") & set(text):
+        value = value.replace(hour=23, minute=59, second=59, microsecond=999_000)
+    return _add_local_zone(value)
 
 
 def _add_local_zone(value: datetime) -> datetime:

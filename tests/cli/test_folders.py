@@ -13,32 +13,32 @@ async def list_folders(runner: CliRunner, *, subscribed_only: bool = False) -> l
         return await world.suite.mailbox(ALICE, PASSWORD).get_folders(subscribed_only=subscribed_only)
 
 
-async def test_folder_is_created_renamed_and_deleted_with_its_contents(cli_runner: CliRunner) -> None:
-    await cli_runner.deliver("one")
+async def test_folder_is_created_renamed_and_deleted_with_its_contents(cli: CliRunner) -> None:
+    await cli.deliver("one")
     for name in ("INBOX.Archive", "INBOX.Archive.2026"):
-        result = await cli_runner.run("inbox", "folder", "create", name)
+        result = await cli.run("inbox", "folder", "create", name)
         assert (result.status, result.out, result.err) == (0, "", "directsuite: The folder was created.\n")
-    assert (await cli_runner.run("inbox", "copy", "1", "--to", "INBOX.Archive.2026")).status == 0
-    result = await cli_runner.run("inbox", "folder", "rename", "INBOX.Archive", "INBOX.Cases", "--json")
+    assert (await cli.run("inbox", "copy", "1", "--to", "INBOX.Archive.2026")).status == 0
+    result = await cli.run("inbox", "folder", "rename", "INBOX.Archive", "INBOX.Cases", "--json")
     assert result.document == {"folder": "INBOX.Archive", "new_folder": "INBOX.Cases"}
-    assert {"INBOX.Cases", "INBOX.Cases.2026"} <= set(await list_folders(cli_runner))
+    assert {"INBOX.Cases", "INBOX.Cases.2026"} <= set(await list_folders(cli))
     delete = ("inbox", "folder", "delete", "inbox.cases")
-    result = await cli_runner.run(*delete, stdin="\n", is_terminal=True)
+    result = await cli.run(*delete, stdin="\n", is_terminal=True)
     assert (result.status, "with 1 subfolder and 1 message. Continue? [y/N]" in result.err) == (2, True)
-    assert "INBOX.Cases" in await list_folders(cli_runner)
-    assert (await cli_runner.run(*delete)).status == 2
-    assert (await cli_runner.run(*delete, stdin="y\n", is_terminal=True)).status == 0
-    assert not [name for name in await list_folders(cli_runner) if "Cases" in name]
+    assert "INBOX.Cases" in await list_folders(cli)
+    assert (await cli.run(*delete)).status == 2
+    assert (await cli.run(*delete, stdin="y\n", is_terminal=True)).status == 0
+    assert not [name for name in await list_folders(cli) if "Cases" in name]
 
 
-async def test_folders_are_unsubscribed_and_subscribed(cli_runner: CliRunner) -> None:
+async def test_folders_are_unsubscribed_and_subscribed(cli: CliRunner) -> None:
     names = ("INBOX.Spam", "INBOX.Drafts")
-    result = await cli_runner.run("inbox", "folder", "subscribe", *names, "--unsubscribe")
+    result = await cli.run("inbox", "folder", "subscribe", *names, "--unsubscribe")
     assert (result.status, result.err) == (0, "directsuite: Unsubscribed from 2 folders.\n")
-    assert not {*names} & {*await list_folders(cli_runner, subscribed_only=True)}
-    result = await cli_runner.run("inbox", "folder", "subscribe", *names, "--json")
+    assert not {*names} & {*await list_folders(cli, subscribed_only=True)}
+    result = await cli.run("inbox", "folder", "subscribe", *names, "--json")
     assert result.document == {"folders": [*names], "subscribed": True}
-    assert {*names} <= {*await list_folders(cli_runner, subscribed_only=True)}
+    assert {*names} <= {*await list_folders(cli, subscribed_only=True)}
 
 
 @pytest.mark.parametrize(
@@ -56,24 +56,22 @@ async def test_folders_are_unsubscribed_and_subscribed(cli_runner: CliRunner) ->
         (("subscribe", ""), 2, "FOLDER"),
     ],
 )
-async def test_unusable_folder_is_reported(
-    cli_runner: CliRunner, arguments: tuple[str, ...], status: int, words: str
-) -> None:
-    before = await list_folders(cli_runner)
-    result = await cli_runner.run("inbox", "folder", *arguments, *(["-v"] if arguments[1:] else []))
+async def test_unusable_folder_is_reported(cli: CliRunner, arguments: tuple[str, ...], status: int, words: str) -> None:
+    before = await list_folders(cli)
+    result = await cli.run("inbox", "folder", *arguments, *(["-v"] if arguments[1:] else []))
     assert (result.status, result.out) == (status, "")
     assert words in result.err
-    result = await cli_runner.run("inbox", "folder", *arguments)
+    result = await cli.run("inbox", "folder", *arguments)
     assert (result.status, "(INBOX" in result.err) == (status, False)  # the name of a folder may be a patient's
-    assert await list_folders(cli_runner) == before
+    assert await list_folders(cli) == before
 
 
-async def test_missing_folder_is_reported_before_asking(cli_runner: CliRunner) -> None:
-    result = await cli_runner.run("inbox", "folder", "delete", "INBOX.None", is_terminal=True)
+async def test_missing_folder_is_reported_before_asking(cli: CliRunner) -> None:
+    result = await cli.run("inbox", "folder", "delete", "INBOX.None", is_terminal=True)
     assert (result.status, "has no such folder" in result.err, "Continue?" in result.err) == (4, True, False)
 
 
-async def test_lost_response_is_verified(cli_runner: CliRunner) -> None:
-    cli_runner.sandbox.inject_fault("CreateFolder", "reset_after")
-    assert (await cli_runner.run("inbox", "folder", "create", "INBOX.Archive")).status == 0
-    assert "INBOX.Archive" in await list_folders(cli_runner)
+async def test_lost_response_is_verified(cli: CliRunner) -> None:
+    cli.sandbox.inject_fault("CreateFolder", "reset_after")
+    assert (await cli.run("inbox", "folder", "create", "INBOX.Archive")).status == 0
+    assert "INBOX.Archive" in await list_folders(cli)

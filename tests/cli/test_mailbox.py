@@ -169,22 +169,22 @@ async def test_message_is_responded(cli: CliRunner) -> None:
     assert (headers["In-Reply-To"], headers["References"]) == ("<lab@x>", "<lab@x>")
 
 
-async def test_reply_with_a_key_is_sent_once(cli_runner: CliRunner) -> None:
+async def test_reply_with_a_key_is_sent_once(cli: CliRunner) -> None:
     for message_id in ("<1@x.test>", "<2@x.test>"):
         head = f"From: {BOB}\r\nTo: {ALICE}\r\nSubject: Lab\r\nMessage-ID: {message_id}\r\n"
-        await cli_runner.deliver("", f"{head}\r\nSee.".encode())
+        await cli.deliver("", f"{head}\r\nSee.".encode())
     reply = ("inbox", "reply", "1", "--body", "Thanks", "--key", "thanks-1")
-    cli_runner.sandbox.inject_fault("SendWithHeader", "reset_after")
-    first, second = await cli_runner.run(*reply), await cli_runner.run(*reply, "--json")
+    cli.sandbox.inject_fault("SendWithHeader", "reset_after")
+    first, second = await cli.run(*reply), await cli.run(*reply, "--json")
     assert (first.status, first.err) == (0, "directsuite: The reply was sent to 1 recipient.\n")
     assert (second.document["sent_before"], second.document["smtp_id"]) == (True, first.out.strip())
     assert second.err == "directsuite: The reply was sent before with this --key to 1 recipient.\n"
     for other in (("2", "--body", "Thanks"), ("1", "--body", "No")):
-        result = await cli_runner.run("inbox", "reply", *other, "--key", "thanks-1")
+        result = await cli.run("inbox", "reply", *other, "--key", "thanks-1")
         assert (result.status, "Use a new --key for each message." in result.err) == (2, True)
-    result = await cli_runner.run("inbox", "reply", "1", "--body", "Thanks", "--key", "")
+    result = await cli.run("inbox", "reply", "1", "--body", "Thanks", "--key", "")
     assert (result.status, "--key is empty" in result.err) == (2, True)
-    assert len(await cli_runner.sandbox.ledger("SendWithHeader")) == 1
+    assert len(await cli.sandbox.ledger("SendWithHeader")) == 1
 
 
 async def sent_with_bcc(runner: CliRunner) -> None:
