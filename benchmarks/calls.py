@@ -93,8 +93,9 @@ def write_calls(arguments: Sequence[str]) -> int:
     chosen = parser.parse_args(arguments)
     rounds, calls = (1, 64) if chosen.quick else (7, 1_920)
     with run_server() as server:
-        ways = itertools.product([make_scenario_url(server)], chosen.python, LOOPS, CALLERS)
-        rows = [measure_way(*way, rounds, calls) for way in ways]
+        url = make_scenario_url(server)
+        ways = itertools.product(chosen.python, LOOPS, CALLERS)
+        rows = [measure_way(url, python, loop, callers, rounds, calls) for python, loop, callers in ways]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     chosen.out.mkdir(parents=True, exist_ok=True)
     (chosen.out / "calls.md").write_text(

@@ -166,7 +166,7 @@ async def documents(url: str, folder: str, count: str) -> Figures:
         for start in range(0, size, _JOURNAL_BATCH_ROWS):
             names = [f"{number:07}.pdf" for number in range(start, min(start + _JOURNAL_BATCH_ROWS, size))]
             assert {entry.state for entry in await journal.lease.entries(names)} == {DocumentState.NEW}
-        await journal._database.execute(Statement(b"UPDATE directsuite.signing_document SET state = 5", ""))
+        await journal._database.execute(Statement(b"", "UPDATE signing_document SET state = 5"))
 
     async def source() -> AsyncGenerator[Pdf]:
         for number in range(size):

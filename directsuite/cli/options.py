@@ -139,7 +139,7 @@ def _parse_time(kind: Any, token: Token, *, end_of_day: bool) -> datetime:
             return datetime.now().astimezone() - timedelta(**{_AGO_UNITS[ago[2]]: int(ago[1])})
         if text in _DAYS_AGO:
             text = f"{(datetime.now().astimezone() - timedelta(days=_DAYS_AGO[text])).date()}"
-            token = token.evolve(value=text)
+            token = Token(value=text)
         value: datetime = cast("Any", convert)(kind, [token])
     except (CycloptsError, OverflowError, ValueError):
         raise ValueError(_EXPECTED_TIME) from None

@@ -27,7 +27,7 @@ def run(programs: list[str], folder: Path) -> int:
 @pytest.mark.process
 def test_examples_pass(tmp_path: Path) -> None:
     programs = [program for program in find_code_blocks("testing") if not program.startswith(WEB)]
-    assert run([*programs, *(each for each in find_code_blocks("README") if each.startswith("# test_"))], tmp_path) == 7
+    assert run(programs, tmp_path) == 6
 
 
 @pytest.mark.process

@@ -52,7 +52,7 @@ REJECTED: dict[str, tuple[Call, type[ds.ServiceError], str, int | str | None]] =
     "nobody to forward to": (_forward_to_nobody, ds.AddressError, "Forward", 2),
     "missing document": (
         lambda world: world.suite.signing.get_doc("00000000-0000-0000-0000-000000000000"),
-        ds.BadRequestError,
+        ds.DocumentNotFoundError,
         "GetDoc",
         None,
     ),

@@ -116,7 +116,8 @@ def test_use_of_a_code_is_not_part_of_a_grant_s_value() -> None:
 
 @pytest.mark.parametrize("cls", [ds.RefreshToken, ds.AuthorizationCode])
 def test_public_client_needs_no_secret(cls: type[Grant]) -> None:
-    ds.DirectSuite(token=cls(**(GOOD[cls] | {"client_secret": None})))
+    arguments: dict[str, Any] = GOOD[cls] | {"client_secret": None}
+    ds.DirectSuite(token=cls(**arguments))
 
 
 @pytest.mark.process

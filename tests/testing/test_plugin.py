@@ -69,10 +69,10 @@ async def test_faults(directsuite_suite, directsuite_sandbox, directsuite_pdf):
 
 async def test_outage_longer_than_the_timeout(directsuite_suite, directsuite_sandbox):
     began = time.monotonic()
-    directsuite_sandbox.inject_fault("GetDoc", "status", status=503, times=3)  # 30 to 60 s until each next attempt
+    directsuite_sandbox.inject_fault("GetDoc", "status", status=503, times=9)
     with pytest.raises(ds.ServerError) as caught:
         await directsuite_suite.signing.get_doc("none")
-    assert caught.value.attempts == 2
+    assert caught.value.attempts >= 3
     assert 30 < caught.value.elapsed < 60
     assert time.monotonic() - began < 30
 """

@@ -226,5 +226,5 @@ def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ds.ConfigurationError, match="s3fs"):
             StorageFolder("s3://bucket/in")
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
-    with pytest.raises(ds.ConfigurationError, match=r"pip install 'directsuite\[storage\]'"):
+    with pytest.raises(ds.ConfigurationError, match=r"pip install '\.\[storage\]'"):
         StorageTarget("memory://out")
