@@ -37,7 +37,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
         *("jinja2", "pypdfium2"),
     ),
     "storage": ("fsspec",),
-    "testing": ("aioresponses",),
+    "testing": ("aioresponses", "pytest"),
 }
 """The modules that each extra installs."""
 _CONTROL_CATEGORIES = frozenset(("Cc", "Cs", "Zl", "Zp"))

@@ -45,7 +45,7 @@ async def test_request_and_result(case: OperationCase) -> None:
     async with open_suite(case) as (suite, server):
         result = await case.call(suite)
     assert result == case.result
-    assert type(result) is type(case.result)
+    assert isinstance(result, type(case.result))
     *logins, request = server.requests
     needs_session = case.facade == "registration" and case.name != "login"
     assert [login.target for login in logins] == ["/registration/login"] * needs_session

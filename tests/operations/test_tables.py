@@ -49,7 +49,7 @@ def test_result_has_the_annotated_type(case: OperationCase) -> None:
     annotation = get_type_hints(method)["return"]
     if annotation is Any:  # The overloads of a method with a destination are in tests/typing/public.py.
         assert case.function.endswith("_and_pull")
-    elif get_origin(annotation) is list:
+    elif issubclass(get_origin(annotation) or annotation, list):
         result: Any = case.result
         assert {type(each) for each in result} == set(get_args(annotation))
     else:
