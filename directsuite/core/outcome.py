@@ -41,8 +41,8 @@
 `Operation.status_errors` replaces the class for some operations. The Outcome is that of the attempt. "again" is the
 condition for another attempt:
 
-- `always`: as the retry policy allows. Exception: if the user's token source raised neither a DirectSuiteError nor an
-  OSError, the call ends.
+- `always`: as the retry policy allows. Exceptions: the call ends if the user's token source raised neither a
+  DirectSuiteError nor an OSError, or if a login or token request of the suite failed, which has its own retries.
 - `repeatable`: as the retry policy allows if the operation may be repeated. Otherwise the call ends as
   OutcomeUnknownError, with this failure as its cause.
 - `renewed`: once, with a new token or session. If that is also rejected, the outcome is FAILED.

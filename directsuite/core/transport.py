@@ -457,11 +457,11 @@ def _may_repeat(call: Call[Any], error: BaseException) -> bool:
         return False
     if isinstance(error, CircuitOpenError | ClosedError):
         return False
+    if error.operation not in (None, call.operation.name):
+        return False  # the login or token request of the call failed, and was already retried
     if error.outcome is Outcome.NOT_SENT and isinstance(error.__cause__, Exception):
         # The user's token source raised it. Only a failure of the network or of a file may be temporary.
         return isinstance(error.__cause__, DirectSuiteError | OSError)
-    if error.operation not in (None, call.operation.name):
-        return False  # the login of the call failed, and was already retried
     if isinstance(error, ResponseDecodeError) and error.too_large:
         return False  # the next response would be as large
     if isinstance(error, ResponseDecodeError) and error.path in call.operation.strict_paths:

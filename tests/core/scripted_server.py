@@ -124,10 +124,14 @@ class ScriptedServer:
         for exchange in self._exchanges.values():
             exchange.send_fin()
 
-    async def stop(self) -> None:
+    def stop_listening(self) -> None:
+        """Refuse further connections."""
         if self._server is not None:
             self._server.close()
             self._server = None
+
+    async def stop(self) -> None:
+        self.stop_listening()
         for task in list(self.tasks):
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)

@@ -149,6 +149,20 @@ async def test_lost_login_leaves_the_call_unsent(
     assert all(path == "login" for path in server.paths)
 
 
+async def test_login_that_was_lost_and_then_refused_is_not_retried_by_the_call(server: ScriptedServer) -> None:
+    async def reset_and_stop(exchange: Exchange) -> None:
+        server.stop_listening()
+        await responses.reset(exchange)
+
+    events: list[ds.Event] = []
+    server.default_responder = reset_and_stop
+    async with open_suite(server, listeners=[events.append]) as suite:
+        failure = await catch_error(GET_PATIENT_ADDRESS.call(suite))
+    assert (failure.operation, failure.attempts) == ("login", 2)
+    assert isinstance(failure.__cause__, ds.ConnectFailedError)
+    assert [each.operation for each in events if isinstance(each, ds.RetryScheduled)] == ["login"]
+
+
 async def test_rejected_login_is_reported_once_and_backs_off(server: ScriptedServer) -> None:
     server.default_responder = responses.respond({"success": False, "code": "011"})
     async with open_suite(server) as suite:

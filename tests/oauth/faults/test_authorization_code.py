@@ -51,10 +51,12 @@ MAYBE: dict[str, Responder] = {
 async def test_code_that_may_be_used_is_never_sent_again(service: TokenService, lost: str) -> None:
     service.script = [MAYBE[lost]]
     errors: list[ds.DirectSuiteError] = []
-    async with service.open(service.make_authorization_code(), leaky=True) as suite:
+    events: list[ds.Event] = []
+    async with service.open(service.make_authorization_code(), leaky=True, listeners=[events.append]) as suite:
         for _ in range(3):
             errors.append(await catch_error(suite.signing.get_doc_info("doc", timeout=50)))
             await asyncio.sleep(100)
+    assert not [each for each in events if isinstance(each, ds.RetryScheduled)]
     for error in errors:
         assert type(error) is ds.TransportError
         assert (error.operation, error.service) == ("token", "oauth")
