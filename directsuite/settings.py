@@ -180,6 +180,7 @@ class SettingsOptions(TypedDict, total=False):
     registration_url: str | None
     timeout: float
     attempt_timeout: float
+    settle: float
     max_connections: int
     requests_per_second: float
     burst: int

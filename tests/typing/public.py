@@ -62,7 +62,7 @@ async def suites() -> None:
         assert_type(opened.tuser("t-user", "password", "alice@direct.example.test"), ds.TUser)
         assert_type(opened.signing.with_options(timeout=1.0, retry=ds.RetryPolicy.none()), ds.Signing)
         assert_type(opened.with_options(timeout=1.0, retry=ds.RetryPolicy.none()), ds.DirectSuite)
-        assert_type(ds.DirectSuite.from_env(timeout=1.0, converter=ds.make_converter()), ds.DirectSuite)
+        assert_type(ds.DirectSuite.from_env(timeout=1.0, settle=0, converter=ds.make_converter()), ds.DirectSuite)
     await suite.aclose()
     await suite.aclose(grace=1.0)
 
