@@ -19,8 +19,10 @@ which only their owner and group may access. Paths in the settings file are rela
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import secrets
 import ssl
 import stat
 import sys
@@ -200,7 +202,8 @@ class Configuration(Mapping[str, SettingEntry]):
         It is a RefreshToken if a refresh token is set. If the server replaces a refresh token that was read from a
         file, the new one is written to this file.
 
-        Raises ConfigurationError if a setting is missing or invalid, or a file is not private.
+        Raises ConfigurationError if a setting is missing or invalid, a file is not private, or the file of the refresh
+        token cannot be replaced.
         """
         token_url, client_id, scope = (self.get_text(name) for name in ("token_url", "client_id", "scope"))
         client_secret, refresh_token = self.read_secret("client_secret"), self.read_secret("refresh_token")
@@ -238,11 +241,20 @@ class Configuration(Mapping[str, SettingEntry]):
         return found or f"{PREFIX}{name.upper()}"
 
     def _make_refresh_token_saver(self) -> Callable[[Secret], Awaitable[None]] | None:
-        """Return a function that replaces the file of the refresh token, or None if the token is not from a file."""
+        """Return a function that replaces the file of the refresh token, or None if the token is not from a file.
+
+        Raises ConfigurationError if the file cannot be replaced.
+        """
         path = self.get_path("refresh_token_file")
         if path is None or not path.is_file() or self.variables.get(f"{PREFIX}REFRESH_TOKEN"):
             return None
         place = path.resolve()
+        if (problem := _find_replacement_problem(place)) is not None:
+            raise ConfigurationError(
+                f"{self['refresh_token_file'].origin}: refresh_token_file can't be replaced, because {problem}. If the "
+                "server replaces the refresh token, the new one would be lost: move the file into a folder in which "
+                f"this user may create files, or, if the server never does this, set {PREFIX}REFRESH_TOKEN instead"
+            )
         return lambda token: run_in_thread(_replace_secret_file, place, token)
 
     def make_tls_context(self) -> ssl.SSLContext | None:
@@ -368,12 +380,23 @@ def read_secret_file(path: Path, name: str) -> Secret:
     return Secret(text)
 
 
+def _find_replacement_problem(path: Path) -> str | None:
+    """Return why `_replace_secret_file` would fail, as far as that is known in advance, or None."""
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        return "this user may not create files in its folder"
+    # Containers often mount single files with secrets. The kernel does not rename another file to such a name.
+    with contextlib.suppress(OSError):
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        if any(mount.split(" ")[4] == str(path) for mount in mounts):
+            return "it is mounted as a single file"
+    return None
+
+
 def _replace_secret_file(path: Path, secret: Secret) -> None:
     """Write a secret into a new file with the same access rights, which then replaces the existing file."""
     from directsuite.durable.files import replace_file, sync_folder
 
-    temporary = path.with_name(f"{path.name}.new")
-    temporary.unlink(missing_ok=True)  # a process may have ended while it wrote this file
+    temporary = path.with_name(f".{secrets.token_hex(8)}.new")
     with replace_file(path, temporary=temporary, synced=True) as file:
         if sys.platform != "win32":
             os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))

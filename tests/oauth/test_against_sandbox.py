@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import stat
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -132,14 +136,56 @@ async def test_rotated_refresh_token_is_written_to_its_file(sandbox: Sandbox, tm
     file = tmp_path / "refresh.token"
     file.write_text(first := await refresh_token(sandbox))
     file.chmod(0o640)
-    (tmp_path / "refresh.token.new").write_text("left by a process that was killed")
+    (tmp_path / "refresh.token.new").write_text("of the user")
     environ = configure(sandbox, tmp_path, refresh_token_file="refresh.token")
     for _ in range(2):
         async with ds.DirectSuite.from_env(environ) as suite:
             await fetch(suite)
     assert file.read_text().strip() not in ("", first)
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
-    assert [each.name for each in sorted(file.parent.glob("*"))] == ["client.secret", "config.toml", "refresh.token"]
+    assert (tmp_path / "refresh.token.new").read_text() == "of the user"
+    names = ["client.secret", "config.toml", "refresh.token", "refresh.token.new"]
+    assert [each.name for each in sorted(tmp_path.glob("*"))] == names
+
+
+_READ_GRANT = """
+import sys
+from directsuite.config_file import Configuration
+print(Configuration.from_file(sys.argv[1]).read_grant().refresh_token)
+"""
+_BIND = 'mount --bind "$1/refresh.token" "$1/refresh.token" && exec "$2" -c "$3" "$1/config.toml"'
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="setpriv and unshare are commands of Linux")
+@pytest.mark.parametrize(
+    ("environment", "problem"),
+    [("read-only folder", "this user may not create files in its folder"), ("mount", "it is mounted as a single file")],
+)
+def test_refresh_token_file_that_cannot_be_replaced_is_rejected(tmp_path: Path, environment: str, problem: str) -> None:
+    (tmp_path / "config.toml").write_text(
+        'token_url = "https://login.example.test/token"\nclient_id = "client"\nrefresh_token_file = "refresh.token"\n'
+    )
+    (tmp_path / "refresh.token").write_text("a-token\n")
+    (tmp_path / "refresh.token").chmod(0o600)
+    arguments = [sys.executable, "-c", _READ_GRANT, str(tmp_path / "config.toml")]
+    if environment == "mount":
+        prefix = ["unshare", "--map-root-user", "--mount"]
+        arguments = ["sh", "-c", _BIND, "sh", str(tmp_path), sys.executable, _READ_GRANT]
+    else:
+        prefix = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+        tmp_path.chmod(0o500)
+    if prefix and (shutil.which(prefix[0]) is None or subprocess.run([*prefix, "true"], check=False).returncode):
+        pytest.skip("this system does not allow it")
+    ended = subprocess.run([*prefix, *arguments], capture_output=True, text=True, check=False)
+    tmp_path.chmod(0o700)
+    assert ended.stdout == ""
+    assert ended.stderr.splitlines()[-1] == (
+        f"directsuite.errors.ConfigurationError: {tmp_path / 'config.toml'}, line 3: refresh_token_file can't be "
+        f"replaced, because {problem}. If the server replaces the refresh token, the new one would be lost: move the "
+        "file into a folder in which this user may create files, or, if the server never does this, set "
+        "DIRECTSUITE_REFRESH_TOKEN instead"
+    )
 
 
 async def test_refresh_token_of_a_variable_is_kept_in_memory(sandbox: Sandbox, tmp_path: Path) -> None:
