@@ -121,7 +121,7 @@ def exit_for_error(
     given = next((advice[key] for key in (code, status_code, kind) if key is not None and key in advice), None)
     what_to_do = _find_advice(error, what_to_do) if given is None else given
     variable = _get_url_variable(error.service)
-    if error.advice and variable not in what_to_do:
+    if error.advice and isinstance(error, errors.ServiceError) and variable not in what_to_do:
         what_to_do = f"{what_to_do}, and check {variable} (`directsuite config show`)"
     if error.retry_after is not None:
         what_to_do = f"wait {error.retry_after:.0f} s and try again"
@@ -132,6 +132,8 @@ def exit_for_error(
 def _find_advice(error: errors.DirectSuiteError, default: str) -> str:
     if isinstance(error, errors.AuthenticationError) and error.service in _TOKEN_SERVICES:
         return HINT_RENEW_CREDENTIAL
+    if error.advice and isinstance(error, errors.ConnectFailedError):
+        return f"nothing was sent; {error.advice}. `directsuite doctor` shows more"
     if error.advice and not isinstance(error, errors.NotFoundError):
         return "ask the service's provider for the right URL"
     if find_error_scope(error) is ErrorScope.ENDPOINT:

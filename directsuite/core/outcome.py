@@ -69,6 +69,7 @@ from __future__ import annotations
 import enum
 import os
 import re
+import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -113,6 +114,22 @@ _IGNORED_ENCODINGS = frozenset({"utf-8", "utf8", "none", "8bit", "binary"})
 """Invalid values that some servers send with a body that is not encoded."""
 _ENCODING_LIST = re.compile(r"[a-z0-9-]{1,16}(?:, ?[a-z0-9-]{1,16}){0,3}")
 _HINT_ENCODING = "configure the service, or its proxy, to send gzip, deflate or no encoding"
+_HINT_URL = "check the URL in the settings"
+_HINT_TLS = f"{_HINT_URL}, and ask the service's provider for TLS 1.2 or newer, and about client certificates"
+_HINT_RENEW = "inform the service's provider"
+_CERTIFICATE_PROBLEMS: Mapping[object, tuple[str, str]] = {  # by X509_V_ERR_… of OpenSSL
+    **dict.fromkeys(
+        (2, 18, 19, 20, 21),
+        (
+            "the server's certificate is not trusted",
+            "if the service has a private authority, set ca_bundle, or tls of Settings, to trust its certificate",
+        ),
+    ),
+    9: ("the server's certificate is not valid yet", f"set the clock of this machine, or {_HINT_RENEW}"),
+    10: ("the server's certificate has expired", f"{_HINT_RENEW}, or set the clock of this machine if it is wrong"),
+    **dict.fromkeys((62, 64), ("the server's certificate is for another host name", _HINT_URL)),
+}
+_NOT_TLS_REASONS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"})
 _SHORT_NUMBER = re.compile(r"-?\d{1,4}\Z")
 _CONNECT_ERRORS = (
     aiohttp.ClientConnectorError,
@@ -138,7 +155,7 @@ class ConnectionDroppedError(Exception):
 def convert_exception(error: BaseException, operation: Operation[Any], *, started: bool) -> DirectSuiteError | None:
     """Return the typed error for an exception of aiohttp, or None if it does not come from the network.
 
-    The error names only the type and errno, because aiohttp's messages contain the URL.
+    The error's text does not contain aiohttp's message, which contains the URL.
 
     started: True if some of the request may have been sent.
     """
@@ -147,9 +164,12 @@ def convert_exception(error: BaseException, operation: Operation[Any], *, starte
     seen = _describe_exception(origin)
     # UnicodeError: the host name cannot be encoded for DNS.
     if isinstance(error, _CONNECT_ERRORS) or (isinstance(error, UnicodeError) and not started):
-        return ConnectFailedError(
-            f"no connection to the {operation.service} service ({seen})", outcome=Outcome.NOT_SENT, **about
+        reason, advice = _explain_connect_failure(origin) or (seen, "")
+        failure = ConnectFailedError(
+            f"no connection to the {operation.service} service ({reason})", outcome=Outcome.NOT_SENT, **about
         )
+        failure.advice = advice
+        return failure
     if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError) and started:
         return ResponseDecodeError(f"{_explain_bad_response(origin)} ({seen})", **about)
     if isinstance(error, ConnectionDroppedError | aiohttp.ClientError | OSError):
@@ -160,6 +180,30 @@ def convert_exception(error: BaseException, operation: Operation[Any], *, starte
         return ConnectionLostError(
             f"the connection was lost before a response was received ({seen})", outcome=Outcome.UNKNOWN, **about
         )
+    return None
+
+
+def _explain_connect_failure(error: BaseException) -> tuple[str, str] | None:
+    """Return the reason why there is no connection, and what to do. None if the exception's own name must do."""
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return "the proxy cannot be reached", "check the setting proxy"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        if error.os_error.errno == socket.EAI_AGAIN:
+            return "no name server responded", "check the network and DNS of this machine"
+        return "the host name was not found", f"{_HINT_URL}, and the DNS of this machine"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        code = getattr(error.certificate_error, "verify_code", None)
+        return _CERTIFICATE_PROBLEMS.get(code, (f"the server's certificate is not accepted, code {code}", _HINT_RENEW))
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        reason = str(getattr(error.os_error, "reason", None))
+        if reason in _NOT_TLS_REASONS:
+            return "the server does not speak TLS", f"{_HINT_URL}: the scheme and the port"
+        if "PROTOCOL" in reason:
+            return "the server supports none of the TLS versions that this machine permits", _HINT_TLS
+        return "the TLS handshake failed", _HINT_TLS
+    # This is how asyncio reports the end of a connection during the handshake.
+    if isinstance(error, aiohttp.ClientConnectorError) and repr(error.os_error) == "ConnectionResetError()":
+        return "the server closed the connection during the TLS handshake", _HINT_TLS
     return None
 
 
@@ -377,8 +421,8 @@ def classify_status(status: int) -> tuple[type[ServiceError], str]:
 
 def _find_advice(status: int) -> str:
     if status == 404:
-        return "check the URL in the settings, or the requested item no longer exists"
-    return "check the URL in the settings" if 300 <= status < 400 else ""
+        return f"{_HINT_URL}, or the requested item no longer exists"
+    return _HINT_URL if 300 <= status < 400 else ""
 
 
 _ERROR_CLASSES: dict[int, tuple[type[ServiceError], str]] = {

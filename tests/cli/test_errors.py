@@ -76,6 +76,17 @@ def test_every_sentence_is_ours_and_on_one_line(kind: type[errors.DirectSuiteErr
         assert ": " in sentence.removeprefix("GetUIDs: ")  # the advice
 
 
+def test_failed_connection_keeps_its_advice() -> None:
+    error = errors.ConnectFailedError(
+        "no connection (the host name was not found)", operation="Sign", service="signing"
+    )
+    error.advice = "check the URL in the settings"
+    assert exit_for_error(error)[1] == (
+        "Sign: no connection (the host name was not found): nothing was sent; check the URL in the settings. "
+        "`directsuite doctor` shows more"
+    )
+
+
 def test_argument_is_named_by_its_option() -> None:
     error = errors.InvalidArgumentError("give whole numbers", parameter="uids")
     assert exit_for_error(error, option_names={"uids": "the numbers"}) == (2, "the numbers: give whole numbers")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -44,6 +45,19 @@ _CLOSED = "the connection closed before the request was sent"
 _BROKEN = "the response is incomplete or not valid HTTP"
 _LOST = "the connection was lost before a response was received"
 
+
+def _make_tls_error(reason: str) -> ssl.SSLError:
+    error = ssl.SSLError(1, _URL)
+    error.reason = reason
+    return error
+
+
+def _make_certificate_error(code: int) -> ssl.SSLCertVerificationError:
+    error = ssl.SSLCertVerificationError(1, _URL)
+    error.verify_code = code
+    return error
+
+
 CONNECT: list[tuple[Exception, bool, str]] = [
     (
         aiohttp.ClientConnectorError(_KEY, ConnectionRefusedError(111, _URL)),
@@ -53,7 +67,22 @@ CONNECT: list[tuple[Exception, bool, str]] = [
     (
         aiohttp.ClientConnectorSSLError(_KEY, ssl.SSLError(1, _URL)),
         False,
-        f"{_NO_CONNECTION} (ClientConnectorSSLError, errno 1)",
+        f"{_NO_CONNECTION} (the TLS handshake failed)",
+    ),
+    (
+        aiohttp.ClientConnectorSSLError(_KEY, _make_tls_error("TLSV1_ALERT_PROTOCOL_VERSION")),
+        False,
+        f"{_NO_CONNECTION} (the server supports none of the TLS versions that this machine permits)",
+    ),
+    (
+        aiohttp.ClientConnectorCertificateError(_KEY, _make_certificate_error(66)),
+        False,
+        f"{_NO_CONNECTION} (the server's certificate is not accepted, code 66)",
+    ),
+    (
+        aiohttp.ClientConnectorDNSError(_KEY, OSError(socket.EAI_AGAIN, _URL)),
+        False,
+        f"{_NO_CONNECTION} (no name server responded)",
     ),
     (aiohttp.ConnectionTimeoutError(), True, f"{_NO_CONNECTION} (ConnectionTimeoutError)"),
     (
@@ -84,7 +113,7 @@ EXCEPTIONS = [
 
 
 @pytest.mark.parametrize(("error", "started", "kind", "outcome", "words"), EXCEPTIONS, ids=range(len(EXCEPTIONS)))
-def test_failure_on_the_network_is_named_by_type_and_number_alone(
+def test_failure_on_the_network_is_explained_without_its_own_text(
     error: Exception, started: bool, kind: type[DirectSuiteError], outcome: Outcome, words: str
 ) -> None:
     failure = convert_exception(error, SEND, started=started)

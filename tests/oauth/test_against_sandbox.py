@@ -145,7 +145,7 @@ async def test_rotated_refresh_token_is_written_to_its_file(sandbox: Sandbox, tm
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
     assert (tmp_path / "refresh.token.new").read_text() == "of the user"
     names = ["client.secret", "config.toml", "refresh.token", "refresh.token.new"]
-    assert [each.name for each in sorted(tmp_path.glob("*"))] == names
+    assert [each.name for each in sorted(file.parent.glob("*"))] == names
 
 
 _READ_GRANT = """
