@@ -87,6 +87,30 @@ async def test_error_of_a_source_shows_the_callers_frames_alone() -> None:
     assert [frame.name for frame in traceback.extract_tb(error.__traceback__)] == ["catch_exception", "source"]
 
 
+@pytest.mark.parametrize("kind", [ValueError, TimeoutError])
+@pytest.mark.parametrize("is_source", [False, True])
+async def test_error_of_a_token_function_has_the_frames_of_this_function_alone(
+    kind: type[Exception], is_source: bool
+) -> None:
+    async def fetch_token() -> Any:
+        raise kind("the end of the function")
+
+    class Source:
+        renewable = True
+        fetch = staticmethod(fetch_token)
+
+    async with (
+        ScriptedServer(responses.never_respond) as server,
+        open_suite(server, token=Source() if is_source else fetch_token) as suite,
+    ):
+        for _ in range(2):  # the second call gets the same error, during the back-off
+            error = await catch_exception(suite.signing.get_doc_info(NAME_SENTINEL))
+            cause = error.__cause__
+            assert type(cause) is kind
+            assert list_package_frames(error) == []
+            assert [frame.name for frame in traceback.extract_tb(cause.__traceback__)] == ["fetch_token"]
+
+
 async def test_fault_of_the_package_shows_its_way_but_no_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(_self: object) -> None:
         raise AssertionError
