@@ -6,6 +6,7 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import aiohttp
 import pytest
 
 import directsuite as ds
@@ -131,7 +132,7 @@ class BrokenSource:
         raise self.error
 
 
-@pytest.mark.parametrize("error", [KeyError("TOKEN"), ValueError()], ids=repr)
+@pytest.mark.parametrize("error", [KeyError("TOKEN"), ValueError(), aiohttp.ServerDisconnectedError()], ids=repr)
 async def test_exception_of_the_token_function_ends_the_call_and_is_the_cause(
     scenario: Scenario, error: Exception
 ) -> None:
@@ -144,7 +145,7 @@ async def test_exception_of_the_token_function_ends_the_call_and_is_the_cause(
             assert (token.calls, scenario.clock.slept) == (1, [])
 
 
-@pytest.mark.parametrize("error", [ConnectionResetError(), TimeoutError()], ids=repr)
+@pytest.mark.parametrize("error", [ConnectionResetError(), TimeoutError(), aiohttp.ClientOSError()], ids=repr)
 async def test_os_error_of_the_token_function_is_tried_again_and_is_the_cause(
     scenario: Scenario, error: Exception
 ) -> None:
