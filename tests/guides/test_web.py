@@ -154,7 +154,7 @@ async def test_browser_may_try_again_after_an_unknown_outcome(
 ) -> None:
     sandbox.inject_fault("Sign", "reset_before")
     status, _, text = await post(url)
-    assert (status, text) == (503, b"Nothing is stored: try again later.")
+    assert (status, text) == (503, b"The signing service is not available: try again later.")
     [line] = logged(caplog)
     assert line.startswith("OutcomeUnknownError: Sign: ")
     assert await effects(sandbox, "Sign") == 0
@@ -171,7 +171,7 @@ async def test_signature_whose_response_is_lost_is_found(url: str, sandbox: Sand
 async def test_overload_says_when_to_come_back(url: str, sandbox: Sandbox) -> None:
     sandbox.inject_fault("Save", "status", status=503, retry_after=120)
     status, retry_after, text = await post(url)
-    assert (status, retry_after, text) == (503, "120", b"Nothing is stored: try again later.")
+    assert (status, retry_after, text) == (503, "120", b"The signing service is not available: try again later.")
 
 
 ANSWERS: list[tuple[ds.DirectSuiteError, int, dict[str, str]]] = [
@@ -208,7 +208,7 @@ async def test_signed_document_that_cannot_be_fetched_is_deleted(
     sandbox.inject_fault("GetDoc", lost, times=None, **({"status": 500} if lost == "status" else {}))
     if lost == "status":
         status, _, text = await post(url)
-        assert (status, text) == (503, b"Nothing is stored: try again later.")
+        assert (status, text) == (503, b"The signing service is not available: try again later.")
     else:
         with pytest.raises(ClientPayloadError):
             await post(url, make_large_pdf(MEGABYTE))
