@@ -185,24 +185,25 @@ def convert_exception(error: BaseException, operation: Operation[Any], *, starte
 
 def _explain_connect_failure(error: BaseException) -> tuple[str, str] | None:
     """Return the reason why there is no connection, and what to do. None if the exception's own name must do."""
+    origin: object = getattr(error, "os_error", None)
     if isinstance(error, aiohttp.ClientProxyConnectionError):
         return "the proxy cannot be reached", "check the setting proxy"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        if error.os_error.errno == socket.EAI_AGAIN:
+        if error.errno == socket.EAI_AGAIN:
             return "no name server responded", "check the network and DNS of this machine"
         return "the host name was not found", f"{_HINT_URL}, and the DNS of this machine"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         code = getattr(error.certificate_error, "verify_code", None)
         return _CERTIFICATE_PROBLEMS.get(code, (f"the server's certificate is not accepted, code {code}", _HINT_RENEW))
     if isinstance(error, aiohttp.ClientConnectorSSLError):
-        reason = str(getattr(error.os_error, "reason", None))
+        reason = str(getattr(origin, "reason", None))
         if reason in _NOT_TLS_REASONS:
             return "the server does not speak TLS", f"{_HINT_URL}: the scheme and the port"
         if "PROTOCOL" in reason:
             return "the server supports none of the TLS versions that this machine permits", _HINT_TLS
         return "the TLS handshake failed", _HINT_TLS
     # This is how asyncio reports the end of a connection during the handshake.
-    if isinstance(error, aiohttp.ClientConnectorError) and repr(error.os_error) == "ConnectionResetError()":
+    if isinstance(error, aiohttp.ClientConnectorError) and repr(origin) == "ConnectionResetError()":
         return "the server closed the connection during the TLS handshake", _HINT_TLS
     return None
 

@@ -106,7 +106,7 @@ async def test_error_of_a_token_function_has_the_frames_of_this_function_alone(
         for _ in range(2):  # the second call gets the same error, during the back-off
             error = await catch_exception(suite.signing.get_doc_info(NAME_SENTINEL))
             cause = error.__cause__
-            assert type(cause) is kind
+            assert isinstance(cause, kind)
             assert list_package_frames(error) == []
             assert [frame.name for frame in traceback.extract_tb(cause.__traceback__)] == ["fetch_token"]
 
