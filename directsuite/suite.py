@@ -290,8 +290,9 @@ class DirectSuite:
     async def aclose(self, grace: float = 5.0) -> None:
         """Close the suite. Reject new calls, wait up to `grace` seconds for calls in progress, then end them.
 
-        Fetching a token gets up to 5 more seconds if cancelling it would lose a single-use token. If the suite is
-        already being closed, wait until that has ended.
+        Deleting the documents of `signing.sign_pdf` and `signing.stored` gets up to 5 more seconds. So does fetching a
+        token if cancelling it would lose a single-use token. If the suite is already being closed, wait until that has
+        ended.
         """
         await self._session.close(grace)
 

@@ -13,7 +13,7 @@ import contextlib
 import inspect
 import os
 import ssl
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from http.cookies import SimpleCookie
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -39,7 +39,9 @@ T = TypeVar("T")
 SessionFactory = Callable[[], aiohttp.ClientSession]
 
 _DRAIN_TIMEOUT = 5.0
-"""Seconds for which closing waits for the response to a single-use token, and then for cancelled fetches."""
+"""Seconds for which closing waits for cleanups, then for the response to a single-use token, and then for cancelled
+fetches.
+"""
 MAX_ERROR_BODY_BYTES = 64 * 1024
 """Maximum number of bytes of a response that an error carries."""
 READ_BYTES = 120 * 1024
@@ -50,6 +52,29 @@ _MAX_EXPANSION_RATIO = 20
 """Maximum ratio of decompressed to received bytes of base64 text. Only compression bombs exceed it."""
 _MAX_UNCHECKED_BYTES = 2**20
 """Number of decompressed bytes that is allowed with any ratio."""
+
+
+class Cleanup:
+    """An action that a block owes. It runs once: when the block ends, or when the suite is closed before that."""
+
+    def __init__(self, action: Callable[[], Coroutine[Any, Any, None]], cleanups: set[Cleanup]) -> None:
+        """Register the action for the block that the current task runs.
+
+        cleanups: the registered cleanups. This one adds itself, and removes itself when it has run.
+        """
+        self._action = action
+        self._cleanups = cleanups
+        self._running: asyncio.Task[None] | None = None
+        self.owner = asyncio.current_task()
+        """The task that runs the block."""
+        cleanups.add(self)
+
+    def start(self) -> asyncio.Task[None]:
+        """Return the task that runs the action, which is started by the first call."""
+        if self._running is None:
+            self._running = asyncio.ensure_future(self._action())
+            self._running.add_done_callback(lambda _: self._cleanups.discard(self))
+        return self._running
 
 
 class Session:
@@ -99,6 +124,7 @@ class Session:
         self._closing_finished: asyncio.Event | None = None
         self.calls = 0
         """The number of calls in progress."""
+        self._cleanups: set[Cleanup] = set()
         self.idle = asyncio.Event()
         """Must be set when the last call in progress ends while the suite is closing."""
 
@@ -136,11 +162,14 @@ class Session:
             timeout.reschedule(when)
 
     def _abort(self, *, only_waits: bool) -> None:
-        current = asyncio.current_task()
-        for timeout, task in tuple(self._running.items()):
-            if task is not current and not timeout.expired() and (timeout.when() is None or not only_waits):
-                del self._running[timeout]
-                timeout.reschedule(0.0)
+        for timeout in tuple(self._running):
+            if timeout.when() is None or not only_waits:
+                self._expire(timeout)
+
+    def _expire(self, timeout: asyncio.Timeout) -> None:
+        if self._running[timeout] is not asyncio.current_task() and not timeout.expired():
+            del self._running[timeout]
+            timeout.reschedule(0.0)
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for `seconds`. Raises ClosedError if the suite is not open, or is closed first."""
@@ -202,12 +231,13 @@ class Session:
     def require_usable(self, *, nested: bool = False) -> None:
         """Raise an error if the suite cannot be used now, in this event loop and process.
 
-        nested: True if the request belongs to a call in progress. It is then allowed while closing waits for calls.
+        nested: True if the request belongs to a call in progress or to a cleanup. It is then allowed while closing
+            waits for those.
 
         Raises ClosedError if the suite is not open, and ConfigurationError if it was opened in another event loop, or
         before a fork.
         """
-        if self.closed and not (nested and self.calls and self._http is not None):
+        if self.closed and not (nested and (self.calls or self._cleanups) and self._http is not None):
             raise ClosedError("the suite is closed: create a new DirectSuite")
         if self._http is None:
             raise ClosedError("the suite is not open yet: use it inside `async with DirectSuite(...) as suite:`")
@@ -228,6 +258,10 @@ class Session:
             if self.closed and not self.calls:
                 self.idle.set()
 
+    def add_cleanup(self, action: Callable[[], Coroutine[Any, Any, None]]) -> Cleanup:
+        """Register an action that the block of the current task must start when it ends. Closing waits for it."""
+        return Cleanup(action, self._cleanups)
+
     def _check_loop_and_process(self) -> None:
         if self._process_id != os.getpid():
             raise ConfigurationError(
@@ -240,12 +274,12 @@ class Session:
             )
 
     async def close(self, grace: float) -> None:
-        """Reject new calls, wait for the calls in progress, then close all connections.
+        """Reject new calls, wait for the calls in progress, run the cleanups, then close all connections.
 
         grace: maximum time to wait for calls in progress, in seconds.
 
-        Fetches that send a single-use token get up to 5 more seconds. If another task is closing the suite, wait for
-        it. Raises ConfigurationError in another event loop, or after a fork.
+        Cleanups get up to 5 more seconds, and then fetches that send a single-use token. If another task is closing the
+        suite, wait for it. Raises ConfigurationError in another event loop, or after a fork.
         """
         if self._http is None and self._closing_finished is None:
             self.closed = True
@@ -259,15 +293,27 @@ class Session:
         self.closed = True
         self._closing_finished = asyncio.Event()
         try:
-            if self.calls and grace > 0:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(grace):
-                        await self.idle.wait()
+            try:
+                if self.calls and grace > 0:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(grace):
+                            await self.idle.wait()
+            finally:
+                await self._run_cleanups()
         finally:
             try:
                 await self._close_resources()
             finally:
                 self._closing_finished.set()
+
+    async def _run_cleanups(self) -> None:
+        if not self._cleanups:
+            return
+        owners = {cleanup.owner for cleanup in self._cleanups}
+        for timeout, task in tuple(self._running.items()):
+            if task in owners:
+                self._expire(timeout)  # a cleanup must not overtake a request of its block
+        await asyncio.wait([cleanup.start() for cleanup in self._cleanups], timeout=_DRAIN_TIMEOUT)
 
     async def _close_resources(self) -> None:
         http, self._http = self._http, None  # no request can be sent from now on

@@ -53,7 +53,8 @@ its last piece after the call was cancelled.
 
 
 HINT_SIGN_AGAIN = (
-    "call sign_pdf again. The PDF that you passed is unchanged, and the stored document is deleted, signed or not."
+    "call sign_pdf again. The PDF that you passed is unchanged. The stored document, signed or not, is deleted, or "
+    "expires after 4 hours."
 )
 
 

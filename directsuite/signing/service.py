@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncGenerator, Iterable
 from os import PathLike
 from pathlib import Path
@@ -17,6 +18,7 @@ from directsuite.core.iteration import Listing
 from directsuite.core.operation import Operation
 from directsuite.core.sinks import BinaryWriter, PieceWriter, make_sink
 from directsuite.core.upload import RequestBody, Source
+from directsuite.errors import DocumentNotFoundError
 from directsuite.signing import operations
 from directsuite.signing.arguments import validate_signature, validate_signatures
 from directsuite.signing.changes import (
@@ -40,8 +42,9 @@ F = TypeVar("F", bound=BinaryWriter)
 
 _DELETE_TIMEOUT = 10.0
 """Seconds for deleting the document of `sign_pdf` or `stored`, in addition to the timeout of the call."""
-_DELETIONS: set[asyncio.Task[None]] = set()
-"""The deletions in progress. Without a reference, a task may be garbage-collected."""
+_NOT_DELETED_TEXT = (
+    "a document of sign_pdf or stored could not be deleted from the service (%s). It expires 4 hours after its last use"
+)
 
 
 class ChangeOptions(TypedDict, total=False):
@@ -141,8 +144,8 @@ class Signing(ChangingFacade):
         """Sign a PDF: store it, sign it, receive the signed PDF, and delete it from the service.
 
         Return the signed PDF, or the result of the destination. The stored document is also deleted after an error or
-        a cancellation, which can take 10 more seconds. If it cannot be deleted, only the log reports this, and the
-        document expires after 4 hours.
+        a cancellation, which can take 10 more seconds, and if the suite is closed, which can take 5. If it cannot be
+        deleted, only a warning in the log reports this, and the document expires after 4 hours.
 
         pdf: as for `save`.
         signatures: one signature or several.
@@ -173,34 +176,39 @@ class Signing(ChangingFacade):
 
     @contextlib.asynccontextmanager
     async def stored(self, pdf: Source, *, timeout: float | None = None) -> AsyncGenerator[StoredDocument]:
-        """Store a PDF, and delete it when the `async with` block ends, even by an error or a cancellation.
+        """Store a PDF, and delete it when the `async with` block ends, even by an error, or when the suite is closed.
 
         async with suite.signing.stored(pdf) as document:
             update = await suite.signing.flatten(document)
             signed = await suite.signing.sign_and_pull(update, signature)
 
-        The deletion can take 10 seconds. If it fails, only the log reports this, and the document expires after 4
-        hours. After OutcomeUnknownError, start again with the PDF that you passed, which is unchanged.
+        The deletion can take 10 seconds. If it fails, only a warning in the log reports this, and the document expires
+        after 4 hours. After OutcomeUnknownError, start again with the PDF that you passed, which is unchanged.
 
         pdf: as for `save`.
         timeout: seconds for storing the PDF, as for `save`.
         """
         document = await self.save(pdf, timeout=timeout)
         pdf = b""  # tracebacks expose local variables
+        session = self._transport.environment.session
+        deletion = session.add_cleanup(functools.partial(self._try_delete, document))
         try:
             yield document
         finally:
             # A second cancellation, or that of a scope of anyio, ends only the waiting.
-            deleting = asyncio.ensure_future(self._try_delete(document))
-            _DELETIONS.add(deleting)
-            deleting.add_done_callback(_DELETIONS.discard)
-            await asyncio.shield(deleting)
+            await asyncio.shield(deletion.start())
 
     async def _try_delete(self, document: StoredDocument) -> None:
         # An observer would take the response for that of the method.
         options = attrs.evolve(self._options, timeout=_DELETE_TIMEOUT, nested=True, observe=None)
-        with contextlib.suppress(Exception):  # the events of the call report it
+        try:
             await self._with_all_options(options).delete(document)
+        except DocumentNotFoundError:
+            pass  # the block itself deleted it
+        except BaseException as error:
+            self._transport.environment.events.logger.warning(_NOT_DELETED_TEXT, type(error).__name__)
+            if not isinstance(error, Exception):
+                raise
 
     async def save(
         self, pdf: Source, *, size: int | None = None, progress: Progress | None = None, timeout: float | None = None

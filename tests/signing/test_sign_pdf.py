@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -28,9 +30,20 @@ SAVED = responses.respond({"identifier": "doc", "documentDigest": "old"})
 PULLED = responses.respond(pybase64.b64encode(SIGNED_PDF))
 DELETED = responses.respond({"documentDigest": ""})
 REJECTED = responses.respond({"error": "invalid_action", "description": "it is signed already"}, 400)
+FORBIDDEN = responses.respond({"error": "forbidden"}, 403)
 
 SIGN = ["POST pdf", "PATCH pdf/doc/sign/pull", "DELETE pdf/doc"]
 MULTI_SIGN = ["POST pdf", "PATCH pdf/doc/multiSign/pull", "DELETE pdf/doc"]
+
+
+NOT_DELETED = "a document of sign_pdf or stored could not be deleted from the service"
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the warnings about documents that were not deleted."""
+    found = [each.message for each in caplog.records if each.levelno == logging.WARNING and "4 hours" in each.message]
+    assert "doc/" not in str(found)
+    return found
 
 
 def requests_of(server: ScriptedServer) -> list[str]:
@@ -111,8 +124,12 @@ async def test_document_is_deleted_after_a_failure_whose_error_is_raised(
     assert requests_of(server)[:3] == SIGN
 
 
-@pytest.mark.parametrize("deletion", [REJECTED, responses.reset, responses.never_respond])
-async def test_failed_deletion_is_only_logged(server: ScriptedServer, deletion: Responder) -> None:
+@pytest.mark.parametrize(
+    ("deletion", "warnings"), [(REJECTED, 0), (FORBIDDEN, 1), (responses.reset, 1), (responses.never_respond, 1)]
+)
+async def test_failed_deletion_is_only_logged(
+    server: ScriptedServer, deletion: Responder, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
     server.enqueue(SAVED, PULLED)
     server.default_responder = deletion
     events: list[Event] = []
@@ -124,6 +141,7 @@ async def test_failed_deletion_is_only_logged(server: ScriptedServer, deletion: 
         assert await measure_elapsed(sign()) <= 10.1
     (finished,) = (each for each in events if isinstance(each, CallFinished) and each.operation == "Delete")
     assert finished.error is not None
+    assert len(warnings_of(caplog)) == warnings
 
 
 async def test_failed_save_has_nothing_to_delete(server: ScriptedServer) -> None:
@@ -159,6 +177,7 @@ async def test_unknown_outcome_advises_to_call_again(
     assert error.how_to_find_out.startswith("call sign_pdf again.")
     assert not error.happened
     assert "get_doc" not in str(error)
+    assert "is deleted, or expires after 4 hours." in str(error)
     (event,) = (each for each in events if isinstance(each, OutcomeLeftUnknown))
     assert event.how_to_find_out == error.how_to_find_out
     assert requests_of(server)[-1] == "DELETE pdf/doc"
@@ -226,6 +245,73 @@ async def test_closing_suite_waits_for_all_steps(server: ScriptedServer) -> None
         error = await catch_error(suite.signing.sign_pdf(PDF, SIGNATURE))
     assert isinstance(error, ds.ClosedError)
     assert requests_of(server) == SIGN
+
+
+async def test_closing_suite_deletes_the_document_of_an_idle_block(server: ScriptedServer) -> None:
+    server.enqueue(SAVED, DELETED)
+    async with open_suite(server) as suite, suite.signing.stored(PDF):
+        await suite.aclose()
+        assert requests_of(server) == ["POST pdf", "DELETE pdf/doc"]
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("work", [sign, sign_in_a_block])
+async def test_suite_left_by_an_exception_deletes_documents_in_progress(
+    server: ScriptedServer, work: Callable[[ds.Signing], Awaitable[None]]
+) -> None:
+    server.enqueue(SAVED, responses.never_respond)
+    server.default_responder = DELETED
+    with contextlib.suppress(LookupError):
+        async with open_suite(server, leaky=True) as suite:
+            task = asyncio.create_task(catch_error(work(suite.signing)))
+            await yield_until(lambda: len(server.requests) == 2)
+            raise LookupError
+    assert isinstance(await task, ds.OutcomeUnknownError)
+    assert requests_of(server).count("DELETE pdf/doc") == 1
+
+
+async def test_block_that_ends_while_the_suite_is_being_closed_deletes_its_document(server: ScriptedServer) -> None:
+    server.enqueue(SAVED, responses.delay(1, PULLED), DELETED)
+    async with open_suite(server) as suite:
+        task = asyncio.create_task(sign_in_a_block(suite.signing))
+        await yield_until(lambda: len(server.requests) == 2)
+        await suite.aclose()
+        await task
+    assert requests_of(server) == SIGN
+
+
+async def test_cancelled_task_deletes_its_document_although_the_suite_is_closed_without_grace(
+    server: ScriptedServer,
+) -> None:
+    server.enqueue(SAVED, responses.never_respond)
+    server.default_responder = DELETED
+    async with open_suite(server) as suite:
+        task = asyncio.create_task(sign(suite.signing))
+        await yield_until(lambda: len(server.requests) == 2)
+        task.cancel()
+        await suite.aclose(grace=0.0)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert requests_of(server).count("DELETE pdf/doc") == 1
+
+
+async def test_closing_waits_5_seconds_for_a_deletion_and_logs_that_it_failed(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.enqueue(SAVED)
+    server.default_responder = responses.never_respond
+    async with open_suite(server) as suite, suite.signing.stored(PDF):
+        assert await measure_elapsed(suite.aclose()) == pytest.approx(5, abs=0.1)
+    assert warnings_of(caplog) == [f"{NOT_DELETED} (ClosedError). It expires 4 hours after its last use"]
+
+
+async def test_document_that_the_block_itself_deletes_is_no_reason_for_a_warning(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.enqueue(SAVED, DELETED, REJECTED)
+    async with open_suite(server) as suite, suite.signing.stored(PDF) as document:
+        await suite.signing.delete(document)
+    assert warnings_of(caplog) == []
 
 
 @pytest.mark.parametrize("is_option", [True, False], ids=["with_options", "argument"])
