@@ -111,8 +111,9 @@ class PieceStream(Listing[bytes]):
         self._first_piece: bytes | None = None
 
     async def __aenter__(self) -> Self:
-        with contextlib.suppress(StopAsyncIteration):  # it was read before
-            self._first_piece = await super().__anext__()
+        if self._first_piece is None:  # otherwise it was already entered
+            with contextlib.suppress(StopAsyncIteration):  # it was read before
+                self._first_piece = await super().__anext__()
         return self
 
     async def __anext__(self) -> bytes:

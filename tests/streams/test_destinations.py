@@ -221,6 +221,17 @@ async def test_entering_a_stream_sends_the_request_and_iterating_starts_with_the
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("is_begun", [False, True])
+async def test_stream_that_is_entered_again_loses_no_piece(server: ScriptedServer, is_begun: bool) -> None:
+    server.default_responder = responses.respond(CODED)
+    async with open_suite(server) as suite:
+        stream = suite.signing.stream_doc("doc")
+        seen = [await anext(stream)] if is_begun else []
+        async with stream, stream as pieces:
+            await _read(pieces, seen)
+    assert b"".join(seen) == PDF
+
+
 @pytest.mark.parametrize("leave", ["close", "throw"])
 async def test_piece_received_on_entering_is_dropped_with_the_stream(server: ScriptedServer, leave: str) -> None:
     server.enqueue(responses.send_endlessly(responses.make_head(200, 10**9), CODED))
