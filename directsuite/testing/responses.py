@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import difflib
 import functools
+import http.client
 import json
 import string
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
 import attrs
 
-from directsuite.core.operation import Operation
+from directsuite.core.operation import Operation, Service
 from directsuite.fax import operations as fax
 from directsuite.messaging import operations as messaging
+from directsuite.messaging.models import APIResponse
 from directsuite.registration import operations as registration
+from directsuite.registration.models import ResellerAPIResponse
 from directsuite.signing import operations as signing
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
@@ -40,14 +44,21 @@ class ServiceResponse:
         return json.loads(self.body)
 
 
-def response(operation: str, *, status: int = 200, **values: Any) -> ServiceResponse:
+def response(operation: str, *, status: int | None = None, **values: Any) -> ServiceResponse:
     """Return a response of an operation, as the service writes it.
 
     operation: the name in the specification, such as "GetUIDs".
-    status: the HTTP status.
+    status: the HTTP status. None: 200, or 400 with `error`.
     values: the parameters of the path, such as `folder`, and the fields of the response by their names in Python. For
         GetDoc and the other operations that return a PDF, `pdf` with its bytes. A name that is both, such as
         `identifier`, needs one value. `success` is True if it is omitted.
+
+    An error has other fields. It is an error if `status` is 300 or more, if `success` is False, or, for signing and
+    fax, if `error` is given.
+
+    - Signing and fax: `error` and `description`.
+    - Messaging: `code` and `message`.
+    - Registration, also for a failed login: `code` and `error_message`.
 
     Raises ValueError if the operation does not exist, or a parameter of the path is missing, and TypeError if the
     response has no such field.
@@ -57,18 +68,35 @@ def response(operation: str, *, status: int = 200, **values: Any) -> ServiceResp
     if missing := [name for name in parameters if name not in values]:
         raise ValueError(f"the path of {operation} needs {', '.join(missing)}: {chosen.path}")
     path = chosen.path.format_map({name: quote(str(values[name]), safe="") for name in parameters})
-    if chosen.response is bytes:
-        content = values.get("pdf", b"")
-        body = base64.encode(content)
+    has_flag = chosen.fault_format.success_key is not None
+    is_error = "error" in values and not has_flag
+    if status is None:
+        status = 400 if is_error else 200
+    if is_error or not values.get("success", status < 300):
+        members = {name: value for name, value in values.items() if name not in parameters}
+        body = _encode_error(chosen, status, members)
+    elif chosen.response is bytes:
         unknown = values.keys() - {"pdf", *parameters}
         if unknown:
             raise TypeError(f"the response of {operation} is a PDF, and has no field {min(unknown)}")
-        return ServiceResponse(chosen.method, path, status, body)
-    fields = attrs.fields_dict(chosen.response)
-    members = {name: value for name, value in values.items() if name in fields or name not in parameters}
-    if chosen.fault_format.success_key is not None and "success" in fields:
-        members.setdefault("success", True)
-    return ServiceResponse(chosen.method, path, status, _get_codec().encode(chosen.response(**members)))
+        body = base64.encode(values.get("pdf", b""))
+    else:
+        fields = attrs.fields_dict(chosen.response)
+        members = {name: value for name, value in values.items() if name in fields or name not in parameters}
+        if has_flag:
+            members.setdefault("success", True)
+        body = _get_codec().encode(chosen.response(**members))
+    return ServiceResponse(chosen.method, path, status, body)
+
+
+def _encode_error(operation: Operation[Any], status: int, values: Mapping[str, Any]) -> bytes:
+    if operation.fault_format.success_key is not None:
+        model = APIResponse if operation.service is Service.MESSAGING else ResellerAPIResponse
+        return _get_codec().encode(model(**{"success": False, **values}))
+    unknown = values.keys() - {"error", "description"}
+    if unknown:
+        raise TypeError(f"an error of {operation.name} has the fields error and description, and no {min(unknown)}")
+    return json.dumps({"error": http.client.responses.get(status, "error"), **values}).encode()
 
 
 @functools.cache

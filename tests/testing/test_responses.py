@@ -10,8 +10,10 @@ import pytest
 import directsuite as ds
 from directsuite.core.outcome import interpret
 from directsuite.core.session import BufferedResponse
-from directsuite.testing import response
-from directsuite.testing.responses import _get_codec, _get_operations
+from directsuite.messaging import operations as messaging
+from directsuite.registration import operations as registration
+from directsuite.testing import mocked_services, response
+from directsuite.testing.responses import ServiceResponse, _get_codec, _get_operations
 
 
 def test_response_has_the_request_and_the_fields() -> None:
@@ -24,12 +26,80 @@ def test_pdf_is_base64_text() -> None:
     assert response("GetDoc", identifier="d", pdf=b"%PDF-1.7").body == b"JVBERi0xLjc="
 
 
-def test_failure_is_a_typed_error() -> None:
-    answer = response("GetMessageCount", folder="INBOX", success=False, code=1, message="wrong password")
-    result: object = interpret(
-        _get_operations()["GetMessageCount"], BufferedResponse(answer.status, {}, answer.body), 1000, _get_codec()
-    )
-    assert isinstance(result, ds.AuthenticationError)
+def read(operation: str, answer: ServiceResponse) -> object:
+    """Return what the package reads from the response: its value, or a typed error."""
+    received = BufferedResponse(answer.status, {}, answer.body)
+    return interpret(_get_operations()[operation], received, 10_000, _get_codec())
+
+
+STATUS_ERRORS = {
+    400: ds.BadRequestError,
+    401: ds.AuthenticationError,
+    403: ds.PermissionDeniedError,
+    404: ds.NotFoundError,
+    500: ds.ServerError,
+}
+DOCUMENT = {"identifier": "d"}
+FAX = {"fax_number": "1", "message_handle": "2"}
+
+
+@pytest.mark.parametrize(("status", "expected"), STATUS_ERRORS.items())
+@pytest.mark.parametrize(("operation", "values"), [("Save", {}), ("Sign", DOCUMENT), ("getSingleMessageInfo", FAX)])
+def test_errors_of_signing_and_fax(
+    operation: str, values: dict[str, Any], status: int, expected: type[ds.ServiceError]
+) -> None:
+    answer = response(operation, status=status, error="invalid_action", description="it is signed already", **values)
+    error = read(operation, answer)
+    assert type(error) is expected
+    assert isinstance(error, ds.ServiceError)
+    assert (answer.status, error.status, error.message) == (status, status, "invalid_action: it is signed already")
+    assert type(read(operation, response(operation, status=status, **values))) is expected
+
+
+def test_error_of_an_operation_that_returns_a_pdf() -> None:
+    answer = response("GetDoc", identifier="d", error="no such document")
+    assert (answer.status, answer.json) == (400, {"error": "no such document"})
+    assert type(read("GetDoc", answer)) is ds.DocumentNotFoundError
+    assert type(read("SignAndPull", response("SignAndPull", identifier="d", status=403))) is ds.PermissionDeniedError
+
+
+@pytest.mark.parametrize("status", [None, 400])
+@pytest.mark.parametrize("code", messaging.CODES)
+def test_errors_of_messaging(code: int, status: int | None) -> None:
+    answer = response("GetMessageCount", folder="INBOX", success=False, status=status, code=code, message="wrong")
+    error = read("GetMessageCount", answer)
+    assert type(error) is messaging.CODES[code][0]
+    assert isinstance(error, ds.ServiceError)
+    assert (error.status, error.code, error.message) == (status or 200, code, "wrong")
+
+
+@pytest.mark.parametrize("operation", ["login", "SetPatientsPasswords"])
+@pytest.mark.parametrize("code", registration.CODES)
+def test_errors_of_registration(code: str, operation: str) -> None:
+    path: dict[str, Any] = {} if operation == "login" else {"session_id": "s", "direct_domain": "d"}
+    answer = response(operation, success=False, code=code, error_message="wrong", **path)
+    error = read(operation, answer)
+    assert type(error) is registration.CODES[code][0]
+    assert isinstance(error, ds.ServiceError)
+    assert (error.status, error.code, error.message) == (200, code, "wrong")
+
+
+def test_status_alone_is_an_error_of_each_service() -> None:
+    assert response("GetUIDs", folder="INBOX", status=503).json == {"success": False}
+    assert isinstance(read("GetUIDs", response("GetUIDs", folder="INBOX", status=503)), ds.ServerError)
+    assert isinstance(read("login", response("login", status=401)), ds.AuthenticationError)
+    assert response("Save", status=599).json == {"error": "error"}
+
+
+async def test_suite_raises_the_error_of_a_failed_login() -> None:
+    url = "https://registration.example.test/rest/Patient"
+    answer = response("login", success=False, code="011", error_message="wrong password")
+    async with ds.DirectSuite(ds.Settings(registration_url=url), login=ds.Login("reseller", "secret")) as suite:
+        with mocked_services() as mocked:
+            mocked.add(f"{url}/{answer.path}", answer.method, status=answer.status, body=answer.body, repeat=True)
+            with pytest.raises(ds.AuthenticationError) as caught:
+                await suite.registration.get_patient_address_by_username("direct.example.test", "ada")
+    assert (caught.value.operation, caught.value.message) == ("login", "wrong password")
 
 
 @pytest.mark.parametrize(
@@ -39,6 +109,8 @@ def test_failure_is_a_typed_error() -> None:
         ("GetUIDs", {"uids": [1]}, ValueError, "the path of GetUIDs needs folder"),
         ("GetUIDs", {"folder": "INBOX", "uid": [1]}, TypeError, "uid"),
         ("GetDoc", {"identifier": "d", "content": b""}, TypeError, "is a PDF, and has no field content"),
+        ("Sign", {"identifier": "d", "error": "x", "code": 1}, TypeError, "fields error and description, and no code"),
+        ("GetUIDs", {"folder": "INBOX", "success": False, "uids": [1]}, TypeError, "uids"),
     ],
 )
 def test_wrong_names_are_rejected(operation: str, values: dict[str, Any], error: type[Exception], text: str) -> None:
