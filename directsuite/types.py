@@ -90,7 +90,7 @@ from directsuite.signing.models import (
     StoredDocument,
     Widget,
 )
-from directsuite.signing.service import ChangeOptions, DownloadOptions, PullOptions
+from directsuite.signing.service import ChangeOptions, DownloadOptions, PullOptions, SignPdfOptions
 from directsuite.wire.models import Model
 
 
@@ -242,6 +242,7 @@ __all__ = [
     "SessionFactory",
     "SetFoldersSubscribedRequest",
     "SettingsOptions",
+    "SignPdfOptions",
     "Signature",
     "SmtpIdsRequest",
     "Source",

@@ -54,6 +54,12 @@ class ChangeOptions(TypedDict, total=False):
     settle: float | None
 
 
+class SignPdfOptions(ChangeOptions, total=False):
+    """The options of `Signing.sign_pdf`."""
+
+    size: int | None
+
+
 class PullOptions(ChangeOptions, total=False):
     """The options of the methods that change a document and stream it to a destination."""
 
@@ -106,7 +112,7 @@ class Signing(ChangingFacade):
         pdf: Source,
         signatures: Signature | Iterable[Signature],
         destination: None = None,
-        **options: Unpack[ChangeOptions],
+        **options: Unpack[SignPdfOptions],
     ) -> bytes: ...
     @overload
     async def sign_pdf(
@@ -114,7 +120,7 @@ class Signing(ChangingFacade):
         pdf: Source,
         signatures: Signature | Iterable[Signature],
         destination: str | PathLike[str],
-        **options: Unpack[ChangeOptions],
+        **options: Unpack[SignPdfOptions],
     ) -> Path: ...
     @overload
     async def sign_pdf(
@@ -122,7 +128,7 @@ class Signing(ChangingFacade):
         pdf: Source,
         signatures: Signature | Iterable[Signature],
         destination: F,
-        **options: Unpack[ChangeOptions],
+        **options: Unpack[SignPdfOptions],
     ) -> F: ...
     @overload
     async def sign_pdf(
@@ -130,7 +136,7 @@ class Signing(ChangingFacade):
         pdf: Source,
         signatures: Signature | Iterable[Signature],
         destination: PieceWriter,
-        **options: Unpack[ChangeOptions],
+        **options: Unpack[SignPdfOptions],
     ) -> int: ...
     async def sign_pdf(
         self,
@@ -138,6 +144,7 @@ class Signing(ChangingFacade):
         signatures: Signature | Iterable[Signature],
         destination: PdfDestination | None = None,
         *,
+        size: int | None = None,
         timeout: float | None = None,
         settle: float | None = None,
     ) -> Any:
@@ -150,6 +157,7 @@ class Signing(ChangingFacade):
         pdf: as for `save`.
         signatures: one signature or several.
         destination: as for `download`. None: return the bytes.
+        size: as for `save`.
         timeout: seconds for the complete call, without the deletion. None: each step has the timeout of its method.
         settle: as for `sign`.
 
@@ -167,7 +175,10 @@ class Signing(ChangingFacade):
         steps = self._as_nested()
         with self._transport.environment.session.track_call(nested=self._options.nested):
             expires_at = None if seconds is None else asyncio.get_running_loop().time() + seconds
-            async with open_destination(destination) as receiving, steps.stored(pdf, timeout=seconds) as document:
+            async with (
+                open_destination(destination) as receiving,
+                steps.stored(pdf, size=size, timeout=seconds) as document,
+            ):
                 pdf, destination = b"", None  # tracebacks expose local variables
                 if expires_at is not None:
                     seconds = max(0.001, expires_at - asyncio.get_running_loop().time())
@@ -175,7 +186,9 @@ class Signing(ChangingFacade):
                 return await steps._pull_into(receiving, document, request)
 
     @contextlib.asynccontextmanager
-    async def stored(self, pdf: Source, *, timeout: float | None = None) -> AsyncGenerator[StoredDocument]:
+    async def stored(
+        self, pdf: Source, *, size: int | None = None, timeout: float | None = None
+    ) -> AsyncGenerator[StoredDocument]:
         """Store a PDF, and delete it when the `async with` block ends, even by an error, or when the suite is closed.
 
         async with suite.signing.stored(pdf) as document:
@@ -185,10 +198,10 @@ class Signing(ChangingFacade):
         The deletion can take 10 seconds. If it fails, only a warning in the log reports this, and the document expires
         after 4 hours. After OutcomeUnknownError, start again with the PDF that you passed, which is unchanged.
 
-        pdf: as for `save`.
+        pdf, size: as for `save`.
         timeout: seconds for storing the PDF, as for `save`.
         """
-        document = await self.save(pdf, timeout=timeout)
+        document = await self.save(pdf, size=size, timeout=timeout)
         pdf = b""  # tracebacks expose local variables
         session = self._transport.environment.session
         deletion = session.add_cleanup(functools.partial(self._try_delete, document))

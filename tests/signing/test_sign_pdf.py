@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import io
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -325,6 +325,23 @@ async def test_timeout_is_that_of_all_steps_together(server: ScriptedServer, is_
             catch_error(signing.sign_pdf(PDF, SIGNATURE) if is_option else signing.sign_pdf(PDF, SIGNATURE, timeout=10))
         )
     assert seconds == pytest.approx(10, abs=0.1)
+
+
+@pytest.mark.parametrize("work", ["sign_pdf", "stored"])
+async def test_stream_of_known_size_is_sent_with_its_length(server: ScriptedServer, work: str) -> None:
+    async def stream() -> AsyncGenerator[bytes]:
+        yield PDF
+
+    server.enqueue(SAVED, *([PULLED] if work == "sign_pdf" else []), DELETED)
+    async with open_suite(server) as suite:
+        if work == "sign_pdf":
+            await suite.signing.sign_pdf(stream(), SIGNATURE, size=len(PDF))
+        else:
+            async with suite.signing.stored(stream(), size=len(PDF)):
+                pass
+        with pytest.raises(ds.InvalidArgumentError, match="size"):
+            await suite.signing.sign_pdf(PDF, SIGNATURE, size=1)
+    assert server.requests[0].headers["content-length"] == str(len(pybase64.b64encode(PDF)))
 
 
 async def test_raw_response_is_that_of_the_signed_pdf(server: ScriptedServer) -> None:
