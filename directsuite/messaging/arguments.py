@@ -95,8 +95,10 @@ def validate_recipients(values: Iterable[Recipient | str]) -> list[Recipient]:
     return listed
 
 
-def validate_message(message: M | None, sender: str) -> M:
+def validate_message(message: M | None, sender: str, *, attachments_parameter: str = "attachment_list") -> M:
     """Return a copy of the message, with `sender` as the sender if it has none.
+
+    attachments_parameter: the name of the caller's parameter for the attachments, for errors.
 
     Raises InvalidArgumentError if the message has a different sender (case is ignored), no recipient, an invalid
     address, an attachment without a content type or file name, or a header without a name or with a line break.
@@ -109,10 +111,10 @@ def validate_message(message: M | None, sender: str) -> M:
     if not message.recipients:
         raise InvalidArgumentError("at least one Recipient is required", parameter="recipients")
     validate_recipients(message.recipients)
-    attachments = require_instances(message.attachment_list, Attachment, "attachment_list")
+    attachments = require_instances(message.attachment_list, Attachment, attachments_parameter)
     if not all(attachment.content_type and attachment.filename for attachment in attachments):
         raise InvalidArgumentError(
-            "each Attachment must have a content_type and a filename", parameter="attachment_list"
+            "each Attachment must have a content_type and a filename", parameter=attachments_parameter
         )
     for header in require_instances(getattr(message, "headers", ()), MessageHeader, "headers"):
         if _LINE_BREAK_CHARS.search(f"{header.name}{header.value}") or not header.name:
@@ -196,7 +198,13 @@ def format_flag(value: bool) -> str:
     return "true" if value else "false"
 
 
-async def make_send_body(codec: Codec, request: SendRequest, progress: Progress | None = None) -> RequestBody:
+async def make_send_body(
+    codec: Codec,
+    request: SendRequest,
+    progress: Progress | None = None,
+    *,
+    attachments_parameter: str = "attachment_list",
+) -> RequestBody:
     """Return the body of a request to send a message.
 
     Attachments from paths, files and streams are read and encoded while they are sent. Attachments in memory are also
@@ -204,6 +212,7 @@ async def make_send_body(codec: Codec, request: SendRequest, progress: Progress 
     sent, or a custom converter does not encode such attachments as base64.
 
     progress: called with the number of bytes sent of all attachments from paths, files and streams.
+    attachments_parameter: as for `validate_message`.
     """
     meter = ProgressReporter(progress)
     attachments = _defer_large_contents(request.message.attachment_list)
@@ -218,14 +227,18 @@ async def make_send_body(codec: Codec, request: SendRequest, progress: Progress 
     texts = codec.encode(request).split(base64.encode(placeholder))
     if len(texts) != len(sources) + 1:
         reason = "the converter does not encode contents as base64, so streamed contents are not supported"
-        raise InvalidArgumentError(reason, parameter="attachment_list")
+        raise InvalidArgumentError(reason, parameter=attachments_parameter)
     parts = [RequestBody.from_bytes(texts[0])]
-    contents = [await _open_content(each.source, n) for n, each in enumerate(attachments) if each.source is not None]
+    contents = [
+        await _open_content(each.source, f"{attachments_parameter}[{number}]")
+        for number, each in enumerate(attachments)
+        if each.source is not None
+    ]
     callbacks = [
         None if progress is None or isinstance(content, MemoryContent) else meter.advance for content in contents
     ]
     for content, accepted, text in zip(contents, callbacks, texts[1:], strict=True):
-        content.validate_unconsumed("attachment_list")
+        content.validate_unconsumed(attachments_parameter)
         parts += [RequestBody.from_content(content, accepted), RequestBody.from_bytes(text)]
     sizes = [content.size for content in contents if not isinstance(content, MemoryContent)]
     meter.total = None if None in sizes else sum(size for size in sizes if size is not None)
@@ -244,7 +257,7 @@ async def compute_message_digest(message: Message) -> str:
         digest.update(len(coded).to_bytes(8) + coded)
     for number, attachment in enumerate(message.attachment_list):
         source = MemoryContent(attachment.content) if attachment.source is None else attachment.source
-        content = await _open_content(source, number)
+        content = await _open_content(source, f"attachment_list[{number}]")
         if content.replayable:
             part = hashlib.sha256()
             async with aclosing(content.pieces()) as pieces:
@@ -265,10 +278,10 @@ def _iter_texts(message: Message) -> Iterable[str | None]:
         yield from (attachment.filename, attachment.content_type)
 
 
-async def _open_content(source: Path | Content, number: int) -> Content:
+async def _open_content(source: Path | Content, parameter: str) -> Content:
     if isinstance(source, Content):
         return source
-    return (await inspect_source(source, head=0, parameter=f"attachment_list[{number}]", size=None))[0]
+    return (await inspect_source(source, head=0, parameter=parameter, size=None))[0]
 
 
 def _defer_large_contents(attachments: list[Attachment]) -> list[Attachment]:

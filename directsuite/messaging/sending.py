@@ -96,7 +96,8 @@ class Sender(Facade):
             )
         if isinstance(message, MessageWithHeader):
             return await self.send_with_header(message, progress=progress, timeout=timeout)
-        return await self._send(self._send_operation, self._request_type, message, progress, timeout)
+        parameter = "attachments" if given else "attachment_list"
+        return await self._send(self._send_operation, self._request_type, message, progress, timeout, parameter)
 
     async def send_with_header(
         self, message: MessageWithHeader, *, progress: Progress | None = None, timeout: float | None = None
@@ -112,10 +113,17 @@ class Sender(Facade):
         message: Message | None,
         progress: Progress | None,
         timeout: float | None,
+        attachments_parameter: str = "attachment_list",
     ) -> SendMessageResponse:
-        validated = arguments.validate_message(message, self._address)
+        validated = arguments.validate_message(message, self._address, attachments_parameter=attachments_parameter)
         request = request_type(authentication=self._authentication, message=validated)
-        prepare = functools.partial(arguments.make_send_body, self._transport.codec, request, progress)
+        prepare = functools.partial(
+            arguments.make_send_body,
+            self._transport.codec,
+            request,
+            progress,
+            attachments_parameter=attachments_parameter,
+        )
         return await self._call(operation, prepare=prepare, timeout=timeout)
 
     async def get_message_status(

@@ -167,6 +167,12 @@ INVALID: dict[str, tuple[str, dict[str, Any]]] = {
     "message and text": ("message", {"message": ds.Message(recipients=[BOB]), "body": "text"}),
     "one path": ("attachments", {"to": BOB, "attachments": "report.pdf"}),
     "bytes": ("attachments", {"to": BOB, "attachments": [b"%PDF-"]}),
+    "missing file": ("attachments[1]", {"to": BOB, "attachments": [Path(__file__), Path(__file__) / "a.pdf"]}),
+    "missing file of a Message": (
+        "attachment_list[0]",
+        {"message": ds.Message(recipients=[BOB], attachment_list=[Path(__file__) / "a.pdf"])},
+    ),
+    "attachment without a name": ("attachments", {"to": BOB, "attachments": [ds.Attachment(content=b"x")]}),
     "unknown type": ("recipients[0]", {"message": ds.Message(recipients=[ds.Recipient(BOB, ds.RecipientType("X"))])}),
 }
 
