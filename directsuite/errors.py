@@ -34,7 +34,8 @@ from __future__ import annotations
 
 import enum
 import textwrap
-from typing import Any, Self
+from errno import ENOENT
+from typing import TYPE_CHECKING, Any, Self
 
 
 class Outcome(enum.Enum):
@@ -122,14 +123,26 @@ class InvalidArgumentError(DirectSuiteError, ValueError):
 
 
 class UnreadableFileError(InvalidArgumentError, OSError):
-    """A local file cannot be read. The text does not contain its name, which may be that of a patient."""
+    """A local file cannot be read. The text does not contain its name, which may be that of a patient.
 
-    # The first in the MRO is that of ValueError, which cannot create an OSError.
-    __new__ = OSError.__new__  # type: ignore[assignment]
+    errno: the number of the operating system's error, as in OSError. None if unknown.
+    filename: None, as the name is withheld.
+    """
+
+    if not TYPE_CHECKING:  # the first in the MRO is that of ValueError, which cannot create an OSError
+        __new__ = OSError.__new__
+    errno: int | None = None  # the attribute of OSError would be lost in copies
+
+    def __init__(self, explanation: str, *, parameter: str, errno: int | None = None) -> None:
+        super().__init__(explanation, parameter=parameter)
+        self.errno = errno
 
 
 class MissingFileError(UnreadableFileError, FileNotFoundError):
-    """A local file does not exist."""
+    """A local file does not exist. `errno` is ENOENT."""
+
+    def __init__(self, explanation: str, *, parameter: str) -> None:
+        super().__init__(explanation, parameter=parameter, errno=ENOENT)
 
 
 class ClosedError(DirectSuiteError):

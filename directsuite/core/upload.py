@@ -14,6 +14,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import contextlib
+import errno
 import inspect
 import io
 import os
@@ -353,10 +354,9 @@ class PathContent(Content):
 
     def __init__(self, path: Path, parameter: str) -> None:
         super().__init__(None)
-        size = _find_size(path)
-        if isinstance(size, tuple):
-            kind, problem = size
-            raise kind(problem, parameter=parameter)
+        size = _find_size(path, parameter)
+        if isinstance(size, InvalidArgumentError):
+            raise size
         self._path = path
         self._complete_content: bytes | None = None
         self.size = size
@@ -387,20 +387,23 @@ class PathContent(Content):
         return bytes(head)
 
 
-def _find_size(path: Path) -> int | tuple[type[InvalidArgumentError], str]:
+def _find_size(path: Path, parameter: str) -> int | InvalidArgumentError:
     """Return the size of a regular file that can be read, or the error, because tracebacks would expose the path."""
+    text = "the file can't be read"
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        return MissingFileError, "the file does not exist"
+        return MissingFileError("the file does not exist", parameter=parameter)
     except OSError as error:  # for example: the name is too long
-        return UnreadableFileError, f"the file can't be read ({explain_os_error(error)})"
+        return UnreadableFileError(f"{text} ({explain_os_error(error)})", parameter=parameter, errno=error.errno)
     if stat.S_ISDIR(status.st_mode):
-        return InvalidArgumentError, "the path is a folder: give the path of a file"
+        return InvalidArgumentError("the path is a folder: give the path of a file", parameter=parameter)
     if not stat.S_ISREG(status.st_mode):
-        return InvalidArgumentError, "the path is a pipe or a device: open it and give the file object"
+        return InvalidArgumentError(
+            "the path is a pipe or a device: open it and give the file object", parameter=parameter
+        )
     if not os.access(path, os.R_OK):
-        return UnreadableFileError, "the file can't be read"
+        return UnreadableFileError(text, parameter=parameter, errno=errno.EACCES)
     return status.st_size
 
 

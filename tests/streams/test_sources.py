@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from collections.abc import AsyncGenerator, Callable
@@ -265,5 +266,12 @@ async def test_missing_and_unreadable_files_are_os_errors(server: ScriptedServer
     assert [type(error) for error in (missing, below_a_file)] == [ds.MissingFileError] * 2
     assert issubclass(ds.MissingFileError, FileNotFoundError)
     assert type(unreadable) is ds.UnreadableFileError
+    errors: list[ds.UnreadableFileError] = [
+        error for error in (missing, below_a_file, unreadable) if isinstance(error, ds.UnreadableFileError)
+    ]
+    errors += [error.copy() for error in errors]
+    assert [error.errno for error in errors] == [errno.ENOENT, errno.ENOENT, errno.ELOOP] * 2
+    assert [error.filename for error in errors] == [None] * 6
+    assert "Ada" not in repr(errors)
     assert {str(missing), str(below_a_file)} == {"pdf: the file does not exist"}
     assert server.requests == []

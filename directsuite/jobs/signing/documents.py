@@ -30,7 +30,7 @@ import attrs
 from directsuite.core.files import explain_os_error, resolve_path
 from directsuite.core.privacy import scrub_class
 from directsuite.durable.files import move_new, sync_folder
-from directsuite.errors import ConfigurationError, InvalidArgumentError
+from directsuite.errors import ConfigurationError, InvalidArgumentError, MissingFileError
 
 STAGING_DIR = ".directsuite"
 """Folder in a target for PDFs in progress. Sources ignore it."""
@@ -44,7 +44,7 @@ PDF_MARKER_BYTES = 1024
 _LISTING_BATCH_FILES = 500
 
 _DOCUMENT_ERROR_TYPES = frozenset({"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError"})
-_DOCUMENT_ERRNOS = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EILSEQ, errno.EINVAL})
+_DOCUMENT_ERRNOS = frozenset({errno.EACCES, errno.ENAMETOOLONG, errno.ELOOP, errno.EILSEQ, errno.EINVAL})
 """These errnos, and the types above, concern a single file."""
 
 _NAME_ERRNOS = (errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL)
@@ -77,7 +77,9 @@ class SourceError(OSError):
         kind: str = getattr(error, "kind", type(error).__name__)
         return cls(
             explain_os_error(error),
-            is_document_specific=kind in _DOCUMENT_ERROR_TYPES or error.errno in _DOCUMENT_ERRNOS,
+            is_document_specific=kind in _DOCUMENT_ERROR_TYPES
+            or error.errno in _DOCUMENT_ERRNOS
+            or isinstance(error, MissingFileError),
         )
 
 

@@ -41,6 +41,19 @@ async def test_only_unreadable_document_fails(number: int, jobs: JobFactory) -> 
     assert await jobs.list_problems() == [f"it can't be read ({os.strerror(number)})"]
 
 
+MISSING = ds.MissingFileError("the file does not exist", parameter="pdf")
+DENIED = ds.UnreadableFileError("the file can't be read", parameter="pdf", errno=errno.EACCES)
+
+
+@pytest.mark.parametrize(("error", "number"), [(MISSING, errno.ENOENT), (DENIED, errno.EACCES)])
+async def test_unreadable_file_of_the_package_fails_only_its_document(
+    error: ds.UnreadableFileError, number: int, jobs: JobFactory
+) -> None:
+    progress = await jobs.make_job(one_of("a.pdf", failing(error), "b.pdf")).run()
+    assert (progress.done, progress.failed) == (1, 1)
+    assert await jobs.list_problems() == [f"it can't be read ({os.strerror(number)})"]
+
+
 TROUBLE = [OSError(errno.EIO, "I/O error", "/in/ada.pdf"), TimeoutError("ada.pdf")]
 
 
