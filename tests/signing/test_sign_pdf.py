@@ -261,12 +261,13 @@ async def test_suite_left_by_an_exception_deletes_documents_in_progress(
 ) -> None:
     server.enqueue(SAVED, responses.never_respond)
     server.default_responder = DELETED
+    tasks: list[asyncio.Task[ds.DirectSuiteError]] = []
     with contextlib.suppress(LookupError):
         async with open_suite(server, leaky=True) as suite:
-            task = asyncio.create_task(catch_error(work(suite.signing)))
+            tasks.append(asyncio.create_task(catch_error(work(suite.signing))))
             await yield_until(lambda: len(server.requests) == 2)
             raise LookupError
-    assert isinstance(await task, ds.OutcomeUnknownError)
+    assert isinstance(await tasks[0], ds.OutcomeUnknownError)
     assert requests_of(server).count("DELETE pdf/doc") == 1
 
 
