@@ -92,7 +92,8 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
 def _encode_error(operation: Operation[Any], status: int, values: Mapping[str, Any]) -> bytes:
     if operation.fault_format.success_key is not None:
         model = APIResponse if operation.service is Service.MESSAGING else ResellerAPIResponse
-        return _get_codec().encode(model(**{"success": False, **values}))
+        members: dict[str, Any] = {"success": False, **values}
+        return _get_codec().encode(model(**members))
     unknown = values.keys() - {"error", "description"}
     if unknown:
         raise TypeError(f"an error of {operation.name} has the fields error and description, and no {min(unknown)}")
