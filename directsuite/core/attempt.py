@@ -12,6 +12,7 @@ or body, because tracebacks can include them.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Mapping
 from typing import Any, Generic, TypeVar, cast
 from urllib.parse import quote
@@ -20,7 +21,7 @@ import aiohttp
 from yarl import URL
 
 from directsuite.core.call import NO_DEADLINE, SKIP_DECODING, Call, ExchangeInfo
-from directsuite.core.call_log import log_request, log_response
+from directsuite.core.call_log import CALLS, log_request, log_response
 from directsuite.core.clock import is_being_cancelled
 from directsuite.core.credentials import Credential, TokenCache
 from directsuite.core.download import DestinationError, is_exhausted
@@ -123,7 +124,8 @@ class Attempt(Generic[R]):
             self._record_failure(result)
             raise result
         self._limits.record_result(has_response=True, probe=self._probe)
-        log_response(self._call, result)
+        if CALLS.isEnabledFor(logging.DEBUG):
+            log_response(self._call, result)
         if self._call.detailed:
             self._call.emit(
                 AttemptSucceeded, attempt=self._call.requests, status=self._status, elapsed=self._measure_elapsed()
@@ -219,7 +221,8 @@ class Attempt(Generic[R]):
         self._probe = self._limits.start_request(operation)
         call.requests += 1
         call.status = None
-        log_request(call)
+        if CALLS.isEnabledFor(logging.DEBUG):
+            log_request(call)
         self._sent_at = self._env.clock.monotonic()
         if call.detailed:
             self._call.emit(AttemptStarted, attempt=call.requests)
@@ -382,7 +385,8 @@ class Attempt(Generic[R]):
             outcome = Outcome.UNKNOWN if self._sent_at is not None and self._is_written and not broken else None
             outcome = outcome or Outcome.NOT_SENT
         call.is_unknown = call.is_unknown or outcome is Outcome.UNKNOWN
-        log_response(call, error)
+        if CALLS.isEnabledFor(logging.DEBUG):
+            log_response(call, error)
         self._call.emit(
             AttemptFailed,
             attempt=0 if self._sent_at is None else call.requests,

@@ -66,9 +66,7 @@ class _StderrHandler(logging.StreamHandler[Any]):
 
 
 def log_finished(call: Call[Any], error: BaseException | None) -> None:
-    """Log the end of a call at INFO."""
-    if not CALLS.isEnabledFor(logging.INFO):
-        return
+    """Log the end of a call at INFO. To save time, call it only if this level is enabled."""
     milliseconds = (call.environment.clock.monotonic() - call.started_at) * 1000
     ending = "succeeded" if error is None or isinstance(error, GeneratorExit) else f"failed, {type(error).__name__}"
     status = "no response" if call.status is None else f"HTTP {call.status}"
@@ -77,18 +75,16 @@ def log_finished(call: Call[Any], error: BaseException | None) -> None:
 
 
 def log_request(call: Call[Any]) -> None:
-    """Log a request at DEBUG, with the values in its body masked."""
-    if CALLS.isEnabledFor(logging.DEBUG):
-        operation = call.operation
-        body = "no body" if operation.method == "GET" else _mask_body(call.body, operation.content_type)
-        CALLS.debug("%s: request %s %s, %s", operation.name, operation.method, operation.path, body)
+    """Log a request at DEBUG, with the values in its body masked. Call it only if this level is enabled."""
+    operation = call.operation
+    body = "no body" if operation.method == "GET" else _mask_body(call.body, operation.content_type)
+    CALLS.debug("%s: request %s %s, %s", operation.name, operation.method, operation.path, body)
 
 
 def log_response(call: Call[Any], result: object) -> None:
-    """Log a response, or the error of an attempt, at DEBUG, with all values masked."""
-    if CALLS.isEnabledFor(logging.DEBUG):
-        status = "no response" if call.status is None else f"response HTTP {call.status}"
-        CALLS.debug("%s: %s, %s", call.operation.name, status, _mask_result(result))
+    """Log a response, or the error of an attempt, at DEBUG, with all values masked. Call it only if DEBUG is enabled."""
+    status = "no response" if call.status is None else f"response HTTP {call.status}"
+    CALLS.debug("%s: %s, %s", call.operation.name, status, _mask_result(result))
 
 
 def _mask_result(result: object) -> str:

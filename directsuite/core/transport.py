@@ -27,7 +27,7 @@ from typing import Any, TypeVar, cast
 
 from directsuite.core.attempt import Attempt
 from directsuite.core.call import NO_DEADLINE, Call, Confirmation, Endpoint, Environment, Options, Receive, StreamReader
-from directsuite.core.call_log import log_finished
+from directsuite.core.call_log import CALLS, log_finished
 from directsuite.core.clock import Clock
 from directsuite.core.events import CallFinished, CallStarted, OutcomeLeftUnknown, RetryScheduled, ValuesSkipped
 from directsuite.core.operation import Operation, Semantics, Service
@@ -398,7 +398,8 @@ class _CallScope:
         session.calls -= 1
         if session.closed and not session.calls:
             session.idle.set()
-        log_finished(self._call, error)
+        if CALLS.isEnabledFor(logging.INFO):
+            log_finished(self._call, error)
         if error is not None:
             self._emit_failed(error)
         elif self._call.detailed:
