@@ -82,7 +82,7 @@ def log_request(call: Call[Any]) -> None:
 
 
 def log_response(call: Call[Any], result: object) -> None:
-    """Log a response, or the error of an attempt, at DEBUG, with all values masked. Call it only if DEBUG is enabled."""
+    """Log a response or an attempt's error at DEBUG, with all values masked. Call it only if this level is enabled."""
     status = "no response" if call.status is None else f"response HTTP {call.status}"
     CALLS.debug("%s: %s, %s", call.operation.name, status, _mask_result(result))
 
