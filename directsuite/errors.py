@@ -207,7 +207,10 @@ class OutcomeUnknownError(TransportError):
         return again
 
     def __str__(self) -> str:
-        return f"{super().__str__()} To find out: {self.how_to_find_out}"
+        text = f"{super().__str__()}. To find out: {self.how_to_find_out}"
+        if not isinstance(self.__cause__, ServiceError):
+            return text
+        return self.__cause__.add_message(text, attribute=".__cause__.message")
 
 
 class ServiceError(DirectSuiteError):
@@ -244,11 +247,15 @@ class ServiceError(DirectSuiteError):
         self._is_message_shown = shown
 
     def __str__(self) -> str:
+        return self.add_message(super().__str__(), attribute=".message")
+
+    def add_message(self, text: str, *, attribute: str) -> str:
+        """Return the text with the service's message, or a hint at its attribute. For internal use."""
         words = textwrap.shorten(self.message or "", self._MAX_SHOWN_CHARS, placeholder=" …")
         if not words or self._is_message_shown is None:
-            return super().__str__()
-        ending = f": {words}" if self._is_message_shown else " are in .message"
-        return f"{super().__str__()}. The service's own words{ending}"
+            return text
+        ending = f": {words}" if self._is_message_shown else f" are in {attribute}"
+        return f"{text.removesuffix('.')}. The service's own words{ending}"
 
     @property
     def message(self) -> str | None:

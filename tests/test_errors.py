@@ -205,7 +205,7 @@ def test_what_the_service_wrote_is_there_for_those_who_ask() -> None:
 
 TEXTS = {
     "TransportError": "Send: no answer (3 attempts, 1.2 s)",
-    "OutcomeUnknownError": "Send: it may have happened. (3 attempts, 1.2 s) To find out: look in INBOX.Sent.",
+    "OutcomeUnknownError": "Send: it may have happened. (3 attempts, 1.2 s). To find out: look in INBOX.Sent.",
     "InvalidArgumentError": "recipients: give an address",
     "NotFoundError": "Send: the service rejected the request (code 2) (3 attempts, 1.2 s)",
 }
@@ -252,6 +252,18 @@ async def test_text_has_the_words_of_the_service_only_if_the_program_allows_it(
         assert str(error).endswith(ending)
         assert len(str(error)) < 1200
         assert ("Ada" in repr(error)) == (mode == "shown" and message == WORDS)
+
+
+@pytest.mark.parametrize(
+    ("mode", "ending"), [("hidden", "are in .__cause__.message"), ("shown", ": The mail store is full.")]
+)
+async def test_text_of_an_unknown_outcome_mentions_the_words_of_the_service(mode: Any, ending: str) -> None:
+    async with ScriptedServer(responses.respond({"error": "The mail store is full."}, 500)) as server:
+        settings = make_settings(server, error_messages=mode, settle=0.0)
+        async with ds.DirectSuite(settings) as suite:
+            with pytest.raises(ds.OutcomeUnknownError) as caught:
+                await suite.mailbox("ada@direct.example.test", "pw").send(to="bob@direct.example.test", body="Hello")
+    assert str(caught.value).endswith(ending)
 
 
 def test_other_values_of_error_messages_are_rejected() -> None:

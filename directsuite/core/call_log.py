@@ -1,8 +1,8 @@
 """Log lines for people: one for each call, and for each request and response with masked values.
 
-    12:00:00 INFO GetUIDs: succeeded, HTTP 200, 1 attempt, 12 ms
-    12:00:00 DEBUG GetUIDs: request POST GetUIDs/{folder}, {username: <27 chars>, password: ***}
-    12:00:00 DEBUG GetUIDs: response HTTP 200, GetUIDResponse(success=True, code=<set>, uids=<3>)
+    INFO GetUIDs: succeeded (call 7, HTTP 200, 1 attempt, 12 ms)
+    DEBUG GetUIDs: request POST GetUIDs/{folder}, {username: <27 chars>, password: ***}
+    DEBUG GetUIDs: response HTTP 200, GetUIDResponse(success=True, code=<set>, uids=<3>)
 
 The logger `directsuite.calls` writes them. It is off until `configure_logging` is called or DIRECTSUITE_LOG is set.
 Masked values show only types and sizes. URLs are logged without the values of their parameters.
@@ -71,7 +71,8 @@ def log_finished(call: Call[Any], error: BaseException | None) -> None:
     ending = "succeeded" if error is None or isinstance(error, GeneratorExit) else f"failed, {type(error).__name__}"
     status = "no response" if call.status is None else f"HTTP {call.status}"
     attempts = "1 attempt" if call.requests == 1 else f"{call.requests} attempts"
-    CALLS.info("%s: %s, %s, %s, %.0f ms", call.operation.name, ending, status, attempts, milliseconds)
+    text = "%s: %s (call %d, %s, %s, %.0f ms)"
+    CALLS.info(text, call.operation.name, ending, call.number, status, attempts, milliseconds)
 
 
 def log_request(call: Call[Any]) -> None:

@@ -42,7 +42,8 @@ def restored_loggers() -> Iterator[None]:
 
 
 def read_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [re.sub(r"\d+ ms$", "? ms", record.getMessage()) for record in caplog.records if record.name == CALLS.name]
+    lines = [record.getMessage() for record in caplog.records if record.name == CALLS.name]
+    return [re.sub(r"(?<=call )\d+|\d+(?= ms)", "?", line) for line in lines]
 
 
 async def test_each_call_is_one_line_at_info(server: ScriptedServer, caplog: pytest.LogCaptureFixture) -> None:
@@ -54,9 +55,9 @@ async def test_each_call_is_one_line_at_info(server: ScriptedServer, caplog: pyt
         await catch_error(SEND.call(suite))
         await catch_error(SEND.call(suite))
     assert read_lines(caplog) == [
-        "GetMessageCount: succeeded, HTTP 200, 2 attempts, ? ms",
-        "Send: failed, AddressError, HTTP 200, 1 attempt, ? ms",
-        "Send: failed, OutcomeUnknownError, no response, 1 attempt, ? ms",
+        "GetMessageCount: succeeded (call ?, HTTP 200, 2 attempts, ? ms)",
+        "Send: failed, AddressError (call ?, HTTP 200, 1 attempt, ? ms)",
+        "Send: failed, OutcomeUnknownError (call ?, no response, 1 attempt, ? ms)",
     ]
 
 

@@ -143,7 +143,7 @@ async def test_queries_find_mail_of_a_day_of_a_sender_and_attachments_of_a_type(
             with closing(sqlite3.connect(tmp_path / "sync.db")) as database:  # while the worker has the file open
                 of_a_day, of_a_sender, of_a_type = find_code_blocks("sync", "sql")[0].split(";")[:3]
                 day = database.execute(of_a_day, {"day": "2026-03-31"}).fetchall()
-                sender = database.execute(of_a_sender, {"sender": "bob@clinic.example.test"}).fetchall()
+                sender = database.execute(of_a_sender, {"sender": "BOB@clinic.example.test"}).fetchall()
                 attachments = database.execute(of_a_type, {"type": "application/pdf"}).fetchall()
                 plans = [
                     str(database.execute(f"EXPLAIN QUERY PLAN {query}", {"day": "", "sender": ""}).fetchall())

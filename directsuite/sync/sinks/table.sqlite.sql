@@ -22,7 +22,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS message_present ON message (mailbox, folder, u
 WHERE present;
 CREATE INDEX IF NOT EXISTS message_gone ON message (mailbox, folder, uid_validity, uid) WHERE NOT present;
 CREATE INDEX IF NOT EXISTS message_received ON message (received);
-CREATE INDEX IF NOT EXISTS message_sender ON message (sender, received);
+CREATE INDEX IF NOT EXISTS message_sender ON message (lower(sender), received);
 CREATE TABLE IF NOT EXISTS attachment (
     message bigint NOT NULL REFERENCES message ON DELETE CASCADE,
     number bigint NOT NULL,
