@@ -26,7 +26,17 @@ import directsuite as ds
 from directsuite.cli import credentials
 from directsuite.cli.command import Command, CommandParameter, Work
 from directsuite.cli.errors import UsageError, validate_text, with_value
-from directsuite.cli.options import Addresses, CommonOptions, Flag, Json, PasswordFile, Repeatable, make_app, record
+from directsuite.cli.options import (
+    Addresses,
+    CommonOptions,
+    Flag,
+    Json,
+    PasswordFile,
+    Repeatable,
+    integer_parameter,
+    make_app,
+    record,
+)
 from directsuite.cli.output import Bar, format_size, show_change, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, is_verbose
 from directsuite.config_file import Configuration
@@ -80,6 +90,10 @@ class _SendOptions(CommonOptions, TextOptions):
     """The subject. Other users of this machine can see it while the command runs."""
     dry_run: Annotated[bool, Flag] = False
     """Show what would be sent, and send nothing."""
+    max_attempts: Annotated[int | None, integer_parameter(gte=1)] = None
+    """The maximum number of attempts, including the first: 1 means that the message is not sent again after an error.
+    The default is retry_attempts in the settings file.
+    """
     password_file: PasswordFile = None
     json: Json = False
 
@@ -181,7 +195,9 @@ async def _show_dry_run(message: ds.Message, sender: str, options: _SendOptions)
 async def _send_message(
     command: Command, access: credentials.MailboxAccess, message: ds.Message, options: _SendOptions
 ) -> int:
+    retry = None if options.max_attempts is None else ds.RetryPolicy(attempts=options.max_attempts)
     async with command.open_mailbox(access) as box:
+        box = box.with_options(retry=retry)
         is_sent_before, smtp_id = await send_with_key(command, box, access, message, options.key)
 
     document = {"sent": True, "sent_before": is_sent_before}

@@ -114,6 +114,17 @@ async def test_dry_run_says_what_became_of_its_key(cli: CliRunner) -> None:
     )
 
 
+@pytest.mark.parametrize("key", [(), ("--key", "referral-17")])
+@pytest.mark.parametrize(("attempts", "status"), [("1", 6), ("2", 6), ("3", 0)])
+async def test_max_attempts_limits_the_attempts(
+    attempts: str, status: int, key: tuple[str, ...], cli: CliRunner
+) -> None:
+    operation = "SendWithHeader" if key else "Send"
+    cli.sandbox.inject_fault(operation, "status", status=503, retry_after=0, times=2)
+    assert (await cli.run("send", *TO_BOB, *key, "--max-attempts", attempts)).status == status
+    assert await sent(cli) == (status == 0)
+
+
 async def test_name_that_is_not_sent_is_reported(cli: CliRunner) -> None:
     said = "Only the address of `Name <address>` is sent"
     for to, is_told in ((f"Dr. Bob <{BOB}>", True), (f'{ALICE}, "Bob" <{BOB}>', True), (f"{ALICE}, <{BOB}>", False)):
