@@ -119,7 +119,7 @@ async def confirm(question: str, *, no_terminal_message: str, declined_message: 
     """
     if not is_interactive():
         raise UsageError(no_terminal_message)
-    sys.stderr.write(f"{process.make_printable(question)} [y/N] ")
+    sys.stderr.write(f"{process.wrap_on_terminal(f'{question} [y/N]')} ")
     sys.stderr.flush()
     loop, is_typed = asyncio.get_running_loop(), asyncio.Event()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from difflib import get_close_matches
 from pathlib import Path
@@ -35,6 +36,7 @@ def show_guide(
         hint = f"Did you mean {near[0]}?" if near else f"The guides are {', '.join(guides)}."
         raise UsageError(f"There is no such guide. {hint}")
     elif console.is_terminal:
+        os.environ.setdefault("LESS", "FRX")  # as git does: without R, less shows the codes of colours as text
         with console.pager(styles=True):
             console.print(Markdown(guides[topic]))
     else:

@@ -12,8 +12,10 @@ import contextlib
 import enum
 import io
 import os
+import re
 import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Callable, Generator, Mapping, Sequence
 from importlib.util import find_spec
@@ -44,6 +46,7 @@ _CONTROL_CATEGORIES = frozenset(("Cc", "Cs", "Zl", "Zp"))
 """The Unicode categories of control characters, lone surrogates, and line and paragraph separators."""
 _BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _COLUMNS_RANGE = range(20, 10_001)
+_QUOTED_COMMAND = re.compile(r"`[^`]*`")
 
 
 class ExitStatus(enum.IntEnum):
@@ -140,13 +143,30 @@ def show_line(text: str = "") -> None:
 
 
 def echo_err(sentence: str) -> None:
-    """Write a message to stderr, after the program's name."""
-    echo_err_line(f"directsuite: {sentence}")
+    """Write a message to stderr, after the program's name. On a terminal, long lines are wrapped."""
+    sys.stderr.write(f"{wrap_on_terminal(f'directsuite: {sentence}')}\n")
 
 
 def echo_err_line(text: str) -> None:
     """Write one line to stderr, through `make_printable`."""
     sys.stderr.write(f"{make_printable(text)}\n")
+
+
+def wrap_on_terminal(text: str) -> str:
+    """Make a text printable. If stderr is a terminal, also wrap it to the terminal's width.
+
+    Lines are broken only at spaces, and not within commands in backquotes, because people copy them.
+    """
+    text = make_printable(text)
+    if not sys.stderr.isatty():
+        return text
+    columns = 0
+    if "COLUMNS" not in os.environ:
+        with contextlib.suppress(OSError, ValueError):
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    width = max(columns or shutil.get_terminal_size().columns, _COLUMNS_RANGE.start)
+    joined = _QUOTED_COMMAND.sub(lambda match: match[0].replace(" ", "\0"), text)
+    return textwrap.fill(joined, width, break_long_words=False, break_on_hyphens=False).replace("\0", " ")
 
 
 def end_line() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from directsuite.cli import main
@@ -31,14 +33,20 @@ def test_topic_that_there_is_not_says_which_there_are(
     assert sentence in capsys.readouterr().err
 
 
-def test_terminal_gets_it_drawn_and_paged(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = list[str]()
+@pytest.mark.parametrize(("options", "used"), [(None, "FRX"), ("i", "i")])
+def test_terminal_gets_it_drawn_and_paged(options: str | None, used: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = list[tuple[str, str | None]]()
 
     def show(_: object, content: str) -> None:
-        shown.append(content)
+        shown.append((content, os.environ.get("LESS")))
 
     monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("LESS", options or "")
+    if options is None:
+        monkeypatch.delenv("LESS")
     monkeypatch.setattr("rich.pager.SystemPager.show", show)
     assert main(["guide", "faxes"]) == ExitStatus.DONE
-    assert "Following faxes" in shown[0]
-    assert "```" not in shown[0]
+    ((text, less),) = shown
+    assert "Following faxes" in text
+    assert "```" not in text
+    assert less == used

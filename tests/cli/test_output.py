@@ -189,10 +189,41 @@ async def test_terminal_is_left_as_it_was_when_it_goes_wrong() -> None:
     assert told.count("\x1b[?25l") == told.count("\x1b[?25h") == 1  # the cursor is hidden, and shown again
 
 
+SENTENCE = (
+    "--to (INBOX.Archive): the mailbox has no such folder. Give --retry-the-same-folder or run `directsuite inbox "
+    "folders` to see the folders, such as https://mail.example.org/a-very-long-address-of-a-service-without-any-space."
+)
+
+
+@pytest.mark.parametrize("columns", [20, 33, 34, 35, 40, 79, 80, 200, 500])
+def test_terminal_gets_lines_that_break_only_between_words(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    process.echo_err(SENTENCE)
+    lines = capsys.readouterr().err.splitlines()
+    assert " ".join(lines) == f"directsuite: {SENTENCE}"
+    assert [
+        line for line in lines if len(line) > columns and " " in line.replace("directsuite inbox folders", "")
+    ] == []
+    assert any("`directsuite inbox folders`" in line for line in lines)
+    assert (len(lines) == 1) == (columns > len(SENTENCE))
+
+
+def test_message_that_is_not_on_a_terminal_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    process.echo_err(SENTENCE)
+    assert capsys.readouterr().err == f"directsuite: {SENTENCE}\n"
+
+
 ROOT = Path(cli.__file__).parent
 WRITERS = {
     "guide.show_guide",
     "process.show_line",
+    "process.echo_err",  # through `wrap_on_terminal`
     "process.echo_err_line",
     "output.show_json",  # ASCII
     "output.show_table",  # made of printable cells
