@@ -1,7 +1,6 @@
 """`directsuite inbox`: list messages, show one as text, save attachments or complete messages.
 
-Senders choose the names of attachments, so they are made safe before they are used as file names. Existing files are
-never overwritten.
+Senders choose the names of attachments, so they are made safe before they are used as file names.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from datetime import datetime
 from email.utils import parseaddr
 from pathlib import Path
 from typing import Annotated, Any
+from uuid import uuid4
 
 import attrs
 from cyclopts import Group, Parameter
@@ -42,7 +42,7 @@ from directsuite.cli.output import (
 from directsuite.cli.process import ExitStatus, echo_err, is_verbose, make_printable, show_line
 from directsuite.core.files import explain_os_error
 from directsuite.core.outcome import ErrorScope, find_error_scope
-from directsuite.durable.files import DEVICE, create_file
+from directsuite.durable.files import DEVICE, create_file, move_new
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.operations import CONTENT_PATHS
 from directsuite.messaging.send_once import SENT_FOLDER
@@ -105,6 +105,8 @@ class _SaveOptions(InboxOptions):
     """The folder for the files; it is created if necessary."""
     eml: Annotated[bool, opt.Flag, Parameter(group=_SAVE_GROUP)] = False
     """Save the messages themselves, as .eml files for mail programs."""
+    overwrite: Annotated[bool, opt.Flag] = False
+    """Replace existing files."""
 
 
 NO_SUCH_MESSAGE = "The folder has no message with this number. Run `directsuite inbox list` to see the numbers."
@@ -162,13 +164,12 @@ def read_message(uid: opt.Uid, /, *, command: CommandParameter, options: _ReadOp
 def save_messages(uid: opt.Uids, /, *, command: CommandParameter, options: _SaveOptions) -> Work:
     """Save the attachments of messages, or the messages themselves.
 
-    No existing file is replaced: a second `report.pdf` becomes `report-2.pdf`. Only you can read the files. The command
-    prints their paths and doesn't change the messages.
+    If several attachments are named `report.pdf`, the second becomes `report-2.pdf`. Existing files are skipped unless
+    --overwrite is given. Exit status 1 means that a skipped file has other content. Only you can read the files. The
+    command prints their paths and doesn't change the messages.
     """
     _describe_errors(command, options, "the numbers")
-    command.resume_hint = (
-        "saved files are complete; running the same command again saves all files again, under new names"
-    )
+    command.resume_hint = "saved files are complete; running the same command again saves the others"
     access = get_mailbox_access(options.mailbox, options.password_file)
     try:
         options.into.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -195,28 +196,49 @@ def make_safe_name(name: str | None, fallback: str) -> str:
     return safe if safe.strip("_") else fallback
 
 
-def write_new_file(folder: Path, name: str, content: bytes) -> Path:
-    """Write a new file that only its owner can read. Return its path. Raises OSError.
+@attrs.define(kw_only=True)
+class FileSaver:
+    """Saves the files of one command in a folder. Only their owner can read them."""
 
-    name: a result of `make_safe_name`. If the file exists, a number is appended.
-    """
-    stem, suffix = _split_suffix(name)
-    number = 1
-    while True:
-        path = folder / (name if number == 1 else f"{stem}-{number}{suffix}")
-        try:
-            file = create_file(path)
-        except FileExistsError:
+    folder: Path
+    overwrite: bool = False
+    """True to replace files that existed before the command."""
+    existing: int = attrs.field(default=0, init=False)
+    """The number of files that were skipped because they exist."""
+    different: int = attrs.field(default=0, init=False)
+    """The number of skipped files whose content is different."""
+    _used_names: set[str] = attrs.field(factory=set[str], init=False)
+
+    def save(self, name: str, content: bytes) -> Path | None:
+        """Save a file. Return its path, None if it was skipped. Raises OSError.
+
+        name: a result of `make_safe_name`. A number is appended if this object used the name before.
+        """
+        stem, suffix = _split_suffix(name)
+        number = 1
+        while name.casefold() in self._used_names:  # some file systems ignore case
             number += 1
-            continue
+            name = f"{stem}-{number}{suffix}"
+        self._used_names.add(name.casefold())
+        path, temporary = self.folder / name, self.folder / f".{uuid4().hex}.tmp"
         try:
-            with file:
+            with create_file(temporary) as file:
                 file.write(content)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                path.unlink()
-            raise
+            if self.overwrite:
+                temporary.replace(path)  # a link is replaced itself, because its target is outside the folder
+            elif not move_new(temporary, path):
+                self.existing += 1
+                self.different += not _has_content(path, content)
+                return None
+        finally:
+            temporary.unlink(missing_ok=True)
         return path
+
+
+def _has_content(path: Path, content: bytes) -> bool:
+    with contextlib.suppress(OSError):
+        return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
+    return False
 
 
 def _describe_errors(command: Command, options: InboxOptions, uids_label: str) -> None:
@@ -397,7 +419,7 @@ def _show_message(message: ds.MessageDetail, own: str) -> None:
 
 async def _save_files(command: Command, access: MailboxAccess, uids: Sequence[int], options: _SaveOptions) -> int:
     saved, missing = list[tuple[int, Path, int]](), list[int]()
-    is_shown = True
+    saver, is_shown = FileSaver(folder=options.into, overwrite=options.overwrite), True
 
     def show() -> None:
         if options.json:
@@ -412,21 +434,34 @@ async def _save_files(command: Command, access: MailboxAccess, uids: Sequence[in
                     files = await _fetch_files(box, uid, options)
                 missing += [uid] if files is None else []
                 for name, content in files or ():
-                    saved.append((uid, write_new_file(options.into, name, content), len(content)))
+                    if (path := saver.save(name, content)) is not None:
+                        saved.append((uid, path, len(content)))
                 bar.advance()
     finally:  # report saved files also after an error
         if saved or options.json:
             is_shown = show_effect(show, f"{format_count(len(saved), 'file')} saved into the folder of --into")
+        _report_skipped(saver)
     if len(missing) == len(uids):
         raise ItemNotFoundError(NO_SUCH_MESSAGE)
     if missing:
         echo_err(describe_missing(missing, uids))
         return ExitStatus.NOT_FOUND
-    if not is_shown:
+    if not is_shown or saver.different:
         return ExitStatus.FAILED
-    if not saved:
+    if not saved and not saver.existing:
         echo_err("There are no attachments. --eml saves the complete messages.")
     return ExitStatus.DONE
+
+
+def _report_skipped(saver: FileSaver) -> None:
+    skipped = f"{format_count(saver.existing, 'existing file')} skipped"
+    if saver.different:
+        echo_err(
+            f"{skipped}, {saver.different} with other content. Give --overwrite to replace existing files, or a "
+            "different folder with --into."
+        )
+    elif saver.existing:
+        echo_err(f"{skipped}, with the same content.")
 
 
 async def _fetch_files(box: ds.Mailbox, uid: int, options: _SaveOptions) -> list[tuple[str, bytes]] | None:

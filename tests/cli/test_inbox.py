@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.cli.inbox import InboxListOptions, _find_newest, make_safe_name, write_new_file
+from directsuite.cli.inbox import FileSaver, InboxListOptions, _find_newest, make_safe_name
 from directsuite.cli.mailbox import _fetch_metadata
 from directsuite.cli.output import format_size
 from tests.cli.conftest import CliRunner
@@ -120,30 +120,58 @@ async def test_terminal_is_not_shown_what_it_would_act_upon(cli: CliRunner) -> N
         assert "owned" in told
 
 
+FILE_NAMES = ("../../escaped", "/etc/passwd", "..\\up.txt", "a.pdf", "A.pdf", "a.pdf", "nul.txt", ".hidden", "-rf")
+SAVED = {
+    "escaped": "../../escaped",
+    "passwd": "/etc/passwd",
+    "up.txt": "..\\up.txt",
+    "a.pdf": "a.pdf",
+    "A-2.pdf": "A.pdf",
+    "a-3.pdf": "a.pdf",
+    "_nul.txt": "nul.txt",
+    "hidden": ".hidden",
+    "_-rf": "-rf",
+}
+
+
+def read_files(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir() if path.is_file()}
+
+
 async def test_attachments_get_unique_names_and_owner_only_mode(cli: CliRunner) -> None:
-    names = ("../../escaped", "/etc/passwd", "..\\up.txt", "a.pdf", "a.pdf", "nul.txt", ".hidden", "-rf")
-    await cli.deliver("", with_files(*names))
-    cli.folder.joinpath("saved").mkdir()
-    cli.folder.joinpath("saved", "a.pdf").write_text("was there")
-    cli.folder.joinpath("saved", "escaped").symlink_to(cli.folder / "elsewhere")
+    await cli.deliver("", with_files(*FILE_NAMES))
     result = await cli.run("inbox", "save", "1", "--into", "saved")
     assert (result.status, result.err) == (0, "")
-    saved = {path.name: path.read_text() for path in cli.folder.joinpath("saved").iterdir() if path.is_file()}
-    assert saved == {
-        "escaped-2": "../../escaped",
-        "passwd": "/etc/passwd",
-        "up.txt": "..\\up.txt",
-        "a.pdf": "was there",
-        "a-2.pdf": "a.pdf",
-        "a-3.pdf": "a.pdf",
-        "_nul.txt": "nul.txt",
-        "hidden": ".hidden",
-        "_-rf": "-rf",
-    }
+    assert read_files(cli.folder / "saved") == SAVED
     assert sorted(path.name for path in cli.folder.iterdir()) == ["saved"]
     if sys.platform != "win32":
-        assert stat.S_IMODE((cli.folder / "saved" / "a-2.pdf").stat().st_mode) == 0o600
-    assert "saved/a-2.pdf" in result.out.replace("\\", "/")
+        assert stat.S_IMODE((cli.folder / "saved" / "a-3.pdf").stat().st_mode) == 0o600
+    assert "saved/a-3.pdf" in result.out.replace("\\", "/")
+
+
+async def test_existing_files_are_skipped_unless_overwrite_is_given(cli: CliRunner) -> None:
+    await cli.deliver("", with_files(*FILE_NAMES))
+    folder, save = cli.folder / "saved", ("inbox", "save", "1", "--into", "saved")
+    folder.mkdir()
+    (folder / "a.pdf").write_text("was there")
+    (folder / "escaped").symlink_to(cli.folder / "elsewhere")
+    result = await cli.run(*save)
+    assert (result.status, result.err) == (
+        1,
+        "directsuite: 2 existing files skipped, 2 with other content. Give --overwrite to replace existing files, or "
+        "a different folder with --into.\n",
+    )
+    others = {name: text for name, text in SAVED.items() if name not in ("a.pdf", "escaped")}
+    assert read_files(folder) == {**others, "a.pdf": "was there"}
+    assert (await cli.run(*save, "--overwrite")).status == 0
+    assert read_files(folder) == SAVED
+    result = await cli.run(*save)
+    assert (result.status, result.out, result.err) == (
+        0,
+        "",
+        "directsuite: 9 existing files skipped, with the same content.\n",
+    )
+    assert sorted(path.name for path in cli.folder.iterdir()) == ["saved"]
 
 
 async def test_message_is_saved_as_it_stands_on_the_server(cli: CliRunner) -> None:
@@ -316,7 +344,7 @@ def test_names_as_they_become(name: str | None, safe: str) -> None:
 
 def test_what_can_not_be_written_leaves_no_part(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
-        write_new_file(tmp_path, "a.pdf", "no bytes")  # type: ignore[arg-type]  # stands for a disk that is full
+        FileSaver(folder=tmp_path).save("a.pdf", "no bytes")  # type: ignore[arg-type]  # stands for a disk that is full
     assert list(tmp_path.iterdir()) == []
 
 
