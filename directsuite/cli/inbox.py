@@ -384,6 +384,7 @@ def _show_message(message: ds.MessageDetail, own: str) -> None:
     received = message.received_date or message.sent_date
     is_own = parseaddr(message.sender or "")[1].casefold() == own.casefold()
     lines = {
+        "SMTP id": message.msg_id if is_own else None,  # an argument of `directsuite status`
         "From": message.sender,
         **{
             kind: ", ".join(each.email for each in message.recipients if each.type == kind.upper())
@@ -391,7 +392,6 @@ def _show_message(message: ds.MessageDetail, own: str) -> None:
         },
         "Subject": message.subject,
         "Received": None if received is None else format_time(received),
-        "SMTP id": message.msg_id if is_own else None,  # an argument of `directsuite status`
     }
     width = max(make_table_console().width, 2 * _INDENT_COLUMNS)
     for name, value in lines.items():

@@ -18,7 +18,7 @@ from directsuite.cli import options as opt
 from directsuite.cli import sandbox_server
 from directsuite.cli.credentials import decode_input, read_input
 from directsuite.cli.errors import ItemNotFoundError, UsageError, validate_text
-from directsuite.cli.output import format_time, show_effect, show_json, show_table
+from directsuite.cli.output import format_count, format_time, show_effect, show_json, show_table
 from directsuite.cli.process import EXTRAS, INSTALL_COMMAND, ExitStatus, echo_err, find_missing, show_line
 from directsuite.cli.sandbox_server import SandboxOptions
 from directsuite.config_file import read_secret_file
@@ -277,7 +277,9 @@ async def manage_faults(
     times = None if options.always else options.times
     async with _open_control(options) as control:
         if options.clear:
+            count = len(await control.faults())
             await control.clear_faults()
+            echo_err(f"{format_count(count, 'fault')} removed.")
         if operation is not None and kind is not None:
             await control.inject_fault(operation, kind, times=times, skip=options.skip, status=options.status, **given)
         faults = await control.faults()
@@ -289,7 +291,7 @@ async def manage_faults(
             for each in faults
         ]
         show_table(("id", "operation", "fault", "applied", "still"), rows, right=("id", "applied"))
-    else:
+    elif not options.clear:
         echo_err("There are no faults.")
     return ExitStatus.DONE
 

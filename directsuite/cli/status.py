@@ -223,7 +223,8 @@ def _show_records(records: Sequence[ds.DirectMessageLog], options: _StatusOption
             (each.to, each.status, each.status_details, each.ts, "" if each.message_id == smtp_id else each.message_id)
             for each, smtp_id in zip(records, before, strict=False)
         ]
-        show_table(("to", "status", "details", "sent", "SMTP id"), rows, no_wrap=("to", "SMTP id"))
+        titles = ("to", "status", "details", "sent", "SMTP id")
+        show_table(titles, rows, no_wrap=("to", "SMTP id"), above=("SMTP id",))
 
 
 def _may_concern_one_message(error: ds.ServiceError) -> bool:

@@ -122,13 +122,14 @@ async def test_faults_are_added_listed_and_removed(cli: CliRunner) -> None:
     assert result.out.splitlines()[1].split() == ["1", "Send", "status", "429", "0", "always"]
     (rule,) = (await cli.run("fault", "--json")).document
     assert (rule["status"], rule["retry_after"], rule["times"]) == (429, 3, None)
-    assert (await cli.run("fault", "--clear")).err == "directsuite: There are no faults.\n"
+    assert (await cli.run("fault", "--clear")).err == "directsuite: 1 fault removed.\n"
+    assert (await cli.run("fault", "--clear")).err == "directsuite: 0 faults removed.\n"
     await cli.run("fault", "Send", "hang", "--processed", "--skip", "2")
     await cli.run("fault", "Send", "latency", "--seconds", "1.5")
     assert "latency 1.5 s" in (await cli.run("fault")).out
     hang, latency = (await cli.run("fault", "--json")).document
     assert (hang["processed"], hang["skip"], latency["seconds"]) == (True, 2, 1.5)
-    assert (await cli.run("fault", "--clear")).err == "directsuite: There are no faults.\n"
+    assert (await cli.run("fault", "--clear")).err == "directsuite: 2 faults removed.\n"
     assert "The kind of the fault is missing" in (await cli.run("fault", "Send")).err
     wrong = await cli.run("fault", "Send", "gone")
     assert wrong.status == 2
