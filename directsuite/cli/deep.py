@@ -36,7 +36,7 @@ from directsuite.signing import operations as signing
 from directsuite.wire.codec import Codec
 from directsuite.wire.parsing import MismatchError
 
-_DEEP = Group("Comparison with the OpenAPI document")
+_DEEP = Group("Comparison with the OpenAPI document", sort_key=1)
 
 
 @opt.record

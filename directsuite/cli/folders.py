@@ -39,7 +39,7 @@ class _SubscribeOptions(MailboxOptions):
 
 _Folder = Annotated[str, Parameter(help="The folder's name, as `inbox folders` shows it.")]
 _NewFolder = Annotated[str, Parameter(help="The new name, which starts with INBOX. and is not in use.")]
-_Folders = Annotated[tuple[str, ...], Variadic, Parameter(help="Folders' names, separated by spaces.")]
+_Folders = Annotated[tuple[str, ...], Variadic, Parameter(name="FOLDER…", help="Folders' names, separated by spaces.")]
 _BoxFunction = Callable[[ds.Mailbox], Awaitable[object]]
 
 _RECOVERY_HINT = "check the folders with `directsuite inbox folders` before you run the command again"

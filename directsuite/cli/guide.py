@@ -17,6 +17,7 @@ from directsuite.cli.options import make_app
 from directsuite.cli.output import show_table
 
 app = make_app("guide", "", "errors")
+app.usage = "directsuite guide [TOPIC]"
 
 _GUIDES_FOLDER = Path(__file__).parents[1] / "guides"
 

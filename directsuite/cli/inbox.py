@@ -49,8 +49,8 @@ from directsuite.messaging.send_once import SENT_FOLDER
 
 app = opt.make_app("inbox", "list", "read 1", "save 6 --into received")
 
-_SAVE_GROUP = Group("What to save", validator=mutually_exclusive)
-_SELECTION_GROUP = Group("Which messages to list", validator=mutually_exclusive)
+_SAVE_GROUP = Group("What to save", sort_key=1, validator=mutually_exclusive)
+_SELECTION_GROUP = Group("Which messages to list", sort_key=1, validator=mutually_exclusive)
 
 
 @opt.record

@@ -21,7 +21,7 @@ from cyclopts.validators import Number, mutually_exclusive
 T = TypeVar("T")
 CommandT = TypeVar("CommandT", bound=Callable[..., object])
 
-_COMMANDS_GROUP = Group("Commands")
+_COMMANDS_GROUP = Group("Commands", sort_key=10)  # groups of single commands have 1
 EPILOGUE = "`directsuite --help` and `directsuite guide terminal` list the exit statuses."
 """The last line of each command's help."""
 _MAILBOX_COMMANDS = ("send", "inbox", "status", "sync", "doctor")
@@ -196,11 +196,11 @@ class CommonOptions:
     """Show file names, values and the service's messages in errors, as on a terminal. Twice: log each request."""
 
 
-FOLDER_GROUP = Group("Folders", validator=mutually_exclusive)
+FOLDER_GROUP = Group("Folders", sort_key=1, validator=mutually_exclusive)
 Variadic = Parameter(consume_multiple=True, negative=(), show_default=False)
 """Positional arguments of any number."""
 SourcePaths = Annotated[
-    tuple[Path, ...], Variadic, Parameter(converter=convert_path, help="PDF files and folders of PDFs.")
+    tuple[Path, ...], Variadic, Parameter(name="SOURCE…", converter=convert_path, help="PDF files and folders of PDFs.")
 ]
 
 
@@ -219,7 +219,7 @@ Uid = Annotated[
 Uids = Annotated[
     tuple[Annotated[int, integer_parameter(gte=0)], ...],
     Variadic,
-    Parameter(help="Message numbers, as `inbox list` shows them, separated by spaces."),
+    Parameter(name="UID…", help="Message numbers, as `inbox list` shows them, separated by spaces."),
 ]
 
 

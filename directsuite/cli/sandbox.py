@@ -48,7 +48,7 @@ def convert_duration(kind: Any, tokens: Sequence[Token]) -> timedelta:
 
 
 _SANDBOX_GROUP = Group("Sandbox to control", sort_key=9)
-_CLOCK_GROUP = Group("Change of the clock", validator=mutually_exclusive)
+_CLOCK_GROUP = Group("Change of the clock", sort_key=1, validator=mutually_exclusive)
 
 
 @opt.record
@@ -296,6 +296,9 @@ async def manage_faults(
     return ExitStatus.DONE
 
 
+app["fault"].usage = "directsuite sandbox fault [OPTIONS] [OPERATION KIND]"
+
+
 def _parse_body(text: str) -> object:
     """Return the value of --body, or of the file named after @: JSON if it can be parsed, else text."""
     if text.startswith("@"):
@@ -330,6 +333,9 @@ async def show_ledger(operation: str | None = None, /, *, options: _LedgerOption
     else:
         echo_err("There are no effects.")
     return ExitStatus.DONE
+
+
+app["ledger"].usage = "directsuite sandbox ledger [OPTIONS] [OPERATION]"
 
 
 @opt.register(app, "reset", "", "--at http://127.0.0.1:8025")

@@ -59,8 +59,8 @@ _CLIENT_VARIABLES = frozenset(
 )
 """The only variables that are printed for a shell."""
 PIN_VARIABLE = "DIRECTSUITE_PKCS11_PIN"
-_STATE_GROUP = Group("State", validator=mutually_exclusive)
-_TOKEN_GROUP = Group("Signing key in a token")
+_STATE_GROUP = Group("State", sort_key=1, validator=mutually_exclusive)
+_TOKEN_GROUP = Group("Signing key in a token", sort_key=1)
 
 
 def convert_size(kind: Any, tokens: Sequence[Token]) -> int:

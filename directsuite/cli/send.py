@@ -55,7 +55,7 @@ app = make_app(
     "--to bob@direct.example.test --body Hello --key hello-1",
 )
 
-_BODY_GROUP = Group("Text", validator=mutually_exclusive)
+_BODY_GROUP = Group("Text", sort_key=1, validator=mutually_exclusive)
 
 
 @record

@@ -50,8 +50,9 @@ _SmtpIds = Annotated[
     tuple[str, ...],
     Variadic,
     Parameter(
+        name="SMTP_ID…",
         help="The SMTP id that `send` prints and `inbox read UID --folder INBOX.Sent` shows. Separate several "
-        "by spaces."
+        "by spaces.",
     ),
 ]
 

@@ -48,7 +48,7 @@ app = opt.make_app("sync", "run --once", "status")
 DEFAULT_STORE = Path("directsuite-sync.db")
 """The store if --store is not given."""
 
-_STORE_GROUP = Group("Store", validator=mutually_exclusive)
+_STORE_GROUP = Group("Store", sort_key=1, validator=mutually_exclusive)
 FileOption = Annotated[Path | None, Parameter(converter=opt.convert_file_path)]
 StoreOption = Annotated[Path | None, Parameter(group=_STORE_GROUP, converter=opt.convert_file_path)]
 PostgresOption = Annotated[bool, opt.Flag, Parameter(group=_STORE_GROUP)]

@@ -131,7 +131,7 @@ def _get_argument_name(error: CycloptsError, keyword: str | None) -> str:
     if error.argument is None:
         return "An argument"
     name = error.argument.name
-    return name if name.startswith("--") else name.upper()
+    return name if name.startswith("--") else name.removesuffix("…").upper()
 
 
 def _describe_expected(kind: object) -> str:

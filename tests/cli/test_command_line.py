@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -25,6 +26,7 @@ def run_python(program: str, folder: Path | None = None) -> subprocess.Completed
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=20, check=False)
 
 
+COMMON_GROUP = "Options of every command that calls a service"
 TOP_COMMANDS = [name for name in COMMANDS if " " not in name]
 HEAVY = ("aiohttp", "cattrs", "msgspec", "pikepdf", "pyhanko", "directsuite.suite", "directsuite.sandbox")
 
@@ -259,6 +261,24 @@ sys.exit(", ".join(name for name in others if name in sys.modules) or 0)
 """
     result = run_python(program)
     assert (result.returncode, len(result.stderr.splitlines())) == (0, 1)
+
+
+@pytest.mark.exhaustive(limit=10)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_usage_names_each_argument_and_groups_have_one_order(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command.split(), "--help"]) == 0
+    shown = capsys.readouterr().out
+    usage = shown.splitlines()[0]
+    arguments = COMMANDS[command].assemble_argument_collection() if COMMANDS[command].default_command else []
+    for argument in arguments:
+        if argument.index is not None:
+            name = argument.name.upper()
+            assert re.search(rf"[ \[]{name}(\]| |$)", usage)
+            assert (argument.token_count()[1], name.endswith("…")) in ((True, True), (False, False))
+    order = ["Arguments", "Parameters", None, "Sandbox to control", COMMON_GROUP, "Commands"]
+    groups = re.findall("^╭─ (.*?) ─", shown, flags=re.MULTILINE)
+    places = [order.index(each if each in order else None) for each in groups]
+    assert places == sorted(places)
 
 
 @pytest.mark.exhaustive(limit=10)

@@ -79,7 +79,7 @@ async def test_wrong_options_are_reported(cli: SignRunner, arguments: tuple[str,
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ((), "SOURCES"),
+        ((), "SOURCE is missing"),
         (("a.pdf", "", *_OUT), "the path is empty; name a file or a folder"),
         (("a.pdf", "--output", ""), "the path is empty; name a file or a folder"),
         (("a.pdf",), "--output"),
