@@ -131,6 +131,8 @@ def list_messages(*, command: CommandParameter, options: InboxListOptions = Inbo
     _describe_errors(command, options, "the number")
     if options.all_folders and options.before is not None:
         raise UsageError("--before needs a single folder, because each folder has its own numbers. Omit --all-folders.")
+    if options.since is not None and options.until is not None and options.until < options.since:
+        raise UsageError("--until is before --since. Correct one of them, or swap them.")
     return _list_messages(command, get_mailbox_access(options.mailbox, options.password_file), options)
 
 

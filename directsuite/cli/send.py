@@ -345,10 +345,11 @@ def read_body(options: TextOptions) -> str | None:
 def _read_text(options: TextOptions) -> str | None:
     if options.body is not None or options.body_file is None:
         return options.body
-    name, advice = with_value("The file of --body-file", options.body_file), "Send it with --attach."
-    return credentials.decode_input(
-        credentials.read_input(options.body_file, name, limit=_MAX_TEXT_BYTES, advice=advice), name, advice=advice
+    name = with_value("The file of --body-file", options.body_file)
+    content = credentials.read_input(
+        options.body_file, name, limit=_MAX_TEXT_BYTES, advice="Name a text file, or send this file with --attach."
     )
+    return credentials.decode_input(content, name, advice="Save it in UTF-8, or send it with --attach.")
 
 
 def _make_attachment(path: Path, number: int) -> ds.Attachment:

@@ -497,7 +497,7 @@ def _read_image(file: Path | None) -> bytes | None:
     if file is None:
         return None
     image = with_value("The file of --image", file)
-    content = read_input(file, image, limit=_MAX_IMAGE_BYTES, advice="It is sent with each signature.")
+    content = read_input(file, image, limit=_MAX_IMAGE_BYTES, advice="Name a smaller one.")
     if not content.startswith(_IMAGE_MAGIC_BYTES):
         raise UsageError(f"{image} is not a PNG or JPEG. Name a PNG or JPEG file.")
     return content
