@@ -269,7 +269,8 @@ def test_usage_names_each_argument_and_groups_have_one_order(command: str, capsy
     assert main([*command.split(), "--help"]) == 0
     shown = capsys.readouterr().out
     usage = shown.splitlines()[0]
-    arguments = COMMANDS[command].assemble_argument_collection() if COMMANDS[command].default_command else []
+    subject = COMMANDS[command]
+    arguments: Any = subject.assemble_argument_collection() if subject.default_command else ()
     for argument in arguments:
         if argument.index is not None:
             name = argument.name.upper()
