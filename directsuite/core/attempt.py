@@ -448,7 +448,8 @@ class Attempt(Generic[R]):
         about, outcome = self._call.operation.error_context, Outcome.UNKNOWN if sent else Outcome.NOT_SENT
         if self._env.session.now() < self._call.end:
             kind = ConnectionLostError if sent else ConnectFailedError
-            return kind(f"{seen} within the attempt timeout", outcome=outcome, **about)
+            limit = "the attempt timeout" if self._call.operation.may_repeat else "the time of the request"
+            return kind(f"{seen} within {limit}", outcome=outcome, **about)
         error = DeadlineExceededError(f"the call's time is up: {seen}", outcome=outcome, **about)
         error.retry_after = None if sent else self._limits.rate.seconds_until_slot() or None
         return error
