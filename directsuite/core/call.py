@@ -130,8 +130,10 @@ class Options:
     strict_paths: frozenset[str] = frozenset()
     """The JSON paths at which an unreadable value is an error; see `Operation.strict_paths`."""
     nested: bool = False
-    """True if the call is made on behalf of another call, such as its login. It is then allowed while the suite is
-    closing and waits for that call.
+    """True if the call is a step of another call. It is then allowed while closing waits for the calls in progress."""
+    essential: bool = False
+    """True for a login, the request of a token, and the deletion that a block must not omit. They are allowed until
+    closing ends the connections.
     """
     headers: Mapping[str, str] | None = attrs.field(default=None, repr=False)
     """Headers to add to those of the operation."""

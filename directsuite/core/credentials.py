@@ -158,6 +158,11 @@ class TokenCache:
         if self._credential is not None and self._credential.generation == generation:
             self._credential = None
 
+    @property
+    def fetch_task(self) -> asyncio.Task[Credential] | None:
+        """The task of the fetch in progress, or None."""
+        return self._fetch_task
+
     def stop(self) -> None:
         """Stop the background renewal, and start no more fetches. A fetch in progress continues."""
         self._closed = True

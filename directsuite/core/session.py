@@ -55,26 +55,21 @@ _MAX_UNCHECKED_BYTES = 2**20
 
 
 class Cleanup:
-    """An action that a block owes. It runs once: when the block ends, or when the suite is closed before that."""
+    """An action that must run when a block ends. It runs once: then, or when the suite is closed before."""
 
     def __init__(self, action: Callable[[], Coroutine[Any, Any, None]], cleanups: set[Cleanup]) -> None:
-        """Register the action for the block that the current task runs.
-
-        cleanups: the registered cleanups. This one adds itself, and removes itself when it has run.
-        """
+        """Register the action. cleanups: the registered ones, to which this one belongs until it has run."""
         self._action = action
         self._cleanups = cleanups
-        self._running: asyncio.Task[None] | None = None
-        self.owner = asyncio.current_task()
-        """The task that runs the block."""
+        self.task: asyncio.Task[None] | None = None
         cleanups.add(self)
 
     def start(self) -> asyncio.Task[None]:
         """Return the task that runs the action, which is started by the first call."""
-        if self._running is None:
-            self._running = asyncio.ensure_future(self._action())
-            self._running.add_done_callback(lambda _: self._cleanups.discard(self))
-        return self._running
+        if self.task is None:
+            self.task = asyncio.ensure_future(self._action())
+            self.task.add_done_callback(lambda _: self._cleanups.discard(self))
+        return self.task
 
 
 class Session:
@@ -125,6 +120,8 @@ class Session:
         self.calls = 0
         """The number of calls in progress."""
         self._cleanups: set[Cleanup] = set()
+        self.grace_ended = False
+        """True if closing no longer waits for the calls in progress."""
         self.idle = asyncio.Event()
         """Must be set when the last call in progress ends while the suite is closing."""
 
@@ -184,14 +181,14 @@ class Session:
             close = getattr(awaitable, "close", None)
             if close is not None:
                 close()  # a coroutine that is never awaited causes a warning
-            raise _make_closed_error()
+            raise make_closed_error()
         timeout = asyncio.timeout(None)
         try:
             return await self.run(timeout, awaitable)
         except ConnectionAbortedError:
             if not timeout.expired():
                 raise
-        raise _make_closed_error()
+        raise make_closed_error()
 
     @property
     def state(self) -> str:
@@ -228,16 +225,16 @@ class Session:
         finally:
             self._opening = False
 
-    def require_usable(self, *, nested: bool = False) -> None:
+    def require_usable(self, *, nested: bool = False, essential: bool = False) -> None:
         """Raise an error if the suite cannot be used now, in this event loop and process.
 
-        nested: True if the request belongs to a call in progress or to a cleanup. It is then allowed while closing
-            waits for those.
+        nested, essential: whether the request is also allowed while the suite is closing; see `Options`.
 
         Raises ClosedError if the suite is not open, and ConfigurationError if it was opened in another event loop, or
         before a fork.
         """
-        if self.closed and not (nested and (self.calls or self._cleanups) and self._http is not None):
+        is_allowed = essential or (nested and self.calls > 0 and not self.grace_ended)
+        if self.closed and not (is_allowed and self._http is not None):
             raise ClosedError("the suite is closed: create a new DirectSuite")
         if self._http is None:
             raise ClosedError("the suite is not open yet: use it inside `async with DirectSuite(...) as suite:`")
@@ -259,7 +256,7 @@ class Session:
                 self.idle.set()
 
     def add_cleanup(self, action: Callable[[], Coroutine[Any, Any, None]]) -> Cleanup:
-        """Register an action that the block of the current task must start when it ends. Closing waits for it."""
+        """Register an action that a block must start when it ends. Closing starts it, and waits for it."""
         return Cleanup(action, self._cleanups)
 
     def _check_loop_and_process(self) -> None:
@@ -307,13 +304,17 @@ class Session:
                 self._closing_finished.set()
 
     async def _run_cleanups(self) -> None:
+        """End the calls in progress if any cleanup remains, and wait for the cleanups."""
+        self.grace_ended = True
         if not self._cleanups:
             return
-        owners = {cleanup.owner for cleanup in self._cleanups}
+        kept = {cache.fetch_task for cache in self.token_caches} | {each.task for each in self._cleanups}
         for timeout, task in tuple(self._running.items()):
-            if task in owners:
-                self._expire(timeout)  # a cleanup must not overtake a request of its block
-        await asyncio.wait([cleanup.start() for cleanup in self._cleanups], timeout=_DRAIN_TIMEOUT)
+            if task not in kept:
+                self._expire(timeout)  # a cleanup needs its connection, and must not overtake a request of its block
+        end = self.now() + _DRAIN_TIMEOUT
+        while self._cleanups and (left := end - self.now()) > 0:  # a block that ends now may add one
+            await asyncio.wait([cleanup.start() for cleanup in self._cleanups], timeout=left)
 
     async def _close_resources(self) -> None:
         http, self._http = self._http, None  # no request can be sent from now on
@@ -349,7 +350,8 @@ class Session:
                 await asyncio.wait(ending, timeout=_DRAIN_TIMEOUT)  # a token source may delay it
 
 
-def _make_closed_error() -> ClosedError:
+def make_closed_error() -> ClosedError:
+    """Return the error of a call that waited when the suite was closed."""
     return ClosedError("the suite was closed while the call waited", outcome=Outcome.NOT_SENT)
 
 

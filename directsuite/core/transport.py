@@ -33,6 +33,7 @@ from directsuite.core.events import CallFinished, CallStarted, OutcomeLeftUnknow
 from directsuite.core.operation import Operation, Semantics, Service
 from directsuite.core.outcome import make_decode_error, needs_new_credential
 from directsuite.core.retry import MIN_UNAVAILABLE_WAIT, Backoff, RetryPolicy
+from directsuite.core.session import make_closed_error
 from directsuite.core.upload import RequestBody
 from directsuite.errors import (
     CircuitOpenError,
@@ -192,7 +193,7 @@ class Transport:
         keep_open: bool = False,
     ) -> Call[R]:
         env = self.environment
-        env.session.require_usable(nested=options.nested)
+        env.session.require_usable(nested=options.nested, essential=options.essential)
         endpoint = self._endpoints[operation.service]
         if endpoint.base_url is None or (operation.needs_credential and endpoint.credentials is None):
             raise _make_missing_setting_error(operation.name, endpoint)
@@ -254,6 +255,8 @@ class Transport:
 
         async def sleep(seconds: float) -> None:
             nonlocal leapt
+            if env.session.grace_ended and not call.options.essential:
+                raise make_closed_error()
             began = loop.time()
             await env.session.sleep(seconds)
             leapt += max(0.0, began + seconds - loop.time())

@@ -112,7 +112,7 @@ class TokenEndpoint:
         self._transport = transport
         self._receive = functools.partial(receive_tokens, token_type=grant.token_type)
         self._options = Options(
-            timeout=min(transport.timeout, _TIMEOUT_SECONDS), nested=True, headers=make_headers(grant)
+            timeout=min(transport.timeout, _TIMEOUT_SECONDS), essential=True, headers=make_headers(grant)
         )
 
     async def request_tokens(

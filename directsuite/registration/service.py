@@ -146,7 +146,7 @@ class SessionSource:
     async def fetch(self) -> AccessToken:
         """Log in."""
         return make_session_token(
-            await self._transport.call(operations.LOGIN, body=self._body, options=Options(nested=True))
+            await self._transport.call(operations.LOGIN, body=self._body, options=Options(essential=True))
         )
 
 

@@ -213,7 +213,7 @@ class Signing(ChangingFacade):
 
     async def _try_delete(self, document: StoredDocument) -> None:
         # An observer would take the response for that of the method.
-        options = attrs.evolve(self._options, timeout=_DELETE_TIMEOUT, nested=True, observe=None)
+        options = attrs.evolve(self._options, timeout=_DELETE_TIMEOUT, essential=True, observe=None)
         try:
             await self._with_all_options(options).delete(document)
         except DocumentNotFoundError:

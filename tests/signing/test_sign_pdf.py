@@ -296,6 +296,38 @@ async def test_cancelled_task_deletes_its_document_although_the_suite_is_closed_
     assert requests_of(server).count("DELETE pdf/doc") == 1
 
 
+async def test_closing_ends_the_requests_of_other_tasks_before_it_deletes(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.enqueue(SAVED)
+    async with open_suite(server, leaky=True) as suite, suite.signing.stored(PDF):
+        server.enqueue(*[responses.never_respond] * 10)  # on all connections
+        server.default_responder = DELETED
+        others = [asyncio.create_task(catch_error(suite.signing.get_doc("other"))) for _ in range(10)]
+        await yield_until(lambda: len(server.requests) == 11)
+        assert await measure_elapsed(suite.aclose()) == pytest.approx(5, abs=0.1)  # the grace for calls in progress
+    await asyncio.gather(*others)
+    assert requests_of(server)[11:] == ["DELETE pdf/doc"]
+    assert warnings_of(caplog) == []
+
+
+async def test_no_step_or_verification_follows_while_closing_waits_for_a_deletion(server: ScriptedServer) -> None:
+    server.enqueue(SAVED, responses.never_respond, SAVED, responses.never_respond)
+    async with open_suite(server, leaky=True) as suite:
+        first = asyncio.create_task(catch_error(sign(suite.signing)))
+        await yield_until(lambda: len(server.requests) == 2)
+        second = asyncio.create_task(catch_error(sign_in_a_block(suite.signing)))
+        await yield_until(lambda: len(server.requests) == 4)
+        server.default_responder = responses.delay(3, DELETED)
+        saving = asyncio.create_task(catch_error(sign(suite.signing)))
+        await yield_until(lambda: len(server.requests) == 5)
+        assert await measure_elapsed(suite.aclose(grace=0.0)) == pytest.approx(3, abs=0.1)
+    for task in (first, second):
+        assert isinstance(await task, ds.OutcomeUnknownError)
+    assert isinstance(await saving, ds.DirectSuiteError)
+    assert requests_of(server)[5:] == ["DELETE pdf/doc"] * 2
+
+
 async def test_closing_waits_5_seconds_for_a_deletion_and_logs_that_it_failed(
     server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
