@@ -387,7 +387,8 @@ def _find_replacement_problem(path: Path) -> str | None:
     # Containers often mount single files with secrets. The kernel does not rename another file to such a name.
     with contextlib.suppress(OSError):
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-        if any(mount.split(" ")[4] == str(path) for mount in mounts):
+        quoted = re.sub(r"[\s\\]", lambda found: f"\\{ord(found[0]):03o}", str(path))  # as proc(5) describes
+        if any(mount.split(" ")[4] == quoted for mount in mounts):
             return "it is mounted as a single file"
     return None
 

@@ -14,7 +14,7 @@ import aiohttp
 
 from directsuite.config_file import Configuration
 from directsuite.core.call import Endpoint, Environment
-from directsuite.core.call_log import LOG_VARIABLE, configure_logging
+from directsuite.core.call_log import LOG_VARIABLE, configure_logging, is_configured
 from directsuite.core.checks import Check, instance_of, with_methods
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.credentials import TokenCache, TokenSource, make_token_source
@@ -100,7 +100,7 @@ class DirectSuite:
             ("shared_limits", _SHARED_LIMITS, shared_limits),
         ):
             check.require(name, argument)
-        if os.environ.get(LOG_VARIABLE):
+        if os.environ.get(LOG_VARIABLE) and not is_configured():
             configure_logging()
         settings = Settings() if settings is None else settings
         clock = SystemClock() if clock is None else clock

@@ -50,18 +50,24 @@ def configure_logging(level: Literal["info", "debug"] | None = None) -> None:
     logger = logging.getLogger("directsuite")
     for each in (logger, CALLS):
         each.setLevel(number)
-    if not any(isinstance(each, _StderrHandler) for each in logger.handlers):
+    if not is_configured():
         handler = _StderrHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(handler)
 
 
+def is_configured() -> bool:
+    """Return True if `configure_logging` was called in this process."""
+    return any(isinstance(each, _StderrHandler) for each in logging.getLogger("directsuite").handlers)
+
+
 class _StderrHandler(logging.StreamHandler[Any]):
-    """Writes to stderr unless the program has configured logging, so that no line appears twice."""
+    """Writes to stderr unless the program has its own handlers, so that no line appears twice."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
-        if self.stream is not None and not logging.getLogger().handlers:
+        handlers = [*logging.getLogger().handlers, *logging.getLogger("directsuite").handlers]
+        if self.stream is not None and handlers == [self]:
             super().emit(record)
 
 
@@ -79,7 +85,7 @@ def log_request(call: Call[Any]) -> None:
     """Log a request at DEBUG, with the values in its body masked. Call it only if this level is enabled."""
     operation = call.operation
     body = "no body" if operation.method == "GET" else _mask_body(call.body, operation.content_type)
-    CALLS.debug("%s: request %s %s, %s", operation.name, operation.method, operation.path, body)
+    CALLS.debug("%s: request %s %s, %s", operation.name, operation.method, operation.path or "token_url", body)
 
 
 def log_response(call: Call[Any], result: object) -> None:
@@ -93,7 +99,7 @@ def _mask_result(result: object) -> str:
         return f"{type(result).__name__}: {result.explanation}"
     if isinstance(result, Model):
         return summarize(result)
-    return _mask(cast("object", result)) if isinstance(result, bytes | list) else type(result).__name__
+    return _mask(cast("object", result)) if isinstance(result, bytes | list) else "a stream"
 
 
 def _mask_body(body: RequestBody | None, content_type: MediaType | None) -> str:

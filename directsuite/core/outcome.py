@@ -184,14 +184,14 @@ def convert_exception(error: BaseException, operation: Operation[Any], *, starte
 
 
 def _explain_connect_failure(error: BaseException) -> tuple[str, str] | None:
-    """Return the reason why there is no connection, and what to do. None if the exception's own name must do."""
+    """Return the reason why there is no connection, and what to do. None if the reason is unknown."""
     origin: object = getattr(error, "os_error", None)
     if isinstance(error, aiohttp.ClientProxyConnectionError):
         return "the proxy cannot be reached", "check the setting proxy"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         if error.errno == socket.EAI_AGAIN:
             return "no name server responded", "check the network and DNS of this machine"
-        return "the host name was not found", f"{_HINT_URL}, and the DNS of this machine"
+        return "the host name was not found", f"{_HINT_URL}, the proxy if there is one, and the DNS of this machine"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         code = getattr(error.certificate_error, "verify_code", None)
         return _CERTIFICATE_PROBLEMS.get(code, (f"the server's certificate is not accepted, code {code}", _HINT_RENEW))

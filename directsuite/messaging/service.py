@@ -59,7 +59,7 @@ class Mailbox(Sender):
 
     `directsuite guide methods` lists the operation of each method (specification 4.C). Every method raises
     TransportError if there is no usable response, and ServiceError if the service rejects the request, for example
-    because a folder does not exist. No code is reserved for this: `get_folders` lists the existing folders. If a
+    because a folder does not exist. The service has no code for this: `get_folders` lists the existing folders. If a
     message may have been sent, OutcomeUnknownError is raised. Only `send_once` with `resend=True` sends such a message
     again. Methods that receive an empty list, such as of uids, make no request. Reading a message does not necessarily
     mark it as read.

@@ -115,3 +115,25 @@ def test_unknown_level_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIRECTSUITE_LOG", "Zaphod")
     with pytest.raises(ds.ConfigurationError, match=r"^DIRECTSUITE_LOG must be info or debug$"):
         ds.DirectSuite()
+
+
+def test_lines_go_to_a_handler_of_the_program_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ds.configure_logging()
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    handler = logging.StreamHandler(sys.stdout)
+    logging.getLogger("directsuite").addHandler(handler)
+    try:
+        CALLS.info("one line")
+    finally:
+        logging.getLogger("directsuite").removeHandler(handler)
+    written = capsys.readouterr()
+    assert (written.out, written.err) == ("one line\n", "")
+
+
+def test_variable_does_not_change_what_the_program_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    ds.configure_logging("debug")
+    monkeypatch.setenv("DIRECTSUITE_LOG", "info")
+    ds.DirectSuite()
+    assert CALLS.level == logging.DEBUG

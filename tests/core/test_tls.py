@@ -63,7 +63,10 @@ async def test_certificate_for_another_address_is_rejected(
 _URL = "check the URL in the settings"
 _HANDSHAKE = f"{_URL}, and ask the service's provider for TLS 1.2 or newer, and about client certificates"
 FAILURES: dict[str, tuple[Network, str]] = {
-    "the host name was not found": (networks.no_such_name, f"{_URL}, and the DNS of this machine"),
+    "the host name was not found": (
+        networks.no_such_name,
+        f"{_URL}, the proxy if there is one, and the DNS of this machine",
+    ),
     "the server's certificate is not trusted": (
         tls_server(trusted=False),
         "if the service has a private authority, set ca_bundle, or tls of Settings, to trust its certificate",

@@ -246,9 +246,10 @@ class SigningJob:
                 print(result.name, result.problem or result.target)
 
         If no run is in progress, this calls `run`, and raises its exceptions after the last result. A loop that ends
-        early cancels that run. If another task has called `run` or `run_failed`, the loop receives the results from
-        its first step on, and the other task receives the exceptions. As with `run`, documents that were signed or
-        failed in an earlier run are skipped.
+        early cancels that run; with `async with job.results() as results:` around the loop, the run has also ended
+        after the block, so another one can begin. If another task has called `run` or `run_failed`, the loop receives
+        the results from its first step on, and the other task receives the exceptions. As with `run`, documents that
+        were signed or failed in an earlier run are skipped.
 
         A document's worker waits until the loop has received its result. So a slow loop delays the job, and at most
         `concurrency` results wait.
@@ -259,7 +260,9 @@ class SigningJob:
 
     async def _iter_results(self) -> AsyncGenerator[SigningResult]:
         if self._results is not None:
-            raise ConfigurationError("another loop is reading the results of this job: wait until it ends")
+            raise ConfigurationError(
+                "another loop is reading the results of this job: wait until it ends, or leave its `async with` block"
+            )
         results = self._results = ResultStream()
         run: asyncio.Task[SigningProgress] | None = None
         try:
@@ -547,7 +550,8 @@ class DocumentRate:
 def _validate_argument_types(source: object, signatures: object, progress: object) -> None:
     if not isinstance(source, AsyncIterable):
         raise ConfigurationError("source must be an async iterable of Pdf: for example a Folder, or an async generator")
-    if progress is not None and (not callable(progress) or inspect.iscoroutinefunction(progress)):
+    functions = (progress, getattr(progress, "__call__", None))  # noqa: B004  the method of a callable object
+    if progress is not None and (not callable(progress) or any(map(inspect.iscoroutinefunction, functions))):
         raise ConfigurationError("progress must be a function that is not async")
     if callable(signatures):
         return

@@ -174,7 +174,9 @@ async def test_error_of_the_progress_function_stops_the_job_and_loses_no_result(
 
 
 async def test_progress_function_must_not_be_async(jobs: JobFactory) -> None:
-    async def report(_: SigningProgress) -> None: ...
+    class Report:
+        async def __call__(self, _: SigningProgress) -> None: ...
 
-    with pytest.raises(ds.ConfigurationError, match="progress must be a function that is not async"):
-        jobs.make_job(yield_pdfs(), progress=report)
+    for progress in (Report(), Report().__call__):
+        with pytest.raises(ds.ConfigurationError, match="progress must be a function that is not async"):
+            jobs.make_job(yield_pdfs(), progress=progress)
