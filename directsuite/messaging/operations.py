@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
-from directsuite.core.operation import Auth, Code, FaultFormat, MediaType, Operation, Semantics, Service
+from directsuite.core.operation import Auth, Code, FaultFormat, Operation, Semantics, Service
 from directsuite.errors import AddressError, AuthenticationError, ServiceError
 from directsuite.messaging.models import (
     APIResponse,
@@ -51,19 +52,17 @@ _HINT_CHECK_FOLDER = (
 
 
 def _make_operation(
-    name: str,
     path: str,
     response: type[R],
     *,
+    name: str = "",
     method: str = "POST",
     semantics: Semantics = _SAFE,
     auth: Auth = _BODY,
-    required_fields: tuple[str, ...] = (),
-    how_to_find_out: str = "",
-    streaming_method: str | None = None,
+    **others: Any,
 ) -> Operation[R]:
     return Operation(
-        name=name,
+        name=name or path.partition("/")[0],
         service=Service.MESSAGING,
         method=method,
         path=path,
@@ -71,120 +70,74 @@ def _make_operation(
         auth=auth,
         response=response,
         fault_format=FAULT_FORMAT,
-        required_fields=required_fields,
-        content_type=MediaType.JSON,
-        how_to_find_out=how_to_find_out,
-        streaming_method=streaming_method,
+        **others,
     )
 
 
-def _make_send_operation(
-    name: str, path: str | None = None, auth: Auth = _BODY_AUTHENTICATION, how_to_find_out: str = _HINT_CHECK_SENT
-) -> Operation[SendMessageResponse]:
-    return _make_operation(
-        name,
-        path or name,
-        SendMessageResponse,
-        method="PUT",
-        semantics=_NON_IDEMPOTENT,
-        auth=auth,
-        how_to_find_out=how_to_find_out,
-    )
-
-
-def _make_status_operation(name: str, path: str, auth: Auth = _BODY) -> Operation[DirectMessageStatusReportResponse]:
-    return _make_operation(name, path, DirectMessageStatusReportResponse, auth=auth)
-
-
-def _make_count_operation(name: str) -> Operation[GetCountResponse]:
-    return _make_operation(name, f"{name}/{{folder}}", GetCountResponse, required_fields=("count",))
-
-
-def _make_messages_operation(
-    name: str, parameters: str, auth: Auth = _BODY, streaming_method: str | None = None
-) -> Operation[GetMessageResponse]:
-    return _make_operation(
-        name,
-        f"{name}/{parameters}",
-        GetMessageResponse,
-        auth=auth,
-        required_fields=_REQUIRED_UIDS,
-        streaming_method=streaming_method,
-    )
-
-
-def _make_change_operation(
-    name: str, path: str, semantics: Semantics = _IDEMPOTENT, auth: Auth = _BODY_AUTH, how_to_find_out: str = ""
-) -> Operation[APIResponse]:
-    return _make_operation(name, path, APIResponse, semantics=semantics, auth=auth, how_to_find_out=how_to_find_out)
-
-
-SEND = _make_send_operation("Send")
-SEND_WITH_HEADER = _make_send_operation("SendWithHeader")
-FORWARD = _make_send_operation("Forward", "Forward/{folder}", _BODY_AUTH)
-SEND_WITH_TUSER = _make_send_operation("SendWithTuser", how_to_find_out=_HINT_CHECK_USER_SENT)
-SEND_WITH_HEADER_WITH_TUSER = _make_send_operation("SendWithHeaderWithTuser", how_to_find_out=_HINT_CHECK_USER_SENT)
-
-GET_MESSAGE_STATUS = _make_status_operation("GetMessageStatus", "GetMessageStatus/{smtp_id}")
-GET_MESSAGE_STATUS_MANY = _make_status_operation("GetMessageStatusMany", "GetMessageStatus/", _BODY_AUTH)
-GET_MESSAGE_STATUS_WITH_TUSER = _make_status_operation(
-    "GetMessageStatusWithTuser", "GetMessageStatusWithTuser/{smtp_id}"
+_make_send = partial(
+    _make_operation,
+    response=SendMessageResponse,
+    method="PUT",
+    semantics=_NON_IDEMPOTENT,
+    auth=_BODY_AUTHENTICATION,
+    how_to_find_out=_HINT_CHECK_SENT,
 )
+_make_status = partial(_make_operation, response=DirectMessageStatusReportResponse)
+_make_count = partial(_make_operation, response=GetCountResponse, required_fields=("count",))
+_make_messages = partial(_make_operation, response=GetMessageResponse, required_fields=_REQUIRED_UIDS)
+_make_change = partial(_make_operation, response=APIResponse, semantics=_IDEMPOTENT, auth=_BODY_AUTH)
+_make_addition = partial(_make_change, semantics=_NON_IDEMPOTENT, how_to_find_out=_HINT_COMPARE_MESSAGE_IDS)
 
-GET_MESSAGE_COUNT = _make_count_operation("GetMessageCount")
-GET_UNREAD_MESSAGE_COUNT = _make_count_operation("GetUnreadMessageCount")
-GET_DELETED_MESSAGE_COUNT = _make_count_operation("GetDeletedMessageCount")
+SEND = _make_send("Send")
+SEND_WITH_HEADER = _make_send("SendWithHeader")
+FORWARD = _make_send("Forward/{folder}", auth=_BODY_AUTH)
+SEND_WITH_TUSER = _make_send("SendWithTuser", how_to_find_out=_HINT_CHECK_USER_SENT)
+SEND_WITH_HEADER_WITH_TUSER = _make_send("SendWithHeaderWithTuser", how_to_find_out=_HINT_CHECK_USER_SENT)
 
-GET_MESSAGES_BY_UIDS = _make_messages_operation("GetMessagesByUIDs", "{folder}", _BODY_AUTH, _USE_FEWER_UIDS)
-GET_UNREAD_MESSAGES = _make_messages_operation("GetUnreadMessages", "{folder}")
-GET_MESSAGES_BY_RECEIVED_DATE = _make_messages_operation("GetMessagesByReceivedDate", "{folder}/{begin}/{end}")
-GET_MESSAGES_BY_RECEIVED_DATE_UTC = _make_messages_operation("GetMessagesByReceivedDateUTC", "{folder}/{begin}/{end}")
-GET_MESSAGES_BY_SENDER = _make_messages_operation("GetMessagesBySender", "{folder}/{sender}")
-GET_MESSAGES_BY_SUBJECT = _make_messages_operation("GetMessagesBySubject", "{folder}/{subject}")
-GET_MESSAGES = _make_messages_operation("GetMessages", "{folder}", streaming_method="stream_messages")
-GET_MESSAGE_METADATA = _make_messages_operation("GetMessageMetaData", "{folder}", streaming_method="iter_metadata")
-SEARCH_METADATA_BY_RECEIVED_DATE = _make_messages_operation(
-    "SearchMessagesMetadataByReceivedDate", "{folder}/{begin}/{end}"
-)
-SEARCH_METADATA_BY_RECEIVED_DATE_UTC = _make_messages_operation(
-    "SearchMessagesMetadataByReceivedDateUTC", "{folder}/{begin}/{end}"
-)
-GET_UIDS = _make_operation("GetUIDs", "GetUIDs/{folder}", GetUIDResponse)
+GET_MESSAGE_STATUS = _make_status("GetMessageStatus/{smtp_id}")
+GET_MESSAGE_STATUS_MANY = _make_status("GetMessageStatus/", name="GetMessageStatusMany", auth=_BODY_AUTH)
+GET_MESSAGE_STATUS_WITH_TUSER = _make_status("GetMessageStatusWithTuser/{smtp_id}")
 
-GET_FOLDERS = _make_operation("GetFolders", "GetFolders/{root}/{subscribed_only}", GetFoldersResponse)
+GET_MESSAGE_COUNT = _make_count("GetMessageCount/{folder}")
+GET_UNREAD_MESSAGE_COUNT = _make_count("GetUnreadMessageCount/{folder}")
+GET_DELETED_MESSAGE_COUNT = _make_count("GetDeletedMessageCount/{folder}")
+
+GET_MESSAGES_BY_UIDS = _make_messages("GetMessagesByUIDs/{folder}", auth=_BODY_AUTH, streaming_method=_USE_FEWER_UIDS)
+GET_UNREAD_MESSAGES = _make_messages("GetUnreadMessages/{folder}")
+GET_MESSAGES_BY_RECEIVED_DATE = _make_messages("GetMessagesByReceivedDate/{folder}/{begin}/{end}")
+GET_MESSAGES_BY_RECEIVED_DATE_UTC = _make_messages("GetMessagesByReceivedDateUTC/{folder}/{begin}/{end}")
+GET_MESSAGES_BY_SENDER = _make_messages("GetMessagesBySender/{folder}/{sender}")
+GET_MESSAGES_BY_SUBJECT = _make_messages("GetMessagesBySubject/{folder}/{subject}")
+GET_MESSAGES = _make_messages("GetMessages/{folder}", streaming_method="stream_messages")
+GET_MESSAGE_METADATA = _make_messages("GetMessageMetaData/{folder}", streaming_method="iter_metadata")
+SEARCH_METADATA_BY_RECEIVED_DATE = _make_messages("SearchMessagesMetadataByReceivedDate/{folder}/{begin}/{end}")
+SEARCH_METADATA_BY_RECEIVED_DATE_UTC = _make_messages("SearchMessagesMetadataByReceivedDateUTC/{folder}/{begin}/{end}")
+GET_UIDS = _make_operation("GetUIDs/{folder}", GetUIDResponse)
+
+GET_FOLDERS = _make_operation("GetFolders/{root}/{subscribed_only}", GetFoldersResponse)
 SET_FOLDERS_SUBSCRIBED = _make_operation(
-    "SetFoldersSubscribed", "SetFoldersSubscribed/", GetFoldersResponse, semantics=_IDEMPOTENT, auth=_BODY_AUTH
+    "SetFoldersSubscribed/", GetFoldersResponse, semantics=_IDEMPOTENT, auth=_BODY_AUTH
 )
-CREATE_FOLDER = _make_change_operation("CreateFolder", "CreateFolder/{folder}", auth=_BODY)
-MOVE_FOLDER = _make_change_operation("MoveFolder", "MoveFolder/{folder}/{new_folder}", auth=_BODY)
-DELETE_FOLDER = _make_change_operation(
-    "DeleteFolder", "DeleteFolder/{folder}", _NON_IDEMPOTENT, _BODY, _HINT_CHECK_FOLDER
+CREATE_FOLDER = _make_change("CreateFolder/{folder}", auth=_BODY)
+MOVE_FOLDER = _make_change("MoveFolder/{folder}/{new_folder}", auth=_BODY)
+DELETE_FOLDER = _make_change(
+    "DeleteFolder/{folder}", semantics=_NON_IDEMPOTENT, auth=_BODY, how_to_find_out=_HINT_CHECK_FOLDER
 )
 
-COPY_MESSAGES_BY_UIDS = _make_change_operation(
-    "CopyMessagesByUIDs",
-    "CopyMessagesByUIDs/{folder}/{dest_folder}",
-    _NON_IDEMPOTENT,
-    how_to_find_out=_HINT_COMPARE_MESSAGE_IDS,
-)
-MOVE_MESSAGES_BY_UIDS = _make_change_operation("MoveMessagesByUIDs", "MoveMessagesByUIDs/{folder}/{dest_folder}")
-DELETE_MESSAGES_BY_UIDS = _make_change_operation("DeleteMessagesByUIDs", "DeleteMessagesByUIDs/{folder}/{forever}")
-MARK_MESSAGES_AS_READ_BY_UIDS = _make_change_operation("MarkMessagesAsReadByUIDs", "MarkMessagesAsReadByUIDs/{folder}")
-MARK_MESSAGES_AS_UNREAD_BY_UIDS = _make_change_operation(
-    "MarkMessagesAsUnreadByUIDs", "MarkMessagesAsUnreadByUIDs/{folder}"
-)
+COPY_MESSAGES_BY_UIDS = _make_addition("CopyMessagesByUIDs/{folder}/{dest_folder}")
+MOVE_MESSAGES_BY_UIDS = _make_change("MoveMessagesByUIDs/{folder}/{dest_folder}")
+DELETE_MESSAGES_BY_UIDS = _make_change("DeleteMessagesByUIDs/{folder}/{forever}")
+MARK_MESSAGES_AS_READ_BY_UIDS = _make_change("MarkMessagesAsReadByUIDs/{folder}")
+MARK_MESSAGES_AS_UNREAD_BY_UIDS = _make_change("MarkMessagesAsUnreadByUIDs/{folder}")
 
 GET_RAW_MESSAGES_BY_UIDS = _make_operation(
-    "GetRawMessagesByUIDs",
     "GetRawMessagesByUIDs/{folder}",
     GetRawMessageResponse,
     auth=_BODY_AUTH,
     required_fields=_REQUIRED_UIDS,
     streaming_method=_USE_FEWER_UIDS,
 )
-SAVE_RAW_MESSAGES = _make_change_operation(
-    "SaveRawMessages", "SaveRawMessages/{folder}", _NON_IDEMPOTENT, how_to_find_out=_HINT_COMPARE_MESSAGE_IDS
-)
+SAVE_RAW_MESSAGES = _make_addition("SaveRawMessages/{folder}")
 
 CONTENT_PATHS = frozenset({"$.messages[].body", "$.messages[].attachments[].content", "$.messages[].data"})
 """JSON paths of message contents. Code that stores messages must not ignore unreadable values there."""
