@@ -25,7 +25,6 @@ import enum
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import Protocol, Self, TypeVar
 
 import attrs
@@ -51,6 +50,7 @@ from directsuite.messaging.models import (
     MessageWithHeader,
     SendMessageResponse,
 )
+from directsuite.wire.dates import read_http_date
 
 T = TypeVar("T")
 
@@ -78,39 +78,16 @@ _STRICT_HEADER_PATHS = frozenset(
 _STRICT_FOLDER_PATHS = frozenset({"$.folders[]"})
 """JSON paths that must be readable in the list of the folders to search."""
 
-Search = Callable[[datetime | None, float], Awaitable[Sequence[MessageDetail]]]
-"""Returns the metadata of the messages in INBOX.Sent, or in all other folders, that were received since a time.
 
-The arguments are that time (None: return all messages) and the timeout in seconds.
-"""
+class Absence(enum.Enum):
+    """What the last search in INBOX.Sent has proven about the message."""
 
-
-class Evidence(enum.Enum):
-    """The result of the last search for a message in INBOX.Sent."""
-
-    FOUND = enum.auto()
-    """The message was found."""
-    ABSENT = enum.auto()
-    """The message was not found. The server has shown request ids, so this proves that the message is absent."""
+    UNPROVEN = enum.auto()
+    """Nothing, or that it is there: it was found, no search has succeeded, or the server may hide request ids."""
     FOLDER_EMPTY = enum.auto()
-    """The search found no message at all. It is unknown whether the server shows request ids."""
-    HEADER_NOT_EXPOSED = enum.auto()
-    """The search found messages, none with a request id. The server may hide this header."""
-    NO_SEARCH_RESULT = enum.auto()
-    """The search failed, or none was made."""
-
-    def is_safe_to_send(self, *, already_sent: bool) -> bool:
-        """Return True if the message is proven to be absent: ABSENT, or FOLDER_EMPTY before this call has sent it.
-
-        already_sent: True if this call has sent the message. Its request may have been lost.
-        """
-        match self:
-            case Evidence.ABSENT:
-                return True
-            case Evidence.FOLDER_EMPTY:
-                return not already_sent
-            case Evidence.FOUND | Evidence.HEADER_NOT_EXPOSED | Evidence.NO_SEARCH_RESULT:
-                return False
+    """No message was found at all. A message of an earlier call is absent. One of this call may still arrive."""
+    PROVEN = enum.auto()
+    """The message is absent: it was not found, and the server has shown request ids."""
 
 
 @attrs.frozen(eq=False)
@@ -151,6 +128,13 @@ class Deadline:
         raise DeadlineExceededError("the call's time is up: nothing was sent", outcome=Outcome.NOT_SENT)
 
 
+Search = Callable[[datetime | None, Deadline], Awaitable[Sequence[MessageDetail]]]
+"""Returns the metadata of the messages in INBOX.Sent, or in all other folders, that were received since a time.
+
+The arguments are that time (None: return all messages) and the deadline of the search.
+"""
+
+
 @attrs.define(eq=False, repr=False)
 class SentMessage:
     """A message that may be in INBOX.Sent."""
@@ -163,27 +147,32 @@ class SentMessage:
     """The deadline of the complete `send_once` call."""
     skew: timedelta = MAX_CLOCK_SKEW
     """How far the server's clock may be behind the clock that set `since`."""
-    evidence: Evidence = Evidence.NO_SEARCH_RESULT
+    absence: Absence = Absence.UNPROVEN
     """The result of the last call of `find`."""
     # True if a search has found a request id, of this or another message.
     _is_header_exposed: bool = attrs.field(default=False, init=False)
 
     async def find(self, search: Search) -> SendMessageResponse | None:
-        """Search INBOX.Sent, and set `evidence`. Return the lost response, or None if the message was not found.
-
-        If the search fails, `evidence` is NO_SEARCH_RESULT, and the error is raised.
-        """
-        self.evidence = Evidence.NO_SEARCH_RESULT
-        messages = await search(self._begin, self.deadline.require_time_left())
-        self.evidence, message = self._judge(messages)
-        return None if message is None else _make_response(message)
+        """Search INBOX.Sent, and set `absence`. Return the lost response, or None if the message was not found."""
+        self.absence = Absence.UNPROVEN
+        messages = await search(self._begin, self.deadline)
+        for message in messages:
+            request_ids = _read_request_ids(message)
+            self._is_header_exposed = self._is_header_exposed or bool(request_ids)
+            if self.request_id in request_ids:
+                return _make_response(message)
+        if self._is_header_exposed:
+            self.absence = Absence.PROVEN
+        elif not messages:
+            self.absence = Absence.FOLDER_EMPTY
+        return None
 
     async def find_in_other_folders(self, search: Search) -> SendMessageResponse | None:
         """Search the other folders, because the copy may have been moved.
 
         Return the lost response, or None if the message was not found.
         """
-        messages = await search(self._begin, self.deadline.require_time_left())
+        messages = await search(self._begin, self.deadline)
         return next(
             (_make_response(message) for message in messages if self.request_id in _read_request_ids(message)), None
         )
@@ -193,16 +182,6 @@ class SentMessage:
         if self.since is None:
             return None
         return max(arguments.clamp_datetime(self.since), arguments.MIN_DATETIME + self.skew) - self.skew
-
-    def _judge(self, messages: Sequence[MessageDetail]) -> tuple[Evidence, MessageDetail | None]:
-        for message in messages:
-            request_ids = _read_request_ids(message)
-            self._is_header_exposed = self._is_header_exposed or bool(request_ids)
-            if self.request_id in request_ids:
-                return Evidence.FOUND, message
-        if self._is_header_exposed:
-            return Evidence.ABSENT, None
-        return Evidence.HEADER_NOT_EXPOSED if messages else Evidence.FOLDER_EMPTY, None
 
 
 async def find_earlier_message(
@@ -218,22 +197,19 @@ async def find_earlier_message(
     polling: the pauses between searches, until the end of the settle time.
     """
     began = clock.monotonic()
-    text, how_to_find_out, looked = (
-        "the call's timeout expired before the settle time ended",
-        _HINT_LONGER_TIMEOUT,
-        False,
-    )
     failure: DirectSuiteError | None = None
+    text, how_to_find_out = "the call's timeout expired before the settle time ended", _HINT_LONGER_TIMEOUT
+    looked = False
     try:
         async with asyncio.timeout_at(sent.deadline.expires_at):
-            while True:
+            is_last = False
+            while not is_last:
                 is_last = polling.is_over
                 if (response := await sent.find(search)) is not None:
                     return response
-                if is_last:
-                    break
-                await polling.pause()
-            if sent.evidence.is_safe_to_send(already_sent=False):
+                if not is_last:
+                    await polling.pause()
+            if sent.absence is not Absence.UNPROVEN:
                 try:
                     response = await sent.find_in_other_folders(search_others)
                     if response is not None or sent.since is not None:
@@ -245,14 +221,13 @@ async def find_earlier_message(
     except TimeoutError:  # raised by asyncio.timeout_at, or by a search
         pass
     else:
+        how_to_find_out, looked = _HINT_CHECK_MANUALLY, failure is None
         if failure is not None:
-            text, how_to_find_out = "its copy may be in a folder that cannot be searched", _HINT_CHECK_MANUALLY
+            text = "its copy may be in a folder that cannot be searched"
         elif sent.since is None:
             text = "since is in the future, so a clock is wrong, and a search that finds nothing proves nothing"
-            how_to_find_out, looked = _HINT_CHECK_MANUALLY, True
         else:
             text = "the server shows the X-Request-ID of no message, so a search that finds nothing proves nothing"
-            how_to_find_out, looked = _HINT_CHECK_MANUALLY, True
     operation = operations.SEND_WITH_HEADER
     unknown = OutcomeUnknownError(
         f"an earlier attempt may or may not have sent the message: {text}",
@@ -290,7 +265,7 @@ async def send(
         return await attempt(time_left)
     except OutcomeUnknownError as error:
         # `looked` is True only after the complete settle time. Before that, the first request may still arrive.
-        surely_absent = error.looked and sent.evidence.is_safe_to_send(already_sent=True)
+        surely_absent = error.looked and sent.absence is Absence.PROVEN
         if not (resend and surely_absent) or sent.deadline.passed:
             raise
         first = error
@@ -316,18 +291,20 @@ class _SearchableMailbox(Protocol):
     ) -> list[MessageDetail]: ...
 
 
-async def search_sent(box: _SearchableMailbox, begin: datetime | None, timeout: float) -> list[MessageDetail]:
+async def search_sent(box: _SearchableMailbox, begin: datetime | None, deadline: Deadline) -> list[MessageDetail]:
     """Return the metadata of the messages in INBOX.Sent received since `begin`. None: all."""
-    return await _search_folder(box, SENT_FOLDER, begin, Deadline.after(timeout))
+    return await _search_folder(box, SENT_FOLDER, begin, deadline)
 
 
-async def search_other_folders(box: _SearchableMailbox, begin: datetime | None, timeout: float) -> list[MessageDetail]:
+async def search_other_folders(
+    box: _SearchableMailbox, begin: datetime | None, deadline: Deadline
+) -> list[MessageDetail]:
     """Return the metadata of the messages received since `begin` in all folders but INBOX.Sent.
 
     Folders whose listed names are not valid in a request are skipped. Raises ResponseDecodeError if a name is
     unreadable.
     """
-    deadline, found = Deadline.after(timeout), list[MessageDetail]()
+    found = list[MessageDetail]()
     names = await box.with_strict_paths(_STRICT_FOLDER_PATHS).get_folders(timeout=deadline.require_time_left())
     for folder in (arguments.INBOX, *names):
         if _can_be_named(folder) and folder.casefold() != SENT_FOLDER.casefold():
@@ -374,13 +351,8 @@ def validate_key(key: object) -> None:
     """Raise InvalidArgumentError if the key is not a non-empty str that can be encoded as UTF-8."""
     if not isinstance(key, str) or not key:
         raise InvalidArgumentError("must be a non-empty string, or None for a random key", parameter="key")
-    try:
-        key.encode()
-    except UnicodeEncodeError:  # not chained to the error below, because its message contains the key
-        pass
-    else:
-        return
-    raise InvalidArgumentError("it contains half of a surrogate pair, which UTF-8 cannot encode", parameter="key")
+    if any("\ud800" <= char <= "\udfff" for char in key):
+        raise InvalidArgumentError("it contains half of a surrogate pair, which UTF-8 cannot encode", parameter="key")
 
 
 def make_request_id(address: str, key: str) -> str:
@@ -398,29 +370,13 @@ def add_request_id(message: Message, request_id: str) -> MessageWithHeader:
         raise InvalidArgumentError(
             f"must not contain {REQUEST_ID_HEADER}, because send_once sets it", parameter="headers"
         )
-    return MessageWithHeader(
-        sender=message.sender,
-        subject=message.subject,
-        body=message.body,
-        html_body=message.html_body,
-        recipients=message.recipients,
-        attachment_list=message.attachment_list,
-        headers=[*headers, MessageHeader(REQUEST_ID_HEADER, request_id)],
-        extra=message.extra,
-    )
+    fields = {field.name: getattr(message, field.name) for field in attrs.fields(Message)}
+    return MessageWithHeader(**fields, headers=[*headers, MessageHeader(REQUEST_ID_HEADER, request_id)])
 
 
 def _is_clock_ahead(headers: Mapping[str, str]) -> bool:
-    try:
-        server_time = parsedate_to_datetime(headers.get("Date", ""))
-        return datetime.now(UTC) - server_time > MAX_CLOCK_SKEW
-    except (
-        ValueError,
-        OverflowError,
-        TypeError,
-        IndexError,
-    ):  # no valid date, or one without a time zone
-        return False
+    server_time = read_http_date(headers.get("Date", ""))
+    return server_time is not None and datetime.now(UTC) - server_time > MAX_CLOCK_SKEW
 
 
 def _make_response(message: MessageDetail) -> SendMessageResponse:
