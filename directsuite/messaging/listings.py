@@ -59,20 +59,13 @@ def find_missing_uids(messages: Iterable[T], uids: Iterable[int]) -> MessageList
 
 
 async def fetch_batches(
-    uids: list[int],
-    fetch: Callable[[list[int]], Awaitable[tuple[list[M] | ResponseDecodeError, int]]],
-    *,
-    batch_size: int,
-    window: int,
-    batch_bytes: int | None,
+    batches: Batches, fetch: Callable[[list[int]], Awaitable[tuple[list[M] | ResponseDecodeError, int]]]
 ) -> AsyncGenerator[M]:
-    """Yield the messages with these uids, in the order of the uids.
+    """Yield the messages of the batches, in the order of the uids.
 
-    fetch: requests a batch. Returns the same as `fetch_and_measure`.
-    batch_size, window, batch_bytes: see `Batches`.
+    fetch: requests the messages with some uids. Returns the same as `fetch_and_measure`.
     Raises ResponseDecodeError if a single message exceeds the maximum size of a response.
     """
-    batches = Batches(uids, batch_size=batch_size, window=window, batch_bytes=batch_bytes)
 
     async def fetch_batch(batch: Batch) -> list[M] | ResponseDecodeError:
         result, batch.size = await fetch(batch.uids)
@@ -83,17 +76,17 @@ async def fetch_batches(
         return _sort_by_uids(batch.uids, result)
 
     while True:
-        async with Prefetch(batches, fetch_batch, window=window, has_room=batches.has_room) as results:
+        async with Prefetch(batches, fetch_batch, window=batches.window, has_room=batches.has_room) as results:
             async for result in results:
                 if isinstance(result, ResponseDecodeError):
                     break
                 for message in result:
                     yield message
-                batches.remove_oldest()
+                batches.unread.popleft()
             else:
                 return
         if not batches.split_oversized():
-            uid = batches.oldest.uids[0]
+            uid = batches.unread[0].uids[0]
             text = f"the message with uid {uid} is too large: raise max_response_bytes"
             result.explanation = text  # instead of the advice to request smaller batches
             raise result
@@ -142,13 +135,15 @@ class Batches(Iterator[Batch]):
     """
 
     def __init__(self, uids: list[int], *, batch_size: int, window: int, batch_bytes: int | None = None) -> None:
+        self.window = window
+        self.unread: deque[Batch] = deque()
+        """The unread batches, oldest first. The reader removes a batch whose messages it has received."""
         self._uids = uids
         self._next_index = 0
         self._batch_size = batch_size
         self._target_bytes = TARGET_MEMORY_BYTES // window if batch_bytes is None else batch_bytes
         self._memory_bytes = TARGET_MEMORY_BYTES if batch_bytes is None else batch_bytes * window
         self._expected_message_bytes: float | None = None
-        self._unread_batches: deque[Batch] = deque()
 
     def __next__(self) -> Batch:
         if self._next_index >= len(self._uids):
@@ -156,17 +151,17 @@ class Batches(Iterator[Batch]):
         uids = self._uids[self._next_index : self._next_index + self._compute_next_size()]
         self._next_index += len(uids)
         batch = Batch(uids, int(len(uids) * self._estimate_message_bytes()))
-        self._unread_batches.append(batch)
+        self.unread.append(batch)
         return batch
 
     @property
     def unread_bytes(self) -> int:
         """The total size, in bytes, of the unread batches."""
-        return sum(batch.size for batch in self._unread_batches)
+        return sum(batch.size for batch in self.unread)
 
     def has_room(self) -> bool:
         """Return True if another batch fits in memory, and no response was too large."""
-        if any(batch.too_large for batch in self._unread_batches):
+        if any(batch.too_large for batch in self.unread):
             return False  # it would be fetched again
         return self.unread_bytes + self._compute_next_size() * self._estimate_message_bytes() <= self._memory_bytes
 
@@ -180,27 +175,18 @@ class Batches(Iterator[Batch]):
             expected = size if self._expected_message_bytes is None else self._expected_message_bytes
             self._expected_message_bytes = max(1.0, size, (expected + size) / 2)
 
-    def remove_oldest(self) -> None:
-        """Remove the oldest batch, whose messages the reader has received."""
-        self._unread_batches.popleft()
-
-    @property
-    def oldest(self) -> Batch:
-        """The first unread batch."""
-        return self._unread_batches[0]
-
     def split_oversized(self) -> bool:
         """Discard all unread batches, so that their messages are requested again, in batches of half the size.
 
         Return False, and change nothing, if the oldest batch has only one message.
         """
-        oldest = self.oldest
+        oldest = self.unread[0]
         if len(oldest.uids) == 1:
             return False
         self._expected_message_bytes = max(self._expected_message_bytes or 1.0, oldest.size / len(oldest.uids))
         self._target_bytes = min(self._target_bytes, oldest.size // 2)
-        self._next_index -= sum(len(batch.uids) for batch in self._unread_batches)
-        self._unread_batches.clear()
+        self._next_index -= sum(len(batch.uids) for batch in self.unread)
+        self.unread.clear()
         return True
 
     def _compute_next_size(self) -> int:

@@ -5,6 +5,7 @@ A *border* is a line before or after the records, as in a PEM file: `-----BEGIN 
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import re
@@ -71,7 +72,6 @@ def _skip_titles(lines: Iterable[list[str]]) -> Iterator[list[str]]:
 
 
 def _detect_separator(text: str) -> str:
-
     def count_columns(separator: str) -> int:
         try:
             return next(
@@ -85,13 +85,7 @@ def _detect_separator(text: str) -> str:
 
 def _read_lines(text: str, separator: str) -> Iterator[list[str]]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
-    while True:
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error:  # such as a value longer than the csv module allows
-            break
-        if cells:
-            yield cells
+    with contextlib.suppress(csv.Error):  # such as a value longer than the csv module allows
+        yield from filter(None, reader)
+        return
     raise ResponseDecodeError("the delivery report is not CSV", path="$.csvData")

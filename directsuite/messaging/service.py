@@ -18,8 +18,9 @@ from directsuite.core.transport import Transport
 from directsuite.core.upload import RequestBody
 from directsuite.errors import InvalidArgumentError, ResponseDecodeError
 from directsuite.messaging import arguments, confirmations, email, operations, send_once
-from directsuite.messaging.arguments import INBOX, format_flag, make_send_body
+from directsuite.messaging.arguments import INBOX, make_send_body
 from directsuite.messaging.listings import (
+    Batches,
     MessageList,
     MessageReader,
     fetch_and_measure,
@@ -291,8 +292,8 @@ class Mailbox(Sender):
     async def get_folders(
         self, root: str = INBOX, *, subscribed_only: bool = False, timeout: float | None = None
     ) -> list[str]:
-        """Return the names of the folders below `root`, without `root`. A name that cannot be read is empty."""
-        segments = (root, format_flag(subscribed_only))
+        """Return the names of the folders below `root`. A name that cannot be read is empty."""
+        segments = (root, _format_bool(subscribed_only))
         response = await self._call(operations.GET_FOLDERS, *segments, body=self._credentials, timeout=timeout)
         return response.folders
 
@@ -320,11 +321,10 @@ class Mailbox(Sender):
         """
         arguments.validate_changeable_folder(folder, "folder")
         arguments.validate_new_folder(new_folder, "new_folder")
-        segments, confirm = (
-            (folder, new_folder),
-            confirmations.folder_moved(self._as_nested().get_folders, folder, new_folder),
+        confirm = confirmations.folder_moved(self._as_nested().get_folders, folder, new_folder)
+        await self._call(
+            operations.MOVE_FOLDER, folder, new_folder, body=self._credentials, timeout=timeout, confirm=confirm
         )
-        await self._call(operations.MOVE_FOLDER, *segments, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def delete_folder(self, folder: str, *, timeout: float | None = None, settle: float | None = None) -> None:
         """Delete a folder, its messages and its subfolders. Raises InvalidArgumentError if the folder is reserved.
@@ -381,20 +381,18 @@ class Mailbox(Sender):
         """Move messages to another folder. They get new uids."""
         listed = arguments.validate_uids(uids)
         confirm = confirmations.messages_removed(self._as_nested().get_uids, folder, listed)
-        segments = (folder, dest_folder)
         await self._call_for_uids(
-            operations.MOVE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, confirm=confirm
+            operations.MOVE_MESSAGES_BY_UIDS, folder, dest_folder, uids=listed, timeout=timeout, confirm=confirm
         )
 
     async def delete_messages_by_uids(
         self, folder: str, uids: Iterable[int], *, forever: bool = False, timeout: float | None = None
     ) -> None:
         """Move messages to INBOX.Trash or, with `forever`, delete them permanently."""
-        listed = arguments.validate_uids(uids)
+        listed, mode = arguments.validate_uids(uids), _format_bool(forever)
         confirm = confirmations.messages_removed(self._as_nested().get_uids, folder, listed)
-        segments = (folder, format_flag(forever))
         await self._call_for_uids(
-            operations.DELETE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, confirm=confirm
+            operations.DELETE_MESSAGES_BY_UIDS, folder, mode, uids=listed, timeout=timeout, confirm=confirm
         )
 
     async def mark_messages_as_read_by_uids(
@@ -480,7 +478,11 @@ class Mailbox(Sender):
             arguments.validate_aware(since, "since")
 
         async def list_uids() -> list[int]:
-            uids = await self._get_uids_since(folder, since, timeout)
+            if since is None:
+                uids = await self.get_uids(folder, timeout=timeout)
+            else:
+                found = await self.search_messages_metadata_by_received_date(folder, since, timeout=timeout)
+                uids = sorted({message.uid for message in found if message.uid is not None})
             return uids[::-1] if newest_first else uids
 
         get = functools.partial(Mailbox.get_messages_by_uids, folder=folder, timeout=timeout)
@@ -554,12 +556,6 @@ class Mailbox(Sender):
             box.get_uids, box.get_message_metadata, folder, message_ids, deadline, settle
         )
 
-    async def _get_uids_since(self, folder: str, since: datetime | None, timeout: float | None) -> list[int]:
-        if since is None:
-            return await self.get_uids(folder, timeout=timeout)
-        found = await self.search_messages_metadata_by_received_date(folder, since, timeout=timeout)
-        return sorted({message.uid for message in found if message.uid is not None})
-
     async def _iter_in_batches(
         self,
         list_uids: Callable[[], Awaitable[list[int]]],
@@ -575,9 +571,9 @@ class Mailbox(Sender):
         window = self._transport.compute_max_in_flight(Service.MESSAGING)
         wanted = sys.maxsize if limit is None else limit
         while uids and wanted:  # again, with later uids, if the service left out some messages
-            part, uids = uids[:wanted], uids[wanted:]
-            messages = fetch_batches(part, fetch, batch_size=batch_size, window=window, batch_bytes=batch_bytes)
-            async with contextlib.aclosing(messages):
+            batches = Batches(uids[:wanted], batch_size=batch_size, window=window, batch_bytes=batch_bytes)
+            uids = uids[wanted:]
+            async with contextlib.aclosing(fetch_batches(batches, fetch)) as messages:
                 async for message in messages:
                     yield message
                     wanted -= 1
@@ -589,3 +585,7 @@ class Mailbox(Sender):
     ) -> AsyncGenerator[MessageDetail]:
         options, reader = self._options_with_timeout(timeout), MessageReader(operation, self._transport.codec)
         return self._transport.stream(operation, folder, body=self._credentials, options=options, reader=reader)
+
+
+def _format_bool(value: bool) -> str:
+    return "true" if value else "false"

@@ -96,7 +96,7 @@ async def fetch_batches(remote: Remote, folder: str, uids: list[int], *, batches
                 async with contextlib.aclosing(_single_out(remote, folder, fetched.uids)) as parts:
                     async for part in parts:
                         yield part
-            cut.remove_oldest()
+            cut.unread.popleft()
 
 
 async def _single_out(remote: Remote, folder: str, uids: Sequence[int]) -> AsyncGenerator[FetchedBatch]:

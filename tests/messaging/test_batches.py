@@ -24,7 +24,7 @@ def lengths(batches: Batches, sizes: list[int]) -> list[int]:
         batch = next(batches)
         listed.append(len(batch.uids))
         bring(batches, batch, each)
-        batches.remove_oldest()
+        batches.unread.popleft()
     return listed
 
 
@@ -45,7 +45,7 @@ def test_every_uid_is_requested_once_in_order(
         asked += batch.uids
         bring(batches, batch, sizes[number % len(sizes)])
         if number % 3 == 0:
-            batches.remove_oldest()
+            batches.unread.popleft()
     assert asked == list(range(count))
 
 
@@ -76,7 +76,7 @@ def test_window_of_batches_fits_in_memory_once_their_size_is_known(each: int, wi
     first = next(batches)
     first.size = each * len(first.uids)
     batches.record_received(first, len(first.uids))
-    batches.remove_oldest()
+    batches.unread.popleft()
     ahead = 0
     while ahead < window and batches.has_room():
         next(batches)
@@ -100,7 +100,7 @@ def test_batch_has_its_real_size_when_it_came_and_none_when_it_was_read() -> Non
     first, second = next(batches), next(batches)
     bring(batches, first, KB)
     assert batches.unread_bytes == 8 * KB + second.size
-    batches.remove_oldest()
+    batches.unread.popleft()
     assert batches.unread_bytes == second.size
 
 
@@ -118,12 +118,12 @@ def test_too_large_batch_is_cut_again_in_halves_from_its_first_uid(
 ) -> None:
     batches = Batches(list(range(count)), batch_size=max_size, window=window)
     bring(batches, next(batches), came)
-    batches.remove_oldest()
+    batches.unread.popleft()
     oldest = next(batches, None)
     while oldest is not None and len(oldest.uids) > 1:
         next(batches, None)  # one behind it, which is taken back too
         oldest.size, oldest.too_large = 100, True
-        assert batches.oldest is oldest
+        assert batches.unread[0] is oldest
         assert not batches.has_room()
         assert batches.split_oversized()
         assert batches.unread_bytes == 0
