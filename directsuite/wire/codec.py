@@ -57,7 +57,7 @@ from directsuite.wire.values import (
     make_object_list_reader,
     make_scalar_list_reader,
     read_member,
-    read_secret,
+    read_text,
 )
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=Model)
 
 Hook = Callable[..., Any]
-Read = Callable[..., Any]
 
+_EXACT_TYPES: frozenset[Any] = frozenset({str, int, float, bool})  # their values in JSON need no reader
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # not encodable as UTF-8
 
 
@@ -132,18 +132,16 @@ class Codec:
         Raises InvalidArgumentError if a text contains a surrogate, or if a user's hook fails or returns a value that
         JSON cannot represent.
         """
-        plain, reason, is_plain = None, "", False
+        plain, is_plain, parameter = None, False, type(document).__name__
         try:
             plain, is_plain = self._to_plain(document), True
             return msgspec.json.encode(plain, enc_hook=_encode_text)
-        except UnicodeEncodeError:  # it contains the text, so it must not be chained
-            reason = "" if is_plain else "a hook of the converter failed (UnicodeEncodeError)"
         except (DirectSuiteError, MemoryError, RecursionError):
             raise
-        except Exception as error:  # noqa: BLE001  the error and its stack frames may show the value
+        except Exception as error:  # noqa: BLE001  not chained: the error and its stack frames may show the value
             reason = f"a hook of the converter failed ({type(error).__name__})"
-        parameter = type(document).__name__
-        if not reason:
+            has_surrogate = is_plain and isinstance(error, UnicodeEncodeError)
+        if has_surrogate:
             reason = "it contains half of a surrogate pair, which UTF-8 cannot encode"
             paths = (path for path, text in _iter_texts(plain) if _LONE_SURROGATE.search(text))
             parameter = next(paths, "") or "a name"
@@ -210,7 +208,7 @@ def register_hooks(converter: cattrs.Converter) -> None:
     reading, writing = _get_hooks(original.get_structure_hook), _get_hooks(original.get_unstructure_hook)
     converter.register_structure_hook(OpenEnum, _structure_enum)
     converter.register_unstructure_hook(OpenEnum, str.__str__)
-    converter.register_structure_hook(Secret, lambda value, _: read_secret(value))
+    converter.register_structure_hook(Secret, lambda value, _: Secret(read_text(value)))
     converter.register_unstructure_hook(Secret, Secret.reveal)
 
     def make_structure_hook(cls: Any, owner: cattrs.Converter) -> Hook:
@@ -323,8 +321,8 @@ class ModelReader:
         else:
             code = f"read{number}(v)"
             # A value of exactly the field's type needs no reader.
-            if kind in _EXACT_TYPE_TESTS and kind not in self._user_hooks:
-                code = f"v if {_EXACT_TYPE_TESTS[kind]} else {code}"
+            if kind in _EXACT_TYPES and kind not in self._user_hooks:
+                code = f"v if type(v) is {kind.__name__} else {code}"
             if is_enum(kind) and self._get_hook(kind) is _structure_enum:
                 scope[f"members{number}"] = dict(kind._value2member_map_)
                 code = f"members{number}[v] if type(v) is str and v in members{number} else {code}"
@@ -333,7 +331,7 @@ class ModelReader:
         scope[f"default{number}"] = field.default
         return f"{f'default{number}' if field.factory is None else f'field{number}.factory()'} if v is None else {code}"
 
-    def _make_field_reader(self, field: Field) -> Read:
+    def _make_field_reader(self, field: Field) -> Hook:
         if field.item is None:
             return self._make_reader(field.kind, exact=field.wire.exact)
         read = self._make_reader(field.item, exact=field.wire.exact)
@@ -341,12 +339,12 @@ class ModelReader:
             return make_object_list_reader(read)
         return make_scalar_list_reader(read, is_text=field.item is str, exact=field.wire.exact)
 
-    def _make_reader(self, kind: Any, *, exact: bool) -> Read:
+    def _make_reader(self, kind: Any, *, exact: bool) -> Hook:
         hooks = self._user_hooks
         base = int if kind == Uid else kind
         if is_model(kind) or is_enum(kind) or kind is Secret:
             hook = self._get_hook(kind)
-            read: Read = hook.read if isinstance(hook, ModelReader) else _make_hook_reader(hook, kind)
+            read: Hook = hook.read if isinstance(hook, ModelReader) else _make_hook_reader(hook, kind)
         elif kind is date and date in hooks:
             read = _make_day_reader(_make_hook_reader(hooks[date], date))
         elif kind is dict and str in hooks:
@@ -356,7 +354,7 @@ class ModelReader:
         return make_exact_reader(read) if exact and kind in TEXT_TYPES else read
 
 
-def _make_day_reader(read_day: Read) -> Read:
+def _make_day_reader(read_day: Hook) -> Hook:
     def read(value: Any) -> Any:
         text = READERS[date](value)
         return read_day(value) if isinstance(text, date) else text
@@ -364,14 +362,14 @@ def _make_day_reader(read_day: Read) -> Read:
     return read
 
 
-def _make_pairs_reader(read_text: Read) -> Read:
+def _make_pairs_reader(read_value: Hook) -> Hook:
     def read(value: Any) -> dict[str, Any]:
-        return {key: read_text(text) for key, text in READERS[dict](value).items()}
+        return {key: read_value(text) for key, text in READERS[dict](value).items()}
 
     return read
 
 
-def _make_hook_reader(hook: Hook, kind: Any) -> Read:
+def _make_hook_reader(hook: Hook, kind: Any) -> Hook:
     """Return a reader that calls a hook. Exceptions of the hook, which may show the value, become MismatchError."""
     null_values = (None,) if kind in TEXT_TYPES else NULL_VALUES
 
@@ -386,14 +384,6 @@ def _make_hook_reader(hook: Hook, kind: Any) -> Read:
         raise MismatchError("a value that the converter's hook accepts")
 
     return read
-
-
-_EXACT_TYPE_TESTS: dict[Any, str] = {
-    str: "type(v) is str",
-    int: "type(v) is int",
-    bool: "(v is True or v is False)",
-    float: "type(v) is float",
-}
 
 
 def _handle_unreadable(
@@ -423,17 +413,7 @@ def _make_unstructure_hook(cls: Any, converter: cattrs.Converter, user_hooks: Ma
     A field that has its default, or is None, is omitted, unless it is required or `Wire.always_written` is set. A value
     in `extra` under a field's JSON name is an unreadable one, and is written instead of the default.
     """
-    plan = [
-        (
-            field.name,
-            field.key,
-            field.required,
-            field.wire.always_written,
-            None if field.required else field.make_default(),
-            field.kind is date,
-        )
-        for field in get_model_fields(cls)
-    ]
+    plan = [(field, None if field.required else field.make_default()) for field in get_model_fields(cls)]
     plain_types = {str, int, float, bool, type(None)} - user_hooks.keys()
 
     def write_list(values: list[Any]) -> list[Any]:
@@ -450,12 +430,13 @@ def _make_unstructure_hook(cls: Any, converter: cattrs.Converter, user_hooks: Ma
 
     def unstructure(model: Any) -> dict[str, Any]:
         document: dict[str, Any] = {}
-        for name, key, required, always, default, is_day in plan:
-            value = getattr(model, name)
-            if required or (value is not None and value != default) or (always and key not in model.extra):
-                if is_day and isinstance(value, datetime):
+        for field, default in plan:
+            value = getattr(model, field.name)
+            is_always_written = field.required or (field.wire.always_written and field.key not in model.extra)
+            if is_always_written or (value is not None and value != default):
+                if field.kind is date and isinstance(value, datetime):
                     value = value.date()
-                document[key] = value if type(value) in plain_types else write(value)
+                document[field.key] = value if type(value) in plain_types else write(value)
         for key, value in model.extra.items():
             document.setdefault(key, value)
         return document

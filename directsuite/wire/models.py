@@ -106,11 +106,10 @@ class _FieldDocs(dict[str, str | None]):
         import inspect
 
         try:
-            (definition,) = ast.parse(inspect.getsource(self._model)).body
+            statements = list(ast.walk(ast.parse(inspect.getsource(self._model))))
         except OSError:  # the source is not installed
             return None
-        body = definition.body if isinstance(definition, ast.ClassDef) else []
-        for field, following in itertools.pairwise(body):
+        for field, following in itertools.pairwise(statements):  # in the order of the class's body
             match field, following:
                 case ast.AnnAssign(target=ast.Name(id=found)), ast.Expr(value=ast.Constant(value=str(text))):
                     if found == name:
@@ -263,8 +262,6 @@ class Field:
     key: str
     """The main JSON name, under which the field is written."""
     wire: Wire
-    annotation: Any
-    """The type, without `Wire`."""
     kind: Any
     """The type without None: `date` for `date | str`, and `list` or `dict` without the types inside."""
     item: Any
@@ -314,23 +311,15 @@ class Field:
 
 
 def _merge_lists(value: Any, other: Any) -> list[Any]:
-    first, second = _as_list(value), _as_list(other)
-    counts = Counter(map(_to_canonical_json, first))
-    counts.subtract(map(_to_canonical_json, second))
-    for element in reversed(second):
-        text = _to_canonical_json(element)
-        if counts[text] < 0:
-            counts[text] += 1
-            first.append(element)
-    return first
-
-
-def _as_list(value: Any) -> list[Any]:
-    return list(cast("Iterable[Any]", value)) if isinstance(value, list | Elements) else [value]
-
-
-def _to_canonical_json(element: Any) -> bytes:
-    return msgspec.json.encode(element, enc_hook=str, order="sorted")
+    merged, duplicates = list[Any](), Counter[bytes]()
+    for added in (value, other):
+        known, duplicates = duplicates, Counter[bytes]()
+        for element in cast("Iterable[Any]", added) if isinstance(added, list | Elements) else [added]:
+            text = msgspec.json.encode(element, enc_hook=str, order="sorted")
+            duplicates[text] += 1
+            if duplicates[text] > known[text]:
+                merged.append(element)
+    return merged
 
 
 def get_model_fields(cls: Any) -> tuple[Field, ...]:
@@ -360,7 +349,6 @@ def _make_field(attribute: attrs.Attribute[Any], annotation: Any) -> Field:
         name=attribute.name,
         key=wire.name or head + "".join(part.capitalize() for part in tail),
         wire=attrs.evolve(wire, exact=wire.exact or wire.strict),
-        annotation=annotation,
         kind=origin or kind,
         item=get_args(kind)[0] if origin is list else None,
         default=default if factory is None else None,

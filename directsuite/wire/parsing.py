@@ -34,14 +34,8 @@ _SPACE = re.compile(rb"[ \t\r\n]*+")
 _ELEMENT_SEPARATOR = re.compile(rb'\}[ \t\r\n]*+,[ \t\r\n]*+\{[ \t\r\n]*+"[^"\\]{1,64}+"')
 """The end of an object, and the start of the next one up to its first member name."""
 
-_PLAIN_CHARS = rb'[^"{}\[\]]*+'
-_SHORT_STRING = rb'"[^"\\]{0,256}+(?:\\.[^"\\]{0,256}+)*+"'  # for longer strings, searching for the end is faster
-
-_INNERMOST_BRACKETS = rb"[{\[]%b(?:%b%b)*+[}\]]" % (_PLAIN_CHARS, _SHORT_STRING, _PLAIN_CHARS)
-_BALANCED_TEXT = re.compile(
-    rb"%b(?:(?>%b|%b)%b)*+" % (_PLAIN_CHARS, _SHORT_STRING, _INNERMOST_BRACKETS, _PLAIN_CHARS), re.DOTALL
-)
-"""Text inside brackets, up to the first short string or innermost bracket that is not closed."""
+_TEXT_INSIDE_BRACKETS = re.compile(rb'[^"{}\[\]]*+(?:"[^"\\]{0,256}+(?:\\.[^"\\]{0,256}+)*+"[^"{}\[\]]*+)*+', re.DOTALL)
+"""Text up to a bracket or a long string, for which searching for the end is faster."""
 _TEXT_BEFORE_NAME_END = re.compile(rb'[^"{}\[\],:]*+')
 _TEXT_BEFORE_VALUE_END = re.compile(rb'[^"{}\[\],]*+')
 
@@ -330,7 +324,7 @@ class ArraySplitter:
         """
         depth = 0
         while True:
-            skip = _BALANCED_TEXT if depth else before_end
+            skip = _TEXT_INSIDE_BRACKETS if depth else before_end
             self._position = cast("re.Match[bytes]", skip.match(self._buffer, self._position)).end()
             if self._position == len(self._buffer):
                 yield _NEEDS_MORE

@@ -16,7 +16,6 @@ from typing import Any, Union, cast
 
 import msgspec
 
-from directsuite.secret import Secret
 from directsuite.wire import base64
 from directsuite.wire.dates import read_datetime, read_day
 from directsuite.wire.models import MAX_UID, NULL_VALUES, OpenEnum, Uid
@@ -164,11 +163,6 @@ def read_bytes(value: Any) -> bytes:
     raise MismatchError("base64 text")
 
 
-def read_secret(value: Any) -> Secret:
-    """Return a text, or the text of a number, as a Secret. Raise MismatchError for any other value."""
-    return Secret(read_text(value))
-
-
 def read_pairs(value: Any) -> dict[str, str]:
     """Return a mapping of texts.
 
@@ -223,6 +217,5 @@ READERS: dict[Any, Callable[[Any], Any]] = {
     bytes: read_bytes,
     date: read_day_or_text,
     datetime: read_datetime,
-    Secret: read_secret,
     dict: read_pairs,
 }

@@ -6,18 +6,17 @@ places(document)            ->  (), ("success",), ("messages",), ("messages", 0)
 
 from __future__ import annotations
 
-import types
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime
-from typing import Annotated, Any, Union, cast, get_args, get_origin
+from typing import Any, cast
 
-from directsuite import Model, OpenEnum, Secret
+from directsuite import Model, Secret
 from directsuite.core.operation import Operation
 from directsuite.fax import operations as fax
 from directsuite.messaging import operations as messaging
 from directsuite.registration import operations as registration
 from directsuite.signing import operations as signing
-from directsuite.wire.models import get_model_fields
+from directsuite.wire.models import Uid, get_model_fields
 
 OPERATIONS: list[Operation[Any]] = [
     value
@@ -36,32 +35,28 @@ _LEAVES: dict[Any, Any] = {
     str: MARKER,
     Secret: MARKER,
     int: 1,
+    Uid: 1,
     float: 1.5,
     bool: True,
     bytes: "c2VudGluZWw=",
     datetime: "2016-07-05T17:47:15.000+0000",
     date: "2016-07-05",
+    dict: {MARKER: MARKER},
 }
 
 
 def make_full_document(cls: type[Any]) -> dict[str, Any]:
-    document = {field.key: _make_sample(field.annotation) for field in get_model_fields(cls)}
+    document = {
+        field.key: _make_sample(field.kind) if field.item is None else [_make_sample(field.item)]
+        for field in get_model_fields(cls)
+    }
     return document | ({"code": "000"} if "sessionId" in document else {})
 
 
-def _make_sample(annotation: Any) -> Any:
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin in (types.UnionType, Union):
-        return _make_sample(next(kind for kind in arguments if kind is not type(None)))
-    if origin is Annotated:
-        return _make_sample(arguments[0])
-    if origin is list:
-        return [_make_sample(arguments[0])]
-    if origin is dict:
-        return {MARKER: MARKER}
-    if issubclass(annotation, Model):
-        return make_full_document(annotation)
-    return next(iter(annotation)).value if issubclass(annotation, OpenEnum) else _LEAVES[annotation]
+def _make_sample(kind: Any) -> Any:
+    if kind in _LEAVES:
+        return _LEAVES[kind]
+    return make_full_document(kind) if issubclass(kind, Model) else next(iter(kind)).value
 
 
 def make_sample_response(operation: Operation[Any]) -> Any:
