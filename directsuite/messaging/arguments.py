@@ -193,7 +193,13 @@ def _validate_span(begin: datetime | None, end: datetime | None) -> None:
         raise InvalidArgumentError("must not be before begin", parameter="end")
 
 
-async def make_send_body(codec: Codec, request: SendRequest, progress: Progress | None = None) -> RequestBody:
+async def make_send_body(
+    codec: Codec,
+    request: SendRequest,
+    progress: Progress | None = None,
+    *,
+    attachments_parameter: str = "attachment_list",
+) -> RequestBody:
     """Return the body of a request to send a message.
 
     Attachments from paths, files and streams are read and encoded while they are sent. Attachments in memory are also

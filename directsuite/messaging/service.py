@@ -292,7 +292,7 @@ class Mailbox(Sender):
     async def get_folders(
         self, root: str = INBOX, *, subscribed_only: bool = False, timeout: float | None = None
     ) -> list[str]:
-        """Return the names of the folders below `root`. A name that cannot be read is empty."""
+        """Return the names of the folders below `root`, without `root`. A name that cannot be read is empty."""
         segments = (root, _format_bool(subscribed_only))
         response = await self._call(operations.GET_FOLDERS, *segments, body=self._credentials, timeout=timeout)
         return response.folders
