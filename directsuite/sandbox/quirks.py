@@ -230,12 +230,33 @@ _CHANGES: Mapping[str, Callable[[str, Any], Any]] = {
 """How a value changes, by a pattern of `Difference.what`, given the pattern's group and the value."""
 
 
-def parse_profiles(value: Any) -> frozenset[str]:
-    """Return the profiles of a name or a list of names, without `strict`. Raises ValueError for an unknown name."""
-    names = cast("Collection[Any]", value) if isinstance(value, (list, tuple, set, frozenset)) else [value]
-    if not all(name in PROFILES for name in names):
-        raise ValueError(f"profile must be one of {', '.join(PROFILES)}, or a list of them")
-    return frozenset(names) - {"strict"}
+class ResponseOptions:
+    """The options of the services' responses, which can be changed at runtime."""
+
+    def __init__(self, profile: Profiles, csv_above: int, missing_status: int) -> None:
+        self.profile = profile
+        self.csv_above = csv_above
+        """The maximum number of ids in a JSON status report. A report about more is CSV; 0: always CSV."""
+        self.missing_status = missing_status
+        """The HTTP status for an unknown, deleted or expired document: 400, or 404 as on some servers."""
+
+    @property
+    def profile(self) -> Profiles:
+        """The profiles of responses: `strict` follows the specification; `java` and `attachment-list` combine.
+
+        `java`: dates are milliseconds, an empty list is null, a list of one object is that object. `attachment-list`:
+        received messages have that member instead of `attachments`. Setting an unknown name raises ValueError.
+        """
+        return self._profile
+
+    @profile.setter
+    def profile(self, profile: Profiles) -> None:
+        names = profile if isinstance(profile, (list, tuple, set, frozenset)) else [profile]
+        if not all(name in PROFILES for name in names):
+            raise ValueError(f"profile must be one of {', '.join(PROFILES)}, or a list of them")
+        self._profile: Profiles = profile
+        self.active_profiles = {str(name) for name in names} - {"strict"}
+        """The profiles without `strict`."""
 
 
 def apply_profiles(response: dict[str, Any], profiles: Collection[str]) -> dict[str, Any]:

@@ -18,14 +18,13 @@ import sqlite3
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import msgspec
 from aiohttp import web
 
 from directsuite.sandbox import patients
 from directsuite.sandbox.credentials import check_password, generate_secret, hash_password, hash_secret
 from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.patients import Account, Contact, IndividualDescription, UserPassword
-from directsuite.sandbox.rejections import RegistrationCode, RegistrationError, parse_json
+from directsuite.sandbox.rejections import RegistrationCode, RegistrationError, convert_body, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -84,11 +83,7 @@ class _RegistrationCall(NamedTuple):
     now: int
 
     def convert_body(self, expected: type[T]) -> T:
-        try:
-            return msgspec.convert(self.body, expected)
-        except msgspec.ValidationError as mismatch:
-            text = f"the request body is invalid: {mismatch}"
-            raise RegistrationError(text) from None
+        return convert_body(self.body, expected, RegistrationError)
 
 
 def _login(connection: sqlite3.Connection, call: _RegistrationCall) -> dict[str, Any]:

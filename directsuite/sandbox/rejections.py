@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from enum import IntEnum, StrEnum
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -22,6 +22,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
+
+T = TypeVar("T")
 
 SIGNING_BASE = "/signing/"
 MESSAGING_BASE = "/message-rest/"
@@ -169,6 +171,14 @@ def parse_json(body: bytes, expected: Any = Any) -> Any:
                 parse_json(body)  # raises if the rest of the body is not valid JSON
             raise
         raise MalformedBodyError("the request body is not valid JSON") from None
+
+
+def convert_body(body: object, expected: type[T], rejection: type[RejectionError], what: str = "the request body") -> T:
+    """Return decoded JSON as the expected type. Raises `rejection` if it has another type. what: its subject."""
+    try:
+        return msgspec.convert(body, expected)
+    except msgspec.ValidationError as mismatch:
+        raise rejection(f"{what} is invalid: {mismatch}") from None
 
 
 class BodyTooLargeError(web.HTTPRequestEntityTooLarge):

@@ -118,10 +118,9 @@ class Sandbox(SandboxState):
             raise ValueError(f"the sandbox's token must have {_MIN_TOKEN_CHARS} characters or more")
         if max_body is not None and max_body < 1:
             raise ValueError("max_body must be a number of bytes, 1 or more")
-        super().__init__(folder, clock, self._seed_demo, keys, max_body)
+        super().__init__(folder, clock, self._seed_demo, keys, max_body, (profile, csv_above, missing_status))
         self._user_seed = seed
         self._dialect: Dialect = {} if imitate is None else read_report(imitate)
-        self._initial_options = profile, csv_above, missing_status
         self._host = host
         self._port = port
         self.calls = Calls()
@@ -135,7 +134,6 @@ class Sandbox(SandboxState):
         self._faults.stopped = False
         async with AsyncExitStack() as opening:
             await self._open(opening)
-            self.profile, self.csv_above, self.missing_status = self._initial_options
             runner = web.AppRunner(
                 self._build_application(),
                 access_log=None,

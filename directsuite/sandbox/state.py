@@ -19,6 +19,7 @@ from directsuite.sandbox.messaging import service as messaging
 from directsuite.sandbox.messaging.headers import fold
 from directsuite.sandbox.messaging.parsing import StoredContent, build_content
 from directsuite.sandbox.messaging.service import MessagingService
+from directsuite.sandbox.quirks import ResponseOptions
 from directsuite.sandbox.rejections import RejectionError
 from directsuite.sandbox.signing import service as signing
 from directsuite.sandbox.signing.service import SigningService
@@ -56,7 +57,7 @@ class _Services(NamedTuple):
     messaging: MessagingService
 
 
-class SandboxState:
+class SandboxState(ResponseOptions):
     """The state of a sandbox. Most methods raise RuntimeError unless the sandbox is open."""
 
     clock: Clock
@@ -68,7 +69,9 @@ class SandboxState:
         seed: Seed,
         keys: KeySource | None,
         max_body: int | None,
+        options: tuple[Profiles, int, int],
     ) -> None:
+        super().__init__(*options)
         self.clock = Clock() if clock is None else clock
         self._has_caller_clock = clock is not None
         self._folder = folder
@@ -87,10 +90,8 @@ class SandboxState:
         folder, max_body = self._folder, self._max_body
         self._open_services = _Services(
             opened,
-            SigningService(
-                opened, self.clock, self._get_keys, folder=folder and folder / "documents", max_body=max_body
-            ),
-            MessagingService(opened, self.clock, folder=folder and folder / "messages", max_body=max_body),
+            SigningService(opened, self.clock, self, self._get_keys, folder and folder / "documents", max_body),
+            MessagingService(opened, self.clock, self, folder and folder / "messages", max_body),
         )
         opening.callback(self._open_services.signing.close)
         opening.callback(self._open_services.messaging.files.close)
@@ -195,37 +196,6 @@ class SandboxState:
     def _seed_state(self, connection: sqlite3.Connection) -> None:
         self._store_clock(connection)
         self._seed(connection, self.clock.milliseconds())
-
-    @property
-    def profile(self) -> Profiles:
-        """The profiles of responses: `strict` follows the specification; `java` and `attachment-list` combine.
-
-        `java`: dates are milliseconds, an empty list is null, a list of one object is that object. `attachment-list`:
-        received messages have that member instead of `attachments`. Setting an unknown name raises ValueError.
-        """
-        return self._services.messaging.profile
-
-    @profile.setter
-    def profile(self, profile: Profiles) -> None:
-        self._services.messaging.profile = profile
-
-    @property
-    def csv_above(self) -> int:
-        """The maximum number of ids in a JSON status report. A report about more is CSV; 0: always CSV."""
-        return self._services.messaging.csv_above
-
-    @csv_above.setter
-    def csv_above(self, ids: int) -> None:
-        self._services.messaging.csv_above = ids
-
-    @property
-    def missing_status(self) -> int:
-        """The HTTP status for an unknown, deleted or expired document: 400, or 404 as on some servers."""
-        return self._services.signing.missing_status
-
-    @missing_status.setter
-    def missing_status(self, status: int) -> None:
-        self._services.signing.missing_status = status
 
     def authority_pem(self) -> bytes:
         """Return the CA certificate of the sandbox's signatures as PEM. The first call creates it."""

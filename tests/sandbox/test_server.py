@@ -192,8 +192,7 @@ async def test_options_have_initial_values_and_can_be_changed(http: aiohttp.Clie
                 statuses.append(response.status)
         assert statuses == [404, 400]
         sandbox.profile, sandbox.csv_above = "strict", 5
-        messaging = sandbox._services.messaging
-        assert (messaging.profile, messaging.csv_above) == ("strict", 5)
+        assert (sandbox.profile, sandbox.csv_above) == ("strict", 5)
 
 
 async def test_tokens_are_checked_without_touching_the_filters_of_warnings(

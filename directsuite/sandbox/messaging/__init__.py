@@ -48,5 +48,5 @@ The choices of the sandbox in points that the specification leaves open (for del
     too large                 HTTP 413, code 4, with the limit; a raw message with 96 MiB in addition to attachments:
                               code 4
     smtpId                    with or without angle brackets; unknown or of another sender: success without records
-    report format             CSV with a header line for more ids than `MessagingService.csv_above` (0: always)
+    report format             CSV with a header line for more ids than `Sandbox.csv_above` (0: always)
 """

@@ -193,7 +193,7 @@ class MessagingCall(NamedTuple, Generic[RequestT]):
     """The Direct address of the mailbox."""
     at_ms: int
     csv_above: int
-    """See MessagingService.csv_above."""
+    """See ResponseOptions.csv_above."""
     files: StoredFiles
     contents: Contents
     """The large contents of the body, by the names that replace them."""

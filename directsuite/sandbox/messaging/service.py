@@ -43,7 +43,7 @@ from directsuite.sandbox.messaging.requests import (
     receive_contents,
 )
 from directsuite.sandbox.patients import DISABLED, find_user_state
-from directsuite.sandbox.quirks import apply_profiles, parse_profiles
+from directsuite.sandbox.quirks import apply_profiles
 from directsuite.sandbox.rejections import MessagingCode, MessagingError, parse_json
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from directsuite.sandbox.clock import Clock
     from directsuite.sandbox.database import SandboxDatabase
-    from directsuite.sandbox.quirks import Profiles
+    from directsuite.sandbox.quirks import ResponseOptions
 
 BASE = "/message-rest/api/message"
 SCHEMA = mailboxes.SCHEMA + delivery.SCHEMA
@@ -100,43 +100,25 @@ _ResponseParts = list[bytes | FileRange]
 
 
 class MessagingService:
-    """Serves mailboxes and delivery over HTTP. The settings can be changed at runtime.
+    """Serves mailboxes and delivery over HTTP.
 
-    profile: one profile or several, which change the responses.
     folder: the folder for the files of large messages. None: a temporary folder.
     max_body: the maximum bytes of a body of Send, its variants and SaveRawMessages. None: 2 GiB.
     """
-
-    csv_above: int
-    """The maximum number of ids in a JSON status report. A report about more is CSV; 0: always CSV."""
 
     def __init__(
         self,
         database: SandboxDatabase,
         clock: Clock,
-        *,
-        profile: Profiles = "strict",
-        csv_above: int = 100,
-        folder: Path | None = None,
-        max_body: int | None = None,
+        options: ResponseOptions,
+        folder: Path | None,
+        max_body: int | None,
     ) -> None:
-        self.profile = profile
-        self.csv_above = csv_above
         self.files = StoredFiles(folder, "content_file")
         self._max_body = max_body
         self._database = database
         self._clock = clock
-
-    @property
-    def profile(self) -> Profiles:
-        """The profile or profiles, in the form in which they were set."""
-        return self._profile
-
-    @profile.setter
-    def profile(self, profile: Profiles) -> None:
-        """Set the profile or profiles of all later responses. Raises ValueError if one is unknown."""
-        self._profiles = parse_profiles(profile)
-        self._profile: Profiles = profile
+        self._options = options
 
     def make_routes(self) -> list[web.RouteDef]:
         """Return a route for each operation, named after it."""
@@ -176,7 +158,17 @@ class MessagingService:
             now = self._clock.milliseconds()
             account, address = _authenticate(connection, row, body, now)
             return MessagingCall(
-                *(row.name, request.match_info, body, account, address, now, self.csv_above, self.files, contents)
+                *(
+                    row.name,
+                    request.match_info,
+                    body,
+                    account,
+                    address,
+                    now,
+                    self._options.csv_above,
+                    self.files,
+                    contents,
+                )
             )
 
         run = row.run
@@ -201,8 +193,8 @@ class MessagingService:
 
         document = {"success": True, "code": MessagingCode.SUCCESS, "message": "OK", **members}
         response = msgspec.json.encode(document, enc_hook=name_range)
-        if self._profiles:
-            response = msgspec.json.encode(apply_profiles(msgspec.json.decode(response), self._profiles))
+        if profiles := self._options.active_profiles:
+            response = msgspec.json.encode(apply_profiles(msgspec.json.decode(response), profiles))
         parts = re.split(rf"{token}-(\d+)".encode("ascii"), response) if ranges else [response]
         return [ranges[int(part)] if place % 2 else part for place, part in enumerate(parts)]
 

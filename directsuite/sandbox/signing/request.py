@@ -11,16 +11,17 @@ counted from 1:
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, timedelta, timezone, tzinfo
-from typing import TYPE_CHECKING, Annotated, Any, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Self
 from zoneinfo import ZoneInfo
 
 import msgspec
 import pybase64
 
 from directsuite.sandbox.files import Base64Decoder
-from directsuite.sandbox.rejections import InvalidParameterError
+from directsuite.sandbox.rejections import InvalidParameterError, convert_body
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,56 +130,33 @@ class _SignBody(
 
 
 class _MultiSignBody(msgspec.Struct, rename={"signatures": "Signatures"}):
-    signatures: Annotated[list[Any], msgspec.Meta(min_length=1)]  # converted one by one: errors name the position
+    signatures: Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1)]
 
 
 _MEMBERS = _SignBody.__struct_encode_fields__
-_MISMATCHES = {  # by parts of msgspec's errors
-    "length <= 1000": "must have at most 1000 characters",
-    "matching regex": "must not contain the character NUL",
-    "Expected `str": "must be a string",
-    "Expected `float": "must be a number",
-    "Expected `int": "must be a whole number of hours or minutes",
-    "Integer value out of range": "must be a whole number of hours or minutes",
-    "Expected `object": "must be a JSON object",
-}
-_PLACE = re.compile(r"(.*) - at `\$\.(.*)`", re.DOTALL)
 
 
 def read_sign(body: object) -> list[SignatureRequest]:
     """Parse the body of Sign into a list of one. Raises InvalidParameterError if it is invalid."""
-    return [_read_signature(body, "")]
+    return [_read_signature(convert_body(body, dict[str, Any], InvalidParameterError), "")]
 
 
 def read_multi_sign(body: object) -> list[SignatureRequest]:
     """Parse the body of MultiSign. Raises InvalidParameterError if it is invalid or repeats a name."""
-    try:
-        entries = msgspec.convert(body, _MultiSignBody).signatures
-    except msgspec.ValidationError:
-        if isinstance(body, dict):
-            raise InvalidParameterError("Signatures must be a list of at least one signature") from None
-        raise InvalidParameterError("the body must be a JSON object") from None
+    entries = convert_body(body, _MultiSignBody, InvalidParameterError).signatures
     requests = [_read_signature(entry, f"Signatures[{position}].") for position, entry in enumerate(entries)]
-    names: set[str] = set()
-    for name in (request.name for request in requests if request.name is not None):
-        if name in names:
+    for name, uses in Counter(request.name for request in requests).items():
+        if name is not None and uses > 1:
             raise InvalidParameterError(f"Signatures contains the name {name!r} twice: use different names")
-        names.add(name)
     return requests
 
 
-def _read_signature(body: object, path: str) -> SignatureRequest:
+def _read_signature(body: dict[str, Any], path: str) -> SignatureRequest:
     owner = path.rstrip(".") or "the body"
     # A body with only unknown members was meant for another operation.
-    if isinstance(body, dict) and body and not set(cast("dict[str, Any]", body)) & set(_MEMBERS):
+    if body and body.keys().isdisjoint(_MEMBERS):
         raise InvalidParameterError(f"{owner} has none of a signature's members: {', '.join(_MEMBERS)}")
-    try:
-        signature = msgspec.convert(body, _SignBody)
-    except msgspec.ValidationError as mismatch:
-        place = _PLACE.fullmatch(str(mismatch))
-        text, member = (place[1], path + place[2]) if place else (str(mismatch), owner)
-        wrong = next(words for fragment, words in _MISMATCHES.items() if fragment in text)
-        raise InvalidParameterError(f"{member} {wrong}") from None
+    signature = convert_body(body, _SignBody, InvalidParameterError, owner)
     return SignatureRequest(
         name=signature.name or None,
         placement=None if signature.widget is None else _read_placement(signature.widget, f"{path}widget"),

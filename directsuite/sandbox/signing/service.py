@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from directsuite.sandbox.clock import Clock
     from directsuite.sandbox.database import SandboxDatabase
+    from directsuite.sandbox.quirks import ResponseOptions
     from directsuite.sandbox.signing import KeySource
     from directsuite.sandbox.signing.engine import ChangeOperation
     from directsuite.sandbox.signing.modifications import Modification, ModificationProcesses, ObjectNumber
@@ -77,7 +78,6 @@ _CHANGES: dict[ChangeOperation, tuple[Callable[[object], list[SignatureRequest]]
 class SigningService:
     """The twelve operations on stored PDF documents.
 
-    missing_status: the HTTP status for an unknown, deleted or expired identifier: 400 as specified, or 404.
     folder: the folder of the documents. None: a temporary one.
     max_body: the maximum size of Save's body in bytes. None: 1 GiB in base64.
     """
@@ -86,13 +86,12 @@ class SigningService:
         self,
         database: SandboxDatabase,
         clock: Clock,
+        options: ResponseOptions,
         get_keys: Callable[[], KeySource],
-        *,
-        missing_status: int = 400,
         folder: Path | None = None,
         max_body: int | None = None,
     ) -> None:
-        self.missing_status = missing_status
+        self._options = options
         self.files = StoredFiles(folder, "signing_file")
         """The files of the documents."""
         self._max_body = max_body
@@ -225,7 +224,7 @@ class SigningService:
         try:
             return await self.files.write(self._database, work)
         except NoSuchDocumentError as missing:
-            missing.status = self.missing_status
+            missing.status = self._options.missing_status
             raise
 
     async def _run_in_worker(self, work: Callable[[], T]) -> T:

@@ -14,6 +14,7 @@ from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.credentials import ACCOUNT
 from directsuite.sandbox.database import SCHEMA as LEDGER_SCHEMA
 from directsuite.sandbox.database import SandboxDatabase
+from directsuite.sandbox.quirks import ResponseOptions
 from directsuite.sandbox.rejections import handle_errors
 from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.sandbox.signing.service import SCHEMA, SigningService
@@ -45,7 +46,7 @@ def database() -> SandboxDatabase:
 
 @pytest.fixture
 def service(database: SandboxDatabase, clock: Clock, keys: FileKeyStore) -> SigningService:
-    return SigningService(database, clock, lambda: keys)
+    return SigningService(database, clock, ResponseOptions("strict", 100, 400), lambda: keys)
 
 
 @web.middleware

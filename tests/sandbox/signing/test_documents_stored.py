@@ -21,7 +21,6 @@ from directsuite.sandbox.signing import engine
 from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.sandbox.signing.request import SignatureRequest
 from directsuite.sandbox.signing.service import (
-    SigningService,
     _insert_document,
     _replace_document,
     _StoredPdf,
@@ -145,12 +144,6 @@ async def test_expired_documents_leave_the_database(signing: SigningCaller, cloc
         lambda connection: [tuple(row) for row in connection.execute("SELECT identifier FROM signing_file")]
     )
     assert rows == [(kept,)]
-
-
-async def test_missing_documents_can_be_404(signing: SigningCaller, service: SigningService) -> None:
-    service.missing_status = 404
-    status, response = await signing.call("GET", "/unknown")
-    assert (status, response["error"]) == (404, "no_such_document")
 
 
 async def test_an_error_of_a_library_is_logged_by_its_type_only(
