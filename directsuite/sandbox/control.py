@@ -127,8 +127,8 @@ class ControlOperation:
     handler: ControlHandler
     body_type: Any = None
     """The type of the JSON body. None: there is no JSON body."""
-    documented_body_type: Any = None
-    """The type of the body in the OpenAPI document, if it differs; bytes if the body is not JSON."""
+    is_body_raw: bool = False
+    """True for a body that is not JSON, which the handler reads."""
     query_parameter: str | None = None
     example: Any = None
     """A body that works with the sample data."""
@@ -136,6 +136,8 @@ class ControlOperation:
     """An example of the path parameter, or the operation whose response contains its value."""
     prerequisite: str | None = None
     """The operation to call before the example."""
+    notice: str = "The change was made."
+    """The page's notice after the change, with names of members, path parameters and `now` in braces."""
 
 
 _EXAMPLE_TIME = "2026-05-01T12:00:00+00:00"
@@ -172,28 +174,42 @@ async def _clock(sandbox: SandboxState, request: web.Request, body: Any) -> Json
     return {"now": sandbox.clock.now().isoformat(), "frozen": sandbox.clock.frozen}
 
 
-@_control("POST", "clock/freeze", {"at": _OPTIONAL_TEXT}, example={"at": _EXAMPLE_TIME})
+@_control(
+    "POST",
+    "clock/freeze",
+    {"at": _OPTIONAL_TEXT},
+    example={"at": _EXAMPLE_TIME},
+    notice="The clock was stopped at {now} UTC.",
+)
 async def _freeze(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
     """Stop the clock at its present time, or at another time."""
     sandbox.clock.freeze(None if body.at is None else _parse_time(body.at))
     return await _store_clock(sandbox, request)
 
 
-@_control("POST", "clock/set", {"at": str}, example={"at": _EXAMPLE_TIME})
+@_control(
+    "POST", "clock/set", {"at": str}, example={"at": _EXAMPLE_TIME}, notice="The clock was set. It is now {now} UTC."
+)
 async def _set(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
     """Set the clock."""
     sandbox.clock.set(_parse_time(body.at))
     return await _store_clock(sandbox, request)
 
 
-@_control("POST", "clock/advance", {"seconds": _Seconds}, example={"seconds": 600})
+@_control(
+    "POST",
+    "clock/advance",
+    {"seconds": _Seconds},
+    example={"seconds": 600},
+    notice="The clock was advanced. It is now {now} UTC.",
+)
 async def _advance(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
     """Advance the clock."""
     sandbox.clock.advance(_duration(body.seconds))
     return await _store_clock(sandbox, request)
 
 
-@_control("POST", "clock/resume")
+@_control("POST", "clock/resume", notice="The clock was resumed.")
 async def _resume(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
     """Restart a stopped clock."""
     sandbox.clock.resume()
@@ -207,15 +223,14 @@ async def _faults(sandbox: SandboxState, request: web.Request, body: Any) -> Jso
 
 
 @_control(
-    "POST", "faults", dict[str, Any], documented_body_type=Fault, example={"operation": "Send", "kind": "reset_after"}
+    "POST", "faults", Fault, example={"operation": "Send", "kind": "reset_after"}, notice="Fault {created} was added."
 )
-async def _add_fault(sandbox: SandboxState, request: web.Request, body: dict[str, Any]) -> Json:
+async def _add_fault(sandbox: SandboxState, request: web.Request, body: Fault) -> Json:
     """Add a fault rule and return its id."""
-    members: dict[str, Any] = {"operation": None, "kind": None, **body}  # so that the error names a missing member
-    return {"created": sandbox.inject_fault(**members)}
+    return {"created": sandbox.inject_fault(**msgspec.structs.asdict(body))}
 
 
-@_control("DELETE", "faults")
+@_control("DELETE", "faults", notice="All faults were removed.")
 async def _clear_faults(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
     """Remove all fault rules."""
     sandbox.clear_faults()
@@ -223,7 +238,10 @@ async def _clear_faults(sandbox: SandboxState, request: web.Request, body: Any) 
 
 
 @_control(
-    "DELETE", "faults/{id:[0-9]{1,9}}", path_parameter={"x-source": {"operationId": "add_fault", **_CREATED_MEMBER}}
+    "DELETE",
+    "faults/{id:[0-9]{1,9}}",
+    path_parameter={"x-source": {"operationId": "add_fault", **_CREATED_MEMBER}},
+    notice="Fault {id} was removed.",
 )
 async def _remove_fault(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
     """Remove a fault rule."""
@@ -236,6 +254,7 @@ async def _remove_fault(sandbox: SandboxState, request: web.Request, body: Any) 
     "accounts",
     _Mailbox | _TUser | _Reseller | _Client,
     example={"kind": "mailbox", "address": "carol@direct.example.test", "password": "sandbox"},
+    notice="The account {created} was added.",
 )
 async def _add_account(
     sandbox: SandboxState, request: web.Request, body: _Mailbox | _TUser | _Reseller | _Client
@@ -260,6 +279,7 @@ async def _add_account(
     "individuals",
     _Individual,
     example={"firstName": "Jan", "lastName": "Pattern", "ssn4": "2468", "dob": "1991-03-05"},
+    notice="{firstName} {lastName} was added.",
 )
 async def _add_individual(sandbox: SandboxState, request: web.Request, body: _Individual) -> Json:
     """Add an identity-proofed individual and return the id."""
@@ -275,6 +295,7 @@ async def _add_individual(sandbox: SandboxState, request: web.Request, body: _In
     example={"state": "disabled"},
     path_parameter={"example": "ada@direct.example.test"},
     prerequisite="ProvisionIDProofedPatient",
+    notice="The state of {address} was set.",
 )
 async def _set_patient_state(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
     """Set the state of a patient; null makes it depend on the clock again."""
@@ -286,14 +307,13 @@ async def _set_patient_state(sandbox: SandboxState, request: web.Request, body: 
 @_control(
     "POST",
     "fax",
-    dict[str, Any],
-    documented_body_type=NewFax,
+    NewFax,
     example={"fax_number": "15550100100", "status": "waiting"},
+    notice="The fax {created} was added.",
 )
-async def _add_fax(sandbox: SandboxState, request: web.Request, body: dict[str, Any]) -> Json:
+async def _add_fax(sandbox: SandboxState, request: web.Request, body: NewFax) -> Json:
     """Add a fax and return its handle."""
-    members: dict[str, Any] = {name: body.get(name) for name in NewFax.__struct_fields__}
-    return {"created": await sandbox.add_fax(**members)}
+    return {"created": await sandbox.add_fax(**msgspec.structs.asdict(body))}
 
 
 @_control(
@@ -302,6 +322,7 @@ async def _add_fax(sandbox: SandboxState, request: web.Request, body: dict[str, 
     {"status": _Text},
     example={"status": "complete"},
     path_parameter={"x-source": {"operationId": "add_fax", **_CREATED_MEMBER}},
+    notice="The fax {handle} was set to {status}.",
 )
 async def _set_fax_status(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
     """Change the status of a fax."""
@@ -313,10 +334,11 @@ async def _set_fax_status(sandbox: SandboxState, request: web.Request, body: Any
 @_control(
     "POST",
     "inbound/{address}",
-    documented_body_type=bytes,
+    is_body_raw=True,
     query_parameter="folder",
     example="From: lab@lab.example.test\nSubject: Blood count\n\nAll within limits.\n",
     path_parameter={"example": "alice@direct.example.test"},
+    notice="The message was delivered to {address}.",
 )
 async def _deliver(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
     """Deliver the body, a raw message (RFC 5322), into a mailbox."""
@@ -333,6 +355,7 @@ async def _deliver(sandbox: SandboxState, request: web.Request, body: Any) -> Js
     {"recipient": _Text, "status": _Text},
     example={"recipient": "bob@direct.example.test", "status": "Remotely Failed"},
     path_parameter={"x-source": {"operationId": "Send", "member": "/smtpId"}},
+    notice="The delivery to {recipient} was set to {status}.",
 )
 async def _set_message_status(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
     """Set the final status of a message's delivery to a recipient."""
@@ -362,7 +385,13 @@ async def _profile(sandbox: SandboxState, request: web.Request, body: Any) -> Js
     return {"profile": sandbox.profile}
 
 
-@_control("POST", "profile", {"profile": Profile | list[Profile]}, example={"profile": "java"})
+@_control(
+    "POST",
+    "profile",
+    {"profile": Profile | list[Profile]},
+    example={"profile": "java"},
+    notice="The response profiles were changed.",
+)
 async def _set_profile(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
     """Set one or more profiles: deviations from the specification."""
     sandbox.profile = body.profile
@@ -382,7 +411,7 @@ async def _expire_tokens(sandbox: SandboxState, request: web.Request, body: Any)
     return {"expired": await sandbox.expire_tokens(body.account)}
 
 
-@_control("POST", "sessions/expire", {"username": _OPTIONAL_TEXT})
+@_control("POST", "sessions/expire", {"username": _OPTIONAL_TEXT}, notice="All registration sessions were ended.")
 async def _expire_sessions(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
     """Expire the registration sessions of a login, or all."""
     return {"expired": await sandbox.expire_sessions(body.username)}
@@ -394,7 +423,7 @@ async def _ledger(sandbox: SandboxState, request: web.Request, body: Any) -> Jso
     return {"effects": await sandbox.ledger(request.query.get("operation"))}
 
 
-@_control("POST", "reset", {"account": _OPTIONAL_TEXT})
+@_control("POST", "reset", {"account": _OPTIONAL_TEXT}, notice="The sandbox was reset to its initial content.")
 async def _reset(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
     """Delete everything and add the initial data again, or delete the data of an account."""
     _require_exists(
@@ -428,7 +457,7 @@ def _require_exists(exists: bool, text: str) -> None:
 
 def build_control_document() -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of the control API."""
-    bodies = [entry.documented_body_type or entry.body_type for entry in CONTROLS if entry.body_type is not None]
+    bodies = [entry.body_type for entry in CONTROLS if entry.body_type is not None]
     schemas, components = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
     described = iter(schemas)
     paths: dict[str, dict[str, Any]] = {}
@@ -455,7 +484,7 @@ def build_control_document() -> dict[str, Any]:
         example = {} if entry.example is None else {"example": entry.example}
         if entry.body_type is not None:
             operation["requestBody"] = {"content": {"application/json": {"schema": next(described), **example}}}
-        elif entry.documented_body_type is bytes:
+        elif entry.is_body_raw:
             operation["requestBody"] = {"required": True, "content": {"application/octet-stream": example}}
         paths.setdefault(f"{BASE}/{path}", {})[entry.method.lower()] = operation
     return {

@@ -23,7 +23,7 @@ import socket
 import struct
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import attrs
 import msgspec
@@ -37,18 +37,10 @@ from directsuite.sandbox.rejections import respond_to_error
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
-FaultKind = Literal[
-    "status",
-    "latency",
-    "hang",
-    "reset_before",
-    "reset_after",
-    "truncate",
-    "malformed",
-    "expire_token",
-    "expire_session",
-]
-FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
+FAULT_KINDS = (
+    *("status", "latency", "hang", "reset_before", "reset_after", "truncate", "malformed"),
+    *("expire_token", "expire_session"),
+)
 EVERY_OPERATION = "*"
 
 ResponseBody: TypeAlias = bytes | PiecesPayload
@@ -63,7 +55,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     operation: _HeaderText
     """The name in the specification, or `*` for all operations."""
-    kind: FaultKind
+    kind: Annotated[str, msgspec.Meta(extra_json_schema={"enum": FAULT_KINDS})]
     status: Annotated[int, msgspec.Meta(ge=200, le=599)] = 503
     retry_after: _Natural | _HeaderText | None = None
     """For `status`: the Retry-After header, in seconds or as an HTTP date."""
@@ -83,11 +75,13 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The probability that the rule applies to a request, from a random generator with `seed`."""
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if self.kind not in FAULT_KINDS:
+            raise ValueError(f"the kind {self.kind!r} of the fault is unknown: use one of {', '.join(FAULT_KINDS)}")
+
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Fault:
         """Return a fault from JSON members. Raises ValueError for an invalid member."""
-        if (kind := members.get("kind", FAULT_KINDS[0])) not in FAULT_KINDS:
-            raise ValueError(f"the kind {kind!r} of the fault is unknown: use one of {', '.join(FAULT_KINDS)}")
         try:
             return msgspec.convert(members, cls)
         except msgspec.ValidationError as mismatch:
@@ -249,7 +243,7 @@ def make_fault_middleware(faults: Faults, *, expire_token: ExpireFn, expire_sess
                 headers.popall("Content-Length", None)
                 breaking = _break_json if response.content_type == "application/json" else _break_base64
                 return web.Response(status=response.status, headers=headers, body=breaking(_get_body(response)))
-            case "expire_token" | "expire_session":
+            case _:
                 await (expire_token if fault.kind == "expire_token" else expire_session)(request)
                 return await respond()
 

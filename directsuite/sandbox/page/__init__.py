@@ -1,7 +1,6 @@
 """The sandbox's web page: shows the state, and has forms that change it.
 
     site.py        the routes, the access checks, the forms and the events;  views.py: the views
-    feedback.py    the notices after a change
     content.py     the database queries of the views
     drawing.py     pages of PDFs as pictures, and HTML of messages without active content
     reference.py   the operations of an OpenAPI document, each with an example, for /docs

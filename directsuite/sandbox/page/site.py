@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from functools import cache, cached_property, partial
@@ -36,7 +37,6 @@ from directsuite.sandbox.control import (
     choose_error_status,
 )
 from directsuite.sandbox.faults import describe_kind, describe_remaining
-from directsuite.sandbox.page import feedback
 from directsuite.sandbox.page.content import PageNotFoundError
 from directsuite.sandbox.page.reference import OpenApiOperation, build_example, list_operations
 from directsuite.sandbox.rejections import describe_body_limit
@@ -73,6 +73,11 @@ _UNREADABLE_FORM_TEXT = "The form could not be read. Reload the page and try aga
 _EXPIRED_FORM_TEXT = (
     "The form is out of date, perhaps because the sandbox was restarted. Reload the page and try again."
 )
+NOTICE_COOKIE = "directsuite_sandbox_notice"
+"""The cookie with the key of the notice that the next view shows."""
+_NOTICE_SECONDS = 60
+_MAX_NOTICES = 100
+_MAX_NOTICE_CHARS = 300
 MAX_BROWSERS = 32
 """The maximum number of event streams, because each needs a connection."""
 _HEARTBEAT_INTERVAL = 15.0  # seconds until a disconnected browser is noticed
@@ -97,7 +102,7 @@ class SandboxPage:
         self._build_services_document = services_document
         self._access = access
         self.drawing_slot = asyncio.Semaphore(1)  # one page at a time
-        self._notices = feedback.Notices()
+        self._notices = dict[str, str]()  # here, so that other pages cannot make the page show their texts
         self._browsers = 0
         self._is_closed = False
 
@@ -190,11 +195,11 @@ class SandboxPage:
             version = self._version  # first, so that a change during the read leads to a reload
             context: dict[str, Any] = {**await view(self, request), "version": version}
             # An update of an open view, by htmx, must not remove the notice for the view that the form leads to.
-            key = None if "HX-Request" in request.headers else request.cookies.get(feedback.COOKIE)
-            context["notice"] = self._notices.pop(key)
+            key = None if "HX-Request" in request.headers else request.cookies.get(NOTICE_COOKIE)
+            context["notice"] = self._notices.pop(key or "", None)
             response = self._render(template, here=request.path_qs, path=request.path, **context)
             if key is not None:
-                response.del_cookie(feedback.COOKIE)
+                response.del_cookie(NOTICE_COOKIE)
             return response
 
         return show
@@ -207,27 +212,32 @@ class SandboxPage:
             members, back = _read_members(form), str(form.get("back", "/"))
             back = back if _LOCAL_PATH.fullmatch(back) else "/"
             try:
-                if entry.documented_body_type is bytes:
+                if entry.is_body_raw:
                     await _deliver(self.sandbox, request, form)
                     result: Mapping[str, Any] = {}
                 else:
                     body: Any = None
                     if entry.body_type is not None:
-                        kind = entry.documented_body_type or entry.body_type
-                        body = msgspec.convert(members, kind, strict=False)
-                    if entry.documented_body_type is not None:
-                        body = msgspec.to_builtins(body)
+                        body = msgspec.convert(members, entry.body_type, strict=False)
                     result = await entry.handler(self.sandbox, request, body)
             except REJECTION_ERRORS as error:
                 return self._render_error(choose_error_status(error), f"The change was rejected: {error}.", back)
             values = {**members, **request.match_info, **result, "now": _format_moment(self.now_ms)}
-            key = self._notices.add(feedback.describe_change(entry.method, entry.path, values))
+            key = self._store_notice(entry.notice.format_map(values)[:_MAX_NOTICE_CHARS])
             response = _redirect(back)
             cookie: dict[str, Any] = {"httponly": True, "samesite": "Strict", "secure": request.secure}
-            response.set_cookie(feedback.COOKIE, key, max_age=feedback.MAX_AGE, **cookie)
+            response.set_cookie(NOTICE_COOKIE, key, max_age=_NOTICE_SECONDS, **cookie)
             return response
 
         return run_action
+
+    def _store_notice(self, text: str) -> str:
+        """Store a notice, which is shown once, and return its key. Only the newest ones are kept."""
+        key = secrets.token_urlsafe(16)
+        self._notices[key] = text
+        if len(self._notices) > _MAX_NOTICES:
+            del self._notices[next(iter(self._notices))]
+        return key
 
     async def _accept_token(self, request: web.Request) -> web.StreamResponse:
         form, token = await _read_form(request, may_have_file=False), self._access.token

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from directsuite.sandbox.page.feedback import COOKIE
+from directsuite.sandbox.page.site import NOTICE_COOKIE
 from directsuite.sandbox.samples import ALICE, BOB, MAILBOX_LOGIN, add_sample_content
 from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
 from tests.sandbox.signing.documents import make_consent_form
@@ -90,7 +90,7 @@ class PageClient:
         headers = {"Origin": self.root, "Sec-Fetch-Site": "same-origin", **changed}
         url = f"{self.root}/page/do/{path}"
         async with self.http.post(url, data=form, headers=headers, allow_redirects=False) as response:
-            self.notice_cookie = response.cookies[COOKIE].value if COOKIE in response.cookies else None
+            self.notice_cookie = response.cookies[NOTICE_COOKIE].value if NOTICE_COOKIE in response.cookies else None
             return response.status, response.headers.get("Location", "") or await response.text()
 
 

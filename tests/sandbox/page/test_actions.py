@@ -10,10 +10,8 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
-from directsuite.sandbox.control import CONTROLS
 from directsuite.sandbox.messaging import mailboxes
-from directsuite.sandbox.page import feedback
-from directsuite.sandbox.page.feedback import COOKIE
+from directsuite.sandbox.page.site import NOTICE_COOKIE
 from directsuite.sandbox.samples import ALICE, add_sample_content
 from directsuite.sandbox.server import Sandbox
 from tests.sandbox.page.conftest import CREDENTIALS, SLOW_RECIPIENT, PageClient
@@ -126,7 +124,7 @@ async def test_a_change_is_confirmed_once(
     empty_page.sandbox.inject_fault("Send", "hang")
     assert await empty_page.submit(path, members) == DONE
     assert empty_page.notice_cookie is not None
-    cookies = {COOKIE: empty_page.notice_cookie}
+    cookies = {NOTICE_COOKIE: empty_page.notice_cookie}
     shown = [
         f'<p class="feedback" role="status">{text}' in await empty_page.view("/", headers=headers, cookies=cookies)
         for headers in ({"HX-Request": "true"}, {}, {})
@@ -134,19 +132,10 @@ async def test_a_change_is_confirmed_once(
     assert shown == [False, True, False]  # an update of the view that is open does not count
 
 
-def test_every_notice_belongs_to_a_control() -> None:
-    assert feedback._TEXTS.keys() <= {f"{entry.method} {entry.path}" for entry in CONTROLS}
-
-
-async def test_only_the_newest_notices_are_stored() -> None:
-    notices = feedback.Notices()
-    keys = [notices.add(f"{number}") for number in range(101)]
-    assert [notices.pop(keys[0]), notices.pop(keys[1]), notices.pop(keys[1]), notices.pop("")] == [
-        None,
-        "1",
-        None,
-        None,
-    ]
+async def test_only_the_newest_notices_are_stored(empty_page: PageClient) -> None:
+    page = empty_page.sandbox._page
+    keys = [page._store_notice(f"{number}") for number in range(101)]
+    assert list(page._notices) == keys[1:]
 
 
 @pytest.mark.parametrize(
