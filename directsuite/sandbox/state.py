@@ -384,10 +384,9 @@ def _empty_account(connection: sqlite3.Connection, account: str, *, now: int) ->
     connection.execute("DELETE FROM fax WHERE digits IN (SELECT digits FROM fax_number WHERE account = ?)", (account,))
     numbers = connection.execute("DELETE FROM fax_number WHERE account = ?", (account,)).rowcount
     mailbox = connection.execute(
-        "SELECT address, password FROM mailbox_account WHERE folded = ?", (fold(account),)
+        "DELETE FROM mailbox_account WHERE folded = ? RETURNING address, password", (fold(account),)
     ).fetchone()
     if mailbox is not None:
-        mailboxes.delete_account(connection, account)
         new = mailboxes.create_account(connection, mailbox["address"], "", at_ms=now)
         connection.execute("UPDATE mailbox_account SET password = ? WHERE id = ?", (mailbox["password"], new))
     return bool(documents or numbers or mailbox is not None or _has_credentials(connection, account))

@@ -165,31 +165,23 @@ def list_records(
     return [_build_log(row, now_ms) for row in rows]
 
 
-class _RecipientDelivery(NamedTuple):
-    recipient: str
-    status: str
-    details: str
-    sent_ms: int
-    due_ms: int | None
-    """The time of the outcome. None if nothing is ever confirmed, or the status was set."""
+def list_deliveries(connection: sqlite3.Connection, smtp_id: str, *, now_ms: int) -> list[dict[str, Any]]:
+    """Return a message's deliveries in the order of its recipients. Empty for an unknown message.
 
-
-def list_deliveries(connection: sqlite3.Connection, smtp_id: str, *, now_ms: int) -> list[_RecipientDelivery]:
-    """Return a message's deliveries in the order of its recipients. Empty for an unknown message."""
+    A delivery has recipient, status, details, and due_ms: the time of the outcome, or None if nothing is ever
+    confirmed or the status was set.
+    """
     rows = connection.execute(
         "SELECT recipient, at, outcome, due, details, forced FROM sent_message JOIN delivery ON message = id"
         " WHERE smtp_id = ? ORDER BY position",
         (add_brackets(smtp_id),),
     )
-    return [
-        _RecipientDelivery(
-            row["recipient"],
-            *_compute_status(row, now_ms),
-            row["at"],
-            None if row["forced"] or not row["outcome"] else row["due"],
-        )
-        for row in rows
-    ]
+    deliveries = list[dict[str, Any]]()
+    for row in rows:
+        status, details = _compute_status(row, now_ms)
+        due_ms = None if row["forced"] or not row["outcome"] else row["due"]
+        deliveries.append({"recipient": row["recipient"], "status": status, "details": details, "due_ms": due_ms})
+    return deliveries
 
 
 def build_report_members(logs: Sequence[dict[str, Any]], *, as_csv: bool) -> dict[str, Any]:

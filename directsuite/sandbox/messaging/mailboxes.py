@@ -103,11 +103,6 @@ def set_password(connection: sqlite3.Connection, address: str, password: str) ->
     return changed.rowcount > 0
 
 
-def delete_account(connection: sqlite3.Connection, address: str) -> bool:
-    """Delete a mailbox and its content. Return False if there is none."""
-    return connection.execute("DELETE FROM mailbox_account WHERE folded = ?", (fold(address),)).rowcount > 0
-
-
 def find_account_id(connection: sqlite3.Connection, address: str) -> int | None:
     """Return the id of a mailbox, or None if there is none."""
     row = connection.execute("SELECT id FROM mailbox_account WHERE folded = ?", (fold(address),)).fetchone()
@@ -324,13 +319,6 @@ class Selection(NamedTuple):
     subject: str | None = None
 
 
-class Count(NamedTuple):
-    """Numbers of messages."""
-
-    all: int
-    unread: int
-
-
 class StoredMessage(NamedTuple):
     """A message with the members of its response."""
 
@@ -343,14 +331,6 @@ class StoredMessage(NamedTuple):
     """`StoredContent.detail` or `StoredContent.metadata`."""
     file: str | None
     """The name of the file. None if the bytes are in the database."""
-
-
-class _StoredBytes(NamedTuple):
-    uid: int
-    message_id: str | None
-    raw: bytes
-    """Empty if the bytes are in a file."""
-    file: str | None
 
 
 def append_message(connection: sqlite3.Connection, folder: int, content: StoredContent, *, received_ms: int) -> int:
@@ -443,10 +423,10 @@ def set_seen(connection: sqlite3.Connection, folder: int, uids: Iterable[int], *
     return sorted(row["uid"] for row in rows.fetchall())
 
 
-def count_messages(connection: sqlite3.Connection, folder: int) -> Count:
-    """Return the numbers of all and unread messages of a folder."""
-    row = connection.execute("SELECT count(*), total(seen = 0) FROM message WHERE folder = ?", (folder,)).fetchone()
-    return Count(all=row[0], unread=int(row[1]))
+def count_messages(connection: sqlite3.Connection, folder: int, *, unread: bool = False) -> int:
+    """Return the number of all messages of a folder, or of the unread ones."""
+    query = "SELECT count(*) FROM message WHERE folder = ? AND seen <= ?"
+    return int(connection.execute(query, (folder, not unread)).fetchone()[0])
 
 
 def list_uids(connection: sqlite3.Connection, folder: int) -> list[int]:
@@ -484,15 +464,17 @@ def list_messages(
     return [StoredMessage(*row) for row in rows]
 
 
-def list_raw_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> list[_StoredBytes]:
-    """Return the bytes of messages, ordered by uid, without those of unknown uids."""
-    rows = connection.execute(
+def list_raw_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> list[sqlite3.Row]:
+    """Return uid, message_id, raw (empty for a message in a file) and name (of its file) of messages, by uid.
+
+    Unknown uids are ignored.
+    """
+    return connection.execute(
         "SELECT uid, message_id, raw, name FROM message JOIN content ON content.id = content"
         " LEFT JOIN content_file USING(content)"
         " WHERE folder = ? AND uid IN (SELECT value FROM json_each(?)) ORDER BY uid",
         (folder, _encode_uids(uids)),
-    )
-    return [_StoredBytes(*row) for row in rows]
+    ).fetchall()
 
 
 def _encode_uids(uids: Iterable[int]) -> str:

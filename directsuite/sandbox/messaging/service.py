@@ -17,7 +17,7 @@ import secrets
 import sqlite3
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 import pybase64
@@ -67,32 +67,23 @@ _MAX_TRIES = 3  # if a concurrent call deletes the file of a message
 OperationFn = Callable[[sqlite3.Connection, MessagingCall[Any]], ResponseMembers]
 
 
-class Read(NamedTuple):
-    """Reads the database."""
-
-    function: OperationFn
-
-
-class Write(NamedTuple):
-    """Runs in one write transaction."""
-
-    function: OperationFn
-
-
-class _AsyncWrite(NamedTuple):
-    function: Callable[[MessagingCall[Any], SandboxDatabase], Awaitable[ResponseMembers]]
+AsyncWriteFn = Callable[[MessagingCall[Any], "SandboxDatabase"], Awaitable[ResponseMembers]]
 
 
 class _MessagingOperation(NamedTuple):
     name: str
     """The name in the specification and of the route."""
-    method: str
     path: str
     """The path below the message URL."""
     body_type: type[AuthenticatedRequest]
-    run: Read | Write | _AsyncWrite
-    is_tuser: bool = False
-    """True if a T-User calls, on behalf of the owner of a mailbox."""
+    kind: Literal["read", "write", "async write"]
+    """How to run `function`: reading the database, in one write transaction, or with its own transactions."""
+    function: OperationFn | AsyncWriteFn
+    method: str = "POST"
+
+    @property
+    def is_tuser(self) -> bool:
+        return self.name.endswith("WithTuser")
 
 
 _ResponseParts = list[bytes | FileRange]
@@ -171,16 +162,14 @@ class MessagingService:
                 )
             )
 
-        run = row.run
-        if isinstance(run, _AsyncWrite):
-            call = await self._database.read(begin)
-            return self._render(await run.function(call, self._database))
-        if isinstance(run, Read):
-            return await self._database.read(
-                lambda connection: self._render(run.function(connection, begin(connection)))
-            )
-        changed = await self.files.write(self._database, lambda connection: run.function(connection, begin(connection)))
-        return self._render(changed)
+        function: Any = row.function
+        if row.kind == "read":
+            return await self._database.read(lambda connection: self._render(function(connection, begin(connection))))
+        if row.kind == "write":
+            write = self.files.write(self._database, lambda connection: function(connection, begin(connection)))
+            return self._render(await write)
+        call = await self._database.read(begin)
+        return self._render(await function(call, self._database))
 
     def _render(self, members: ResponseMembers) -> _ResponseParts:
         token, ranges = secrets.token_hex(16), list[FileRange]()
@@ -246,12 +235,11 @@ def _get_statuses(connection: sqlite3.Connection, call: MessagingCall[Any]) -> R
     return delivery.build_report_members(records, as_csv=len(smtp_ids) > call.csv_above)
 
 
-def _get_count(connection: sqlite3.Connection, call: MessagingCall[Any]) -> ResponseMembers:
-    return {"count": mailboxes.count_messages(connection, call.get_folder(connection).id).all}
+def _count(*, unread: bool = False) -> OperationFn:
+    def count(connection: sqlite3.Connection, call: MessagingCall[Any]) -> ResponseMembers:
+        return {"count": mailboxes.count_messages(connection, call.get_folder(connection).id, unread=unread)}
 
-
-def _get_unread_count(connection: sqlite3.Connection, call: MessagingCall[Any]) -> ResponseMembers:
-    return {"count": mailboxes.count_messages(connection, call.get_folder(connection).id).unread}
+    return count
 
 
 def _get_uids(connection: sqlite3.Connection, call: MessagingCall[Any]) -> ResponseMembers:
@@ -261,16 +249,16 @@ def _get_uids(connection: sqlite3.Connection, call: MessagingCall[Any]) -> Respo
 def _get_deleted_count(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
     folder = call.get_folder(connection)
     is_trash = fold(folder.name) == fold(mailboxes.TRASH)
-    return {"count": mailboxes.count_messages(connection, folder.id).all if is_trash else 0}
+    return {"count": mailboxes.count_messages(connection, folder.id) if is_trash else 0}
 
 
-def _read(select: Callable[[MessagingCall[Any]], Selection], *, with_body: bool = True) -> Read:
+def _read(select: Callable[[MessagingCall[Any]], Selection], *, with_body: bool = True) -> OperationFn:
     def read(connection: sqlite3.Connection, call: MessagingCall[Any]) -> ResponseMembers:
         folder = call.get_folder(connection)
         messages = mailboxes.list_messages(connection, folder.id, select(call), with_body=with_body)
         return {"messages": [_build_detail(message, folder.name, call.files) for message in messages]}
 
-    return Read(read)
+    return read
 
 
 def _build_detail(message: mailboxes.StoredMessage, folder: str, files: StoredFiles) -> msgspec.Raw | dict[str, Any]:
@@ -332,23 +320,21 @@ def _set_folders_subscribed(
     return {"folders": names}
 
 
-def _create_folder(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
-    call.record(connection, mailboxes.create_folder(connection, call.account, call.path["folderName"]))
-    return {}
-
-
 def _move_folder(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
     old, new = mailboxes.rename_folder(connection, call.account, call.path["folderName"], call.path["newFolderName"])
     call.record(connection, old, new_name=new)
     return {}
 
 
-def _delete_folder(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
-    call.record(connection, mailboxes.delete_folder(connection, call.account, call.path["folderName"]))
-    return {}
+def _change_folder(change: Callable[[sqlite3.Connection, int, str], str]) -> OperationFn:
+    def run(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
+        call.record(connection, change(connection, call.account, call.path["folderName"]))
+        return {}
+
+    return run
 
 
-def _make_transfer(transfer: mailboxes.TransferFn) -> Write:
+def _transfer(transfer: mailboxes.TransferFn) -> OperationFn:
     def change(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
         source = call.get_folder(connection)
         destination = mailboxes.get_folder(connection, call.account, call.path["destFolderName"])
@@ -358,7 +344,7 @@ def _make_transfer(transfer: mailboxes.TransferFn) -> Write:
             call.record(connection, source.name, uids=uids, destination=destination.name, new_uids=new_uids)
         return {}
 
-    return Write(change)
+    return change
 
 
 def _delete_messages(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
@@ -374,7 +360,7 @@ def _delete_messages(connection: sqlite3.Connection, call: MessagingCall[UidsReq
     return {}
 
 
-def _make_seen_setter(*, seen: bool) -> Write:
+def _mark(*, seen: bool) -> OperationFn:
     def change(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
         folder = call.get_folder(connection)
         marked = mailboxes.set_seen(connection, folder.id, call.request.uids, seen=seen)
@@ -382,7 +368,7 @@ def _make_seen_setter(*, seen: bool) -> Write:
             call.record(connection, folder.name, uids=marked)
         return {}
 
-    return Write(change)
+    return change
 
 
 def _get_raw_messages(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
@@ -391,12 +377,12 @@ def _get_raw_messages(connection: sqlite3.Connection, call: MessagingCall[UidsRe
     return {
         "messages": [
             {
-                "uid": message.uid,
-                "msgID": message.message_id,
+                "uid": message["uid"],
+                "msgID": message["message_id"],
                 "folder": folder.name,
-                "data": pybase64.b64encode(message.raw).decode("ascii")
-                if message.file is None
-                else FileRange.from_file(call.files[message.file]),
+                "data": pybase64.b64encode(message["raw"]).decode("ascii")
+                if message["name"] is None
+                else FileRange.from_file(call.files[message["name"]]),
             }
             for message in messages
         ]
@@ -419,7 +405,7 @@ _FOLDER_AND_DESTINATION = "{folderName}/{destFolderName}"
 
 OPERATIONS = (
     *(
-        _MessagingOperation(name, "PUT", name, body, _AsyncWrite(sending.send), is_tuser=name.endswith("WithTuser"))
+        _MessagingOperation(name, name, body, "async write", sending.send, "PUT")
         for name, body in (
             ("Send", SendRequest),
             ("SendWithHeader", SendRequestWithHeader),
@@ -427,51 +413,63 @@ OPERATIONS = (
             ("SendWithHeaderWithTuser", SendRequestWithHeader),
         )
     ),
-    _MessagingOperation("Forward", "PUT", "Forward/{folderName}", UidsRequest, _AsyncWrite(sending.forward)),
-    _MessagingOperation("GetMessageStatusMany", "POST", "GetMessageStatus/", SmtpIdsRequest, Read(_get_statuses)),
+    _MessagingOperation("Forward", "Forward/{folderName}", UidsRequest, "async write", sending.forward, "PUT"),
+    _MessagingOperation("GetMessageStatusMany", "GetMessageStatus/", SmtpIdsRequest, "read", _get_statuses),
+    _MessagingOperation(
+        "SaveRawMessages",
+        "SaveRawMessages/{folderName}",
+        RawMessagesRequest,
+        "async write",
+        sending.save_raw_messages,
+    ),
     *(
-        _MessagingOperation(name, "POST", f"{name}/{path}", body, run, is_tuser=name.endswith("WithTuser"))
-        for name, path, body, run in (
-            ("GetMessageStatus", "{smtpId}", MailboxRequest, Read(_get_statuses)),
-            ("GetMessageStatusWithTuser", "{smtpId}", MailboxRequest, Read(_get_statuses)),
-            ("GetMessageCount", _FOLDER, MailboxRequest, Read(_get_count)),
-            ("GetUnreadMessageCount", _FOLDER, MailboxRequest, Read(_get_unread_count)),
-            ("GetDeletedMessageCount", _FOLDER, MailboxRequest, Read(_get_deleted_count)),
-            ("GetMessagesByUIDs", _FOLDER, UidsRequest, _read(lambda call: Selection(uids=call.request.uids))),
-            ("GetUnreadMessages", _FOLDER, MailboxRequest, _read(lambda _: Selection(unread=True))),
-            ("GetMessagesByReceivedDate", _FOLDER_AND_TIMES, MailboxRequest, _read(_select_received)),
-            ("GetMessagesByReceivedDateUTC", _FOLDER_AND_TIMES, MailboxRequest, _read(_select_received_utc)),
+        _MessagingOperation(name, f"{name}/{path}", MailboxRequest, "read", function)
+        for name, path, function in (
+            ("GetMessageStatus", "{smtpId}", _get_statuses),
+            ("GetMessageStatusWithTuser", "{smtpId}", _get_statuses),
+            ("GetMessageCount", _FOLDER, _count()),
+            ("GetUnreadMessageCount", _FOLDER, _count(unread=True)),
+            ("GetDeletedMessageCount", _FOLDER, _get_deleted_count),
+            ("GetUnreadMessages", _FOLDER, _read(lambda _: Selection(unread=True))),
+            ("GetMessagesByReceivedDate", _FOLDER_AND_TIMES, _read(_select_received)),
+            ("GetMessagesByReceivedDateUTC", _FOLDER_AND_TIMES, _read(_select_received_utc)),
+            ("GetMessagesBySender", "{folderName}/{sender}", _read(lambda call: Selection(sender=call.path["sender"]))),
             (
-                *("GetMessagesBySender", "{folderName}/{sender}", MailboxRequest),
-                _read(lambda call: Selection(sender=call.path["sender"])),
-            ),
-            (
-                *("GetMessagesBySubject", "{folderName}/{subject}", MailboxRequest),
+                "GetMessagesBySubject",
+                "{folderName}/{subject}",
                 _read(lambda call: Selection(subject=call.path["subject"])),
             ),
-            ("GetMessages", _FOLDER, MailboxRequest, _read(lambda _: Selection())),
-            ("GetMessageMetaData", _FOLDER, MailboxRequest, _read(lambda _: Selection(), with_body=False)),
+            ("GetMessages", _FOLDER, _read(lambda _: Selection())),
+            ("GetMessageMetaData", _FOLDER, _read(lambda _: Selection(), with_body=False)),
+            ("SearchMessagesMetadataByReceivedDate", _FOLDER_AND_TIMES, _read(_select_received, with_body=False)),
             (
-                *("SearchMessagesMetadataByReceivedDate", _FOLDER_AND_TIMES, MailboxRequest),
-                _read(_select_received, with_body=False),
-            ),
-            (
-                *("SearchMessagesMetadataByReceivedDateUTC", _FOLDER_AND_TIMES, MailboxRequest),
+                "SearchMessagesMetadataByReceivedDateUTC",
+                _FOLDER_AND_TIMES,
                 _read(_select_received_utc, with_body=False),
             ),
-            ("GetUIDs", _FOLDER, MailboxRequest, Read(_get_uids)),
-            ("GetFolders", "{rootFolderName}/{subscribedFolderOnly}", MailboxRequest, Read(_get_folders)),
-            ("SetFoldersSubscribed", "", SetFoldersSubscribedRequest, Write(_set_folders_subscribed)),
-            ("CreateFolder", _FOLDER, MailboxRequest, Write(_create_folder)),
-            ("MoveFolder", "{folderName}/{newFolderName}", MailboxRequest, Write(_move_folder)),
-            ("DeleteFolder", _FOLDER, MailboxRequest, Write(_delete_folder)),
-            ("CopyMessagesByUIDs", _FOLDER_AND_DESTINATION, UidsRequest, _make_transfer(mailboxes.copy_messages)),
-            ("MoveMessagesByUIDs", _FOLDER_AND_DESTINATION, UidsRequest, _make_transfer(mailboxes.move_messages)),
-            ("DeleteMessagesByUIDs", "{folderName}/{deleteForever}", UidsRequest, Write(_delete_messages)),
-            ("MarkMessagesAsReadByUIDs", _FOLDER, UidsRequest, _make_seen_setter(seen=True)),
-            ("MarkMessagesAsUnreadByUIDs", _FOLDER, UidsRequest, _make_seen_setter(seen=False)),
-            ("GetRawMessagesByUIDs", _FOLDER, UidsRequest, Read(_get_raw_messages)),
-            ("SaveRawMessages", _FOLDER, RawMessagesRequest, _AsyncWrite(sending.save_raw_messages)),
+            ("GetUIDs", _FOLDER, _get_uids),
+            ("GetFolders", "{rootFolderName}/{subscribedFolderOnly}", _get_folders),
+        )
+    ),
+    *(
+        _MessagingOperation(name, f"{name}/{path}", UidsRequest, "read", function)
+        for name, path, function in (
+            ("GetMessagesByUIDs", _FOLDER, _read(lambda call: Selection(uids=call.request.uids))),
+            ("GetRawMessagesByUIDs", _FOLDER, _get_raw_messages),
+        )
+    ),
+    *(
+        _MessagingOperation(name, f"{name}/{path}", body, "write", function)
+        for name, path, body, function in (
+            ("SetFoldersSubscribed", "", SetFoldersSubscribedRequest, _set_folders_subscribed),
+            ("CreateFolder", _FOLDER, MailboxRequest, _change_folder(mailboxes.create_folder)),
+            ("MoveFolder", "{folderName}/{newFolderName}", MailboxRequest, _move_folder),
+            ("DeleteFolder", _FOLDER, MailboxRequest, _change_folder(mailboxes.delete_folder)),
+            ("CopyMessagesByUIDs", _FOLDER_AND_DESTINATION, UidsRequest, _transfer(mailboxes.copy_messages)),
+            ("MoveMessagesByUIDs", _FOLDER_AND_DESTINATION, UidsRequest, _transfer(mailboxes.move_messages)),
+            ("DeleteMessagesByUIDs", "{folderName}/{deleteForever}", UidsRequest, _delete_messages),
+            ("MarkMessagesAsReadByUIDs", _FOLDER, UidsRequest, _mark(seen=True)),
+            ("MarkMessagesAsUnreadByUIDs", _FOLDER, UidsRequest, _mark(seen=False)),
         )
     ),
 )

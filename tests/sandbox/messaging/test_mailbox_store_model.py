@@ -147,10 +147,13 @@ class StoreMachine(RuleBasedStateMachine):
             uids = mailboxes.list_uids(self.db, folder)
             assert uids == sorted(model.messages)
             found = mailboxes.list_raw_messages(self.db, folder, uids)
-            assert [message.raw for message in found] == [model.messages[uid][0] for uid in uids]
+            assert [message["raw"] for message in found] == [model.messages[uid][0] for uid in uids]
             unread = mailboxes.list_messages(self.db, folder, mailboxes.Selection(unread=True), with_body=False)
             assert [message.uid for message in unread] == [u for u in uids if not model.messages[u][1]]
-            assert mailboxes.count_messages(self.db, folder) == (len(uids), len(unread))
+            assert [mailboxes.count_messages(self.db, folder, unread=only) for only in (False, True)] == [
+                len(uids),
+                len(unread),
+            ]
         kept = {bytes(row[0]) for row in self.db.execute("SELECT raw FROM content")}
         assert kept == {raw for model in self.model.values() for raw, _ in model.messages.values()}
 
