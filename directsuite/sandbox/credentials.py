@@ -131,7 +131,7 @@ def make_bearer_middleware(database: SandboxDatabase, clock: Clock) -> Middlewar
         if token is None:
             return _build_unauthorized_response("the request has no access token", 'Bearer realm="directsuite-sandbox"')
         now = clock.milliseconds()
-        account = await database.read(lambda connection: find_token_account(connection, token, now=now))
+        account = await database.read(find_token_account, token, now=now)
         if account is None:
             challenge = 'Bearer realm="directsuite-sandbox", error="invalid_token"'
             return _build_unauthorized_response("the access token is unknown or has expired", challenge)

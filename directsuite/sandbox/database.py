@@ -24,9 +24,12 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar, copy_context
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 T = TypeVar("T")
+P = ParamSpec("P")
+Work: TypeAlias = Callable[Concatenate[sqlite3.Connection, P], T]
+"""Runs in a transaction, with further arguments."""
 TransactionFn = Callable[[sqlite3.Connection], Any]
 _Job = tuple[TransactionFn, "asyncio.Future[Any] | None"]
 
@@ -77,23 +80,22 @@ class SandboxDatabase:
                 opening.callback(self._reader.close)
             self._opened = opening.pop_all()
 
-    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def write(self, work: Work[P, T], /, *arguments: P.args, **options: P.kwargs) -> T:
         """Return the result of `work`, run in a transaction. Its exception rolls it back and is raised."""
-        effects = EFFECTS.get(None)
-        if effects is None:
-            result: T = await self._writer.submit(work)
-            return result
-        before, context = len(effects), copy_context()
+        effects, context = EFFECTS.get([]), copy_context()
+        before = len(effects)
         try:
-            result = await self._writer.submit(lambda connection: context.run(work, connection))
+            result: T = await self._writer.submit(
+                lambda connection: context.run(work, connection, *arguments, **options)
+            )
         except Exception:
             del effects[before:]
             raise
         return result
 
-    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def read(self, work: Work[P, T], /, *arguments: P.args, **options: P.kwargs) -> T:
         """Return the result of `work`, which may only read and sees all completed writes. Raises its exception."""
-        result: T = await self._reader.submit(work)
+        result: T = await self._reader.submit(lambda connection: work(connection, *arguments, **options))
         return result
 
     def post(self, work: Callable[[sqlite3.Connection], object]) -> None:

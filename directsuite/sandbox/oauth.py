@@ -88,7 +88,7 @@ class _Endpoints:
         """Redirect with a code or an error. For an unknown client or unusable URI, respond 400 (RFC 6749, 4.1.2.1)."""
         query = request.query
         redirect_uri, client_id = query.get("redirect_uri", ""), query.get("client_id", "")
-        client = await self._database.read(lambda connection: _find_client(connection, client_id))
+        client = await self._database.read(_find_client, client_id)
         if client is None or not _is_usable_redirect(redirect_uri):
             text = "client_id is unknown, or redirect_uri is no absolute URI without a fragment"
             error = {"error": "invalid_request", "error_description": text}
@@ -98,7 +98,7 @@ class _Endpoints:
             code, scope = generate_secret(), query.get("scope") or DEFAULT_SCOPE
             expires_at = self._clock.milliseconds() + _CODE_LIFETIME_MS
             row = (hash_secret(code), "code", client_id, client["account"], scope, redirect_uri, expires_at)
-            await self._database.write(lambda connection: _store_grant(connection, row))
+            await self._database.write(_store_grant, row)
             outcome["code"] = code
         else:
             outcome["error"] = "unsupported_response_type"
@@ -109,9 +109,7 @@ class _Endpoints:
         try:
             form = await _read_form(request)
             client_id, client_secret = _parse_client_credentials(request, form)
-            response = await self._database.write(
-                lambda connection: self._issue_token(connection, client_id, client_secret, form)
-            )
+            response = await self._database.write(self._issue_token, client_id, client_secret, form)
         except _OAuthError as error:
             rejection = _build_response({"error": error.error, "error_description": str(error)}, error.status)
             if error.status == HTTPStatus.UNAUTHORIZED:

@@ -246,10 +246,7 @@ class Sandbox(SandboxState):
     async def _get_environment(self, request: web.Request) -> web.Response:
         """Respond with `environment` and a valid token. With an access token, the URLs have the request's Host."""
         token, now = self.environment["DIRECTSUITE_TOKEN"], self.clock.milliseconds()
-        if (
-            await self._database.read(lambda connection: credentials.find_token_account(connection, token, now=now))
-            is None
-        ):
+        if await self._database.read(credentials.find_token_account, token, now=now) is None:
             self.environment["DIRECTSUITE_TOKEN"] = await self.issue_token(lifetime=_DEMO_TOKEN_LIFETIME)
         environment = self.environment
         if self._access.token is not None:
@@ -266,14 +263,12 @@ class Sandbox(SandboxState):
     async def _expire_token(self, request: web.Request) -> None:
         token = credentials.parse_bearer_token(request)
         if token is not None:
-            await self._database.write(lambda connection: credentials.expire_tokens(connection, token=token))
+            await self._database.write(credentials.expire_tokens, token=token)
 
     async def _expire_session(self, request: web.Request) -> None:
         session_id = request.match_info.get("session_id")
         if session_id is not None:
-            await self._database.write(
-                lambda connection: registration.expire_sessions(connection, session_id=session_id)
-            )
+            await self._database.write(registration.expire_sessions, session_id=session_id)
 
 
 def _allow_any_segment(routes: list[web.RouteDef]) -> list[web.RouteDef]:

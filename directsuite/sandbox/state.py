@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from directsuite.sandbox import clock, credentials, database, fax, oauth, patients, registration
 from directsuite.sandbox.clock import Clock, ClockState
 from directsuite.sandbox.credentials import DEMO_ACCOUNT
-from directsuite.sandbox.database import CLOSED_TEXT, SandboxDatabase
+from directsuite.sandbox.database import CLOSED_TEXT, P, SandboxDatabase, T, Work
 from directsuite.sandbox.faults import Fault, Faults
 from directsuite.sandbox.messaging import delivery, mailboxes, sending
 from directsuite.sandbox.messaging import service as messaging
@@ -44,8 +44,6 @@ SCHEMAS = (
     registration.SCHEMA,
     signing.SCHEMA,
 )
-
-T = TypeVar("T")
 
 Seed = Callable[["sqlite3.Connection", int], None]
 """Adds initial data in a transaction, at a time in milliseconds since 1970."""
@@ -127,16 +125,16 @@ class SandboxState(ResponseOptions):
     def _database(self) -> SandboxDatabase:
         return self._services.database
 
-    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def _write(self, work: Work[P, T], /, *arguments: P.args, **options: P.kwargs) -> T:
         """Run `work` in a write transaction. Raises ValueError instead of a RejectionError."""
         try:
-            return await self._database.write(work)
+            return await self._database.write(work, *arguments, **options)
         except RejectionError as error:
             raise ValueError(str(error)) from None
 
-    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def read(self, work: Work[P, T], /, *arguments: P.args, **options: P.kwargs) -> T:
         """Return the result of `work`, which may only read. Raises its exception."""
-        return await self._database.read(work)
+        return await self._database.read(work, *arguments, **options)
 
     async def describe_document(self, name: str) -> dict[str, Any]:
         """Return the response of GetDocInfo for a document's file.
@@ -172,8 +170,7 @@ class SandboxState(ResponseOptions):
             and nothing is added. Return False if it is unknown.
         """
         if account is not None:
-            now = self.clock.milliseconds()
-            emptied = await self._write(lambda connection: _empty_account(connection, account, now=now))
+            emptied = await self._write(_empty_account, account, now=self.clock.milliseconds())
             await self._remove_unreferenced_files()
             return emptied
 
@@ -203,41 +200,36 @@ class SandboxState(ResponseOptions):
 
     async def add_account(self, address: str, password: str) -> int:
         """Create a mailbox and return its id. Raises AccountExists if it exists, ValueError for an invalid address."""
-        now = self.clock.milliseconds()
-        return await self._write(lambda connection: mailboxes.create_account(connection, address, password, at_ms=now))
+        return await self._write(mailboxes.create_account, address, password, at_ms=self.clock.milliseconds())
 
     async def add_tuser(self, username: str, password: str, direct_addresses: Iterable[str]) -> None:
         """Add a T-User: a login for these addresses and registration. Raises AccountExists if the name is in use."""
-        addresses = list(direct_addresses)
-        await self._write(lambda connection: mailboxes.create_tuser(connection, username, password, addresses))
+        await self._write(mailboxes.create_tuser, username, password, [*direct_addresses])
 
     async def add_reseller(self, username: str, password: str, domains: Iterable[str] = ()) -> None:
         """Add a login of the registration service, or change its password.
 
         domains: more domains in which every login may register patients.
         """
-        names = list(domains)
-        await self._write(lambda connection: registration.add_reseller(connection, username, password, names))
+        await self._write(registration.add_reseller, username, password, [*domains])
 
     async def add_client(self, client_id: str, client_secret: str, account: str = DEMO_ACCOUNT) -> None:
         """Register an OAuth 2.0 client that acts for `account`, or change its secret and account."""
-        await self._write(lambda connection: oauth.add_client(connection, client_id, client_secret, account))
+        await self._write(oauth.add_client, client_id, client_secret, account)
 
     async def issue_token(self, account: str = DEMO_ACCOUNT, *, lifetime: timedelta = timedelta(hours=1)) -> str:
         """Return a new access token of `account`."""
         token, now = credentials.generate_secret(), self.clock.milliseconds()
-        await self._write(
-            lambda connection: credentials.store_token(connection, token, account=account, now=now, lifetime=lifetime)
-        )
+        await self._write(credentials.store_token, token, account=account, now=now, lifetime=lifetime)
         return token
 
     async def expire_tokens(self, account: str | None = None) -> int:
         """Expire the access tokens of an account, or all. Return the number, including those already expired."""
-        return await self._write(lambda connection: credentials.expire_tokens(connection, account=account))
+        return await self._write(credentials.expire_tokens, account=account)
 
     async def expire_sessions(self, username: str | None = None) -> int:
         """Expire the registration sessions of a login, or all. Return the number, including those already expired."""
-        return await self._write(lambda connection: registration.expire_sessions(connection, username=username))
+        return await self._write(registration.expire_sessions, username=username)
 
     async def add_fax(
         self,
@@ -259,13 +251,11 @@ class SandboxState(ResponseOptions):
             new = msgspec.convert({**members, "recipients": listed}, fax.NewFax)
         except msgspec.ValidationError as mismatch:  # a ValueError in newer versions
             raise ValueError(str(mismatch)) from None
-        now = self.clock.milliseconds()
-        return await self._write(lambda connection: fax.add_fax(connection, new, now=now))
+        return await self._write(fax.add_fax, new, now=self.clock.milliseconds())
 
     async def set_fax_status(self, handle: str, status: str) -> bool:
         """Change the status of a fax. Return False for an unknown handle. Raises ValueError for an unknown status."""
-        now = self.clock.milliseconds()
-        return await self._write(lambda connection: fax.update_status(connection, handle, status, now=now))
+        return await self._write(fax.update_status, handle, status, now=self.clock.milliseconds())
 
     async def add_individual(
         self,
@@ -284,16 +274,14 @@ class SandboxState(ResponseOptions):
         if unknown := set(contact) - set(patients.Contact.__struct_fields__):
             raise ValueError(f"unknown contact data: {', '.join(sorted(unknown))}")
         person = patients.IndividualDescription(first_name=first_name, last_name=last_name, ssn4=ssn4, dob=dob)
-        return await self._write(
-            lambda connection: patients.add_individual(connection, person, patients.Contact(**contact), id)
-        )
+        return await self._write(patients.add_individual, person, patients.Contact(**contact), id)
 
     async def set_patient_state(self, address: str, state: str | None) -> bool:
         """Set the UserStateType of a patient. Return False for an unknown address.
 
         state: None: `activated`, and after a year `provisioned_cert_expired`. Raises ValueError for an unknown state.
         """
-        return await self._write(lambda connection: patients.set_state(connection, address, state))
+        return await self._write(patients.set_state, address, state)
 
     async def deliver(self, address: str, raw: bytes, folder: str = "INBOX") -> int:
         """Deliver a raw message (RFC 5322) into a folder of a mailbox and return the message's uid.
@@ -335,7 +323,7 @@ class SandboxState(ResponseOptions):
 
         Raises LookupError if it was not sent to the recipient, and ValueError for an unknown status.
         """
-        await self._write(lambda connection: delivery.force_status(connection, smtp_id, recipient, status))
+        await self._write(delivery.force_status, smtp_id, recipient, status)
 
     def inject_fault(self, /, operation: str, kind: str, **members: Any) -> int:
         """Add a fault rule and return its id. Raises ValueError if it is invalid.
@@ -363,7 +351,7 @@ class SandboxState(ResponseOptions):
         """
         if operation not in (None, "Inbound"):
             self._faults.validate_operation(operation)
-        return await self._database.read(lambda connection: database.list_effects(connection, operation))
+        return await self._database.read(database.list_effects, operation)
 
 
 def _empty_all_tables(connection: sqlite3.Connection) -> None:

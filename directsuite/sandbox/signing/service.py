@@ -16,13 +16,13 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from directsuite.sandbox.clock import format_timestamp
 from directsuite.sandbox.credentials import ACCOUNT
-from directsuite.sandbox.database import record_effect
+from directsuite.sandbox.database import P, T, Work, record_effect
 from directsuite.sandbox.files import FileRange, StoredFiles, make_abandoned_schema, receive_body
 from directsuite.sandbox.rejections import (
     InvalidActionError,
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from directsuite.sandbox.signing import KeySource
     from directsuite.sandbox.signing.engine import ChangeOperation
     from directsuite.sandbox.signing.modifications import Modification, ModificationProcesses, ObjectNumber
-
-T = TypeVar("T")
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS signing_document(
@@ -151,7 +149,7 @@ class SigningService:
                 self._clock.milliseconds(),
                 *await asyncio.to_thread(self.files.sync_and_digest, stored),
             )
-            await self._write(lambda connection: _insert_document(connection, document, request[ACCOUNT]))
+            await self._write(_insert_document, document, request[ACCOUNT])
         repair = "; its damaged structure was repaired" if repaired else ""
         return web.json_response(_build_summary(document, f"the document is stored{repair}"))
 
@@ -171,7 +169,7 @@ class SigningService:
     async def _delete(self, request: web.Request) -> web.Response:
         identifier, at = request.match_info["identifier"], self._clock.milliseconds()
         async with self._get_lock(identifier):
-            await self._write(lambda connection: _delete_document(connection, identifier, request[ACCOUNT], at))
+            await self._write(_delete_document, identifier, request[ACCOUNT], at)
         return web.json_response({"documentDigest": "", "description": "the document is deleted"})
 
     async def _change(self, operation: ChangeOperation, request: web.Request) -> web.Response:
@@ -200,12 +198,12 @@ class SigningService:
                     before.identifier, before.created, *await asyncio.to_thread(self.files.sync_and_digest, target)
                 )
                 route, at = str(request.match_info.route.name), self._clock.milliseconds()
-                await self._write(lambda connection: _replace_document(connection, before, after, names, route, at))
+                await self._write(_replace_document, before, after, names, route, at)
             return names, after
 
     async def _use_document(self, request: web.Request) -> _StoredPdf:
         identifier, account, at = request.match_info["identifier"], request[ACCOUNT], self._clock.milliseconds()
-        return await self._write(lambda connection: _use_document(connection, identifier, account, at))
+        return await self._write(_use_document, identifier, account, at)
 
     def _build_base64_response(self, name: str) -> web.Response:
         payload = self.files.make_payload([FileRange.from_file(self.files[name])])
@@ -220,9 +218,9 @@ class SigningService:
             self._processes = ModificationProcesses()
         return await self._processes.judge(file, fields)
 
-    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def _write(self, work: Work[P, T], /, *arguments: P.args, **options: P.kwargs) -> T:
         try:
-            return await self.files.write(self._database, work)
+            return await self.files.write(self._database, lambda connection: work(connection, *arguments, **options))
         except NoSuchDocumentError as missing:
             missing.status = self._options.missing_status
             raise
