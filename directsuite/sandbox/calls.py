@@ -91,11 +91,8 @@ class Calls:
         self.records = deque[CallRecord](maxlen=_MAX_CALLS)
         self.listeners = list[Callable[[CallRecord], None]]()
         self.count = 0
-        self._exchanges = dict[int, Exchange]()
-
-    def find_exchange(self, number: int) -> Exchange | None:
-        """Return the start of the bodies of a call, or None if they are not stored."""
-        return self._exchanges.get(number)
+        self.exchanges = dict[int, Exchange]()
+        """The start of the bodies of the newest calls, by number."""
 
     def find(self, number: int) -> CallRecord | None:
         """Return the call with this number, or None if it is not stored."""
@@ -135,8 +132,8 @@ class Calls:
                     fault=request.get(FAULT_KIND),
                 )
                 self.records.append(call)
-                self._exchanges[self.count] = exchange
-                self._exchanges.pop(self.count - _MAX_EXCHANGES, None)
+                self.exchanges[self.count] = exchange
+                self.exchanges.pop(self.count - _MAX_EXCHANGES, None)
                 for listener in self.listeners:
                     listener(call)
             return response

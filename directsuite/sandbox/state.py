@@ -84,7 +84,7 @@ class SandboxState(ResponseOptions):
         """Open the stored state. A clock that the caller has not passed resumes at its stored time."""
         opened = SandboxDatabase(self._folder, SCHEMAS)
         opening.callback(opened.close)
-        opening.callback(self._drop_services)
+        opening.callback(setattr, self, "_open_services", None)
         folder, max_body = self._folder, self._max_body
         self._open_services = _Services(
             opened,
@@ -99,9 +99,6 @@ class SandboxState(ResponseOptions):
         if stored is not None and not self._has_caller_clock:
             self.clock.restore(stored)
         opening.callback(self.clock.listen(lambda: opened.post(self._store_clock)))
-
-    def _drop_services(self) -> None:
-        self._open_services = None
 
     def _get_keys(self) -> KeySource:
         with self._keys_lock:
@@ -377,9 +374,6 @@ def _empty_account(connection: sqlite3.Connection, account: str, *, now: int) ->
     if mailbox is not None:
         new = mailboxes.create_account(connection, mailbox["address"], "", at_ms=now)
         connection.execute("UPDATE mailbox_account SET password = ? WHERE id = ?", (mailbox["password"], new))
-    return bool(documents or numbers or mailbox is not None or _has_credentials(connection, account))
-
-
-def _has_credentials(connection: sqlite3.Connection, account: str) -> bool:
     query = "SELECT 1 FROM access_token WHERE account = ? UNION ALL SELECT 1 FROM oauth_client WHERE account = ?"
-    return connection.execute(query, (account, account)).fetchone() is not None
+    has_credentials = connection.execute(query, (account, account)).fetchone() is not None
+    return bool(documents or numbers or mailbox is not None or has_credentials)

@@ -145,10 +145,6 @@ class _Multipart(NamedTuple):
     """True if this part, or one that contains it, is multipart/alternative."""
     content_type: str
 
-    def make_later_part(self) -> _Multipart:
-        """Return this multipart for its second and later parts: `is_alternative` ignores the parts that contain it."""
-        return self._replace(is_alternative=self.content_type == "multipart/alternative")
-
 
 class _Delimiter(NamedTuple):
     """A line that ends a part. Unless it is closing, the next part follows."""
@@ -185,8 +181,8 @@ class _OpenParts:
     def begin_next_part(self, boundary: bytes, *, first: bool) -> _Multipart:
         """Start the next part of the multipart with this boundary. Return that multipart."""
         around = self.close_inner_parts(boundary)
-        if not first:
-            self._parts[-1] = around.make_later_part()
+        if not first:  # for its second and later parts, `is_alternative` ignores the parts that contain it
+            self._parts[-1] = around._replace(is_alternative=around.content_type == "multipart/alternative")
         return around
 
     def close_inner_parts(self, boundary: bytes) -> _Multipart:
@@ -296,8 +292,8 @@ def _read_parts(message: _MessageOctets) -> ParsedMessage:
         elif not (is_text and leaf.is_alternative):
             attachments.append(_read_attachment(message, leaf, len(attachments) + 1))
     return ParsedMessage(
-        headers=_list_headers(head),
-        body="" if body is None else _decode_part(message, body),
+        headers=[Header(name, unfold(str(value))) for name, value in head.raw_items()],
+        body="" if body is None else decode_text(_read_payload(message, body), body.part.get_content_charset("utf-8")),
         html_body=body is not None and body.part.get_content_type() == "text/html",
         attachments=attachments,
     )
@@ -387,17 +383,9 @@ def _strip_line_break(raw: bytes | mmap.mmap, start: int, end: int) -> int:
     return end
 
 
-def _list_headers(part: Message) -> list[Header]:
-    return [Header(name, unfold(str(value))) for name, value in part.raw_items()]
-
-
 def _is_text(part: Message, *content_types: str) -> bool:
     is_attachment = part.get_content_disposition() == "attachment" or _find_filename(part) is not None
     return part.get_content_type() in content_types and not is_attachment
-
-
-def _decode_part(message: _MessageOctets, leaf: _ContentPart) -> str:
-    return decode_text(_read_payload(message, leaf), leaf.part.get_content_charset("utf-8"))
 
 
 def _read_attachment(message: _MessageOctets, leaf: _ContentPart, number: int) -> MessageAttachment:

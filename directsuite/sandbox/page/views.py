@@ -148,7 +148,7 @@ async def _find_titles(page: SandboxPage, calls: Sequence[CallRecord]) -> dict[s
 
 async def _show_call(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
     number = int(request.match_info["number"])
-    call, exchange = require_found(page.calls.find(number)), page.calls.find_exchange(number)
+    call, exchange = require_found(page.calls.find(number)), page.calls.exchanges.get(number)
     bodies = None if exchange is None else (mask_secrets(exchange.request), mask_secrets(exchange.response))
     return {"call": call, "exchange": exchange, "bodies": bodies, "titles": await _find_titles(page, [call])}
 

@@ -168,7 +168,9 @@ class ModificationProcesses:
 
     def _start(self) -> subprocess.Popen[bytes] | None:
         command = [sys.executable, "-P", "-m", "directsuite.sandbox.signing.modifications"]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(_find_import_paths())}
+        entries: list[object] = [*sys.path]  # Python ignores entries that are not strings
+        paths = [entry for entry in entries if isinstance(entry, str)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         with self._lock, suppress(OSError):
             if not self._closed and sys.executable:
                 process = subprocess.Popen(  # noqa: S603  this module
@@ -181,11 +183,6 @@ class ModificationProcesses:
                 self._running.add(process)
                 return process
         return None
-
-
-def _find_import_paths() -> list[str]:
-    entries: list[object] = [*sys.path]  # Python ignores entries that are not strings
-    return [entry for entry in entries if isinstance(entry, str)]
 
 
 def _limit_this_process() -> None:

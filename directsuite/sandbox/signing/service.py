@@ -36,7 +36,6 @@ from directsuite.sandbox.signing.request import Base64File, SignatureRequest, re
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
     from pathlib import Path
 
     from directsuite.sandbox.clock import Clock
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from directsuite.sandbox.quirks import ResponseOptions
     from directsuite.sandbox.signing import KeySource
     from directsuite.sandbox.signing.engine import ChangeOperation
-    from directsuite.sandbox.signing.modifications import Modification, ModificationProcesses, ObjectNumber
+    from directsuite.sandbox.signing.modifications import ModificationProcesses
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS signing_document(
@@ -126,7 +125,10 @@ class SigningService:
                 lambda: _import_engine().describe(file, self.get_keys(), moment)
             )
             if unjudged:
-                _import_engine().add_modifications(unjudged, await self._judge_modifications(file, list(unjudged)))
+                from directsuite.sandbox.signing.modifications import ModificationProcesses
+
+                self._processes = self._processes or ModificationProcesses()
+                _import_engine().add_modifications(unjudged, await self._processes.judge(file, list(unjudged)))
         return members
 
     def close(self) -> None:
@@ -138,7 +140,9 @@ class SigningService:
     async def _save(self, request: web.Request) -> web.Response:
         with self.files.create_file() as repaired_file:
             with self.files.create_file() as uploaded:
-                await self._receive(request, uploaded)
+                with Base64File(uploaded) as decoder:
+                    await receive_body(request, self._max_body or _MAX_SAVE_BYTES, decoder.write)
+                    await asyncio.to_thread(decoder.write, b"", last=True)
                 repaired: bool = await self._run_in_worker(
                     lambda: _import_engine().repair_upload(uploaded, repaired_file)
                 )
@@ -152,11 +156,6 @@ class SigningService:
             await self._write(_insert_document, document, request[ACCOUNT])
         repair = "; its damaged structure was repaired" if repaired else ""
         return web.json_response(_build_summary(document, f"the document is stored{repair}"))
-
-    async def _receive(self, request: web.Request, file: Path) -> None:
-        with Base64File(file) as decoder:
-            await receive_body(request, self._max_body or _MAX_SAVE_BYTES, decoder.write)
-            await asyncio.to_thread(decoder.write, b"", last=True)
 
     async def _get_document(self, request: web.Request) -> web.Response:
         return self._build_base64_response((await self._use_document(request)).file)
@@ -208,15 +207,6 @@ class SigningService:
     def _build_base64_response(self, name: str) -> web.Response:
         payload = self.files.make_payload([FileRange.from_file(self.files[name])])
         return web.Response(body=payload, content_type="text/plain", charset="us-ascii")
-
-    async def _judge_modifications(
-        self, file: Path, fields: Sequence[ObjectNumber]
-    ) -> dict[ObjectNumber, Modification]:
-        if self._processes is None:
-            from directsuite.sandbox.signing.modifications import ModificationProcesses
-
-            self._processes = ModificationProcesses()
-        return await self._processes.judge(file, fields)
 
     async def _write(self, work: Work[P, T], /, *arguments: P.args, **options: P.kwargs) -> T:
         try:
@@ -278,7 +268,8 @@ def _insert_document(connection: sqlite3.Connection, document: _StoredPdf, accou
         "INSERT INTO signing_file(identifier, name, size) VALUES(?, ?, ?)",
         (document.identifier, document.file, document.size),
     )
-    _record(connection, "Save", document.identifier, document.created, digest=document.digest)
+    at, digest = document.created, document.digest
+    record_effect(connection, operation="Save", subject=document.identifier, at=at, digest=digest)
 
 
 def _use_document(connection: sqlite3.Connection, identifier: str, account: str, at: int) -> _StoredPdf:
@@ -311,14 +302,11 @@ def _replace_document(
     connection.execute(
         "UPDATE signing_file SET name = ?, size = ? WHERE identifier = ?", (after.file, after.size, before.identifier)
     )
-    _record(connection, operation, before.identifier, at, digest=after.digest, before=before.digest, names=names)
+    detail = {"digest": after.digest, "before": before.digest, "names": names}
+    record_effect(connection, operation=operation, subject=before.identifier, at=at, **detail)
 
 
 def _delete_document(connection: sqlite3.Connection, identifier: str, account: str, at: int) -> None:
     _use_document(connection, identifier, account, at)
     connection.execute("DELETE FROM signing_document WHERE identifier = ?", (identifier,))
-    _record(connection, "Delete", identifier, at, digest="")
-
-
-def _record(connection: sqlite3.Connection, operation: str, identifier: str, at: int, **detail: Any) -> None:
-    record_effect(connection, operation=operation, subject=identifier, at=at, **detail)
+    record_effect(connection, operation="Delete", subject=identifier, at=at, digest="")

@@ -348,7 +348,7 @@ async def test_faults_hit_large_messages(mail: Mail, kind: str) -> None:
         with pytest.raises((aiohttp.ClientError, json.JSONDecodeError, AssertionError)):
             await mail.done("Send", body, "PUT")
     assert len(mail.files) == (kind in {"truncate", "malformed", "latency"})
-    exchange = mail.sandbox.calls.find_exchange(mail.sandbox.calls.count)
+    exchange = mail.sandbox.calls.exchanges.get(mail.sandbox.calls.count)
     assert exchange is not None
     assert (exchange.request, exchange.request_size) == (body[:8192], len(body))
     if kind == "truncate":
