@@ -347,7 +347,9 @@ def _read_json(body: bytes) -> Any:
 
 
 async def _change(response: web.Response, differences: Sequence[Difference]) -> web.Response:
-    body, status, headers = await _read_body(response), response.status, response.headers.copy()
+    payload: Any = response.body
+    body: bytes = await payload.read() if isinstance(payload, PiecesPayload) else bytes(payload or b"")
+    status, headers = response.status, response.headers.copy()
     headers.popall("Content-Length", None)
     is_json = response.content_type == "application/json"
     document = _read_json(body) if is_json else body.decode("latin-1")
@@ -401,8 +403,3 @@ def _change_member(container: Any, key: Any, what: str) -> None:
             if found := re.fullmatch(pattern, what):
                 container["_" * int(name[1]) if name else key] = change(found[1], value)
                 return
-
-
-async def _read_body(response: web.Response) -> bytes:
-    body: Any = response.body
-    return await body.read() if isinstance(body, PiecesPayload) else bytes(body or b"")

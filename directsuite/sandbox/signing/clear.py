@@ -121,22 +121,24 @@ def _list_raw_items(array: Any) -> list[Any]:
 
 class _SigFieldCreationOrRemovalRule(FieldMDPRule):
     def apply(self, context: FieldComparisonContext) -> Iterable[tuple[ModificationLevel, FormUpdate]]:
-        removed = {name: spec for name, spec in context.field_specs.items() if _is_removed(spec)}
+        removed = {
+            name: spec
+            for name, spec in context.field_specs.items()
+            if spec.old_field_ref is not None and spec.new_field_ref is None
+        }
         if not removed:
             yield from _creation_rule(approve_widget_bindings=True).apply(context)
             return
         for name, spec in removed.items():
-            if spec.field_type not in ("/Sig", None) or "/V" in _to_dictionary(spec.old_field):
+            if spec.field_type not in ("/Sig", None) or "/V" in (spec.old_field or ()):
                 raise SuspiciousModification(f"the field {name} was removed after signing, and was in use")
         remaining = {name: spec for name, spec in context.field_specs.items() if name not in removed}
         yield from _iter_page_updates(context, removed, remaining)
-        yield from _iter_parent_updates(remaining)
+        for name, spec in remaining.items():
+            if _has_lost_subfields(spec):
+                yield from _iter_array_updates(spec.new_field_ref, spec.new_field, "/Kids", field_name=name)
         without = replace(context, field_specs=remaining)
         yield from _creation_rule(approve_widget_bindings=False).apply(without)
-
-
-def _is_removed(spec: FieldComparisonSpec) -> bool:
-    return spec.old_field_ref is not None and spec.new_field_ref is None
 
 
 def _iter_page_updates(context: FieldComparisonContext, removed: _Specs, remaining: _Specs) -> _Updates:
@@ -160,12 +162,6 @@ def _iter_page_updates(context: FieldComparisonContext, removed: _Specs, remaini
         yield from _iter_array_updates(page_ref, new_page, "/Annots", valid_when_certifying=not before - after)
 
 
-def _iter_parent_updates(remaining: _Specs) -> _Updates:
-    for name, spec in remaining.items():
-        if _has_lost_subfields(spec):
-            yield from _iter_array_updates(spec.new_field_ref, spec.new_field, "/Kids", field_name=name)
-
-
 def _iter_array_updates(
     owner: Any, dictionary: Any, key: str, *, field_name: str | None = None, valid_when_certifying: bool = False
 ) -> _Updates:
@@ -180,10 +176,7 @@ def _has_lost_subfields(spec: FieldComparisonSpec) -> bool:
     """Return True if a field still exists, has lost only kids with a name (subfields), and has gained none."""
     if spec.old_field_ref is None or spec.new_field_ref is None:
         return False
-    before, after = (
-        _list_references(_to_dictionary(spec.old_field), "/Kids"),
-        _list_references(_to_dictionary(spec.new_field), "/Kids"),
-    )
+    before, after = _list_references(spec.old_field, "/Kids"), _list_references(spec.new_field, "/Kids")
     return after < before and all("/T" in lost.get_object() for lost in before - after)
 
 
@@ -204,12 +197,13 @@ class _SigFieldRule(_LostSubfieldsMixin, SigFieldModificationRule):
 
 
 def _collect_widget_references(field_ref: generic.Reference | None, field: Any) -> set[Any]:
-    return {field_ref, *_list_references(_to_dictionary(field), "/Kids")}
+    return {field_ref, *_list_references(field, "/Kids")}
 
 
 def _list_references(container: Any, key: str) -> set[Any]:
-    array: Any = container[key] if key in container else []  # noqa: SIM401  get() does not follow references
-    items = (array.raw_get(position) for position in range(len(array)))
+    if container is None or key not in container:
+        return set()
+    items = _list_raw_items(container[key])
     return {item.reference for item in items if isinstance(item, generic.IndirectObject)}
 
 
@@ -221,11 +215,6 @@ def _pair_pages(old: Any, new: Any) -> Iterator[tuple[Any, Any, Any]]:
             yield from _pair_pages(before.get_object(), after.get_object())
         else:
             yield before.get_object(), after.get_object(), after.reference
-
-
-def _to_dictionary(field: Any) -> Any:
-    empty: dict[str, Any] = {}
-    return field if field is not None else empty
 
 
 POLICY = StandardDiffPolicy(

@@ -97,7 +97,7 @@ class FileKeyStore:
     def _load(self) -> tuple[Any, _Pem]:
         with self._lock:
             if self._loaded is None:
-                pem = self._read() or self._write(_generate_pem())
+                pem = self._read() or self._create()
                 self._loaded = _parse_private_key(pem.key), pem
             return self._loaded
 
@@ -107,7 +107,11 @@ class FileKeyStore:
         make_private(*(self._folder / name for name in _FILE_NAMES.values()))
         return _Pem(**{part: (self._folder / name).read_bytes() for part, name in _FILE_NAMES.items()})
 
-    def _write(self, pem: _Pem) -> _Pem:
+    def _create(self) -> _Pem:
+        signer_key = rsa.generate_private_key(65537, 2048)
+        certificate, authority = certify(signer_key.public_key())
+        key = signer_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        pem = _Pem(key, certificate.public_bytes(Encoding.PEM), authority.public_bytes(Encoding.PEM))
         if self._folder is not None:
             self._folder.mkdir(0o700, parents=True, exist_ok=True)
             for part, name in _FILE_NAMES.items():
@@ -118,13 +122,6 @@ class FileKeyStore:
                     file.write(getattr(pem, part))
                 unfinished.replace(self._folder / name)
         return pem
-
-
-def _generate_pem() -> _Pem:
-    signer_key = rsa.generate_private_key(65537, 2048)
-    certificate, authority = certify(signer_key.public_key())
-    key = signer_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return _Pem(key, certificate.public_bytes(Encoding.PEM), authority.public_bytes(Encoding.PEM))
 
 
 _PublicKey: TypeAlias = rsa.RSAPublicKey | ec.EllipticCurvePublicKey

@@ -286,23 +286,21 @@ def _draw_stamp(width: float, height: float, *, lines: list[str], picture: Image
         return output.getvalue()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _DrawnStampStyle(BaseStampStyle):
-    draw: DrawFn | None = None
+    draw: DrawFn
 
     def create_stamp(self, writer: BasePdfFileWriter, box: BoxConstraints, text_params: dict[str, Any]) -> Any:
         return _DrawnStamp(writer, box, self.draw)
 
 
 class _DrawnStamp(AppearanceContent):
-    def __init__(self, writer: BasePdfFileWriter, box: BoxConstraints, draw: DrawFn | None) -> None:
+    def __init__(self, writer: BasePdfFileWriter, box: BoxConstraints, draw: DrawFn) -> None:
         super().__init__(writer=writer, box=box)
         self._signed_document: Any = writer  # untyped in the base class
         self._draw = draw
 
     def register(self) -> Any:
-        if self._draw is None:
-            raise ValueError("a stamp needs a function that draws it")
         drawn = self._draw(float(self.box.width), float(self.box.height))
         return self._signed_document.import_page_as_xobject(PdfFileReader(io.BytesIO(drawn)))
 
