@@ -129,9 +129,9 @@ class SandboxState(ResponseOptions):
         except RejectionError as error:
             raise ValueError(str(error)) from None
 
-    async def read(self, work: Work[P, T], /, *arguments: P.args, **options: P.kwargs) -> T:
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return the result of `work`, which may only read. Raises its exception."""
-        return await self._database.read(work, *arguments, **options)
+        return await self._database.read(work)
 
     async def describe_document(self, name: str) -> dict[str, Any]:
         """Return the response of GetDocInfo for a document's file.

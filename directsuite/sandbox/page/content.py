@@ -119,7 +119,7 @@ _QUERIES = {
 }
 
 
-def list_rows(connection: sqlite3.Connection, /, name: str, **parameters: Any) -> list[Row]:
+def list_rows(connection: sqlite3.Connection, name: str, **parameters: Any) -> list[Row]:
     """Return the rows of the query with this name."""
     rows = [dict(row) for row in connection.execute(_QUERIES[name], {**_CONSTANTS, **parameters})]
     for row in rows:
@@ -137,6 +137,6 @@ def list_rows(connection: sqlite3.Connection, /, name: str, **parameters: Any) -
     return rows
 
 
-def find_row(connection: sqlite3.Connection, /, name: str, **parameters: Any) -> Row | None:
+def find_row(connection: sqlite3.Connection, name: str, **parameters: Any) -> Row | None:
     """Return the first row of the query with this name, or None if there is none."""
     return next(iter(list_rows(connection, name, **parameters)), None)

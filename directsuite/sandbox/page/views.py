@@ -53,7 +53,7 @@ _MAX_DRAWN_BYTES = 64 * 2**20
 async def _show_overview(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
     calls = _find_calls(page.calls, "", MAX_ROW_ID)[:12]
     return {
-        "totals": require_found(await page.sandbox.read(find_row, "totals")),
+        "totals": require_found(await page.sandbox.read(lambda connection: find_row(connection, "totals"))),
         "calls": calls,
         "titles": await _find_titles(page, calls),
         **await _list_page(page, request, "mailboxes", "after"),
@@ -62,7 +62,7 @@ async def _show_overview(page: SandboxPage, request: web.Request) -> Mapping[str
 
 async def _show_mailbox(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
     address, chosen = request.match_info["address"], request.query.get("folder", "INBOX")
-    folders = await page.sandbox.read(_list_folders, address)
+    folders = await page.sandbox.read(lambda connection: _list_folders(connection, address))
     folder = require_found(next((each for each in folders if each["name"] == chosen), None))
     shown = await _list_page(page, request, "messages", "before", "uid", folder=folder["id"])
     return {"address": address, "folders": folders, "folder": folder, "outgoing": chosen == SENT, **shown}
@@ -94,7 +94,7 @@ def _hold_message(page: SandboxPage, message: Row) -> Generator[bytes | Path]:
 
 async def _find_document(page: SandboxPage, request: web.Request) -> Row:
     identifier = request.match_info["identifier"]
-    found = await page.sandbox.read(find_row, "document", identifier=identifier)
+    found = await page.sandbox.read(lambda connection: find_row(connection, "document", identifier=identifier))
     return require_found(found)
 
 
@@ -119,7 +119,7 @@ async def _list_page(
     """
     text, place = _read_search_text(request), _read_number(request, link, MAX_ROW_ID if link == "before" else 0)
     known = {"text": text, "place": place, "now": page.now_ms, **parameters}
-    rows = await page.sandbox.read(list_rows, name, **known)
+    rows = await page.sandbox.read(lambda connection: list_rows(connection, name, **known))
     following = _build_link(request, **{link: rows[PAGE_ROWS - 1][key]}) if len(rows) > PAGE_ROWS else None
     return {"text": text, "rows": rows[:PAGE_ROWS], "following": following}
 
@@ -195,7 +195,7 @@ async def _show_document(page: SandboxPage, request: web.Request) -> Mapping[str
 
 async def _show_patients(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
     now = page.now_ms
-    sessions = await page.sandbox.read(list_rows, "sessions", now=now)
+    sessions = await page.sandbox.read(lambda connection: list_rows(connection, "sessions", now=now))
     return {"sessions": sessions, "states": USER_STATES, **await _list_page(page, request, "people", "after")}
 
 

@@ -279,7 +279,8 @@ async def _validate_signatures(
             signature = open_signature(opened, number, field.name)
             if signature.sig_object_type != "/Sig":
                 continue  # a document time stamp
-            verdicts[number] = {**_describe_signer(signature), **await _check_integrity(signature, trust_roots, moment)}
+            is_valid = await _is_intact(signature, trust_roots, moment)
+            verdicts[number] = {**_describe_signer(signature), "isValid": is_valid, "modification": UNKNOWN.level}
             modification = judge(signature)
         except TooManyLookupsError:
             unjudged.append(number)
@@ -297,17 +298,17 @@ def _apply_modification(verdict: Json, modification: Modification) -> None:
     verdict["modification"] = modification.level
 
 
-async def _check_integrity(signature: Any, trust_roots: Sequence[Certificate], moment: datetime) -> Json:
+async def _is_intact(signature: Any, trust_roots: Sequence[Certificate], moment: datetime) -> bool:
     if len(signature.byte_range) != _BYTE_RANGE_LENGTH:  # each further range could be the entire document
-        return {"isValid": False, "modification": UNKNOWN.level}
+        return False
     context = ValidationContext(trust_roots=list(trust_roots), moment=moment, allow_fetching=False)
     try:
         status: Any = await async_validate_pdf_signature(signature, context, skip_diff=True)
     except MemoryError:
         raise
     except Exception:  # noqa: BLE001  pyHanko may raise any exception for a malformed signature
-        return {"isValid": False, "modification": UNKNOWN.level}
-    return {"isValid": bool(status.bottom_line), "modification": UNKNOWN.level}
+        return False
+    return bool(status.bottom_line)
 
 
 def _describe_signer(signature: Any) -> Json:

@@ -80,13 +80,6 @@ class Helvetica:
         )
 
     @staticmethod
-    def covers(text: str) -> bool:
-        """Return True if Windows-1252 contains every character of the text."""
-        return not any(0x80 <= ord(character) < 0xA0 for character in text) and text == text.encode(
-            "cp1252", "ignore"
-        ).decode("cp1252")
-
-    @staticmethod
     def _encode_bytes(text: str) -> bytes:
         return bytes(max(code, 32) for code in text.encode("cp1252", "replace"))
 
@@ -158,7 +151,8 @@ Font: TypeAlias = Helvetica | EmbeddedFont
 def find_font(text: str) -> Font | None:
     """Return a font with every printable character of the text, or None if this machine has none."""
     printable = "".join(character for character in text if character >= " ")
-    if Helvetica.covers(printable):
+    has_controls = any(0x80 <= ord(character) < 0xA0 for character in printable)
+    if not has_controls and printable == printable.encode("cp1252", "ignore").decode("cp1252"):
         return Helvetica()
     return next((font for font in (_embed_font(path, printable) for path in FONT_PATHS) if font is not None), None)
 
