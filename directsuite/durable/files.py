@@ -1,4 +1,4 @@
-"""File locks, atomic creation and replacement of files, and flushes that survive a power failure."""
+"""Atomic creation and replacement of files, and flushes that survive a power failure."""
 
 from __future__ import annotations
 
@@ -6,94 +6,16 @@ import contextlib
 import errno
 import os
 import re
-import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import BinaryIO
 
 from directsuite.core.files import find_file
 
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
-
 DEVICE = re.compile(r"(?i:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3])\s*(?:\.|\Z)")
 """Names that are devices in Windows, with any text after the first dot."""
 
 _NO_HARD_LINK_ERRNOS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV)
-
-
-_LOCKED_DESCRIPTORS: dict[tuple[int, int, int], list[int]] = {}
-"""The descriptors of each locked file, by process id, device and inode.
-
-A process can lock a file twice with record locks, and closing any descriptor of the file ends them. Forked children do
-not inherit them, unlike locks by flock.
-"""
-
-
-class FileLock:
-    """A locked file, until `release` or the end of the process.
-
-    Access the file only by `descriptor`, because closing another descriptor ends the lock.
-    """
-
-    def __init__(self, key: tuple[int, int, int], descriptors: list[int]) -> None:
-        self._key = key
-        self._descriptors = descriptors
-        self.descriptor = descriptors[0]
-
-    def release(self) -> None:
-        """Unlock and close the file, unless that is already done."""
-        if _LOCKED_DESCRIPTORS.get(self._key) is self._descriptors:
-            try:
-                for each in self._descriptors:
-                    os.close(each)
-            finally:
-                # Last: a thread that locked the file before this would lose its lock to these closes.
-                del _LOCKED_DESCRIPTORS[self._key]
-
-
-def lock_file(path: Path) -> FileLock:
-    """Lock a file for this process, but not for its children. Create a missing file, readable by its owner only.
-
-    Raises BlockingIOError if it is locked, here or in another process; other OSErrors if it cannot be opened or locked.
-    """
-    with contextlib.suppress(FileNotFoundError):
-        if make_lock_key(path.stat()) in _LOCKED_DESCRIPTORS:
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
-    key = make_lock_key(os.fstat(descriptor))
-    descriptors = [descriptor]
-    if (holders := _LOCKED_DESCRIPTORS.setdefault(key, descriptors)) is not descriptors:
-        holders.append(descriptor)  # closing it now would end the other thread's lock
-        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-    lock = FileLock(key, descriptors)
-    try:
-        _lock_descriptor(descriptor)
-    except BaseException:
-        lock.release()
-        raise
-    return lock
-
-
-def make_lock_key(status: os.stat_result) -> tuple[int, int, int]:
-    """Return the id of this process, and the device and inode of a file."""
-    return os.getpid(), status.st_dev, status.st_ino
-
-
-def _lock_descriptor(descriptor: int) -> None:
-    if sys.platform == "win32":
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except PermissionError as error:
-            raise BlockingIOError(*error.args) from None
-        return
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except PermissionError as error:  # some systems report a lock of another process as EACCES
-        raise BlockingIOError(*error.args) from None
 
 
 def create_file(path: Path) -> BinaryIO:

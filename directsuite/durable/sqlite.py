@@ -44,7 +44,6 @@ from directsuite.durable.database import (
     batched,
     expand_values,
 )
-from directsuite.durable.files import lock_file, make_lock_key
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError
 
 E = TypeVar("E", bound=DirectSuiteError)
@@ -52,6 +51,8 @@ T = TypeVar("T")
 
 _OPEN_DATABASES: dict[tuple[int, int, int], object] = {}
 """The databases open for writing, by process id, device and inode."""
+
+_CREATING_FILES = threading.Lock()  # a file that one thread creates and closes is not locked by another yet
 
 _CHECKPOINT_BYTES = 32 * 1024 * 1024  # of the write-ahead log, which SQLite then transfers to the database
 _FILE_SUFFIXES = ("", "-wal", "-shm", "-journal", ".lock")
@@ -118,7 +119,6 @@ class SqliteFile(Generic[E]):
         with contextlib.ExitStack() as stack:
             if path is not None:
                 stack.enter_context(self._lock(path))
-                self._make_private(path)
             with self.translate_errors():
                 connection = stack.enter_context(contextlib.closing(_connect(path)))
                 version = self._read_version(connection)
@@ -200,23 +200,32 @@ class SqliteFile(Generic[E]):
 
     @contextlib.contextmanager
     def _lock(self, path: Path) -> Generator[None]:
-        # Also the database itself, which this process might open under a second name.
+        """Create missing files, make all private, and lock the database by an SQLite transaction in another file.
+
+        Closing any other descriptor of a file would release this process's locks of it.
+        """
+        lock, opened = path.with_name(f"{path.name}.lock"), object()
+        in_use = self.error(f"The {self.noun} is already open, in this program or in another. Close it there first.")
         with contextlib.ExitStack() as stack:
             try:
-                stack.callback(lock_file(path.with_name(f"{path.name}.lock")).release)
-                self._validate_regular_file(path)
-                # For its owner only. SQLite gives the same mode to its other files. It is locked, because closing it
-                # here releases this process's SQLite locks.
-                path.touch(0o600)
-                key, opened = make_lock_key(path.stat()), object()
-                if _OPEN_DATABASES.setdefault(key, opened) is not opened:
-                    raise BlockingIOError
-            except BlockingIOError:
-                raise self.error(
-                    f"The {self.noun} is already open, in this program or in another. Close it there first."
-                ) from None
+                with _CREATING_FILES:
+                    for each in (lock, path):
+                        self._validate_regular_file(each)
+                        each.touch(0o600)  # SQLite gives the same mode to its other files
+                self._make_private(path)
+                connection = stack.enter_context(contextlib.closing(sqlite3.connect(lock, 0.0, isolation_level=None)))
+                connection.execute("PRAGMA journal_mode = MEMORY")  # creates no file
+                connection.execute("BEGIN EXCLUSIVE")
+                status = path.stat()
+            except sqlite3.Error as error:
+                is_locked = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+                raise (in_use if is_locked else self.explain(error)) from error
             except OSError as error:
                 raise self._make_open_error(error) from None
+            # Also the database itself, which this process might open under a second name.
+            key = os.getpid(), status.st_dev, status.st_ino
+            if _OPEN_DATABASES.setdefault(key, opened) is not opened:
+                raise in_use
             stack.callback(_OPEN_DATABASES.pop, key)
             yield
 

@@ -11,7 +11,9 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -328,6 +330,24 @@ async def test_a_second_store_on_the_same_file_is_rejected(second: str, path: Pa
             await SqliteStore(link if link.exists() else path).open()
     async with SqliteStore(path):
         pass
+
+
+def test_one_of_many_threads_opens_a_new_file(path: Path) -> None:
+    start, end = threading.Barrier(20), threading.Barrier(20)
+
+    def open_file(_: int) -> bool:
+        start.wait(10)
+        try:
+            with FILE.open_writer(path):
+                end.wait(10)
+        except StoreError:
+            end.wait(10)
+            return False
+        return True
+
+    with ThreadPoolExecutor(20) as threads:
+        assert sum(threads.map(open_file, range(20))) == 1
+    asyncio.run(opened_and_closed(path))
 
 
 @pytest.mark.exhaustive
