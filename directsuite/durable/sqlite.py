@@ -17,7 +17,6 @@ import functools
 import itertools
 import json
 import os
-import queue
 import sqlite3
 import stat
 import sys
@@ -32,7 +31,7 @@ from typing import Any, Generic, TypeVar, cast
 import attrs
 import msgspec
 
-from directsuite.core.files import explain_os_error, resolve_path
+from directsuite.core.files import DedicatedThread, explain_os_error, resolve_path
 from directsuite.durable.database import (
     NO_VALUES,
     DatabaseRejection,
@@ -213,7 +212,7 @@ class SqliteFile(Generic[E]):
                         self._validate_regular_file(each)
                         each.touch(0o600)  # SQLite gives the same mode to its other files
                 self._make_private(path)
-                connection = stack.enter_context(contextlib.closing(sqlite3.connect(lock, 0.0, isolation_level=None)))
+                connection = stack.enter_context(contextlib.closing(_connect(lock, timeout=0.0)))
                 connection.execute("PRAGMA journal_mode = MEMORY")  # creates no file
                 connection.execute("BEGIN EXCLUSIVE")
                 status = path.stat()
@@ -248,20 +247,11 @@ class _Job:
         if self.error is None:
             self.error = error
 
-    def resolve(self) -> None:
-        # Called in the thread of the caller's event loop.
-        if self.future.done():
-            return
-        if self.error is None:
-            self.future.set_result(self.result)
-        else:
-            self.future.set_exception(self.error)
-
 
 class GroupCommitter:
     """Runs transactions on one connection in one thread, for callers in one event loop. Can be opened once.
 
-    connect: opens and closes a connection with isolation_level=None, in the thread that uses it.
+    connect: opens and closes a connection with isolation_level=None.
     begin: the statement that begins a transaction; BEGIN, for reads, locks nothing.
     """
 
@@ -271,24 +261,24 @@ class GroupCommitter:
         self._kind = kind
         self._connect = connect
         self._begin = begin
-        self._queue = queue.SimpleQueue[_Job | None]()
-        self._waiting = set[_Job]()
-        self._ended: asyncio.Future[None] | None = None
+        self._thread = DedicatedThread()
+        self._at_close = contextlib.ExitStack()
+        self._connection: sqlite3.Connection | None = None
+        self._queue = deque[_Job]()
         self._process = 0
         self._is_open = False
         self._is_at_work = False
 
     async def open(self) -> None:
-        """Start the thread and connect. Raises the exceptions of `connect`. Call `aclose` even if this raises."""
-        loop = asyncio.get_running_loop()
-        opened, ended = (_Job(lambda _: None, loop.create_future()) for _ in range(2))
-        ended.future.add_done_callback(self._fail_waiting)
-        # A daemon thread, so that a program can exit without `aclose`. SQLite survives that at any point.
-        threading.Thread(target=self._commit_all, args=(opened, ended), name="directsuite-store", daemon=True).start()
-        self._ended = ended.future
+        """Connect. Raises the exceptions of `connect`. Call `aclose` even if this raises."""
         self._process = os.getpid()
-        await opened.future
+        self._connection = await self._thread.start(self._open)
         self._is_open = True
+
+    def _open(self) -> sqlite3.Connection:
+        connection = self._at_close.enter_context(self._connect())
+        connection.set_authorizer(self._authorize)
+        return connection
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in a transaction, and return its result after the commit. Roll it back if it raises.
@@ -296,76 +286,38 @@ class GroupCommitter:
         If the caller is cancelled, the work may be committed anyway. Raises the exception of `work`, the file's error
         if the commit fails, ClosedError if not open, and ConfigurationError in a forked process.
         """
-        if not self._is_open or self._ended is None or self._ended.done():
-            raise self._make_closed_error()
+        if not self._is_open or self._connection is None:
+            raise ClosedError(f"The {self._kind.noun} is closed, or not open yet. Use it within `async with`.")
         if self._process != os.getpid():
             raise ConfigurationError(
                 f"The {self._kind.noun} was opened before a fork. Open it in the process that uses it."
             )
         job = _Job(work, asyncio.get_running_loop().create_future())
-        self._waiting.add(job)
-        self._queue.put(job)
-        try:
-            result: T = await job.future
-        finally:
-            self._waiting.discard(job)
+        self._queue.append(job)
+        self._thread.submit(self._commit_queued, self._connection)
+        result: T = await job.future
         return result
 
     async def aclose(self) -> None:
-        """Finish the queued jobs, disconnect, and end the thread. Do nothing in a forked process.
-
-        Raises the error that ended the thread, if any.
-        """
+        """Finish the queued jobs, and disconnect, also if this is cancelled. Do nothing in a forked process."""
         self._is_open = False
-        if self._ended is not None and self._process == os.getpid():
-            self._queue.put(None)
-            await asyncio.wait([self._ended])
-            if self._ended.exception() is not None:
-                raise self._make_closed_error()
+        if self._process == os.getpid():
+            closing = asyncio.wrap_future(self._thread.submit(self._at_close.close))
+            self._thread.release()
+            await asyncio.shield(closing)
 
-    def _fail_waiting(self, _: asyncio.Future[None]) -> None:
-        for job in self._waiting:
-            job.fail(self._make_closed_error())
-            job.resolve()
-
-    def _make_closed_error(self) -> Exception:
-        error = None if self._ended is None or not self._ended.done() else self._ended.exception()
-        if error is not None:
-            explained: Exception = self._kind.explain(error)
-            return explained
-        return ClosedError(f"The {self._kind.noun} is closed, or not open yet. Use it within `async with`.")
-
-    def _commit_all(self, opened: _Job, ended: _Job) -> None:
-        failing = opened
+    def _commit_queued(self, connection: sqlite3.Connection) -> None:
+        """Commit the waiting jobs together, at most `_MAX_TRANSACTION_JOBS`."""
+        jobs = [self._queue.popleft() for _ in range(min(len(self._queue), _MAX_TRANSACTION_JOBS))]
+        waiting = deque(jobs)
         try:
-            with self._connect() as connection:
-                connection.set_authorizer(self._authorize)
-                failing = ended
-                _resolve_jobs([opened])
-                while jobs := self._collect_jobs():
-                    waiting = deque(jobs)
-                    while waiting:
-                        self._transact(connection, waiting)
-                    _resolve_jobs(jobs)
+            while waiting:
+                self._transact(connection, waiting)
         except BaseException as error:  # noqa: BLE001  the callers get it
-            failing.fail(error)
-        _resolve_jobs([opened, ended])
-
-    def _collect_jobs(self) -> list[_Job]:
-        """Wait for the next transaction's jobs. Return an empty list after `aclose`."""
-        jobs = list[_Job]()
-        job = self._queue.get()
-        while job is not None:
-            jobs.append(job)
-            if len(jobs) == _MAX_TRANSACTION_JOBS:
-                return jobs
-            try:
-                job = self._queue.get_nowait()
-            except queue.Empty:
-                return jobs
+            for job in jobs:
+                job.fail(error)
         if jobs:
-            self._queue.put(None)
-        return jobs
+            _resolve_jobs(jobs)
 
     def _transact(self, connection: sqlite3.Connection, waiting: deque[_Job]) -> None:
         """Run the waiting jobs. Some remain if SQLite rolls the transaction back before they start."""
@@ -426,9 +378,14 @@ class GroupCommitter:
 
 
 def _resolve_jobs(jobs: Sequence[_Job]) -> None:
-    def resolve_all() -> None:
+    def resolve_all() -> None:  # in the thread of the callers' event loop
         for job in jobs:
-            job.resolve()
+            if job.future.done():  # cancelled
+                continue
+            if job.error is None:
+                job.future.set_result(job.result)
+            else:
+                job.future.set_exception(job.error)
 
     with contextlib.suppress(RuntimeError):  # the event loop is closed
         jobs[0].future.get_loop().call_soon_threadsafe(resolve_all)
@@ -563,5 +520,8 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     )
 
 
-def _connect(path: Path | None) -> sqlite3.Connection:
-    return sqlite3.connect(":memory:" if path is None else path, timeout=5.0, isolation_level=None)
+def _connect(path: Path | None, timeout: float = 5.0) -> sqlite3.Connection:
+    # A store that is not closed may be deleted in another thread.
+    return sqlite3.connect(
+        ":memory:" if path is None else path, timeout=timeout, isolation_level=None, check_same_thread=False
+    )
