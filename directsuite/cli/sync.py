@@ -36,7 +36,7 @@ from directsuite.cli.process import ExitStatus, ignore_stdout_errors, show_line
 from directsuite.config_file import MAX_SECRETS_BYTES, Configuration
 from directsuite.core.files import explain_os_error
 from directsuite.messaging.arguments import INBOX
-from directsuite.sync.sinks import MaildirSink, TableSink
+from directsuite.sync.sinks.maildir import MaildirSink
 from directsuite.sync.status import (
     MailboxProgress,
     RoundFinished,
@@ -45,7 +45,7 @@ from directsuite.sync.status import (
     build_status_path,
     write_status,
 )
-from directsuite.sync.store import SqliteStore, Store
+from directsuite.sync.store import SqliteStore, Store, TableSink
 from directsuite.sync.synchronizer import Passwords, Synchronizer
 
 app = sync_status.app

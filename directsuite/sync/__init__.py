@@ -20,10 +20,13 @@ from directsuite.sync.model import (
     StaleLeaseError,
     StoreError,
 )
-from directsuite.sync.sinks import ChangeStream, MaildirError, MaildirSink, SqliteSink
+from directsuite.sync.sinks.iterator import ChangeStream
+from directsuite.sync.sinks.maildir import MaildirError, MaildirSink
 from directsuite.sync.status import MailboxProgress, RoundFinished, SyncStatus
-from directsuite.sync.store import SqliteStore, Store, StoreSink
+from directsuite.sync.store import SqliteStore, Store, StoreSink, TableSink
 from directsuite.sync.synchronizer import Passwords, Synchronizer
+
+SqliteSink = TableSink
 
 __all__ = [
     "Change",

@@ -3,27 +3,25 @@
 Terms: the *sink* receives the changes. A *listing* is the server's list of a folder's uids. A folder is *renumbered*
 when the server assigns new uids to its messages. *Sentinels* are its newest and oldest recorded message.
 
-A folder, once it has been listed (`next_step`):
+A folder, once it has been listed (`needs_full_resync`):
 
     listing                    condition                            step
     ────────────────────────   ──────────────────────────────────   ────────────────────────────────────────────────
-    any                        resync needed, or an audit is due    FULL_RESYNC
-    unchanged                  sentinels verified recently          NONE
-    unchanged                  verification is due                  VERIFY_SENTINELS, then nothing if they match,
-                                                                    else FULL_RESYNC
-    changed, maybe renumbered                                       FULL_RESYNC
-    changed                                                         VERIFY_SENTINELS, then fetch if they match,
-                                                                    else FULL_RESYNC
+    any                        SUSPECT, or an audit is due          full resync: everything is compared
+    unchanged                  sentinels verified recently          none
+    unchanged                  verification is due                  none if the sentinels match, else full resync
+    changed, maybe renumbered                                       full resync
+    changed                                                         fetch if the sentinels match, else full resync
 
 What the process knows about the listing of a folder (`Certainty`):
 
     event                                      before          after
     ────────────────────────────────────────   ─────────────   ─────────────────────────────────────────────────────
-    listed, or compared by FULL_RESYNC         any             COMPLETE if unchanged, else UNCONFIRMED
+    listed, or compared by a full resync       any             COMPLETE if unchanged, else UNCONFIRMED
     nothing is missing, or confirmed missing   UNCONFIRMED     CONFIRMED
     everything is fetched                      CONFIRMED       COMPLETE: the listing is recorded
     a message moved to another folder          all but SUSPECT OUTDATED: the next listing counts as changed
-    a uid seems to have another message        any             SUSPECT: FULL_RESYNC, without a comparison
+    a uid seems to have another message        any             SUSPECT: full resync, without a comparison
 
     Deletions in a folder are reported only while it is COMPLETE.
 
@@ -208,22 +206,9 @@ class Metadata:
         )
 
 
-class FolderStep(enum.Enum):
-    """An action for a folder that was listed."""
-
-    NONE = enum.auto()
-    """The folder is unchanged."""
-    VERIFY_SENTINELS = enum.auto()
-    """Check the sentinels; if they match, trust the listing."""
-    FULL_RESYNC = enum.auto()
-    """Compare everything with the server."""
-
-
-def next_step(state: FolderMemory, changed: FolderSnapshot | None, *, audit: bool, sentinels_due: bool) -> FolderStep:
-    """Return what to do with a folder. changed: its snapshot if the listing has changed, else None."""
-    if audit or state.certainty is Certainty.SUSPECT or (changed is not None and changed.may_be_renumbered):
-        return FolderStep.FULL_RESYNC
-    return FolderStep.VERIFY_SENTINELS if changed is not None or sentinels_due else FolderStep.NONE
+def needs_full_resync(state: FolderMemory, changed: FolderSnapshot | None, *, audit: bool) -> bool:
+    """Return True if everything must be compared. changed: the folder's snapshot if the listing has changed."""
+    return audit or state.certainty is Certainty.SUSPECT or (changed is not None and changed.may_be_renumbered)
 
 
 def may_have_same_numbering(

@@ -6,10 +6,11 @@ from directsuite.core.privacy import scrub_class
 from directsuite.durable.postgres import TIMEOUT, PostgresDatabase
 from directsuite.secret import Secret
 from directsuite.sync.model import StoreError
-from directsuite.sync.sinks import PostgresSink
-from directsuite.sync.store import Store, StoreSink
+from directsuite.sync.store import Store, StoreSink, TableSink
 
 __all__ = ["PostgresSink", "PostgresStore"]
+
+PostgresSink = TableSink
 
 
 @scrub_class

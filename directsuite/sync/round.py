@@ -31,7 +31,7 @@ from directsuite.core.outcome import NOT_RETRYABLE, find_error_scope
 from directsuite.errors import DirectSuiteError
 from directsuite.sync import decide
 from directsuite.sync.commits import ChangeStep, Commits, Deliver, SinkHealth
-from directsuite.sync.decide import Certainty, FolderMemory, FolderSnapshot, FolderStep, Metadata
+from directsuite.sync.decide import Certainty, FolderMemory, FolderSnapshot, Metadata
 from directsuite.sync.fetch import FolderFetch
 from directsuite.sync.model import (
     LISTED_STATES,
@@ -194,18 +194,14 @@ class MailboxRounds:
             state = self._folders[name] = FolderMemory(await self._store.folder(self._commits.lease, name))
         audit = decide.is_audit_due(state.folder, self._now_ms())
         changed = await self._read_changed_listing(state)
-        match decide.next_step(state, changed, audit=audit, sentinels_due=self._needs_verification(state)):
-            case FolderStep.NONE:
+        if not decide.needs_full_resync(state, changed, audit=audit):
+            if changed is None and not self._needs_verification(state):
                 state.certainty = Certainty.COMPLETE
                 return None
-            case FolderStep.VERIFY_SENTINELS:
-                listed = None if changed is None else changed.uids
-                if await self._verify_sentinels(state, listed):
-                    state.verified_at = self._clock.monotonic()
-                    state.certainty = Certainty.COMPLETE if changed is None else Certainty.UNCONFIRMED
-                    return changed
-            case FolderStep.FULL_RESYNC:
-                pass
+            if await self._verify_sentinels(state, None if changed is None else changed.uids):
+                state.verified_at = self._clock.monotonic()
+                state.certainty = Certainty.COMPLETE if changed is None else Certainty.UNCONFIRMED
+                return changed
         snapshot = await self._full_resync(state, audit=audit)
         state.verified_at = self._clock.monotonic()
         if audit:

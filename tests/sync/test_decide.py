@@ -12,13 +12,12 @@ from directsuite.sync.decide import (
     Certainty,
     FolderMemory,
     FolderSnapshot,
-    FolderStep,
     Metadata,
     carried_over_pairs,
     change_kind,
     confirm_deletions,
     has_surely_left,
-    next_step,
+    needs_full_resync,
     rank_origins,
     revived_rows,
     rows_after_leaving,
@@ -71,23 +70,20 @@ ODD = snapshot({1}, {2: MessageState.LIVE})
 
 
 @pytest.mark.parametrize(
-    ("changed", "audit", "suspect", "sentinels_due", "step"),
+    ("changed", "audit", "suspect", "needed"),
     [
-        (AS_IT_WAS, False, False, False, FolderStep.NONE),
-        (AS_IT_WAS, False, False, True, FolderStep.VERIFY_SENTINELS),
-        (AS_IT_WAS, True, False, False, FolderStep.FULL_RESYNC),
-        (AS_IT_WAS, False, True, True, FolderStep.FULL_RESYNC),
-        (CHANGED, False, False, False, FolderStep.VERIFY_SENTINELS),
-        (CHANGED, True, False, False, FolderStep.FULL_RESYNC),
-        (CHANGED, False, True, False, FolderStep.FULL_RESYNC),
-        (ODD, False, False, False, FolderStep.FULL_RESYNC),
+        (AS_IT_WAS, False, False, False),
+        (AS_IT_WAS, True, False, True),
+        (AS_IT_WAS, False, True, True),
+        (CHANGED, False, False, False),
+        (CHANGED, True, False, True),
+        (CHANGED, False, True, True),
+        (ODD, False, False, True),
     ],
 )
-def test_the_next_step_of_a_folder(
-    changed: FolderSnapshot | None, audit: bool, suspect: bool, sentinels_due: bool, step: FolderStep
-) -> None:
+def test_full_resync_of_a_folder(changed: FolderSnapshot | None, audit: bool, suspect: bool, needed: bool) -> None:
     state = FolderMemory(FOLDER, certainty=Certainty.SUSPECT if suspect else Certainty.COMPLETE)
-    assert next_step(state, changed, audit=audit, sentinels_due=sentinels_due) is step
+    assert needs_full_resync(state, changed, audit=audit) is needed
 
 
 @pytest.mark.parametrize(

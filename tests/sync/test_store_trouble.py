@@ -137,8 +137,7 @@ async def test_a_full_disk_is_reported_until_it_has_room(scenario: Scenario, tmp
 async def test_a_silent_postgresql_is_reported_until_it_responds(
     scenario: Scenario, tmp_path: Path, shaky_postgres: PostgresServer
 ) -> None:
-    from directsuite.sync.postgres import PostgresStore
-    from directsuite.sync.sinks import PostgresSink
+    from directsuite.sync.postgres import PostgresSink, PostgresStore
 
     path = tmp_path / "status.db"  # only for the report
     async with SqliteStore(path):

@@ -12,8 +12,7 @@ import directsuite as ds
 from directsuite.durable.database import Transaction
 from directsuite.sync.fleet import Fleet
 from directsuite.sync.model import Change
-from directsuite.sync.postgres import PostgresStore
-from directsuite.sync.sinks import PostgresSink
+from directsuite.sync.postgres import PostgresSink, PostgresStore
 
 PASSWORD = "correct horse"
 FOLDERS = ("INBOX", "INBOX.Archive")

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import directsuite as ds
 from directsuite.durable.database import Transaction
+from directsuite.sync import SqliteSink
 from directsuite.sync.model import Change
 from directsuite.sync.postgres import PostgresStore
-from directsuite.sync.sinks import SqliteSink
 from directsuite.sync.sinks.maildir import MaildirSink
 from directsuite.sync.store import SqliteStore
 from directsuite.sync.synchronizer import Synchronizer

@@ -11,7 +11,7 @@ import pytest
 import directsuite as ds
 from directsuite.sync.commits import Deliver
 from directsuite.sync.model import Change, SinkError
-from directsuite.sync.sinks import ChangeStream
+from directsuite.sync.sinks.iterator import ChangeStream
 from tests.sync.sinks.sample_changes import make_key, make_new
 
 ONE, TWO, THREE = (make_new(make_key(number), number) for number in (1, 2, 3))

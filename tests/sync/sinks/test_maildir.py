@@ -14,8 +14,9 @@ import pytest
 
 import directsuite as ds
 from directsuite.sync.model import Change, Key, Kind
-from directsuite.sync.sinks import MaildirSink, maildir
+from directsuite.sync.sinks import maildir
 from directsuite.sync.sinks.eml import iter_eml
+from directsuite.sync.sinks.maildir import MaildirSink
 from tests.sync.sinks.maildirs import (
     compose,
     find_only_file,

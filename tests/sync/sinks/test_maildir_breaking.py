@@ -14,7 +14,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.sync.model import Change, Kind
-from directsuite.sync.sinks import MaildirError, MaildirSink
+from directsuite.sync.sinks.maildir import MaildirError, MaildirSink
 from tests.sync.sinks.maildirs import compose, list_temporaries, make_expected, read_contents, read_files
 from tests.sync.sinks.sample_changes import make_gone, make_key, make_message, make_moved, make_new, make_restored
 

@@ -17,8 +17,8 @@ from directsuite.durable.database import Transaction
 from directsuite.messaging.models import MessageHeader
 from directsuite.sync.model import Change, ChangeSet, Key, Kind
 from directsuite.sync.postgres import PostgresStore
-from directsuite.sync.sinks import MaildirSink, TableSink
-from directsuite.sync.store import MEMORY, SqliteStore, Store
+from directsuite.sync.sinks.maildir import MaildirSink
+from directsuite.sync.store import MEMORY, SqliteStore, Store, TableSink
 from tests.examples import scale_examples
 from tests.statements import sql
 from tests.sync.sinks.maildirs import make_expected, read_files
