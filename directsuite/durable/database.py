@@ -126,7 +126,7 @@ class Transaction(Protocol):
         ...
 
     async def ensure(self, tables: Tables) -> None:
-        """Create missing tables."""
+        """Create missing tables. Raises the database's error if PostgreSQL has another version of them."""
         ...
 
     def find_rejection(self, error: Exception) -> DatabaseRejection | None:

@@ -136,7 +136,7 @@ class PostgresDatabase:
 
         async def transact(connection: Connection) -> T:
             async with connection.transaction():
-                return await work(PostgresTransaction(connection, self.error))
+                return await work(_PostgresTransaction(connection, self.error))
 
         return await self._run_bounded(transact)
 
@@ -245,28 +245,24 @@ class PostgresDatabase:
 
 
 @attrs.frozen
-class PostgresTransaction:
-    """Implements `Transaction`."""
+class _PostgresTransaction:
+    # Implements `Transaction`.
 
     connection: Connection
     _error: type[DirectSuiteError]
 
     def json(self, value: object) -> Any:
-        """Return the value as Jsonb."""
         from psycopg.types.json import Jsonb
 
         return Jsonb(value)
 
     def time(self, time: datetime) -> datetime:
-        """Return `time` unchanged."""
         return time
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
-        """Execute a statement."""
         return await _fetch_rows(await self.connection.execute(statement.postgres, values, binary=True))
 
     async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:
-        """Insert rows in batches."""
         from psycopg import AsyncRawCursor
 
         # psycopg parses queries with more than 50 parameters each time; a raw cursor does not.
@@ -279,7 +275,6 @@ class PostgresTransaction:
         return found
 
     async def ensure(self, tables: Tables) -> None:
-        """Create missing tables. Raises the database's error if they have another version."""
         connection = self.connection
         await lock_schema(connection)
         cursor = await connection.execute("SELECT to_regnamespace('directsuite') IS NULL")
@@ -303,7 +298,6 @@ class PostgresTransaction:
             )
 
     def find_rejection(self, error: Exception) -> DatabaseRejection | None:
-        """Return why PostgreSQL rejected a statement; None for other errors, or if the connection is closed."""
         import psycopg
 
         if not isinstance(error, psycopg.Error) or self.connection.closed:

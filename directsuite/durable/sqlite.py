@@ -444,24 +444,22 @@ class SqliteDatabase:
             self._reader, lambda transaction: [make(row) for row in transaction.open_cursor(statement, values)]
         )
 
-    async def _run(self, committer: GroupCommitter, work: Callable[[SqliteTransaction], T]) -> T:
+    async def _run(self, committer: GroupCommitter, work: Callable[[_SqliteTransaction], T]) -> T:
         with self._kind.translate_errors():
-            return await committer.run(lambda connection: work(SqliteTransaction(connection, self._kind)))
+            return await committer.run(lambda connection: work(_SqliteTransaction(connection, self._kind)))
 
 
 @attrs.frozen
-class SqliteTransaction:
-    """Implements `Transaction`. The coroutines never suspend."""
+class _SqliteTransaction:
+    # Implements `Transaction`. The coroutines never suspend.
 
     connection: sqlite3.Connection
     _kind: SqliteFile[Any]
 
     def json(self, value: object) -> str:
-        """Return JSON text."""
         return msgspec.json.encode(value).decode()
 
     def time(self, time: datetime) -> str:
-        """Return ISO 8601 text."""
         return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
     def open_cursor(self, statement: Statement, values: Values) -> sqlite3.Cursor:
@@ -479,11 +477,10 @@ class SqliteTransaction:
         return self.connection.execute(text, bound)
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
-        """Execute a statement."""
         return self.open_cursor(statement, values).fetchall()
 
     async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:
-        """Insert in batches, because each statement releases and reacquires the GIL."""
+        # In batches, because each statement releases and reacquires the GIL.
         found = list[Row]()
         for some in batched(rows):
             values = list(itertools.chain.from_iterable(some))
@@ -491,12 +488,10 @@ class SqliteTransaction:
         return found
 
     async def ensure(self, tables: Tables) -> None:
-        """Create missing tables."""
         for each in tables.statement.sqlite.split(";\n"):
             self.connection.execute(each)
 
     def find_rejection(self, error: Exception) -> DatabaseRejection | None:
-        """Return why SQLite rejected a statement, or None."""
         if not isinstance(error, sqlite3.Error):
             return None
         return DatabaseRejection(self._kind.explain(error).explanation, is_about_no_row(error), error)

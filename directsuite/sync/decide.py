@@ -186,10 +186,11 @@ class Match(enum.Enum):
 
 @attrs.frozen
 class Metadata:
-    """The metadata that a full resync needs. size: -1 if unknown. match: with the row of the same uid."""
+    """The metadata that rows contain. size: -1 if unknown. match: with the row of the same uid."""
 
     identity: bytes
     strong: bool
+    """True if a Message-ID makes the identity unique."""
     size: int
     received_ms: int | None
     match: Match = Match.UNPROVEN
@@ -199,11 +200,18 @@ class Metadata:
         """Return the metadata of a message, matched with the row of its uid."""
         return cls(
             identity=compute_identity(message),
-            strong=is_strong(message),
+            strong=bool(message.msg_id),
             size=read_size(message),
             received_ms=read_received_ms(message),
             match=Match.UNPROVEN if row is None else find_match(message, row),
         )
+
+    def make_row(
+        self, folder: StoredFolder, uid: int, state: MessageState, digest: bytes | None, attempts: int = 0
+    ) -> MessageRow:
+        """Return the row of a message with these metadata."""
+        key = (folder.id, folder.uid_validity, uid)
+        return MessageRow(*key, state, self.identity, digest, self.size, self.received_ms, attempts)
 
 
 def needs_full_resync(state: FolderMemory, changed: FolderSnapshot | None, *, audit: bool) -> bool:
@@ -301,19 +309,8 @@ def carried_over_pairs(
     times = Counter(each.identity for each in metadata.values())
     for uid, now in sorted(metadata.items()):
         old = by_identity.get(now.identity, [])
-        if not now.strong or len(old) != 1 or times[now.identity] != 1:
-            continue
-        row = MessageRow(
-            folder=folder.id,
-            uid_validity=folder.uid_validity,
-            uid=uid,
-            state=MessageState.LIVE,
-            identity=now.identity,
-            digest=old[0].digest,
-            size=now.size,
-            received_ms=now.received_ms,
-        )
-        yield old[0], row
+        if now.strong and len(old) == 1 and times[now.identity] == 1:
+            yield old[0], now.make_row(folder, uid, MessageState.LIVE, old[0].digest)
 
 
 def is_due(due_ms: int, now_ms: int, max_pause_ms: int) -> bool:
@@ -416,11 +413,6 @@ def confirm_deletions(
     return confirmed, still_waiting
 
 
-def is_strong(message: MessageDetail) -> bool:
-    """Return True if a Message-ID makes the message's identity unique."""
-    return bool(message.msg_id)
-
-
 def compute_identity(message: MessageDetail) -> bytes:
     """Return a hash of Message-ID, date and size; without a Message-ID, of date, size, sender and subject."""
     return _compute_identity(message, read_received_ms(message), read_size(message))
@@ -435,17 +427,14 @@ def _compute_identity(message: MessageDetail, received: int | None, size: int) -
 def find_match(message: MessageDetail, row: MessageRow) -> Match:
     """Compare a message's metadata with a row. Ignores an unknown date, and the size if there is a Message-ID."""
     if row.identity == compute_identity(message):
-        return Match.SAME if is_strong(message) else Match.LIKELY
-    if not _may_be_equal(read_received_ms(message), row.received_ms):
+        return Match.SAME if message.msg_id else Match.LIKELY
+    received, recorded = read_received_ms(message), row.received_ms
+    if received is not None and recorded is not None and abs(received - recorded) >= _DATE_PRECISION_MS:
         return Match.DIFFERENT
-    if not is_strong(message):
+    if not message.msg_id:
         return Match.UNPROVEN
     # With the row's date and size, the identities differ only if the Message-IDs differ.
     return Match.SAME if row.identity == _compute_identity(message, row.received_ms, row.size) else Match.DIFFERENT
-
-
-def _may_be_equal(one: int | None, other: int | None) -> bool:
-    return one is None or other is None or abs(one - other) < _DATE_PRECISION_MS
 
 
 def compute_digest(message: MessageDetail) -> bytes:

@@ -231,7 +231,8 @@ class FolderFetch:
         steps, folders = list[ChangeStep](), list[StoredFolder]()
         for uid, (message, digest) in zip(uids, messages, strict=True):
             own = recorded.get(uid)
-            row = self._make_row(uid, message, digest, 0 if own is None else own.attempts)
+            attempts = 0 if own is None else own.attempts
+            row = Metadata.from_message(message).make_row(self._state.folder, uid, MessageState.LIVE, digest, attempts)
             if own is not None and own.digest not in (None, digest):
                 if not decide.has_content(message, own):
                     self._state.certainty = Certainty.SUSPECT
@@ -324,19 +325,6 @@ class FolderFetch:
             state.certainty = Certainty.OUTDATED
         return state.invalidate_listing()
 
-    def _make_row(self, uid: int, message: MessageDetail, digest: bytes, attempts: int) -> MessageRow:
-        return MessageRow(
-            folder=self._state.folder.id,
-            uid_validity=self._state.folder.uid_validity,
-            uid=uid,
-            state=MessageState.LIVE,
-            identity=decide.compute_identity(message),
-            digest=digest,
-            size=decide.read_size(message),
-            received_ms=decide.read_received_ms(message),
-            attempts=attempts,
-        )
-
     def _make_change(self, message: MessageDetail, row: MessageRow, origin: FolderRow | None) -> Change:
         return Change(
             kind=decide.change_kind(row, None if origin is None else origin[1]),
@@ -385,16 +373,12 @@ class FolderFetch:
                 self._metadata = {}
         metadata, recorded = self._metadata.get(uid), (await self._read_rows([uid])).get(uid)
         maybe_known = recorded is not None and recorded.state in _MAYBE_KNOWN_TO_SINK
-        row = MessageRow(
-            folder=self._state.folder.id,
-            uid_validity=self._state.folder.uid_validity,
-            uid=uid,
-            state=MessageState.QUARANTINED_UNCONFIRMED if maybe_known else MessageState.POISON,
-            identity=None if metadata is None else metadata.identity,
-            digest=None if recorded is None else recorded.digest,
-            size=-1 if metadata is None else metadata.size,
-            received_ms=None if metadata is None else metadata.received_ms,
-        )
+        folder, digest = self._state.folder, None if recorded is None else recorded.digest
+        state = MessageState.QUARANTINED_UNCONFIRMED if maybe_known else MessageState.POISON
+        if metadata is None:
+            row = MessageRow(folder.id, folder.uid_validity, uid, state, digest=digest)
+        else:
+            row = metadata.make_row(folder, uid, state, digest)
         row = decide.with_failed_attempt(row, self._commits.now_ms())
         problems = {row.key: problem}
         await self._commits.write(ChangeSet(rows=[row], problems=problems, folders=self._state.invalidate_listing()))
