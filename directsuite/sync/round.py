@@ -195,7 +195,9 @@ class MailboxRounds:
         audit = decide.is_audit_due(state.folder, self._now_ms())
         changed = await self._read_changed_listing(state)
         if not decide.needs_full_resync(state, changed, audit=audit):
-            if changed is None and not self._needs_verification(state):
+            now = self._clock.monotonic()
+            is_verified = state.verified_at is not None and now - state.verified_at < _VERIFICATION_INTERVAL
+            if changed is None and is_verified:
                 state.certainty = Certainty.COMPLETE
                 return None
             if await self._verify_sentinels(state, None if changed is None else changed.uids):
@@ -227,9 +229,6 @@ class MailboxRounds:
             fingerprint=listed.fingerprint,
             etag=listed.etag,
         )
-
-    def _needs_verification(self, state: FolderMemory) -> bool:
-        return state.verified_at is None or self._clock.monotonic() - state.verified_at >= _VERIFICATION_INTERVAL
 
     async def _confirm_missing(self, snapshot: FolderSnapshot) -> None:
         """Record messages as missing if a second listing lacks them, and GetMessagesByUIDs returns none of a sample.
