@@ -22,7 +22,7 @@ CREATE UNIQUE INDEX message_present ON directsuite.message (mailbox, folder, uid
 WHERE present;
 CREATE INDEX message_gone ON directsuite.message (mailbox, folder, uid_validity, uid) WHERE NOT present;
 CREATE INDEX message_received ON directsuite.message (received);
-CREATE INDEX message_sender ON directsuite.message (lower(sender), received);
+CREATE INDEX message_sender ON directsuite.message (left(lower(sender), 320), received);
 CREATE TABLE directsuite.attachment (
     message bigint NOT NULL REFERENCES directsuite.message ON DELETE CASCADE,
     number bigint NOT NULL,

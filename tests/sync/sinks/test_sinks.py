@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -198,6 +199,12 @@ async def test_text_that_a_database_cannot_store_is_replaced(tables: TableScenar
         await tables.write(change)
     found = await tables.select("SELECT subject FROM directsuite.message")
     assert found == [("\ufffd\ufffd'; DROP TABLE message; --\ufffd",)]
+
+
+async def test_sender_may_be_longer_than_an_entry_of_an_index(tables: TableScenario) -> None:
+    sender = f"{random.Random(0).randbytes(4_000).hex()}@example.test"
+    await tables.write(attrs.evolve(make_new(A), message=make_message(sender=sender)))
+    assert await tables.select("SELECT sender FROM directsuite.message") == [(sender,)]
 
 
 async def test_dates_at_the_ends_of_the_calendar_are_kept(tables: TableScenario) -> None:
