@@ -85,7 +85,7 @@ class DirectSuiteError(Exception):
         text = f"{self.explanation}: {self.advice}" if self.advice else self.explanation
         if self.operation is None:
             return text
-        tries = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"
+        tries = {0: "no request was sent", 1: "1 attempt"}.get(self.attempts, f"{self.attempts} attempts")
         return f"{self.operation}: {text} ({tries}, {self.elapsed:.1f} s)"
 
     def __repr__(self) -> str:

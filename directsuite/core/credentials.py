@@ -5,7 +5,8 @@
                                    └── invalidate(generation) ────┘
 
 A fetch is one request for a new token. All callers that need a new token share one fetch. It runs in a separate task,
-so the cancellation of a caller does not cancel it. If it fails, all callers get the error until the back-off ends.
+so the cancellation of a caller does not cancel it. If it fails, all callers get the error until the back-off ends. The
+`retry_after` of the error says when that is, so the next attempt of a call starts a new fetch.
 
 Each token has a number, its generation. `invalidate` names it, so that the late rejection of an old token does not
 discard a newer one.
@@ -23,7 +24,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 import attrs
 
 from directsuite.core.checks import can_be_called_with
-from directsuite.core.clock import Clock
+from directsuite.core.clock import WAIT_TOLERANCE, Clock
 from directsuite.core.events import Event, RenewalFailed, Renewed, TokenRefreshed
 from directsuite.core.privacy import scrub_class
 from directsuite.core.retry import Backoff
@@ -207,7 +208,7 @@ class TokenCache:
         return self.now() if self._credential is None else self._credential.renew_at
 
     def _is_backing_off(self) -> bool:
-        return self._failure is not None and self._clock.monotonic() < self._try_again_at
+        return self._failure is not None and self._try_again_at - self._clock.monotonic() > WAIT_TOLERANCE
 
     def _start_or_join_fetch(self) -> asyncio.Task[Credential]:
         if self._fetch_task is None or self._fetch_task.done():
@@ -219,7 +220,7 @@ class TokenCache:
         if self._closed:
             raise ClosedError("the suite is closed: create a new DirectSuite")
         if self._failure is not None and self._is_backing_off():
-            raise _copy_without_traceback(self._failure, self._source_error)
+            raise self._set_retry_after(_copy_without_traceback(self._failure, self._source_error))
         refresh = self._start_or_join_fetch()
         cancellations = _count_cancellations()
         try:
@@ -229,9 +230,15 @@ class TokenCache:
                 raise  # the caller was cancelled; the fetch continues for other callers
             error: DirectSuiteError = ClosedError("the suite was closed while a token was being fetched")
         except DirectSuiteError as failure:
-            error = failure.copy()
+            error = self._set_retry_after(failure.copy())
             error.__cause__ = failure.__cause__
         raise error
+
+    def _set_retry_after(self, failure: DirectSuiteError) -> DirectSuiteError:
+        # A login or token request has its own retries.
+        if failure.operation is None and failure.outcome is Outcome.NOT_SENT:
+            failure.retry_after = max(failure.retry_after or 0.0, self._try_again_at - self._clock.monotonic())
+        return failure
 
     def _handle_fetch_done(self, task: asyncio.Task[Credential]) -> None:
         if self._fetch_task is task:  # otherwise a newer fetch has started

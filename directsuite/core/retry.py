@@ -3,7 +3,7 @@
 By default, a call makes at most four attempts. After status 429 the wait starts at about 1 s and doubles each time, up
 to 60 s. After 503 it is random, 30 to 60 s, if the deadline allows this. After other failures it is random, with a
 limit that doubles up to 10 s. If the response has a `Retry-After`, the wait is the time that it requests, at most an
-hour.
+hour. If no token was received from its source, the wait is the rest of the back-off of token requests.
 
 `Backoff` computes other waits, such as those between token requests and rounds of polling.
 """
@@ -151,7 +151,9 @@ class RetryPolicy(ValueSemantics):
     attempts: int = attrs.field(default=4, validator=AT_LEAST_ONE)
     """The maximum number of attempts, including the first."""
     wait: Wait = attrs.field(factory=DefaultWait, validator=_WAIT)
-    """Returns the number of seconds until the next attempt. Not used if the response has a Retry-After."""
+    """Returns the number of seconds until the next attempt. Not used if the response has a Retry-After, or if the token
+    function or source has failed, which is called again after 1 s, and after further failures 2, 4, … 60 s.
+    """
     stop: Stop | None = attrs.field(default=None, validator=_STOP.allow_none())
     """Returns True to stop retrying before `attempts` is reached. None: only `attempts` and the deadline apply."""
 

@@ -243,6 +243,41 @@ async def test_token_source_that_raises_is_the_cause_and_nothing_is_sent(server:
     assert server.requests == []
 
 
+async def test_retry_waits_until_the_token_may_be_fetched_again(server: ScriptedServer) -> None:
+    source = NumberedTokens()
+    source.failures = [ConnectionError("vault") for _ in range(3)]
+    server.default_responder = responses.respond({"identifier": "doc"})
+    began = asyncio.get_running_loop().time()
+    async with open_suite(server, token=source, retry=ds.RetryPolicy()) as suite:
+        await asyncio.gather(*(GET_DOC_INFO.call(suite) for _ in range(20)))
+    assert source.asked == 4
+    assert asyncio.get_running_loop().time() - began == pytest.approx(1 + 2 + 4, abs=0.1)
+
+
+async def test_failed_token_is_tried_as_often_as_the_policy_says(server: ScriptedServer) -> None:
+    source = NumberedTokens()
+    source.failures = [ConnectionError("vault") for _ in range(9)]
+    async with open_suite(server, token=source, retry=ds.RetryPolicy()) as suite:
+        error = await catch_error(GET_DOC_INFO.call(suite))
+        assert source.asked == 4
+        assert error.retry_after == pytest.approx(8, abs=0.1)
+        assert str(error).endswith("the token source raised ConnectionError (no request was sent, 7.0 s)")
+        # The next call waits for the end of the back-off, and then calls the source.
+        await catch_error(GET_DOC_INFO.call(suite.with_options(timeout=10)))
+    assert source.asked == 5
+
+
+@pytest.mark.parametrize("failure", [ValueError("broken"), ds.ConfigurationError("broken")])
+async def test_failed_token_that_is_not_retried_says_when_only_if_that_may_help(
+    server: ScriptedServer, failure: Exception
+) -> None:
+    source = NumberedTokens()
+    source.failures = [failure]
+    async with open_suite(server, token=source) as suite:
+        error = await catch_error(GET_DOC_INFO.call(suite))
+    assert (error.retry_after is None) is isinstance(failure, ds.ConfigurationError)
+
+
 async def test_password_goes_to_the_login_and_the_session_into_the_path_only(
     server: ScriptedServer,
 ) -> None:
@@ -264,12 +299,19 @@ async def test_queued_calls_do_not_send_rejected_token(server: ScriptedServer) -
 
 
 async def test_token_that_is_given_out_expired_is_fetched_once_a_call(server: ScriptedServer) -> None:
-    source = NumberedTokens(lifetime=0)
+    fetches = 0
+
+    async def token() -> AccessToken:
+        nonlocal fetches
+        fetches += 1
+        await asyncio.sleep(2)
+        return AccessToken("token", 1)  # the lifetime counts from the request
+
     server.default_responder = responses.respond({"identifier": "doc"})
-    async with open_suite(server, token=source) as suite:
+    async with open_suite(server, token=token) as suite:
         for _ in range(3):
             await GET_DOC_INFO.call(suite)
-    assert source.asked == 3
+    assert fetches == 3
 
 
 async def test_upload_behind_a_rejected_call_takes_the_new_token(server: ScriptedServer) -> None:
