@@ -300,11 +300,15 @@ _HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
 @scrub_class
 @attrs.frozen(repr=False, eq=False)
 class AccessToken(ValueSemantics):
-    """A token and its lifetime."""
+    """A token and its lifetime.
+
+    token: the text of the token.
+    expires_in: the lifetime in seconds, more than 0, counted from the start of the token function. The token is renewed
+        before it ends. None: the token is used until the service rejects it.
+    """
 
     token: Secret = attrs.field(converter=as_secret)
     expires_in: float | None = None
-    """Lifetime in seconds, counted from the request. None: valid until it is rejected."""
 
 
 @runtime_checkable
@@ -398,8 +402,8 @@ def validate_token(token: object, *, in_header: bool) -> AccessToken:
     if not text or (in_header and not _HEADER_VALUE.fullmatch(text)):
         raise ConfigurationError("the token source returned a token that is empty or not allowed in a header")
     lifetime = cast("object", token.expires_in)
-    if lifetime is not None and not is_number(lifetime):
+    if lifetime is not None and not (is_number(lifetime) and cast("float", lifetime) > 0):
         raise ConfigurationError(
-            "the token source returned an invalid expires_in: it must be a number of seconds, or None"
+            "the token source returned an invalid expires_in: it must be the lifetime in seconds, more than 0, or None"
         )
     return token

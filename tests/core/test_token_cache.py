@@ -172,11 +172,13 @@ async def test_source_that_fails_is_named_with_how(
     assert str(await catch_error(TokenCache(make_token_source(ask), time).get_current())) == words
 
 
-_EXPIRES_IN = "the token source returned an invalid expires_in: it must be a number of seconds, or None"
+_EXPIRES_IN = (
+    "the token source returned an invalid expires_in: it must be the lifetime in seconds, more than 0, or None"
+)
 GIVEN: list[tuple[Any, str]] = [
     (5, "the token source returned int instead of an AccessToken"),
     *((AccessToken("a", lifetime), _EXPIRES_IN) for lifetime in cast("list[float]", ["3600", True, b"60", 10**400])),
-    *((AccessToken("a", float(lifetime)), _EXPIRES_IN) for lifetime in ("nan", "inf")),
+    *((AccessToken("a", float(lifetime)), _EXPIRES_IN) for lifetime in ("nan", "inf", "0", "-5")),
 ]
 
 
@@ -265,7 +267,8 @@ async def test_fetch_that_begins_as_another_ends_is_the_only_one(time: ManualClo
             if self.asked == 1:
                 self.gate.clear()
                 callers.append(asyncio.create_task(get_token_text(cache)))
-                return AccessToken(token.token, 0)
+                time.now += 2
+                return AccessToken(token.token, 1)
             return token
 
     callers: list[asyncio.Task[str]] = []
@@ -293,9 +296,7 @@ async def test_tasks_in_the_background_are_named(source: NumberedTokens) -> None
     await cache.aclose()
 
 
-@pytest.mark.parametrize(
-    ("lifetime", "seconds", "asked"), [(600, 3600, 7), (0.0, 10.5, 11), (0.001, 10.5, 11), (None, 1_000_000, 1)]
-)
+@pytest.mark.parametrize(("lifetime", "seconds", "asked"), [(600, 3600, 7), (0.001, 10.5, 11), (None, 1_000_000, 1)])
 async def test_token_is_renewed_though_no_caller_asks(lifetime: float | None, seconds: float, asked: int) -> None:
     source = NumberedTokens(lifetime)
     cache = TokenCache(source, LoopClock(), keep_alive=True)

@@ -22,7 +22,7 @@ from .virtual_time import yield_to_loop
 
 MARGIN, PATIENCE = 60, 60
 LIFETIME, MAX_BACK_OFF = 600.0, 60.0
-LIFETIMES = st.sampled_from([None, 0, 2, 60, 120, 600])
+LIFETIMES = st.sampled_from([None, 0.5, 2, 60, 120, 600])
 FAILURES = st.sampled_from(
     [
         (ValueError, ds.TransportError),
