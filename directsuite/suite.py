@@ -210,8 +210,7 @@ class DirectSuite:
             allow_insecure_http=settings.allow_insecure_http
         )
         suite = cls(settings, token=token, login=login, listeners=listeners)
-        for name in require:
-            suite._transport.require_service(_SERVICES[name])
+        suite._transport.require_services(_SERVICES[name] for name in require)
         return suite
 
     def with_options(self, *, timeout: float | None = None, retry: RetryPolicy | None = None) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +71,22 @@ def test_what_a_required_service_lacks_is_named_immediately(service: Any, missin
         ds.DirectSuite.from_env(environ, require=[service])
     others = {"signing", "fax"} if missing == "DIRECTSUITE_TOKEN" else {service}
     ds.DirectSuite.from_env(environ, require=[each for each in SERVICES if each not in others])
+
+
+def test_all_that_required_services_lack_is_named_in_one_error() -> None:
+    with pytest.raises(ds.ConfigurationError) as caught:
+        ds.DirectSuite.from_env({}, require=SERVICES)
+    names = re.findall(r"DIRECTSUITE_\w+", str(caught.value))
+    assert set(names) == ENVIRON.keys()
+    assert len(names) == len(ENVIRON)
+
+
+async def test_call_names_url_and_token_in_one_error() -> None:
+    async with ds.DirectSuite.from_env({}) as suite:
+        with pytest.raises(
+            ds.ConfigurationError, match=r"^GetDoc needs .*DIRECTSUITE_SIGNING_URL; and a token: .*_TOKEN$"
+        ):
+            await suite.signing.get_doc("d")
 
 
 def test_suite_that_has_what_is_required_is_made() -> None:
@@ -196,7 +213,7 @@ def test_options_are_the_parameters_of_settings() -> None:
 def test_missing_credential_error_explains_that_settings_contain_none(service: Any, named: str) -> None:
     settings = attrs.evolve(ds.Settings.from_env(ENVIRON), timeout=5)
     with pytest.raises(ds.ConfigurationError, match=rf"or DirectSuite\.from_env\(\), which, unlike .* reads {named}"):
-        ds.DirectSuite(settings)._transport.require_service(Service(service))
+        ds.DirectSuite(settings)._transport.require_services([Service(service)])
 
 
 async def test_view_of_a_suite_has_its_options_in_all_facades() -> None:

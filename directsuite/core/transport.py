@@ -21,7 +21,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
@@ -30,7 +30,7 @@ from directsuite.core.call import NO_DEADLINE, Call, Confirmation, Endpoint, Env
 from directsuite.core.call_log import CALLS, log_finished
 from directsuite.core.clock import Clock
 from directsuite.core.events import CallFinished, CallStarted, OutcomeLeftUnknown, RetryScheduled, ValuesSkipped
-from directsuite.core.operation import Operation, Semantics, Service
+from directsuite.core.operation import Auth, Operation, Semantics, Service
 from directsuite.core.outcome import make_decode_error, needs_new_credential
 from directsuite.core.retry import MIN_UNAVAILABLE_WAIT, Backoff, RetryPolicy
 from directsuite.core.session import make_closed_error
@@ -73,14 +73,18 @@ class Transport:
         """Return True if the settings contain a URL for this service."""
         return service in self._endpoints and self._endpoints[service].base_url is not None
 
-    def require_service(self, service: Service) -> None:
-        """Raise ConfigurationError if this service has no URL, or has no token or login.
+    def require_services(self, services: Iterable[Service]) -> None:
+        """Raise ConfigurationError if a service has no URL, or has no token or login. The error names all of them.
 
         The messaging service needs neither token nor login.
         """
-        endpoint = self._endpoints[service]
-        if endpoint.base_url is None or (service is not Service.MESSAGING and endpoint.credentials is None):
-            raise _make_missing_setting_error("the suite", endpoint)
+        missing: list[str] = []
+        for service in services:
+            missing += _find_missing_settings(
+                self._endpoints[service], needs_credential=service is not Service.MESSAGING
+            )
+        if missing:
+            raise _make_missing_setting_error("the suite", missing)
 
     async def call(
         self,
@@ -195,8 +199,8 @@ class Transport:
         env = self.environment
         env.session.require_usable(nested=options.nested, essential=options.essential)
         endpoint = self._endpoints[operation.service]
-        if endpoint.base_url is None or (operation.needs_credential and endpoint.credentials is None):
-            raise _make_missing_setting_error(operation.name, endpoint)
+        if missing := _find_missing_settings(endpoint, needs_credential=operation.needs_credential):
+            raise _make_missing_setting_error(operation.name, missing)
         deadline = env.session.now() + (env.timeout if options.timeout is None else options.timeout)
         return Call(
             number=next(_CALL_NUMBERS),
@@ -486,6 +490,8 @@ def _try_renew_credential(call: Call[Any], failure: DirectSuiteError) -> bool:
     cache = call.endpoint.credentials
     if cache is None or call.credential is None or call.has_renewed_credential or not cache.renewable:
         failure.outcome = Outcome.FAILED
+        if call.has_renewed_credential:
+            failure.advice = _ALSO_REJECTED[call.operation.auth]
         return False
     cache.invalidate(call.credential.generation)
     # A consumed body cannot be sent again, but the next call will use a new credential.
@@ -493,19 +499,30 @@ def _try_renew_credential(call: Call[Any], failure: DirectSuiteError) -> bool:
     return call.has_renewed_credential
 
 
+_ALSO_REJECTED = {
+    Auth.BEARER: "the token source was called again, but its new token was also rejected. Check that it returns tokens "
+    "for this service",
+    Auth.SESSION: "a new login succeeded, but its session was also rejected",
+}
 _READS_CREDENTIALS = "DirectSuite.from_env(), which, unlike Settings.from_env(), also reads"
+_TOKEN_NEEDED = f"a token: DirectSuite(token=...), or {_READS_CREDENTIALS} DIRECTSUITE_TOKEN"
+_LOGIN_NEEDED = (
+    f"a login: DirectSuite(login=Login(username, password)), or {_READS_CREDENTIALS} "
+    "DIRECTSUITE_LOGIN_USERNAME and DIRECTSUITE_LOGIN_PASSWORD"
+)
 
 
-def _make_missing_setting_error(who: str, endpoint: Endpoint) -> ConfigurationError:
+def _find_missing_settings(endpoint: Endpoint, *, needs_credential: bool) -> list[str]:
+    """Return the missing settings of a service, each with what to do, as fragments of a sentence."""
+    missing: list[str] = []
     service = endpoint.service
     if endpoint.base_url is None:
         name = "message" if service is Service.MESSAGING else service.value
-        return ConfigurationError(
-            f"{who} needs the {service} service's URL: set {name}_url in Settings, or DIRECTSUITE_{name.upper()}_URL"
-        )
-    if service is Service.REGISTRATION:
-        return ConfigurationError(
-            f"{who} needs a login: DirectSuite(login=Login(username, password)), or {_READS_CREDENTIALS} "
-            "DIRECTSUITE_LOGIN_USERNAME and DIRECTSUITE_LOGIN_PASSWORD"
-        )
-    return ConfigurationError(f"{who} needs a token: DirectSuite(token=...), or {_READS_CREDENTIALS} DIRECTSUITE_TOKEN")
+        missing.append(f"the {service} service's URL: set {name}_url in Settings, or DIRECTSUITE_{name.upper()}_URL")
+    if needs_credential and endpoint.credentials is None:
+        missing.append(_LOGIN_NEEDED if service is Service.REGISTRATION else _TOKEN_NEEDED)
+    return missing
+
+
+def _make_missing_setting_error(who: str, missing: Iterable[str]) -> ConfigurationError:
+    return ConfigurationError(f"{who} needs {'; and '.join(dict.fromkeys(missing))}")

@@ -102,6 +102,7 @@ async def test_rejected_session_is_renewed_once(status: int, services: FakeServi
     with pytest.raises(ds.AuthenticationError) as caught:
         await suite.registration.get_patient_address_by_username(DOMAIN, "ada")
     assert (caught.value.code, caught.value.attempts) == ("011", 2)
+    assert "a new login succeeded, but its session was also rejected" in str(caught.value)
     assert len(services.requests_by_url) == 4
 
 
