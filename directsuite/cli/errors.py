@@ -162,7 +162,7 @@ def quote_message(message: str | None) -> str:
 
 
 def _get_url_variable(service: str | None) -> str:
-    name = "message" if service == "messaging" else service
+    name = {"messaging": "message", "oauth": "token"}.get(service or "", service)
     return f"DIRECTSUITE_{name.upper()}_URL" if name else "the URL"
 
 

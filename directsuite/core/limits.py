@@ -200,7 +200,7 @@ class Limits:
         if wait is None:
             return
         error = CircuitOpenError(
-            f"the {self._service} service has not responded to many attempts in a row. "
+            f"the {operation.service.display_name} has not responded to many attempts in a row. "
             f"Calls to it fail without being sent until it responds again. The last failure: {self._last_failure}",
             operation=operation.name,
             service=operation.service,

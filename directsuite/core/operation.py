@@ -32,6 +32,11 @@ class Service(enum.StrEnum):
     REGISTRATION = "registration"
     OAUTH = "oauth"
 
+    @property
+    def display_name(self) -> str:
+        """The name of the service in messages."""
+        return "token endpoint" if self is Service.OAUTH else f"{self.value} service"
+
 
 class Semantics(enum.Enum):
     """The effect of sending a request a second time. SAFE and IDEMPOTENT are terms of RFC 9110."""

@@ -114,8 +114,8 @@ _IGNORED_ENCODINGS = frozenset({"utf-8", "utf8", "none", "8bit", "binary"})
 """Invalid values that some servers send with a body that is not encoded."""
 _ENCODING_LIST = re.compile(r"[a-z0-9-]{1,16}(?:, ?[a-z0-9-]{1,16}){0,3}")
 _HINT_ENCODING = "configure the service, or its proxy, to send gzip, deflate or no encoding"
-_HINT_URL = "check the URL in the settings"
-_HINT_TLS = f"{_HINT_URL}, and ask the service's provider for TLS 1.2 or newer, and about client certificates"
+HINT_URL = "check the URL in the settings"
+_HINT_TLS = f"{HINT_URL}, and ask the service's provider for TLS 1.2 or newer, and about client certificates"
 _HINT_RENEW = "inform the service's provider"
 _CERTIFICATE_PROBLEMS: Mapping[object, tuple[str, str]] = {  # by X509_V_ERR_… of OpenSSL
     **dict.fromkeys(
@@ -127,7 +127,7 @@ _CERTIFICATE_PROBLEMS: Mapping[object, tuple[str, str]] = {  # by X509_V_ERR_…
     ),
     9: ("the server's certificate is not valid yet", f"set the clock of this machine, or {_HINT_RENEW}"),
     10: ("the server's certificate has expired", f"{_HINT_RENEW}, or set the clock of this machine if it is wrong"),
-    **dict.fromkeys((62, 64), ("the server's certificate is for another host name", _HINT_URL)),
+    **dict.fromkeys((62, 64), ("the server's certificate is for another host name", HINT_URL)),
 }
 _NOT_TLS_REASONS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"})
 _SHORT_NUMBER = re.compile(r"-?\d{1,4}\Z")
@@ -166,7 +166,7 @@ def convert_exception(error: BaseException, operation: Operation[Any], *, starte
     if isinstance(error, _CONNECT_ERRORS) or (isinstance(error, UnicodeError) and not started):
         reason, advice = _explain_connect_failure(origin) or (seen, "")
         failure = ConnectFailedError(
-            f"no connection to the {operation.service} service ({reason})", outcome=Outcome.NOT_SENT, **about
+            f"no connection to the {operation.service.display_name} ({reason})", outcome=Outcome.NOT_SENT, **about
         )
         failure.advice = advice
         return failure
@@ -191,14 +191,14 @@ def _explain_connect_failure(error: BaseException) -> tuple[str, str] | None:
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         if error.errno == socket.EAI_AGAIN:
             return "no name server responded", "check the network and DNS of this machine"
-        return "the host name was not found", f"{_HINT_URL}, the proxy if there is one, and the DNS of this machine"
+        return "the host name was not found", f"{HINT_URL}, the proxy if there is one, and the DNS of this machine"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         code = getattr(error.certificate_error, "verify_code", None)
         return _CERTIFICATE_PROBLEMS.get(code, (f"the server's certificate is not accepted, code {code}", _HINT_RENEW))
     if isinstance(error, aiohttp.ClientConnectorSSLError):
         reason = str(getattr(origin, "reason", None))
         if reason in _NOT_TLS_REASONS:
-            return "the server does not speak TLS", f"{_HINT_URL}: the scheme and the port"
+            return "the server does not speak TLS", f"{HINT_URL}: the scheme and the port"
         if "PROTOCOL" in reason:
             return "the server supports none of the TLS versions that this machine permits", _HINT_TLS
         return "the TLS handshake failed", _HINT_TLS
@@ -422,8 +422,8 @@ def classify_status(status: int) -> tuple[type[ServiceError], str]:
 
 def _find_advice(status: int) -> str:
     if status == 404:
-        return f"{_HINT_URL}, or the requested item no longer exists"
-    return _HINT_URL if 300 <= status < 400 else ""
+        return f"{HINT_URL}, or the requested item no longer exists"
+    return HINT_URL if 300 <= status < 400 else ""
 
 
 _ERROR_CLASSES: dict[int, tuple[type[ServiceError], str]] = {

@@ -18,12 +18,14 @@ import attrs
 
 from directsuite.core.call import Confirmation, Options
 from directsuite.core.operation import Auth, Code, FaultFormat, MediaType, Operation, Semantics, Service, ServiceFault
+from directsuite.core.outcome import HINT_URL
 from directsuite.core.session import ResponseStream
 from directsuite.core.transport import Transport
 from directsuite.core.upload import RequestBody
 from directsuite.errors import (
     AuthenticationError,
     BadRequestError,
+    ConnectFailedError,
     DirectSuiteError,
     Outcome,
     ResponseDecodeError,
@@ -41,6 +43,7 @@ MAX_RESPONSE_BYTES = 1_048_576
 _MAX_LIFETIME_SECONDS = 315_360_000.0  # ten years: larger values mean no expiry
 _TIMEOUT_SECONDS = 45.0
 """Shorter than the token cache's timeout, so that the error of the request is raised."""
+_HINT_SETTING = "check token_url"
 
 INVALID_GRANT = "invalid_grant"
 
@@ -136,8 +139,11 @@ class TokenEndpoint:
                 operation, body=body, options=self._options, receive=receiver, confirm=confirm
             )
         except ServiceError as error:
-            rejection = _reword_error(error, explain_invalid_grant)
-        raise rejection
+            failure: DirectSuiteError = _reword_error(error, explain_invalid_grant)
+        except ConnectFailedError as error:
+            failure = error
+            failure.advice = failure.advice.replace(HINT_URL, _HINT_SETTING) or _HINT_SETTING
+        raise failure
 
 
 def _reword_error(error: ServiceError, explain_invalid_grant: Callable[[], str]) -> ServiceError:
@@ -147,6 +153,8 @@ def _reword_error(error: ServiceError, explain_invalid_grant: Callable[[], str])
     elif isinstance(error, AuthenticationError):
         text = f"{CODES['invalid_client'][1]} (HTTP {error.status})"
     else:
+        if error.advice:  # a redirect, or not found
+            error.advice = _HINT_SETTING
         return error
     about: dict[str, Any] = {**ERROR_CONTEXT, "outcome": error.outcome, "retry_after": error.retry_after}
     reworded = type(error)(text, status=error.status, code=error.code, message=error.message, body=error.body, **about)

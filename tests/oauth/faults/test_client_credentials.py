@@ -144,8 +144,12 @@ async def test_rejection_is_reported_by_code_and_not_retried(
         (make_rejection("sentinel-of-a-client-secret"), ds.BadRequestError, "HTTP 400"),
         (make_rejection("sentinel-of-a-client-secret", 200), ds.ServiceError, "responded with an unknown error"),
         (responses.respond(b"", 401), ds.AuthenticationError, "the client's id, secret"),
-        (responses.respond(b"", 404), ds.NotFoundError, "HTTP 404"),
-        (responses.respond(b"", 302, Location="https://other.example.test/"), ds.ServiceError, "redirect"),
+        (responses.respond(b"", 404), ds.NotFoundError, "not found (HTTP 404): check token_url ("),
+        (
+            responses.respond(b"", 302, Location="https://other.example.test/"),
+            ds.ServiceError,
+            "followed (HTTP 302): check token_url (",
+        ),
     ],
     ids=["code of its own", "code of its own, 200", "bare 401", "404", "redirect"],
 )
@@ -157,6 +161,17 @@ async def test_rejection_without_a_code_of_the_rfc_is_reported_by_its_status(
     assert (type(failure), failure.code) == (error, None)
     assert text in str(failure)
     assert len(service.server.requests) == 1
+
+
+@pytest.mark.parametrize("circuit_failures", [1, 20])
+async def test_token_endpoint_without_connection_is_named_with_its_setting(
+    service: TokenService, circuit_failures: int
+) -> None:
+    grant = ds.ClientCredentials("http://127.0.0.1:9/token", "client", "secret")
+    failure = await service.fail(grant=grant, circuit_failures=circuit_failures)
+    assert isinstance(failure, ds.ConnectFailedError)
+    assert "no connection to the token endpoint (Connection refused)" in str(failure)
+    assert ": check token_url (" in str(failure)
 
 
 async def test_token_rejected_once_is_not_requested_by_each_caller(service: TokenService) -> None:
