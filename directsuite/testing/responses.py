@@ -11,8 +11,9 @@ import functools
 import http.client
 import json
 import string
-from collections.abc import Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 from urllib.parse import quote
 
 import attrs
@@ -26,6 +27,8 @@ from directsuite.registration.models import ResellerAPIResponse
 from directsuite.signing import operations as signing
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
+from directsuite.wire.models import Model, get_model_fields
+from directsuite.wire.parsing import MismatchError
 
 
 @attrs.frozen
@@ -61,7 +64,7 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
     - Registration, also for a failed login: `code` and `error_message`.
 
     Raises ValueError if the operation does not exist, or a parameter of the path is missing, and TypeError if the
-    response has no such field.
+    response has no such field, or the package could not read a value.
     """
     chosen = _find_operation(operation)
     parameters = [name for _, name, _, _ in string.Formatter().parse(chosen.path) if name]
@@ -78,26 +81,63 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
     elif chosen.response is bytes:
         unknown = values.keys() - {"pdf", *parameters}
         if unknown:
-            raise TypeError(f"the response of {operation} is a PDF, and has no field {min(unknown)}")
+            raise TypeError(f"the response of {operation} is a PDF, and has no field {min(unknown)}. Its field is pdf.")
         body = base64.encode(values.get("pdf", b""))
     else:
         fields = attrs.fields_dict(chosen.response)
         members = {name: value for name, value in values.items() if name in fields or name not in parameters}
         if has_flag:
             members.setdefault("success", True)
-        body = _get_codec().encode(chosen.response(**members))
+        body = _encode_model(f"the response of {operation}", chosen.response, members)
     return ServiceResponse(chosen.method, path, status, body)
 
 
 def _encode_error(operation: Operation[Any], status: int, values: Mapping[str, Any]) -> bytes:
     if operation.fault_format.success_key is not None:
         model = APIResponse if operation.service is Service.MESSAGING else ResellerAPIResponse
-        members: dict[str, Any] = {"success": False, **values}
-        return _get_codec().encode(model(**members))
+        return _encode_model(f"an error of {operation.name}", model, {"success": False, **values})
     unknown = values.keys() - {"error", "description"}
     if unknown:
         raise TypeError(f"an error of {operation.name} has the fields error and description, and no {min(unknown)}")
     return json.dumps({"error": http.client.responses.get(status, "error"), **values}).encode()
+
+
+def _encode_model(what: str, model: type[Model], members: Mapping[str, Any]) -> bytes:
+    """Return a model with these fields as JSON. Raises TypeError if a field does not exist, or cannot be read back."""
+    fields = attrs.fields_dict(model)
+    if unknown := members.keys() - fields.keys():
+        raise TypeError(f"{what} has no field {min(unknown)}. Its fields are {', '.join(fields)}.")
+    given = model(**members)
+    body = _get_codec().encode(given)
+    unreadable: Counter[str] = Counter()
+    try:
+        read = _get_codec().structure(model, json.loads(body), unreadable)
+    except MismatchError as mismatch:
+        raise TypeError(f"{what} has an invalid value: {mismatch}.") from None
+    if unreadable:
+        raise TypeError(f"{what} has an invalid value: {min(unreadable)} cannot be read.")
+    for path, owner in _find_unknown_members(given, read, "$"):
+        names = [field.key for field in get_model_fields(owner)]
+        raise TypeError(f"{what} has no member {path}. The members of {owner.__name__} are {', '.join(names)}.")
+    return body
+
+
+def _find_unknown_members(given: object, read: object, path: str) -> Iterator[tuple[str, type[Model]]]:
+    """Yield the path of each member that is not in the specification, and its model, unless it is `extra` of a model.
+
+    given: the value that was written. read: the value that was read back.
+    """
+    if isinstance(read, list):
+        elements = cast("list[object]", read)
+        sources = cast("list[object]", given) if isinstance(given, list) else [None] * len(elements)
+        for number, (source, element) in enumerate(zip(sources, elements, strict=False)):
+            yield from _find_unknown_members(source, element, f"{path}[{number}]")
+    elif isinstance(read, Model):
+        if not isinstance(given, Model):
+            yield from ((f"{path}.{name}", type(read)) for name in read.extra)
+        for field in get_model_fields(type(read)):
+            source, element = getattr(given, field.name, None), getattr(read, field.name)
+            yield from _find_unknown_members(source, element, f"{path}.{field.key}")
 
 
 @functools.cache
@@ -115,6 +155,7 @@ def _find_operation(name: str) -> Operation[Any]:
     operations = _get_operations()
     if name in operations:
         return operations[name]
-    similar = difflib.get_close_matches(name, operations, n=3, cutoff=0.5)
+    names = {each.lower(): each for each in operations}  # the name of a method, such as get_uids, differs in these
+    similar = [names[each] for each in difflib.get_close_matches(name.lower().replace("_", ""), names, n=3, cutoff=0.5)]
     hint = f"Similar names: {', '.join(similar)}" if similar else "The guide `methods` lists the operations"
     raise ValueError(f"there is no operation {name!r}. {hint}.")

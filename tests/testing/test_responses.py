@@ -106,8 +106,11 @@ async def test_suite_raises_the_error_of_a_failed_login() -> None:
     ("operation", "values", "error", "text"),
     [
         ("GetUID", {}, ValueError, "there is no operation 'GetUID'. Similar names: GetUIDs"),
+        ("get_uids", {}, ValueError, "Similar names: GetUIDs"),
         ("GetUIDs", {"uids": [1]}, ValueError, "the path of GetUIDs needs folder"),
-        ("GetUIDs", {"folder": "INBOX", "uid": [1]}, TypeError, "uid"),
+        ("GetUIDs", {"folder": "INBOX", "uid": [1]}, TypeError, "has no field uid. Its fields are .*, uids"),
+        ("GetUIDs", {"folder": "INBOX", "uids": ["a"]}, TypeError, r"\$\.uids\[0\] should be a whole number"),
+        ("GetUIDs", {"folder": "INBOX", "success": False, "code": "x"}, TypeError, r"\$\.code cannot be read"),
         ("GetDoc", {"identifier": "d", "content": b""}, TypeError, "is a PDF, and has no field content"),
         ("Sign", {"identifier": "d", "error": "x", "code": 1}, TypeError, "fields error and description, and no code"),
         ("GetUIDs", {"folder": "INBOX", "success": False, "uids": [1]}, TypeError, "uids"),
@@ -116,6 +119,29 @@ async def test_suite_raises_the_error_of_a_failed_login() -> None:
 def test_wrong_names_are_rejected(operation: str, values: dict[str, Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         response(operation, **values)
+
+
+@pytest.mark.parametrize(
+    ("messages", "text"),
+    [
+        ([{"uid": 1, "subjct": "x"}], r"has no member \$\.messages\[0\]\.subjct\. .*MessageDetail are .*, subject,"),
+        ([ds.MessageDetail(uid=1), {"uid": 2, "msg_id": "<a>"}], r"\$\.messages\[1\]\.msg_id"),
+        ({"uid": 1, "subjct": "x"}, r"\$\.messages\[0\]\.subjct"),
+        ([{"uid": 1, "attachments": [{"filenam": "x"}]}], r"\$\.messages\[0\]\.attachments\[0\]\.filenam\."),
+        ([{"uid": "one"}], r"\$\.messages\[\]\.uid cannot be read"),
+        (["one"], r"\$\.messages\[\] cannot be read"),
+    ],
+)
+def test_value_that_would_not_be_read_is_rejected_with_its_path(messages: object, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        response("GetMessages", folder="INBOX", messages=messages)
+
+
+def test_dicts_and_extra_members_of_models_are_accepted() -> None:
+    messages = [{"uid": 1, "subject": "x"}, ds.MessageDetail(uid=2, extra={"flag": "y"})]
+    answer = response("GetMessages", folder="INBOX", messages=messages, extra={"server": "z"})
+    assert answer.json["messages"] == [{"uid": 1, "subject": "x"}, {"htmlBody": False, "uid": 2, "flag": "y"}]
+    assert answer.json["server"] == "z"
 
 
 @pytest.mark.parametrize("name", _get_operations())
