@@ -4,6 +4,7 @@
         stored = await directsuite_suite.signing.save(PDF)
 
 `directsuite.testing.plugin` describes the fixtures. `mocked_services` and `response` need neither pytest nor a socket.
+Use `mocked_services` instead of a bare `aioresponses()`, which fails with aiohttp 3.14 and newer.
 """
 
 from __future__ import annotations

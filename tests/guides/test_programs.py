@@ -238,6 +238,24 @@ async def test_any_client_can_send_to_the_sandbox(sandbox: Sandbox) -> None:
     assert [(call.operation, call.is_rejected) for call in sandbox.calls.records] == [("Send", True), ("Send", False)]
 
 
+async def test_token_of_the_guide_settings_is_read_from_a_vault(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def show_secret(request: web.Request) -> web.Response:
+        assert request.headers["X-Vault-Token"] == "of the vault"
+        return web.json_response({"data": {"token": await sandbox.issue_token()}, "lease_duration": 600})
+
+    monkeypatch.setenv("VAULT_TOKEN", "of the vault")
+    monkeypatch.setenv("DIRECTSUITE_FAX_URL", sandbox.fax_url)
+    app = web.Application()
+    app.router.add_get("/v1/directsuite/token", show_secret)
+    async with TestServer(app) as vault:
+        block = next(each for each in find_code_blocks("settings") if "VAULT_URL" in each)
+        program = block.replace("https://vault.example.org", str(vault.make_url("")).rstrip("/"))
+        async with execute_programs(program)["suite"] as suite:
+            await suite.fax.get_multiple_message_info(FAX_NUMBER)
+
+
 async def test_grants_of_the_guide_settings_get_tokens(sandbox: Sandbox) -> None:
     await sandbox.add_client(*DEMO_CLIENT)
     programs = execute_programs(

@@ -27,7 +27,7 @@ def run(programs: list[str], folder: Path) -> int:
 @pytest.mark.process
 def test_examples_pass(tmp_path: Path) -> None:
     programs = [program for program in find_code_blocks("testing") if not program.startswith(WEB)]
-    assert run(programs, tmp_path) == 6
+    assert run(programs, tmp_path) == 8
 
 
 @pytest.mark.process
