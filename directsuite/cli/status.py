@@ -6,8 +6,10 @@ With --watch, the messages are polled concurrently until all statuses are final 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated
 
 import attrs
@@ -16,10 +18,10 @@ from cyclopts import Parameter
 import directsuite as ds
 from directsuite.cli.command import Command, CommandParameter, Work
 from directsuite.cli.credentials import MailboxAccess, get_mailbox_access
-from directsuite.cli.errors import UsageError, exit_for_error, validate_text
+from directsuite.cli.errors import UsageError, exit_for_error, validate_text, with_value
 from directsuite.cli.options import Flag, MailboxOptions, Variadic, make_app, record
-from directsuite.cli.output import show_json, show_progress, show_table
-from directsuite.cli.process import ExitStatus, echo_err, end_line
+from directsuite.cli.output import format_count, show_json, show_progress, show_table
+from directsuite.cli.process import ExitStatus, echo_err, end_line, is_verbose
 from directsuite.core.clock import WAIT_TOLERANCE, Clock, SystemClock
 from directsuite.core.outcome import NOT_RETRYABLE, ErrorScope, find_error_scope
 from directsuite.messaging.tracking import (
@@ -38,7 +40,7 @@ app = make_app("status", "'SMTP_ID'", "'SMTP_ID' --watch")
 class _StatusOptions(MailboxOptions):
     watch: Annotated[bool, Flag] = False
     """Wait until each recipient has a final status: at most two hours, or 15 minutes for a message that the service
-    doesn't know.
+    doesn't know. Changes are reported on stderr.
     """
 
 
@@ -88,6 +90,8 @@ class DeliveryWatch:
     give_up_after: float = DEFAULT_GIVE_UP_AFTER
     """The maximum time for all messages, in seconds."""
     clock: Clock = attrs.field(factory=SystemClock)
+    on_change: Callable[[ds.DirectMessageLog, ds.DirectMessageLog | None], None] = lambda _record, _previous: None
+    """Called with the new and the previous record of a recipient whose status has changed."""
 
     @property
     def known_records(self) -> list[ds.DirectMessageLog]:
@@ -113,7 +117,7 @@ class DeliveryWatch:
             if delivery is None or delivery.given_up:
                 self.given_up.add(smtp_id)
             if delivery is not None:
-                self.records[smtp_id] = delivery.records
+                self._update_records(smtp_id, delivery.records)
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -130,7 +134,7 @@ class DeliveryWatch:
         """
 
         def handle_poll(records: Sequence[ds.DirectMessageLog], _: float) -> None:
-            self.records[smtp_id] = records or self.records[smtp_id]
+            self._update_records(smtp_id, records or self.records[smtp_id])
 
         follow = functools.partial(self.box.track, smtp_id, on_poll=handle_poll)
         try:
@@ -164,10 +168,18 @@ class DeliveryWatch:
         for smtp_id in recorded:
             latest_records = list(select_latest_by_recipient(select_records(smtp_id, latest)).values())
             if len(latest_records) > len(self.records[smtp_id]):
-                self.records[smtp_id] = latest_records
+                self._update_records(smtp_id, latest_records)
                 if smtp_id not in self.given_up:  # a poll of one message may return fewer recipients than this one
                     late[smtp_id] = len(latest_records)
         return late
+
+    def _update_records(self, smtp_id: str, records: Sequence[ds.DirectMessageLog]) -> None:
+        previous_records = select_latest_by_recipient(self.records[smtp_id])
+        self.records[smtp_id] = records
+        for key, record in select_latest_by_recipient(records).items():
+            previous = previous_records.get(key)
+            if previous is None or previous.status != record.status:
+                self.on_change(record, previous)
 
 
 def _is_rejection(error: ds.DirectSuiteError) -> bool:
@@ -200,9 +212,12 @@ async def _report_statuses(
                 else:
                     raise
         watch = DeliveryWatch(
-            box=box, records={each: select_records(each, records) for each in smtp_ids if each not in denied}
+            box=box,
+            records={each: select_records(each, records) for each in smtp_ids if each not in denied},
+            on_change=_report_change,
         )
         if options.watch:
+            _report_start(watch.known_records)
             _report_unknown(watch, rejection)
             try:
                 await watch.run()
@@ -219,13 +234,33 @@ def _show_records(records: Sequence[ds.DirectMessageLog], options: _StatusOption
     if options.json:
         show_json(records)
     elif records:
-        before = [None, *(each.message_id for each in records)]
-        rows = [
-            (each.to, each.status, each.status_details, each.ts, "" if each.message_id == smtp_id else each.message_id)
-            for each, smtp_id in zip(records, before, strict=False)
-        ]
-        titles = ("to", "status", "details", "sent", "SMTP id")
-        show_table(titles, rows, no_wrap=("to", "SMTP id"), above=("SMTP id",))
+        _show_table(records)
+
+
+def _show_table(records: Sequence[ds.DirectMessageLog]) -> None:
+    before = [None, *(each.message_id for each in records)]
+    rows = [
+        (each.to, each.status, each.status_details, each.ts, "" if each.message_id == smtp_id else each.message_id)
+        for each, smtp_id in zip(records, before, strict=False)
+    ]
+    titles = ("to", "status", "details", "sent", "SMTP id")
+    show_table(titles, rows, no_wrap=("to", "SMTP id"), above=("SMTP id",))
+
+
+def _report_start(records: Sequence[ds.DirectMessageLog]) -> None:
+    """Show the statuses at the start on stderr, because stdout has only those at the end."""
+    waiting = sum(not is_final(record.status) for record in records)
+    if not waiting:
+        return
+    if is_verbose():  # the table names mailboxes
+        with contextlib.redirect_stdout(sys.stderr):
+            _show_table(records)
+    echo_err(f"Waiting for the final status of {format_count(waiting, 'recipient')}.")
+
+
+def _report_change(record: ds.DirectMessageLog, previous: ds.DirectMessageLog | None) -> None:
+    before = "" if previous is None or previous.status is None else f" (before: {previous.status})"
+    echo_err(f"{with_value('The status of a recipient', record.to or 'no address')} is {record.status}{before}.")
 
 
 def _may_concern_one_message(error: ds.ServiceError) -> bool:

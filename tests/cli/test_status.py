@@ -185,14 +185,41 @@ async def test_failed_last_poll_keeps_watched_statuses(cli: CliRunner) -> None:
     assert "A poll failed, so the output may be out of date" in result.err
 
 
+def leap(runner: CliRunner) -> None:
+    """Let time pass when a command sleeps."""
+    clock = LeapingClock(runner.sandbox.clock)
+    for method in ("monotonic", "sleep"):
+        runner.monkeypatch.setattr(SystemClock, method, staticmethod(getattr(clock, method)))
+
+
 async def test_message_that_arrives_meanwhile_is_waited_for(cli: CliRunner) -> None:
     smtp_id = await sent(cli, "slow+2m@elsewhere.test")
     assert "Waiting" in (await cli.run("status", smtp_id)).out
-    clock = LeapingClock(cli.sandbox.clock)
-    for method in ("monotonic", "sleep"):
-        cli.monkeypatch.setattr(SystemClock, method, staticmethod(getattr(clock, method)))
+    leap(cli)
     result = await cli.run("status", smtp_id, "--watch")
     assert (result.status, "Delivered" in result.out) == (0, True)
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)], ids=["text", "json"])
+async def test_watching_reports_the_start_and_each_change_on_stderr(cli: CliRunner, more: tuple[str, ...]) -> None:
+    smtp_id = await sent(cli, BOB, "slow+2m@elsewhere.test")
+    leap(cli)
+    result = await cli.run("status", smtp_id, "--watch", "-v", *more)
+    titles, bob, slow, waiting, change = result.err.splitlines()
+    assert titles.split()[:3] == ["to", "status", "details"]
+    assert (bob.split()[:2], slow.split()[:2]) == ([BOB, "Delivered"], ["slow+2m@elsewhere.test", "Waiting"])
+    assert waiting == "directsuite: Waiting for the final status of 1 recipient."
+    assert change == ("directsuite: The status of a recipient (slow+2m@elsewhere.test) is Delivered (before: Waiting).")
+    assert result.out == (await cli.run("status", smtp_id, *more)).out
+
+
+async def test_log_of_watching_names_no_mailbox(cli: CliRunner) -> None:
+    smtp_id = await sent(cli, BOB, "slow+2m@elsewhere.test")
+    leap(cli)
+    assert (await cli.run("status", smtp_id, "--watch")).err.splitlines() == [
+        "directsuite: Waiting for the final status of 1 recipient.",
+        "directsuite: The status of a recipient is Delivered (before: Waiting).",
+    ]
 
 
 async def test_message_that_the_service_does_not_know_yet_is_waited_for(cli: CliRunner) -> None:
