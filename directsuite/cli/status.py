@@ -176,10 +176,10 @@ class DeliveryWatch:
     def _update_records(self, smtp_id: str, records: Sequence[ds.DirectMessageLog]) -> None:
         previous_records = select_latest_by_recipient(self.records[smtp_id])
         self.records[smtp_id] = records
-        for key, record in select_latest_by_recipient(records).items():
+        for key, latest in select_latest_by_recipient(records).items():
             previous = previous_records.get(key)
-            if previous is None or previous.status != record.status:
-                self.on_change(record, previous)
+            if previous is None or previous.status != latest.status:
+                self.on_change(latest, previous)
 
 
 def _is_rejection(error: ds.DirectSuiteError) -> bool:
