@@ -201,13 +201,13 @@ def find_in_keyring(name: str) -> ds.Secret | None:
 def read_input(path: Path, name: str, *, limit: int, advice: str = "Name a different file.") -> bytes:
     """Read a file that the user named, or stdin for -. Raises UsageError if it can't be read or exceeds `limit` bytes.
 
-    name: the file in messages, such as "The file of --image". advice: the message's last sentence.
+    name: the file in messages, such as "The file of --image". advice: what to do about a file that is too large.
     """
     try:
         with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
             content = file.read(limit + 1)
     except OSError as error:
-        raise UsageError(f"{name} can't be read ({explain_os_error(error)}). {advice}") from None
+        raise UsageError(f"{name} can't be read ({explain_os_error(error)}). Check its path and permissions.") from None
     if len(content) > limit:
         raise UsageError(f"{name} has more than {limit:,} bytes. {advice}")
     return content

@@ -118,7 +118,10 @@ async def test_service_that_fails_may_be_asked_again(cli: CliRunner, files: None
         (("inbox", "list", "--since", "7 days"), "--since"),
         (("inbox", "list", "--since", "2026-05-01", "--unread"), "--unread"),
         (("inbox", "list", "--since", "2026-05-02", "--until", "2026-05-01"), "--until is before --since. Correct"),
-        (("send", "--to", BOB, "--body-file", "none.txt"), "can't be read (No such file or directory). Name a text"),
+        (
+            ("send", "--to", BOB, "--body-file", "none.txt"),
+            "The file of --body-file can't be read (No such file or directory). Check its path and permissions.\n",
+        ),
         (("inbox", "list", "--since", "0001-01-01"), "--since"),
         (("inbox", "list", "--folder", ""), "--folder"),
         (("inbox", "list", "--folder", "INBOX.J\udce9"), "--folder: it contains half of a surrogate pair"),
