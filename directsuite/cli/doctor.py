@@ -34,7 +34,7 @@ from directsuite.cli.command import Work, make_request_listeners
 from directsuite.cli.conformance import Specification
 from directsuite.cli.credentials import MailboxAccess, find_in_keyring
 from directsuite.cli.deep import DeepExamination, DoctorOptions
-from directsuite.cli.errors import HINT_RENEW_CREDENTIAL, Advice, UsageError, exit_for_error
+from directsuite.cli.errors import HINT_CHECK_CLIENT, HINT_RENEW_CREDENTIAL, Advice, UsageError, exit_for_error
 from directsuite.cli.options import make_app
 from directsuite.cli.output import show_json, show_progress, show_table
 from directsuite.cli.process import EXTRAS, ExitStatus, echo_err, find_missing, require_extra
@@ -482,6 +482,10 @@ async def _check_credential(
         return None
 
     error = await call(settings)
+    if isinstance(credential, ds.ClientCredentials) and error is not None and error.service == "oauth":
+        if isinstance(error, ds.AuthenticationError):
+            return failed(f"The token endpoint rejects the client credentials: {HINT_CHECK_CLIENT}.")
+        return failed(f"{exit_for_error(error)[1]}.")
     if token is not None and isinstance(error, ds.ServiceError) and error.status == 404:
         # Either the document does not exist, or the path. If the path does not, another path gets the same response.
         urls: dict[str, Any] = {f"{service}_url": f"{getattr(settings, f'{service}_url')}{_MISSING_PATH}"}

@@ -31,6 +31,11 @@ HINT_RENEW_CREDENTIAL = (
     "DIRECTSUITE_TOKEN"
 )
 """What to do if a service rejects a token."""
+HINT_CHECK_CLIENT = (
+    "check the settings token_url and client_id, and client_secret or refresh_token, of which "
+    "`directsuite config show` shows the sources"
+)
+"""What to do if the token endpoint rejects an OAuth client."""
 _TOKEN_SERVICES = ("signing", "fax")
 _MAX_QUOTED_CHARS = 300
 
@@ -130,6 +135,8 @@ def exit_for_error(
 
 
 def _find_advice(error: errors.DirectSuiteError, default: str) -> str:
+    if isinstance(error, errors.AuthenticationError | errors.BadRequestError) and error.service == "oauth":
+        return HINT_CHECK_CLIENT if isinstance(error, errors.AuthenticationError) else "check the setting scope"
     if isinstance(error, errors.AuthenticationError) and error.service in _TOKEN_SERVICES:
         return HINT_RENEW_CREDENTIAL
     if error.advice and isinstance(error, errors.ConnectFailedError):

@@ -96,6 +96,10 @@ async def test_configured_client_requests_the_tokens_of_commands(cli: CliRunner)
     cli.monkeypatch.setenv("DIRECTSUITE_CLIENT_SECRET", "wrong")
     result = await cli.run("fax", "list", FAX_NUMBER)
     assert (result.status, "client's id, secret" in result.err) == (3, True)
+    assert "check the settings token_url and client_id, and client_secret" in result.err
+    cli.monkeypatch.setenv("DIRECTSUITE_TOKEN_URL", f"{cli.sandbox.root_url}/elsewhere")
+    assert "DIRECTSUITE_TOKEN_URL" in (await cli.run("fax", "list", FAX_NUMBER)).err
+    cli.monkeypatch.delenv("DIRECTSUITE_TOKEN_URL")
     assert (await cli.run("fax", "list", FAX_NUMBER, "--token-file", "client.secret")).status == 3
 
 

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from directsuite.cli import doctor
 from directsuite.errors import ConnectFailedError
-from directsuite.sandbox.server import Sandbox
+from directsuite.sandbox.server import DEMO_CLIENT, Sandbox
 from tests.cli.doctor.conftest import DoctorRunner, serve_response
 from tests.integration.scenario import ALICE, PASSWORD
 
@@ -110,6 +110,31 @@ async def test_wrong_token_login_and_password_are_reported(cli: DoctorRunner, sa
         "The service rejects the mailbox. Check its name, and that the password belongs to it.",
     )
     assert WRONG not in told.out + told.err
+
+
+def reject_scope() -> web.Response:
+    return web.json_response({"error": "invalid_scope"}, status=400)
+
+
+async def test_problem_of_the_oauth_client_is_not_that_of_a_token_or_service(
+    cli: DoctorRunner, sandbox: Sandbox
+) -> None:
+    client = {"DIRECTSUITE_CLIENT_ID": DEMO_CLIENT[0], "DIRECTSUITE_CLIENT_SECRET": WRONG}
+    rejected = (
+        "The token endpoint rejects the client credentials: check the settings token_url and client_id, and "
+        "client_secret or refresh_token, of which `directsuite config show` shows the sources."
+    )
+    async with serve_response(reject_scope) as scope_url:
+        for token_url, sentence in (
+            (sandbox.token_url, rejected),
+            (f"{sandbox.root_url}/elsewhere", "token: "),
+            (scope_url, "token: the scope is unknown or exceeds what was granted"),
+        ):
+            take(cli, sandbox, **client, DIRECTSUITE_TOKEN_URL=token_url, DIRECTSUITE_TOKEN="")
+            report = await cli.run_json()
+            for service in ("signing", "fax"):
+                report.expect(service, "token", "failed", sentence)
+    assert report.checks["fax", "token"][1].endswith("check the setting scope.")
 
 
 async def test_secrets_and_sessions_are_never_printed(cli: DoctorRunner, sandbox: Sandbox) -> None:
