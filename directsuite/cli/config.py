@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 import attrs
 
@@ -11,12 +12,22 @@ from directsuite.cli.errors import exit_for_error
 from directsuite.cli.options import CommonOptions, Json, make_app, record, register
 from directsuite.cli.output import show_json, show_text
 from directsuite.cli.process import ExitStatus, echo_err
+from directsuite.cli.usage import find_similar_name
 from directsuite.config_file import CERTIFICATES, DEFAULT_FILE, IDENTITY, PREFIX, SECRETS, Configuration
 from directsuite.settings import PLAIN_SETTINGS, make_settings
 
 app = make_app("config", "show", "show --json")
 
 _HIDDEN_VALUE = "(set)"
+_KNOWN_SUFFIXES = (
+    *(name.upper() for name in (*PLAIN_SETTINGS, *CERTIFICATES, *IDENTITY, *SECRETS)),
+    *("CONFIG", "PROFILE", "VERBOSE", "STATE", "LOG", "POSTGRES", "SANDBOX", "SANDBOX_TOKEN", "PKCS11_PIN"),
+)
+"""The names of all variables that the package reads, without the prefix."""
+_GRANT_SETTINGS = (
+    *("token_url", "client_id", "scope"),
+    *("client_secret", "client_secret_file", "refresh_token", "refresh_token_file"),
+)
 
 
 @record
@@ -28,14 +39,18 @@ class _ConfigOptions(CommonOptions):
 def show_config(*, options: _ConfigOptions = _ConfigOptions()) -> int:
     """Show each setting and its source: a variable, a line of the settings file, or the default."""
     configuration = Configuration.read()
-    rows = _build_rows(configuration)
+    rows, unused = _build_rows(configuration), find_unused_settings(configuration)
     if options.json:
         show_json(
             {
                 "file": None if configuration.file is None else str(configuration.file),
                 "profile": configuration.profile,
                 "profiles": list(configuration.profiles),
-                "settings": {name: {"value": value, "from": origin} for name, value, origin in rows},
+                "settings": {
+                    name: {"value": value, "from": origin, **({"used": False} if name in unused else {})}
+                    for name, value, origin in rows
+                },
+                "unknown_variables": find_unknown_variables(configuration.variables),
             }
         )
     else:
@@ -45,7 +60,10 @@ def show_config(*, options: _ConfigOptions = _ConfigOptions()) -> int:
         for name, value, origin in rows:
             if value is not None:
                 shown = _HIDDEN_VALUE if value is _HIDDEN_VALUE else json.dumps(value, default=str)
-                show_text(f"{name} = {shown}  # {origin}")
+                note = f" (not used: {unused[name]} is set)" if name in unused else ""
+                show_text(f"{name} = {shown}  # {origin}{note}")
+        for variable, similar in find_unknown_variables(configuration.variables).items():
+            show_text(f"# unknown variable: {variable}{'' if similar is None else f' (did you mean {similar}?)'}")
     try:
         make_settings(ds.Settings, configuration)
     except ds.ConfigurationError as error:
@@ -53,6 +71,22 @@ def show_config(*, options: _ConfigOptions = _ConfigOptions()) -> int:
         echo_err(sentence)
         return status
     return ExitStatus.DONE
+
+
+def find_unknown_variables(variables: Iterable[str]) -> dict[str, str | None]:
+    """Return the variables that begin as those of the package, but are not read, with the name that was meant."""
+    suffixes = sorted(each.removeprefix(PREFIX) for each in variables if each.startswith(PREFIX))
+    similar = {each: find_similar_name(each, _KNOWN_SUFFIXES) for each in suffixes if each not in _KNOWN_SUFFIXES}
+    return {f"{PREFIX}{suffix}": name and f"{PREFIX}{name}" for suffix, name in similar.items()}
+
+
+def find_unused_settings(configuration: Configuration) -> dict[str, str]:
+    """Return the settings and secrets that are set but not used, with the secret that has precedence."""
+    secrets = {name for name in SECRETS if configuration.variables.get(f"{PREFIX}{name.upper()}")}
+    unused = {f"{name}_file": name for name in secrets}
+    if "token" in secrets or "token_file" in configuration:
+        unused |= dict.fromkeys(_GRANT_SETTINGS, "token" if "token" in secrets else "token_file")
+    return {name: winner for name, winner in unused.items() if name in configuration or name in secrets}
 
 
 def _build_rows(configuration: Configuration) -> list[tuple[str, object, str]]:

@@ -31,6 +31,7 @@ from yarl import URL
 import directsuite as ds
 from directsuite.cli import credentials
 from directsuite.cli.command import Work, make_request_listeners
+from directsuite.cli.config import find_unknown_variables, find_unused_settings
 from directsuite.cli.conformance import Specification
 from directsuite.cli.credentials import MailboxAccess, find_in_keyring
 from directsuite.cli.deep import DeepExamination, DoctorOptions
@@ -129,7 +130,7 @@ def doctor(*, options: DoctorOptions = DoctorOptions()) -> Work:
     if options.report is not None and os.path.lexists(options.report):  # otherwise reported after the examination
         raise UsageError("--report: The file exists. Name a new file.")
     settings, finding = _read_settings()
-    machine = [("settings", finding), *_check_machine(settings, os.environ)]
+    machine = [("settings", finding), *_check_unused(os.environ), *_check_machine(settings, os.environ)]
     findings = [attrs.evolve(each, subject="this machine", check=name) for name, each in machine]
     return _examine(options, settings, _find_credentials(options, settings), findings)
 
@@ -143,6 +144,20 @@ def _read_settings() -> tuple[ds.Settings, Finding]:
         text = "Set DIRECTSUITE_MESSAGE_URL, or the same with SIGNING, FAX or REGISTRATION, or use the settings file."
         return settings, failed(f"No service has a URL. {text}")
     return settings, ok("The environment and the settings file are valid.")
+
+
+def _check_unused(environment: Mapping[str, str]) -> Iterator[tuple[str, Finding]]:
+    """Yield a warning of variables that are unknown, and of settings that others replace."""
+    if unknown := find_unknown_variables(environment):
+        names = ", ".join(f"{name} (did you mean {similar}?)" if similar else name for name, similar in unknown.items())
+        yield "variables", warning(f"Nothing reads {names}. Correct the name or unset it.")
+    try:
+        unused = find_unused_settings(Configuration.read(environment))
+    except ds.ConfigurationError:  # reported as invalid settings
+        return
+    for winner in dict.fromkeys(unused.values()):
+        names = ", ".join(name for name, each in unused.items() if each == winner)
+        yield "unused settings", warning(f"Not used, because {winner} is set: {names}. Unset what you do not need.")
 
 
 def _find(is_given: Callable[[], object], read: Callable[[], T], advice: str) -> T | Finding:

@@ -113,16 +113,19 @@ def _make_dash_hint(error: MissingArgumentError) -> str:
     return f"; write a value that begins with - as {error.keyword}=…"
 
 
-def _suggest_name(typed: str, available_names: Sequence[str]) -> str:
+def find_similar_name(typed: str, available_names: Sequence[str]) -> str | None:
+    """Return the available name that was probably meant; None if no other name is similar."""
     if typed in available_names:
-        return ""
+        return None
     completions = [each for each in available_names if each.startswith(typed) and typed.strip("-")]
-    similar_names = (
-        completions
-        if len(completions) == 1
-        else difflib.get_close_matches(typed, available_names, n=1, cutoff=_MIN_SIMILARITY)
-    )
-    return f" (did you mean {similar_names[0]}?)" if similar_names else ""
+    if len(completions) == 1:
+        return completions[0]
+    return next(iter(difflib.get_close_matches(typed, available_names, n=1, cutoff=_MIN_SIMILARITY)), None)
+
+
+def _suggest_name(typed: str, available_names: Sequence[str]) -> str:
+    similar_name = find_similar_name(typed, available_names)
+    return f" (did you mean {similar_name}?)" if similar_name else ""
 
 
 def _get_argument_name(error: CycloptsError, keyword: str | None) -> str:

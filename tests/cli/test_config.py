@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+import directsuite
+from directsuite.cli.config import find_unknown_variables
 from directsuite.sandbox.server import DEMO_CLIENT
 from tests.cli.conftest import CliRunner
 from tests.integration.scenario import BOB, FAX_NUMBER, PASSWORD
@@ -32,6 +35,44 @@ async def test_each_setting_is_shown_with_its_origin(cli: CliRunner) -> None:
     document = (await cli.run("config", "show", "--json")).document
     assert (document["profile"], document["profiles"]) == (None, ["test"])
     assert document["settings"]["burst"] == {"value": 150, "from": "default"}
+
+
+async def test_settings_that_a_token_replaces_are_marked(cli: CliRunner) -> None:
+    configured(cli, 'token_url = "https://id.example.org/token"\nclient_id = "clinic"\ntoken_file = "token"\n')
+    cli.set_env("DIRECTSUITE_CLIENT_SECRET", "Zaphod")
+    lines = (await cli.run("config", "show")).out.splitlines()
+    assert {
+        'token_url = "https://id.example.org/token"  # suite.toml, line 1 (not used: token is set)',
+        'client_id = "clinic"  # suite.toml, line 2 (not used: token is set)',
+        'token_file = "token"  # suite.toml, line 3 (not used: token is set)',
+        "client_secret = (set)  # DIRECTSUITE_CLIENT_SECRET (not used: token is set)",
+        "token = (set)  # DIRECTSUITE_TOKEN",
+    } <= set(lines)
+    settings = (await cli.run("config", "show", "--json")).document["settings"]
+    assert (settings["client_id"]["used"], settings["token"].get("used")) == (False, None)
+    cli.monkeypatch.delenv("DIRECTSUITE_TOKEN")
+    out = (await cli.run("config", "show")).out
+    assert ("line 2 (not used: token_file is set)" in out, "line 3 (not" in out) == (True, False)
+
+
+async def test_variables_that_nothing_reads_are_shown(cli: CliRunner) -> None:
+    cli.set_env("DIRECTSUITE_TIMOUT", "7")
+    cli.set_env("DIRECTSUITE_QUARTZ", "7")
+    result = await cli.run("config", "show")
+    assert result.out.splitlines()[-2:] == [
+        "# unknown variable: DIRECTSUITE_QUARTZ",
+        "# unknown variable: DIRECTSUITE_TIMOUT (did you mean DIRECTSUITE_TIMEOUT?)",
+    ]
+    unknown = (await cli.run("config", "show", "--json")).document["unknown_variables"]
+    assert unknown == {"DIRECTSUITE_QUARTZ": None, "DIRECTSUITE_TIMOUT": "DIRECTSUITE_TIMEOUT"}
+
+
+def test_each_variable_in_the_package_is_known() -> None:
+    root = Path(directsuite.__file__).parent
+    texts = [each.read_text("utf-8") for each in root.rglob("*") if each.suffix in (".py", ".md")]
+    found = {name for text in texts for name in re.findall(r"DIRECTSUITE_[A-Z0-9_]*[A-Z0-9]\b", text)}
+    assert len(found) > 20
+    assert find_unknown_variables(found) == {}
 
 
 async def test_errors_are_printed_below_settings(cli: CliRunner) -> None:

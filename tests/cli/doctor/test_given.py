@@ -43,6 +43,21 @@ async def test_wrong_url_is_explained_without_showing_it(cli: DoctorRunner, url:
     assert SECRET not in told.out + told.err
 
 
+async def test_variables_and_settings_that_are_not_used_are_a_warning(cli: DoctorRunner) -> None:
+    for name in ("TIMOUT", "TOKEN", "CLIENT_ID", "TOKEN_URL"):
+        cli.set_env(f"DIRECTSUITE_{name}", "7")
+    told = await cli.run_json()
+    told.expect(
+        "this machine",
+        "variables",
+        "warning",
+        "Nothing reads DIRECTSUITE_TIMOUT (did you mean DIRECTSUITE_TIMEOUT?). Correct the name or unset it.",
+    )
+    told.expect(
+        "this machine", "unused settings", "warning", "Not used, because token is set: token_url, client_id. Unset"
+    )
+
+
 async def test_missing_secrets_are_skipped_with_instructions(cli: DoctorRunner) -> None:
     async with serve_response() as url:
         for service in ("SIGNING", "FAX", "MESSAGE", "REGISTRATION"):
