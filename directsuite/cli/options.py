@@ -160,8 +160,8 @@ def _add_local_zone(value: datetime) -> datetime:
 
 
 _FILE_HELP = (
-    "A file that contains only the {what} and that other users can't read. Without it: {variable}, the keyring, or a "
-    "question on the terminal."
+    "A file that contains only the {what} and that other users can't read. Without it: {variable}, {client}the keyring, "
+    "or a question on the terminal."
 )
 Json = Annotated[bool, Flag, Parameter(help="Print one JSON document instead of text.")]
 JsonLines = Annotated[bool, Flag, Parameter(help="Print JSON documents, one per line, instead of text.")]
@@ -169,9 +169,18 @@ MailboxOption = Annotated[
     str | None, Parameter(env_var="DIRECTSUITE_MAILBOX", help="The mailbox's Direct address.", show_default=False)
 ]
 PasswordFile = Annotated[
-    Path | None, Parameter(help=_FILE_HELP.format(what="password", variable="DIRECTSUITE_MAILBOX_PASSWORD"))
+    Path | None, Parameter(help=_FILE_HELP.format(what="password", variable="DIRECTSUITE_MAILBOX_PASSWORD", client=""))
 ]
-TokenFile = Annotated[Path | None, Parameter(help=_FILE_HELP.format(what="access token", variable="DIRECTSUITE_TOKEN"))]
+TokenFile = Annotated[
+    Path | None,
+    Parameter(
+        help=_FILE_HELP.format(
+            what="access token",
+            variable="DIRECTSUITE_TOKEN",
+            client="a request with the OAuth client of the settings (token_url, client_id), ",
+        )
+    ),
+]
 LoginOption = Annotated[
     str | None,
     Parameter(
@@ -179,7 +188,8 @@ LoginOption = Annotated[
     ),
 ]
 LoginPasswordFile = Annotated[
-    Path | None, Parameter(help=_FILE_HELP.format(what="login's password", variable="DIRECTSUITE_LOGIN_PASSWORD"))
+    Path | None,
+    Parameter(help=_FILE_HELP.format(what="login's password", variable="DIRECTSUITE_LOGIN_PASSWORD", client="")),
 ]
 _COMMON_GROUP = Group("Options of every command that calls a service", sort_key=9)
 

@@ -144,6 +144,11 @@ async def test_configured_client_requests_the_tokens_of_commands(cli: CliRunner)
     assert (await cli.run("fax", "list", FAX_NUMBER, "--token-file", "client.secret")).status == 3
 
 
+async def test_help_of_a_token_names_the_oauth_client(cli: CliRunner) -> None:
+    for command in (["fax", "list"], ["sign"], ["sign", "info"], ["doctor"]):
+        assert "token_url" in (await cli.run(*command, "--help")).out
+
+
 async def test_doctor_checks_a_client_but_not_a_refresh_token(cli: CliRunner) -> None:
     cli.monkeypatch.delenv("DIRECTSUITE_TOKEN")
     client = {"TOKEN_URL": cli.sandbox.token_url, "CLIENT_ID": DEMO_CLIENT[0], "CLIENT_SECRET": DEMO_CLIENT[1]}
