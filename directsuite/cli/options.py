@@ -160,8 +160,8 @@ def _add_local_zone(value: datetime) -> datetime:
 
 
 _FILE_HELP = (
-    "A file that contains only the {what} and that other users can't read. Without it: {variable}, {client}the keyring, "
-    "or a question on the terminal."
+    "A file that contains only the {what} and that other users can't read. Without it: {variable}, {client}the keyring,"
+    " or a question on the terminal."
 )
 Json = Annotated[bool, Flag, Parameter(help="Print one JSON document instead of text.")]
 JsonLines = Annotated[bool, Flag, Parameter(help="Print JSON documents, one per line, instead of text.")]
