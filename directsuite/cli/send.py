@@ -181,7 +181,9 @@ async def _show_dry_run(message: ds.Message, sender: str, options: _SendOptions)
         kind = "HTML" if message.html_body else "text"
         rows += [("Subject", message.subject), ("Body", f"{kind}, {len(message.body or '')} characters")]
         rows += [("File", f"{name}, {kind}, {format_size(size)}") for name, kind, size in files]
-        show_table(("", "would be sent"), rows)
+        show_table(
+            ("", "was sent before" if is_sent_before else "would be sent" if record is None else "message"), rows
+        )
     if is_sent_before:
         echo_err("The message was sent before with this --key. It would not be sent again.")
     elif record is not None:
@@ -391,8 +393,9 @@ async def _begin_send(journal: DeliveryJournal, request_id: str, message: ds.Mes
     digest = await arguments.compute_message_digest(message)
     began = await journal.begin_send("", request_id, at=time.time(), content=digest)
     if began.content_digest != digest:
+        is_sent = "may have been sent" if began.smtp_id is None else "was sent"
         raise UsageError(
-            "This --key was used for a different message, which may have been sent. Use a new --key for each message."
+            f"This --key was used for a different message, which {is_sent}. Use a new --key for each message."
         )
     return began
 

@@ -103,14 +103,24 @@ async def test_dry_run_says_what_became_of_its_key(cli: CliRunner) -> None:
     assert (await cli.run(*KEYED)).status == 7
     doubtful = await cli.run(*KEYED, "--dry-run")
     assert "An earlier command may have sent the message. It would be sent only if" in doubtful.err
+    assert doubtful.out.split()[0] == "message"
+    await cli.fail(2, "a different message, which may have been sent.", *KEYED, "--html", "--dry-run")
     cli.sandbox.clear_faults()
     await cli.run("send", *TO_BOB, "--key", "another")
     result = await cli.run("send", *TO_BOB, "--key", "another", "--dry-run")
     assert result.status == 0
     assert "The message was sent before with this --key. It would not be sent again." in result.err
+    assert ("was sent before" in result.out, "would be sent" in result.out) == (True, False)
     assert (await cli.run("send", *TO_BOB, "--key", "another", "--dry-run", "--json")).document["sent_before"]
     await cli.fail(
-        2, "used for a different message", "send", *TO_BOB[:-1], "Other words.", "--key", "another", "--dry-run"
+        2,
+        "used for a different message, which was sent.",
+        "send",
+        *TO_BOB[:-1],
+        "Other words.",
+        "--key",
+        "another",
+        "--dry-run",
     )
 
 
