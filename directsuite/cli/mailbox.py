@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from email.utils import parseaddr
@@ -120,7 +121,7 @@ def move(uid: Uids, /, *, command: CommandParameter, options: _MoveOptions) -> W
         async with inbox.explain_missing_folder(box, options.to, option="--to"):
             await box.move_messages_by_uids(options.folder, options.to, existing_uids)
 
-    return _change_messages(command, uid, options, "moved", move_messages)
+    return _change_messages(command, uid, options, "moved", move_messages, new_folder=options.to)
 
 
 @register(app, "copy", "1 --to INBOX.Referrals", "5 6 --to INBOX.Referrals")
@@ -131,7 +132,7 @@ def copy(uid: Uids, /, *, command: CommandParameter, options: _MoveOptions) -> W
         async with inbox.explain_missing_folder(box, options.to, option="--to"):
             await box.copy_messages_by_uids(options.folder, options.to, existing_uids, verify=True)
 
-    return _change_messages(command, uid, options, "copied", copy_messages)
+    return _change_messages(command, uid, options, "copied", copy_messages, new_folder=options.to)
 
 
 @register(app, "delete", "2", "1 --folder INBOX.Trash --forever --yes")
@@ -272,10 +273,11 @@ def _change_messages(
     done: str,
     work: _MailboxFunction,
     recovery_hint: str = _RECOVERY_HINT,
+    new_folder: str | None = None,
 ) -> Work:
     """Return the coroutine that applies `work` to the messages that exist, and reports their number.
 
-    done: the participle for the report, such as "moved".
+    done: the participle for the report, such as "moved". new_folder: the folder in which the messages get new numbers.
     """
     command.option_names = {**_OPTION_NAMES, "folder": with_value("--folder", options.folder)}
     if isinstance(options, _MoveOptions):
@@ -298,12 +300,17 @@ def _change_messages(
         smtp_id = result.smtp_id if isinstance(result, ds.SendMessageResponse) else None
         if not show_change(document, f"{count} {done}", as_json=options.json, smtp_id=smtp_id):
             return ExitStatus.FAILED
-        echo_err(f"{count} {done}.")
+        echo_err(f"{count} {done}.{'' if new_folder is None else _explain_new_numbers(new_folder)}")
         if missing:
             echo_err(inbox.describe_missing(missing, uids))
         return ExitStatus.NOT_FOUND if missing else ExitStatus.DONE
 
     return run_change()
+
+
+def _explain_new_numbers(folder: str) -> str:
+    command = f"directsuite inbox list --folder {shlex.quote(folder) if is_verbose() else 'FOLDER'}"
+    return f" Messages get new numbers in the destination folder, which `{command}` shows."
 
 
 async def _fetch_metadata(box: ds.Mailbox, folder: str, uids: Sequence[int]) -> list[ds.MessageDetail]:

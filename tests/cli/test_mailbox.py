@@ -59,7 +59,14 @@ async def test_messages_are_moved_and_copied(cli: CliRunner) -> None:
     await three(cli)
     await folder(cli, "INBOX.Archive")
     result = await cli.run("inbox", "move", "1", "2", "--to", "INBOX.Archive")
-    assert (result.status, result.err) == (0, "directsuite: 2 messages moved.\n")
+    assert (result.status, result.err) == (
+        0,
+        "directsuite: 2 messages moved. Messages get new numbers in the destination folder, which `directsuite inbox "
+        "list --folder FOLDER` shows.\n",
+    )
+    result = await cli.run("inbox", "copy", "3", "--to", "INBOX.Archive", "-v")
+    assert "`directsuite inbox list --folder INBOX.Archive` shows" in result.err
+    await cli.run("inbox", "delete", "3", "--folder", "INBOX.Archive", "--yes")
     result = await cli.run("inbox", "copy", "3", "--to", "INBOX.Archive", "--json")
     assert (result.status, result.document) == (0, {"uids": [3], "missing": []})
     assert (await uids(cli), len(await uids(cli, "INBOX.Archive"))) == ([3], 3)
