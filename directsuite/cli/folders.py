@@ -16,6 +16,7 @@ from directsuite.cli.errors import UsageError, with_value
 from directsuite.cli.options import Flag, MailboxOptions, Variadic, make_app, record, register
 from directsuite.cli.output import format_count, show_effect, show_json, show_progress
 from directsuite.cli.process import ExitStatus, echo_err
+from directsuite.core.outcome import ErrorScope, find_error_scope
 from directsuite.messaging import arguments
 
 app = mailbox.app
@@ -53,7 +54,8 @@ def create(folder: _NewFolder, /, *, command: CommandParameter, options: Mailbox
         await box.create_folder(folder)
 
     _describe_errors(command, folder)
-    return _change_folders(command, options, "The folder was created", {"folder": folder}, create_folder)
+    document = {"folder": folder}
+    return _change_folders(command, options, "The folder was created", document, create_folder, new_folder=folder)
 
 
 @register(app, "folder rename", "INBOX.Archive INBOX.Cases", "INBOX.Cases INBOX.Archive --json")
@@ -74,7 +76,7 @@ def rename(
     _describe_errors(command, folder)
     command.option_names["new_folder"] = with_value("NEW_FOLDER", new_folder)
     document = {"folder": folder, "new_folder": new_folder}
-    return _change_folders(command, options, "The folder was renamed", document, rename_folder)
+    return _change_folders(command, options, "The folder was renamed", document, rename_folder, new_folder=new_folder)
 
 
 @register(app, "folder delete", "INBOX.Archive.2026 --yes", "INBOX.Archive --yes --json")
@@ -141,10 +143,12 @@ def _change_folders(
     document: Mapping[str, object],
     change: _BoxFunction,
     ask: _BoxFunction | None = None,
+    new_folder: str | None = None,
 ) -> Work:
     """Return the coroutine that calls `change`, and reports `done`.
 
-    document: the output of --json. ask: asks for confirmation before `change`, if given.
+    document: the output of --json. ask: asks for confirmation before `change`, if given. new_folder: the folder that
+    `change` creates.
     """
     access = get_mailbox_access(options.mailbox, options.password_file)
 
@@ -152,11 +156,26 @@ def _change_folders(
         async with command.open_mailbox(access) as box:
             if ask is not None:
                 await ask(box)
-            async with show_progress("working"):
-                await change(box)
+            try:
+                async with show_progress("working"):
+                    await change(box)
+            except ds.ServiceError as error:
+                if new_folder is None or not await _exists(box, new_folder, error):
+                    raise
+                name = with_value("The folder", new_folder)
+                echo_err(f"{name} exists already. Choose another name; `directsuite inbox folders` lists the folders.")
+                return ExitStatus.REJECTED
         if not show_effect(lambda: show_json(document) if options.json else None, done):
             return ExitStatus.FAILED
         echo_err(f"{done}.")
         return ExitStatus.DONE
 
     return run()
+
+
+async def _exists(box: ds.Mailbox, folder: str, rejection: ds.ServiceError) -> bool:
+    """Return True if a folder exists, because of which its creation was rejected: there is no error code for this."""
+    if find_error_scope(rejection) is ErrorScope.ITEM:
+        with contextlib.suppress(ds.DirectSuiteError):
+            return folder.casefold() in {name.casefold() for name in await inbox.list_folders(box)}
+    return False
