@@ -83,7 +83,7 @@ class InboxListOptions(InboxOptions):
     """Only messages whose subject contains this. Other users of this machine can see it while the command runs."""
     since: Annotated[datetime | None, Parameter(group=_SELECTION_GROUP, converter=opt.convert_time)] = None
     """Only messages received since this time: 2026-05-01, 2026-05-01T08:00 in this machine's time zone, today,
-    yesterday, or a time ago such as 30m, 12h, 7d or 2w.
+    yesterday, or an age in minutes, hours, days or weeks: 30m, 12h, 7d or 2w.
     """
     until: Annotated[datetime | None, Parameter(converter=opt.convert_end_time)] = None
     """Only messages received until this time, in the format of --since. A day is included."""

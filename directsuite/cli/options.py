@@ -28,7 +28,9 @@ _MAILBOX_COMMANDS = ("send", "inbox", "status", "sync", "doctor")
 _AGO_PATTERN = re.compile(r"([0-9]{1,9})([mhdw])")
 _AGO_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DAYS_AGO = {"today": 0, "yesterday": 1}
-_EXPECTED_TIME = "give a date such as 2026-05-01, a time such as 2026-05-01T08:00, yesterday, or a time ago such as 7d"
+_EXPECTED_TIME = (
+    "give a date such as 2026-05-01, a time such as 2026-05-01T08:00, today, yesterday, or an age such as 7d"
+)
 _INTEGER_PATTERN = re.compile(r"[+-]?[0-9]{1,30}")
 
 
@@ -120,9 +122,9 @@ def seconds_parameter(**limits: float) -> Parameter:
 
 
 def convert_time(kind: Any, tokens: Sequence[Token]) -> datetime:
-    """Convert a date, a date and time, `today`, `yesterday`, or a time ago such as 30m, 12h, 7d or 2w.
+    """Convert a date, a date and time, `today`, `yesterday`, or an age such as 30m, 12h, 7d or 2w.
 
-    A date without a time is the begin of its day. A time without a zone is in this machine's time zone.
+    A date without a time means the start of that day. A time without a zone is in this machine's time zone.
     """
     return _parse_time(kind, tokens[0], end_of_day=False)
 
