@@ -24,7 +24,7 @@ from typing import Any, Literal, cast
 import attrs
 
 import directsuite as ds
-from directsuite.cli.errors import NOT_TEXT_PROBLEM, UsageError, validate_text, with_value
+from directsuite.cli.errors import NOT_TEXT_PROBLEM, UsageError, secret_sources, validate_text, with_value
 from directsuite.config_file import (
     DEFAULT_FILE,
     MAX_SECRETS_BYTES,
@@ -70,13 +70,19 @@ def find_secret(name: str, file: Path | None, *, keyring_name: str, prompt: str)
     """
     description, option, placeholder = _SECRET_SOURCES[name]
     if file is not None:
+        secret_sources[name] = with_value(f"the file of {option}", file)
         return read_secret_file(file, f"the file of {option}")
     configuration, variable = Configuration.read(), f"{PREFIX}{name.upper()}"
     validate_text(configuration.variables.get(variable), variable)
-    secret = configuration.read_secret(name) or find_in_keyring(keyring_name)
-    if secret is not None:
+    if (secret := configuration.read_secret(name)) is not None:
+        is_variable = bool(configuration.variables.get(variable))
+        secret_sources[name] = variable if is_variable else f"{name}_file in the settings"
+        return secret
+    if (secret := find_in_keyring(keyring_name)) is not None:
+        secret_sources[name] = "the keyring"
         return secret
     if is_interactive():
+        secret_sources[name] = "your answer to the question"
         return ask_for_secret(description, prompt)
     raise UsageError(
         f"No {description} is set. Set {variable}, give {option} FILE, "
@@ -156,6 +162,7 @@ def read_token(file: Path | None) -> ds.Secret | ds.ClientCredentials | ds.Refre
     file: the value of --token-file. Raises UsageError if neither is set, ConfigurationError if a file is invalid.
     """
     if file is None and (grant := read_grant()) is not None:
+        secret_sources["token"] = "the OAuth client of token_url"  # noqa: S105  a source
         return grant
     return find_secret("token", file, keyring_name="token", prompt="Access token from the service's provider")
 

@@ -36,7 +36,10 @@ HINT_CHECK_CLIENT = (
     "`directsuite config show` shows the sources"
 )
 """What to do if the token endpoint rejects an OAuth client."""
-_TOKEN_SERVICES = ("signing", "fax")
+_SECRETS = {"signing": "token", "fax": "token", "messaging": "mailbox_password", "registration": "login_password"}
+"""The secret of each service."""
+secret_sources = dict[str, str]()
+"""The source of each secret that the command has read, such as a variable, by the secret's name."""
 _MAX_QUOTED_CHARS = 300
 
 
@@ -137,8 +140,8 @@ def exit_for_error(
 def _find_advice(error: errors.DirectSuiteError, default: str) -> str:
     if isinstance(error, errors.AuthenticationError | errors.BadRequestError) and error.service == "oauth":
         return HINT_CHECK_CLIENT if isinstance(error, errors.AuthenticationError) else "check the setting scope"
-    if isinstance(error, errors.AuthenticationError) and error.service in _TOKEN_SERVICES:
-        return HINT_RENEW_CREDENTIAL
+    if isinstance(error, errors.AuthenticationError) and _SECRETS.get(error.service or "") == "token":
+        return f"{HINT_RENEW_CREDENTIAL}{_describe_secret_source(error)}"
     if error.advice and isinstance(error, errors.ConnectFailedError):
         return f"nothing was sent; {error.advice}. `directsuite doctor` shows more"
     if error.advice and not isinstance(error, errors.NotFoundError):
@@ -150,7 +153,13 @@ def _find_advice(error: errors.DirectSuiteError, default: str) -> str:
         return default.replace("URL is", f"URL ({_get_url_variable(error.service)}) is")
     if isinstance(error, errors.BadRequestError) and error.message and not is_verbose():
         return f"{default}; --verbose adds the service's message"
-    return default
+    return f"{default}{_describe_secret_source(error)}" if isinstance(error, errors.AuthenticationError) else default
+
+
+def _describe_secret_source(error: errors.DirectSuiteError) -> str:
+    secret = _SECRETS.get(error.service or "", "")
+    kind = secret.rpartition("_")[2]
+    return f" (the {kind} is from {secret_sources[secret]})" if secret in secret_sources else ""
 
 
 def quote_service_message(error: errors.DirectSuiteError) -> str:

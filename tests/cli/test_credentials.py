@@ -10,7 +10,8 @@ from directsuite.cli.credentials import find_in_keyring, find_secret, has_keyrin
 from directsuite.cli.errors import UsageError
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
-from tests.cli.conftest import install_keyring, set_terminal
+from tests.cli.conftest import CliRunner, install_keyring, set_terminal
+from tests.integration.scenario import ALICE, FAX_NUMBER
 
 
 def find_token(file: Path | None = None) -> Secret:
@@ -97,3 +98,26 @@ def test_unusable_input_is_rejected(monkeypatch: pytest.MonkeyPatch, typed: str 
     with pytest.raises(UsageError, match=problem) as raised:
         find_token()
     assert raised.value.__cause__ is None
+
+
+async def test_rejected_secret_is_reported_with_its_source(cli: CliRunner) -> None:
+    async def run(*arguments: str) -> str:
+        return (await cli.run(*arguments, is_terminal=True)).err
+
+    file = cli.write_private_file("wrong", "hunter2")
+    assert "(the password is from the file of --password-file (wrong))" in await run(
+        "inbox", "list", "-v", "--password-file", file
+    )
+    cli.set_env("DIRECTSUITE_MAILBOX_PASSWORD", "hunter2")
+    assert "(the password is from DIRECTSUITE_MAILBOX_PASSWORD)" in await run("inbox", "list")
+    cli.monkeypatch.delenv("DIRECTSUITE_MAILBOX_PASSWORD")
+    cli.set_env("DIRECTSUITE_MAILBOX_PASSWORD_FILE", file)
+    assert "(the password is from mailbox_password_file in the settings)" in await run("inbox", "list")
+    cli.monkeypatch.delenv("DIRECTSUITE_MAILBOX_PASSWORD_FILE")
+    install_keyring(cli.monkeypatch, {ALICE: "hunter2"})
+    assert "(the password is from the keyring)" in await run("inbox", "list")
+    install_keyring(cli.monkeypatch, {})
+    cli.monkeypatch.setattr("getpass.getpass", lambda _: "hunter2")
+    assert "(the password is from your answer to the question)" in await run("inbox", "list")
+    cli.set_env("DIRECTSUITE_TOKEN", "hunter2")
+    assert "(the token is from DIRECTSUITE_TOKEN)" in await run("fax", "list", FAX_NUMBER)
