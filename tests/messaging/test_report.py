@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.messaging.report import read_records
+from directsuite.messaging.report import read_rows
 
 HEADING = "From,To,Message ID,Message Size,Status,Sent Time,XDR Message ID,XDR Source ID,XDR Unique ID,XDR Patient ID"
 LINE = "a@x,b@y,<1@x>,2048,Waiting,1467740835000,m,s,u,p"
@@ -19,7 +19,7 @@ LINE = "a@x,b@y,<1@x>,2048,Waiting,1467740835000,m,s,u,p"
 
 def _records(text: str | bytes) -> list[ds.DirectMessageLog]:
     document = text.encode() if isinstance(text, str) else text
-    return list(read_records(document))
+    return [ds.DirectMessageLog(**row) for row in read_rows(document, ds.MessageStatus)]
 
 
 EXPECTED = ds.DirectMessageLog(
