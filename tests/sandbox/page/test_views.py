@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -171,8 +172,9 @@ async def test_calls_are_shown_with_effects_and_without_secrets(
     for number in range(1, 6):
         shown += await page.view(f"/page/calls/{number}")
     assert "•••" in shown
-    for secret in ("hush-hush-hush", '"sandbox"', "sandbox&#34;", "demo-login", "1234"):
+    for secret in ("hush-hush-hush", '"sandbox"', "sandbox&#34;", "demo-login"):
         assert secret not in shown, secret
+    assert re.search(r"(?<![\w.-])1234(?![\w.-])", shown) is None  # ids and times may contain these digits
     assert 2 in page.sandbox.calls.exchanges
     for secret in ("hush", "sessionId"):
         assert secret not in repr(page.sandbox.calls.find(3))
