@@ -83,6 +83,16 @@ class CallRecord:
         fault = "" if self.fault is None else f" (fault: {self.fault})"
         return f"{self.status or 'no response'}{' rejected' if self.is_rejected else ''}{fault}"
 
+    @property
+    def is_unusable(self) -> bool:
+        """True for a status of 500 or more, no response, or a response that a fault destroyed."""
+        return self.status is None or self.status >= 500 or self.fault in {"truncate", "malformed"}
+
+    @property
+    def has_failed(self) -> bool:
+        """True for a rejection, an error status or an unusable response."""
+        return self.is_rejected or self.is_unusable or (self.status or 0) >= 400
+
 
 class Calls:
     """The last 10,000 calls of the services and OAuth 2.0 endpoints, and the listeners for new ones."""

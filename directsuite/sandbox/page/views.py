@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import islice
@@ -39,7 +39,7 @@ from directsuite.sandbox.rejections import RejectionError
 if TYPE_CHECKING:
     import sqlite3
 
-    from directsuite.sandbox.calls import CallRecord, Calls
+    from directsuite.sandbox.calls import CallRecord
 
 
 _MAIL_POLICY = (
@@ -51,7 +51,7 @@ _MAX_DRAWN_BYTES = 64 * 2**20
 
 
 async def _show_overview(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    calls = _find_calls(page.calls, "", MAX_ROW_ID)[:12]
+    calls = [*islice(reversed(page.calls.records), 12)]
     return {
         "totals": require_found(await page.sandbox.read(lambda connection: find_row(connection, "totals"))),
         "calls": calls,
@@ -112,7 +112,7 @@ def _list_folders(connection: sqlite3.Connection, address: str) -> list[Row]:
 async def _list_page(
     page: SandboxPage, request: web.Request, name: str, link: str, key: str = "id", **parameters: Any
 ) -> dict[str, Any]:
-    """Return the `rows` of a list's page, the search `text`, and as `following` the link to the next page or None.
+    """Return the `rows` of a list's page, the search `text`, and the links of `_build_page_links`.
 
     link: the query parameter with the page's place: `before` for a list with the newest rows first, or `after`.
     key: the column with the places.
@@ -120,8 +120,8 @@ async def _list_page(
     text, place = _read_search_text(request), _read_number(request, link, MAX_ROW_ID if link == "before" else 0)
     known = {"text": text, "place": place, "now": page.now_ms, **parameters}
     rows = await page.sandbox.read(lambda connection: list_rows(connection, name, **known))
-    following = _build_link(request, **{link: rows[PAGE_ROWS - 1][key]}) if len(rows) > PAGE_ROWS else None
-    return {"text": text, "rows": rows[:PAGE_ROWS], "following": following}
+    last = rows[PAGE_ROWS - 1][key] if len(rows) > PAGE_ROWS else None
+    return {"text": text, "rows": rows[:PAGE_ROWS], **_build_page_links(request, link, last)}
 
 
 def _make_list_view(name: str, **context: Any) -> View:
@@ -132,15 +132,36 @@ def _make_list_view(name: str, **context: Any) -> View:
 
 
 async def _show_calls(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    text = _read_search_text(request)
-    rows = _find_calls(page.calls, text, _read_number(request, "before", MAX_ROW_ID))
-    more = len(rows) > PAGE_ROWS
-    following = _build_link(request, before=rows[PAGE_ROWS - 1].number) if more else None
-    shown = {"rows": rows[:PAGE_ROWS], "titles": await _find_titles(page, rows)}
-    return {**shown, "following": following, "text": text, "count": page.calls.count}
+    text, only_failures = _read_search_text(request), "failures" in request.query
+    titles, before = await _find_titles(page, page.calls.records), _read_number(request, "before", MAX_ROW_ID)
+    found = (
+        call
+        for call in reversed(page.calls.records)
+        if call.number < before and (call.has_failed or not only_failures) and _matches_call(call, titles, text)
+    )
+    rows = list(islice(found, PAGE_ROWS + 1))
+    last = rows[PAGE_ROWS - 1].number if len(rows) > PAGE_ROWS else None
+    return {
+        "rows": rows[:PAGE_ROWS],
+        "titles": titles,
+        "text": text,
+        "count": page.calls.count,
+        "only_failures": only_failures,
+        "other_filter": _build_link(request, before=None, failures=None if only_failures else 1),
+        **_build_page_links(request, "before", last),
+    }
 
 
-async def _find_titles(page: SandboxPage, calls: Sequence[CallRecord]) -> dict[str, str]:
+def _matches_call(call: CallRecord, titles: Mapping[str, str], text: str) -> bool:
+    """Return True if the call's row in the list contains each word of a case-folded text."""
+    if not text:
+        return True
+    shown = [call.operation, titles.get(call.operation, ""), call.method, call.path, call.outcome, *call.effects]
+    row = " ".join([*shown, "failed" if call.has_failed else ""]).casefold()
+    return all(word in row for word in text.split())
+
+
+async def _find_titles(page: SandboxPage, calls: Collection[CallRecord]) -> dict[str, str]:
     """Return the summaries of the operations of these calls, by name. Other endpoints have none."""
     operations = await asyncio.to_thread(lambda: page.operations) if calls else {}
     return {name: operations[name].texts[0] for name in {call.operation for call in calls} & operations.keys()}
@@ -218,7 +239,7 @@ async def _show_controls(page: SandboxPage, request: web.Request) -> Mapping[str
 async def _show_docs(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
     text = _read_search_text(request)
     operations = await asyncio.to_thread(lambda: page.operations)
-    return {"text": text, "rows": [each for each in operations.values() if each.matches(text)]}
+    return {"text": text, "first_page": None, "rows": [each for each in operations.values() if each.matches(text)]}
 
 
 async def _show_operation(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
@@ -324,16 +345,18 @@ def _read_number(request: web.Request, name: str, default: int) -> int:
     return max(1, min(int(text), MAX_ROW_ID)) if text.isascii() and text.isdecimal() and len(text) < 20 else default
 
 
-def _build_link(request: web.Request, **changed: int) -> str:
-    return f"{quote(request.path)}?{urlencode({**request.query, **changed})}"
+def _build_link(request: web.Request, **changed: int | None) -> str:
+    """Return the path and query of a request with changed parameters. None removes a parameter."""
+    query = {name: value for name, value in {**request.query, **changed}.items() if value is not None}
+    return f"{quote(request.path)}?{urlencode(query)}" if query else quote(request.path)
 
 
-def _find_calls(calls: Calls, text: str, before: int) -> list[CallRecord]:
-    """Return calls below number `before` that match `text` (casefolded), newest first: at most a page and one more."""
-    found = (
-        call
-        for call in reversed(calls.records)
-        if call.number < before
-        and (not text or text in call.operation.casefold() or text == str(call.status) or text in call.path.casefold())
-    )
-    return list(islice(found, PAGE_ROWS + 1))
+def _build_page_links(request: web.Request, name: str, last: int | None) -> dict[str, str | None]:
+    """Return the links `first_page` and `following` of a list, each None if it is not needed.
+
+    name: the query parameter with the page's place. last: the place of the last row, None on the last page.
+    """
+    return {
+        "first_page": _build_link(request, **{name: None}) if name in request.query else None,
+        "following": None if last is None else _build_link(request, **{name: last}),
+    }

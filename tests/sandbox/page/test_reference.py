@@ -99,7 +99,7 @@ async def test_operations_are_found(text: str, found: set[str], sandbox: Sandbox
     async with http.get(f"{sandbox.root_url}/docs", params={"q": text}) as response:
         page = await response.text()
     assert set(re.findall(r'href="/docs/(\w+)"', page)) == found
-    assert ("Nothing was found" in page) == (not found)
+    assert ("No operations match" in page) == (not found)
     assert "<b>" not in page
 
 

@@ -6,9 +6,12 @@ import asyncio
 import io
 import re
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
+import aiohttp
 import pytest
 from PIL import Image
 
@@ -41,6 +44,11 @@ async def test_every_view_works_in_an_empty_sandbox(path: str, empty_page: PageC
     if path.startswith("/page/mail/"):
         await empty_page.sandbox.add_account(ALICE, "secret")
     assert "<h1>" in await empty_page.view(path)
+
+
+async def test_no_calls_are_no_failed_calls(empty_page: PageClient) -> None:
+    assert "There are no failed calls." in await empty_page.view("/page/calls?failures=1")
+    assert "There are no calls yet." in await empty_page.view("/page/calls")
 
 
 async def test_mailboxes_folders_and_messages_are_shown(page: PageClient) -> None:
@@ -76,7 +84,6 @@ async def test_the_delivery_to_each_recipient_is_shown(page: PageClient, sent_me
         assert "confirmation expected" in html
         assert "<strong>Referral of A. Example</strong>" in html
         assert SLOW_RECIPIENT in html
-    assert "Nothing was found" in await page.view("/page/sent?q=nobody")
 
 
 async def test_documents_are_drawn_with_fields_and_signatures(page: PageClient, signed_document_id: str) -> None:
@@ -180,6 +187,121 @@ async def test_calls_are_shown_with_effects_and_without_secrets(
         assert secret not in repr(page.sandbox.calls.find(3))
     async with page.http.get(f"{page.root}/page/calls/99") as response:
         assert response.status == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "things", "all_rows"),
+    [
+        ("/", "mailboxes", "/"),
+        ("/page/sent", "sent messages", "/page/sent"),
+        ("/page/calls", "calls", "/page/calls"),
+        ("/page/calls?failures=1", "failed calls", "/page/calls?failures=1"),
+        ("/page/documents", "documents", "/page/documents"),
+        ("/page/faxes", "faxes", "/page/faxes"),
+        ("/page/patients", "people", "/page/patients"),
+        ("/page/effects", "effects", "/page/effects"),
+        ("/docs", "operations", "/docs"),
+        (
+            f"/page/mail/{ALICE}?folder=INBOX.Referrals",
+            "messages in INBOX.Referrals",
+            f"/page/mail/{ALICE}?folder=INBOX.Referrals",
+        ),
+    ],
+)
+async def test_a_search_without_results_links_to_all_rows(
+    path: str, things: str, all_rows: str, page: PageClient, sent_message_id: str
+) -> None:
+    html = await page.view(f"{path}{'&' if '?' in path else '?'}q=<Nowhere>")
+    link = f'<a href="{all_rows}">Show all {things}</a>'
+    assert f'<p class="nothing">No {things} match “&lt;nowhere&gt;”. {link}</p>' in html
+    assert html.count('<p class="nothing">') == 1 + (path == "/page/patients")  # no session is open
+
+
+@pytest.fixture
+async def failed_calls(page: PageClient) -> None:
+    """Calls of GetMessageCount with each kind of result. Their order is that of RESULTS."""
+    inject, url = page.sandbox.inject_fault, f"{page.sandbox.message_url}/GetMessageCount"
+    for folder, kind, members in (
+        ("INBOX", None, {}),
+        ("INBOX.Nowhere", None, {}),
+        ("INBOX", "status", {"status": 404}),
+        ("INBOX", "status", {"status": 503}),
+        ("INBOX", "latency", {"seconds": 0}),
+        ("INBOX", "malformed", {}),
+        ("INBOX", "truncate", {}),
+        ("INBOX", "reset_after", {}),
+    ):
+        if kind is not None:
+            inject("GetMessageCount", kind, **members)
+        with suppress(aiohttp.ClientError):
+            async with page.http.post(f"{url}/{folder}", json=CREDENTIALS) as response:
+                await response.read()
+
+
+RESULTS = [
+    ("good", "200"),
+    ("open", "200 rejected"),
+    ("open", "404 (fault: status)"),
+    ("bad", "503 (fault: status)"),
+    ("good", "200 (fault: latency)"),
+    ("bad", "200 (fault: malformed)"),
+    ("bad", "no response (fault: truncate)"),
+    ("bad", "no response (fault: reset_after)"),
+]
+
+
+def _list_results(html: str) -> list[tuple[str, str]]:
+    """Return the colour and text of the status of each call in a list, oldest first."""
+    found = re.findall(r'<span class="state (\w+)">(?:<span class="unseen">failed: </span>)?([^<]+)</span>', html)
+    return found[::-1]
+
+
+@pytest.mark.usefixtures("failed_calls")
+async def test_a_failed_call_has_the_colour_of_a_failure(page: PageClient) -> None:
+    html = await page.view("/page/calls")
+    assert _list_results(html) == RESULTS
+    assert html.count(">failed: <") == 6
+    assert "from this machine's clock" in html
+    assert "from this machine's clock" in await page.view("/")
+
+
+@pytest.mark.usefixtures("failed_calls")
+@pytest.mark.parametrize(
+    ("query", "indexes"),
+    [
+        ("failures=1", [1, 2, 3, 5, 6, 7]),
+        ("q=failed", [1, 2, 3, 5, 6, 7]),
+        ("q=Rejected", [1]),
+        ("q=fault", [2, 3, 4, 5, 6, 7]),
+        ("q=malformed", [5]),
+        ("q=404", [2]),
+        ("q=no+response", [6, 7]),
+        ("q=Nowhere", [1]),
+        ("q=post+getmessagecount+503", [3]),
+        ("q=200&failures=1", [1, 5]),
+    ],
+)
+async def test_calls_are_found_by_what_their_rows_show(query: str, indexes: list[int], page: PageClient) -> None:
+    assert _list_results(await page.view(f"/page/calls?{query}")) == [RESULTS[index] for index in indexes]
+
+
+async def test_calls_are_found_by_title_and_effect(page: PageClient, sent_message_id: str) -> None:
+    for text in ("send a message.", sent_message_id.strip("<>")):
+        assert _list_results(await page.view(f"/page/calls?q={quote(text)}")) == [("good", "200")]
+
+
+async def test_a_search_and_a_filter_are_kept_on_other_pages(page: PageClient) -> None:
+    for _ in range(51):
+        async with page.http.post(f"{page.sandbox.message_url}/GetMessageCount/INBOX.Nowhere", json=CREDENTIALS):
+            pass
+    html = await page.view("/page/calls?q=count&failures=1")
+    assert 'href="/page/calls?q=count&amp;failures=1&amp;before=2" rel="next"' in html
+    assert 'href="/page/calls?q=count">Show all calls<' in html
+    assert '<input type="hidden" name="failures" value="1">' in html
+    html = await page.view("/page/calls?q=count&failures=1&before=2")
+    assert '<a href="/page/calls?q=count&amp;failures=1">First page</a>' in html
+    assert "There are no more calls." in await page.view("/page/calls?q=count&before=1")
+    assert 'href="/page/calls?q=count&amp;failures=1">Show only failures<' in await page.view("/page/calls?q=count")
 
 
 @pytest.mark.parametrize(
