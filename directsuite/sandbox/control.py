@@ -223,7 +223,11 @@ async def _faults(sandbox: SandboxState, request: web.Request, body: Any) -> Jso
 
 
 @_control(
-    "POST", "faults", Fault, example={"operation": "Send", "kind": "reset_after"}, notice="Fault {created} was added."
+    "POST",
+    "faults",
+    Fault,
+    example={"operation": "Send", "kind": "reset_after"},
+    notice="Fault {created} was added: {kind} for {operation}.",
 )
 async def _add_fault(sandbox: SandboxState, request: web.Request, body: Fault) -> Json:
     """Add a fault rule and return its id."""

@@ -102,7 +102,9 @@ class SandboxPage:
         self._build_services_document = services_document
         self._access = access
         self.drawing_slot = asyncio.Semaphore(1)  # one page at a time
-        self._notices = dict[str, str]()  # here, so that other pages cannot make the page show their texts
+        self._notices = dict[
+            str, tuple[str, str]
+        ]()  # texts and sections, here so that other pages cannot make the page show their texts
         self._browsers = 0
         self._is_closed = False
 
@@ -186,7 +188,7 @@ class SandboxPage:
     def _render(self, template: str, status: HTTPStatus = HTTPStatus.OK, **context: Any) -> web.Response:
         clock = self.sandbox.clock
         state = {"version": self._version, "now": clock.milliseconds(), "frozen": clock.frozen}
-        known = {"form_token": self._access.form_token, "notice": None, **state, **context}
+        known = {"form_token": self._access.form_token, "notice": None, "notice_section": "", **state, **context}
         html = _load_templates().get_template(template).render(known)
         return web.Response(status=status, text=html, content_type="text/html")
 
@@ -196,7 +198,7 @@ class SandboxPage:
             context: dict[str, Any] = {**await view(self, request), "version": version}
             # An update of an open view, by htmx, must not remove the notice for the view that the form leads to.
             key = None if "HX-Request" in request.headers else request.cookies.get(NOTICE_COOKIE)
-            context["notice"] = self._notices.pop(key or "", None)
+            context["notice"], context["notice_section"] = self._notices.pop(key or "", (None, ""))
             response = self._render(template, here=request.path_qs, path=request.path, **context)
             if key is not None:
                 response.del_cookie(NOTICE_COOKIE)
@@ -223,7 +225,7 @@ class SandboxPage:
             except REJECTION_ERRORS as error:
                 return self._render_error(choose_error_status(error), f"The change was rejected: {error}.", back)
             values = {**members, **request.match_info, **result, "now": _format_moment(self.now_ms)}
-            key = self._store_notice(entry.notice.format_map(values)[:_MAX_NOTICE_CHARS])
+            key = self._store_notice(entry.notice.format_map(values)[:_MAX_NOTICE_CHARS], back.partition("#")[2])
             response = _redirect(back)
             cookie: dict[str, Any] = {"httponly": True, "samesite": "Strict", "secure": request.secure}
             response.set_cookie(NOTICE_COOKIE, key, max_age=_NOTICE_SECONDS, **cookie)
@@ -231,10 +233,13 @@ class SandboxPage:
 
         return run_action
 
-    def _store_notice(self, text: str) -> str:
-        """Store a notice, which is shown once, and return its key. Only the newest ones are kept."""
+    def _store_notice(self, text: str, section: str = "") -> str:
+        """Store a notice, which is shown once, and return its key. Only the newest ones are kept.
+
+        section: the id of the section to show it in, or "" for the top of the view.
+        """
         key = secrets.token_urlsafe(16)
-        self._notices[key] = text
+        self._notices[key] = text, section
         if len(self._notices) > _MAX_NOTICES:
             del self._notices[next(iter(self._notices))]
         return key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -93,7 +94,7 @@ NOTICES: list[tuple[str, dict[str, str], str]] = [
     ("POST/clock/resume", {}, "The clock was resumed."),
     ("POST/clock/advance", {"seconds": "60"}, "The clock was advanced. It is now 2026-05-01 12:01:00 UTC."),
     ("POST/clock/set", {"at": "2027-01-02T03:04:05"}, "The clock was set. It is now 2027-01-02 03:04:05 UTC."),
-    ("POST/faults", {"operation": "Send", "kind": "hang"}, "Fault 2 was added."),
+    ("POST/faults", {"operation": "Send", "kind": "hang"}, "Fault 2 was added: hang for Send."),
     ("DELETE/faults/1", {}, "Fault 1 was removed."),
     ("DELETE/faults", {}, "All faults were removed."),
     (
@@ -130,6 +131,19 @@ async def test_a_change_is_confirmed_once(
         for headers in ({"HX-Request": "true"}, {}, {})
     ]
     assert shown == [False, True, False]  # an update of the view that is open does not count
+
+
+async def test_a_notice_is_shown_in_the_section_of_its_form(empty_page: PageClient) -> None:
+    html = await empty_page.view("/page/controls")
+    form = html.partition('aria-label="Add a fault"')[2].partition("</form>")[0]
+    [back] = re.findall(r'name="back" value="([^"]+)"', form)
+    members = {"operation": "Send", "kind": "malformed", "back": back}
+    assert await empty_page.submit("POST/faults", members) == (303, "/page/controls#faults")
+    assert empty_page.notice_cookie is not None
+    html = await empty_page.view("/page/controls", cookies={NOTICE_COOKIE: empty_page.notice_cookie})
+    assert html.count("Fault 1 was added: malformed for Send.") == 1
+    section = html.partition('<section id="faults"')[2].partition("</section>")[0]
+    assert "Fault 1 was added: malformed for Send." in section
 
 
 async def test_only_the_newest_notices_are_stored(empty_page: PageClient) -> None:

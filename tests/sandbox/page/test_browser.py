@@ -219,6 +219,12 @@ async def test_forms_change_clock_faults_accounts_and_reset(populated_sandbox: S
     await page.locator("select[name=kind]").select_option("reset_after")
     await page.get_by_role("button", name="Add the fault").click()
     await page.get_by_role("button", name="Remove fault").wait_for()
+    notice = page.get_by_role("status").get_by_text("Fault 1 was added: reset_after for Send.")
+    header, title = page.locator("body > header"), page.get_by_role("heading", name="Faults")
+    assert await notice.evaluate("each => each.getBoundingClientRect().bottom < innerHeight")
+    assert await title.evaluate("each => each.getBoundingClientRect().top") >= await header.evaluate(
+        "each => each.getBoundingClientRect().bottom"
+    )
     assert populated_sandbox.faults()[0]["kind"] == "reset_after"
     await page.get_by_role("button", name="Remove fault").click()
     await page.get_by_text("There are no faults.").wait_for()
@@ -289,6 +295,18 @@ async def test_lists_fit_a_narrow_screen(
     for path in lists:
         await page.goto(f"{populated_sandbox.root_url}{path}")
         assert await page.evaluate(_MEASURE_CELLS) == [], path
+
+
+async def test_words_are_complete_and_shortcuts_hidden_on_a_narrow_screen(
+    populated_sandbox: Sandbox, browser: Browser
+) -> None:
+    page = await browser.new_page(viewport={"width": 390, "height": 844})
+    await page.goto(f"{populated_sandbox.root_url}/page/controls")
+    for summary in await page.locator("summary").all():
+        assert await summary.evaluate("each => getComputedStyle(each).wordBreak") == "normal"
+    assert not await page.get_by_text("Keyboard shortcuts").is_visible()
+    await page.set_viewport_size({"width": 1280, "height": 844})
+    assert await page.get_by_text("Keyboard shortcuts").is_visible()
 
 
 _MEASURE_CELLS = """[...document.querySelectorAll("tbody tr > *, .wide, .unbroken, time")].flatMap((cell) => {

@@ -56,6 +56,9 @@ async def test_mailboxes_folders_and_messages_are_shown(page: PageClient) -> Non
     box = await page.view(f"/page/mail/{ALICE}")
     assert "INBOX.Referrals" in box
     assert "Welcome to the sandbox" in box
+    assert "<small>unread/all</small>" in box
+    assert re.search(r"<strong>\d</strong>/\d", box)
+    assert re.search(r">0/\d", box)
     found = await page.view(f"/page/mail/{ALICE}?q=BLOOD")
     assert "Blood count" in found
     assert "Welcome" not in found
