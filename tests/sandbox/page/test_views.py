@@ -299,7 +299,7 @@ async def test_a_search_and_a_filter_are_kept_on_other_pages(page: PageClient) -
             pass
     html = await page.view("/page/calls?q=count&failures=1")
     assert 'href="/page/calls?q=count&amp;failures=1&amp;before=2" rel="next"' in html
-    assert 'href="/page/calls?q=count">Show all calls<' in html
+    assert 'href="/page/calls?q=count">Also show successful calls<' in html
     assert '<input type="hidden" name="failures" value="1">' in html
     html = await page.view("/page/calls?q=count&failures=1&before=2")
     assert '<a href="/page/calls?q=count&amp;failures=1">First page</a>' in html
