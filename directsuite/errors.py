@@ -123,10 +123,9 @@ class InvalidArgumentError(DirectSuiteError, ValueError):
 
 
 class UnreadableFileError(InvalidArgumentError, OSError):
-    """A local file cannot be read. The text does not contain its name, which may be that of a patient.
+    """A local file cannot be read. Neither the text nor `filename` contains its name, which may be that of a patient.
 
     errno: the number of the operating system's error, as in OSError. None if unknown.
-    filename: None, as the name is withheld.
     """
 
     if not TYPE_CHECKING:  # the first in the MRO is that of ValueError, which cannot create an OSError

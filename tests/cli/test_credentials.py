@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -117,7 +118,7 @@ async def test_rejected_secret_is_reported_with_its_source(cli: CliRunner) -> No
     install_keyring(cli.monkeypatch, {ALICE: "hunter2"})
     assert "(the password is from the keyring)" in await run("inbox", "list")
     install_keyring(cli.monkeypatch, {})
-    cli.monkeypatch.setattr("getpass.getpass", lambda _: "hunter2")
+    cli.monkeypatch.setattr("getpass.getpass", Mock(return_value="hunter2"))
     assert "(the password is from your answer to the question)" in await run("inbox", "list")
     cli.set_env("DIRECTSUITE_TOKEN", "hunter2")
     assert "(the token is from DIRECTSUITE_TOKEN)" in await run("fax", "list", FAX_NUMBER)
