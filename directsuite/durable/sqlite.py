@@ -267,6 +267,7 @@ class GroupCommitter:
         self._queue = deque[_Job]()
         self._process = 0
         self._is_open = False
+        self._is_scheduled = False
         self._is_at_work = False
 
     async def open(self) -> None:
@@ -294,7 +295,9 @@ class GroupCommitter:
             )
         job = _Job(work, asyncio.get_running_loop().create_future())
         self._queue.append(job)
-        self._thread.submit(self._commit_queued, self._connection)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._thread.submit(self._commit_queued, self._connection)
         result: T = await job.future
         return result
 
@@ -307,16 +310,16 @@ class GroupCommitter:
             await asyncio.shield(closing)
 
     def _commit_queued(self, connection: sqlite3.Connection) -> None:
-        """Commit the waiting jobs together, at most `_MAX_TRANSACTION_JOBS`."""
-        jobs = [self._queue.popleft() for _ in range(min(len(self._queue), _MAX_TRANSACTION_JOBS))]
-        waiting = deque(jobs)
-        try:
-            while waiting:
-                self._transact(connection, waiting)
-        except BaseException as error:  # noqa: BLE001  the callers get it
-            for job in jobs:
-                job.fail(error)
-        if jobs:
+        self._is_scheduled = False  # a job that is added from now on may be missed here
+        while self._queue:
+            jobs = [self._queue.popleft() for _ in range(min(len(self._queue), _MAX_TRANSACTION_JOBS))]
+            waiting = deque(jobs)
+            try:
+                while waiting:
+                    self._transact(connection, waiting)
+            except BaseException as error:  # noqa: BLE001  the callers get it
+                for job in jobs:
+                    job.fail(error)
             _resolve_jobs(jobs)
 
     def _transact(self, connection: sqlite3.Connection, waiting: deque[_Job]) -> None:
