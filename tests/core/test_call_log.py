@@ -33,8 +33,9 @@ LOGGER = logging.getLogger("directsuite")
 
 @pytest.fixture(autouse=True)
 def restored_loggers() -> Iterator[None]:
-    """Restore the levels and handlers after each test."""
+    """Remove the handlers of other tests. Restore the levels and handlers after each test."""
     before = LOGGER.level, CALLS.level, [*LOGGER.handlers]
+    LOGGER.handlers.clear()
     yield
     LOGGER.setLevel(before[0])
     CALLS.setLevel(before[1])
