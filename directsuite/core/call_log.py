@@ -67,7 +67,8 @@ class _StderrHandler(logging.StreamHandler[Any]):
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
         handlers = [*logging.getLogger().handlers, *logging.getLogger("directsuite").handlers]
-        if self.stream is not None and handlers == [self]:
+        others = [each for each in handlers if not isinstance(each, _StderrHandler | logging.NullHandler)]
+        if self.stream is not None and not others:
             super().emit(record)
 
 

@@ -93,6 +93,8 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
 
 
 def _encode_error(operation: Operation[Any], status: int, values: Mapping[str, Any]) -> bytes:
+    if status >= 500 and not values:
+        return b""  # a service that fails does not say so in its own format
     if operation.fault_format.success_key is not None:
         model = APIResponse if operation.service is Service.MESSAGING else ResellerAPIResponse
         return _encode_model(f"an error of {operation.name}", model, {"success": False, **values})

@@ -35,7 +35,7 @@ LOGGER = logging.getLogger("directsuite")
 def restored_loggers() -> Iterator[None]:
     """Remove the handlers of other tests. Restore the levels and handlers after each test."""
     before = LOGGER.level, CALLS.level, [*LOGGER.handlers]
-    LOGGER.handlers.clear()
+    LOGGER.handlers[:] = [each for each in before[2] if isinstance(each, logging.NullHandler)]
     yield
     LOGGER.setLevel(before[0])
     CALLS.setLevel(before[1])
