@@ -177,6 +177,8 @@ class DirectSuite:
         environ: Mapping[str, str] | None = None,
         *,
         profile: str | None = None,
+        token: Token | None = None,
+        login: Login | None = None,
         listeners: Iterable[Listener] = (),
         require: Sequence[Literal["signing", "fax", "message", "registration"]] = (),
         **options: Unpack[SettingsOptions],
@@ -189,6 +191,7 @@ class DirectSuite:
         suite requests tokens with OAuth 2.0 (guide `settings`).
 
         environ, profile: as for `Settings.from_env`.
+        token, login: as for `DirectSuite`, instead of those of these sources. None: use these sources.
         listeners: functions that are called with each event.
         require: the services that the program needs.
         options: parameters of Settings, such as `timeout=30`, that replace the settings of these sources.
@@ -198,17 +201,12 @@ class DirectSuite:
         """
         _REQUIRED.require("require", require)
         configuration = Configuration.read(environ, profile)
-        username, password = configuration.get_text("login_username"), configuration.read_secret("login_password")
-        if bool(username) != bool(password):
-            raise ConfigurationError(
-                "set both DIRECTSUITE_LOGIN_USERNAME and DIRECTSUITE_LOGIN_PASSWORD, or neither; "
-                "or login_username and login_password_file in the settings file"
-            )
-        login = Login(username, password) if username and password else None
+        login = _read_login(configuration) if login is None else login
         settings = make_settings(Settings, configuration, options)
-        token = configuration.read_secret("token") or configuration.read_grant(
-            allow_insecure_http=settings.allow_insecure_http
-        )
+        if token is None:
+            token = configuration.read_secret("token") or configuration.read_grant(
+                allow_insecure_http=settings.allow_insecure_http
+            )
         suite = cls(settings, token=token, login=login, listeners=listeners)
         suite._transport.require_services(_SERVICES[name] for name in require)
         return suite
@@ -355,3 +353,13 @@ def _make_limits(
         emit=events.emit,
         rate=rate,
     )
+
+
+def _read_login(configuration: Configuration) -> Login | None:
+    username, password = configuration.get_text("login_username"), configuration.read_secret("login_password")
+    if bool(username) != bool(password):
+        raise ConfigurationError(
+            "set both DIRECTSUITE_LOGIN_USERNAME and DIRECTSUITE_LOGIN_PASSWORD, or neither; "
+            "or login_username and login_password_file in the settings file"
+        )
+    return Login(username, password) if username and password else None

@@ -16,6 +16,8 @@ from directsuite.config_file import Configuration
 from directsuite.core.credentials import StaticToken
 from directsuite.core.operation import Service
 from directsuite.settings import SettingsOptions
+from tests.core import responses
+from tests.core.scripted_server import ScriptedServer
 
 ENVIRON = {
     "DIRECTSUITE_SIGNING_URL": "https://signing.example.test/",
@@ -87,6 +89,20 @@ async def test_call_names_url_and_token_in_one_error() -> None:
             ds.ConfigurationError, match=r"^GetDoc needs .*DIRECTSUITE_SIGNING_URL; and a token: .*_TOKEN$"
         ):
             await suite.signing.get_doc("d")
+
+
+async def test_token_and_login_in_code_replace_those_of_the_environment() -> None:
+    async def read_token() -> str:
+        return "from-the-function"
+
+    async with ScriptedServer(responses.respond({})) as server:
+        environ = ENVIRON | {"DIRECTSUITE_SIGNING_URL": server.url("signing"), "DIRECTSUITE_TOKEN_FILE": "missing"}
+        del environ["DIRECTSUITE_LOGIN_USERNAME"]  # a password without it is an error, unless it is not used
+        del environ["DIRECTSUITE_TOKEN"]
+        suite = ds.DirectSuite.from_env(environ, token=read_token, login=ds.Login("me", "secret"), require=SERVICES)
+        async with suite:
+            await suite.signing.delete("d")
+    assert server.requests[0].headers["authorization"] == "Bearer from-the-function"
 
 
 def test_suite_that_has_what_is_required_is_made() -> None:
