@@ -50,8 +50,8 @@ class Gauge:
         """Count the statements of databases that are opened within the block, by their first words."""
         connect = sqlite._connect
 
-        def connect_and_count(path: Path | None) -> sqlite3.Connection:
-            connection = connect(path)
+        def connect_and_count(path: Path | None, **options: float) -> sqlite3.Connection:
+            connection = connect(path, **options)
             connection.set_trace_callback(lambda text: self.statements.update([text.split(None, 1)[0]]))
             return connection
 

@@ -123,7 +123,7 @@ class InvalidArgumentError(DirectSuiteError, ValueError):
 
 
 class UnreadableFileError(InvalidArgumentError, OSError):
-    """A local file cannot be read. Neither the text nor `filename` contains its name, which may be that of a patient.
+    """A local file cannot be read. No text or attribute contains its name, which may be that of a patient.
 
     errno: the number of the operating system's error, as in OSError. None if unknown.
     """
