@@ -374,6 +374,4 @@ def _get_addresses(message: ds.MessageDetail, kind: ds.RecipientType) -> list[st
 
 def _describe_recipients(recipients: Sequence[ds.Recipient]) -> str:
     count = format_count(len(recipients), "recipient")
-    if not recipients[1:]:
-        return count
     return with_value(count, ", ".join(f"{each.type.capitalize()} {each.email}" for each in recipients))
