@@ -145,11 +145,11 @@ async def test_it_ends_while_postgresql_is_stopped(shaky_postgres: PostgresServe
 
 async def test_worker_with_shorter_timeout_keeps_rounds_of_others(connections: PostgresDatabase) -> None:
     patient, turns = Turns(), Turns(keys=[2])
-    first, second = make_engine(connections, patient), make_engine(connections, turns, "other", worker_timeout=0.2)
+    first, second = make_engine(connections, patient), make_engine(connections, turns, "other", worker_timeout=1.0)
     running = asyncio.create_task(first.run())
     await asyncio.wait_for(patient.begun.wait(), 20)
     [one] = await connections.fetch(sql("SELECT id FROM directsuite.procrastinate_workers"))
-    await connections.fetch(sql("SELECT pg_sleep(0.5)"))
+    await connections.fetch(sql("SELECT pg_sleep(2.5)"))
     other = asyncio.create_task(second.run())
     await asyncio.wait_for(turns.begun.wait(), 20)
     assert one in await connections.fetch(sql("SELECT id FROM directsuite.procrastinate_workers"))
