@@ -174,7 +174,7 @@ def _change_folders(
 
 
 async def _exists(box: ds.Mailbox, folder: str, rejection: ds.ServiceError) -> bool:
-    """Return True if a folder exists, because of which its creation was rejected: there is no error code for this."""
+    """Return True if the creation of a folder was rejected because it exists. The service has no code for this."""
     if find_error_scope(rejection) is ErrorScope.ITEM:
         with contextlib.suppress(ds.DirectSuiteError):
             return folder.casefold() in {name.casefold() for name in await inbox.list_folders(box)}

@@ -1,4 +1,4 @@
-"""What the commands share: making and registering them, options of several commands, and converters.
+"""Creation and registration of commands, options of several commands, and converters.
 
 cyclopts binds a command's options to a record. A field's docstring is the option's help. The `convert_*` functions are
 cyclopts converters: they raise ValueError with a fragment that follows the option's name: `--interval: {fragment}`.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from directsuite.core.call import Call
     from directsuite.core.upload import RequestBody
 
+_LOGGER = logging.getLogger("directsuite")
 CALLS = logging.getLogger("directsuite.calls")
 CALLS.setLevel(logging.WARNING)  # off, even if a program logs everything else at INFO
 LOG_VARIABLE = "DIRECTSUITE_LOG"
@@ -47,18 +48,17 @@ def configure_logging(level: Literal["info", "debug"] | None = None) -> None:
     number = _LEVELS.get(str(given).lower())
     if number is None:
         raise ConfigurationError(f"{name} must be info or debug")
-    logger = logging.getLogger("directsuite")
-    for each in (logger, CALLS):
+    for each in (_LOGGER, CALLS):
         each.setLevel(number)
     if not is_configured():
         handler = _StderrHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        logger.addHandler(handler)
+        _LOGGER.addHandler(handler)
 
 
 def is_configured() -> bool:
     """Return True if `configure_logging` was called in this process."""
-    return any(isinstance(each, _StderrHandler) for each in logging.getLogger("directsuite").handlers)
+    return any(isinstance(each, _StderrHandler) for each in _LOGGER.handlers)
 
 
 class _StderrHandler(logging.StreamHandler[Any]):
@@ -66,7 +66,7 @@ class _StderrHandler(logging.StreamHandler[Any]):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
-        handlers = [*logging.getLogger().handlers, *logging.getLogger("directsuite").handlers]
+        handlers = [*logging.getLogger().handlers, *_LOGGER.handlers]
         others = [each for each in handlers if not isinstance(each, _StderrHandler | logging.NullHandler)]
         if self.stream is not None and not others:
             super().emit(record)

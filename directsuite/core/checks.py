@@ -71,6 +71,11 @@ def with_methods(description: str, *names: str) -> Check:
     )
 
 
+def is_async(function: object) -> bool:
+    """Return True if this is an async function, or an object whose `__call__` is one."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
 def can_be_called_with(function: Callable[..., Any], count: int) -> bool:
     """Return True if the function can be called with `count` positional arguments, or has no known signature."""
     try:

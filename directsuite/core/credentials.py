@@ -23,7 +23,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 import attrs
 
-from directsuite.core.checks import can_be_called_with
+from directsuite.core.checks import can_be_called_with, is_async
 from directsuite.core.clock import WAIT_TOLERANCE, Clock
 from directsuite.core.events import Event, RenewalFailed, Renewed, TokenRefreshed
 from directsuite.core.privacy import scrub_class
@@ -378,15 +378,10 @@ def make_token_source(token: str | Secret | Callable[[], Awaitable[str | AccessT
         if isinstance(token, TokenSource) and callable(cast("object", token.fetch)):
             return token
         if callable(token) and can_be_called_with(token, 0):
-            if not _is_async(token):
+            if not is_async(inspect.unwrap(token)):
                 raise ConfigurationError("token must be an async function (`async def`), not a plain function")
             return CallableToken(token)
     raise ConfigurationError("token must be a string, an async callable that returns one, or a TokenSource")
-
-
-def _is_async(function: Callable[..., object]) -> bool:
-    function = inspect.unwrap(function)
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def validate_token(token: object, *, in_header: bool) -> AccessToken:

@@ -80,10 +80,10 @@ _STRICT_FOLDER_PATHS = frozenset({"$.folders[]"})
 
 
 class Absence(enum.Enum):
-    """What the last search in INBOX.Sent has proven about the message."""
+    """The result of the last search for the message in INBOX.Sent."""
 
     UNPROVEN = enum.auto()
-    """Nothing, or that it is there: it was found, no search has succeeded, or the server may hide request ids."""
+    """The message was found, no search has succeeded, or the server may hide request ids."""
     FOLDER_EMPTY = enum.auto()
     """No message was found at all. A message of an earlier call is absent. One of this call may still arrive."""
     PROVEN = enum.auto()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.core.checks import AT_LEAST_ONE, DURATION
+from directsuite.core.checks import AT_LEAST_ONE, DURATION, is_async
 from directsuite.core.clock import Clock, is_being_cancelled, make_unix_time, sleep_or_event
 from directsuite.core.files import explain_os_error
 from directsuite.core.iteration import Listing
@@ -550,8 +549,7 @@ class DocumentRate:
 def _validate_argument_types(source: object, signatures: object, progress: object) -> None:
     if not isinstance(source, AsyncIterable):
         raise ConfigurationError("source must be an async iterable of Pdf: for example a Folder, or an async generator")
-    functions = (progress, getattr(progress, "__call__", None))  # noqa: B004  the method of a callable object
-    if progress is not None and (not callable(progress) or any(map(inspect.iscoroutinefunction, functions))):
+    if progress is not None and (not callable(progress) or is_async(progress)):
         raise ConfigurationError("progress must be a function that is not async")
     if callable(signatures):
         return
