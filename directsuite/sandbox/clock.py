@@ -69,7 +69,7 @@ class Clock:
 
     def now(self) -> datetime:
         """Return the time in UTC."""
-        return _compute_time(self._state)
+        return _compute_time(self._state, datetime.now(UTC))
 
     def milliseconds(self) -> int:
         """Return the time in milliseconds since 1970."""
@@ -105,7 +105,7 @@ class Clock:
 
     def restore(self, state: ClockState) -> datetime:
         """Set the clock to a `state`, and return the time."""
-        return self._change(lambda _: _compute_time(state), is_frozen=state.frozen_at is not None)
+        return self._change(lambda _: _compute_time(state, datetime.now(UTC)), is_frozen=state.frozen_at is not None)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` after each change, in the thread that made it. Return a function that stops this."""
@@ -115,14 +115,15 @@ class Clock:
     def _change(self, choose: Callable[[datetime], datetime], *, is_frozen: bool | None = None) -> datetime:
         """Set the time that `choose` returns for the current time. is_frozen: None: as before."""
         with self._lock:
+            machine_time = datetime.now(UTC)  # read once: the time between two reads would be lost
             try:
-                moment = _validate_time(choose(_compute_time(self._state)))
+                moment = _validate_time(choose(_compute_time(self._state, machine_time)))
             except OverflowError:
                 raise ValueError(_OUT_OF_RANGE_TEXT) from None
             if self.frozen if is_frozen is None else is_frozen:
                 self._state = ClockState(frozen_at=moment)
             else:
-                self._state = ClockState(offset=moment - datetime.now(UTC))
+                self._state = ClockState(offset=moment - machine_time)
         for listener in tuple(self._listeners):
             listener()
         return moment
@@ -139,8 +140,8 @@ def format_timestamp(milliseconds: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}+0000"
 
 
-def _compute_time(state: ClockState) -> datetime:
-    return state.frozen_at if state.frozen_at is not None else min(datetime.now(UTC) + state.offset, MAX_TIME)
+def _compute_time(state: ClockState, machine_time: datetime) -> datetime:
+    return state.frozen_at if state.frozen_at is not None else min(machine_time + state.offset, MAX_TIME)
 
 
 def _validate_time(moment: datetime) -> datetime:

@@ -18,10 +18,21 @@ _MAX_LOOP_PASSES = 1000  # in which a job in a thread ends
 
 
 class LeapingLoop(asyncio.SelectorEventLoop):
-    """A selector event loop with a clock that can be advanced. threads: the number of jobs in threads."""
+    """A selector event loop with a clock that can be advanced.
+
+    threads: the number of jobs in threads. last_io_time: the machine's time at which a socket was last ready, or a
+    thread last woke the loop. What waits in a socket while the process is not running is not missed, because the loop
+    handles it before timers.
+    """
 
     _ahead = 0.0
     threads = 0
+    last_io_time = 0.0
+
+    def _process_events(self, event_list: list[object]) -> None:
+        if event_list:
+            self.last_io_time = super().time()
+        super()._process_events(event_list)  # type: ignore[misc]
 
     def time(self) -> float:
         return super().time() + self._ahead

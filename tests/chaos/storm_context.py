@@ -1,7 +1,7 @@
 """The sandbox, the suite, the faults and the time of the storm.
 
-Time advances in the event loop and in the sandbox together, whenever a few actions have ended. If all actions wait, it
-leaps.
+Time advances in the event loop and in the sandbox together, whenever a few actions have ended. If all actions wait, and
+no socket is ready, it leaps.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CALL_TIMEOUT = 60.0  # seconds that getting it may have taken, which count
 _NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 _ACTIONS_PER_TICK = 8  # actions
 _SECONDS_PER_TICK = 0.8
-_IDLE_SECONDS, _LEAP_SECONDS = 0.1, 5.0  # real seconds in which nothing ended; virtual seconds that then pass
+_IDLE_SECONDS, _LEAP_SECONDS = 0.1, 5.0  # real seconds without input or output; virtual seconds that then pass
 _REQUESTS_PER_SECOND = 10**6
 
 FAULTS: tuple[tuple[float, str, Mapping[str, Any]], ...] = (
@@ -161,7 +161,6 @@ class StormContext:
     events: EventCounter
     credentials: CredentialMonitor
     _ended_actions: int = 0
-    _last: float = attrs.Factory(time.monotonic)
 
     @property
     def box(self) -> ds.Mailbox:
@@ -173,7 +172,6 @@ class StormContext:
 
     def note_action_ended(self) -> None:
         self._ended_actions += 1
-        self._last = time.monotonic()
         if self._ended_actions % _ACTIONS_PER_TICK == 0:
             self._advance(_SECONDS_PER_TICK)
 
@@ -181,8 +179,8 @@ class StormContext:
         loop = get_leaping_loop()
         while True:
             await asyncio.sleep(_IDLE_SECONDS / 2)
-            if not loop.threads and time.monotonic() - self._last > _IDLE_SECONDS:
-                self._last = time.monotonic()
+            if not loop.threads and time.monotonic() - loop.last_io_time > _IDLE_SECONDS:
+                loop.last_io_time = time.monotonic()
                 self._advance(_LEAP_SECONDS)
 
     def inject_faults(self, seed: int) -> None:

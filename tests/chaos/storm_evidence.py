@@ -57,7 +57,9 @@ def find_false_reports(claims: Iterable[CallReport], effects: Effects) -> list[s
         if claim.operation not in NON_IDEMPOTENT_OPERATIONS | _REPEATABLE_OPERATIONS:
             continue
         happened = len(effects.get((claim.operation, claim.key), []))
-        if claim.error is None:
+        if claim.error is None and claim.operation == "DeleteFolder" and not effects.get(("CreateFolder", claim.key)):
+            fits = happened == 0  # it was not created, and the listing after a lost response confirms that it is absent
+        elif claim.error is None:
             fits = happened == 1
         elif isinstance(claim.error, ds.OutcomeUnknownError):
             fits = happened <= 1

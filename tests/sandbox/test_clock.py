@@ -45,6 +45,13 @@ def test_a_rejected_change_leaves_the_clock_unchanged(frozen: bool, to: datetime
         assert MIN_TIME <= clock.now() <= MAX_TIME + timedelta(hours=1)
 
 
+def test_changes_lose_no_time() -> None:
+    clock = Clock()
+    for _ in range(100):
+        clock.advance(timedelta(seconds=60))
+    assert clock.state.offset == timedelta(seconds=6000)
+
+
 async def test_a_frozen_clock_is_stored_with_the_state(tmp_path: Path, http: aiohttp.ClientSession) -> None:
     async with Sandbox(tmp_path) as first:
         await Api(first, http).control("POST", "clock/freeze", {"at": NOON.isoformat()})
