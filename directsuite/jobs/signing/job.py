@@ -82,6 +82,10 @@ class SigningProgress:
     """Documents per second, over the last 15 minutes."""
     trouble: str | None
     """The type of the error that is being retried, None if there is no outage."""
+    total: int | None = None
+    """All documents of the source, including skipped ones. None while the run is still reading the source."""
+    drained: bool = False
+    """True if `drain`, or an error, ended the run early, and left documents to the next run."""
 
 
 @scrub_class
@@ -101,7 +105,8 @@ class SigningJob:
     check_fields: fail a document if a signature without a widget has no empty field of its name, and would be
         invisible. Costs one more request per document.
     progress: plain function that receives the `SigningProgress` when a run starts, after each document that was signed
-        or failed, and when the run ends without an error. If it raises, the job stops, and `run` raises its exception.
+        or failed, when `trouble` changes, and when the run ends without an error. If it raises, the job stops, and
+        `run` raises its exception.
     clock, now: monotonic clock and Unix time, for tests. None: the suite's clock.
 
     Raises ConfigurationError if an argument is invalid.
@@ -139,7 +144,6 @@ class SigningJob:
         self._open = asyncio.Event()
         self._open.set()
         self._ending = asyncio.Event()
-        self._queue: DocumentQueue | None = None
         self._results: ResultStream | None = None
         self._is_running = False
         self._max_outage = max_outage
@@ -153,7 +157,9 @@ class SigningJob:
         """The names of the documents that failed in this run."""
         self._rate = DocumentRate(self._clock)
         self._outage = OutageTracker(clock=self._clock, max_outage=self._max_outage, signed_count=self.signed_before)
+        self._reported_trouble: str | None = None
         self._failure: Exception | None = None
+        self._queue: DocumentQueue | None = None
 
     @property
     def _lease(self) -> Lease:
@@ -180,14 +186,18 @@ class SigningJob:
     @property
     def progress(self) -> SigningProgress:
         """The progress of this run."""
+        queue, failed = self._queue, len(self.failed_names)
+        passed_over = 0 if queue is None else queue.passed_over
         return SigningProgress(
             done=self._done,
-            failed=len(self.failed_names),
-            passed_over=0 if self._queue is None else self._queue.passed_over,
+            failed=failed,
+            passed_over=passed_over,
             changed=self._changed,
-            under_way=0 if self._queue is None else self._queue.in_progress,
+            under_way=0 if queue is None else queue.in_progress,
             rate=self._rate.per_second(),
             trouble=self._outage.kind,
+            total=None if queue is None else queue.total,
+            drained=queue is not None and queue.is_stopped and queue.total != self._done + failed + passed_over,
         )
 
     async def run(self) -> SigningProgress:
@@ -310,10 +320,10 @@ class SigningJob:
             )
             await workflow.cleanup(self._concurrency)
             self._queue = DocumentQueue(self._source, look_up, ahead=4 * self._concurrency, gate=self._open)
+            if self._ending.is_set():  # drained before the queue existed
+                self._queue.stop()
             self._report_progress()
             async with self._queue.run_reader(), asyncio.TaskGroup() as group:
-                if self._ending.is_set():  # drained before the queue existed
-                    self._queue.stop()
                 for _ in range(self._concurrency):
                     group.create_task(self._work(workflow, self._queue))
             await workflow.cleanup(self._concurrency)
@@ -378,6 +388,8 @@ class SigningJob:
             except OSError as error:
                 self._stop(JobStoppedError(f"the target can't be written ({explain_os_error(error)})"))
                 return None
+            if self._outage.kind != self._reported_trouble:  # its end is reported with that of the document
+                self._report_progress()
             await sleep_or_event(self._clock.sleep(pause), self._ending)
             if self._ending.is_set():
                 return None
@@ -403,6 +415,7 @@ class SigningJob:
         return end
 
     def _report_progress(self) -> None:
+        self._reported_trouble = self._outage.kind
         if self._on_progress is not None:
             self._on_progress(self.progress)
 
@@ -424,6 +437,9 @@ class DocumentQueue:
 
     def __init__(self, source: AsyncIterable[Pdf], look_up: _Lookup, *, ahead: int, gate: asyncio.Event) -> None:
         self.passed_over = 0
+        self.total: int | None = None
+        """The number of documents of the source, None until it is read."""
+        self.is_stopped = False
         self._source = source
         self._look_up = look_up
         self._gate = gate
@@ -482,7 +498,7 @@ class DocumentQueue:
 
     def stop(self) -> None:
         """Hand out no more documents. Waiting workers get None."""
-        self._is_over = True
+        self._is_over = self.is_stopped = True
         with contextlib.suppress(asyncio.QueueFull):  # then no worker is waiting in get()
             self._read.put_nowait(None)
 
@@ -507,10 +523,11 @@ class DocumentQueue:
                 self._found.append((entry, pdf))
 
     async def _read_source(self) -> None:
-        source = aiter(self._source)
+        source, total = aiter(self._source), 0
         try:
             try:
                 async for pdf in source:
+                    total += 1
                     await self._read.put(pdf)
             finally:
                 if isinstance(source, AsyncGenerator):
@@ -519,6 +536,8 @@ class DocumentQueue:
             if is_being_cancelled():
                 raise
             self._error = SourceError("it was cancelled") if isinstance(error, asyncio.CancelledError) else error
+        else:
+            self.total = total
         await self._read.put(None)
 
 

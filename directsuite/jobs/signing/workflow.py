@@ -388,14 +388,15 @@ class OutageTracker:
     signed_count: int = 0
     read_count: int = 0
     kind: str | None = None
-    """The type of the error that started the outage. None: no outage."""
+    """The type of the outage's last error. None: no outage."""
     _since: float = attrs.field(default=0.0, init=False)
 
     def start_or_measure_outage(self, error: Exception) -> float:
         """Return the seconds until the outage exceeds `max_outage`, negative afterwards. Start one if there is none."""
         now = self.clock.monotonic()
         if self.kind is None:
-            self.kind, self._since = type(error).__name__, now
+            self._since = now
+        self.kind = type(error).__name__
         return self.max_outage - (now - self._since)
 
     def end(self) -> None:

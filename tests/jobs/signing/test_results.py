@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.signing import DocumentState, JobStoppedError, SigningJob, SigningProgress, SigningResult
+from directsuite.jobs.signing import DocumentState, JobStoppedError, Pdf, SigningJob, SigningProgress, SigningResult
 from tests.jobs.signing.fragile_service import Fault
-from tests.jobs.signing.job_factory import JobFactory, yield_pdfs
+from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 from tests.waiting import notify_waiters, wait_until
 
 NAMES = [f"{number}.pdf" for number in range(10)]
@@ -159,6 +159,89 @@ async def test_progress_is_reported_from_zero_to_the_end(jobs: JobFactory) -> No
     assert await job.run() == reported[-1]
     counts = [(each.done, each.failed, each.passed_over, each.under_way) for each in reported]
     assert counts == [(0, 0, 0, 0), (1, 0, 1, 0), (1, 1, 1, 0), (1, 1, 1, 0)]
+
+
+async def test_progress_is_reported_when_trouble_begins_changes_and_ends(jobs: JobFactory) -> None:
+    reported = list[tuple[str | None, int, int]]()
+
+    def report(progress: SigningProgress) -> None:
+        reported.append((progress.trouble, len(jobs.clock.slept), progress.done))
+
+    jobs.service.faults = [Fault.NOT_SENT, Fault.NOT_SENT, Fault.RESPONSE_LOST]
+    await jobs.make_job(yield_pdfs("a.pdf", "b.pdf"), concurrency=1, progress=report).run()
+    assert reported == [
+        (None, 0, 0),
+        ("ConnectFailedError", 0, 0),  # before the first pause
+        ("ConnectionLostError", 2, 0),
+        (None, 3, 1),
+        (None, 3, 2),
+        (None, 3, 2),
+    ]
+
+
+async def test_error_of_the_progress_function_about_trouble_stops_the_job(jobs: JobFactory) -> None:
+    def report(progress: SigningProgress) -> None:
+        if progress.trouble:
+            raise BrokenPipeError
+
+    jobs.service.faults = [Fault.NOT_SENT] * 1000
+    with pytest.raises(BrokenPipeError):
+        await jobs.make_job(yield_pdfs("a.pdf"), progress=report).run()
+    assert jobs.clock.slept == []
+
+
+async def test_total_is_known_once_the_source_is_read(jobs: JobFactory) -> None:
+    reported = list[SigningProgress]()
+    names = [f"{number}.pdf" for number in range(30)]
+    await jobs.run(*names[:5])
+    job = jobs.make_job(yield_pdfs(*names, BAD, BAD), concurrency=1, progress=reported.append)
+    progress = await job.run()
+    assert reported[0].total is None
+    assert next(each.total for each in reported if each.total is not None) == progress.total == 32
+    assert (progress.done, progress.failed, progress.passed_over, progress.drained) == (25, 1, 6, False)
+    assert job.progress == progress
+    again = await jobs.make_job(yield_pdfs(*names, BAD)).run_failed()
+    assert (again.failed, again.passed_over, again.total, again.drained) == (1, 30, 31, False)
+
+
+@pytest.mark.parametrize(("at", "done", "is_drained"), [(0, 0, True), (1, 1, True), (2, 2, True), (3, 3, False)])
+async def test_drained_says_whether_documents_are_left(at: int, done: int, is_drained: bool, jobs: JobFactory) -> None:
+    def drain(progress: SigningProgress) -> None:
+        if progress.done == at:
+            job.drain()
+
+    names = ["a.pdf", "b.pdf", "c.pdf"]
+    job = jobs.make_job(yield_pdfs(*names), concurrency=1, progress=drain)
+    progress = await job.run()
+    assert (progress.done, progress.drained, job.progress.drained) == (done, is_drained, is_drained)
+    progress = await jobs.run(*names)
+    assert (progress.done, progress.drained) == (3 - done, False)
+
+
+async def test_drain_while_the_last_documents_are_in_progress_leaves_none(jobs: JobFactory) -> None:
+    async def content() -> bytes:
+        if job.progress.under_way == 3:
+            job.drain()
+        await wait_until(lambda: job.progress.drained)
+        return PDF_CONTENT
+
+    async def source() -> AsyncGenerator[Pdf]:
+        for name in ("a.pdf", "b.pdf", "c.pdf"):
+            yield Pdf(name, content)
+
+    job = jobs.make_job(source(), progress=_notify)
+    progress = await job.run()
+    assert (progress.done, progress.total, progress.drained) == (3, 3, False)
+
+
+async def test_stopped_run_is_drained_and_the_next_one_is_not(jobs: JobFactory) -> None:
+    jobs.service.faults = [Fault.NOT_SENT] * 1000
+    job = jobs.make_job(yield_pdfs("a.pdf"), max_outage=10)
+    with pytest.raises(JobStoppedError):
+        await job.run()
+    assert job.progress.drained
+    jobs.service.faults = []
+    assert not (await jobs.run("a.pdf")).drained
 
 
 async def test_error_of_the_progress_function_stops_the_job_and_loses_no_result(jobs: JobFactory) -> None:
