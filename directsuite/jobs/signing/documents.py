@@ -18,6 +18,7 @@ import itertools
 import os
 import re
 import shutil
+import stat
 import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Generator, Iterator
@@ -278,9 +279,9 @@ class Target(Protocol):
 
 @scrub_class
 class TargetFolder:
-    """A folder for signed PDFs, created if its parent exists. Subfolders are created as needed.
+    """A folder for signed PDFs. A job that signs into it creates it, and its subfolders, as needed.
 
-    overwrite: replace existing files. Raises ConfigurationError if the folder cannot be created.
+    overwrite: replace existing files. Raises ConfigurationError if the parent folder does not exist.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -289,15 +290,16 @@ class TargetFolder:
         self.place = f"file://{self._path.as_posix()}/"
         """The folder's URL."""
         try:
-            self._path.mkdir(mode=0o700, exist_ok=True)
+            _require_folder(self._path if os.path.lexists(self._path) else self._path.parent)
         except OSError as error:
             why = explain_os_error(error)
             raise ConfigurationError(f"the target's folder can't be created ({why}): choose another folder") from None
 
     @contextlib.asynccontextmanager
     async def staging_dir(self, shard: str, lease_number: int = 0) -> AsyncGenerator[Path]:
-        """Create a folder on the target's file system. Those that interrupted jobs left are removed after a week."""
+        """Create the target if necessary, and a folder in it. Those of interrupted jobs are removed after a week."""
         folder = self._path / STAGING_DIR / f"{shard}.{lease_number}"
+        self._path.mkdir(mode=0o700, exist_ok=True)
         # Not in threads: after a cancellation, they might remove files when the next run already uses the folder.
         _recreate_dir(folder, time.time())
         try:
@@ -370,6 +372,11 @@ def validate_encodable(name: str, encoding: str = "utf-8", errors: str = "strict
     else:
         return
     raise InvalidArgumentError(_NO_NAME.format(why="it is not valid text"), parameter="name")
+
+
+def _require_folder(path: Path) -> None:
+    if not stat.S_ISDIR(path.stat().st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
 
 def _recreate_dir(folder: Path, now: float) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import attrs
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.signing import DocumentState, Folder, Pdf, TargetFolder
+from directsuite.jobs.signing import DocumentState, Folder, JobStoppedError, Pdf, TargetFolder
 from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault, FragileService
 from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 from tests.waiting import wait_until
@@ -204,18 +206,40 @@ async def test_any_rejection_fails_its_document(jobs: JobFactory) -> None:
     assert "9 MB" not in repr(failed)
 
 
-async def test_target_within_source_is_rejected(jobs: JobFactory, tmp_path: Path) -> None:
-    for within in (tmp_path, tmp_path / "out"):
-        source = Folder(within) if within.is_dir() else Folder(tmp_path)
-        with pytest.raises(ds.ConfigurationError, match="within the source"):
-            jobs.make_job(source)
+@pytest.mark.parametrize("path", [".", "out", "in/out"])
+async def test_target_within_source_is_rejected_and_not_created(path: str, jobs: JobFactory, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "source" / path
+    source.mkdir()
+    target.parent.mkdir(exist_ok=True)
+    before = sorted(source.rglob("*"))
+    with pytest.raises(ds.ConfigurationError, match="within the source"):
+        jobs.make_job(Folder(source), target=TargetFolder(target))
+    assert sorted(source.rglob("*")) == before
+
+
+async def test_target_beside_the_source_may_begin_with_its_name(jobs: JobFactory, tmp_path: Path) -> None:
     (tmp_path / "ou").mkdir()
-    jobs.make_job(Folder(tmp_path / "ou"))
+    assert (await jobs.make_job(Folder(tmp_path / "ou")).run()).total == 0
+    assert jobs.out.is_dir()
+
+
+@pytest.mark.parametrize(("path", "why"), [("none/out", errno.ENOENT), ("file", errno.ENOTDIR)])
+def test_target_that_cannot_be_a_folder_is_rejected(path: str, why: int, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ds.ConfigurationError, match=rf"can't be created \({os.strerror(why)}\)"):
+        TargetFolder(tmp_path / path)
+
+
+async def test_target_whose_parent_was_removed_stops_the_job(jobs: JobFactory, tmp_path: Path) -> None:
+    (tmp_path / "parent").mkdir()
+    job = jobs.make_job(yield_pdfs("a.pdf"), target=TargetFolder(tmp_path / "parent" / "out"))
+    (tmp_path / "parent").rmdir()
+    with pytest.raises(JobStoppedError, match=rf"the target can't be written \({os.strerror(errno.ENOENT)}\)"):
+        await job.run()
 
 
 async def test_only_documents_named_like_a_folder_fail(jobs: JobFactory) -> None:
-    TargetFolder(jobs.out)
-    (jobs.out / "a.pdf").mkdir()
+    (jobs.out / "a.pdf").mkdir(parents=True)
     progress = await jobs.run("a.pdf", "b.pdf", f"{'c' * 300}.pdf", "b.pdf/d.pdf", concurrency=1)
     assert (progress.done, progress.failed) == (1, 3)
     assert (jobs.out / "b.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES

@@ -43,7 +43,6 @@ async def test_each_output_belongs_to_its_source(jobs: JobFactory, tmp_path: Pat
 
 
 async def test_staging_folder_of_last_run_is_removed_at_start(jobs: JobFactory) -> None:
-    TargetFolder(jobs.out)
     left = jobs.out / ".directsuite" / f"{jobs.journal.lease.shard}.0" / "1.pdf"
     others = jobs.out / ".directsuite" / "other.0" / "1.pdf"
     for file in (left, others):

@@ -133,6 +133,7 @@ async def test_output_replaced_before_recording_is_not_done(target: Target, jobs
 @pytest.mark.parametrize("name", ["x" * 300 + ".pdf", "b/a.pdf"])
 async def test_impossible_name_is_not_signed(name: str, overwrite: bool, jobs: JobFactory) -> None:
     target = TargetFolder(jobs.out, overwrite=overwrite)
+    jobs.out.mkdir()
     (jobs.out / "b").write_bytes(b"a file")
     assert (await jobs.run(name, target=target)).failed == 1
     assert jobs.service.documents_created == 0
@@ -141,6 +142,7 @@ async def test_impossible_name_is_not_signed(name: str, overwrite: bool, jobs: J
 
 async def test_name_conflicts_do_not_stop_other_documents(jobs: JobFactory) -> None:
     target = TargetFolder(jobs.out)
+    jobs.out.mkdir()
     names = [f"{number}.pdf" for number in range(45)]
     for name in names[:40]:
         (jobs.out / name).write_bytes(BOB)
@@ -207,6 +209,7 @@ async def test_overwrite_replaces_files(jobs: JobFactory, other_jobs: JobFactory
 @pytest.mark.skipif(sys.platform == "win32", reason="links are for some users only there")
 async def test_dangling_link_is_a_name_conflict(jobs: JobFactory) -> None:
     target = TargetFolder(jobs.out)
+    jobs.out.mkdir()
     (jobs.out / "a.pdf").symlink_to("nowhere")
     assert (await jobs.run("a.pdf", target=target)).failed == 1
     assert (jobs.out / "a.pdf").is_symlink()
