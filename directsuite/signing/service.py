@@ -18,7 +18,7 @@ from directsuite.core.iteration import Listing
 from directsuite.core.operation import Operation
 from directsuite.core.sinks import BinaryWriter, PieceWriter, make_sink
 from directsuite.core.upload import RequestBody, Source
-from directsuite.errors import DocumentNotFoundError
+from directsuite.errors import DirectSuiteError, DocumentNotFoundError
 from directsuite.signing import operations
 from directsuite.signing.arguments import validate_signature, validate_signatures
 from directsuite.signing.changes import (
@@ -40,8 +40,7 @@ from directsuite.wire.models import require_instance
 R = TypeVar("R")
 F = TypeVar("F", bound=BinaryWriter)
 
-_DELETE_TIMEOUT = 10.0
-"""Seconds for deleting the document of `sign_pdf` or `stored`, in addition to the timeout of the call."""
+_DELETE_TIMEOUT = 10.0  # for the document of `sign_pdf` or `stored`, in addition to the timeout of the call
 _NOT_DELETED_TEXT = (
     "a document of sign_pdf or stored could not be deleted from the service (%s). It expires 4 hours after its last use"
 )
@@ -151,8 +150,9 @@ class Signing(ChangingFacade):
         """Sign a PDF: store it, sign it, receive the signed PDF, and delete it from the service.
 
         Return the signed PDF, or the result of the destination. The stored document is also deleted after an error or
-        a cancellation, which can take 10 more seconds, and if the suite is closed, which can take 5. If it cannot be
-        deleted, only a warning in the log reports this, and the document expires after 4 hours.
+        a cancellation, which can take 10 more seconds, and if the suite is closed, which can take 5. If the service
+        asks for a longer pause, it is deleted after the pause, in the background. If it cannot be deleted before the
+        suite is closed, only a warning in the log reports this, and the document expires after 4 hours.
 
         pdf: as for `save`.
         signatures: one signature or several.
@@ -195,8 +195,8 @@ class Signing(ChangingFacade):
             update = await suite.signing.flatten(document)
             signed = await suite.signing.sign_and_pull(update, signature)
 
-        The deletion can take 10 seconds. If it fails, only a warning in the log reports this, and the document expires
-        after 4 hours. After OutcomeUnknownError, start again with the PDF that you passed, which is unchanged.
+        The deletion can take 10 seconds. If it must wait longer or fails, the same applies as for `sign_pdf`. After
+        OutcomeUnknownError, start again with the PDF that you passed, which is unchanged.
 
         pdf, size: as for `save`.
         timeout: seconds for storing the PDF, as for `save`.
@@ -219,7 +219,14 @@ class Signing(ChangingFacade):
         except DocumentNotFoundError:
             pass  # the block itself deleted it
         except BaseException as error:
-            self._transport.environment.events.logger.warning(_NOT_DELETED_TEXT, type(error).__name__)
+            pause = error.retry_after if isinstance(error, DirectSuiteError) else None
+            environment = self._transport.environment
+            if pause is not None and not environment.session.closed:
+                # Closing the suite starts it earlier.
+                again = environment.session.add_cleanup(functools.partial(self._try_delete, document))
+                asyncio.get_running_loop().call_later(max(pause, _DELETE_TIMEOUT), again.start)
+                return
+            environment.events.logger.warning(_NOT_DELETED_TEXT, type(error).__name__)
             if not isinstance(error, Exception):
                 raise
 

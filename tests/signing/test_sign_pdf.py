@@ -144,6 +144,43 @@ async def test_failed_deletion_is_only_logged(
     assert len(warnings_of(caplog)) == warnings
 
 
+BUSY = responses.respond({"error": "busy"}, 429, Retry_After="60")
+
+
+@pytest.mark.parametrize("script", [[PULLED, BUSY], [BUSY], [PULLED, BUSY, BUSY]], ids=["at", "before", "twice"])
+async def test_document_is_deleted_after_a_pause_that_the_service_asked_for(
+    server: ScriptedServer, script: list[Responder], caplog: pytest.LogCaptureFixture
+) -> None:
+    server.enqueue(SAVED, *script, DELETED)
+    async with open_suite(server) as suite:
+
+        async def sign() -> None:
+            with contextlib.suppress(ds.RateLimitedError):
+                await suite.signing.sign_pdf(PDF, SIGNATURE)
+
+        assert await measure_elapsed(sign()) < 1
+        sent = len(server.requests)
+        await asyncio.sleep(59)
+        assert len(server.requests) == sent
+        await asyncio.sleep(62)
+    assert requests_of(server)[-1] == "DELETE pdf/doc"
+    assert len(server.requests) == len(script) + 2
+    assert warnings_of(caplog) == []
+
+
+async def test_closing_during_the_pause_logs_that_the_document_was_not_deleted(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.enqueue(SAVED, PULLED, BUSY)
+    async with open_suite(server) as suite:
+        await suite.signing.sign_pdf(PDF, SIGNATURE)
+        assert warnings_of(caplog) == []
+        assert await measure_elapsed(suite.aclose()) < 1
+        await asyncio.sleep(61)
+    assert requests_of(server) == SIGN
+    assert warnings_of(caplog) == [f"{NOT_DELETED} (DeadlineExceededError). It expires 4 hours after its last use"]
+
+
 async def test_failed_save_has_nothing_to_delete(server: ScriptedServer) -> None:
     server.default_responder = REJECTED
     async with open_suite(server) as suite:
