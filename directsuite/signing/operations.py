@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TypeVar
 
 from directsuite.core.operation import Auth, FaultFormat, MediaType, Operation, Semantics, Service
-from directsuite.errors import DocumentNotFoundError, ServiceError
+from directsuite.errors import BadRequestError, DocumentNotFoundError, ServiceError
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, StoredDocument
 
 R = TypeVar("R")
@@ -20,6 +19,12 @@ _HOW_TO_FIND_OUT = (
     "start again from save."
 )
 
+# The specification gives 400 several reasons: which of them are possible depends on the operation.
+_DOCUMENT_MISSING = {400: (DocumentNotFoundError, "the document does not exist: it is unknown, deleted or expired")}
+_DOCUMENT_UNUSABLE = {400: (BadRequestError, "the document does not exist, or does not allow this operation")}
+_PDF_REJECTED = {400: (BadRequestError, "the service did not accept the PDF")}
+_SIGNATURE_REJECTED = {400: (BadRequestError, "the service did not accept the signature or the document")}
+
 
 def _make_operation(
     name: str,
@@ -29,7 +34,7 @@ def _make_operation(
     response: type[R],
     *,
     required_fields: tuple[str, ...] = (),
-    status_errors: Mapping[int, tuple[type[ServiceError], str]] = MappingProxyType({}),
+    status_errors: Mapping[int, tuple[type[ServiceError], str]] = _DOCUMENT_UNUSABLE,
     already_done_codes: frozenset[int | str] = frozenset(),
     content_type: MediaType = MediaType.JSON,
     streaming_method: str | None = None,
@@ -55,8 +60,6 @@ def _make_operation(
 _SAFE, _NON_IDEMPOTENT = Semantics.SAFE, Semantics.NON_IDEMPOTENT
 # The specification does not say which status means "no such document".
 _DOCUMENT_MISSING_STATUSES: frozenset[int | str] = frozenset({400, 404})
-# These operations do nothing else with the document, so that 400 has no other reason.
-_DOCUMENT_MISSING = {400: (DocumentNotFoundError, "the document does not exist: it is unknown, deleted or expired")}
 _USE_DESTINATION = "the method's destination="
 
 SAVE = _make_operation(
@@ -66,6 +69,7 @@ SAVE = _make_operation(
     Semantics.REPEATABLE,  # a duplicate document expires
     StoredDocument,
     required_fields=("identifier",),
+    status_errors=_PDF_REJECTED,
     content_type=MediaType.TEXT,
 )
 GET_DOC = _make_operation(
@@ -107,16 +111,32 @@ CLEAR_UNSIGNED_FIELDS_AND_PULL = _make_operation(
     bytes,
     streaming_method=_USE_DESTINATION,
 )
-SIGN = _make_operation("Sign", "PATCH", "pdf/{identifier}/sign", _NON_IDEMPOTENT, DocumentUpdate)
-SIGN_AND_PULL = _make_operation(
-    "SignAndPull", "PATCH", "pdf/{identifier}/sign/pull", _NON_IDEMPOTENT, bytes, streaming_method=_USE_DESTINATION
+SIGN = _make_operation(
+    "Sign", "PATCH", "pdf/{identifier}/sign", _NON_IDEMPOTENT, DocumentUpdate, status_errors=_SIGNATURE_REJECTED
 )
-MULTI_SIGN = _make_operation("MultiSign", "PATCH", "pdf/{identifier}/multiSign", _NON_IDEMPOTENT, DocumentUpdate)
+SIGN_AND_PULL = _make_operation(
+    "SignAndPull",
+    "PATCH",
+    "pdf/{identifier}/sign/pull",
+    _NON_IDEMPOTENT,
+    bytes,
+    status_errors=_SIGNATURE_REJECTED,
+    streaming_method=_USE_DESTINATION,
+)
+MULTI_SIGN = _make_operation(
+    "MultiSign",
+    "PATCH",
+    "pdf/{identifier}/multiSign",
+    _NON_IDEMPOTENT,
+    DocumentUpdate,
+    status_errors=_SIGNATURE_REJECTED,
+)
 MULTI_SIGN_AND_PULL = _make_operation(
     "MultiSignAndPull",
     "PATCH",
     "pdf/{identifier}/multiSign/pull",
     _NON_IDEMPOTENT,
     bytes,
+    status_errors=_SIGNATURE_REJECTED,
     streaming_method=_USE_DESTINATION,
 )

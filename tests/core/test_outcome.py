@@ -147,7 +147,7 @@ class Answered:
 _GOOD_STATUS = "the service reports an error, although the HTTP status is a success"
 _SERVICE_FAILED = "the service failed (HTTP 503)"
 _OTHER_FORM = "other error (code of another form)"
-_INVALID = "invalid action, or a parameter is missing or invalid (HTTP 400)"
+_INVALID = "the service did not accept the signature or the document (HTTP 400)"
 _DENIED = "permission was denied for the requested action (HTTP 403)"
 _NO = {"success": False, "code": 2, "message": "bob"}
 _SESSION = {"success": False, "code": "011", "errorMessage": "again", "message": "other"}

@@ -79,6 +79,38 @@ async def test_rejection_leaves_no_file(services: FakeServices, suite: ds.Direct
     assert list_files(tmp_path) == []
 
 
+DOCUMENT_UNUSABLE = "the document does not exist, or does not allow this operation"
+SIGNATURE_REJECTED = "the service did not accept the signature or the document"
+REASONS: list[tuple[str, str, str, tuple[object, ...], str]] = [
+    ("save", "POST", f"{SIGNING}/pdf", (PDF,), "the service did not accept the PDF"),
+    ("get_doc_info", "GET", f"{DOCUMENT}/info", ("d1",), DOCUMENT_UNUSABLE),
+    ("flatten", "PATCH", f"{DOCUMENT}/flatten", ("d1",), DOCUMENT_UNUSABLE),
+    ("clear_unsigned_fields_and_pull", "PATCH", f"{DOCUMENT}/clearUnsignedFields/pull", ("d1",), DOCUMENT_UNUSABLE),
+    ("sign", "PATCH", f"{DOCUMENT}/sign", ("d1", SIGNATURE), SIGNATURE_REJECTED),
+    ("sign_and_pull", "PATCH", f"{DOCUMENT}/sign/pull", ("d1", SIGNATURE), SIGNATURE_REJECTED),
+    ("multi_sign", "PATCH", f"{DOCUMENT}/multiSign", ("d1", [SIGNATURE]), SIGNATURE_REJECTED),
+    ("multi_sign_and_pull", "PATCH", f"{DOCUMENT}/multiSign/pull", ("d1", [SIGNATURE]), SIGNATURE_REJECTED),
+]
+
+
+@pytest.mark.parametrize(("method", "verb", "url", "arguments", "reason"), REASONS, ids=[each[0] for each in REASONS])
+async def test_rejection_says_what_the_service_can_have_rejected(
+    method: str,
+    verb: str,
+    url: str,
+    arguments: tuple[object, ...],
+    reason: str,
+    services: FakeServices,
+    suite: ds.DirectSuite,
+) -> None:
+    services.add_response(verb, url, {"error": "no", "description": "Ada"}, status=400)
+    with pytest.raises(ds.BadRequestError) as caught:
+        await getattr(suite.signing, method)(*arguments)
+    assert caught.value.explanation == f"{reason} (HTTP 400)"
+    assert str(caught.value).endswith(". The service's own words are in .message")
+    assert caught.value.message == "no: Ada"
+
+
 NO_SUCH_DOCUMENT = {"error": "no_such_document", "description": "gone"}
 DOCUMENT_CALLS: list[tuple[str, str, str, tuple[object, ...], type[ds.ServiceError]]] = [
     ("get_doc", "GET", "", (), ds.DocumentNotFoundError),

@@ -52,7 +52,8 @@ _HINT_RUN_AGAIN = "fix the cause, then run the job again"
 _HINT_RENEW_CREDENTIAL = "pass a valid token to the suite, then run the job again"
 _HINT_RETRY_FAILED = (
     "fix the cause, then retry them with run_failed or the journal's retry. "
-    "The method run skips failed documents and continues with the rest"
+    "The method run skips failed documents and continues with the rest. "
+    "The service's own words, if any, are in .service_message of the journal's failures"
 )
 
 

@@ -230,7 +230,7 @@ async def test_wrong_options_can_be_corrected_before_first_signature(cli: SignRu
     cli.write_pdfs("a.pdf")
     told = await cli.run("a.pdf", "--output", "out", "--widget", "72,620,200,70,9")
     assert (told.status, cli.list_files()) == (1, [])
-    assert "invalid action, or a parameter is missing or invalid (HTTP 400)" in told.out
+    assert "the service did not accept the signature or the document (HTTP 400)" in told.out
     right = ("a.pdf", "--output", "out", "--widget", "72,620,200,70,1", *more)
     plan = await cli.run(*right, "--dry-run")
     assert (plan.status, "nothing was sent. 1 PDF would be signed" in plan.err) == (0, True)
