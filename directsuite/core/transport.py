@@ -512,15 +512,15 @@ _LOGIN_NEEDED = (
 )
 
 
-def _find_missing_settings(endpoint: Endpoint, *, needs_credential: bool) -> list[str]:
+def _find_missing_settings(endpoint: Endpoint, *, needs_credential: bool) -> tuple[str, ...]:
     """Return the missing settings of a service, each with what to do, as fragments of a sentence."""
-    missing: list[str] = []
+    missing: tuple[str, ...] = ()
     service = endpoint.service
     if endpoint.base_url is None:
         name = "message" if service is Service.MESSAGING else service.value
-        missing.append(f"the {service} service's URL: set {name}_url in Settings, or DIRECTSUITE_{name.upper()}_URL")
+        missing += (f"the {service} service's URL: set {name}_url in Settings, or DIRECTSUITE_{name.upper()}_URL",)
     if needs_credential and endpoint.credentials is None:
-        missing.append(_LOGIN_NEEDED if service is Service.REGISTRATION else _TOKEN_NEEDED)
+        missing += (_LOGIN_NEEDED if service is Service.REGISTRATION else _TOKEN_NEEDED,)
     return missing
 
 
