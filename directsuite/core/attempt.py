@@ -61,6 +61,11 @@ another call needs to send its request.
 _FULL_ATTEMPT_SHARE = 0.99
 _GATEWAY_STATUSES = (502, 503, 504)
 """Statuses that a gateway sends if the service behind it does not respond."""
+_MISSING_CREDENTIALS = {
+    Auth.BEARER: "the token source had not returned a token",
+    Auth.SESSION: "the login had not ended",
+}
+"""What a call lacks if its time is up while it waits for its credential."""
 
 
 class Attempt(Generic[R]):
@@ -197,14 +202,13 @@ class Attempt(Generic[R]):
         limits.raise_if_open(operation)
         cache, was_good = call.endpoint.credentials, False
         if cache is not None and operation.needs_credential:
-            call.credential = await _get_credential(cache)
-            was_good = cache.is_current(call.credential)
+            was_good = cache.is_current(await _load_credential(call, cache))
         sleep, time_left = self._env.session.sleep, call.compute_time_left
         await limits.admit(operation, time_left=time_left, sleep=sleep)
         try:
             if was_good and cache is not None and call.credential and not cache.is_current(call.credential):
                 # The credential was rejected or has expired while the call waited.
-                call.credential = await _get_credential(cache)
+                await _load_credential(call, cache)
                 await limits.acquire_rate(operation, time_left=time_left, sleep=sleep)
         except BaseException:
             if operation.uses_connection_slot:
@@ -436,6 +440,7 @@ class Attempt(Generic[R]):
         return convert_exception(error, call.operation, started=self._has_begun) or error
 
     def _make_timeout_error(self) -> DirectSuiteError:
+        operation = self._call.operation
         sent = self._sent_at is not None and self._has_begun
         if self._status is not None:
             seen = "its response was not received completely"
@@ -443,12 +448,16 @@ class Attempt(Generic[R]):
             seen = "its source returned no more bytes" if sent else "its source returned no bytes"
         elif sent:
             seen = "no response was received"
+        elif self._sent_at is not None:
+            seen = "no connection was made"
+        elif operation.needs_credential and self._call.credential is None:
+            seen = _MISSING_CREDENTIALS[operation.auth]
         else:
-            seen = "nothing was sent" if self._sent_at is None else "no connection was made"
-        about, outcome = self._call.operation.error_context, Outcome.UNKNOWN if sent else Outcome.NOT_SENT
+            seen = "nothing was sent"
+        about, outcome = operation.error_context, Outcome.UNKNOWN if sent else Outcome.NOT_SENT
         if self._env.session.now() < self._call.end:
             kind = ConnectionLostError if sent else ConnectFailedError
-            limit = "the attempt timeout" if self._call.operation.may_repeat else "the time of the request"
+            limit = "the attempt timeout" if operation.may_repeat else "the time of the request"
             return kind(f"{seen} within {limit}", outcome=outcome, **about)
         error = DeadlineExceededError(f"the call's time is up: {seen}", outcome=outcome, **about)
         error.retry_after = None if sent else self._limits.rate.seconds_until_slot() or None
@@ -502,13 +511,15 @@ def _is_from_gateway(failure: ServiceError) -> bool:
     return failure.status in _GATEWAY_STATUSES and failure.code is None and failure.retry_after is None
 
 
-async def _get_credential(cache: TokenCache) -> Credential:
-    """Return the current credential, or raise the error of a failed fetch.
+async def _load_credential(call: Call[Any], cache: TokenCache) -> Credential:
+    """Set the call's credential to the current one, and return it, or raise the error of a failed fetch.
 
     If the outcome of the error is UNKNOWN, it becomes NOT_SENT, because only the login was sent.
     """
+    call.credential = None  # that of an earlier attempt; None shows that the call waits for one
     try:
-        return await cache.get_current()
+        call.credential = await cache.get_current()
+        return call.credential
     except OutcomeUnknownError as error:
         failure = TransportError(
             f"no token was received: {error.explanation} {error.how_to_find_out}",

@@ -76,6 +76,11 @@ class Tokens:
         return ds.AccessToken(TOKEN, 600)
 
 
+async def never_return_token() -> str:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
 class NoNames(AbstractResolver):
     """A name server that never responds."""
 
@@ -102,7 +107,8 @@ UNKNOWN, NOT_SENT = ds.Outcome.UNKNOWN, ds.Outcome.NOT_SENT
 class Phase:
     """A phase of a call at its deadline, and the expected error.
 
-    attempts: the number of requests sent. script: the first handlers. then: the handler of all later requests.
+    attempts: the number of requests sent. script: the first handlers. then: the handler of all later requests. seen:
+    a part of the text, which says what the call waited for.
     """
 
     name: str
@@ -114,14 +120,17 @@ class Phase:
     script: tuple[Responder, ...] = ()
     settings: Mapping[str, Any] = MappingProxyType({})
     token: Token | None = TOKEN
+    seen: str = ""
 
     def __str__(self) -> str:
         return self.name
 
 
 LATE, LOST = ds.DeadlineExceededError, ds.OutcomeUnknownError
+NO_TOKEN, NO_SESSION = "the token source had not returned a token", "the login had not ended"
 PHASES = [
-    Phase("session", look, LATE, NOT_SENT, 0),
+    Phase("token", doc_info, LATE, NOT_SENT, 0, token=never_return_token, seen=NO_TOKEN),
+    Phase("session", look, LATE, NOT_SENT, 0, seen=NO_SESSION),
     Phase("name of the host", count, LATE, NOT_SENT, 1, settings=NAMELESS | {"session_factory": nameless}),
     Phase("name of the host of a send", send, LATE, NOT_SENT, 1, settings=NAMELESS | {"session_factory": nameless}),
     Phase("answer", count, LATE, UNKNOWN, 1),
@@ -129,8 +138,10 @@ PHASES = [
     Phase("body of an answer", count, LATE, UNKNOWN, 1, then=DROPS),
     Phase("body of an answer to a send", send, LOST, UNKNOWN, 1, then=DROPS),
     Phase("body of a request", save, LATE, UNKNOWN, 1),
-    Phase("second token", doc_info, LATE, NOT_SENT, 1, then=responses.respond(b"", 401), token=Tokens()),
-    Phase("second token of a flatten", flatten, LATE, NOT_SENT, 1, then=responses.respond(b"", 401), token=Tokens()),
+    *(
+        Phase(name, call, LATE, NOT_SENT, 1, then=responses.respond(b"", 401), token=Tokens(), seen=NO_TOKEN)
+        for name, call in (("second token", doc_info), ("second token of a flatten", flatten))
+    ),
     Phase("repeat", count, LATE, UNKNOWN, 2, script=(responses.delay(2, responses.reset),)),
     Phase("repeat of a rejected send", send, LOST, UNKNOWN, 2, script=(responses.respond(b"", 503, Retry_After="2"),)),
     Phase("proof", send_once, LOST, UNKNOWN, 1, script=(responses.delay(2, responses.reset),)),
@@ -156,6 +167,7 @@ async def test_call_ends_exactly_when_its_time_is_up(server: ScriptedServer, pha
     assert type(error) is phase.error
     assert error.outcome is phase.outcome
     assert error.attempts == phase.attempts
+    assert phase.seen in error.explanation
     assert error.elapsed == pytest.approx(TIMEOUT, abs=1e-6)
 
 
@@ -211,6 +223,7 @@ async def test_call_without_a_connection_ends_at_its_deadline(server: ScriptedSe
         error = await catch_error(call(suite))
         await holder
     assert (type(error), error.outcome, error.attempts) == (LATE, NOT_SENT, 0)
+    assert error.explanation == "the call's time is up: nothing was sent"
     assert error.elapsed == pytest.approx(TIMEOUT)
 
 
