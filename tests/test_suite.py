@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -212,10 +214,21 @@ def test_invalid_option_is_rejected_without_naming_a_variable(options: dict[str,
         ds.DirectSuite.from_env({**ENVIRON, "DIRECTSUITE_TIMEOUT": "9"}, **options)
 
 
-def test_unknown_option_is_rejected() -> None:
-    options: dict[str, Any] = {"timeuot": 5}
-    with pytest.raises(TypeError, match="timeuot"):
-        ds.DirectSuite.from_env(ENVIRON, **options)
+UNKNOWN_OPTIONS: list[tuple[Callable[..., object], str, str]] = [
+    (partial(ds.DirectSuite.from_env, ENVIRON), "timeuot", r"'timeuot'\. Did you mean 'timeout'\?"),
+    (partial(ds.DirectSuite.from_env, ENVIRON), "zaphod", "'zaphod'"),
+    (ds.Settings, "signing_ulr", r"'signing_ulr'\. Did you mean 'signing_url'\?"),
+    (ds.DirectSuite().with_options, "time_out", r"'time_out'\. Did you mean 'timeout'\?"),
+    (ds.DirectSuite, "listener", r"'listener'\. Did you mean 'listeners'\?"),
+]
+
+
+@pytest.mark.parametrize(("function", "option", "named"), UNKNOWN_OPTIONS)
+def test_unknown_option_is_rejected_with_the_similar_one(
+    function: Callable[..., object], option: str, named: str
+) -> None:
+    with pytest.raises(TypeError, match=f"{named}$"):
+        function(**{option: 5})
 
 
 def test_options_are_the_parameters_of_settings() -> None:

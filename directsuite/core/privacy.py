@@ -14,6 +14,7 @@ import contextlib
 import functools
 import gc
 import inspect
+import re
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
@@ -99,6 +100,19 @@ def strip_frames(error: BaseException, handled: BaseException | None) -> None:
             while rest is not None and _get_package(rest) in _LIBRARIES:
                 rest = rest.tb_next
             link.__traceback__ = rest
+
+
+def _suggest_parameter(error: BaseException, function: Callable[..., Any]) -> None:
+    """Add the most similar parameter to the error for an unknown one, as Python does from version 3.13.
+
+    Must be called as `strip_frames` must.
+    """
+    is_of_call = type(error) is TypeError and error.__traceback__ is not None and error.__traceback__.tb_next is None
+    if is_of_call and (unknown := re.search(r"unexpected keyword argument '(\w+)'\Z", str(error))):
+        from difflib import get_close_matches  # imported only if needed, to start faster
+
+        for name in get_close_matches(unknown[1], inspect.signature(function).parameters, 1):
+            error.args = (f"{error}. Did you mean '{name}'?",)
 
 
 def _is_expected(error: BaseException) -> bool:
@@ -188,6 +202,7 @@ def _wrap_coroutine_function(
             return await calling
         except BaseException as error:
             args, kwargs = (), {}
+            _suggest_parameter(error, method)
             strip_frames(error, handled)
             raise
 
@@ -202,6 +217,7 @@ def _wrap_function(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(*args, **kwargs)
         except BaseException as error:
             args, kwargs = (), {}
+            _suggest_parameter(error, method)
             strip_frames(error, handled)
             raise
 

@@ -192,8 +192,8 @@ async def test_every_kind_of_method_is_scrubbed(failing_api: type[FailingApi]) -
 
 async def test_wrong_call_shows_no_arguments() -> None:
     async with ScriptedServer(responses.never_respond) as server, open_suite(server) as suite:
-        with pytest.raises(TypeError, match="unexpected keyword") as wrong:
-            await suite.signing.get_doc_info(NAME_SENTINEL, retries=3)  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match=r"'timeouts'\. Did you mean 'timeout'\?$") as wrong:
+            await suite.signing.get_doc_info(NAME_SENTINEL, timeouts=3)  # type: ignore[call-arg]
     assert [frame for frame in list_package_frames(wrong.value) if NAME_SENTINEL in frame] == []
 
 
