@@ -209,7 +209,7 @@ class OutcomeUnknownError(TransportError):
         text = f"{super().__str__()}. To find out: {self.how_to_find_out}"
         if not isinstance(self.__cause__, ServiceError):
             return text
-        return self.__cause__.add_message(text, attribute=".__cause__.message")
+        return self.__cause__.add_message(text, prefix=".__cause__")
 
 
 class ServiceError(DirectSuiteError):
@@ -242,19 +242,27 @@ class ServiceError(DirectSuiteError):
         self._is_message_shown: bool | None = None
 
     def mention_message(self, *, shown: bool) -> None:
-        """Add the service's message, or a hint that there is one, to the text of this error. For internal use."""
+        """Add the service's message, or a hint at it or at the body, to the text of this error. For internal use."""
         self._is_message_shown = shown
 
     def __str__(self) -> str:
-        return self.add_message(super().__str__(), attribute=".message")
+        return self.add_message(super().__str__())
 
-    def add_message(self, text: str, *, attribute: str) -> str:
-        """Return the text with the service's message, or a hint at its attribute. For internal use."""
+    def add_message(self, text: str, *, prefix: str = "") -> str:
+        """Return the text with the service's message, or a hint at the attribute with the message or the body.
+
+        prefix: the attribute of the error with this text that is this error, such as ".__cause__". For internal use.
+        """
         words = textwrap.shorten(self.message or "", self._MAX_SHOWN_CHARS, placeholder=" …")
-        if not words or self._is_message_shown is None:
+        if self._is_message_shown is None or not (words or self.body):
             return text
-        ending = f": {words}" if self._is_message_shown else f" are in {attribute}"
-        return f"{text.removesuffix('.')}. The service's own words{ending}"
+        if not words:
+            hint = f"The body of the response is in {prefix}.body"
+        elif self._is_message_shown:
+            hint = f"The service's own words: {words}"
+        else:
+            hint = f"The service's own words are in {prefix}.message"
+        return f"{text.removesuffix('.')}. {hint}"
 
     @property
     def message(self) -> str | None:

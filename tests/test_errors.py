@@ -229,20 +229,20 @@ def test_unknown_outcome_says_so() -> None:
 
 
 WORDS = "The widget  of Ada Example\nis outside the page."
-MENTIONS = [
-    ("hidden", WORDS, ". The service's own words are in .message"),
-    ("shown", WORDS, ". The service's own words: The widget of Ada Example is outside the page."),
-    ("shown", "word " * 1000, " word …"),
-    ("hidden", " ", "s)"),
-    ("shown", None, "s)"),
+MENTIONS: list[tuple[str, Any, str]] = [
+    ("hidden", {"error": WORDS}, "s). The service's own words are in .message"),
+    ("shown", {"error": WORDS}, "s). The service's own words: The widget of Ada Example is outside the page."),
+    ("shown", {"error": "word " * 1000}, " word …"),
+    ("hidden", {"error": " "}, "s). The body of the response is in .body"),
+    ("shown", b"<html>Ada is on the page of a proxy.", "s). The body of the response is in .body"),
+    ("hidden", b"", "s)"),
 ]
 
 
-@pytest.mark.parametrize(("mode", "message", "ending"), MENTIONS)
+@pytest.mark.parametrize(("mode", "body", "ending"), MENTIONS)
 async def test_text_has_the_words_of_the_service_only_if_the_program_allows_it(
-    mode: Any, message: str | None, ending: str
+    mode: Any, body: Any, ending: str
 ) -> None:
-    body = {"error": message, "description": None} if message else {}
     async with ScriptedServer(responses.respond(body, 400)) as server:
         settings = make_settings(server, error_messages=mode)
         async with ds.DirectSuite(settings, token="token") as suite:
@@ -251,14 +251,19 @@ async def test_text_has_the_words_of_the_service_only_if_the_program_allows_it(
     for error in (caught.value, *_copies(caught.value)):
         assert str(error).endswith(ending)
         assert len(str(error)) < 1200
-        assert ("Ada" in repr(error)) == (mode == "shown" and message == WORDS)
+        assert ("Ada" in repr(error)) == ending.endswith("page.")
 
 
 @pytest.mark.parametrize(
-    ("mode", "ending"), [("hidden", "are in .__cause__.message"), ("shown", ": The mail store is full.")]
+    ("mode", "body", "ending"),
+    [
+        ("hidden", {"error": "The mail store is full."}, "own words are in .__cause__.message"),
+        ("shown", {"error": "The mail store is full."}, "own words: The mail store is full."),
+        ("shown", b"<html>", "The body of the response is in .__cause__.body"),
+    ],
 )
-async def test_text_of_an_unknown_outcome_mentions_the_words_of_the_service(mode: Any, ending: str) -> None:
-    async with ScriptedServer(responses.respond({"error": "The mail store is full."}, 500)) as server:
+async def test_text_of_an_unknown_outcome_mentions_the_words_of_the_service(mode: Any, body: Any, ending: str) -> None:
+    async with ScriptedServer(responses.respond(body, 500)) as server:
         settings = make_settings(server, error_messages=mode, settle=0.0)
         async with ds.DirectSuite(settings) as suite:
             with pytest.raises(ds.OutcomeUnknownError) as caught:

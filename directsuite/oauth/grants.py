@@ -58,6 +58,7 @@ class ClientCredentials:
     scope: str | None = None
     """Names separated by spaces."""
     client_auth: ClientAuth = attrs.field(default="basic", kw_only=True)
+    """How the id and secret are sent: "basic", in the Authorization header, or "body", in the form."""
     token_type: str | None = attrs.field(default=None, kw_only=True)
     """A `token_type` to accept in addition to Bearer, such as "BearerToken". Tokens are always sent as Bearer."""
 
@@ -302,6 +303,6 @@ def _make_rejection(code: str, description: str | None) -> ServiceError:
     about: dict[str, Any] = {"operation": "authorize", "service": Service.OAUTH, "outcome": Outcome.FAILED}
     if code not in _REJECTION_CODES:
         text = "the authorization server rejected the request with an unknown error code: see error.message"
-        return ServiceError(text, status=302, message=description, **about)
+        return ServiceError(text, status=302, message=description or code, **about)
     cls, meaning = _REJECTION_CODES[code]
     return cls(f"{meaning} ({code})", status=302, code=code, message=description, **about)

@@ -146,6 +146,12 @@ def test_rejection_in_the_redirect_is_a_typed_error(
     assert "of_its_own" not in str(caught.value)
 
 
+def test_message_of_a_rejection_without_a_description_is_its_code(request_: ds.AuthorizationRequest) -> None:
+    with pytest.raises(ds.ServiceError, match=r"see error\.message") as caught:
+        request_.redeem(back(request_, error="of_its_own"), token_url=TOKEN)
+    assert caught.value.message == "of_its_own"
+
+
 def test_request_shows_neither_state_nor_verifier(request_: ds.AuthorizationRequest) -> None:
     assert request_.state not in repr(request_)
     assert request_.code_verifier.reveal() not in repr(request_)
