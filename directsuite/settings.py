@@ -102,7 +102,7 @@ class Settings(ValueSemantics):
     max_response_bytes: int = attrs.field(default=134_217_728, validator=[POSITIVE, INTEGER])
     """The maximum size of a response in memory. It does not apply to streams."""
     session_margin: float = attrs.field(default=60.0, validator=POSITIVE)
-    """How long before its expiry a token or session is renewed, in seconds."""
+    """How long before its expiry a token or session is renewed, in seconds, but at most half of its lifetime."""
     keep_alive: bool = attrs.field(default=False, validator=FLAG)
     """True if tokens and sessions are renewed in the background even if no calls are made."""
     circuit_failures: int = attrs.field(default=20, validator=NOT_NEGATIVE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from aiohttp.test_utils import TestServer
 import directsuite as ds
 from directsuite.sandbox import Sandbox
 from directsuite.sandbox.server import DEMO_CLIENT
+from directsuite.testing import LeapingClock
 from tests.consent_form import build_consent_form
 from tests.guides.documents import ALICE, execute_programs, find_code_blocks
 from tests.integration.documents import make_consent_form
@@ -238,13 +240,26 @@ async def test_any_client_can_send_to_the_sandbox(sandbox: Sandbox) -> None:
     assert [(call.operation, call.is_rejected) for call in sandbox.calls.records] == [("Send", True), ("Send", False)]
 
 
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [
+        ([], contextlib.nullcontext()),
+        ([503], contextlib.nullcontext()),
+        ([403], pytest.raises(ds.TransportError, match="the token source raised ClientResponseError")),
+    ],
+)
 async def test_token_of_the_guide_settings_is_read_from_a_vault(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, statuses: list[int], expected: Any
 ) -> None:
+    failures = iter(statuses)
+
     async def show_secret(request: web.Request) -> web.Response:
         assert request.headers["X-Vault-Token"] == "of the vault"
+        if (status := next(failures, None)) is not None:
+            return web.Response(status=status)
         return web.json_response({"data": {"token": await sandbox.issue_token()}, "lease_duration": 600})
 
+    monkeypatch.setattr("directsuite.suite.SystemClock", lambda: LeapingClock(sandbox.clock))
     monkeypatch.setenv("VAULT_TOKEN", "of the vault")
     monkeypatch.setenv("DIRECTSUITE_FAX_URL", sandbox.fax_url)
     app = web.Application()
@@ -253,7 +268,8 @@ async def test_token_of_the_guide_settings_is_read_from_a_vault(
         block = next(each for each in find_code_blocks("settings") if "VAULT_URL" in each)
         program = block.replace("https://vault.example.org", str(vault.make_url("")).rstrip("/"))
         async with execute_programs(program)["suite"] as suite:
-            await suite.fax.get_multiple_message_info(FAX_NUMBER)
+            with expected:
+                await suite.fax.get_multiple_message_info(FAX_NUMBER)
 
 
 async def test_grants_of_the_guide_settings_get_tokens(sandbox: Sandbox) -> None:
