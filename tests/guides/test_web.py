@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import io
 import logging
 import socket
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiohttp import ClientPayloadError, ClientSession, web
+from aiohttp import ClientPayloadError, ClientSession, FormData, web
 
 import directsuite as ds
 from directsuite.sandbox import Sandbox
@@ -77,17 +78,22 @@ async def url(
     request: pytest.FixtureRequest, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[str]:
     write_example(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    if request.param != "aiohttp":
-        pytest.importorskip("uvicorn", reason="uvicorn isn't installed")
-        pytest.importorskip(request.param, reason=f"{request.param} isn't installed")
-    module = importlib.import_module(f"web_{request.param}")
-    try:
+    for package in () if request.param == "aiohttp" else ("uvicorn", request.param):
+        pytest.importorskip(package, reason=f"{package} isn't installed")
+    with imported(f"web_{request.param}", tmp_path, monkeypatch) as module:
         async with served(module) as port:
             yield f"http://127.0.0.1:{port}/sign"
+
+
+@contextmanager
+def imported(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Any]:
+    """Import a program of the guide. It and the others in the folder are forgotten afterwards."""
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    try:
+        yield importlib.import_module(name)
     finally:
-        for name in (module.__name__, "pdfs"):
-            del sys.modules[name]
+        for program in folder.glob("*.py"):
+            sys.modules.pop(program.stem, None)
 
 
 @asynccontextmanager
@@ -137,6 +143,38 @@ async def test_pdf_comes_back_signed_and_is_kept_nowhere(url: str, sandbox: Sand
     assert status == 200
     await log_recorder.until(lambda text: text.startswith("Delete: the call ended"))
     assert await effects(sandbox, "Delete") == 1
+    async with ds.DirectSuite.from_env(sandbox.environment) as suite:
+        info = await suite.signing.get_doc_info(await suite.signing.save(signed))
+    assert "approval" in [signature.name for signature in info.signatures]
+
+
+FORMS = {"aiohttp": ("web_aiohttp", "sign"), "fastapi": ("web_fastapi_form", "sign-form")}
+
+
+@pytest.mark.parametrize("framework", FORMS)
+async def test_pdf_in_a_form_comes_back_signed(
+    framework: str, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_example(tmp_path)
+    if framework == "aiohttp":
+        program = tmp_path / "web_aiohttp.py"
+        text = program.read_text("utf-8").replace(
+            "request.content.iter_any()", "read_file(request)"
+        )  # as the text says
+        program.write_text(f"from web_aiohttp_form import read_file\n{text}", "utf-8")
+    else:
+        for package in ("uvicorn", "fastapi", "python_multipart"):
+            pytest.importorskip(package, reason=f"{package} isn't installed")
+    form = FormData({"comment": "urgent"})
+    form.add_field("pdf", io.BytesIO(make_large_pdf(3 * MEGABYTE)), filename="consent.pdf")
+    name, path = FORMS[framework]
+    with imported(name, tmp_path, monkeypatch) as module:
+        async with (
+            served(module) as port,
+            ClientSession() as browser,
+            browser.post(f"http://127.0.0.1:{port}/{path}", data=form, raise_for_status=True) as answer,
+        ):
+            signed = await answer.read()
     async with ds.DirectSuite.from_env(sandbox.environment) as suite:
         info = await suite.signing.get_doc_info(await suite.signing.save(signed))
     assert "approval" in [signature.name for signature in info.signatures]
