@@ -3,7 +3,7 @@
     from directsuite.testing import mocked_services
 
     with mocked_services() as mocked:
-        mocked.post(f"{message_url}/GetMessageCount/INBOX", payload={"success": True, "count": 3})
+        mocked.respond("GetMessageCount", folder="INBOX", count=3)
         assert await suite.mailbox("alice@direct.example.test", "...").get_message_count() == 3
 
 It requires the package aioresponses (extra `testing`). For tests of timeouts, dropped connections and redirects, use
@@ -12,6 +12,7 @@ It requires the package aioresponses (extra `testing`). For tests of timeouts, d
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import AsyncMock, Mock, patch
@@ -20,6 +21,8 @@ from aiohttp import ClientResponse, ClientSession
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 from yarl import URL
+
+from directsuite.testing.responses import response
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -36,6 +39,12 @@ def mocked_services(
     Unlike aioresponses alone, it supports newer versions of aiohttp, passes bodies to `requests` and callbacks as bytes
     (`kwargs["data"]`), and matches URLs however their characters are quoted. A request without a mocked response raises
     AssertionError instead of a connection error, after which directsuite would retry.
+
+    It also has the method `respond(operation, *, repeat=False, **values)`, which adds the response to the next request
+    of an operation, whatever the URL of the service. `operation` and `values` are those of `response`. With
+    `repeat=True`, it is the response to all further requests of the operation.
+
+    Pass `clock=LeapingClock()` to the suite, so that tests do not wait before retries.
 
     options: those of aioresponses, such as `passthrough`.
 
@@ -63,6 +72,12 @@ def _make_mock_class() -> type[aioresponses]:
         raise ModuleNotFoundError(text, name="aioresponses") from None
 
     class MockedServices(aioresponses):
+        def respond(self, operation: str, *, repeat: bool = False, **values: Any) -> None:
+            answer = response(operation, **values)
+            path = re.escape(str(URL(f"/{answer.path}")))  # quoted as in the URL of the request
+            mock: Any = self
+            mock.add(re.compile(f".*{path}$"), answer.method, status=answer.status, body=answer.body, repeat=repeat)
+
         async def _request_mock(
             self, orig_self: ClientSession, method: str, url: URL | str, *args: Any, **kwargs: Any
         ) -> ClientResponse:

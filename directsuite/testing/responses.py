@@ -1,7 +1,9 @@
 """Responses of the services for tests that mock HTTP.
 
-answer = response("GetUIDs", folder="INBOX", uids=[1, 2])
-mocked.add(f"{message_url}/{answer.path}", answer.method, status=answer.status, body=answer.body)
+    answer = response("GetUIDs", folder="INBOX", uids=[1, 2])
+    mocked.add(f"{message_url}/{answer.path}", answer.method, status=answer.status, body=answer.body)
+
+With `mocked_services`, `mocked.respond("GetUIDs", folder="INBOX", uids=[1, 2])` does the same.
 """
 
 from __future__ import annotations

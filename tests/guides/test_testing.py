@@ -1,4 +1,4 @@
-"""The tests in the guide `testing` and in README."""
+"""The tests in the guide `testing`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from tests.guides.documents import find_code_blocks, read_document
 from tests.testing.project import Project
 
 WEB = "# test_app.py"
+MOCKED = "mocked_services"
 
 
-def run(programs: list[str], folder: Path) -> int:
+def run(programs: list[str], folder: Path, *plugins: str) -> int:
     project = Project(folder)
     for program in programs:
         project.write(program.partition("\n")[0].removeprefix("# "), program)
-    counts, written = project.run()
+    counts, written = project.run(*plugins)
     tests = sum(program.count("def test_") for program in programs)
     assert counts == {"passed": tests}, written
     return tests
@@ -26,8 +27,15 @@ def run(programs: list[str], folder: Path) -> int:
 
 @pytest.mark.process
 def test_examples_pass(tmp_path: Path) -> None:
-    programs = [program for program in find_code_blocks("testing") if not program.startswith(WEB)]
-    assert run(programs, tmp_path) == 8
+    programs = [each for each in find_code_blocks("testing") if not each.startswith(WEB) and MOCKED not in each]
+    assert run(programs, tmp_path) == 5
+
+
+@pytest.mark.process
+def test_examples_with_mocked_responses_pass(tmp_path: Path) -> None:
+    [configuration] = find_code_blocks("testing", "toml")
+    programs = [program for program in find_code_blocks("testing") if MOCKED in program]
+    assert run([configuration, *programs], tmp_path, "asyncio") == 5
 
 
 @pytest.mark.process

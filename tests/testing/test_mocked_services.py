@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import attrs
 import pytest
 from aioresponses import CallbackResult
 from yarl import URL
 
 import directsuite as ds
-from directsuite.testing import mocked_services
-from tests.fake_services import ALICE, BOB, MESSAGE, SETTINGS, SUCCESS
+from directsuite.testing import LeapingClock, mocked_services
+from tests.fake_services import ALICE, BOB, DOMAIN, MESSAGE, SETTINGS, SUCCESS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -28,7 +30,7 @@ def mocked() -> Iterator[Any]:  # aioresponses has no complete types
 
 @pytest.fixture
 async def suite(mocked: Any) -> AsyncIterator[ds.DirectSuite]:
-    async with ds.DirectSuite(SETTINGS, token="access-token") as suite:
+    async with ds.DirectSuite(SETTINGS, token="access-token", login=ds.Login("reseller", "secret")) as suite:
         yield suite
 
 
@@ -81,6 +83,51 @@ async def test_callback_sees_the_body(mocked: Any, box: ds.Mailbox) -> None:
 async def test_url_matches_however_it_is_quoted(mocked: Any, box: ds.Mailbox) -> None:
     mocked.post(f"{MESSAGE}/GetMessagesBySender/INBOX/{BOB}", payload=SUCCESS | {"messages": []})
     assert await box.get_messages_by_sender("INBOX", BOB) == []
+
+
+async def test_each_service_responds_by_operation(mocked: Any, suite: ds.DirectSuite, box: ds.Mailbox) -> None:
+    folder = "Größe+1 (50%) & a/b@c"
+    mocked.respond("GetDoc", identifier="a/b", pdf=b"%PDF-1.7")
+    mocked.respond("getMultipleMessageInfo", fax_number="1555", offset=20, username="clinic")
+    mocked.respond("GetMessageCount", folder=folder, count=3)
+    mocked.respond("login", session_id="s/1")
+    mocked.respond(
+        "GetPatientAddressByUsername", session_id="s/1", direct_domain=DOMAIN, direct_username="ada", patient=[]
+    )
+    assert await suite.signing.get_doc("a/b") == b"%PDF-1.7"
+    assert (await suite.fax.get_multiple_message_info("1555", 20)).username == "clinic"
+    assert await box.get_message_count(folder) == 3
+    assert await suite.registration.get_patient_address_by_username(DOMAIN, "ada") == []
+
+
+async def test_response_is_not_used_for_a_longer_path(mocked: Any, suite: ds.DirectSuite) -> None:
+    mocked.respond("GetDocInfo", identifier="d")
+    mocked.respond("GetDoc", identifier="d", error="no such document")
+    with pytest.raises(ds.DocumentNotFoundError):
+        await suite.signing.get_doc("d")
+    with pytest.raises(AssertionError, match="No response is mocked for GET"):
+        await suite.signing.get_doc_info("other")
+
+
+async def test_responses_are_used_in_order_and_the_last_may_repeat(mocked: Any, box: ds.Mailbox) -> None:
+    mocked.respond("GetMessageCount", folder="INBOX", count=1)
+    mocked.respond("GetMessageCount", folder="INBOX", count=2, repeat=True)
+    assert [await box.get_message_count() for _ in range(4)] == [1, 2, 2, 2]
+
+
+async def test_outage_is_survived_without_a_wait(mocked: Any) -> None:
+    mocked.respond("GetMessageCount", folder="INBOX", status=503)
+    mocked.respond("GetMessageCount", folder="INBOX", count=3)
+    began = time.monotonic()
+    async with ds.DirectSuite(attrs.evolve(SETTINGS, retry=ds.RetryPolicy()), clock=LeapingClock()) as suite:
+        raw = await suite.mailbox(ALICE, "secret").with_raw_response.get_message_count()
+    assert (raw.value, raw.attempts, raw.elapsed >= 30) == (3, 2, True)
+    assert time.monotonic() - began < 30
+
+
+def test_wrong_field_of_a_response_is_rejected(mocked: Any) -> None:
+    with pytest.raises(TypeError, match="has no field number"):
+        mocked.respond("GetMessageCount", folder="INBOX", number=3)
 
 
 async def test_lost_connection_after_the_body_leaves_a_send_unknown(mocked: Any, box: ds.Mailbox) -> None:
