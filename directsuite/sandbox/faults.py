@@ -58,7 +58,11 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     kind: Annotated[str, msgspec.Meta(extra_json_schema={"enum": FAULT_KINDS})]
     status: Annotated[int, msgspec.Meta(ge=200, le=599)] = 503
     retry_after: _Natural | _HeaderText | None = None
-    """For `status`: the Retry-After header, in seconds or as an HTTP date."""
+    """For `status`: the Retry-After header, in seconds or as an HTTP date. None: no header.
+
+    Without it, directsuite waits 30 to 60 seconds after a 503 if the timeout of the call allows this, and otherwise at
+    most 0.5 seconds before the second attempt.
+    """
     body: Any = None
     """For `status`: text is sent unchanged, other values as JSON. None: the body is empty."""
     media_type: _HeaderText | None = None
