@@ -39,6 +39,14 @@ _CONSTANTS = {"page": PAGE_ROWS + 1, "chars": 1000, "lifetime": DOCUMENT_LIFETIM
 
 Row = dict[str, Any]
 
+_MESSAGE_COLUMNS = """
+        SELECT folder, uid, received, seen, substr(json_extract(members, '$.sender'), 1, :chars) AS sender,
+          substr(json_extract(members, '$.subject'), 1, :chars) AS subject,
+          json_array_length(members, '$.attachments') AS attachments,
+          (SELECT substr(group_concat(json_extract(value, '$.email'), ', '), 1, :chars)
+           FROM (SELECT value FROM json_each(members, '$.recipients') LIMIT :page)) AS recipients"""
+_MESSAGE_MATCHES = "(:text = '' OR instr(subject, :text) OR instr(sender, :text))"
+
 _QUERIES = {
     # by id
     "mailboxes": """
@@ -50,16 +58,21 @@ _QUERIES = {
         SELECT id, first_name, last_name, dob FROM individual
         WHERE id > :place AND instr(name_key, :text) ORDER BY id LIMIT :page""",
     # newest first
-    "messages": """
-        SELECT uid, received, seen, substr(json_extract(members, '$.sender'), 1, :chars) AS sender,
-          substr(json_extract(members, '$.subject'), 1, :chars) AS subject,
-          json_array_length(members, '$.attachments') AS attachments,
-          (SELECT substr(group_concat(json_extract(value, '$.email'), ', '), 1, :chars)
-           FROM (SELECT value FROM json_each(members, '$.recipients') LIMIT :page)) AS recipients
-        FROM (SELECT uid, received, seen, CAST(metadata AS TEXT) AS members
+    "messages": f"""{_MESSAGE_COLUMNS}
+        FROM (SELECT folder, uid, received, seen, CAST(metadata AS TEXT) AS members
               FROM message JOIN content ON content.id = content WHERE folder = :folder AND uid < :place
-              AND (:text = '' OR instr(subject, :text) OR instr(sender, :text)) ORDER BY uid DESC LIMIT :page)
-        ORDER BY uid DESC""",
+              AND {_MESSAGE_MATCHES} ORDER BY uid DESC LIMIT :page)
+        ORDER BY uid DESC""",  # noqa: S608  constants
+    # In all folders of the mailbox of a folder. No id orders these messages, so the place is their rank.
+    "messages of all folders": f"""{_MESSAGE_COLUMNS}, folder_name, place
+        FROM (SELECT folder, uid, received, seen, CAST(metadata AS TEXT) AS members, folder_name, place
+              FROM (SELECT folder, uid, f.name AS folder_name,
+                      row_number() OVER (ORDER BY received DESC, folder, uid DESC) AS place
+                    FROM folder f JOIN message ON folder = f.id JOIN content ON content.id = content
+                    WHERE f.account = (SELECT account FROM folder WHERE id = :folder) AND {_MESSAGE_MATCHES})
+              JOIN message USING(folder, uid) JOIN content ON content.id = content
+              WHERE place > :place ORDER BY place LIMIT :page)
+        ORDER BY place""",  # noqa: S608  constants
     # The subject is NULL if no mailbox has a copy.
     "sent": """
         SELECT id, smtp_id, sender, size, at,

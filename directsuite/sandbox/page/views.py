@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import islice
@@ -48,6 +48,13 @@ _MAIL_POLICY = (
 )
 _FILE_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'"
 _MAX_DRAWN_BYTES = 64 * 2**20
+_MAX_FILTERED_PAGES = 10  # that are read for one page of a filtered list
+_SIGNATURE_STATES: Mapping[str, Callable[[int | None], bool]] = {
+    "all": lambda signed: True,
+    "signed": bool,
+    "unsigned": lambda signed: signed == 0,
+}
+"""The filters of documents by their number of signatures, which is None if a document cannot be read."""
 
 
 async def _show_overview(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
@@ -64,8 +71,17 @@ async def _show_mailbox(page: SandboxPage, request: web.Request) -> Mapping[str,
     address, chosen = request.match_info["address"], request.query.get("folder", "INBOX")
     folders = await page.sandbox.read(lambda connection: _list_folders(connection, address))
     folder = require_found(next((each for each in folders if each["name"] == chosen), None))
-    shown = await _list_page(page, request, "messages", "before", "uid", folder=folder["id"])
-    return {"address": address, "folders": folders, "folder": folder, "outgoing": chosen == SENT, **shown}
+    all_folders = "all" in request.query
+    query = ("messages of all folders", "after", "place") if all_folders else ("messages", "before", "uid")
+    return {
+        "address": address,
+        "folders": folders,
+        "folder": folder,
+        "all_folders": all_folders,
+        "all_folders_link": _build_link(request, before=None, after=None, all=1),
+        "outgoing": chosen == SENT and not all_folders,
+        **await _list_page(page, request, *query, folder=folder["id"]),
+    }
 
 
 async def _find_message(page: SandboxPage, request: web.Request) -> dict[str, Any]:
@@ -175,7 +191,24 @@ async def _show_call(page: SandboxPage, request: web.Request) -> Mapping[str, An
 
 
 async def _show_documents(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    shown = await _list_page(page, request, "documents", "before")
+    state = request.query.get("state", "")
+    state = state if state in _SIGNATURE_STATES else "all"
+    shown = await _list_documents(page, request)
+    rows = [row for row in shown["rows"] if _SIGNATURE_STATES[state](row["signed"])]
+    for _ in range(_MAX_FILTERED_PAGES - 1):
+        if len(rows) >= PAGE_ROWS or shown["following"] is None:
+            break
+        shown = await _list_documents(page, request, place=shown["rows"][-1]["id"])
+        rows += [row for row in shown["rows"] if _SIGNATURE_STATES[state](row["signed"])]
+    links = {
+        each: _build_link(request, before=None, state=None if each == "all" else each) for each in _SIGNATURE_STATES
+    }
+    return {**shown, "rows": rows, "state": state, "state_links": links}
+
+
+async def _list_documents(page: SandboxPage, request: web.Request, **place: Any) -> dict[str, Any]:
+    """Return a page of the list with the numbers of `signed` and `unsigned` signature fields."""
+    shown = await _list_page(page, request, "documents", "before", **place)
     for row in shown["rows"]:
         row["signed"] = row["unsigned"] = None  # if the document cannot be read
         with (
@@ -239,7 +272,8 @@ async def _show_controls(page: SandboxPage, request: web.Request) -> Mapping[str
 async def _show_docs(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
     text = _read_search_text(request)
     operations = await asyncio.to_thread(lambda: page.operations)
-    return {"text": text, "first_page": None, "rows": [each for each in operations.values() if each.matches(text)]}
+    rows = [each for each in operations.values() if each.matches(text)]
+    return {"text": text, "rows": rows, "first_page": None, "following": None}
 
 
 async def _show_operation(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
@@ -345,7 +379,7 @@ def _read_number(request: web.Request, name: str, default: int) -> int:
     return max(1, min(int(text), MAX_ROW_ID)) if text.isascii() and text.isdecimal() and len(text) < 20 else default
 
 
-def _build_link(request: web.Request, **changed: int | None) -> str:
+def _build_link(request: web.Request, **changed: int | str | None) -> str:
     """Return the path and query of a request with changed parameters. None removes a parameter."""
     query = {name: value for name, value in {**request.query, **changed}.items() if value is not None}
     return f"{quote(request.path)}?{urlencode(query)}" if query else quote(request.path)

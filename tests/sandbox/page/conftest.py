@@ -43,15 +43,22 @@ async def sent_message_id(populated_sandbox: Sandbox, http: aiohttp.ClientSessio
         return str((await response.json())["smtpId"])
 
 
+async def save_document(sandbox: Sandbox, http: aiohttp.ClientSession) -> str:
+    """Save a document with form fields and signature fields. Return its identifier."""
+    headers = {
+        "Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}",
+        "Content-Type": "text/plain",
+    }
+    content = base64.b64encode(make_consent_form())
+    async with http.post(f"{sandbox.signing_url}/pdf", data=content, headers=headers) as response:
+        return str((await response.json())["identifier"])
+
+
 @pytest.fixture
 async def signed_document_id(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> str:
     """The identifier of a document with form fields, signature fields and a signature."""
+    identifier = await save_document(populated_sandbox, http)
     headers = {"Authorization": f"Bearer {populated_sandbox.environment['DIRECTSUITE_TOKEN']}"}
-    as_text = {**headers, "Content-Type": "text/plain"}
-    async with http.post(
-        f"{populated_sandbox.signing_url}/pdf", data=base64.b64encode(make_consent_form()), headers=as_text
-    ) as response:
-        identifier = str((await response.json())["identifier"])
     signature = {"name": "Approval", "widget": {"x": 72, "y": 300, "width": 200, "height": 60, "page": 1}}
     async with http.patch(
         f"{populated_sandbox.signing_url}/pdf/{identifier}/sign", json=signature, headers=headers

@@ -7,6 +7,8 @@ import io
 import re
 import time
 from contextlib import suppress
+from datetime import timedelta
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -18,10 +20,11 @@ from PIL import Image
 from directsuite.sandbox.calls import mask_secrets
 from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.messaging.parsing import build_content
+from directsuite.sandbox.page import content, views
 from directsuite.sandbox.page.drawing import draw_page
 from directsuite.sandbox.page.site import _load_templates
 from directsuite.sandbox.samples import ALICE, FAX_NUMBER
-from tests.sandbox.page.conftest import CREDENTIALS, SLOW_RECIPIENT, PageClient
+from tests.sandbox.page.conftest import CREDENTIALS, SLOW_RECIPIENT, PageClient, save_document
 
 if TYPE_CHECKING:
     import sqlite3
@@ -29,7 +32,8 @@ if TYPE_CHECKING:
 
 VIEWS = [
     *("/", "/page/sent", "/page/calls", "/page/documents", "/page/faxes", "/page/patients", "/page/effects"),
-    *("/page/controls", "/docs", "/docs/Send", f"/page/mail/{ALICE}"),
+    *("/page/controls", "/docs", "/docs/Send", f"/page/mail/{ALICE}", f"/page/mail/{ALICE}?all=1"),
+    *("/docs?q=nothing", "/page/documents?state=signed"),
 ]
 MULTIPART = (
     b"From: lab@lab.example.test\r\nSubject: =?utf-8?q?Blut=C3=A4tter?=\r\nMIME-Version: 1.0\r\n"
@@ -79,6 +83,28 @@ async def test_mailboxes_folders_and_messages_are_shown(page: PageClient) -> Non
             assert response.status == 404, missing
 
 
+async def test_messages_are_found_in_all_folders(page: PageClient) -> None:
+    page.sandbox.clock.freeze()
+    for folder in ("INBOX", "INBOX.Referrals"):
+        for number in range(26):
+            raw = f"From: a@b.test\r\nSubject: Sought {folder} {number}\r\n\r\n"
+            await page.sandbox.deliver(ALICE, raw.encode(), folder)
+    page.sandbox.clock.advance(timedelta(minutes=1))
+    await page.sandbox.deliver(ALICE, b"From: a@b.test\r\nSubject: Sought last\r\n\r\n", "INBOX.Referrals")
+    path = f"/page/mail/{ALICE}?folder=INBOX&q=sought"
+    html = await page.view(path)
+    everywhere = unescape(re.findall(r'Only INBOX is searched. <a href="([^"]+)">Search all folders<', html)[0])
+    assert (html.count("Sought INBOX "), "Referrals 1" in html) == (26, False)
+    first = await page.view(everywhere)
+    following = unescape(re.findall(r'<a href="([^"]+)" rel="next">', first)[0])
+    rows = re.findall(r'<a id="message-[^"]+" href="([^"]+)">([^<]+)</a>', first + await page.view(following))
+    assert (len(rows), len({link for link, _ in rows})) == (53, 53)
+    assert rows[0][1] == "Sought last"  # the newest
+    assert "Sought last" in await page.view(rows[0][0])
+    assert "<th>Folder</th>" in first
+    assert re.search(r"<td[^>]*><span[^>]*>Folder </span>INBOX.Referrals</td>", first)
+
+
 async def test_the_delivery_to_each_recipient_is_shown(page: PageClient, sent_message_id: str) -> None:
     page.sandbox.clock.freeze()
     for path in ("/page/sent", "/page/sent?q=slow%2B30m"):
@@ -111,6 +137,45 @@ async def test_documents_are_drawn_with_fields_and_signatures(page: PageClient, 
             assert response.status == 404
     async with page.http.get(f"{page.root}/page/documents/{signed_document_id}/pdf") as response:
         assert (await response.read()).startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(
+    ("query", "max_pages", "shown", "text"),
+    [
+        ("", 10, [3], None),  # a page has one row in this test
+        ("?state=all", 10, [3], None),
+        ("?state=other", 10, [3], None),
+        ("?state=signed", 10, [0], None),
+        ("?state=signed", 2, [], "There are no signed documents on this page."),
+        ("?state=signed&before=1", 10, [], "There are no more signed documents."),
+        ("?state=unsigned", 10, [3], None),
+        ("?state=unsigned&q=nowhere", 10, [], "No unsigned documents match “nowhere”."),
+    ],
+)
+async def test_documents_are_filtered_by_signatures(
+    query: str,
+    max_pages: int,
+    shown: list[int],
+    text: str | None,
+    page: PageClient,
+    signed_document_id: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    identifiers = [signed_document_id, *[await save_document(page.sandbox, page.http) for _ in range(3)]]
+    monkeypatch.setattr(views, "_MAX_FILTERED_PAGES", max_pages)
+    monkeypatch.setattr(views, "PAGE_ROWS", 1)
+    monkeypatch.setitem(content._CONSTANTS, "page", 2)
+    html = await page.view(f"/page/documents{query}")
+    assert [number for number, each in enumerate(identifiers) if f'href="/page/documents/{each}"' in html] == shown
+    assert text is None or text in html
+    assert ('rel="next"' in html) == (shown == [3] or max_pages == 2)
+
+
+async def test_the_filter_of_documents_links_to_each_state(page: PageClient, signed_document_id: str) -> None:
+    html = await page.view("/page/documents?q=demo&state=signed&before=99")
+    assert '<a href="/page/documents?q=demo">all</a>, <strong>signed</strong>' in html
+    assert '<a href="/page/documents?q=demo&amp;state=unsigned">unsigned</a>' in html
+    assert '<input type="hidden" name="state" value="signed">' in html
 
 
 @pytest.mark.parametrize(
@@ -203,7 +268,9 @@ async def test_calls_are_shown_with_effects_and_without_secrets(
         ("/page/faxes", "faxes", "/page/faxes"),
         ("/page/patients", "people", "/page/patients"),
         ("/page/effects", "effects", "/page/effects"),
+        ("/page/documents?state=signed", "signed documents", "/page/documents?state=signed"),
         ("/docs", "operations", "/docs"),
+        (f"/page/mail/{ALICE}?all=1", "messages", f"/page/mail/{ALICE}?all=1"),
         (
             f"/page/mail/{ALICE}?folder=INBOX.Referrals",
             "messages in INBOX.Referrals",
@@ -357,6 +424,7 @@ async def test_views_of_large_mailboxes_and_many_calls_are_fast(page: PageClient
     box = await page.view(f"/page/mail/{ALICE}")
     await page.view(f"/page/mail/{ALICE}?q=message%205000")
     await page.view(f"/page/mail/{ALICE}?before=5000")
+    await page.view(f"/page/mail/{ALICE}?all=1&q=message")
     await page.view("/page/calls")
     await page.view("/page/calls?q=nothing")
     assert time.perf_counter() - began < 5  # together; each takes some 20 ms
