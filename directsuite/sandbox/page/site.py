@@ -13,9 +13,11 @@ jinja2, so that the sandbox also runs without it.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from functools import cache, cached_property, partial
 from http import HTTPStatus
@@ -323,7 +325,8 @@ async def _deliver(sandbox: SandboxState, request: web.Request, form: MultiDictP
 def _read_members(form: MultiDictProxy[Any]) -> dict[str, Any]:
     """Return the non-empty fields of a form, without `form_token` and `back`.
 
-    The text of a field `name[]` becomes the list of words `name`. A time `at` without an offset becomes UTC.
+    The text of a field `name[]` becomes the list of words `name`. That of `name:json` becomes the JSON value `name`, or
+    remains text if it is not JSON. A time `at` without an offset becomes UTC.
     """
     members = dict[str, Any]()
     for name in form.keys() - {"form_token", "back"}:
@@ -331,7 +334,10 @@ def _read_members(form: MultiDictProxy[Any]) -> dict[str, Any]:
         if name.endswith("[]"):
             members[name[:-2]] = " ".join(texts).replace(",", " ").split()
         elif texts:
-            members[name] = texts[0]
+            members[name.removesuffix(":json")] = texts[0]
+            if name.endswith(":json"):
+                with suppress(ValueError, RecursionError):
+                    members[name.removesuffix(":json")] = json.loads(texts[0])
     if isinstance(members.get("at"), str) and len(members["at"]) < len("2026-05-01T12:00:00+00:00"):
         members["at"] = members["at"].removesuffix("Z") + "+00:00"  # date fields have no offset
     return members

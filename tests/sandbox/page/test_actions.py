@@ -63,6 +63,31 @@ async def test_forms_add_and_remove_faults(empty_page: PageClient) -> None:
     assert (await empty_page.submit("DELETE/faults/1", {}))[0] == 404
 
 
+@pytest.mark.parametrize(
+    ("typed", "body"),
+    [
+        ('{"success": false}', {"success": False}),
+        ("[1, null]", [1, None]),
+        ("<h1>Down for maintenance</h1>", "<h1>Down for maintenance</h1>"),
+        ('{"success": ', '{"success": '),
+        ("", None),
+        ("[" * 5_000, "[" * 5_000),  # nested too deeply for a JSON parser
+    ],
+    ids=["object", "list", "text", "invalid JSON", "nothing", "deep"],
+)
+async def test_a_form_adds_a_fault_with_a_body_and_skipped_requests(
+    typed: str, body: object, empty_page: PageClient
+) -> None:
+    html = await empty_page.view("/page/controls")
+    form = html.partition('aria-label="Add a fault"')[2].partition("</form>")[0]
+    assert {"skip", "body:json"} <= set(re.findall(r'name="([^"]+)"', form))
+    members = {"operation": "Send", "kind": "status", "skip": "2", "body:json": typed}
+    assert await empty_page.submit("POST/faults", members) == DONE
+    [rule] = empty_page.sandbox.faults()
+    assert (rule["skip"], rule["body"]) == (2, body)
+    assert "after 2 requests" in await empty_page.view("/page/controls")
+
+
 async def test_forms_add_accounts_individuals_and_faxes(empty_page: PageClient) -> None:
     forms: dict[str, list[dict[str, Any]]] = {
         "POST/accounts": [
