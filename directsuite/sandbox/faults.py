@@ -124,7 +124,7 @@ class Faults:
         self.operations: frozenset[str] = frozenset()
         """The names of the sandbox's operations. `add` rejects rules for others, except `*`."""
         self.changes = 0
-        """The number of changes of the rules."""
+        """The number of changes of the rules, including how often they were applied."""
         self.stopped = False
         """True once the sandbox stops, which ends requests that hang."""
 
@@ -168,7 +168,9 @@ class Faults:
             return None
         rules = [rule for rule in self._rules.values() if rule.fault.operation in {operation, EVERY_OPERATION}]
         due = [rule for rule in rules if rule.count_request()]  # for all rules, not only up to the first that applies
-        return next((rule.fault for rule in due if rule.try_to_apply()), None)
+        applied = next((rule.fault for rule in due if rule.try_to_apply()), None)
+        self.changes += applied is not None
+        return applied
 
 
 def describe_kind(rule: Mapping[str, Any]) -> str:

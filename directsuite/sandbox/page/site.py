@@ -190,6 +190,7 @@ class SandboxPage:
     def _render(self, template: str, status: HTTPStatus = HTTPStatus.OK, **context: Any) -> web.Response:
         clock = self.sandbox.clock
         state = {"version": self._version, "now": clock.milliseconds(), "frozen": clock.frozen}
+        state["active_faults"] = sum(rule["remaining"] != 0 for rule in self.sandbox.faults())
         known = {"form_token": self._access.form_token, "notice": None, "notice_section": "", **state, **context}
         html = _load_templates().get_template(template).render(known)
         return web.Response(status=status, text=html, content_type="text/html")

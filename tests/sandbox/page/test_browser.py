@@ -205,6 +205,44 @@ async def test_changes_appear_without_a_reload(
     assert tab.complaints == []
 
 
+@pytest.mark.parametrize("path", ["/page/calls", "/page/calls/1", "/docs/Send"])
+async def test_the_number_of_active_faults_appears_and_leads_to_them(
+    path: str, populated_sandbox: Sandbox, tab: Watched, http: aiohttp.ClientSession
+) -> None:
+    url = f"{populated_sandbox.message_url}/GetMessageCount/INBOX"
+    await http.post(url, json=CREDENTIALS)
+    await tab.open(path)
+    badge = tab.page.get_by_role("link", name="active fault")
+    assert await badge.count() == 0
+    populated_sandbox.inject_fault("GetMessageCount", "status")
+    await badge.get_by_text("1 active fault", exact=True).wait_for()
+    await http.post(url, json=CREDENTIALS)
+    await badge.wait_for(state="detached")
+    populated_sandbox.inject_fault("Send", "hang")
+    await badge.click()
+    await tab.page.wait_for_url("**/page/controls#faults")
+    assert tab.complaints == []
+
+
+async def test_calls_without_effect_appear_in_the_overview(
+    populated_sandbox: Sandbox, tab: Watched, http: aiohttp.ClientSession
+) -> None:
+    await tab.open("/")
+    await http.post(f"{populated_sandbox.message_url}/GetMessageCount/INBOX", json=CREDENTIALS)
+    await tab.page.get_by_role("link", name="GetMessageCount").wait_for()
+
+
+async def test_a_fault_with_a_body_is_added(populated_sandbox: Sandbox, tab: Watched) -> None:
+    await tab.open("/page/controls")
+    form = tab.page.get_by_role("form", name="Add a fault")
+    await form.get_by_label("Response body").fill('{"success": false}')
+    await form.get_by_label("Requests to let through first").fill("2")
+    await form.get_by_role("button").click()
+    await tab.page.get_by_text("after 2 requests").wait_for()
+    [rule] = populated_sandbox.faults()
+    assert (rule["kind"], rule["body"], rule["skip"]) == ("status", {"success": False}, 2)
+
+
 async def test_forms_change_clock_faults_accounts_and_reset(populated_sandbox: Sandbox, tab: Watched) -> None:
     page = tab.page
     await tab.open("/page/controls")
@@ -260,6 +298,7 @@ async def test_the_page_is_accessible(
     views = ["/", f"/page/mail/{ALICE}", "/page/sent", "/page/calls", "/page/calls/1", "/page/documents", "/page/faxes"]
     views += [f"/page/documents/{signed_document_id}", "/page/patients", "/page/effects", "/page/controls", "/docs"]
     views += ["/docs?q=nothing", "/docs/MultiSignAndPull"]
+    views += [f"/page/mail/{ALICE}?all=1&q=a", f"/page/mail/{ALICE}?folder=INBOX&q=a"]
     views += [f"/page/mail/{ALICE}?folder=INBOX.Sent", await message_of(populated_sandbox, "<p>text</p>")]
     trouble = dict[str, Any]()
     for view in views:
@@ -290,7 +329,14 @@ async def test_lists_fit_a_narrow_screen(
 ) -> None:
     populated_sandbox.inject_fault("Send", "hang")
     page = await browser.new_page(viewport={"width": width, "height": 844})
-    lists = ["/", f"/page/mail/{ALICE}", "/page/calls", "/page/documents", f"/page/documents/{signed_document_id}"]
+    lists = [
+        "/",
+        f"/page/mail/{ALICE}",
+        f"/page/mail/{ALICE}?all=1",
+        "/page/calls",
+        "/page/documents",
+        f"/page/documents/{signed_document_id}",
+    ]
     lists += ["/page/faxes", "/page/patients", "/page/effects", "/page/controls", "/docs"]
     for path in lists:
         await page.goto(f"{populated_sandbox.root_url}{path}")

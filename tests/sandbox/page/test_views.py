@@ -50,6 +50,26 @@ async def test_every_view_works_in_an_empty_sandbox(path: str, empty_page: PageC
     assert "<h1>" in await empty_page.view(path)
 
 
+@pytest.mark.parametrize("path", VIEWS)
+async def test_every_view_has_the_number_of_active_faults(path: str, empty_page: PageClient) -> None:
+    await empty_page.sandbox.add_account(ALICE, CREDENTIALS["password"])
+    texts = list[list[str]]()
+    for _ in range(3):
+        link = r'<a id="active-faults" href="/page/controls#faults"[^>]*>([^<]+)</a>'
+        texts.append(re.findall(link, await empty_page.view(path)))
+        empty_page.sandbox.inject_fault("GetMessageCount", "status")
+    assert texts == [[], ["1 active fault"], ["2 active faults"]]
+
+
+async def test_a_fault_that_is_used_up_is_not_active(empty_page: PageClient) -> None:
+    empty_page.sandbox.inject_fault("GetMessageCount", "status")
+    before = empty_page.sandbox.changes
+    async with empty_page.http.post(f"{empty_page.sandbox.message_url}/GetMessageCount/INBOX", json={}) as response:
+        assert response.status == 503
+    assert empty_page.sandbox.changes > before  # so that open views are updated
+    assert "active-faults" not in await empty_page.view("/page/controls")
+
+
 async def test_no_calls_are_no_failed_calls(empty_page: PageClient) -> None:
     assert "There are no failed calls." in await empty_page.view("/page/calls?failures=1")
     assert "There are no calls yet." in await empty_page.view("/page/calls")
