@@ -155,7 +155,8 @@ def echo_err_line(text: str) -> None:
 def wrap_on_terminal(text: str) -> str:
     """Make a text printable. If stderr is a terminal, also wrap it to the terminal's width.
 
-    Lines are broken only at spaces, and not within commands in backquotes, because people copy them.
+    Lines are broken only at spaces, and not within commands in backquotes, because people copy them. A command that
+    is longer than a line has a line for itself, without the backquotes.
     """
     text = make_printable(text)
     if not sys.stderr.isatty():
@@ -165,7 +166,12 @@ def wrap_on_terminal(text: str) -> str:
         with contextlib.suppress(OSError, ValueError):
             columns = os.get_terminal_size(sys.stderr.fileno()).columns
     width = max(columns or shutil.get_terminal_size().columns, _COLUMNS_RANGE.start)
-    joined = _QUOTED_COMMAND.sub(lambda match: match[0].replace(" ", "\0"), text)
+
+    def join_command(match: re.Match[str]) -> str:
+        command = match[0] if len(match[0]) <= width else match[0].strip("`")
+        return command.replace(" ", "\0")
+
+    joined = _QUOTED_COMMAND.sub(join_command, text)
     return textwrap.fill(joined, width, break_long_words=False, break_on_hyphens=False).replace("\0", " ")
 
 

@@ -214,12 +214,28 @@ def test_terminal_gets_lines_that_break_only_between_words(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     process.echo_err(SENTENCE)
     lines = capsys.readouterr().err.splitlines()
-    assert " ".join(lines) == f"directsuite: {SENTENCE}"
+    is_too_long = columns < len("`directsuite inbox folders`")
+    assert " ".join(lines) == f"directsuite: {SENTENCE.replace('`', '') if is_too_long else SENTENCE}"
     assert [
         line for line in lines if len(line) > columns and " " in line.replace("directsuite inbox folders", "")
     ] == []
-    assert any("`directsuite inbox folders`" in line for line in lines)
+    assert any("directsuite inbox folders" in line for line in lines)
     assert (len(lines) == 1) == (columns > len(SENTENCE))
+
+
+@pytest.mark.parametrize("columns", [60, 79, 80, 81, 82])
+def test_command_longer_than_a_line_has_no_backquotes(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    command = f"directsuite status '<{'0' * 36}@direct.example.test>'"
+    process.echo_err(f"The message was sent. `{command}` shows its delivery.")
+    assert capsys.readouterr().err.splitlines() == [
+        "directsuite: The message was sent.",
+        f"`{command}`" if columns >= 81 else command,
+        "shows its delivery.",
+    ]
 
 
 def test_message_that_is_not_on_a_terminal_is_one_line(
