@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import sys
 import textwrap
 import unicodedata
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from email.utils import parseaddr
 from pathlib import Path
@@ -40,6 +41,7 @@ from directsuite.cli.output import (
     show_text,
 )
 from directsuite.cli.process import ExitStatus, echo_err, is_verbose, make_printable, show_line
+from directsuite.cli.usage import find_similar_name
 from directsuite.core.files import explain_os_error
 from directsuite.core.outcome import ErrorScope, find_error_scope
 from directsuite.durable.files import DEVICE, create_file, move_new
@@ -109,7 +111,6 @@ class _SaveOptions(InboxOptions):
     """Replace existing files."""
 
 
-NO_SUCH_MESSAGE = "The folder has no message with this number. Run `directsuite inbox list` to see the numbers."
 CHECK_THE_MESSAGES = "check --folder and the numbers of the messages"
 
 _MAX_NAME_BYTES = 150  # file systems allow 255
@@ -378,7 +379,7 @@ async def fetch_message(box: ds.Mailbox, folder: str, uid: int) -> ds.MessageDet
     async with show_progress("fetching the message"), explain_missing_folder(box, folder):
         messages = await box.get_messages_by_uids(folder, [uid])
     if not messages:
-        raise ItemNotFoundError(NO_SUCH_MESSAGE)
+        raise ItemNotFoundError(explain_missing_message(folder))
     return messages[0]
 
 
@@ -444,9 +445,9 @@ async def _save_files(command: Command, access: MailboxAccess, uids: Sequence[in
             is_shown = show_effect(show, f"{format_count(len(saved), 'file')} saved into the folder of --into")
         _report_skipped(saver)
     if len(missing) == len(uids):
-        raise ItemNotFoundError(NO_SUCH_MESSAGE)
+        raise ItemNotFoundError(explain_missing_message(options.folder))
     if missing:
-        echo_err(describe_missing(missing, uids))
+        echo_err(describe_missing(missing, uids, options.folder))
         return ExitStatus.NOT_FOUND
     if not is_shown or saver.different:
         return ExitStatus.FAILED
@@ -486,6 +487,8 @@ async def explain_missing_folder(box: ds.Mailbox, folder: str, *, option: str = 
     """Convert a ServiceError to ItemNotFoundError if the mailbox has no such folder.
 
     The service has no error code for this, so the folders are listed. Other errors are raised unchanged.
+
+    option: the option or argument that names the folder; --to for a destination, which the user may want to create.
     """
     try:
         yield
@@ -498,21 +501,53 @@ async def explain_missing_folder(box: ds.Mailbox, folder: str, *, option: str = 
             raise error from None
         if folder.casefold() in folders:
             raise
-        meant = next((name for key, name in folders.items() if key.endswith(f".{folder.casefold()}")), None)
+        meant = _find_similar_folder(folder.casefold(), folders)
         suggestion = f"Did you mean {make_printable(meant)}? " if meant and is_verbose() else ""
+        create = ""
+        if option == "--to":
+            new_folder = folder if folder.casefold().startswith("inbox.") else f"INBOX.{folder}"
+            create = f", or `directsuite inbox folder create {_quote_folder(new_folder)}` to create one"
         raise ItemNotFoundError(
             f"{with_value(option, folder)}: the mailbox has no such folder. {suggestion}"
-            "Run `directsuite inbox folders` to see the folders."
+            f"Run `directsuite inbox folders` to see the folders{create}."
         ) from None
 
 
-def describe_missing(missing: Sequence[int], uids: Sequence[int]) -> str:
+def _find_similar_folder(typed: str, folders: Mapping[str, str]) -> str | None:
+    """Return the folder that was probably meant, if any. typed: in lower case, as the keys of `folders`."""
+    for key, name in folders.items():
+        if key.endswith(f".{typed}"):
+            return name
+    short_names = {key.removeprefix("inbox."): name for key, name in folders.items()}
+    similar_name = find_similar_name(typed.removeprefix("inbox."), list(short_names))
+    return None if similar_name is None else short_names[similar_name]
+
+
+def explain_missing_message(folder: str) -> str:
+    """Return the sentences about a message that the folder does not have."""
+    return (
+        f"{folder if is_verbose() else 'The folder'} has no message with this number. "
+        f"Run {make_list_command(folder)} to see the numbers."
+    )
+
+
+def describe_missing(missing: Sequence[int], uids: Sequence[int], folder: str) -> str:
     """Return the sentence about the messages that do not exist (`missing`), of all requested ones (`uids`)."""
     named = ", ".join(map(str, missing[:_MAX_LISTED_UIDS])) + (", …" if len(missing) > _MAX_LISTED_UIDS else "")
     return (
         f"{len(missing)} of {len(uids)} messages do not exist ({named}). "
-        "Run `directsuite inbox list` to see the numbers."
+        f"Run {make_list_command(folder)} to see the numbers."
     )
+
+
+def make_list_command(folder: str) -> str:
+    """Return the command that lists the folder, in backquotes. It names the folder only if stderr may show it."""
+    option = "" if folder.casefold() == INBOX.casefold() else f" --folder {_quote_folder(folder)}"
+    return f"`directsuite inbox list{option}`"
+
+
+def _quote_folder(folder: str) -> str:
+    return shlex.quote(folder) if is_verbose() else "FOLDER"
 
 
 async def list_folders(box: ds.Mailbox) -> list[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parseaddr
 from typing import Annotated
 
+import attrs
 from cyclopts import Parameter
 
 import directsuite as ds
@@ -24,7 +24,7 @@ from directsuite.cli.output import (
     show_progress,
     show_table,
 )
-from directsuite.cli.process import ExitStatus, echo_err, echo_err_line, is_verbose
+from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, echo_err, echo_err_line, is_verbose
 from directsuite.cli.send import (
     HINT_CHECK_SENT_FOLDER,
     TextOptions,
@@ -33,6 +33,7 @@ from directsuite.cli.send import (
     read_body,
     send_with_key,
     set_hints,
+    show_dry_run,
     validate_key,
 )
 
@@ -67,6 +68,8 @@ class _ForwardOptions(inbox.InboxOptions):
     """
     with_bcc: Annotated[bool, Flag] = False
     """Also forward messages that you sent with a Bcc. Every recipient can then see the Bcc recipients."""
+    dry_run: Annotated[bool, Flag] = False
+    """Show what would be forwarded, and send nothing."""
 
 
 @record
@@ -79,13 +82,22 @@ class _ReplyOptions(inbox.InboxOptions, TextOptions):
 
 NO_TERMINAL_MESSAGE = "There is no terminal to ask for confirmation. Give --yes to confirm."
 
+
+@attrs.frozen(repr=False)
+class _DryRun:
+    """The result of a dry run."""
+
+    document: Mapping[str, object]
+    """Members of the document of --json, before the messages' numbers."""
+
+
 _MailboxFunction = Callable[[ds.Mailbox, Sequence[int]], Awaitable[object]]
 
 _THREAD_HEADERS = ("In-Reply-To", "References")
 _TRASH = "INBOX.Trash"
 _MAX_LISTED_MESSAGES = 20  # in one question
 _OPTION_NAMES = {"folder": "--folder", "dest_folder": "--to", "username": "--mailbox", "uids": "the numbers"}
-_RECOVERY_HINT = "check the folder with `directsuite inbox list` before you run the command again"
+_DRY_RUN_REPORT = "Dry run: nothing was sent."
 _HIDDEN_RECIPIENT_WARNING = (
     "You are neither in To nor in Cc of the message, so the others would learn that you received it. "
 )
@@ -132,7 +144,8 @@ def copy(uid: Uids, /, *, command: CommandParameter, options: _MoveOptions) -> W
         async with inbox.explain_missing_folder(box, options.to, option="--to"):
             await box.copy_messages_by_uids(options.folder, options.to, existing_uids, verify=True)
 
-    return _change_messages(command, uid, options, "copied", copy_messages, new_folder=options.to)
+    hint = _make_folder_hint(options.to)
+    return _change_messages(command, uid, options, "copied", copy_messages, recovery_hint=hint, new_folder=options.to)
 
 
 @register(app, "delete", "2", "1 --folder INBOX.Trash --forever --yes")
@@ -192,19 +205,35 @@ def forward(uid: Uids, /, *, command: CommandParameter, options: _ForwardOptions
         raise UsageError("There is no recipient. Give --to ADDRESS once for each recipient.")
 
     async def forward_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> object:
-        if not options.with_bcc:
-            messages = await _fetch_metadata(box, options.folder, existing_uids)
-            if with_bcc := [each.uid for each in messages if _has_bcc(each)]:
-                raise UsageError(
-                    f"{format_count(len(with_bcc), 'message')} ({', '.join(map(str, with_bcc))}) may be forwarded with "
-                    "the Bcc header, which names hidden recipients. Send a new message with `directsuite send`, or "
-                    "give --with-bcc to forward anyway."
-                )
+        reads = options.dry_run or not options.with_bcc
+        messages = await _fetch_metadata(box, options.folder, existing_uids) if reads else []
+        if not options.with_bcc and (with_bcc := [each.uid for each in messages if _has_bcc(each)]):
+            raise UsageError(
+                f"{format_count(len(with_bcc), 'message')} ({', '.join(map(str, with_bcc))}) may be forwarded with "
+                "the Bcc header, which names hidden recipients. Send a new message with `directsuite send`, or "
+                "give --with-bcc to forward anyway."
+            )
+        if options.dry_run:
+            return _show_forward(box.username, recipients, messages, as_json=options.json)
         async with show_progress("working"):
             return await box.forward(options.folder, existing_uids, recipients)
 
-    hint = _make_recovery_hint("forward")
-    return _change_messages(command, uid, options, "forwarded", forward_messages, recovery_hint=hint)
+    if options.dry_run:
+        done, hint = f"would be forwarded. {_DRY_RUN_REPORT.rstrip('.')}", NOTHING_CHANGED
+    else:
+        done, hint = "forwarded", _make_recovery_hint("forward")
+    return _change_messages(command, uid, options, done, forward_messages, recovery_hint=hint)
+
+
+def _show_forward(
+    sender: str, recipients: Sequence[str], messages: Sequence[ds.MessageDetail], *, as_json: bool
+) -> _DryRun:
+    rows = [("From", sender), *(("To", each) for each in recipients)]
+    rows += [("Message", f"{each.uid}, {each.subject or ''}") for each in messages]
+    if not as_json:
+        show_table(("", "would be sent"), rows)
+    to = [{"email": each, "type": ds.RecipientType.TO} for each in recipients]
+    return _DryRun({"sent": False, "from": sender, "recipients": to})
 
 
 def _make_recovery_hint(action: str) -> str:
@@ -237,23 +266,19 @@ def reply(uid: Uid, /, *, command: CommandParameter, options: _ReplyOptions = _R
         async with command.open_mailbox(access) as box:
             original = await inbox.fetch_message(box, options.folder, uid)
             recipients = _select_recipients(original, access.address, to_all=options.to_all)
+            reply_message = _make_reply(original, access.address, recipients, options, body, attachments)
             description = _describe_recipients(recipients)
+            is_hidden = bool(recipients[1:]) and _is_hidden_recipient(original, access.address)
+            hidden = _HIDDEN_RECIPIENT_WARNING if is_hidden else ""
+            if options.dry_run:
+                report, as_json = f"{hidden}{_DRY_RUN_REPORT}", options.json
+                return await show_dry_run(reply_message, access.address, options.key, as_json=as_json, report=report)
             if recipients[1:] and not options.yes:
-                hidden = _HIDDEN_RECIPIENT_WARNING if _is_hidden_recipient(original, access.address) else ""
                 await confirm(
                     f"{hidden}The reply will be sent to {description}. Continue?",
                     no_terminal_message=f"{hidden}The reply would be sent to {description}. Give --yes to confirm.",
                     declined_message="Not confirmed. Nothing was sent.",
                 )
-            reply_message = ds.MessageWithHeader(
-                sender=access.address,
-                subject=_make_reply_subject(original.subject),
-                body=body,
-                html_body=options.html,
-                recipients=recipients,
-                attachment_list=attachments,
-                headers=[ds.MessageHeader(name, original.msg_id) for name in _THREAD_HEADERS if original.msg_id],
-            )
             is_sent_before, smtp_id = await send_with_key(command, box, access, reply_message, options.key)
 
         to = [{"email": each.email, "type": each.type} for each in recipients]
@@ -272,7 +297,7 @@ def _change_messages(
     options: inbox.InboxOptions,
     done: str,
     work: _MailboxFunction,
-    recovery_hint: str = _RECOVERY_HINT,
+    recovery_hint: str = "",
     new_folder: str | None = None,
 ) -> Work:
     """Return the coroutine that applies `work` to the messages that exist, and reports their number.
@@ -282,7 +307,7 @@ def _change_messages(
     command.option_names = {**_OPTION_NAMES, "folder": with_value("--folder", options.folder)}
     if isinstance(options, _MoveOptions):
         command.option_names["dest_folder"] = with_value("--to", options.to)
-    command.resume_hint = command.recovery_hint = recovery_hint
+    command.resume_hint = command.recovery_hint = recovery_hint or _make_folder_hint(options.folder)
     command.advice = {ds.BadRequestError: inbox.CHECK_THE_MESSAGES}
     access, uids = get_mailbox_access(options.mailbox, options.password_file), list(dict.fromkeys(uids))
 
@@ -292,25 +317,29 @@ def _change_messages(
                 listed = set(await box.get_uids(options.folder))
             existing_uids = [uid for uid in uids if uid in listed]
             if not existing_uids:
-                raise ItemNotFoundError(inbox.NO_SUCH_MESSAGE)
+                raise ItemNotFoundError(inbox.explain_missing_message(options.folder))
             result = await work(box, existing_uids)
         count = format_count(len(existing_uids), "message")
         missing = [uid for uid in uids if uid not in listed]
-        document = {"uids": existing_uids, "missing": missing}
+        members: Mapping[str, object] = result.document if isinstance(result, _DryRun) else {}
+        document = {**members, "uids": existing_uids, "missing": missing}
         smtp_id = result.smtp_id if isinstance(result, ds.SendMessageResponse) else None
         if not show_change(document, f"{count} {done}", as_json=options.json, smtp_id=smtp_id):
             return ExitStatus.FAILED
         echo_err(f"{count} {done}.{'' if new_folder is None else _explain_new_numbers(new_folder)}")
         if missing:
-            echo_err(inbox.describe_missing(missing, uids))
+            echo_err(inbox.describe_missing(missing, uids, options.folder))
         return ExitStatus.NOT_FOUND if missing else ExitStatus.DONE
 
     return run_change()
 
 
 def _explain_new_numbers(folder: str) -> str:
-    command = f"directsuite inbox list --folder {shlex.quote(folder) if is_verbose() else 'FOLDER'}"
-    return f" Messages get new numbers in the destination folder, which `{command}` shows."
+    return f" Messages get new numbers in the destination folder, which {inbox.make_list_command(folder)} shows."
+
+
+def _make_folder_hint(folder: str) -> str:
+    return f"check the folder with {inbox.make_list_command(folder)} before you run the command again"
 
 
 async def _fetch_metadata(box: ds.Mailbox, folder: str, uids: Sequence[int]) -> list[ds.MessageDetail]:
@@ -332,8 +361,24 @@ def _has_bcc(message: ds.MessageDetail) -> bool:
     return "bcc" in headers or bool(_get_addresses(message, ds.RecipientType.BCC))
 
 
-def _make_reply_subject(subject: str | None) -> str:
-    return subject if subject and subject.lower().startswith("re:") else f"Re: {subject or ''}".rstrip()
+def _make_reply(
+    original: ds.MessageDetail,
+    sender: str,
+    recipients: list[ds.Recipient],
+    options: _ReplyOptions,
+    body: str | None,
+    attachments: list[ds.Attachment],
+) -> ds.MessageWithHeader:
+    subject = original.subject or ""
+    return ds.MessageWithHeader(
+        sender=sender,
+        subject=subject if subject.lower().startswith("re:") else f"Re: {subject}".rstrip(),
+        body=body,
+        html_body=options.html,
+        recipients=recipients,
+        attachment_list=attachments,
+        headers=[ds.MessageHeader(name, original.msg_id) for name in _THREAD_HEADERS if original.msg_id],
+    )
 
 
 def _select_recipients(message: ds.MessageDetail, own: str, *, to_all: bool) -> list[ds.Recipient]:

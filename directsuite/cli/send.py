@@ -71,7 +71,11 @@ class TextOptions:
     attach: Annotated[tuple[Path, ...], Repeatable] = ()
     """A file to attach, of any size. Can be repeated."""
     key: str | None = None
-    """A unique name for this message. If you repeat the command with it, the message is still sent only once."""
+    """A unique name for this message. If you repeat the command with it, the message is still sent only once.
+    `directsuite status --key` shows its delivery.
+    """
+    dry_run: Annotated[bool, Flag] = False
+    """Show what would be sent, and send nothing."""
 
 
 @record
@@ -88,8 +92,6 @@ class _SendOptions(CommonOptions, TextOptions):
     """A recipient of a copy whom the other recipients don't see, in the format of --to."""
     subject: str | None = None
     """The subject. Other users of this machine can see it while the command runs."""
-    dry_run: Annotated[bool, Flag] = False
-    """Show what would be sent, and send nothing."""
     max_attempts: Annotated[int | None, integer_parameter(gte=1)] = None
     """The maximum number of attempts, including the first: 1 means that the message is not sent again after an error.
     The default is retry_attempts in the settings file.
@@ -153,16 +155,23 @@ def send(*, command: CommandParameter, options: _SendOptions = _SendOptions()) -
     if any(_NAME_BEFORE_ADDRESS_PATTERN.search(each) for each in (*options.to, *options.cc, *options.bcc)):
         echo_err("Only the address of `Name <address>` is sent, because the service accepts no names.")
     if options.dry_run:
-        return _show_dry_run(message, sender, options)
+        report = "Dry run: nothing was sent, and neither the service nor the password was checked."
+        return show_dry_run(message, sender, options.key, as_json=options.json, report=report)
     access = credentials.get_mailbox_access(sender, options.password_file, option="--from")
     return _send_message(command, access, message, options)
 
 
-async def _show_dry_run(message: ds.Message, sender: str, options: _SendOptions) -> int:
-    record = None if options.key is None else await _find_record(make_request_id(sender, options.key), message)
+async def show_dry_run(message: ds.Message, sender: str, key: str | None, *, as_json: bool, report: str) -> int:
+    """Show a message that would be sent, and whether it was sent before with its key. report: the last line on stderr.
+
+    Raises UsageError if the key belongs to a different message.
+    """
+    record = None if key is None else await find_record(sender, key)
+    if record is not None:
+        _validate_digest(record, await arguments.compute_message_digest(message))
     is_sent_before = record is not None and record.smtp_id is not None
     files = [(each.filename, each.media_type, _get_attachment_bytes(each)) for each in message.attachment_list]
-    if options.json:
+    if as_json:
         show_json(
             {
                 "sent": False,
@@ -190,7 +199,7 @@ async def _show_dry_run(message: ds.Message, sender: str, options: _SendOptions)
         echo_err(
             "An earlier command may have sent the message. It would be sent only if a search proves that it was not."
         )
-    echo_err("Dry run: nothing was sent, and neither the service nor the password was checked.")
+    echo_err(report)
     return ExitStatus.DONE
 
 
@@ -392,24 +401,25 @@ async def _begin_send(journal: DeliveryJournal, request_id: str, message: ds.Mes
     """Return the record of a key, inserted if it is new. Raises UsageError if it is that of a different message."""
     digest = await arguments.compute_message_digest(message)
     began = await journal.begin_send("", request_id, at=time.time(), content=digest)
-    if began.content_digest != digest:
-        is_sent = "may have been sent" if began.smtp_id is None else "was sent"
-        raise UsageError(
-            f"This --key was used for a different message, which {is_sent}. Use a new --key for each message."
-        )
+    _validate_digest(began, digest)
     return began
 
 
-async def _find_record(request_id: str, message: ds.Message) -> SendRecord | None:
-    """Return the record of a key; None if the key is new."""
+def _validate_digest(record: SendRecord, digest: str) -> None:
+    if record.content_digest != digest:
+        is_sent = "may have been sent" if record.smtp_id is None else "was sent"
+        raise UsageError(
+            f"This --key was used for a different message, which {is_sent}. Use a new --key for each message."
+        )
+
+
+async def find_record(sender: str, key: str) -> SendRecord | None:
+    """Return the record of a key; None if the sender has used it for no message. Raises UsageError."""
+    request_id = make_request_id(sender, key)
     if not (_get_journal_folder() / request_id).exists():
         return None
     async with _open_journal(request_id) as journal:
-        began = await _begin_send(journal, request_id, message)
-        if not began.is_new:
-            return began
-        await journal.withdraw_send("", request_id)
-        return None
+        return await journal.find_send("", request_id)
 
 
 def _get_journal_folder() -> Path:

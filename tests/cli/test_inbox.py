@@ -262,12 +262,49 @@ async def test_messages_are_listed_until_the_end_of_a_day_or_until_a_time(
     assert (await cli.run("inbox", "list", "--until", "9999-12-31", "--json")).status == 0
 
 
-async def test_folder_that_was_named_in_short_is_suggested(cli: CliRunner) -> None:
-    await cli.fail(
-        4, "no such folder. Did you mean INBOX.Sent? Run `directsuite", "inbox", "list", "--folder", "sent", "-v"
-    )
-    result = await cli.run("inbox", "list", "--folder", "sent")
+@pytest.mark.parametrize("command", [("list",), ("read", "1"), ("mark", "1"), ("reply", "1", "--body", "x")])
+@pytest.mark.parametrize(
+    ("folder", "meant"),
+    [
+        ("sent", "INBOX.Sent"),
+        ("INBOX.Sennt", "INBOX.Sent"),
+        ("inbox.darfts", "INBOX.Drafts"),
+        ("Templ", "INBOX.Templates"),
+        ("INBX", "INBOX"),
+        ("INBOX.Cases", None),
+        ("S", None),
+    ],
+)
+async def test_folder_that_was_probably_meant_is_suggested(
+    cli: CliRunner, folder: str, meant: str | None, command: tuple[str, ...]
+) -> None:
+    suggestion = "" if meant is None else f"Did you mean {meant}? "
+    words = f"--folder ({folder}): the mailbox has no such folder. {suggestion}Run `directsuite inbox folders`"
+    await cli.fail(4, words, "inbox", *command, "--folder", folder, "-v")
+    result = await cli.run("inbox", *command, "--folder", folder)
     assert (result.status, "Did you mean" in result.err) == (4, False)  # the name of a folder may be a patient's
+
+
+async def test_error_about_a_folder_stays_if_the_folders_can_not_be_listed(cli: CliRunner) -> None:
+    cli.sandbox.inject_fault("GetFolders", "status", status=400, times=None)
+    result = await cli.run("inbox", "read", "1", "--folder", "sent", "-v")
+    assert (result.status, "no such folder. Did" in result.err) == (5, False)
+    assert "GetMessagesByUIDs" in result.err
+
+
+@pytest.mark.parametrize("command", [("read",), ("save", "--into", "saved"), ("mark",), ("reply", "--body", "x")])
+@pytest.mark.parametrize(
+    ("folder", "options"),
+    [("INBOX", ""), ("inbox", ""), ("INBOX.Sent", " --folder INBOX.Sent"), ("INBOX.A b", " --folder 'INBOX.A b'")],
+)
+async def test_hint_lists_the_folder_of_the_command(
+    cli: CliRunner, folder: str, options: str, command: tuple[str, ...]
+) -> None:
+    await cli.run("inbox", "folder", "create", "INBOX.A b")
+    given = ("inbox", command[0], "99", *command[1:], "--folder", folder)
+    await cli.fail(4, f"Run `directsuite inbox list{options}` to see the numbers.", *given, "-v")
+    err = await cli.fail(4, "has no message with this number", *given)
+    assert ("--folder FOLDER`" in err, "(" in err) == (bool(options), False)
 
 
 @pytest.mark.parametrize(("width", "listed"), [(1000, 4), (60, 1)])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
+import directsuite as ds
 from tests.cli.conftest import CliResult, CliRunner
 from tests.integration.scenario import ALICE, BOB, PASSWORD, open_scenario
 
@@ -72,9 +74,47 @@ async def test_messages_are_moved_and_copied(cli: CliRunner) -> None:
     assert (await uids(cli), len(await uids(cli, "INBOX.Archive"))) == ([3], 3)
 
 
+@pytest.mark.parametrize("command", ["move", "copy"])
+async def test_missing_destination_is_suggested_or_can_be_created(cli: CliRunner, command: str) -> None:
+    await three(cli)
+    move = ("inbox", command, "1", "--to")
+    for to, create in (("INBOX.My cases", "'INBOX.My cases'"), ("Cases", "INBOX.Cases")):
+        words = f"Run `directsuite inbox folders` to see the folders, or `directsuite inbox folder create {create}` to"
+        await cli.fail(4, f"--to ({to}): the mailbox has no such folder. {words}", *move, to, "-v")
+        await cli.fail(4, "`directsuite inbox folder create FOLDER` to create one.", *move, to)
+    await cli.fail(4, "Did you mean INBOX.Spam? Run ", *move, "INBOX.Spma", "-v")
+    await cli.run("inbox", "folder", "create", "INBOX.My cases")
+    assert (await cli.run(*move, "INBOX.My cases")).status == 0
+
+
+async def test_lost_response_points_to_the_folder_that_changes(cli: CliRunner) -> None:
+    await three(cli)
+    await folder(cli, "INBOX.My cases")
+    await cli.run("inbox", "copy", "1", "2", "--to", "INBOX.My cases")
+    hints = {
+        ("mark", "1", "--folder", "INBOX.My cases"): " --folder 'INBOX.My cases'",
+        ("copy", "1", "--to", "INBOX.My cases"): " --folder 'INBOX.My cases'",
+        ("copy", "1", "--folder", "INBOX.My cases", "--to", "INBOX"): "",
+        ("delete", "1", "--yes"): "",
+    }
+    cli.monkeypatch.setattr(ds.Mailbox, "copy_messages_by_uids", lose_response)
+    cli.monkeypatch.setattr(ds.Mailbox, "mark_messages_as_read_by_uids", lose_response)
+    cli.monkeypatch.setattr(ds.Mailbox, "delete_messages_by_uids", lose_response)
+    for command, options in hints.items():
+        await cli.fail(7, f"check the folder with `directsuite inbox list{options}` before", "inbox", *command, "-v")
+
+
+async def lose_response(*_: Any, **__: Any) -> None:
+    raise ds.OutcomeUnknownError("the connection was lost", how_to_find_out="look")
+
+
 async def test_missing_messages_are_reported_and_the_others_processed(cli: CliRunner) -> None:
     await three(cli)
-    await cli.fail(4, "1 of 2 messages do not exist", "inbox", "mark", "2", "9")
+    words = "1 of 2 messages do not exist (9). Run `directsuite inbox list` to see the numbers."
+    await cli.fail(4, words, "inbox", "mark", "2", "9")
+    await cli.run("inbox", "copy", "1", "--to", "INBOX.Spam")
+    words = words.replace("list`", "list --folder INBOX.Spam`")
+    await cli.fail(4, words, "inbox", "mark", "1", "9", "--folder", "INBOX.Spam", "-v")
     await cli.fail(4, "no message with this number", "inbox", "mark", "9")
 
 
@@ -194,6 +234,60 @@ async def test_reply_with_a_key_is_sent_once(cli: CliRunner) -> None:
     assert len(await cli.sandbox.ledger("SendWithHeader")) == 1
 
 
+async def test_dry_run_of_a_reply_shows_it_and_sends_nothing(cli: CliRunner) -> None:
+    cc = "carol@elsewhere.example.test"
+    head = f"From: {BOB}\r\nTo: {ALICE}\r\nCc: {cc}\r\nSubject: Lab\r\nMessage-ID: <lab@x>\r\n"
+    await cli.deliver("", f"{head}\r\nSee.".encode())
+    cli.write_private_file("scan.pdf", "%PDF-1.7")
+    reply = ("inbox", "reply", "1", "--body", "Thanks", "--attach", "scan.pdf", "--all", "--key", "thanks-1")
+    result = await cli.run(*reply, "--dry-run")
+    assert (result.status, result.err) == (0, "directsuite: Dry run: nothing was sent.\n")
+    assert [line.split(maxsplit=1) for line in result.out.splitlines()[1:]] == [
+        ["From", ALICE],
+        ["To", BOB],
+        ["Cc", cc],
+        ["Subject", "Re: Lab"],
+        ["Body", "text, 6 characters"],
+        ["File", "scan.pdf, application/pdf, 8 B"],
+    ]
+    document = (await cli.run(*reply, "--dry-run", "--json")).document
+    assert (document["sent"], document["sent_before"], document["subject"]) == (False, False, "Re: Lab")
+    assert not await cli.sandbox.ledger("SendWithHeader")
+    assert (await cli.run(*reply, "--yes")).status == 0
+    result = await cli.run(*reply, "--dry-run")
+    assert ("was sent before" in result.out, "It would not be sent again." in result.err) == (True, True)
+    await cli.fail(2, "a different message, which was sent.", *reply, "--html", "--dry-run")
+    assert len(await cli.sandbox.ledger("SendWithHeader")) == 1
+
+
+async def test_dry_run_of_a_forward_shows_it_and_sends_nothing(cli: CliRunner) -> None:
+    await three(cli)
+    forward = ("inbox", "forward", "1", "2", "--to", f"{BOB}, carol@elsewhere.test", "--dry-run")
+    result = await cli.run(*forward)
+    report = "directsuite: 2 messages would be forwarded. Dry run: nothing was sent.\n"
+    assert (result.status, result.err) == (0, report)
+    assert [line.split(maxsplit=1) for line in result.out.splitlines()] == [
+        ["would", "be sent"],
+        ["From", ALICE],
+        ["To", BOB],
+        ["To", "carol@elsewhere.test"],
+        ["Message", "1, one"],
+        ["Message", "2, two"],
+    ]
+    assert (await cli.run(*forward, "--json")).document == {
+        "sent": False,
+        "from": ALICE,
+        "recipients": [{"email": BOB, "type": "TO"}, {"email": "carol@elsewhere.test", "type": "TO"}],
+        "uids": [1, 2],
+        "missing": [],
+    }
+    await sent_with_bcc(cli)
+    bcc = ("inbox", "forward", "1", "--folder", "INBOX.Sent", "--to", BOB, "--dry-run")
+    await cli.fail(2, "names hidden recipients", *bcc)
+    assert "1, Lab" in (await cli.run(*bcc, "--with-bcc")).out
+    assert not await cli.sandbox.ledger("Forward")
+
+
 async def sent_with_bcc(runner: CliRunner) -> None:
     """Store a message of Alice's with a Bcc recipient as number 1 of INBOX.Sent."""
     to = ("--to", BOB, "--to", ALICE, "--cc", "nurse@elsewhere.test", "--bcc", "lawyer@elsewhere.test")
@@ -264,3 +358,6 @@ async def test_bcc_recipient_is_warned_before_reply_to_all(cli: CliRunner) -> No
     await cli.deliver("", f"From: {BOB}\r\nTo: carol@x.test\r\nSubject: Lab\r\n\r\nSee.".encode())
     result = await cli.run("inbox", "reply", "1", "--body", "y", "--all", stdin="\n", is_terminal=True)
     assert (result.status, "You are neither in To nor in Cc of the message" in result.err) == (2, True)
+    result = await cli.run("inbox", "reply", "1", "--body", "y", "--all", "--dry-run")
+    assert result.err.startswith("directsuite: You are neither in To nor in Cc of the message, so the others would")
+    assert result.err.endswith(" Dry run: nothing was sent.\n")

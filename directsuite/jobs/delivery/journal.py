@@ -100,6 +100,14 @@ class DeliveryJournal(DatabaseContext):
         """Replace a wrong time of the first attempt by 1970, so that searches cover all times."""
         await self._database.execute(_SQL["forget_begin"], {"mailbox": mailbox, "mark": request_id})
 
+    async def find_send(self, mailbox: str, request_id: str) -> SendRecord | None:
+        """Return the record of a sent message; None if there is none."""
+        values = {"mailbox": mailbox, "mark": request_id}
+        rows = await self._database.fetch(
+            _SQL["select_send"], values, lambda row: SendRecord(row[0], row[1], row[2], False)
+        )
+        return rows[0] if rows else None
+
     async def withdraw_send(self, mailbox: str, request_id: str) -> None:
         """Delete the record of a message that was certainly not sent."""
         await self._database.execute(_SQL["withdraw_send"], {"mailbox": mailbox, "mark": request_id})
