@@ -1,6 +1,7 @@
 """`directsuite status`: the delivery status of messages for each recipient.
 
-With --watch, the messages are polled concurrently until all statuses are final or the time is over.
+With --watch, the messages are polled concurrently until all statuses are final or the time is over. With --key, the
+SMTP id is read from the delivery journal of `directsuite send --key`.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from cyclopts import Parameter
 import directsuite as ds
 from directsuite.cli.command import Command, CommandParameter, Work
 from directsuite.cli.credentials import MailboxAccess, get_mailbox_access
-from directsuite.cli.errors import UsageError, exit_for_error, validate_text, with_value
+from directsuite.cli.errors import ItemNotFoundError, UsageError, exit_for_error, validate_text, with_value
 from directsuite.cli.options import Flag, MailboxOptions, Variadic, make_app, record
 from directsuite.cli.output import format_count, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, end_line, is_verbose
+from directsuite.cli.send import find_record, validate_key
 from directsuite.core.clock import WAIT_TOLERANCE, Clock, SystemClock
 from directsuite.core.outcome import NOT_RETRYABLE, ErrorScope, find_error_scope
 from directsuite.messaging.tracking import (
@@ -33,11 +35,14 @@ from directsuite.messaging.tracking import (
     select_latest_by_recipient,
 )
 
-app = make_app("status", "'SMTP_ID'", "'SMTP_ID' --watch")
+app = make_app("status", "'SMTP_ID'", "'SMTP_ID' --watch", "--key hello-1")
+app.usage = "directsuite status [OPTIONS] [SMTP_ID…]"
 
 
 @record
 class _StatusOptions(MailboxOptions):
+    key: str | None = None
+    """The --key with which `send` or `inbox reply` sent the message on this machine, instead of an SMTP id."""
     watch: Annotated[bool, Flag] = False
     """Wait until each recipient has a final status: at most two hours, or 15 minutes for a message that the service
     doesn't know. Changes are reported on stderr.
@@ -60,7 +65,9 @@ _SmtpIds = Annotated[
 
 
 @app.default
-def show_status(smtp_id: _SmtpIds, /, *, command: CommandParameter, options: _StatusOptions = _StatusOptions()) -> Work:
+def show_status(
+    smtp_id: _SmtpIds = (), /, *, command: CommandParameter, options: _StatusOptions = _StatusOptions()
+) -> Work:
     """Show the delivery status of messages for each recipient.
 
     Exit status 0 means that the messages are delivered or in progress; 4 that the service doesn't know one of them; 1
@@ -69,6 +76,17 @@ def show_status(smtp_id: _SmtpIds, /, *, command: CommandParameter, options: _St
     """
     command.option_names = {"smtp_id": "the SMTP id", "smtp_ids": "the SMTP ids", "username": "--mailbox"}
     command.advice = {ds.BadRequestError: "check the SMTP ids and --mailbox"}
+    if options.key is not None:
+        validate_key(options.key)
+        if smtp_id:
+            raise UsageError("--key can't be combined with SMTP ids. Give one of them.")
+        access = get_mailbox_access(options.mailbox, options.password_file)
+        return _report_status_by_key(command, access, options.key, options)
+    if not smtp_id:
+        raise UsageError(
+            "There is no SMTP id. Give the id that `directsuite send` printed, or --key KEY if you sent the message "
+            "with --key."
+        )
     if not all(normalize_smtp_id(each) for each in smtp_id):
         raise UsageError("An SMTP id is empty. Give the id that `directsuite send` printed.")
     validate_text("".join(smtp_id), "An SMTP id")
@@ -193,6 +211,26 @@ def select_records(smtp_id: str, records: Iterable[ds.DirectMessageLog]) -> list
         for each in records
         if each.message_id is not None and normalize_smtp_id(each.message_id) == normalize_smtp_id(smtp_id)
     ]
+
+
+async def _report_status_by_key(command: Command, access: MailboxAccess, key: str, options: _StatusOptions) -> int:
+    record = await find_record(access.address, key)
+    if record is None:
+        raise ItemNotFoundError(
+            f"{with_value('--key', key)}: this machine has no record of a message that this mailbox sent with this "
+            "key. Check --key and --mailbox, or give the message's SMTP id."
+        )
+    if record.smtp_id is None:
+        echo_err(
+            "The command with this --key may or may not have sent the message. Run that command again: it checks "
+            "whether the message was sent, and sends it only once."
+        )
+        return ExitStatus.UNKNOWN
+    if not record.smtp_id:
+        raise ItemNotFoundError(
+            "The message was sent, but its status is not available, because the service returned no SMTP id."
+        )
+    return await _report_statuses(command, access, [record.smtp_id], options)
 
 
 async def _report_statuses(

@@ -50,6 +50,31 @@ async def test_recipient_who_will_not_have_it_is_status_1(cli: CliRunner) -> Non
 
 
 @pytest.mark.parametrize("more", [(), ("--watch",)], ids=["once", "watched"])
+async def test_message_is_found_by_the_key_with_which_it_was_sent(cli: CliRunner, more: tuple[str, ...]) -> None:
+    await cli.deliver("Lab", f"From: {BOB}\r\nTo: {ALICE}\r\nSubject: Lab\r\n\r\nSee.".encode())
+    sent_by = {"referral-17": ("send", "--to", BOB, "--body", "x"), "thanks-1": ("inbox", "reply", "1", "--body", "x")}
+    for key, command in sent_by.items():
+        smtp_id = (await cli.run(*command, "--key", key)).out.strip()
+        result = await cli.run("status", "--key", key, "--json", *more)
+        assert (result.status, [(each["to"], each["message_id"]) for each in result.document]) == (0, [(BOB, smtp_id)])
+    await cli.fail(4, "--key (other): this machine has no record of a message", "status", "--key", "other", "-v")
+    err = await cli.fail(4, "--key: this machine has no record", "status", "--key", "Ada")
+    assert "Ada" not in err
+    cli.set_env("DIRECTSUITE_MAILBOX", BOB)
+    await cli.fail(4, "Check --key and --mailbox, or give the message's SMTP id.", "status", "--key", "referral-17")
+
+
+async def test_message_of_a_key_may_not_have_been_sent(cli: CliRunner) -> None:
+    cli.set_env("DIRECTSUITE_SETTLE", "0")
+    cli.sandbox.inject_fault("SendWithHeader", "reset_before")
+    command = ("send", "--to", BOB, "--body", "x", "--key", "referral-17")
+    assert (await cli.run(*command)).status == 7
+    await cli.fail(7, "may or may not have sent the message. Run that command", "status", "--key", "referral-17")
+    assert (await cli.run(*command)).status == 0
+    assert (await cli.run("status", "--key", "referral-17")).status == 0
+
+
+@pytest.mark.parametrize("more", [(), ("--watch",)], ids=["once", "watched"])
 async def test_unconfirmed_recipient_is_not_reported_as_failed(cli: CliRunner, more: tuple[str, ...]) -> None:
     smtp_id = await sent(cli, BOB, "bounce@elsewhere.test", "nomdn@elsewhere.test")
     cli.sandbox.clock.advance(timedelta(hours=2))

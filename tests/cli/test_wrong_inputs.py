@@ -137,6 +137,8 @@ async def test_service_that_fails_may_be_asked_again(cli: CliRunner, files: None
         (("inbox", "save", "1", "--into", "file"), "--into"),
         (("status",), "SMTP"),
         (("status", ""), "SMTP id"),
+        (("status", "<a@x.test>", "--key", "k"), "--key can't be combined with SMTP ids"),
+        (("status", "--key", ""), "--key is empty"),
         (("fax", "list"), "NUMBER"),
         (("fax", "list", ""), "The fax number is empty"),
         (("fax", "show", FAX_NUMBER, ".."), "the handle"),
