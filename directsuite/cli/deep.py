@@ -34,7 +34,7 @@ from directsuite.registration import operations as patients
 from directsuite.sandbox.quirks import Difference, OperationReport
 from directsuite.signing import operations as signing
 from directsuite.wire.codec import Codec
-from directsuite.wire.parsing import MismatchError
+from directsuite.wire.parsing import MismatchError, parse
 
 _DEEP = Group("Comparison with the OpenAPI document", sort_key=1)
 
@@ -288,7 +288,7 @@ def _list_unreadable(
         return set()
     unreadable = Counter[str]()
     try:
-        codec.structure(kind, codec.parse_for(kind, body), unreadable)
+        codec.structure(kind, parse(body), unreadable)
     except MismatchError as mismatch:
         unreadable[mismatch.path] += 1
     except RecursionError:

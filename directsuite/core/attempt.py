@@ -33,6 +33,7 @@ from directsuite.core.outcome import (
     find_unsupported_encoding,
     interpret,
     make_decode_error,
+    parse_large,
 )
 from directsuite.core.session import BufferedResponse, ResponseStream
 from directsuite.core.upload import EMPTY_BODY, RequestPayload, do_nothing
@@ -57,6 +58,8 @@ _MIN_EARLY_RELEASE_BYTES = 16 * 1024
 """Responses of at least this size release their connection before they are decoded, because decoding takes longer than
 another call needs to send its request.
 """
+_MIN_BYTES_IN_TURNS = 256 * 1024
+"""Responses of at least this size are decoded in parts, between which the event loop has a turn."""
 # Share of `attempt_timeout` that counts as all of it, because the timeout is measured on a different clock.
 _FULL_ATTEMPT_SHARE = 0.99
 _GATEWAY_STATUSES = (502, 503, 504)
@@ -306,7 +309,11 @@ class Attempt(Generic[R]):
             if call.operation.uses_connection_slot and self._limits.has_no_free_slot:
                 # Lets the call that waited for the connection send its request before decoding.
                 await _yield_twice()
-        return interpret(call.operation, received, env.max_response_bytes, env.codec, self._emit_skipped)
+        parsed = None
+        if len(received.body) >= _MIN_BYTES_IN_TURNS and call.operation.may_repeat:
+            self._extend_timeout()
+            parsed = await parse_large(call.operation, received, env.codec)
+        return interpret(call.operation, received, env.max_response_bytes, env.codec, self._emit_skipped, parsed)
 
     def _build_url(self) -> URL:
         call, credential = self._call, self._call.credential

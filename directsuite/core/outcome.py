@@ -76,6 +76,7 @@ from http import HTTPStatus
 from typing import Any, TypeVar, cast
 
 import aiohttp
+import attrs
 from aiohttp.http_exceptions import ContentEncodingError, LineTooLong
 
 from directsuite.core.operation import Auth, Json, Operation
@@ -244,6 +245,7 @@ def interpret(
     max_bytes: int,
     codec: Codec,
     on_skipped: Callable[[Mapping[str, int]], None] | None = None,
+    parsed: ParsedDocument | None = None,
 ) -> R | DirectSuiteError:
     """Decode a complete response. Return its value, or the typed error that it reports.
 
@@ -251,6 +253,7 @@ def interpret(
 
     max_bytes: the maximum size of a response in bytes, for the error about a larger one.
     on_skipped: called with the number of values that could not be read, by JSON path, if there are any.
+    parsed: the result of `parse_large`. None: parse the body here.
     """
     about = operation.error_context
     if response.too_large:
@@ -258,13 +261,13 @@ def interpret(
         text = f"the response is larger than {max_bytes} bytes: {hint} max_response_bytes"
         return ResponseDecodeError(text, body=response.body[:MAX_ERROR_BODY_BYTES], too_large=True, **about)
     if operation.response is not bytes or response.status >= 300:
-        document = _parse_document(operation, response, codec)
+        document = _parse_document(response) if parsed is None else parsed.document
         failure = find_service_error(operation, response.status, response.headers, document, response.body)
         if failure is not None:
             return failure
     else:
         document = None
-    report: Counter[str] = Counter()
+    report = Counter[str]() if parsed is None else parsed.report
     try:
         result = _decode_body(operation, response, document, codec, report)
         for path in operation.strict_paths & report.keys():
@@ -328,12 +331,28 @@ def _read_media_type(header: str) -> str:
     return bare if _MEDIA_TYPE.fullmatch(bare) else "no media type"
 
 
-def _parse_document(operation: Operation[Any], response: BufferedResponse, codec: Codec) -> Any:
-    # Parsing in parts accepts early parts before it finds an error in a later one. It is not used if the response shows
-    # whether an operation with side effects happened.
+@attrs.frozen(repr=False)
+class ParsedDocument:
+    """A parsed response, and the number of values in it that could not be read, by JSON path."""
+
+    document: Any
+    report: Counter[str]
+
+
+async def parse_large(operation: Operation[Any], response: BufferedResponse, codec: Codec) -> ParsedDocument | None:
+    """Parse a response and read the elements of its list, with turns for the event loop.
+
+    Return None if this is not possible. `interpret` then parses it.
+    """
+    if response.too_large or operation.response is bytes or response.status >= 300:
+        return None
+    report = Counter[str]()
+    document = await codec.parse_in_turns(operation.response, response.body, report)
+    return None if document is None else ParsedDocument(document, report)
+
+
+def _parse_document(response: BufferedResponse) -> Any:
     try:
-        if operation.response is not bytes and operation.may_repeat and response.status < 300:
-            return codec.parse_for(operation.response, response.body)
         return parse(response.body)
     except MismatchError:
         return None

@@ -21,9 +21,11 @@ skipped. A report counts both cases by JSON path.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -47,11 +49,12 @@ from directsuite.wire.models import (
     is_enum,
     is_model,
 )
-from directsuite.wire.parsing import Elements, MismatchError, parse_in_parts
+from directsuite.wire.parsing import ArraySplitter, MismatchError, parse
 from directsuite.wire.values import (
     PAIR_MEMBERS,
     READERS,
     Place,
+    ReadElements,
     count_unreadable,
     make_exact_reader,
     make_object_list_reader,
@@ -68,6 +71,8 @@ M = TypeVar("M", bound=Model)
 Hook = Callable[..., Any]
 
 _EXACT_TYPES: frozenset[Any] = frozenset({str, int, float, bool})  # their values in JSON need no reader
+_PART_BYTES = 65_536
+"""Size of the parts of a large document after which the event loop has a turn."""
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # not encodable as UTF-8
 
 
@@ -94,18 +99,33 @@ class Codec:
 
         Raises MismatchError with the JSON path and the expected type if the document is not JSON or does not fit.
         """
-        return self.structure(cls, self.parse_for(cls, document))
+        return self.structure(cls, parse(document))
 
-    def parse_for(self, cls: type[Model], document: bytes) -> Any:
-        """Parse a JSON document for `structure`. Raise MismatchError if it is not JSON.
+    async def parse_in_turns(self, cls: type[Model], document: bytes, report: Counter[str]) -> Any:
+        """Parse a large JSON document for `structure`, and read the elements of its list of models.
 
-        In a large document, the class's lists of models are parsed lazily.
+        The event loop has a turn after each part of the document.
+
+        report: counts unreadable values.
+
+        Return None if the class does not have exactly one list of models, or if the document is not JSON.
         """
         reader = self.converter.get_structure_hook(cls)
-        return parse_in_parts(document, reader.lists if isinstance(reader, ModelReader) else ())
+        if not isinstance(reader, ModelReader) or len(reader.lists) != 1:
+            return None
+        [(key, read_list)] = reader.lists.items()
+        splitter, place, elements = ArraySplitter(key), (report, f".{key}[]"), list[Any]()
+        try:
+            for start in range(0, len(document), _PART_BYTES):
+                elements += read_list(list(splitter.feed(document[start : start + _PART_BYTES])), place)
+                await asyncio.sleep(0)
+            rest = splitter.finish()
+        except (MismatchError, RecursionError):
+            return None
+        return {**rest, key: ReadElements(elements)} if rest.get(key) == [] else rest
 
     def structure(self, cls: type[M], value: Any, place: Place = None) -> M:
-        """Return a model from plain values, as returned by `parse_for`.
+        """Return a model from plain values, as returned by `parse` or `parse_in_turns`.
 
         place: the report in which unreadable values are counted, or the place of an element in its document (see
             `values.Place`). None: do not count.
@@ -263,8 +283,8 @@ class ModelReader:
         self._user_hooks = user_hooks
         self._fields = get_model_fields(cls)
         self._keys = frozenset(field.key for field in self._fields)
-        self.lists = frozenset(field.key for field in self._fields if is_model(field.item))
-        """The main JSON names of the fields that are lists of models."""
+        self.lists: dict[str, Hook] = {}
+        """The readers of the fields that are lists of models, by main JSON name."""
         self.read: Callable[[Any, Place], Any] = self._generate_read_function()
 
     def __call__(self, value: Any, _: Any) -> Any:
@@ -314,7 +334,9 @@ class ModelReader:
 
     def _generate_expression(self, field: Field, number: int, scope: dict[str, Any]) -> str:
         kind = field.kind
-        scope[f"read{number}"] = self._make_field_reader(field)
+        scope[f"read{number}"] = read = self._make_field_reader(field)
+        if is_model(field.item):
+            self.lists[field.key] = read
         if field.item is not None or is_model(kind):
             step = f".{field.key}" if field.item is None else f".{field.key}[]"
             code = f"read{number}(v, (place, {step!r}))"
@@ -395,7 +417,7 @@ def _handle_unreadable(
     if field.required or field.wire.strict:
         mismatch = error if field.key in document else MismatchError("present", error.path)
         raise mismatch.prepend_step(f".{field.key}")
-    extra[field.key] = list(found) if isinstance(found, Elements) else found
+    extra[field.key] = found
     count_unreadable(place, f".{field.key}")
     return field.make_default()
 

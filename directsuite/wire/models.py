@@ -24,7 +24,6 @@ import msgspec
 
 from directsuite.errors import InvalidArgumentError
 from directsuite.secret import Secret
-from directsuite.wire.parsing import Elements
 
 T = TypeVar("T")
 
@@ -300,7 +299,7 @@ class Field:
         """
         for name in self.wire.aliases:
             other = extra.get(name)
-            is_wrong_type = self.item is not None and not isinstance(other, list | dict | Elements)
+            is_wrong_type = self.item is not None and not isinstance(other, list | dict)
             if is_wrong_type or other == "" or other == [] or self.is_null(other):
                 continue
             if value == "" or value == [] or self.is_null(value):
@@ -314,7 +313,7 @@ def _merge_lists(value: Any, other: Any) -> list[Any]:
     merged, duplicates = list[Any](), Counter[bytes]()
     for added in (value, other):
         known, duplicates = duplicates, Counter[bytes]()
-        for element in cast("Iterable[Any]", added) if isinstance(added, list | Elements) else [added]:
+        for element in cast("Iterable[Any]", added) if isinstance(added, list) else [added]:
             text = msgspec.json.encode(element, enc_hook=str, order="sorted")
             duplicates[text] += 1
             if duplicates[text] > known[text]:

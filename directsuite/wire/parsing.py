@@ -1,4 +1,4 @@
-"""Parsers that turn JSON text into plain Python values: completely, lazily for large arrays, or while it is received.
+"""Parsers that turn JSON text into plain Python values: completely, or an array element by element.
 
 {"success": true, "messages": [ {...}, {...}, ... ], "code": 0}
                                 └─ ArraySplitter.feed() yields each element as soon as it is complete
@@ -12,18 +12,13 @@ import json
 import math
 import re
 import secrets
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
 import pybase64
 
-MIN_LAZY_BYTES = 256 * 1024
-"""Size from which documents are parsed element by element."""
-
 _VALUE_DECODER = msgspec.json.Decoder()
-_MEMBERS_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_ELEMENTS_DECODER = msgspec.json.Decoder(list[msgspec.Raw])
 _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -74,20 +69,7 @@ class BrokenText(str):
     __slots__ = ()
 
 
-class Elements:
-    """The elements of a large array, parsed one at a time. Iterating raises MismatchError if one is not JSON."""
-
-    def __init__(self, text: msgspec.Raw) -> None:
-        self._text = text
-
-    def __iter__(self) -> Iterator[Any]:
-        try:
-            return map(parse, _ELEMENTS_DECODER.decode(self._text))
-        except _DECODE_ERRORS:
-            return iter(parse(self._text))
-
-
-def parse(document: bytes | bytearray | memoryview | msgspec.Raw) -> Any:
+def parse(document: bytes | bytearray | memoryview) -> Any:
     """Parse a JSON document. Raises MismatchError if it is not JSON.
 
     A text with broken characters becomes a BrokenText. A number that is too large for Python becomes the text of its
@@ -116,23 +98,6 @@ def parse_strictly(document: bytes) -> Any:
     except _DECODE_ERRORS:
         pass
     raise MismatchError("JSON")
-
-
-def parse_in_parts(document: bytes, arrays: Collection[str]) -> Any:
-    """Parse a JSON document as `parse` does, but return the named arrays of a large object as `Elements`.
-
-    An element that is not JSON may raise MismatchError only when the array is iterated.
-    """
-    if len(document) < MIN_LAZY_BYTES or not arrays:
-        return parse(document)
-    try:
-        members = _MEMBERS_DECODER.decode(strip_byte_order_mark(document))
-    except _DECODE_ERRORS:
-        return parse(document)
-    return {
-        name: Elements(text) if name in arrays and bytes(memoryview(text)[:1]) == b"[" else parse(text)
-        for name, text in members.items()
-    }
 
 
 def strip_byte_order_mark(document: bytes) -> bytes:

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable
 from datetime import date, datetime
 from typing import Any, Union, cast
 
+import attrs
 import msgspec
 
 from directsuite.wire import base64
 from directsuite.wire.dates import read_datetime, read_day
 from directsuite.wire.models import MAX_UID, NULL_VALUES, OpenEnum, Uid
-from directsuite.wire.parsing import BrokenText, Elements, MismatchError
+from directsuite.wire.parsing import BrokenText, MismatchError
 
 PAIR_MEMBERS = frozenset({"key", "value"})
 """The member names of an object that is one entry of a mapping."""
@@ -43,12 +44,23 @@ def count_unreadable(place: Place, step: str = "") -> None:
         place[f"${step}"] += 1
 
 
+@attrs.frozen
+class ReadElements:
+    """The elements of a list of objects that have been read already, in the place of the list's JSON value."""
+
+    elements: list[Any]
+
+
 def make_object_list_reader(read: Callable[[Any, Place], Any]) -> Callable[[Any, Place], list[Any]]:
     """Return a reader for lists of objects, which skips and counts unreadable elements. read: reads one object."""
 
     def read_list(value: Any, place: Place) -> list[Any]:
+        if value.__class__ is not list:  # calls are slow
+            if value.__class__ is ReadElements:
+                return cast("ReadElements", value).elements
+            value = _as_elements(value)
         elements: list[Any] = []
-        for element in value if value.__class__ is list else _as_elements(value):  # the call is slow
+        for element in value:
             try:
                 elements.append(read(element, place))
             except MismatchError:
@@ -84,7 +96,7 @@ def make_scalar_list_reader(
 
 
 def _as_elements(value: Any) -> Iterable[Any]:
-    if type(value) is list or isinstance(value, Elements):
+    if type(value) is list:
         return cast("Iterable[Any]", value)
     return () if value in NULL_VALUES else (value,)
 

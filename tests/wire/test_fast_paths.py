@@ -1,9 +1,13 @@
-"""Documents that are parsed lazily, or while they are received, are read like those that are parsed completely."""
+"""Documents that are read in parts, or while they are received, are read like those that are parsed completely."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
+import itertools
 import json
+import math
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +19,7 @@ import directsuite as ds
 from directsuite.messaging import operations
 from directsuite.messaging.listings import MessageReader
 from directsuite.messaging.models import GetMessageResponse
-from directsuite.wire import parsing
+from directsuite.wire import codec, parsing
 from directsuite.wire.codec import Codec
 from directsuite.wire.models import get_model_fields, is_model
 from directsuite.wire.parsing import ArraySplitter, MismatchError
@@ -50,7 +54,8 @@ MESSAGE = st.fixed_dictionaries(
     },
 )
 DOCUMENT = st.fixed_dictionaries(
-    {"messages": st.lists(MESSAGE, max_size=3)}, optional={"code": VALUES, "message": VALUES, "unheardOf": VALUES}
+    {"messages": st.lists(MESSAGE | VALUES, max_size=3) | VALUES | MESSAGE},
+    optional={"code": VALUES, "message": VALUES, "unheardOf": VALUES},
 )
 
 
@@ -61,13 +66,42 @@ def twelve_bytes_are_long() -> Iterator[None]:
         yield
 
 
-def read(cls: type[ds.Model], document: bytes, *, min_lazy_bytes: int) -> ds.Model | None:
+def read(cls: type[ds.Model], document: Any) -> tuple[ds.Model | None, Counter[str]]:
+    report = Counter[str]()
+    with contextlib.suppress(MismatchError):
+        return CODEC.structure(cls, document, report), report
+    return None, report
+
+
+def parse_completely(document: bytes) -> Any:
+    with contextlib.suppress(MismatchError):
+        return parsing.parse(document)
+    return None
+
+
+def parse_in_turns(cls: type[ds.Model], document: bytes) -> tuple[Any, Counter[str], int]:
+    """Return the parsed document, its unreadable values, and the number of turns of the event loop."""
+    report = Counter[str]()
+    reading = CODEC.parse_in_turns(cls, document, report)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(parsing, "MIN_LAZY_BYTES", min_lazy_bytes)
-        try:
-            return CODEC.decode(cls, document)
-        except MismatchError:
-            return None
+        patched.setattr(codec, "_PART_BYTES", 7)
+        for turns in itertools.count():
+            try:
+                reading.send(None)
+            except StopIteration as ended:
+                return ended.value, report, turns
+    raise AssertionError
+
+
+def assert_read_alike_in_turns(cls: type[ds.Model], document: bytes) -> None:
+    parsed, report, turns = parse_in_turns(cls, document)
+    expected, expected_report = read(cls, parse_completely(document))
+    if parsed is None:
+        assert expected is None or len([field for field in get_model_fields(cls) if is_model(field.item)]) > 1
+        return
+    assert turns == math.ceil(len(document) / 7)
+    found, rest = read(cls, parsed)
+    assert (found, report + rest) == (expected, expected_report)
 
 
 def read_elements(document: bytes, cuts: list[int], member: tuple[str, str] | None) -> object:
@@ -82,9 +116,7 @@ def read_elements(document: bytes, cuts: list[int], member: tuple[str, str] | No
 
 
 def assert_read_alike(document: bytes, cuts: list[int]) -> None:
-    assert read(GetMessageResponse, document, min_lazy_bytes=0) == read(
-        GetMessageResponse, document, min_lazy_bytes=len(document) + 1
-    )
+    assert_read_alike_in_turns(GetMessageResponse, document)
     assert read_elements(document, cuts, ("attachments", "content")) == read_elements(document, [], None)
 
 
@@ -93,8 +125,7 @@ def assert_read_alike(document: bytes, cuts: list[int]) -> None:
 @settings(max_examples=scale_examples(40))
 @given(data=st.data())
 def test_model_with_lists_is_the_same(cls: type[ds.Model], data: st.DataObject) -> None:
-    document = CODEC.encode(data.draw(build_instances(cls)))
-    assert read(cls, document, min_lazy_bytes=0) == read(cls, document, min_lazy_bytes=len(document) + 1)
+    assert_read_alike_in_turns(cls, CODEC.encode(data.draw(build_instances(cls))))
 
 
 @given(document=DOCUMENT, cuts=st.lists(st.integers(0), max_size=4), slashes=st.booleans())
