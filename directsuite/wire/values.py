@@ -57,7 +57,7 @@ def make_object_list_reader(read: Callable[[Any, Place], Any]) -> Callable[[Any,
     def read_list(value: Any, place: Place) -> list[Any]:
         if value.__class__ is not list:  # calls are slow
             if value.__class__ is ReadElements:
-                return cast("ReadElements", value).elements
+                return value.elements
             value = _as_elements(value)
         elements: list[Any] = []
         for element in value:
