@@ -55,8 +55,6 @@ _DELETED_FLAGS_DIR = "directsuite-gone"
 _DELETED_FLAGS_SECONDS = 30 * 86_400
 _READ_FLAG_SUFFIX = f"{'!' if os.name == 'nt' else ':'}2,S"
 _MAX_UNSYNCED_FILES = 64
-_START_WRITEBACK = getattr(os, "POSIX_FADV_DONTNEED", None)
-"""Advice for which Linux starts to write a file to disk without waiting. None: not available."""
 _MAX_SCANS = 3  # a mail program may rename files during a scan
 
 _MAX_NAME_BYTES = 200  # file systems allow 255
@@ -169,7 +167,7 @@ class _UnsyncedFiles:
         return file
 
     def finish(self) -> None:
-        """Flush all files to disk, then move them. One after the other takes twice as long."""
+        """Flush all files to disk, then move them."""
         for file, _, _ in self._files:
             os.fsync(file.fileno())
         for file, temporary, path in self._files:
@@ -238,8 +236,6 @@ class _Maildir:
         if message.received_date is not None:
             received = _read_timestamp(message)
             os.utime(temporary, (received, received))  # mail programs sort by mtime
-        if _START_WRITEBACK is not None:
-            os.posix_fadvise(file.fileno(), 0, 0, _START_WRITEBACK)
         self.add(path)
 
     def add(self, path: Path) -> None:
