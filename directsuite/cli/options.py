@@ -31,6 +31,7 @@ _DAYS_AGO = {"today": 0, "yesterday": 1}
 _EXPECTED_TIME = (
     "give a date such as 2026-05-01, a time such as 2026-05-01T08:00, today, yesterday, or an age such as 7d"
 )
+_DATE_PATTERN = re.compile(r"\d{4}-\d\d-\d\d")
 _INTEGER_PATTERN = re.compile(r"[+-]?[0-9]{1,30}")
 
 
@@ -144,7 +145,8 @@ def _parse_time(kind: Any, token: Token, *, end_of_day: bool) -> datetime:
             token = Token(value=text)
         value: datetime = cast("Any", convert)(kind, [token])
     except (CycloptsError, OverflowError, ValueError):
-        raise ValueError(_EXPECTED_TIME) from None
+        problem = "there is no such day or time: " if _DATE_PATTERN.match(text) else ""
+        raise ValueError(problem + _EXPECTED_TIME) from None
     if end_of_day and not set("t: ") & set(text):
         value = value.replace(hour=23, minute=59, second=59, microsecond=999_000)
     return _add_local_zone(value)

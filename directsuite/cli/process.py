@@ -46,7 +46,7 @@ _CONTROL_CATEGORIES = frozenset(("Cc", "Cs", "Zl", "Zp"))
 """The Unicode categories of control characters, lone surrogates, and line and paragraph separators."""
 _BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _COLUMNS_RANGE = range(20, 10_001)
-_QUOTED_COMMAND = re.compile(r"`[^`]*`")
+_QUOTED_COMMAND = re.compile(r"`[^`]*`[.,:;]?")
 
 
 class ExitStatus(enum.IntEnum):
@@ -156,7 +156,7 @@ def wrap_on_terminal(text: str) -> str:
     """Make a text printable. If stderr is a terminal, also wrap it to the terminal's width.
 
     Lines are broken only at spaces, and not within commands in backquotes, because people copy them. A command that
-    is longer than a line has a line for itself, without the backquotes.
+    is longer than a line is on its own line, without the backquotes and the punctuation after it.
     """
     text = make_printable(text)
     if not sys.stderr.isatty():
@@ -168,7 +168,7 @@ def wrap_on_terminal(text: str) -> str:
     width = max(columns or shutil.get_terminal_size().columns, _COLUMNS_RANGE.start)
 
     def join_command(match: re.Match[str]) -> str:
-        command = match[0] if len(match[0]) <= width else match[0].strip("`")
+        command = match[0] if len(match[0].rstrip(".,:;")) <= width else match[0].strip("`.,:;")
         return command.replace(" ", "\0")
 
     joined = _QUOTED_COMMAND.sub(join_command, text)

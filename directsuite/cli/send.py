@@ -366,14 +366,16 @@ def _read_text(options: TextOptions) -> str | None:
 def _make_attachment(path: Path, number: int) -> ds.Attachment:
     label = f"--attach number {number}"
     try:
-        is_file = stat.S_ISREG(path.stat().st_mode)
+        mode = path.stat().st_mode
+        is_file = stat.S_ISREG(mode)
         if is_file:  # opening a pipe would block until there is a writer
             path.open("rb").close()
     except OSError as error:
         why = explain_os_error(error)
         raise UsageError(f"{with_value(label, path)} can't be read ({why}). Check the file.") from None
     if not is_file:
-        raise UsageError(f"{with_value(label, path)} is not a file. Save it as a file first.")
+        problem = "is a folder. Give a file." if stat.S_ISDIR(mode) else "is not a file. Save it as a file first."
+        raise UsageError(f"{with_value(label, path)} {problem}")
     validate_text(path.name, f"The name of {label}")
     return ds.Attachment.from_path(path)
 

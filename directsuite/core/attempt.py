@@ -311,7 +311,8 @@ class Attempt(Generic[R]):
                 await _yield_twice()
         parsed = None
         if len(received.body) >= _MIN_BYTES_IN_TURNS and call.operation.may_repeat:
-            self._extend_timeout()
+            # A complete response is not discarded because decoding it takes long.
+            env.session.reschedule(self._timeout, NO_DEADLINE)
             parsed = await parse_large(call.operation, received, env.codec)
         return interpret(call.operation, received, env.max_response_bytes, env.codec, self._emit_skipped, parsed)
 

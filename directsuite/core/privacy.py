@@ -111,7 +111,7 @@ def _suggest_parameter(error: BaseException, function: Callable[..., Any]) -> No
     if is_of_call and (unknown := re.search(r"unexpected keyword argument '(\w+)'\Z", str(error))):
         from difflib import get_close_matches  # imported only if needed, to start faster
 
-        for name in get_close_matches(unknown[1], inspect.signature(function).parameters, 1):
+        for name in get_close_matches(unknown[1], inspect.signature(function).parameters.keys() - {"self"}, 1):
             error.args = (f"{error}. Did you mean '{name}'?",)
 
 

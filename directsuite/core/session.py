@@ -71,6 +71,16 @@ class Cleanup:
             self.task.add_done_callback(lambda _: self._cleanups.discard(self))
         return self.task
 
+    def start_after(self, pause: Coroutine[Any, Any, None]) -> None:
+        """Start the action when `pause`, a `Session.sleep`, ends, or when the suite is closed before."""
+
+        async def wait() -> None:
+            with contextlib.suppress(ClosedError):
+                await pause
+            self.start()
+
+        self._waiting = asyncio.ensure_future(wait())  # the event loop keeps only a weak reference
+
 
 class Session:
     """Opens and closes the HTTP session, and tracks the calls in progress.

@@ -127,7 +127,7 @@ def validate_changeable_folder(value: object, parameter: str) -> str:
     folder = require_text(value, parameter)
     if folder.lower() in _RESERVED_FOLDERS_LOWER:
         raise InvalidArgumentError(
-            "this folder is reserved: it cannot be created, renamed or deleted", parameter=parameter
+            "this folder is reserved and cannot be created, renamed or deleted: give another one", parameter=parameter
         )
     return folder
 

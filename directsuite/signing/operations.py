@@ -19,7 +19,7 @@ _HOW_TO_FIND_OUT = (
     "start again from save."
 )
 
-# The specification gives 400 several reasons: which of them are possible depends on the operation.
+# Status 400 has several reasons in the specification. The operation determines which of them are possible.
 _DOCUMENT_MISSING = {400: (DocumentNotFoundError, "the document does not exist: it is unknown, deleted or expired")}
 _DOCUMENT_UNUSABLE = {400: (BadRequestError, "the document does not exist, or does not allow this operation")}
 _PDF_REJECTED = {400: (BadRequestError, "the service did not accept the PDF")}

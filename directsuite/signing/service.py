@@ -222,9 +222,9 @@ class Signing(ChangingFacade):
             pause = error.retry_after if isinstance(error, DirectSuiteError) else None
             environment = self._transport.environment
             if pause is not None and not environment.session.closed:
-                # Closing the suite starts it earlier.
-                again = environment.session.add_cleanup(functools.partial(self._try_delete, document))
-                asyncio.get_running_loop().call_later(max(pause, _DELETE_TIMEOUT), again.start)
+                session = environment.session
+                again = session.add_cleanup(functools.partial(self._try_delete, document))
+                again.start_after(session.sleep(max(pause, _DELETE_TIMEOUT)))
                 return
             environment.events.logger.warning(_NOT_DELETED_TEXT, type(error).__name__)
             if not isinstance(error, Exception):

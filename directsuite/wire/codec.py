@@ -108,7 +108,8 @@ class Codec:
 
         report: counts unreadable values.
 
-        Return None if the class does not have exactly one list of models, or if the document is not JSON.
+        Return None if the class does not have exactly one such list in `ModelReader.lists`, or the document is not JSON
+        or has the list twice.
         """
         reader = self.converter.get_structure_hook(cls)
         if not isinstance(reader, ModelReader) or len(reader.lists) != 1:
@@ -121,6 +122,8 @@ class Codec:
                 await asyncio.sleep(0)
             rest = splitter.finish()
         except (MismatchError, RecursionError):
+            return None
+        if splitter.key_count > 1:
             return None
         return {**rest, key: ReadElements(elements)} if rest.get(key) == [] else rest
 
@@ -283,15 +286,16 @@ class ModelReader:
         self._user_hooks = user_hooks
         self._fields = get_model_fields(cls)
         self._keys = frozenset(field.key for field in self._fields)
+        self._has_model_lists = any(is_model(field.item) for field in self._fields)
         self.lists: dict[str, Hook] = {}
-        """The readers of the fields that are lists of models, by main JSON name."""
+        """The readers of the fields that are lists of models and have only one JSON name, by that name."""
         self.read: Callable[[Any, Place], Any] = self._generate_read_function()
 
     def __call__(self, value: Any, _: Any) -> Any:
         """Read an object. If it is not an element of a list, also find a list that has an unknown name."""
         place = value.place if type(value) is _PlacedObject else None
         if (
-            self.lists
+            self._has_model_lists
             and isinstance(value, dict)
             and type(place) is not tuple
             and not self._keys.issuperset(cast("dict[str, Any]", value))
@@ -335,7 +339,7 @@ class ModelReader:
     def _generate_expression(self, field: Field, number: int, scope: dict[str, Any]) -> str:
         kind = field.kind
         scope[f"read{number}"] = read = self._make_field_reader(field)
-        if is_model(field.item):
+        if is_model(field.item) and not field.wire.aliases:
             self.lists[field.key] = read
         if field.item is not None or is_model(kind):
             step = f".{field.key}" if field.item is None else f".{field.key}[]"

@@ -155,6 +155,8 @@ class ArraySplitter:
         self._long_strings: list[tuple[int, int]] = []  # in the buffer, without their quotes
         self._outer_text = bytearray()
         self._elements = self._split_document()
+        self.key_count = 0
+        """How often the top level has the key so far."""
 
     @property
     def pending(self) -> int:
@@ -194,6 +196,7 @@ class ArraySplitter:
             delimiter = self._buffer[self._position]
             if delimiter == _COLON:
                 is_target = self._is_key()
+                self.key_count += is_target
                 self._retain(self._position + 1)
                 if is_target:
                     yield from self._skip_space()

@@ -11,7 +11,7 @@ import pytest
 
 from directsuite.core import attempt
 from directsuite.core.operation import Operation
-from directsuite.core.outcome import interpret
+from directsuite.core.outcome import ParsedDocument, interpret, parse_large
 from directsuite.core.session import BufferedResponse
 
 from . import responses
@@ -81,3 +81,17 @@ async def test_undecodable_response_is_retried(server: ScriptedServer) -> None:
         box = suite.mailbox(ALICE, PASSWORD)
         assert set(await asyncio.gather(box.get_message_count(), box.get_message_count())) == {7}
     assert len(server.requests) == 3
+
+
+async def test_complete_response_is_kept_if_decoding_takes_long(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def parse_slowly(*given: Any) -> ParsedDocument | None:
+        await asyncio.sleep(60)
+        return await parse_large(*given)
+
+    monkeypatch.setattr(attempt, "parse_large", parse_slowly)
+    server.default_responder = responses.respond({"success": True, "messages": [{"uid": 7}], "padding": "x" * 300_000})
+    async with open_suite(server, timeout=20.0, attempt_timeout=5.0) as suite:
+        [message] = await suite.mailbox(ALICE, PASSWORD).get_messages()
+    assert (message.uid, len(server.requests)) == (7, 1)

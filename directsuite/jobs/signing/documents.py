@@ -293,7 +293,7 @@ class TargetFolder:
             _require_folder(self._path if os.path.lexists(self._path) else self._path.parent)
         except OSError as error:
             why = explain_os_error(error)
-            raise ConfigurationError(f"the target's folder can't be created ({why}): choose another folder") from None
+            raise ConfigurationError(f"the target's folder can't be used ({why}): choose another folder") from None
 
     @contextlib.asynccontextmanager
     async def staging_dir(self, shard: str, lease_number: int = 0) -> AsyncGenerator[Path]:

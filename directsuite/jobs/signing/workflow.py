@@ -485,7 +485,8 @@ class RetryState:
         if left < 0:
             return f"the service has failed for too long: {error.explanation.rstrip('.')}"
         if error.retry_after is not None and error.retry_after > left:
-            return f"the service asked for a pause of {error.retry_after:.0f} s, longer than the job may wait"
+            wait = f"{error.retry_after:.0f} s before the next attempt"
+            return f"max_outage does not allow the wait of {wait}: {error.explanation.rstrip('.')}"
         return None
 
     def compute_pause(self, error: DirectSuiteError | SourceError) -> float:

@@ -1,7 +1,7 @@
 """A sink that writes messages as files in Maildirs, one Maildir per folder, for mail programs such as dovecot and mutt.
 
     folder/nurse@direct.example.org/            INBOX of the mailbox
-        tmp/ ──► fsync ──► new/ ──► cur/        up to 64 files a step; the mail program does the last one
+        tmp/ ──► fsync ──► new/ ──► cur/        up to 16 files a step; the mail program does the last one
         .Sent/tmp/ new/ cur/ maildirfolder      INBOX.Sent (Maildir++)
         directsuite-gone/                       empty files: the flags of deleted messages, for 30 days
 
@@ -54,7 +54,7 @@ _MAX_TIMESTAMP = 253_402_300_799  # the last second of the year 9999
 _DELETED_FLAGS_DIR = "directsuite-gone"
 _DELETED_FLAGS_SECONDS = 30 * 86_400
 _READ_FLAG_SUFFIX = f"{'!' if os.name == 'nt' else ':'}2,S"
-_MAX_UNSYNCED_FILES = 64
+_MAX_UNSYNCED_FILES = 16  # open files of each delivery; macOS allows 256 for a process
 _MAX_SCANS = 3  # a mail program may rename files during a scan
 
 _MAX_NAME_BYTES = 200  # file systems allow 255
@@ -169,7 +169,8 @@ class _UnsyncedFiles:
     def finish(self) -> None:
         """Flush all files to disk, then move them."""
         for file, _, _ in self._files:
-            os.fsync(file.fileno())
+            if not file.closed:  # they are after a move that failed
+                os.fsync(file.fileno())
         for file, temporary, path in self._files:
             file.close()
             temporary.replace(path)

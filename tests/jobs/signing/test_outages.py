@@ -163,7 +163,7 @@ async def test_wait_longer_than_outage_left_stops_job_immediately(jobs: JobFacto
             error.retry_after = 86_400.0
             raise error
 
-    with pytest.raises(JobStoppedError, match=r"a pause of 86400 s.*run the job again") as stopped:
+    with pytest.raises(JobStoppedError, match=r"the wait of 86400 s.*run the job again") as stopped:
         await jobs.run("a.pdf", "b.pdf", service=Long(), max_outage=900.0)
     assert isinstance(stopped.value.__cause__, ds.ServerError)
     assert jobs.clock.slept == []
@@ -179,7 +179,7 @@ async def test_retry_after_is_followed_within_outage_left(jobs: JobFactory) -> N
             error.retry_after = waits.pop(0)
             raise error
 
-    with pytest.raises(JobStoppedError, match="a pause of 101 s"):
+    with pytest.raises(JobStoppedError, match="the wait of 101 s"):
         await jobs.run("a.pdf", service=Busy(), max_outage=900.0)
     assert jobs.clock.slept == [500.0, 300.0]
 
