@@ -59,6 +59,7 @@ class DirectSuiteError(Exception):
     operation, service: the specification's names, such as `Sign` and `signing`. None if the error is not from a call.
     outcome: the known effect on the server, an `Outcome`. None if it does not apply.
     retry_after: seconds to wait before trying again, from the service or from the suite's limits. None if unknown.
+    call: the number of the call in logs and events, unique in this process. None if the error is not from a call.
     attempts: the number of HTTP requests that the call has made.
     elapsed: the duration of the call in seconds.
     """
@@ -78,6 +79,7 @@ class DirectSuiteError(Exception):
         self.service = service
         self.outcome = outcome
         self.retry_after: float | None = None
+        self.call: int | None = None
         self.attempts = 0
         self.elapsed = 0.0
 
@@ -199,8 +201,8 @@ class OutcomeUnknownError(TransportError):
         again = OutcomeUnknownError(
             explanation, how_to_find_out=how_to_find_out, operation=self.operation, service=self.service
         )
-        again.attempts, again.elapsed, again.retry_after = self.attempts, self.elapsed, self.retry_after
-        again.looked, again.happened = self.looked, self.happened
+        again.call, again.attempts, again.elapsed = self.call, self.attempts, self.elapsed
+        again.retry_after, again.looked, again.happened = self.retry_after, self.looked, self.happened
         again._found = _Hidden(found)
         again.__cause__ = self.__cause__
         return again

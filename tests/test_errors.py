@@ -86,7 +86,7 @@ def made(name: str) -> errors.DirectSuiteError:
         error = cls("give an address", parameter="recipients")
     else:
         error = cls("no answer", operation="Send", service="messaging", outcome=ds.Outcome.NOT_SENT)
-    error.attempts, error.elapsed = 3, 1.25
+    error.call, error.attempts, error.elapsed = 7, 3, 1.25
     return error
 
 
@@ -169,7 +169,9 @@ def test_help_names_every_attribute(name: str) -> None:
 
 
 def _told(error: errors.DirectSuiteError) -> dict[str, object]:
-    names = "explanation operation service outcome retry_after attempts elapsed parameter how_to_find_out status code"
+    names = (
+        "explanation operation service outcome retry_after call attempts elapsed parameter how_to_find_out status code"
+    )
     return {name: getattr(error, name, None) for name in [*names.split(), "message", "body", "path", "too_large"]}
 
 

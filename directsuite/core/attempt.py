@@ -12,7 +12,6 @@ or body, because tracebacks can include them.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Mapping
 from typing import Any, Generic, TypeVar, cast
 from urllib.parse import quote
@@ -21,7 +20,7 @@ import aiohttp
 from yarl import URL
 
 from directsuite.core.call import NO_DEADLINE, SKIP_DECODING, Call, ExchangeInfo
-from directsuite.core.call_log import CALLS, log_request, log_response
+from directsuite.core.call_log import log_request, log_response
 from directsuite.core.clock import is_being_cancelled
 from directsuite.core.credentials import Credential, TokenCache
 from directsuite.core.download import DestinationError, is_exhausted
@@ -132,12 +131,11 @@ class Attempt(Generic[R]):
             self._record_failure(result)
             raise result
         self._limits.record_result(has_response=True, probe=self._probe)
-        if CALLS.isEnabledFor(logging.DEBUG):
-            log_response(self._call, result)
         if self._call.detailed:
-            self._call.emit(
+            event = self._call.emit(
                 AttemptSucceeded, attempt=self._call.requests, status=self._status, elapsed=self._measure_elapsed()
             )
+            log_response(event, result)
         return result
 
     async def read_chunk(self) -> bytes:
@@ -228,11 +226,9 @@ class Attempt(Generic[R]):
         self._probe = self._limits.start_request(operation)
         call.requests += 1
         call.status = None
-        if CALLS.isEnabledFor(logging.DEBUG):
-            log_request(call)
         self._sent_at = self._env.clock.monotonic()
         if call.detailed:
-            self._call.emit(AttemptStarted, attempt=call.requests)
+            log_request(call, call.emit(AttemptStarted, attempt=call.requests))
         if payload is not None:
             payload.on_progress = self._record_upload_progress
 
@@ -397,9 +393,7 @@ class Attempt(Generic[R]):
             outcome = Outcome.UNKNOWN if self._sent_at is not None and self._is_written and not broken else None
             outcome = outcome or Outcome.NOT_SENT
         call.is_unknown = call.is_unknown or outcome is Outcome.UNKNOWN
-        if CALLS.isEnabledFor(logging.DEBUG):
-            log_response(call, error)
-        self._call.emit(
+        event = call.emit(
             AttemptFailed,
             attempt=0 if self._sent_at is None else call.requests,
             error=type(error).__name__,
@@ -407,6 +401,7 @@ class Attempt(Generic[R]):
             outcome=outcome,
             elapsed=self._measure_elapsed(),
         )
+        log_response(event, error)
 
     def _has_service_response(self, error: DirectSuiteError) -> bool | None:
         """Return True if the service responded, False if it did not respond or only a gateway responded.
@@ -535,7 +530,8 @@ async def _load_credential(call: Call[Any], cache: TokenCache) -> Credential:
             service=error.service,
             outcome=Outcome.NOT_SENT,
         )
-        failure.attempts, failure.elapsed, failure.__cause__ = error.attempts, error.elapsed, error
+        failure.call, failure.attempts, failure.elapsed = error.call, error.attempts, error.elapsed
+        failure.__cause__ = error
     except DirectSuiteError as error:
         if error.outcome is Outcome.UNKNOWN:
             error.outcome = Outcome.NOT_SENT

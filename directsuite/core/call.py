@@ -22,6 +22,7 @@ from directsuite.errors import InvalidArgumentError, Outcome, OutcomeUnknownErro
 from directsuite.wire.codec import Codec
 
 R = TypeVar("R")
+E = TypeVar("E", bound=CallEvent)
 T_co = TypeVar("T_co", covariant=True)
 
 NO_DEADLINE = float("inf")
@@ -199,7 +200,7 @@ class Call(Generic[R]):
     keep_open: bool
     """True if the caller reads the response as a stream and closes it."""
     detailed: bool
-    """True if events about successful steps must also be emitted."""
+    """True if events about successful steps must also be emitted, for listeners or the log."""
     started_at: float
     """The time at which the call started, in monotonic seconds."""
     deadline: float
@@ -231,8 +232,8 @@ class Call(Generic[R]):
     happened.
     """
 
-    def emit(self, kind: type[CallEvent], **details: Any) -> None:
-        """Emit an event about this call.
+    def emit(self, kind: type[E], **details: Any) -> E:
+        """Emit an event about this call. Return the event as it is logged.
 
         details: the fields that the kind adds to those of CallEvent.
         """
@@ -247,11 +248,12 @@ class Call(Generic[R]):
             port=endpoint.port,
             **details,
         )
+        logged = event
         if operation.semantics is Semantics.SAFE and details.get("outcome") is Outcome.UNKNOWN:
             no_outcome: dict[str, Any] = {"outcome": None}  # a read has no effect that could be unknown
-            self.environment.events.emit(event, logged=attrs.evolve(event, **no_outcome))
-        else:
-            self.environment.events.emit(event)
+            logged = attrs.evolve(event, **no_outcome)
+        self.environment.events.emit(event, logged=logged)
+        return logged
 
     def compute_time_left(self) -> float:
         """Return the seconds until the deadline, negative after it."""

@@ -1,8 +1,11 @@
 """Log lines for people: one for each call, and for each request and response with masked values.
 
     INFO GetUIDs: succeeded (call 7, HTTP 200, 1 attempt, 12 ms)
-    DEBUG GetUIDs: request POST GetUIDs/{folder}, {username: <27 chars>, password: ***}
-    DEBUG GetUIDs: response HTTP 200, GetUIDResponse(success=True, code=<set>, uids=<3>)
+    DEBUG GetUIDs: request POST GetUIDs/{folder} (call 7, attempt 1), {username: <27 chars>, password: ***}
+    DEBUG GetUIDs: response HTTP 200 (call 7, attempt 1), GetUIDResponse(success=True, code=<set>, uids=<3>)
+
+Each record has the fields of the event CallFinished, AttemptStarted, AttemptSucceeded or AttemptFailed in the
+dictionary `record.directsuite`.
 
 The logger `directsuite.calls` writes them. It is off until `configure_logging` is called or DIRECTSUITE_LOG is set.
 Masked values show only types and sizes. URLs are logged without the values of their parameters.
@@ -17,6 +20,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from directsuite.core.events import AttemptFailed, AttemptStarted, AttemptSucceeded, CallFinished, make_log_fields
 from directsuite.core.operation import MediaType
 from directsuite.core.privacy import scrub_traceback
 from directsuite.errors import ConfigurationError, DirectSuiteError
@@ -72,27 +76,35 @@ class _StderrHandler(logging.StreamHandler[Any]):
             super().emit(record)
 
 
-def log_finished(call: Call[Any], error: BaseException | None) -> None:
-    """Log the end of a call at INFO. To save time, call it only if this level is enabled."""
-    milliseconds = (call.environment.clock.monotonic() - call.started_at) * 1000
-    ending = "succeeded" if error is None or isinstance(error, GeneratorExit) else f"failed, {type(error).__name__}"
-    status = "no response" if call.status is None else f"HTTP {call.status}"
-    attempts = "1 attempt" if call.requests == 1 else f"{call.requests} attempts"
-    text = "%s: %s (call %d, %s, %s, %.0f ms)"
-    CALLS.info(text, call.operation.name, ending, call.number, status, attempts, milliseconds)
+def log_finished(event: CallFinished) -> None:
+    """Log the end of a call at INFO."""
+    if CALLS.isEnabledFor(logging.INFO):
+        ending = "succeeded" if event.error is None else f"failed, {event.error}"
+        status = "no response" if event.status is None else f"HTTP {event.status}"
+        code = "" if event.code is None else f", code {event.code}"
+        attempts = "1 attempt" if event.attempts == 1 else f"{event.attempts} attempts"
+        text = "%s: %s (call %d, %s%s, %s, %.0f ms)"
+        values = (event.operation, ending, event.call, status, code, attempts, event.elapsed * 1000)
+        CALLS.info(text, *values, extra={"directsuite": make_log_fields(event)})
 
 
-def log_request(call: Call[Any]) -> None:
-    """Log a request at DEBUG, with the values in its body masked. Call it only if this level is enabled."""
-    operation = call.operation
-    body = "no body" if operation.method == "GET" else _mask_body(call.body, operation.content_type)
-    CALLS.debug("%s: request %s %s, %s", operation.name, operation.method, operation.path or "token_url", body)
+def log_request(call: Call[Any], event: AttemptStarted) -> None:
+    """Log a request at DEBUG, with the values in its body masked."""
+    if CALLS.isEnabledFor(logging.DEBUG):
+        body = "no body" if event.method == "GET" else _mask_body(call.body, call.operation.content_type)
+        _log_attempt(event, f"request {event.method} {event.path or 'token_url'}", body)
 
 
-def log_response(call: Call[Any], result: object) -> None:
-    """Log a response or an attempt's error at DEBUG, with all values masked. Call it only if this level is enabled."""
-    status = "no response" if call.status is None else f"response HTTP {call.status}"
-    CALLS.debug("%s: %s, %s", call.operation.name, status, _mask_result(result))
+def log_response(event: AttemptSucceeded | AttemptFailed, result: object) -> None:
+    """Log a response or an attempt's error at DEBUG, with all values masked."""
+    if CALLS.isEnabledFor(logging.DEBUG):
+        status = "no response" if event.status is None else f"response HTTP {event.status}"
+        _log_attempt(event, status, _mask_result(result))
+
+
+def _log_attempt(event: AttemptStarted | AttemptSucceeded | AttemptFailed, words: str, content: str) -> None:
+    values = (event.operation, words, event.call, event.attempt, content)
+    CALLS.debug("%s: %s (call %d, attempt %d), %s", *values, extra={"directsuite": make_log_fields(event)})
 
 
 def _mask_result(result: object) -> str:

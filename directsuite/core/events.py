@@ -22,7 +22,8 @@ Events never contain a secret, a body, or a value that a caller put into a path.
 
     AttemptFailed ──► WARNING  GetUIDs: an attempt failed (call 7, attempt 1, ServerError, HTTP 500, outcome unknown, …)
 
-Only the fields in FIELDS are logged. Each log record also has them in the dictionary `record.directsuite`.
+Only the fields in FIELDS are logged. Each log record also has them in the dictionary `record.directsuite`, as have the
+records of the logger `directsuite.calls` (module `call_log`).
 """
 
 from __future__ import annotations
@@ -147,6 +148,10 @@ class CallFinished(CallEvent):
     """The time of all attempts and pauses, in seconds."""
     error: str | None = None
     """The name of the error's class. None after success, or if the caller closed a stream early."""
+    status: int | None = None
+    """The HTTP status of the last request, which may be 200 for a failure. None if it got no response."""
+    code: int | str | None = None
+    """The service's error code. None if the error has none, or one that is not a short number or a code of OAuth."""
     outcome: Outcome | None = None
     """The outcome after a failure. None if it is not known or the call succeeded."""
     cancelled: bool = False
@@ -254,12 +259,22 @@ class Events:
             words = _HAPPENED_TEXT
         if not self.logger.isEnabledFor(level):
             return
-        written = {name: value for name in FIELDS if (value := _to_plain_value(getattr(event, name, None))) is not None}
+        written = make_log_fields(event)
         subject = written.get("operation") or written.get("service") or "directsuite"
-        phrases = [FIELDS[name].format(value) for name, value in written.items() if FIELDS[name] and value is not False]
+        phrases = [
+            text.format(written[name])
+            for name, text in FIELDS.items()
+            if text and written.get(name, False) is not False
+        ]
         details = f" ({', '.join(phrases)})" if phrases else ""
-        extra = {"directsuite": {"event": type(event).__name__, **written}}
-        self.logger.log(_lower_level(event, level), "%s: %s%s", subject, words, details, extra=extra)
+        level = _lower_level(event, level)
+        self.logger.log(level, "%s: %s%s", subject, words, details, extra={"directsuite": written})
+
+
+def make_log_fields(event: Event) -> dict[str, str | int | float | bool]:
+    """Return the dictionary `record.directsuite` for an event."""
+    values = {name: _to_plain_value(getattr(event, name, None)) for name in FIELDS}
+    return {"event": type(event).__name__, **{name: value for name, value in values.items() if value is not None}}
 
 
 FIELDS: Mapping[str, str] = {
@@ -274,6 +289,7 @@ FIELDS: Mapping[str, str] = {
     "attempts": "attempts {}",
     "error": "{}",
     "status": "HTTP {}",
+    "code": "code {}",
     "outcome": "outcome {}",
     "cancelled": "cancelled by the caller",
     "happened": "",

@@ -79,7 +79,7 @@ import aiohttp
 import attrs
 from aiohttp.http_exceptions import ContentEncodingError, LineTooLong
 
-from directsuite.core.operation import Auth, Json, Operation
+from directsuite.core.operation import Auth, Json, Operation, Service
 from directsuite.core.retry import parse_retry_after
 from directsuite.core.session import MAX_ERROR_BODY_BYTES, BufferedResponse
 from directsuite.errors import (
@@ -382,8 +382,7 @@ def find_service_error(
     if fault is not None and fault.code is not None and status != 429:
         cls, meaning = operation.fault_format.codes.get(fault.code, (ServiceError, "other error"))
         code = fault.code
-    # Another code is text of the service, which the error has only as an attribute.
-    named = f"code {code if _SHORT_NUMBER.match(str(code)) else 'of another form'}"
+    named = f"code {code if _SHORT_NUMBER.match(str(code)) else 'of another form'}"  # see find_loggable_code
     own = fault is not None and operation.fault_format.success_key is not None and status != 429
     error = cls(
         f"{meaning} ({named if code is not None else f'HTTP {status}'})",
@@ -401,6 +400,16 @@ def find_service_error(
     if code is not None and code == operation.fault_format.new_session_code and operation.auth is Auth.SESSION:
         error.outcome = Outcome.REJECTED
     return error
+
+
+def find_loggable_code(error: BaseException) -> int | str | None:
+    """Return the service's error code, or None if there is none or it is neither a short number nor one of OAuth.
+
+    Another code is text of the service, which the error has only as an attribute. OAuth's errors have only known codes.
+    """
+    if not isinstance(error, ServiceError):
+        return None
+    return error.code if error.service == Service.OAUTH or _SHORT_NUMBER.match(str(error.code)) else None
 
 
 def _find_message(document: Json, body: bytes, headers: Mapping[str, str]) -> str | None:

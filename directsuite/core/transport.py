@@ -31,7 +31,7 @@ from directsuite.core.call_log import CALLS, log_finished
 from directsuite.core.clock import Clock
 from directsuite.core.events import CallFinished, CallStarted, OutcomeLeftUnknown, RetryScheduled, ValuesSkipped
 from directsuite.core.operation import Auth, Operation, Semantics, Service
-from directsuite.core.outcome import make_decode_error, needs_new_credential
+from directsuite.core.outcome import find_loggable_code, make_decode_error, needs_new_credential
 from directsuite.core.retry import MIN_UNAVAILABLE_WAIT, Backoff, RetryPolicy
 from directsuite.core.session import make_closed_error
 from directsuite.core.upload import RequestBody
@@ -213,7 +213,9 @@ class Transport:
             receive=receive,
             confirm=confirm,
             keep_open=keep_open,
-            detailed=bool(env.events.listeners) or env.events.logger.isEnabledFor(logging.DEBUG),
+            detailed=bool(env.events.listeners)
+            or env.events.logger.isEnabledFor(logging.DEBUG)
+            or CALLS.isEnabledFor(logging.INFO),
             started_at=env.clock.monotonic(),
             deadline=deadline,
             end=deadline,
@@ -238,7 +240,7 @@ class Transport:
                 error = DeadlineExceededError(text, outcome=Outcome.NOT_SENT, **about)
             else:
                 error = ClosedError("the suite was closed while the call waited", outcome=Outcome.NOT_SENT, **about)
-        error.elapsed = self.environment.clock.monotonic() - call.started_at
+        error.call, error.elapsed = call.number, self.environment.clock.monotonic() - call.started_at
         raise error
 
     async def _continue_attempts(self, call: Call[R], failure: DirectSuiteError) -> R:
@@ -380,7 +382,7 @@ class Transport:
             # An error of the login already has the operation and attempts of the login.
             if each.operation in (None, operation.name):
                 each.operation, each.service = operation.name, operation.service
-                each.attempts = call.requests
+                each.call, each.attempts = call.number, call.requests
                 each.elapsed = self.environment.clock.monotonic() - call.started_at
         return error
 
@@ -405,8 +407,6 @@ class _CallScope:
         session.calls -= 1
         if session.closed and not session.calls:
             session.idle.set()
-        if CALLS.isEnabledFor(logging.INFO):
-            log_finished(self._call, error)
         if error is not None:
             self._emit_failed(error)
         elif self._call.detailed:
@@ -425,11 +425,13 @@ class _CallScope:
             error=None if isinstance(error, GeneratorExit) else type(error).__name__,
             outcome=Outcome.UNKNOWN if lost else getattr(error, "outcome", None),
             cancelled=left,
+            code=find_loggable_code(error),
         )
 
     def _emit_finished(self, **details: Any) -> None:
-        elapsed = self._call.environment.clock.monotonic() - self._call.started_at
-        self._call.emit(CallFinished, attempts=self._call.requests, elapsed=elapsed, **details)
+        call = self._call
+        elapsed = call.environment.clock.monotonic() - call.started_at
+        log_finished(call.emit(CallFinished, attempts=call.requests, elapsed=elapsed, status=call.status, **details))
 
 
 _VERIFY_BACKOFF = Backoff(0.5, 8.0)

@@ -158,7 +158,7 @@ def _reword_error(error: ServiceError, explain_invalid_grant: Callable[[], str])
         return error
     about: dict[str, Any] = {**ERROR_CONTEXT, "outcome": error.outcome, "retry_after": error.retry_after}
     reworded = type(error)(text, status=error.status, code=error.code, message=error.message, body=error.body, **about)
-    reworded.attempts, reworded.elapsed = error.attempts, error.elapsed
+    reworded.call, reworded.attempts, reworded.elapsed = error.call, error.attempts, error.elapsed
     return reworded
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import sys
@@ -51,14 +52,83 @@ async def test_each_call_is_one_line_at_info(server: ScriptedServer, caplog: pyt
     ds.configure_logging()
     server.enqueue(responses.respond({}, 500), responses.respond({"success": True, "count": 7}))
     server.enqueue(responses.respond({"success": False, "code": 2, "message": PATIENT}), responses.reset)
+    server.enqueue(responses.respond({"success": False, "code": PATIENT}))
     async with open_suite(server, retry=ds.RetryPolicy(attempts=2, wait=lambda _: 0.0)) as suite:
         await GET_MESSAGE_COUNT.call(suite)
-        await catch_error(SEND.call(suite))
-        await catch_error(SEND.call(suite))
+        for _ in range(3):
+            await catch_error(SEND.call(suite))
     assert read_lines(caplog) == [
         "GetMessageCount: succeeded (call ?, HTTP 200, 2 attempts, ? ms)",
-        "Send: failed, AddressError (call ?, HTTP 200, 1 attempt, ? ms)",
+        "Send: failed, AddressError (call ?, HTTP 200, code 2, 1 attempt, ? ms)",
         "Send: failed, OutcomeUnknownError (call ?, no response, 1 attempt, ? ms)",
+        "Send: failed, ServiceError (call ?, HTTP 200, 1 attempt, ? ms)",
+    ]
+
+
+async def test_lines_of_concurrent_calls_name_their_call_and_attempt(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ds.configure_logging("debug")
+    server.enqueue(responses.respond({}, 500), responses.reset)
+    server.default_responder = responses.respond({"success": True, "count": 7})
+    async with open_suite(server) as suite:
+        await asyncio.gather(*[GET_MESSAGE_COUNT.call(suite) for _ in range(2)])
+    lines: dict[str, list[str]] = {}
+    for record in caplog.records:
+        [number] = re.findall(r"\bcall (\d+)", record.getMessage())
+        assert vars(record)["directsuite"]["call"] == int(number)
+        if record.name == CALLS.name:
+            words = re.sub(rf"call {number}", "call ?", record.getMessage())
+            lines.setdefault(number, []).append(re.split(r"(?<=\)), |, \d+ ms", words)[0])
+    request = "GetMessageCount: request POST GetMessageCount/{folder} (call ?, attempt %d)"
+    response: list[str] = []
+    assert len(lines) == 2
+    for each in lines.values():
+        response.append(each.pop(1))
+        assert each == [
+            request % 1,
+            request % 2,
+            "GetMessageCount: response HTTP 200 (call ?, attempt 2)",
+            "GetMessageCount: succeeded (call ?, HTTP 200, 2 attempts",
+        ]
+    assert sorted(response) == [
+        "GetMessageCount: no response (call ?, attempt 1)",
+        "GetMessageCount: response HTTP 500 (call ?, attempt 1)",
+    ]
+
+
+async def test_attempt_that_sent_no_request_does_not_show_the_status_of_the_one_before(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ds.configure_logging("debug")
+    server.enqueue(responses.respond({}, 401))
+    tokens = ["first"]
+
+    async def fetch_token() -> str:
+        if not tokens:
+            raise ds.ClosedError("there is no second token")
+        return tokens.pop()
+
+    async with open_suite(server, token=fetch_token) as suite:
+        await catch_error(suite.signing.get_doc_info("doc"))
+    lines = [line for line in read_lines(caplog) if "attempt 0" in line]
+    assert [line.partition(" (")[0] for line in lines] == ["GetDocInfo: no response"]
+
+
+async def test_records_of_calls_have_the_fields_of_events(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ds.configure_logging("debug")
+    server.enqueue(responses.respond({"success": False, "code": 3, "message": PATIENT}))
+    async with open_suite(server) as suite:
+        error = await catch_error(GET_MESSAGE_COUNT.call(suite))
+    call = {"call": error.call, "operation": "GetMessageCount", "service": "messaging", "method": "POST"}
+    call |= {"path": "GetMessageCount/{folder}", "host": "127.0.0.1", "port": server.port}
+    failure = {"error": "ServiceError", "status": 200, "outcome": "failed", "elapsed": pytest.approx(0)}
+    assert [vars(record)["directsuite"] for record in caplog.records if record.name == CALLS.name] == [
+        {"event": "AttemptStarted", "attempt": 1, **call},
+        {"event": "AttemptFailed", "attempt": 1, **call, **failure},
+        {"event": "CallFinished", "attempts": 1, "code": 3, "cancelled": False, **call, **failure},
     ]
 
 
@@ -73,12 +143,11 @@ async def test_debug_adds_requests_and_responses_with_masked_values(
         await GET_PATIENT_ADDRESS.call(suite)
         await catch_error(SEND.call(suite))
     lines = read_lines(caplog)
-    request = (
-        f"GetMessageCount: request POST GetMessageCount/{{folder}}, {{username: <{len(ALICE)} chars>, password: ***}}"
-    )
+    request = "GetMessageCount: request POST GetMessageCount/{folder} (call ?, attempt 1), "
+    request += f"{{username: <{len(ALICE)} chars>, password: ***}}"
     assert lines[0] == request
-    assert re.fullmatch(r"GetMessageCount: response HTTP 200, GetCountResponse\(.*\)", lines[1])
-    assert "Send: response HTTP 400, BadRequestError: " in "\n".join(lines)
+    assert re.fullmatch(r"GetMessageCount: response HTTP 200 \(call \?, attempt 1\), GetCountResponse\(.*\)", lines[1])
+    assert "Send: response HTTP 400 (call ?, attempt 1), BadRequestError: " in "\n".join(lines)
     assert not [text for text in (*SECRETS, PASSWORD, ALICE, PATIENT) if text in caplog.text]
 
 

@@ -73,7 +73,9 @@ async def test_call_that_goes_well_is_reported_from_beginning_to_end(server: Scr
         (AttemptSucceeded, call | {"attempt": 1, "status": 200, "elapsed": pytest.approx(3)}),
         (
             CallFinished,
-            call | {"attempts": 1, "elapsed": pytest.approx(3), "error": None, "outcome": None, "cancelled": False},
+            call
+            | {"attempts": 1, "elapsed": pytest.approx(3), "error": None, "outcome": None, "cancelled": False}
+            | {"status": 200, "code": None},
         ),
     ]
 
@@ -91,13 +93,52 @@ async def test_failures_and_retries_are_reported(server: ScriptedServer, told: l
     assert (scheduled.attempt, scheduled.wait) == (2, 1)
 
 
-async def test_failed_call_is_reported_with_its_class_and_outcome(server: ScriptedServer, told: list[Event]) -> None:
-    server.default_responder = responses.respond({"success": False, "code": 1})
-    async with open_suite(server, listeners=[told.append]) as suite:
-        await catch_error(GET_MESSAGE_COUNT.call(suite))
+@pytest.mark.parametrize(("service", "shown"), [("oauth", "invalid_grant"), ("other", None)])
+async def test_text_as_a_code_is_reported_only_from_oauth(
+    server: ScriptedServer, told: list[Event], service: str, shown: str | None
+) -> None:
+    async def fetch_token() -> str:
+        raise ds.AuthenticationError("no token", status=400, code="invalid_grant", operation="token", service=service)
+
+    async with open_suite(server, listeners=[told.append], token=fetch_token) as suite:
+        await catch_error(suite.signing.get_doc_info("doc"))
     finished = told[-1]
     assert isinstance(finished, CallFinished)
-    assert (finished.error, finished.outcome) == ("AuthenticationError", ds.Outcome.FAILED)
+    assert (finished.error, finished.status, finished.code) == ("AuthenticationError", None, shown)
+
+
+FAILURES: list[tuple[Responder, str, int | None, int | str | None]] = [
+    (responses.respond({"success": False, "code": 1}), "AuthenticationError", 200, 1),
+    (responses.respond({"success": False, "code": "3"}, 500), "ServiceError", 500, 3),
+    (responses.respond({"success": False, "code": "Zaphod"}), "ServiceError", 200, None),  # perhaps patient data
+    (responses.respond({}, 404), "NotFoundError", 404, None),
+    (responses.reset, "ConnectionLostError", None, None),
+]
+
+
+@pytest.mark.parametrize(("response", "name", "status", "code"), FAILURES)
+async def test_failed_call_is_reported_with_its_class_outcome_status_and_code(
+    server: ScriptedServer, told: list[Event], response: Responder, name: str, status: int | None, code: int | None
+) -> None:
+    server.default_responder = response
+    async with open_suite(server, listeners=[told.append], retry=ds.RetryPolicy.none()) as suite:
+        error = await catch_error(GET_MESSAGE_COUNT.call(suite))
+    finished = told[-1]
+    assert isinstance(finished, CallFinished)
+    assert (finished.call, finished.error, finished.outcome) == (error.call, name, error.outcome)
+    assert (finished.status, finished.code) == (status, code)
+
+
+async def test_error_has_the_number_of_the_call_that_made_its_requests(
+    server: ScriptedServer, told: list[Event]
+) -> None:
+    server.default_responder = responses.respond({"success": False, "code": "013"})
+    async with open_suite(server, listeners=[told.append]) as suite:
+        error = await catch_error(GET_PATIENT_ADDRESS.call(suite))
+        assert (await catch_error(suite.mailbox(ALICE, PASSWORD).get_message_count(timeout=-1))).call is None
+    login, call = [event for event in told if isinstance(event, CallFinished)]
+    assert (error.operation, error.call, error.copy().call) == (login.operation, login.call, login.call)
+    assert (call.operation, call.status, call.code) == (GET_PATIENT_ADDRESS.operation, None, "013")
 
 
 async def test_attempt_that_could_not_begin_has_no_number(server: ScriptedServer, told: list[Event]) -> None:

@@ -106,6 +106,12 @@ OF_CALLS: list[tuple[int, ds.Event, str, str]] = [
         "$.messages[] 2, $.messages[].sentDate 1",
     ),
     (DEBUG, ds.CallFinished(attempts=2, elapsed=3.5, **GET_UIDS), "the call ended", "attempts 2, after 3.500 s"),
+    (
+        DEBUG,
+        ds.CallFinished(attempts=1, elapsed=0.0, error="ServiceError", status=200, code=3, **GET_UIDS),
+        "the call ended",
+        "attempts 1, ServiceError, HTTP 200, code 3, after 0.000 s",
+    ),
 ]
 OTHERS: list[tuple[int, ds.Event, str]] = [
     (INFO, ds.TokenRefreshed(generation=3, expires_in=None), "directsuite: a new token is in use (number 3)"),

@@ -198,6 +198,7 @@ async def registration(registration: ds.Registration) -> None:
 
 def failures(error: ds.DirectSuiteError) -> None:
     assert_type(error.operation, str | None)
+    assert_type(error.call, int | None)
     assert_type(error.attempts, int)
     assert_type(error.elapsed, float)
     assert_type(error.outcome, ds.Outcome | None)
