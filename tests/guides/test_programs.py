@@ -213,7 +213,7 @@ async def test_each_error_is_reported_separately(
 
 
 async def test_hook_policy_and_listener_extend_a_suite(sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
-    conversion, retries, events = find_code_blocks("extending")
+    conversion, retries, events, _ = find_code_blocks("extending")
     converter = execute_programs(conversion)["settings"].converter
     assert converter.structure(" cc ", ds.RecipientType) is ds.RecipientType.CC
     settings = attrs.evolve(execute_programs(retries)["settings"], fax_url=None, message_url=sandbox.message_url)
@@ -223,6 +223,17 @@ async def test_hook_policy_and_listener_extend_a_suite(sandbox: Sandbox, capsys:
         with pytest.raises(ds.OutcomeUnknownError):
             await suite.mailbox(*ALICE).send(LETTER)
     assert capsys.readouterr().out.startswith("Send: it may have happened: look in INBOX.Sent")
+
+
+async def test_listener_counts_calls_and_failures(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DIRECTSUITE_MESSAGE_URL", sandbox.message_url)
+    program = execute_programs(find_code_blocks("extending")[-1])
+    await program["main"](*ALICE)
+    assert program["calls"] == {"GetMessageCount": 1}
+    assert program["failures"] == {("GetMessageCount", "ServiceError", 200, 3): 1}
+    assert "GetMessageCount: " in capsys.readouterr().out
 
 
 async def test_sandbox_shows_what_really_happened() -> None:
