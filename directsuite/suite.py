@@ -17,7 +17,7 @@ from directsuite.core.call import Endpoint, Environment
 from directsuite.core.call_log import LOG_VARIABLE, configure_logging, is_configured
 from directsuite.core.checks import Check, instance_of, with_methods
 from directsuite.core.clock import Clock, SystemClock
-from directsuite.core.credentials import TokenCache, TokenSource, make_token_source
+from directsuite.core.credentials import TimeLimitedSource, TokenCache, TokenSource, make_token_source
 from directsuite.core.events import Events, Listener, SessionRenewed
 from directsuite.core.facade import Runtime
 from directsuite.core.limits import Limits, LimitsProvider
@@ -153,7 +153,7 @@ class DirectSuite:
             emit=events.emit,
         )
         if token is not None:
-            tokens = cache(_make_token_source(self._transport, token))
+            tokens = cache(_make_token_source(self._transport, token, settings.attempt_timeout))
             endpoints[Service.SIGNING].credentials = endpoints[Service.FAX].credentials = tokens
             self._caches.append(tokens)
         sessions: TokenCache | None = None
@@ -325,13 +325,17 @@ def _find_token_url(token: Token | None, settings: Settings) -> str | None:
     return token.token_url
 
 
-def _make_token_source(transport: Transport, token: Token) -> TokenSource:
-    if not isinstance(token, str | Secret):
-        from directsuite.oauth import grants, source
+def _make_token_source(transport: Transport, token: Token, attempt_timeout: float) -> TokenSource:
+    if isinstance(token, str | Secret):
+        return make_token_source(token)
+    from directsuite.oauth import grants, source
 
-        if isinstance(token, grants.Grant):
-            return source.make_source(transport, token)
-    return make_token_source(token)
+    if isinstance(token, grants.Grant):
+        return source.make_source(transport, token)
+    made = make_token_source(token)
+    if getattr(made, "single_use", False):
+        return made  # a cancelled request could lose the next token
+    return TimeLimitedSource(made, attempt_timeout)
 
 
 def _make_limits(

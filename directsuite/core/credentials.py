@@ -41,6 +41,8 @@ from directsuite.wire.models import ValueSemantics, is_number
 
 _BACKOFF = Backoff(1.0, 60.0)
 _MAX_KEEP_ALIVE_SLEEP = 3600.0
+_CANCEL_SECONDS = 5.0
+"""How long a cancelled fetch waits until the token function has ended."""
 
 
 @attrs.frozen
@@ -316,7 +318,8 @@ class TokenSource(Protocol):
     """Fetches tokens.
 
     If each fetch sends a single-use token, such as a rotating refresh token, set the attribute `single_use = True`.
-    Closing the suite then waits a few seconds for the response, so that the new token is not lost.
+    Closing the suite then waits a few seconds for the response, so that the new token is not lost. Without it, a fetch
+    that takes longer than `attempt_timeout` is cancelled, and the next attempt calls `fetch` again.
     """
 
     @property
@@ -356,6 +359,47 @@ class CallableToken(ValueSemantics):
         """Call the function and return its result as an AccessToken."""
         token = await self.function()
         return token if isinstance(token, AccessToken) else AccessToken(token)
+
+
+class TimeLimitedSource:
+    """A source that calls another source, and cancels it if it takes too long.
+
+    It does not wait for a source that ignores the cancellation, whose result is then not used.
+
+    attempt_timeout: the maximum duration of a fetch, in seconds of the event loop's clock.
+    """
+
+    def __init__(self, source: TokenSource, attempt_timeout: float) -> None:
+        self._source = source
+        self._attempt_timeout = attempt_timeout
+        self._running: set[asyncio.Future[AccessToken]] = set()  # otherwise they could be garbage-collected
+
+    @property
+    def renewable(self) -> bool:
+        """True if another fetch can return a different token."""
+        return self._source.renewable
+
+    async def fetch(self) -> AccessToken:
+        """Return a token of the other source. Raises TransportError if it takes too long."""
+        running = asyncio.ensure_future(self._source.fetch())
+        self._running.add(running)
+        running.add_done_callback(self._handle_done)
+        try:
+            done, _ = await asyncio.wait([running], timeout=self._attempt_timeout)
+        except asyncio.CancelledError:
+            running.cancel()
+            await asyncio.wait([running], timeout=_CANCEL_SECONDS)
+            raise
+        if done:
+            return running.result()
+        running.cancel()
+        text = f"the token source took longer than the attempt timeout of {self._attempt_timeout:g} s"
+        raise TransportError(text, outcome=Outcome.NOT_SENT)
+
+    def _handle_done(self, running: asyncio.Future[AccessToken]) -> None:
+        self._running.discard(running)
+        if not running.cancelled():
+            running.exception()  # otherwise the event loop logs it
 
 
 def make_token_source(token: str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource) -> TokenSource:

@@ -314,6 +314,60 @@ async def test_token_that_is_given_out_expired_is_fetched_once_a_call(server: Sc
     assert fetches == 3
 
 
+class HangingTokens:
+    """A token function whose first call hangs."""
+
+    def __init__(self, *, ignores_cancellation: bool = False, single_use: bool = False) -> None:
+        self.ignores_cancellation, self.single_use = ignores_cancellation, single_use
+        self.renewable = True
+        self.calls = 0
+        self.recovered = asyncio.Event()
+
+    async def fetch(self) -> AccessToken:
+        self.calls += 1
+        while self.calls == 1 and not self.recovered.is_set():
+            try:
+                await self.recovered.wait()
+            except asyncio.CancelledError:
+                if not self.ignores_cancellation:
+                    raise
+        return AccessToken(f"token-{self.calls}")
+
+
+@pytest.mark.parametrize("ignores_cancellation", [False, True])
+async def test_token_function_that_hangs_is_called_again_after_the_attempt_timeout(
+    server: ScriptedServer, *, ignores_cancellation: bool
+) -> None:
+    server.default_responder = responses.respond({"identifier": "doc"})
+    source = HangingTokens(ignores_cancellation=ignores_cancellation)
+    async with open_suite(server, token=source, attempt_timeout=10) as suite:
+        impatient = suite.with_options(timeout=8)
+        assert type(await catch_error(GET_DOC_INFO.call(impatient))) is ds.DeadlineExceededError
+        await GET_DOC_INFO.call(impatient)  # repeated when the fetch ends after 10 seconds
+        source.recovered.set()
+    assert source.calls == 2
+    assert server.requests[-1].headers["authorization"] == "Bearer token-2"
+
+
+async def test_token_function_that_hangs_has_an_error_that_names_the_limit(server: ScriptedServer) -> None:
+    async with open_suite(
+        server, token=HangingTokens().fetch, attempt_timeout=10, retry=ds.RetryPolicy(attempts=1)
+    ) as suite:
+        error = await catch_error(GET_DOC_INFO.call(suite))
+    assert type(error) is ds.TransportError
+    assert error.retry_after == pytest.approx(1, abs=0.1)
+    assert "the token source took longer than the attempt timeout of 10 s" in str(error)
+
+
+async def test_single_use_token_source_is_not_cancelled_by_the_attempt_timeout(server: ScriptedServer) -> None:
+    server.default_responder = responses.respond({"identifier": "doc"})
+    source = HangingTokens(single_use=True)
+    async with open_suite(server, token=source, attempt_timeout=10) as suite:
+        asyncio.get_running_loop().call_later(30, source.recovered.set)
+        await GET_DOC_INFO.call(suite)
+    assert source.calls == 1
+
+
 async def test_upload_behind_a_rejected_call_takes_the_new_token(server: ScriptedServer) -> None:
     server.default_responder = tokens = Tokens()
     async with open_suite(server, token=tokens.token, max_connections=1) as suite:
