@@ -27,6 +27,7 @@ from directsuite.errors import (
     BadRequestError,
     ConnectFailedError,
     DirectSuiteError,
+    NotFoundError,
     Outcome,
     ResponseDecodeError,
     ServerError,
@@ -155,9 +156,14 @@ def _reword_error(error: ServiceError, explain_invalid_grant: Callable[[], str])
     else:
         if error.advice:  # a redirect, or not found
             error.advice = _HINT_SETTING
-        return error
+        if not isinstance(error, NotFoundError):
+            return error
+        text = error.explanation
+    # A NotFoundError would look like a missing document.
+    cls = ServiceError if isinstance(error, NotFoundError) else type(error)
     about: dict[str, Any] = {**ERROR_CONTEXT, "outcome": error.outcome, "retry_after": error.retry_after}
-    reworded = type(error)(text, status=error.status, code=error.code, message=error.message, body=error.body, **about)
+    reworded = cls(text, status=error.status, code=error.code, message=error.message, body=error.body, **about)
+    reworded.advice = error.advice
     reworded.call, reworded.attempts, reworded.elapsed = error.call, error.attempts, error.elapsed
     return reworded
 

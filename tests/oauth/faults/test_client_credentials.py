@@ -144,7 +144,7 @@ async def test_rejection_is_reported_by_code_and_not_retried(
         (make_rejection("sentinel-of-a-client-secret"), ds.BadRequestError, "HTTP 400"),
         (make_rejection("sentinel-of-a-client-secret", 200), ds.ServiceError, "responded with an unknown error"),
         (responses.respond(b"", 401), ds.AuthenticationError, "the client's id, secret"),
-        (responses.respond(b"", 404), ds.NotFoundError, "not found (HTTP 404): check token_url ("),
+        (responses.respond(b"", 404), ds.ServiceError, "not found (HTTP 404): check token_url ("),
         (
             responses.respond(b"", 302, Location="https://other.example.test/"),
             ds.ServiceError,
