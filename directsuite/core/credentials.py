@@ -25,7 +25,7 @@ import attrs
 
 from directsuite.core.checks import can_be_called_with, is_async
 from directsuite.core.clock import WAIT_TOLERANCE, Clock
-from directsuite.core.events import Event, RenewalFailed, Renewed, TokenRefreshed
+from directsuite.core.events import Event, RenewalFailed, Renewed, SessionRenewed, TokenRefreshed
 from directsuite.core.privacy import scrub_class
 from directsuite.core.retry import Backoff
 from directsuite.errors import (
@@ -43,6 +43,10 @@ _BACKOFF = Backoff(1.0, 60.0)
 _MAX_KEEP_ALIVE_SLEEP = 3600.0
 _CANCEL_SECONDS = 5.0
 """How long a cancelled fetch waits until the token function has ended."""
+_HINT_RAISE_OS_ERROR = (
+    "the call is not repeated, because this is not an OSError. If a later attempt may succeed, raise an OSError in the "
+    "token function, such as ConnectionError or TimeoutError"
+)
 
 
 @attrs.frozen
@@ -232,13 +236,15 @@ class TokenCache:
                 raise  # the caller was cancelled; the fetch continues for other callers
             error: DirectSuiteError = ClosedError("the suite was closed while a token was being fetched")
         except DirectSuiteError as failure:
-            error = self._set_retry_after(failure.copy())
+            error = failure.copy()
             error.__cause__ = failure.__cause__
+            self._set_retry_after(error)
         raise error
 
     def _set_retry_after(self, failure: DirectSuiteError) -> DirectSuiteError:
         # A login or token request has its own retries.
-        if failure.operation is None and failure.outcome is Outcome.NOT_SENT:
+        was_not_sent = failure.operation is None and failure.outcome is Outcome.NOT_SENT
+        if was_not_sent and not is_permanent_source_failure(failure):
             failure.retry_after = max(failure.retry_after or 0.0, self._try_again_at - self._clock.monotonic())
         return failure
 
@@ -260,7 +266,14 @@ class TokenCache:
             self._failures += 1
             wait = _BACKOFF.compute_wait(self._failures)
             self._try_again_at = self._clock.monotonic() + wait
-            self._emit(RenewalFailed(error=type(failure).__name__, back_off=wait))
+            self._emit(
+                RenewalFailed(
+                    error=type(failure).__name__,
+                    cause=_find_class_name(self._source_error),
+                    credential="session" if self._renewed_event is SessionRenewed else "token",
+                    back_off=wait,
+                )
+            )
             raise
         return self.store(token, requested_at)
 
@@ -281,7 +294,20 @@ class TokenCache:
             if isinstance(error, TimeoutError) and limit.expired():
                 raise TransportError("the token source took too long", outcome=Outcome.NOT_SENT) from None
             self._source_error = error
-            raise TransportError(f"the token source raised {type(error).__name__}", outcome=Outcome.NOT_SENT) from error
+            failure = TransportError(f"the token source raised {type(error).__name__}", outcome=Outcome.NOT_SENT)
+            failure.advice = "" if isinstance(error, OSError) else _HINT_RAISE_OS_ERROR
+            raise failure from error
+
+
+def is_permanent_source_failure(failure: DirectSuiteError) -> bool:
+    """Return True if the user's token source raised an exception that is no failure of the network or of a file."""
+    cause = failure.__cause__
+    is_from_source = failure.outcome is Outcome.NOT_SENT and isinstance(cause, Exception)
+    return is_from_source and not isinstance(cause, DirectSuiteError | OSError)
+
+
+def _find_class_name(error: Exception | None) -> str | None:
+    return None if error is None else type(error).__name__
 
 
 def _copy_without_traceback(failure: DirectSuiteError, source_error: Exception | None) -> DirectSuiteError:

@@ -34,7 +34,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from logging import DEBUG, INFO, WARNING
-from typing import cast
+from typing import Literal, cast
 
 import attrs
 
@@ -184,6 +184,9 @@ class RenewalFailed(Event):
 
     error: str
     """The name of the error's class."""
+    cause: str | None = None
+    """The name of the class of the exception that the token function raised, or None."""
+    credential: Literal["token", "session"] = "token"
     back_off: float
     """The time until the next try, in seconds."""
 
@@ -257,6 +260,8 @@ class Events:
         level, words = LINES.get(type(event), (DEBUG, type(event).__name__))
         if isinstance(event, OutcomeLeftUnknown) and event.happened:
             words = _HAPPENED_TEXT
+        elif isinstance(event, RenewalFailed):
+            words = f"no new {event.credential} was received"
         if not self.logger.isEnabledFor(level):
             return
         written = make_log_fields(event)
@@ -288,6 +293,8 @@ FIELDS: Mapping[str, str] = {
     "attempt": "attempt {}",
     "attempts": "attempts {}",
     "error": "{}",
+    "cause": "the token function raised {}",
+    "credential": "",
     "status": "HTTP {}",
     "code": "code {}",
     "outcome": "outcome {}",
@@ -319,7 +326,7 @@ LINES: Mapping[type[Event], tuple[int, str]] = {
     CallFinished: (DEBUG, "the call ended"),
     TokenRefreshed: (INFO, "a new token is in use"),
     SessionRenewed: (INFO, "a new session is in use"),
-    RenewalFailed: (WARNING, "no new token or session was received"),
+    RenewalFailed: (WARNING, "no new token was received"),  # or "session"
     ServicePaused: (WARNING, "the service asked for a pause"),
     CircuitOpened: (WARNING, "the service is down: calls to it fail immediately"),
     CircuitClosed: (INFO, "the service responds again"),

@@ -29,6 +29,7 @@ from directsuite.core.attempt import Attempt
 from directsuite.core.call import NO_DEADLINE, Call, Confirmation, Endpoint, Environment, Options, Receive, StreamReader
 from directsuite.core.call_log import CALLS, log_finished
 from directsuite.core.clock import Clock
+from directsuite.core.credentials import is_permanent_source_failure
 from directsuite.core.events import CallFinished, CallStarted, OutcomeLeftUnknown, RetryScheduled, ValuesSkipped
 from directsuite.core.operation import Auth, Operation, Semantics, Service
 from directsuite.core.outcome import find_loggable_code, make_decode_error, needs_new_credential
@@ -469,9 +470,8 @@ def _may_repeat(call: Call[Any], error: BaseException) -> bool:
         return False
     if error.operation not in (None, call.operation.name):
         return False  # the login or token request of the call failed, and was already retried
-    if error.outcome is Outcome.NOT_SENT and isinstance(error.__cause__, Exception):
-        # The user's token source raised it. Only a failure of the network or of a file may be temporary.
-        return isinstance(error.__cause__, DirectSuiteError | OSError)
+    if is_permanent_source_failure(error):
+        return False
     if isinstance(error, ResponseDecodeError) and error.too_large:
         return False  # the next response would be as large
     if isinstance(error, ResponseDecodeError) and error.path in call.operation.strict_paths:
@@ -506,11 +506,14 @@ _ALSO_REJECTED = {
     "for this service",
     Auth.SESSION: "a new login succeeded, but its session was also rejected",
 }
-_READS_CREDENTIALS = "DirectSuite.from_env(), which, unlike Settings.from_env(), also reads"
-_TOKEN_NEEDED = f"a token: DirectSuite(token=...), or {_READS_CREDENTIALS} DIRECTSUITE_TOKEN"
+_READ_BY = "read by DirectSuite.from_env(), but not by Settings.from_env()"
+_TOKEN_NEEDED = (
+    "a token: pass token=... to the suite, or set DIRECTSUITE_TOKEN, or set DIRECTSUITE_TOKEN_URL, "
+    f"DIRECTSUITE_CLIENT_ID and DIRECTSUITE_CLIENT_SECRET ({_READ_BY})"
+)
 _LOGIN_NEEDED = (
-    f"a login: DirectSuite(login=Login(username, password)), or {_READS_CREDENTIALS} "
-    "DIRECTSUITE_LOGIN_USERNAME and DIRECTSUITE_LOGIN_PASSWORD"
+    "a login: pass login=Login(username, password) to the suite, or set DIRECTSUITE_LOGIN_USERNAME and "
+    f"DIRECTSUITE_LOGIN_PASSWORD ({_READ_BY})"
 )
 
 

@@ -211,7 +211,7 @@ async def test_renewals_and_their_failures_are_reported(server: ScriptedServer, 
         await asyncio.sleep(2)
         await GET_PATIENT_ADDRESS.call(suite)
     failed = [event for event in told if isinstance(event, RenewalFailed)]
-    assert failed == [RenewalFailed(error="ServerError", back_off=1.0)]
+    assert failed == [RenewalFailed(error="ServerError", credential="session", back_off=1.0)]
     assert SessionRenewed(generation=1, expires_in=600) in told
 
 

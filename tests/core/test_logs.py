@@ -123,7 +123,18 @@ OTHERS: list[tuple[int, ds.Event, str]] = [
     (
         WARNING,
         ds.RenewalFailed(error="AuthenticationError", back_off=4.0),
-        "directsuite: no new token or session was received (AuthenticationError, next try in 4 s)",
+        "directsuite: no new token was received (AuthenticationError, next try in 4 s)",
+    ),
+    (
+        WARNING,
+        ds.RenewalFailed(error="ServerError", credential="session", back_off=4.0),
+        "directsuite: no new session was received (ServerError, next try in 4 s)",
+    ),
+    (
+        WARNING,
+        ds.RenewalFailed(error="TransportError", cause="ClientResponseError", back_off=1.0),
+        "directsuite: no new token was received (TransportError, the token function raised ClientResponseError, next "
+        "try in 1 s)",
     ),
     (WARNING, ds.ServicePaused(service="fax", seconds=30.0), "fax: the service asked for a pause (for 30.0 s)"),
     (

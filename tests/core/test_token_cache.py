@@ -152,7 +152,11 @@ def _gives(value: object) -> Callable[[], Awaitable[str]]:
 
 _ODD_TEXTS = ("", "  ", "two\nlines", " padded", "padded ", "\xfcnlaut")
 SOURCES: list[tuple[Callable[[], Awaitable[str]], str]] = [
-    (_raises, "the token source raised ValueError"),
+    (
+        _raises,
+        "the token source raised ValueError: the call is not repeated, because this is not an OSError. If a later "
+        "attempt may succeed, raise an OSError in the token function, such as ConnectionError or TimeoutError",
+    ),
     (_is_cancelled, "the token source was cancelled, although the call was not"),
     (_hangs, "the token source took too long"),
     (_gives(None), "the token source returned NoneType instead of a string"),

@@ -267,15 +267,29 @@ async def test_failed_token_is_tried_as_often_as_the_policy_says(server: Scripte
     assert source.asked == 5
 
 
-@pytest.mark.parametrize("failure", [ValueError("broken"), ds.ConfigurationError("broken")])
-async def test_failed_token_that_is_not_retried_says_when_only_if_that_may_help(
-    server: ScriptedServer, failure: Exception
+@pytest.mark.parametrize(
+    ("failure", "is_temporary", "cause", "advice"),
+    [
+        (TimeoutError("vault"), True, "TimeoutError", ""),
+        (ValueError("vault"), False, "ValueError", "raise an OSError in the"),
+        (ds.ConfigurationError("vault"), False, None, ""),
+    ],
+)
+async def test_failure_of_the_token_function_says_whether_a_later_call_may_help(
+    server: ScriptedServer, failure: Exception, cause: str | None, advice: str, *, is_temporary: bool
 ) -> None:
-    source = NumberedTokens()
+    source, events = NumberedTokens(), list[ds.Event]()
     source.failures = [failure]
-    async with open_suite(server, token=source) as suite:
-        error = await catch_error(GET_DOC_INFO.call(suite))
-    assert (error.retry_after is None) is isinstance(failure, ds.ConfigurationError)
+    retry = ds.RetryPolicy(attempts=1)
+    async with open_suite(server, token=source, retry=retry, listeners=[events.append]) as suite:
+        for _ in range(2):  # the second call gets the same error, during the back-off
+            error = await catch_error(GET_DOC_INFO.call(suite))
+            assert (error.retry_after is not None) is is_temporary
+            assert advice in error.advice
+            assert bool(advice) is bool(error.advice)
+    assert source.asked == 1
+    [event] = [each for each in events if isinstance(each, ds.RenewalFailed)]
+    assert (event.cause, event.credential) == (cause, "token")
 
 
 async def test_password_goes_to_the_login_and_the_session_into_the_path_only(
