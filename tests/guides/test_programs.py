@@ -256,7 +256,7 @@ async def test_any_client_can_send_to_the_sandbox(sandbox: Sandbox) -> None:
     [
         ([], contextlib.nullcontext()),
         ([503], contextlib.nullcontext()),
-        ([403], pytest.raises(ds.TransportError, match="the token source raised ClientResponseError")),
+        ([403], pytest.raises(ds.TransportError, match="the token source raised RuntimeError")),
     ],
 )
 async def test_token_of_the_guide_settings_is_read_from_a_vault(
