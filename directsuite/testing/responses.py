@@ -25,12 +25,14 @@ from directsuite.fax import operations as fax
 from directsuite.messaging import operations as messaging
 from directsuite.messaging.models import APIResponse
 from directsuite.registration import operations as registration
-from directsuite.registration.models import ResellerAPIResponse
+from directsuite.registration.models import SUCCESS_CODE, ResellerAPIResponse
 from directsuite.signing import operations as signing
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
 from directsuite.wire.models import Model, get_model_fields
 from directsuite.wire.parsing import MismatchError
+
+_SUCCESS_CODES = (None, 0, SUCCESS_CODE)
 
 
 @attrs.frozen
@@ -66,7 +68,7 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
     - Registration, also for a failed login: `code` and `error_message`.
 
     Raises ValueError if the operation does not exist, or a parameter of the path is missing, and TypeError if the
-    response has no such field, or the package could not read a value.
+    response has no such field, the package could not read a value, or `code` is an error but `success` is omitted.
     """
     chosen = _find_operation(operation)
     parameters = [name for _, name, _, _ in string.Formatter().parse(chosen.path) if name]
@@ -89,6 +91,8 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
         fields = attrs.fields_dict(chosen.response)
         members = {name: value for name, value in values.items() if name in fields or name not in parameters}
         if has_flag:
+            if "success" not in members and (code := members.get("code")) not in _SUCCESS_CODES:
+                raise TypeError(f"code={code!r} is an error: give success=False")
             members.setdefault("success", True)
         body = _encode_model(f"the response of {operation}", chosen.response, members)
     return ServiceResponse(chosen.method, path, status, body)

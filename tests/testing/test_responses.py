@@ -126,6 +126,9 @@ async def test_suite_raises_the_error_of_a_failed_login() -> None:
         ("GetDoc", {"identifier": "d", "content": b""}, TypeError, "is a PDF, and has no field content"),
         ("Sign", {"identifier": "d", "error": "x", "code": 1}, TypeError, "fields error and description, and no code"),
         ("GetUIDs", {"folder": "INBOX", "success": False, "uids": [1]}, TypeError, "uids"),
+        ("Send", {"code": 2}, TypeError, "code=2 is an error: give success=False"),
+        ("GetUIDs", {"folder": "INBOX", "status": 200, "code": 1, "uids": [1]}, TypeError, "code=1 is an error"),
+        ("login", {"code": "011"}, TypeError, "code='011' is an error: give success=False"),
     ],
 )
 def test_wrong_names_are_rejected(operation: str, values: dict[str, Any], error: type[Exception], text: str) -> None:
@@ -154,6 +157,20 @@ def test_dicts_and_extra_members_of_models_are_accepted() -> None:
     answer = response("GetMessages", folder="INBOX", messages=messages, extra={"server": "z"})
     assert answer.json["messages"] == [{"uid": 1, "subject": "x"}, {"htmlBody": False, "uid": 2, "flag": "y"}]
     assert answer.json["server"] == "z"
+
+
+@pytest.mark.parametrize(
+    ("operation", "values"),
+    [
+        ("Send", {"code": 0}),
+        ("Send", {"code": None}),
+        ("login", {"code": "000", "session_id": "s"}),
+        ("Send", {"success": True, "code": 2}),
+        ("Send", {"status": 400, "code": 2}),
+    ],
+)
+def test_code_of_success_or_beside_a_flag_or_status_is_accepted(operation: str, values: dict[str, Any]) -> None:
+    assert response(operation, **values).json["success"] is ("status" not in values)
 
 
 @pytest.mark.parametrize("name", _get_operations())
