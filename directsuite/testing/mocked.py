@@ -25,7 +25,7 @@ from yarl import URL
 from directsuite.testing.responses import response
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from aioresponses import aioresponses
 
@@ -40,9 +40,8 @@ def mocked_services(
     (`kwargs["data"]`), and matches URLs however their characters are quoted. A request without a mocked response raises
     AssertionError instead of a connection error, after which directsuite would retry.
 
-    It also has the method `respond(operation, *, repeat=False, **values)`, which adds the response to the next request
-    of an operation, whatever the URL of the service. `operation` and `values` are those of `response`. With
-    `repeat=True`, it is the response to all further requests of the operation.
+    It also has the method `respond(operation, *, repeat=False, headers=None, **values)`, which adds the response to the
+    next request of an operation, whatever the URL of the service. `help(mocked.respond)` describes its parameters.
 
     Pass `clock=LeapingClock()` to the suite, so that tests do not wait before retries.
 
@@ -72,11 +71,30 @@ def _make_mock_class() -> type[aioresponses]:
         raise ModuleNotFoundError(text, name="aioresponses") from None
 
     class MockedServices(aioresponses):
-        def respond(self, operation: str, *, repeat: bool = False, **values: Any) -> None:
+        def respond(
+            self, operation: str, *, repeat: bool = False, headers: Mapping[str, str] | None = None, **values: Any
+        ) -> None:
+            """Add the response to the next request of an operation, whatever the URL of the service.
+
+            operation: the name in the specification, such as "GetUIDs".
+            repeat: use it for all further requests of the operation.
+            headers: the headers of the response, such as {"Retry-After": "120"}.
+            values: `status`, the parameters of the path, and the fields of the response, as for
+                `directsuite.testing.response`.
+
+            Raises ValueError and TypeError as `response` does.
+            """
             answer = response(operation, **values)
             path = re.escape(str(URL(f"/{answer.path}")))  # quoted as in the URL of the request
             mock: Any = self
-            mock.add(re.compile(f".*{path}$"), answer.method, status=answer.status, body=answer.body, repeat=repeat)
+            mock.add(
+                re.compile(f".*{path}$"),
+                answer.method,
+                status=answer.status,
+                body=answer.body,
+                headers=headers,
+                repeat=repeat,
+            )
 
         async def _request_mock(
             self, orig_self: ClientSession, method: str, url: URL | str, *args: Any, **kwargs: Any

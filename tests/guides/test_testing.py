@@ -35,7 +35,7 @@ def test_examples_pass(tmp_path: Path) -> None:
 def test_examples_with_mocked_responses_pass(tmp_path: Path) -> None:
     [configuration] = find_code_blocks("testing", "toml")
     programs = [program for program in find_code_blocks("testing") if MOCKED in program]
-    assert run([configuration, *programs], tmp_path, "asyncio") == 5
+    assert run([configuration, *programs], tmp_path, "asyncio") == 6
 
 
 @pytest.mark.process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 import time
@@ -123,6 +124,18 @@ async def test_outage_is_survived_without_a_wait(mocked: Any) -> None:
         raw = await suite.mailbox(ALICE, "secret").with_raw_response.get_message_count()
     assert (raw.value, raw.attempts, raw.elapsed >= 30) == (3, 2, True)
     assert time.monotonic() - began < 30
+
+
+async def test_response_has_the_given_headers(mocked: Any, box: ds.Mailbox) -> None:
+    mocked.respond("Send", status=503, headers={"Retry-After": "7"})
+    with pytest.raises(ds.DirectSuiteError) as caught:
+        await box.send(to=BOB, subject="Report")
+    assert caught.value.retry_after == 7
+
+
+def test_method_for_responses_is_documented(mocked: Any) -> None:
+    text = inspect.getdoc(mocked.respond) or ""
+    assert all(f"{parameter}:" in text for parameter in inspect.signature(mocked.respond).parameters)
 
 
 def test_wrong_field_of_a_response_is_rejected(mocked: Any) -> None:
