@@ -379,7 +379,7 @@ async def fetch_message(box: ds.Mailbox, folder: str, uid: int) -> ds.MessageDet
     async with show_progress("fetching the message"), explain_missing_folder(box, folder):
         messages = await box.get_messages_by_uids(folder, [uid])
     if not messages:
-        raise ItemNotFoundError(explain_missing_message(folder))
+        raise ItemNotFoundError(explain_missing_messages(folder, [uid]))
     return messages[0]
 
 
@@ -445,7 +445,7 @@ async def _save_files(command: Command, access: MailboxAccess, uids: Sequence[in
             is_shown = show_effect(show, f"{format_count(len(saved), 'file')} saved into the folder of --into")
         _report_skipped(saver)
     if len(missing) == len(uids):
-        raise ItemNotFoundError(explain_missing_message(options.folder))
+        raise ItemNotFoundError(explain_missing_messages(options.folder, missing))
     if missing:
         echo_err(describe_missing(missing, uids, options.folder))
         return ExitStatus.NOT_FOUND
@@ -503,9 +503,8 @@ async def explain_missing_folder(box: ds.Mailbox, folder: str, *, option: str = 
             raise
         meant = _find_similar_folder(folder.casefold(), folders)
         suggestion = f"Did you mean {make_printable(meant)}? " if meant and is_verbose() else ""
-        create = ""
-        if option == "--to":
-            new_folder = folder if folder.casefold().startswith("inbox.") else f"INBOX.{folder}"
+        create, new_folder = "", folder if folder.casefold().startswith("inbox.") else f"INBOX.{folder}"
+        if option == "--to" and new_folder.casefold() not in folders:
             create = f", or `directsuite inbox folder create {_quote_folder(new_folder)}` to create one"
         raise ItemNotFoundError(
             f"{with_value(option, folder)}: the mailbox has no such folder. {suggestion}"
@@ -523,21 +522,25 @@ def _find_similar_folder(typed: str, folders: Mapping[str, str]) -> str | None:
     return None if similar_name is None else short_names[similar_name]
 
 
-def explain_missing_message(folder: str) -> str:
-    """Return the sentences about a message that the folder does not have."""
+def explain_missing_messages(folder: str, missing: Sequence[int]) -> str:
+    """Return the sentences about a command of which no message exists. missing: their numbers."""
+    what = "this number" if len(missing) == 1 else "these numbers"
     return (
-        f"{folder if is_verbose() else 'The folder'} has no message with this number. "
+        f"{folder if is_verbose() else 'The folder'} has no message with {with_value(what, _list_uids(missing))}. "
         f"Run {make_list_command(folder)} to see the numbers."
     )
 
 
 def describe_missing(missing: Sequence[int], uids: Sequence[int], folder: str) -> str:
     """Return the sentence about the messages that do not exist (`missing`), of all requested ones (`uids`)."""
-    named = ", ".join(map(str, missing[:_MAX_LISTED_UIDS])) + (", …" if len(missing) > _MAX_LISTED_UIDS else "")
     return (
-        f"{len(missing)} of {len(uids)} messages do not exist ({named}). "
+        f"{len(missing)} of {len(uids)} messages do not exist ({_list_uids(missing)}). "
         f"Run {make_list_command(folder)} to see the numbers."
     )
+
+
+def _list_uids(uids: Sequence[int]) -> str:
+    return ", ".join(map(str, uids[:_MAX_LISTED_UIDS])) + (", …" if len(uids) > _MAX_LISTED_UIDS else "")
 
 
 def make_list_command(folder: str) -> str:

@@ -29,6 +29,7 @@ from directsuite.cli.send import (
     HINT_CHECK_SENT_FOLDER,
     TextOptions,
     make_attachments,
+    make_status_hint,
     parse_addresses,
     read_body,
     send_with_key,
@@ -285,7 +286,9 @@ def reply(uid: Uid, /, *, command: CommandParameter, options: _ReplyOptions = _R
         document = {"sent": True, "sent_before": is_sent_before, "recipients": to}
         if not show_change(document, "The reply was sent", as_json=options.json, smtp_id=smtp_id):
             return ExitStatus.FAILED
-        echo_err(f"The reply was sent{' before with this --key' if is_sent_before else ''} to {description}.")
+        has_hint = options.key is not None and smtp_id and not options.json
+        hint = f" {make_status_hint(access.address, options.key, smtp_id)}" if has_hint else ""
+        echo_err(f"The reply was sent{' before with this --key' if is_sent_before else ''} to {description}.{hint}")
         return ExitStatus.DONE
 
     return send_reply()
@@ -317,7 +320,7 @@ def _change_messages(
                 listed = set(await box.get_uids(options.folder))
             existing_uids = [uid for uid in uids if uid in listed]
             if not existing_uids:
-                raise ItemNotFoundError(inbox.explain_missing_message(options.folder))
+                raise ItemNotFoundError(inbox.explain_missing_messages(options.folder, uids))
             result = await work(box, existing_uids)
         count = format_count(len(existing_uids), "message")
         missing = [uid for uid in uids if uid not in listed]

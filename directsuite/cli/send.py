@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import stat
 import sys
 import time
@@ -218,9 +219,19 @@ async def _send_message(
     if not smtp_id:
         echo_err(f"{result}. Its status is not available, because the service returned no SMTP id.")
     elif not options.json:
-        status = f"`directsuite status '{smtp_id}'`" if is_verbose() else "`directsuite status` with this id"
-        echo_err(f"{result}. {status} shows its delivery.")
+        echo_err(f"{result}. {make_status_hint(access.address, options.key, smtp_id)}")
     return ExitStatus.DONE
+
+
+def make_status_hint(sender: str, key: str | None, smtp_id: str) -> str:
+    """Return the sentence with the command that shows the delivery of a sent message."""
+    if not is_verbose():
+        return f"`directsuite status` with this {'id' if key is None else '--key'} shows its delivery."
+    message = shlex.quote(smtp_id)
+    if key is not None:
+        message = f"--key{'=' if key.startswith('-') else ' '}{shlex.quote(key)}"
+    mailbox = "" if sender == Configuration.read().get_text("mailbox") else f" --mailbox {shlex.quote(sender)}"
+    return f"`directsuite status {message}{mailbox}` shows its delivery."
 
 
 def set_hints(command: Command, key: str | None, recovery_hint: str) -> None:

@@ -84,6 +84,9 @@ async def test_missing_destination_is_suggested_or_can_be_created(cli: CliRunner
         await cli.fail(4, "`directsuite inbox folder create FOLDER` to create one.", *move, to)
     await cli.fail(4, "Did you mean INBOX.Spam? Run ", *move, "INBOX.Spma", "-v")
     await cli.run("inbox", "folder", "create", "INBOX.My cases")
+    words = "Did you mean INBOX.My cases? Run `directsuite inbox folders` to see the folders.\n"
+    await cli.fail(4, words, *move, "my cases", "-v")
+    await cli.fail(4, "Run `directsuite inbox folders` to see the folders.\n", *move, "My cases")
     assert (await cli.run(*move, "INBOX.My cases")).status == 0
 
 
@@ -116,6 +119,11 @@ async def test_missing_messages_are_reported_and_the_others_processed(cli: CliRu
     words = words.replace("list`", "list --folder INBOX.Spam`")
     await cli.fail(4, words, "inbox", "mark", "1", "9", "--folder", "INBOX.Spam", "-v")
     await cli.fail(4, "no message with this number", "inbox", "mark", "9")
+    for command in (("read",), ("save", "--into", "saved"), ("mark",)):
+        await cli.fail(
+            4, "INBOX has no message with this number (9). Run", "inbox", command[0], "9", *command[1:], "-v"
+        )
+    await cli.fail(4, "INBOX has no message with these numbers (8, 9). Run", "inbox", "mark", "8", "9", "-v")
 
 
 @pytest.mark.parametrize(("typed", "is_terminal", "status"), [("y\n", True, 0), ("\n", True, 2), ("y\n", False, 2)])
@@ -223,9 +231,12 @@ async def test_reply_with_a_key_is_sent_once(cli: CliRunner) -> None:
     reply = ("inbox", "reply", "1", "--body", "Thanks", "--key", "thanks-1")
     cli.sandbox.inject_fault("SendWithHeader", "reset_after")
     first, second = await cli.run(*reply), await cli.run(*reply, "--json")
-    assert (first.status, first.err) == (0, "directsuite: The reply was sent to 1 recipient.\n")
+    hint = "`directsuite status` with this --key shows its delivery."
+    assert (first.status, first.err) == (0, f"directsuite: The reply was sent to 1 recipient. {hint}\n")
     assert (second.document["sent_before"], second.document["smtp_id"]) == (True, first.out.strip())
     assert second.err == "directsuite: The reply was sent before with this --key to 1 recipient.\n"
+    hint = ". `directsuite status --key thanks-1` shows its delivery."
+    assert hint in (await cli.run(*reply, "-v")).err
     for other in (("2", "--body", "Thanks"), ("1", "--body", "No")):
         result = await cli.run("inbox", "reply", *other, "--key", "thanks-1")
         assert (result.status, "Use a new --key for each message." in result.err) == (2, True)

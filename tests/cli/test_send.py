@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import stat
 import sys
 from pathlib import Path
@@ -175,6 +177,16 @@ async def test_with_a_key_it_goes_once_however_often_it_is_given(cli: CliRunner)
     (record,) = find_journals(cli.folder / "state" / "sends")
     known = record.read_bytes().lower()
     assert [word for word in (b"referral", b"alice", b"bob", b"please") if word in known] == []
+
+
+@pytest.mark.parametrize("key", ["referral-17", "Ada's referral", "-17"])
+async def test_command_for_the_status_of_a_key_works(cli: CliRunner, key: str) -> None:
+    for sender in (ALICE, BOB):
+        result = await cli.run("send", "--to", BOB, "--body", "x", f"--key={key}", "--from", sender, "-v")
+        hint = re.search(r"`directsuite (status --key.*)` shows its delivery", result.err)
+        assert hint is not None
+        assert hint[1].endswith(f" --mailbox {BOB}") == (sender == BOB)
+        assert (await cli.run(*shlex.split(hint[1]))).status == 0
 
 
 async def test_with_a_key_a_large_file_is_waited_for_as_long_as_it_may_take(cli: CliRunner) -> None:
