@@ -344,10 +344,10 @@ def _find_line_numbers(text: str) -> dict[tuple[str, str], int]:
     return lines
 
 
-def read_private_file(path: Path, name: str) -> bytes:
+def read_private_file(path: Path, name: str, *, is_path_shown: bool = False) -> bytes:
     """Return the content of a file that only its owner and group may access.
 
-    name: describes the file in the error's text.
+    name: describes the file in the error's text. is_path_shown: True if the text may contain the path.
 
     Raises ConfigurationError if the file cannot be read, is larger than MAX_SECRETS_BYTES, or is accessible to other
     users. The permissions are not checked on Windows.
@@ -355,7 +355,10 @@ def read_private_file(path: Path, name: str) -> bytes:
     try:
         with path.open("rb") as file:
             if sys.platform != "win32" and os.fstat(file.fileno()).st_mode & stat.S_IRWXO:
-                raise ConfigurationError(f"{name} is accessible to other users: run `chmod o=` on it")
+                import shlex  # imported only for this error
+
+                command = f"run `chmod o= {shlex.quote(str(path))}`" if is_path_shown else "run `chmod o=` on it"
+                raise ConfigurationError(f"{name} is accessible to other users: {command}")
             return _read_limited(file, MAX_SECRETS_BYTES)
     except _TooLargeError as error:
         reason = str(error)

@@ -16,6 +16,7 @@ import contextlib
 import getpass
 import importlib
 import json
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -25,6 +26,7 @@ import attrs
 
 import directsuite as ds
 from directsuite.cli.errors import NOT_TEXT_PROBLEM, UsageError, secret_sources, validate_text, with_value
+from directsuite.cli.process import is_verbose
 from directsuite.config_file import (
     DEFAULT_FILE,
     MAX_SECRETS_BYTES,
@@ -234,21 +236,35 @@ def read_private_document(path: Path, name: str, expected_members: str) -> dict[
     path: - for stdin. name: the file's name in messages. expected_members: the expected content, for messages.
     """
     is_stdin = str(path) == "-"
-    content = read_input(path, name, limit=MAX_SECRETS_BYTES) if is_stdin else read_private_file(path, name)
-    document: Any = None
-    with contextlib.suppress(ValueError, RecursionError):  # not chained, because parsers' errors quote the content
-        text = content.decode("utf-8-sig")
-        is_toml = path.suffix == ".toml" or (path.suffix != ".json" and not text.lstrip().startswith("{"))
+    if is_stdin:
+        content = read_input(path, name, limit=MAX_SECRETS_BYTES)
+    else:
+        content = read_private_file(path, name, is_path_shown=is_verbose())
+    text = decode_input(content, name)
+    is_toml = path.suffix == ".toml" or (path.suffix != ".json" and not text.lstrip().startswith("{"))
+    try:
         document = tomllib.loads(text) if is_toml else json.loads(text, object_pairs_hook=_reject_duplicate_keys)
-    if not isinstance(document, dict):
-        raise UsageError(f"Could not parse {name}. It must contain {expected_members}, as JSON or TOML.")
-    return cast("dict[str, Any]", document)
+    except _DuplicateKeyError:
+        problem = "a name is in it twice. List each name once"
+    except (ValueError, RecursionError) as error:  # not chained, because parsers' errors quote the content
+        found = re.search(r"\bline (\d+),? column \d+( \(char \d+)?\)?\Z", str(error))
+        where = f" (line {found[1]})" if found else ""
+        problem = f"it is not valid {'TOML' if is_toml else 'JSON'}{where}. Correct the file"
+    else:
+        if isinstance(document, dict):
+            return cast("dict[str, Any]", document)
+        problem = f"it must contain {expected_members}, as JSON or TOML"
+    raise UsageError(f"Could not parse {name}: {problem}.")
+
+
+class _DuplicateKeyError(Exception):
+    """A JSON object has a key twice."""
 
 
 def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) < len(pairs):
-        raise ValueError
+        raise _DuplicateKeyError
     return document
 
 
@@ -256,7 +272,7 @@ def read_private_passwords(
     path: Path, name: str = "the passwords file", *, keys: Literal["addresses", "usernames"] = "addresses"
 ) -> dict[str, ds.Secret]:
     """Return the passwords in a private TOML or JSON file by their names. keys: the kind of names, for messages."""
-    document = read_private_document(path, name, f"{keys} and their passwords, each name once")
+    document = read_private_document(path, name, f"{keys} and their passwords")
     if not all(isinstance(each, str) for each in document.values()):
         raise UsageError(
             f"Not all {keys} and passwords in {name} are strings. "

@@ -21,6 +21,7 @@ from directsuite.cli.credentials import load_settings, read_login, read_private_
 from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
 from directsuite.cli.output import format_count, model_to_dict, show_effect, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, show_line
+from directsuite.cli.usage import find_similar_name
 from directsuite.registration import operations
 
 app = opt.make_app(
@@ -127,7 +128,7 @@ def add_patient(individual: PrivateFile, /, *, command: CommandParameter, option
     ----------
     individual: Path
         A TOML or JSON file that describes the patient, as for `patient find`, optionally with direct_username and
-        direct_password.
+        direct_password. It must be readable only by you and your group (`chmod o= FILE`); - is stdin.
     """
     command.resume_hint = "nothing was provisioned or debited: run the same command again"
     command.recovery_hint = _RECOVERY_HINT
@@ -179,9 +180,13 @@ def set_passwords(file: PrivateFile, /, *, command: CommandParameter, options: _
 def read_individual(path: Path) -> ds.IDProofedIndividualRESTful:
     """Return the person described in a private file."""
     members = read_private_document(path, with_value(_INDIVIDUAL_FILE, path), _EXPECTED_MEMBERS)
-    if members.keys() - _KNOWN_MEMBERS:  # not named, because in a wrong file the key may be confidential
+    if unknown := [member for member in members if member not in _KNOWN_MEMBERS]:
+        similar = find_similar_name(unknown[0], _KNOWN_MEMBERS)
+        suggestion = f"Did you mean {similar}? " if similar else ""
+        # The member is not named in a log, because in a wrong file the key may be confidential.
         raise UsageError(
-            f"Unknown member in {_INDIVIDUAL_FILE}. The members must be among {', '.join(_KNOWN_MEMBERS)}."
+            f"{with_value('Unknown member', unknown[0])} in {_INDIVIDUAL_FILE}. {suggestion}"
+            f"The members must be among {', '.join(_KNOWN_MEMBERS)}."
         )
     for name, value in members.items():
         if not _is_valid_member(name, value):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from tests.cli.conftest import CliRunner
@@ -167,7 +169,7 @@ async def test_passwords_whose_responses_get_lost_may_be_set(cli: CliRunner) -> 
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("Ada Example", "as JSON or TOML"),
+        ("Ada Example", "Could not parse the individual's file: it is not valid TOML (line 1). Correct the file."),
         ('["Ada"]', "as JSON or TOML"),
         ('Ada = "Example"', "Unknown member in the individual's file"),
         ("ssn4 = 1234", "ssn4"),
@@ -178,15 +180,30 @@ async def test_passwords_whose_responses_get_lost_may_be_set(cli: CliRunner) -> 
         ('id = "Ada"', "id"),
         ('first_name = "Ada"', "an individual without an id needs last_name, ssn4, dob"),
         ("", "an individual without an id needs"),
-        ("first_name = '\ufffe\x00", "as JSON or TOML"),
+        ("first_name = '\ufffe\x00", "it is not valid TOML"),
+        ("# Ada\nfirst_name = Ada", "it is not valid TOML (line 2)"),
+        ('{"first_name":\n"Ada",\n}', "it is not valid JSON (line 3)"),
+        ('{"first_name": "Ada", "first_name": "Ada"}', "a name is in it twice. List each name once."),
+        ('frist_name = "Ada"', "Unknown member in the individual's file. Did you mean first_name? The members"),
     ],
 )
 async def test_file_that_is_wrong_is_reported_without_what_stands_in_it(cli: CliRunner, text: str, named: str) -> None:
-    file = cli.write_private_file("ada-example.toml" if not text.startswith("[") else "ada-example.json", text)
+    file = cli.write_private_file("ada-example.json" if text.startswith(("[", "{")) else "ada-example.toml", text)
     for command in (("find", file), ("add", file, "--yes")):
         err = await cli.fail(2, named, "patient", *command, *DOMAIN)
         assert not {"Ada", "ada-example", "1234", "29.2"} & set(err.replace(".", " ").split())
         assert "Traceback" not in err
+
+
+async def test_problem_of_a_file_is_named_on_a_terminal(cli: CliRunner) -> None:
+    cli.write_private_file("ada's.toml", 'frist_name = "Ada"')
+    add = ("patient", "add", "ada's.toml", "--yes", *DOMAIN, "-v")
+    await cli.fail(2, "Unknown member (frist_name) in the individual's file. Did you mean first_name?", *add)
+    cli.folder.joinpath("ada's.toml").chmod(0o644)
+    err = await cli.fail(2, "is accessible to other users: run `chmod o= ", *add)
+    (path,) = shlex.split(err.rpartition("`chmod o= ")[2].partition("`")[0])
+    cli.folder.joinpath(path).chmod(0o640)
+    await cli.fail(2, "Unknown member", *add)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +214,7 @@ async def test_file_that_is_wrong_is_reported_without_what_stands_in_it(cli: Cli
         (("find", "open.toml", *DOMAIN), "the individual's file is accessible to other users"),
         (("passwords", "empty.toml", *DOMAIN), "lacks a username or a password"),
         (("passwords", "number.toml", *DOMAIN), "Not all usernames and passwords"),
-        (("passwords", "twice.json", *DOMAIN), "usernames and their passwords, each name once"),
+        (("passwords", "twice.json", *DOMAIN), "a name is in it twice"),
         (("passwords", "cases.toml", *DOMAIN), "the passwords file: list each username once"),
         (("by-username", "ada@direct.example.test", *DOMAIN), "the part before the @"),
         (("by-username", "-", *DOMAIN), "the part before the @"),
