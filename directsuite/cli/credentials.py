@@ -25,7 +25,14 @@ from typing import Any, Literal, cast
 import attrs
 
 import directsuite as ds
-from directsuite.cli.errors import NOT_TEXT_PROBLEM, UsageError, secret_sources, validate_text, with_value
+from directsuite.cli.errors import (
+    NOT_TEXT_PROBLEM,
+    UsageError,
+    secret_owners,
+    secret_sources,
+    validate_text,
+    with_value,
+)
 from directsuite.cli.process import is_verbose
 from directsuite.config_file import (
     DEFAULT_FILE,
@@ -69,8 +76,11 @@ def find_secret(name: str, file: Path | None, *, keyring_name: str, prompt: str)
     Raises UsageError if no place has it, ConfigurationError if its file is invalid.
 
     name: such as "token". file: the value of its option. prompt: the question on a terminal.
+    keyring_name: "token", or the address or user name of a password.
     """
     description, option, placeholder = _SECRET_SOURCES[name]
+    if name != "token":
+        secret_owners[name] = keyring_name
     if file is not None:
         secret_sources[name] = with_value(f"the file of {option}", file)
         return read_secret_file(file, f"the file of {option}")

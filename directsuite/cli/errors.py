@@ -40,6 +40,8 @@ _SECRETS = {"signing": "token", "fax": "token", "messaging": "mailbox_password",
 """The secret of each service."""
 secret_sources = dict[str, str]()
 """The source of each secret that the command has read, such as a variable, by the secret's name."""
+secret_owners = dict[str, str]()
+"""The address or user name that each of these passwords belongs to, by the secret's name."""
 _MAX_QUOTED_CHARS = 300
 
 
@@ -159,6 +161,8 @@ def _find_advice(error: errors.DirectSuiteError, default: str) -> str:
 def _describe_secret_source(error: errors.DirectSuiteError) -> str:
     secret = _SECRETS.get(error.service or "", "")
     kind = secret.rpartition("_")[2]
+    if secret in secret_owners and is_verbose():
+        kind = f"{kind} of {make_printable(secret_owners[secret])}"
     return f" (the {kind} is from {secret_sources[secret]})" if secret in secret_sources else ""
 
 

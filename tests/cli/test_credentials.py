@@ -106,7 +106,7 @@ async def test_rejected_secret_is_reported_with_its_source(cli: CliRunner) -> No
         return (await cli.run(*arguments, is_terminal=True)).err
 
     file = cli.write_private_file("wrong", "hunter2")
-    assert "(the password is from the file of --password-file (wrong))" in await run(
+    assert f"(the password of {ALICE} is from the file of --password-file (wrong))" in await run(
         "inbox", "list", "-v", "--password-file", file
     )
     cli.set_env("DIRECTSUITE_MAILBOX_PASSWORD", "hunter2")
