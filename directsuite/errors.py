@@ -59,7 +59,7 @@ class DirectSuiteError(Exception):
     operation, service: the specification's names, such as `Sign` and `signing`. None if the error is not from a call.
     outcome: the known effect on the server, an `Outcome`. None if it does not apply.
     retry_after: seconds to wait before trying again, from the service or from the suite's limits. None if unknown.
-    call: the number of the call in logs and events, unique in this process. None if the error is not from a call.
+    call: the number of the call in logs and events, unique in this process. None if it is not from a single call.
     attempts: the number of HTTP requests that the call has made.
     elapsed: the duration of the call in seconds.
     """

@@ -237,7 +237,7 @@ def decode_input(content: bytes, name: str, *, advice: str = "Save it in UTF-8."
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise UsageError(f"{name} is not text in UTF-8. {advice}") from None
+        raise UsageError(f"{name[0].upper()}{name[1:]} is not text in UTF-8. {advice}") from None
 
 
 def read_private_document(path: Path, name: str, expected_members: str) -> dict[str, Any]:

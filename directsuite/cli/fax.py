@@ -203,7 +203,11 @@ async def _list_faxes(suite: ds.DirectSuite, number: str, options: _ListOptions)
     if options.json:
         show_json(faxes)
     elif not faxes:
-        echo_err("No fax of this number matches." if options.since or options.status else "This number has no faxes.")
+        echo_err(
+            "No fax of this number matches."
+            if options.since or options.status
+            else "This number has no faxes. Check the number."
+        )
     else:
         titles = ("handle", "status", "updated", "recipients", "pages", "description")
         rows = [

@@ -321,7 +321,10 @@ def build_worker_report(mailboxes: Sequence[MailboxStatus], status: WorkerStatus
         if is_running:
             sentence = f"{worker} reported {age:.0f} s ago."
         elif is_silent:
-            sentence = f"{worker} doesn't respond or was killed. Its last report was {age:.0f} s ago."
+            sentence = (
+                f"{worker} doesn't respond or was killed. Its last report was {age:.0f} s ago. "
+                "If it is gone, start it again with `directsuite sync run`."
+            )
     return StatusReport(
         worker_summary=sentence,
         is_silent=is_silent,

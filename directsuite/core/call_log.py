@@ -80,7 +80,8 @@ def log_finished(event: CallFinished) -> None:
     """Log the end of a call at INFO."""
     if CALLS.isEnabledFor(logging.INFO):
         ending = "succeeded" if event.error is None else f"failed, {event.error}"
-        status = "no response" if event.status is None else f"HTTP {event.status}"
+        nothing = "no response" if event.attempts else "no request"
+        status = nothing if event.status is None else f"HTTP {event.status}"
         code = "" if event.code is None else f", code {event.code}"
         attempts = "1 attempt" if event.attempts == 1 else f"{event.attempts} attempts"
         text = "%s: %s (call %d, %s%s, %s, %.0f ms)"
@@ -110,6 +111,8 @@ def _log_attempt(event: AttemptStarted | AttemptSucceeded | AttemptFailed, words
 def _mask_result(result: object) -> str:
     if isinstance(result, DirectSuiteError):
         return f"{type(result).__name__}: {result.explanation}"
+    if isinstance(result, BaseException):
+        return type(result).__name__
     if isinstance(result, Model):
         return summarize(result)
     return _mask(cast("object", result)) if isinstance(result, bytes | list) else "a stream"

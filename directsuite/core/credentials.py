@@ -412,13 +412,12 @@ class TimeLimitedSource:
         running.add_done_callback(self._handle_done)
         try:
             done, _ = await asyncio.wait([running], timeout=self._attempt_timeout)
-        except asyncio.CancelledError:
-            running.cancel()
-            await asyncio.wait([running], timeout=_CANCEL_SECONDS)
-            raise
-        if done:
-            return running.result()
-        running.cancel()
+            if done:
+                return running.result()
+        finally:
+            if not running.done():
+                running.cancel()
+                await asyncio.wait([running], timeout=_CANCEL_SECONDS)
         text = f"the token source took longer than the attempt timeout of {self._attempt_timeout:g} s"
         raise TransportError(text, outcome=Outcome.NOT_SENT)
 

@@ -509,6 +509,6 @@ def _find_service_error_scope(error: ServiceError) -> ErrorScope:
         return ErrorScope.SERVICE
     if isinstance(error, ServerError) or error.status == HTTPStatus.REQUEST_TIMEOUT:
         return ErrorScope.UNCERTAIN
-    if 300 <= error.status < 400 or error.status in _WRONG_ENDPOINT_STATUSES:
-        return ErrorScope.ENDPOINT
-    return ErrorScope.ITEM
+    is_wrong_url = 300 <= error.status < 400 or error.status in _WRONG_ENDPOINT_STATUSES
+    # A rejection by the token endpoint concerns no item.
+    return ErrorScope.ENDPOINT if is_wrong_url or error.service == Service.OAUTH else ErrorScope.ITEM

@@ -98,7 +98,7 @@ RecipientCollection = list[Recipient]
 def to_recipients(values: Iterable[Recipient | str]) -> list[Recipient]:
     """Return Recipients, made from addresses where necessary. Raises InvalidArgumentError for a single str."""
     if isinstance(values, str):
-        raise InvalidArgumentError("must be a list of recipients", parameter="recipients")
+        raise InvalidArgumentError("must be a list of Recipient objects or addresses", parameter="recipients")
     entries = require_instances(values, object, "recipients")
     return [Recipient(entry) if isinstance(entry, str) else cast("Recipient", entry) for entry in entries]
 

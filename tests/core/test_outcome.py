@@ -418,6 +418,7 @@ SCOPES: list[tuple[DirectSuiteError, ErrorScope]] = [
     (ServiceError("an error with a good status", status=200, outcome=UNKNOWN), ErrorScope.ITEM),
     (ServiceError("a redirect", status=302), ErrorScope.ENDPOINT),
     (ServiceError("wrong method", status=405), ErrorScope.ENDPOINT),
+    (ServiceError("no token endpoint", status=404, service="oauth"), ErrorScope.ENDPOINT),
     (ServiceError("a proxy's password", status=407), ErrorScope.ENDPOINT),
     (ServiceError("slow", status=408, outcome=UNKNOWN), ErrorScope.UNCERTAIN),
     (ServiceError("gone", status=410), ErrorScope.ITEM),

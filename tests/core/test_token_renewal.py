@@ -335,6 +335,7 @@ class HangingTokens:
         self.ignores_cancellation, self.single_use = ignores_cancellation, single_use
         self.renewable = True
         self.calls = 0
+        self.is_cancelled = False
         self.recovered = asyncio.Event()
 
     async def fetch(self) -> AccessToken:
@@ -343,6 +344,7 @@ class HangingTokens:
             try:
                 await self.recovered.wait()
             except asyncio.CancelledError:
+                self.is_cancelled = True
                 if not self.ignores_cancellation:
                     raise
         return AccessToken(f"token-{self.calls}")
@@ -355,11 +357,11 @@ async def test_token_function_that_hangs_is_called_again_after_the_attempt_timeo
     server.default_responder = responses.respond({"identifier": "doc"})
     source = HangingTokens(ignores_cancellation=ignores_cancellation)
     async with open_suite(server, token=source, attempt_timeout=10) as suite:
-        impatient = suite.with_options(timeout=8)
+        impatient = suite.with_options(timeout=9)
         assert type(await catch_error(GET_DOC_INFO.call(impatient))) is ds.DeadlineExceededError
         await GET_DOC_INFO.call(impatient)  # repeated when the fetch ends after 10 seconds
         source.recovered.set()
-    assert source.calls == 2
+    assert (source.calls, source.is_cancelled) == (2, True)
     assert server.requests[-1].headers["authorization"] == "Bearer token-2"
 
 

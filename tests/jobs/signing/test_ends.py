@@ -226,7 +226,7 @@ async def test_target_beside_the_source_may_begin_with_its_name(jobs: JobFactory
 @pytest.mark.parametrize(("path", "why"), [("none/out", errno.ENOENT), ("file", errno.ENOTDIR)])
 def test_target_that_cannot_be_a_folder_is_rejected(path: str, why: int, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ds.ConfigurationError, match=rf"can't be created \({os.strerror(why)}\)"):
+    with pytest.raises(ds.ConfigurationError, match=rf"can't be used \({os.strerror(why)}\)"):
         TargetFolder(tmp_path / path)
 
 
