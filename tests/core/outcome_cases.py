@@ -299,7 +299,7 @@ TOKEN_FAULTS: list[FaultCase] = [
     _respond("401-renewable", "a token", responses.respond(b"", 401), SIGNING_CALLS, token=_fetch_token),
     _respond("401-renewable", "a session", responses.respond(b"", 401), REGISTRATION_CALLS),
     _respond("token", "its source raises", responses.respond(b""), SIGNING_CALLS, token=_fail_to_fetch),
-    _respond("queue-deadline", "a token", responses.respond(b""), SIGNING_CALLS, token=_fetch_token_slowly, timeout=50),
+    _respond("queue-deadline", "a token", responses.respond(b""), SIGNING_CALLS, token=_fetch_token_slowly, timeout=15),
 ]
 
 FAULT_CASES = (
