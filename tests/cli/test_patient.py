@@ -182,7 +182,7 @@ async def test_passwords_whose_responses_get_lost_may_be_set(cli: CliRunner) -> 
         ("", "an individual without an id needs"),
         ("first_name = '\ufffe\x00", "it is not valid TOML"),
         ("# Ada\nfirst_name = Ada", "it is not valid TOML (line 2)"),
-        ('{"first_name":\n"Ada",\n}', "it is not valid JSON (line 3)"),
+        ('{"first_name":\n"Ada"\n;}', "it is not valid JSON (line 3)"),
         ('{"first_name": "Ada", "first_name": "Ada"}', "a name is in it twice. List each name once."),
         ('frist_name = "Ada"', "Unknown member in the individual's file. Did you mean first_name? The members"),
     ],
