@@ -29,7 +29,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, cast
 
 import attrs
 
@@ -316,11 +316,16 @@ def _read_toml(path: Path) -> tuple[dict[str, Any], dict[tuple[str, str], int]]:
         reason = str(error)
     # The error is not chained, because its text quotes the file. A path with a null byte also raises ValueError.
     except (ValueError, RecursionError) as error:
-        line = re.search(r"\(at line (\d+), column \d+\)\Z", str(error))
-        reason = f"it is not valid TOML (line {line[1]})" if line else "it is not valid TOML"
+        reason = explain_syntax_error(error, "TOML")
     except OSError as error:
         reason = f"it can't be read ({explain_os_error(error)}): give another file"
     raise ConfigurationError(f"settings file {path}: {reason}")
+
+
+def explain_syntax_error(error: Exception, language: Literal["JSON", "TOML"]) -> str:
+    """Return the explanation of a parser's error, with its line, but without its text, which may quote the file."""
+    found = re.search(r"\bline (\d+),? column \d+( \(char \d+)?\)?\Z", str(error))
+    return f"it is not valid {language}{f' (line {found[1]})' if found else ''}"
 
 
 class _TooLargeError(Exception):

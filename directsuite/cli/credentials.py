@@ -16,7 +16,6 @@ import contextlib
 import getpass
 import importlib
 import json
-import re
 import sys
 import tomllib
 from pathlib import Path
@@ -39,6 +38,7 @@ from directsuite.config_file import (
     MAX_SECRETS_BYTES,
     PREFIX,
     Configuration,
+    explain_syntax_error,
     read_private_file,
     read_secret_file,
 )
@@ -257,9 +257,7 @@ def read_private_document(path: Path, name: str, expected_members: str) -> dict[
     except _DuplicateKeyError:
         problem = "a name is in it twice. List each name once"
     except (ValueError, RecursionError) as error:  # not chained, because parsers' errors quote the content
-        found = re.search(r"\bline (\d+),? column \d+( \(char \d+)?\)?\Z", str(error))
-        where = f" (line {found[1]})" if found else ""
-        problem = f"it is not valid {'TOML' if is_toml else 'JSON'}{where}. Correct the file"
+        problem = f"{explain_syntax_error(error, 'TOML' if is_toml else 'JSON')}. Correct the file"
     else:
         if isinstance(document, dict):
             return cast("dict[str, Any]", document)

@@ -295,7 +295,8 @@ class TokenCache:
                 raise TransportError("the token source took too long", outcome=Outcome.NOT_SENT) from None
             self._source_error = error
             failure = TransportError(f"the token source raised {type(error).__name__}", outcome=Outcome.NOT_SENT)
-            failure.advice = "" if isinstance(error, OSError) else _HINT_RAISE_OS_ERROR
+            if not isinstance(error, OSError):
+                failure.advice = _HINT_RAISE_OS_ERROR
             raise failure from error
 
 

@@ -270,7 +270,7 @@ def _find_user_hooks(get_hook: Callable[[Any], Hook], built_in: Mapping[Any, Hoo
 
 
 class _PlacedObject(dict[str, Any]):
-    """A JSON object with its place, for a ModelReader. A cattrs converter has no argument for the place."""
+    """A JSON object with its place, which a ModelReader needs. A cattrs converter cannot pass it as an argument."""
 
     __slots__ = ("place",)
 

@@ -1,4 +1,4 @@
-"""Readers that turn one JSON value to one Python value, for each type that a model's field can have.
+"""Readers: functions that convert a JSON value to a Python value, one for each type of a model's field.
 
 Real servers send a text of digits for a number, a number for a text, a single object for a list with one element, and
 null or the text "null" for no value. The readers accept all of these. For any other value they raise MismatchError.

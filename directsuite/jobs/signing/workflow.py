@@ -370,7 +370,7 @@ def _is_permanent(error: DirectSuiteError) -> bool:
 
 
 class RetryVerdict(enum.Enum):
-    """What to do after an error of a document."""
+    """The ways to continue after an error of a document."""
 
     WAIT = enum.auto()
     FAIL = enum.auto()
