@@ -13,11 +13,12 @@ TYPE_CHECKING = False  # deferred, because pytest loads this package in every ru
 
 if TYPE_CHECKING:
     from directsuite.testing.clock import LeapingClock
-    from directsuite.testing.mocked import mocked_services
+    from directsuite.testing.mocked import MockedServices, mocked_services
     from directsuite.testing.responses import ServiceResponse, response
 else:
     _ORIGIN = {
         "LeapingClock": "directsuite.testing.clock",
+        "MockedServices": "directsuite.testing.mocked",
         "ServiceResponse": "directsuite.testing.responses",
         "mocked_services": "directsuite.testing.mocked",
         "response": "directsuite.testing.responses",
@@ -36,4 +37,4 @@ else:
         return sorted(__all__)
 
 
-__all__ = ["LeapingClock", "ServiceResponse", "mocked_services", "response"]
+__all__ = ["LeapingClock", "MockedServices", "ServiceResponse", "mocked_services", "response"]

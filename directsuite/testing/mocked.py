@@ -13,8 +13,9 @@ It requires the package aioresponses (extra `testing`). For tests of timeouts, d
 from __future__ import annotations
 
 import re
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import AsyncMock, Mock, patch
 
 from aiohttp import ClientResponse, ClientSession
@@ -24,32 +25,115 @@ from yarl import URL
 
 from directsuite.testing.responses import response
 
-if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
-
+try:
     from aioresponses import aioresponses
+except ModuleNotFoundError as error:
+    text = "Mocked responses need the package aioresponses. Run: pip install aioresponses"
+    raise ModuleNotFoundError(text, name=error.name) from None
+
+_SERVICES = ("signing", "fax", "message", "registration")
+
+
+class MockedServices(aioresponses):
+    """Mocked responses of the services. A subclass of `aioresponses`, with its methods."""
+
+    requests: dict[tuple[str, URL], list[Any]]
+    """The requests by HTTP method and URL. Their `kwargs["data"]` is the body as bytes."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._operations: dict[str, str] = {}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables for `DirectSuite.from_env`, with URLs at which no server exists."""
+        return {
+            **{f"DIRECTSUITE_{name.upper()}_URL": f"https://{name}.example.test" for name in _SERVICES},
+            "DIRECTSUITE_TOKEN": "access-token",
+            "DIRECTSUITE_LOGIN_USERNAME": "reseller",
+            "DIRECTSUITE_LOGIN_PASSWORD": "secret",
+        }
+
+    @property
+    def unused(self) -> list[str]:
+        """The operations of the responses that were not requested, in the order of their definition.
+
+        A response that was defined by a method of aioresponses is listed as its HTTP method and URL. Responses with
+        `repeat=True` are not listed.
+        """
+        matches: dict[str, Any] = self._matches
+        return [
+            self._operations.get(key, f"{match.method.upper()} {match.url_or_pattern}")
+            for key, match in matches.items()
+            if match.repeat is not True
+        ]
+
+    def respond(
+        self, operation: str, *, repeat: bool = False, headers: Mapping[str, str] | None = None, **values: Any
+    ) -> None:
+        """Add the response to the next request of an operation, whatever the URL of the service.
+
+        operation: the name in the specification, such as "GetUIDs".
+        repeat: use it for all further requests of the operation. There need not be any.
+        headers: the headers of the response, such as {"Retry-After": "120"}.
+        values: `status`, the parameters of the path, and the fields of the response, as for
+            `directsuite.testing.response`.
+
+        Raises ValueError and TypeError as `response` does.
+        """
+        answer = response(operation, **values)
+        path = re.escape(str(URL(f"/{answer.path}")))  # quoted as in the URL of the request
+        mock: Any = self
+        mock.add(
+            re.compile(f".*{path}$"),
+            answer.method,
+            status=answer.status,
+            body=answer.body,
+            headers=headers,
+            repeat=repeat,
+        )
+        self._operations[[*self._matches][-1]] = operation
+
+    def stop(self) -> None:
+        """End the mocking. `unused` and `requests` remain available."""
+        matches = self._matches.copy()
+        super().stop()
+        self._matches = matches
+
+    async def _request_mock(
+        self, orig_self: ClientSession, method: str, url: URL | str, *args: Any, **kwargs: Any
+    ) -> ClientResponse:
+        if isinstance(kwargs.get("data"), Payload):
+            kwargs["data"] = await _read_content(kwargs["data"])
+        # The client quotes some characters, such as '@'. Parsing the text makes both URLs equal.
+        mock: Any = super()
+        response: ClientResponse = await mock._request_mock(orig_self, method, URL(str(url)), *args, **kwargs)
+        return response
+
+    async def match(self, method: str, url: URL, allow_redirects: bool = True, **kwargs: Any) -> ClientResponse | None:
+        """Return the mocked response to a request. Raises AssertionError if there is none."""
+        response = await super().match(method, url, allow_redirects=allow_redirects, **kwargs)
+        if response is None and not self.passthrough_unmatched:
+            raise AssertionError(f"No response is mocked for {method} {url}, or all of them were used.")
+        return response
 
 
 @contextmanager
-def mocked_services(
-    **options: Any,
-) -> Generator[Any]:  # the types of aioresponses are incomplete
-    """Yield an `aioresponses` object that responds to all requests of aiohttp until the block ends.
+def mocked_services(**options: Any) -> Generator[Any]:  # the types of aioresponses are incomplete
+    """Yield a MockedServices object that responds to all requests of aiohttp until the block ends.
 
     Unlike aioresponses alone, it supports newer versions of aiohttp, passes bodies to `requests` and callbacks as bytes
     (`kwargs["data"]`), and matches URLs however their characters are quoted. A request without a mocked response raises
     AssertionError instead of a connection error, after which directsuite would retry.
 
-    It also has the method `respond(operation, *, repeat=False, headers=None, **values)`, which adds the response to the
-    next request of an operation, whatever the URL of the service. `help(mocked.respond)` describes its parameters.
+    Its method `respond` adds the response to the next request of an operation. `unused` lists the responses that were
+    not requested; `assert mocked.unused == []` checks that there are none, as the fixture `directsuite_mocked` does.
 
     Pass `clock=LeapingClock()` to the suite, so that tests do not wait before retries.
 
     options: those of aioresponses, such as `passthrough`.
-
-    Raises ModuleNotFoundError if aioresponses is not installed.
     """
-    mocked = _make_mock_class()(**options)
+    mocked = MockedServices(**options)
     # aioresponses 0.7.9 omits an argument that ClientResponse requires since aiohttp 3.14.
     with patch("aioresponses.core.ClientResponse", _MockedResponse), mocked:
         yield mocked
@@ -59,62 +143,6 @@ class _MockedResponse(ClientResponse):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("stream_writer", Mock(output_size=0))
         super().__init__(*args, **kwargs)
-
-
-def _make_mock_class() -> type[aioresponses]:
-    try:
-        from aioresponses import aioresponses
-    except ModuleNotFoundError as error:
-        if error.name != "aioresponses":
-            raise
-        text = "mocked_services needs the package aioresponses. Run: pip install aioresponses"
-        raise ModuleNotFoundError(text, name="aioresponses") from None
-
-    class MockedServices(aioresponses):
-        def respond(
-            self, operation: str, *, repeat: bool = False, headers: Mapping[str, str] | None = None, **values: Any
-        ) -> None:
-            """Add the response to the next request of an operation, whatever the URL of the service.
-
-            operation: the name in the specification, such as "GetUIDs".
-            repeat: use it for all further requests of the operation.
-            headers: the headers of the response, such as {"Retry-After": "120"}.
-            values: `status`, the parameters of the path, and the fields of the response, as for
-                `directsuite.testing.response`.
-
-            Raises ValueError and TypeError as `response` does.
-            """
-            answer = response(operation, **values)
-            path = re.escape(str(URL(f"/{answer.path}")))  # quoted as in the URL of the request
-            mock: Any = self
-            mock.add(
-                re.compile(f".*{path}$"),
-                answer.method,
-                status=answer.status,
-                body=answer.body,
-                headers=headers,
-                repeat=repeat,
-            )
-
-        async def _request_mock(
-            self, orig_self: ClientSession, method: str, url: URL | str, *args: Any, **kwargs: Any
-        ) -> ClientResponse:
-            if isinstance(kwargs.get("data"), Payload):
-                kwargs["data"] = await _read_content(kwargs["data"])
-            # The client quotes some characters, such as '@'. Parsing the text makes both URLs equal.
-            mock: Any = super()
-            response: ClientResponse = await mock._request_mock(orig_self, method, URL(str(url)), *args, **kwargs)
-            return response
-
-        async def match(
-            self, method: str, url: URL, allow_redirects: bool = True, **kwargs: Any
-        ) -> ClientResponse | None:
-            response = await super().match(method, url, allow_redirects=allow_redirects, **kwargs)
-            if response is None and not self.passthrough_unmatched:
-                raise AssertionError(f"No response is mocked for {method} {url}, or all of them were used.")
-            return response
-
-    return MockedServices
 
 
 async def _read_content(body: Payload) -> bytes:

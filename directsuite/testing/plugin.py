@@ -1,8 +1,9 @@
-"""The pytest plugin of directsuite: fixtures for the sandbox, a suite connected to it, and their clock.
+"""The pytest plugin of directsuite: fixtures for the sandbox or mocked responses, a suite that uses them, and a clock.
 
-    directsuite_suite       an open DirectSuite with the sandbox's demo account, for async tests
+    directsuite_suite       an open DirectSuite for async tests, connected to the sandbox or the mocked responses
     directsuite_sandbox     the empty sandbox, running in a separate thread, also for sync tests
-    directsuite_clock       the LeapingClock of both, and of trackers and signing jobs
+    directsuite_mocked      mocked responses instead of the sandbox, also for sync tests
+    directsuite_clock       the LeapingClock of the suite and the sandbox, and of trackers and signing jobs
     directsuite_settings    the suite's Settings; override this fixture to change them
     directsuite_pdf         a PDF of one page, for signing
 
@@ -14,7 +15,7 @@ imported before a fixture is used.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from http import HTTPStatus
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from directsuite.suite import DirectSuite
     from directsuite.testing.clock import LeapingClock
     from directsuite.testing.loop_thread import LoopThread
+    from directsuite.testing.mocked import MockedServices
 
 _ADVICE = "In a copy of the repository, run: pip install '.[sandbox]'"
 _LoopScope = Literal["function", "class", "module", "package", "session"]
@@ -46,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run an async test that uses these fixtures, and return True. Return None if another plugin runs it."""
-    if "directsuite_sandbox" not in pyfuncitem.fixturenames or _find_loop(pyfuncitem) != "own":
+    if not _uses_fixtures(pyfuncitem) or _find_loop(pyfuncitem) != "own":
         return None
     import asyncio
 
@@ -60,9 +62,23 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Fail a test that has passed, but has not requested all responses of `directsuite_mocked`."""
+    result = yield
+    mocked: MockedServices | None = getattr(item, "funcargs", {}).get("directsuite_mocked")
+    if mocked is not None and mocked.unused:
+        pytest.fail(
+            f"These mocked responses were not requested: {', '.join(mocked.unused)}. "
+            "If a response need not be requested, define it with repeat=True.",
+            pytrace=False,
+        )
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     """Add a note to the error if the sandbox lacks its PDF libraries."""
-    if call.excinfo is not None and "directsuite_sandbox" in getattr(item, "fixturenames", ()):
+    if call.excinfo is not None and _uses_fixtures(item) and not _is_mocked(item):
         from directsuite.errors import ServerError
         from directsuite.sandbox.server import has_pdf_libraries
 
@@ -97,28 +113,47 @@ def directsuite_sandbox(_directsuite_loop: LoopThread) -> Iterator[Sandbox]:
 
 
 @pytest.fixture
-def directsuite_clock(directsuite_sandbox: Sandbox) -> LeapingClock:
-    """The clock of the sandbox and the suite, which skips waits of at most a minute."""
-    from directsuite.testing.clock import LeapingClock
+def directsuite_mocked() -> Iterator[MockedServices]:
+    """Mocked responses to all requests of aiohttp. `respond` adds one.
 
-    return LeapingClock(directsuite_sandbox.clock)
+    The test fails if a response is not requested, unless it was defined with `repeat=True`.
+    """
+    from directsuite.testing.mocked import mocked_services
+
+    with mocked_services() as mocked:
+        yield mocked
 
 
 @pytest.fixture
-def directsuite_settings(directsuite_sandbox: Sandbox) -> Settings:
-    """The suite's settings: the sandbox's URLs, and defaults."""
+def directsuite_clock(request: pytest.FixtureRequest) -> LeapingClock:
+    """The clock of the sandbox and the suite, which skips waits of at most a minute."""
+    from directsuite.testing.clock import LeapingClock
+
+    if _is_mocked(request.node):
+        return LeapingClock()
+    return LeapingClock(request.getfixturevalue("directsuite_sandbox").clock)
+
+
+@pytest.fixture
+def directsuite_settings(_directsuite_environment: Mapping[str, str]) -> Settings:
+    """The suite's settings: the URLs of the sandbox or the mocked responses, and defaults."""
     from directsuite.settings import Settings
 
-    return Settings.from_env(directsuite_sandbox.environment)
+    return Settings.from_env(_directsuite_environment)
 
 
 @pytest.fixture
 def directsuite_suite(request: pytest.FixtureRequest, _directsuite_unopened: DirectSuite) -> DirectSuite:
-    """A DirectSuite, open in the test's event loop, with the sandbox's demo token and login."""
+    """A DirectSuite, open in the test's event loop, with a constant token and login.
+
+    It is connected to the sandbox, or to the mocked responses if the test also uses `directsuite_mocked`.
+    """
     loop = _find_loop(request.node)
     if loop == "no":
         pytest.fail(
-            "The fixture directsuite_suite is for async tests. Use directsuite_sandbox in a sync test.", pytrace=False
+            "The fixture directsuite_suite is for async tests. Use directsuite_sandbox or directsuite_mocked in a sync "
+            "test.",
+            pytrace=False,
         )
     if loop == "anyio":
         _validate_asyncio_backend(request.getfixturevalue("anyio_backend"))
@@ -146,13 +181,20 @@ def directsuite_pdf() -> bytes:
 
 
 @pytest.fixture
+def _directsuite_environment(request: pytest.FixtureRequest) -> Mapping[str, str]:
+    services = "directsuite_mocked" if _is_mocked(request.node) else "directsuite_sandbox"
+    environment: Mapping[str, str] = request.getfixturevalue(services).environment
+    return environment
+
+
+@pytest.fixture
 def _directsuite_unopened(
-    directsuite_sandbox: Sandbox, directsuite_settings: Settings, directsuite_clock: LeapingClock
+    _directsuite_environment: Mapping[str, str], directsuite_settings: Settings, directsuite_clock: LeapingClock
 ) -> DirectSuite:
     from directsuite.registration.models import Login
     from directsuite.suite import DirectSuite
 
-    demo = directsuite_sandbox.environment
+    demo = _directsuite_environment
     login = Login(demo["DIRECTSUITE_LOGIN_USERNAME"], demo["DIRECTSUITE_LOGIN_PASSWORD"])
     return DirectSuite(directsuite_settings, demo["DIRECTSUITE_TOKEN"], login, clock=directsuite_clock)
 
@@ -189,6 +231,14 @@ def _directsuite_suite_in_own_loop(
 ) -> Iterator[DirectSuite]:
     yield _directsuite_runner.run(_directsuite_unopened.__aenter__())
     _directsuite_runner.run(_directsuite_unopened.__aexit__(None, None, None))
+
+
+def _uses_fixtures(item: Any) -> bool:
+    return any(name.startswith("directsuite_") for name in getattr(item, "fixturenames", ()))
+
+
+def _is_mocked(item: Any) -> bool:
+    return "directsuite_mocked" in item.fixturenames
 
 
 def _find_loop(item: Any) -> str:

@@ -14,7 +14,7 @@ import http.client
 import json
 import string
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -29,7 +29,7 @@ from directsuite.registration.models import SUCCESS_CODE, ResellerAPIResponse
 from directsuite.signing import operations as signing
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
-from directsuite.wire.models import Model, get_model_fields
+from directsuite.wire.models import Model, OpenEnum, get_model_fields
 from directsuite.wire.parsing import MismatchError
 
 _SUCCESS_CODES = (None, 0, SUCCESS_CODE)
@@ -68,7 +68,8 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
     - Registration, also for a failed login: `code` and `error_message`.
 
     Raises ValueError if the operation does not exist, or a parameter of the path is missing, and TypeError if the
-    response has no such field, the package could not read a value, or `code` is an error but `success` is omitted.
+    response has no such field, the package could not read a value, the specification does not list the text of an
+    enum (`MessageStatus("Deferred")` instead of the text allows it), or `code` is an error but `success` is omitted.
     """
     chosen = _find_operation(operation)
     parameters = [name for _, name, _, _ in string.Formatter().parse(chosen.path) if name]
@@ -124,28 +125,46 @@ def _encode_model(what: str, model: type[Model], members: Mapping[str, Any]) -> 
         raise TypeError(f"{what} has an invalid value: {mismatch}.") from None
     if unreadable:
         raise TypeError(f"{what} has an invalid value: {min(unreadable)} cannot be read.")
-    for path, owner in _find_unknown_members(given, read, "$"):
-        names = [field.key for field in get_model_fields(owner)]
-        raise TypeError(f"{what} has no member {path}. The members of {owner.__name__} are {', '.join(names)}.")
+    for problem in _find_problems(given, read, "$"):
+        raise TypeError(f"{what} {problem}")
     return body
 
 
-def _find_unknown_members(given: object, read: object, path: str) -> Iterator[tuple[str, type[Model]]]:
-    """Yield the path of each member that is not in the specification, and its model, unless it is `extra` of a model.
+def _find_problems(given: object, read: object, path: str) -> Iterator[str]:
+    """Describe each member and value that the specification does not list, unless it was given on purpose.
+
+    These are on purpose: `extra` of a model, and an unknown member of an enum, such as MessageStatus("Deferred").
 
     given: the value that was written. read: the value that was read back.
     """
     if isinstance(read, list):
         elements = cast("list[object]", read)
-        sources = cast("list[object]", given) if isinstance(given, list) else [None] * len(elements)
+        sources = cast("list[object]", given) if isinstance(given, list) else [given] * len(elements)
         for number, (source, element) in enumerate(zip(sources, elements, strict=False)):
-            yield from _find_unknown_members(source, element, f"{path}[{number}]")
+            yield from _find_problems(source, element, f"{path}[{number}]")
+    elif isinstance(read, OpenEnum) and not read.is_known and not isinstance(given, OpenEnum):
+        yield (
+            f"has an unknown value at {path}: {str(read)!r}. {_list_similar(read, type(read), 'values')}. For a value "
+            f"that is not in the specification, pass {type(read).__name__}({str(read)!r})."
+        )
     elif isinstance(read, Model):
+        fields = get_model_fields(type(read))
         if not isinstance(given, Model):
-            yield from ((f"{path}.{name}", type(read)) for name in read.extra)
-        for field in get_model_fields(type(read)):
-            source, element = getattr(given, field.name, None), getattr(read, field.name)
-            yield from _find_unknown_members(source, element, f"{path}.{field.key}")
+            names = ", ".join(field.key for field in fields)
+            for name in read.extra:
+                yield f"has no member {path}.{name}. The members of {type(read).__name__} are {names}."
+        members = cast("dict[str, object]", given) if isinstance(given, dict) else {}
+        for field in fields:
+            source = getattr(given, field.name) if isinstance(given, Model) else members.get(field.key)
+            yield from _find_problems(source, getattr(read, field.name), f"{path}.{field.key}")
+
+
+def _list_similar(name: str, known: Iterable[str], plural: str) -> str:
+    """Return a sentence with the similar names, or with all if none is similar."""
+    names = {each.lower(): each for each in known}  # the name of a method, such as get_uids, differs in these
+    similar = difflib.get_close_matches(name.lower().replace("_", ""), names, n=3, cutoff=0.5)
+    listed = ", ".join(names[each] for each in similar or names)
+    return f"Similar {plural}: {listed}" if similar else f"The {plural} are {listed}"
 
 
 @functools.cache
@@ -163,7 +182,4 @@ def _find_operation(name: str) -> Operation[Any]:
     operations = _get_operations()
     if name in operations:
         return operations[name]
-    names = {each.lower(): each for each in operations}  # the name of a method, such as get_uids, differs in these
-    similar = [names[each] for each in difflib.get_close_matches(name.lower().replace("_", ""), names, n=3, cutoff=0.5)]
-    hint = f"Similar names: {', '.join(similar)}" if similar else "The guide `methods` lists the operations"
-    raise ValueError(f"there is no operation {name!r}. {hint}.")
+    raise ValueError(f"there is no operation {name!r}. {_list_similar(name, operations, 'names')}.")

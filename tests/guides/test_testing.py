@@ -12,14 +12,13 @@ from tests.guides.documents import find_code_blocks, read_document
 from tests.testing.project import Project
 
 WEB = "# test_app.py"
-MOCKED = "mocked_services"
 
 
-def run(programs: list[str], folder: Path, *plugins: str) -> int:
+def run(programs: list[str], folder: Path) -> int:
     project = Project(folder)
     for program in programs:
         project.write(program.partition("\n")[0].removeprefix("# "), program)
-    counts, written = project.run(*plugins)
+    counts, written = project.run()
     tests = sum(program.count("def test_") for program in programs)
     assert counts == {"passed": tests}, written
     return tests
@@ -27,15 +26,7 @@ def run(programs: list[str], folder: Path, *plugins: str) -> int:
 
 @pytest.mark.process
 def test_examples_pass(tmp_path: Path) -> None:
-    programs = [each for each in find_code_blocks("testing") if not each.startswith(WEB) and MOCKED not in each]
-    assert run(programs, tmp_path) == 5
-
-
-@pytest.mark.process
-def test_examples_with_mocked_responses_pass(tmp_path: Path) -> None:
-    [configuration] = find_code_blocks("testing", "toml")
-    programs = [program for program in find_code_blocks("testing") if MOCKED in program]
-    assert run([configuration, *programs], tmp_path, "asyncio") == 6
+    assert run([each for each in find_code_blocks("testing") if not each.startswith(WEB)], tmp_path) == 10
 
 
 @pytest.mark.process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import sys
@@ -165,6 +166,22 @@ async def test_unmatched_requests_may_pass_through_where_asked() -> None:
 
 def test_missing_aioresponses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aioresponses", None)
-    with pytest.raises(ModuleNotFoundError, match="pip install aioresponses") as caught, mocked_services():
-        pass
+    monkeypatch.delitem(sys.modules, "directsuite.testing.mocked")
+    with pytest.raises(ModuleNotFoundError, match="pip install aioresponses") as caught:
+        importlib.import_module("directsuite.testing.mocked")
     assert caught.value.name == "aioresponses"
+
+
+async def test_unused_lists_the_responses_that_were_not_requested(box: ds.Mailbox, mocked: Any) -> None:
+    for count in (1, 2):
+        mocked.respond("GetMessageCount", folder="INBOX", count=count)
+    mocked.respond("Send")
+    mocked.respond("GetUIDs", folder="INBOX", repeat=True)
+    mocked.add("http://other.example.test/x", "GET")
+    assert await box.get_message_count() == 1
+    unused = ["GetMessageCount", "Send", "GET http://other.example.test/x"]
+    assert mocked.unused == unused
+    mocked.stop()
+    assert mocked.unused == unused
+    mocked.start()
+    assert mocked.unused == []

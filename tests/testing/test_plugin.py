@@ -133,6 +133,51 @@ async def test_pdf(directsuite_pdf, directsuite_suite):
     raise RuntimeError
 """
 
+MOCKED = """
+import time
+import attrs, directsuite as ds, pytest
+
+@pytest.fixture
+def directsuite_settings(directsuite_settings):
+    return attrs.evolve(directsuite_settings, max_connections=2)
+
+async def test_suite(directsuite_mocked, directsuite_suite, directsuite_clock):
+    began, at = time.monotonic(), directsuite_clock.monotonic()
+    directsuite_mocked.respond("GetDoc", identifier="d", status=503)
+    directsuite_mocked.respond("GetDoc", identifier="d", pdf=b"%PDF-1.7")
+    directsuite_mocked.respond("GetUIDs", folder="INBOX", repeat=True)
+    assert await directsuite_suite.signing.get_doc("d") == b"%PDF-1.7"
+    assert directsuite_clock.monotonic() - at > 30 > time.monotonic() - began
+
+async def test_login(directsuite_mocked, directsuite_suite):
+    directsuite_mocked.respond("login", session_id="s")
+    await directsuite_suite.registration.login()
+"""
+
+MOCKED_SYNC = """
+import asyncio, sys
+import directsuite as ds, pytest
+
+async def program():
+    async with ds.DirectSuite.from_env() as suite:
+        await suite.fax.get_multiple_message_info("15550100100")
+
+def test_program(directsuite_mocked, monkeypatch):
+    for variable in directsuite_mocked.environment.items():
+        monkeypatch.setenv(*variable)
+    directsuite_mocked.respond("getMultipleMessageInfo", fax_number="15550100100", offset=0)
+    asyncio.run(program())
+    assert "directsuite.sandbox" not in sys.modules
+
+def test_unused(directsuite_mocked):
+    for _ in range(2):
+        directsuite_mocked.respond("Send")
+
+def test_that_fails(directsuite_mocked):
+    directsuite_mocked.respond("Send")
+    raise RuntimeError("the cause")
+"""
+
 ANYIO = """
 import pytest
 pytestmark = pytest.mark.anyio
@@ -153,13 +198,14 @@ def mark_loop_scope(scope: str) -> str:
 
 @attrs.frozen
 class Case:
-    """Tests, the plugins and options of their run, the number of tests by outcome, and texts of the output."""
+    """Tests, the plugins and options of their run, the number of tests by outcome, and texts in the output."""
 
     programs: list[str]
     counts: dict[str, int]
     plugins: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
+    missing_texts: tuple[str, ...] = ()
 
 
 FUNCTION = "asyncio_default_fixture_loop_scope=function"
@@ -191,11 +237,25 @@ CASES = {
     "sync tests": Case(
         [SYNC],
         {"passed": 1, "error": 1},
-        texts=("The fixture directsuite_suite is for async tests. Use directsuite_sandbox in a sync test.",),
+        texts=("The fixture directsuite_suite is for async tests. Use directsuite_sandbox or directsuite_mocked",),
     ),
     "each test begins again": Case([ISOLATED], {"passed": 2}),
     "nothing waits": Case([NOTHING_WAITS], {"passed": 2}),
     "own settings": Case([OWN_SETTINGS], PASSED),
+    "mocked responses": Case([MOCKED], {"passed": 2}),
+    "mocked responses with pytest-asyncio": Case(
+        [MOCKED], {"passed": 2}, ("asyncio",), (FUNCTION, "asyncio_mode=auto")
+    ),
+    "mocked responses with anyio": Case([MOCKED + ANYIO.format(backend="asyncio")], {"passed": 2}, ("anyio",)),
+    "mocked responses in sync tests": Case(
+        [MOCKED_SYNC],
+        {"passed": 1, "failed": 2},
+        texts=(
+            "These mocked responses were not requested: Send, Send. If a response need not",
+            "RuntimeError: the cause",
+        ),
+        missing_texts=("not requested: Send. If",),
+    ),
     "a failing test": Case(
         ["async def test_mine(directsuite_suite):\n    assert directsuite_suite is None\n"], {"failed": 1}
     ),
@@ -222,6 +282,8 @@ def test_users_tests_end_as_expected(case: Case, tmp_path: Path) -> None:
     assert counts == case.counts, written
     for text in case.texts:
         assert text in written
+    for text in case.missing_texts:
+        assert text not in written
 
 
 def test_loop_that_cannot_be_made_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

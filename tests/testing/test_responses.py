@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -150,6 +150,29 @@ def test_wrong_names_are_rejected(operation: str, values: dict[str, Any], error:
 def test_value_that_would_not_be_read_is_rejected_with_its_path(messages: object, text: str) -> None:
     with pytest.raises(TypeError, match=text):
         response("GetMessages", folder="INBOX", messages=messages)
+
+
+STATUS = {"to": "a@direct.example.test", "status": "Deliverd"}
+
+
+@pytest.mark.parametrize(
+    ("log", "text"),
+    [
+        (STATUS, r"unknown value at \$\.messageLogs\[0\]\.status: 'Deliverd'\. Similar values: Delivered"),
+        (ds.DirectMessageLog(status=cast("Any", "delivered")), "'delivered'. Similar values: Delivered"),
+        (STATUS | {"status": "?"}, r"The values are Delivered, .*pass MessageStatus\('\?'\)"),
+    ],
+)
+def test_unknown_value_of_an_enum_is_rejected_with_similar_ones(log: object, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        response("GetMessageStatus", smtp_id="<1>", message_logs=[log])
+
+
+def test_unknown_value_of_an_enum_is_accepted_as_its_member() -> None:
+    status = ds.MessageStatus("Deferred")
+    logs = [ds.DirectMessageLog(status=status), STATUS | {"status": status}]
+    answer = response("GetMessageStatus", smtp_id="<1>", message_logs=logs)
+    assert [log["status"] for log in answer.json["messageLogs"]] == ["Deferred", "Deferred"]
 
 
 def test_dicts_and_extra_members_of_models_are_accepted() -> None:
