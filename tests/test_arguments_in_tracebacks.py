@@ -30,7 +30,7 @@ from directsuite.sync import (
 from directsuite.sync.fleet import Fleet
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.shared_limits import SharedLimits
-from directsuite.testing import LeapingClock
+from directsuite.testing import LeapingClock, MockedServices
 from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
 from tests.core.scripted_suite import LOGIN, make_settings
@@ -215,8 +215,8 @@ NAMED_IN_TEXTS = {
     "TargetFolder.publish": "its OSError names the file",
 }
 """Public callables whose messages contain an argument by design, with the argument."""
-ABSTRACT = (types.Content, types.RawResponses, signing.RemoteFile, Store)
-"""Classes that users do not create: base classes, and results of facades."""
+ABSTRACT = (types.Content, types.RawResponses, signing.RemoteFile, Store, MockedServices)
+"""Classes that users do not create: base classes, results of facades, and mocked responses."""
 
 
 def test_every_public_callable_is_scrubbed_or_harmless() -> None:

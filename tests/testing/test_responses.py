@@ -92,17 +92,6 @@ def test_status_alone_is_an_error_of_each_service() -> None:
     assert response("Save", status=499).json == {"error": "error"}
 
 
-async def test_outage_is_retried() -> None:
-    url = "https://mail.example.test"
-    failed, succeeded = (response("GetUIDs", folder="INBOX", status=status) for status in (503, 200))
-    settings = ds.Settings(message_url=url, retry=ds.RetryPolicy(wait=lambda _: 0.0))
-    async with ds.DirectSuite(settings) as suite:
-        with mocked_services() as mocked:
-            for answer in (failed, succeeded):
-                mocked.add(f"{url}/{answer.path}", answer.method, status=answer.status, body=answer.body)
-            assert await suite.mailbox("ada@direct.example.test", "pw").get_uids() == []
-
-
 async def test_suite_raises_the_error_of_a_failed_login() -> None:
     url = "https://registration.example.test/rest/Patient"
     answer = response("login", success=False, code="011", error_message="wrong password")
