@@ -315,14 +315,14 @@ class Attempt(Generic[R]):
     def _build_url(self) -> URL:
         call, credential = self._call, self._call.credential
         path = call.path
-        if call.operation.auth is Auth.SESSION and credential is not None:
+        if credential is not None and call.operation.auth is Auth.SESSION:
             path = path.replace(SESSION_ID, quote(credential.token.reveal(), safe=""))
         return URL(f"{call.endpoint.base_url}/{path}" if path else str(call.endpoint.base_url), encoded=True)
 
     def _build_headers(self) -> Mapping[str, str]:
         call, credential = self._call, self._call.credential
         headers = call.operation.headers
-        if call.operation.auth is Auth.BEARER and credential is not None:
+        if credential is not None and call.operation.auth is Auth.BEARER:
             headers = {**headers, "Authorization": f"Bearer {credential.token.reveal()}"}
         return headers if call.options.headers is None else {**headers, **call.options.headers}
 

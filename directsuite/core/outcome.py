@@ -70,7 +70,6 @@ import enum
 import os
 import re
 import socket
-from collections import Counter
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, TypeVar, cast
@@ -103,6 +102,7 @@ from directsuite.wire import base64
 from directsuite.wire.codec import Codec
 from directsuite.wire.models import Model, get_wire_name, has_no_uid
 from directsuite.wire.parsing import MismatchError, parse, strip_byte_order_mark
+from directsuite.wire.values import Report, count_unreadable
 
 R = TypeVar("R")
 
@@ -267,7 +267,7 @@ def interpret(
             return failure
     else:
         document = None
-    report = Counter[str]() if parsed is None else parsed.report
+    report: Report = {} if parsed is None else parsed.report
     try:
         result = _decode_body(operation, response, document, codec, report)
         for path in operation.strict_paths & report.keys():
@@ -287,7 +287,7 @@ def interpret(
 
 
 def _decode_body(
-    operation: Operation[R], response: BufferedResponse, document: Any, codec: Codec, report: Counter[str]
+    operation: Operation[R], response: BufferedResponse, document: Any, codec: Codec, report: Report
 ) -> R:
     if response.status < 200:
         raise MismatchError("a response with a final status")
@@ -308,7 +308,7 @@ def _decode_body(
     return decoded
 
 
-def _require_field(response: Model, path: str, report: Counter[str]) -> None:
+def _require_field(response: Model, path: str, report: Report) -> None:
     """Raise MismatchError if the response lacks this required field.
 
     For `messages[].uid`, remove the elements without a uid, and count them in `report`.
@@ -321,7 +321,8 @@ def _require_field(response: Model, path: str, report: Counter[str]) -> None:
             value = None
             raise MismatchError("present", f"$.{get_wire_name(type(response), name)}")
     elif any(map(has_no_uid, value)):
-        report[f"$.{get_wire_name(type(response), name)}[]"] += sum(map(has_no_uid, value))
+        for _ in filter(has_no_uid, value):
+            count_unreadable(report, f".{get_wire_name(type(response), name)}[]")
         value[:] = [element for element in value if not has_no_uid(element)]
 
 
@@ -336,7 +337,7 @@ class ParsedDocument:
     """A parsed response, and the number of values in it that could not be read, by JSON path."""
 
     document: Any
-    report: Counter[str]
+    report: Report
 
 
 async def parse_large(operation: Operation[Any], response: BufferedResponse, codec: Codec) -> ParsedDocument | None:
@@ -346,7 +347,7 @@ async def parse_large(operation: Operation[Any], response: BufferedResponse, cod
     """
     if response.too_large or operation.response is bytes or response.status >= 300:
         return None
-    report = Counter[str]()
+    report: Report = {}
     document = await codec.parse_in_turns(operation.response, response.body, report)
     return None if document is None else ParsedDocument(document, report)
 

@@ -401,9 +401,9 @@ class _Request(aiohttp.ClientRequest):
     aiohttp starts a task to write a body, which costs about a tenth of the CPU of a small call.
     """
 
-    def __init__(self, method: str, url: URL, *, timer: Any, **options: Any) -> None:
-        super().__init__(method, url, timer=timer, **options)
-        self._response_options = {"timer": timer, "traces": options["traces"], "session": options["session"]}
+    def __init__(self, *target: Any, **options: Any) -> None:
+        super().__init__(*target, **options)
+        self._response_options = {name: options[name] for name in ("timer", "traces", "session")}
 
     async def send(self, conn: Connection) -> aiohttp.ClientResponse:
         """Send the request. Return the response, whose headers have not been received yet."""

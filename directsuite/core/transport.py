@@ -200,7 +200,8 @@ class Transport:
         env = self.environment
         env.session.require_usable(nested=options.nested, essential=options.essential)
         endpoint = self._endpoints[operation.service]
-        if missing := _find_missing_settings(endpoint, needs_credential=operation.needs_credential):
+        if endpoint.base_url is None or (endpoint.credentials is None and operation.needs_credential):
+            missing = _find_missing_settings(endpoint, needs_credential=operation.needs_credential)
             raise _make_missing_setting_error(operation.name, missing)
         deadline = env.session.now() + (env.timeout if options.timeout is None else options.timeout)
         return Call(

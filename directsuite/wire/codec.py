@@ -25,7 +25,6 @@ import asyncio
 import contextlib
 import functools
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -55,6 +54,7 @@ from directsuite.wire.values import (
     READERS,
     Place,
     ReadElements,
+    Report,
     count_unreadable,
     make_exact_reader,
     make_object_list_reader,
@@ -101,7 +101,7 @@ class Codec:
         """
         return self.structure(cls, parse(document))
 
-    async def parse_in_turns(self, cls: type[Model], document: bytes, report: Counter[str]) -> Any:
+    async def parse_in_turns(self, cls: type[Model], document: bytes, report: Report) -> Any:
         """Parse a large JSON document for `structure`, and read the elements of its list of models.
 
         The event loop has a turn after each part of the document.
@@ -135,11 +135,9 @@ class Codec:
 
         Raises MismatchError if a required or strict value cannot be read, or a user's hook fails.
         """
-        if place is not None and type(value) is dict:
-            value = _PlacedObject(cast("dict[str, Any]", value))
-            value.place = place
         try:
-            return self.converter.structure(value, cls)
+            hook = self.converter.get_structure_hook(cls)
+            return hook.read_document(value, place) if isinstance(hook, ModelReader) else hook(value, cls)
         except (MemoryError, RecursionError):
             raise
         except MismatchError as error:
@@ -269,14 +267,6 @@ def _find_user_hooks(get_hook: Callable[[Any], Hook], built_in: Mapping[Any, Hoo
     }
 
 
-class _PlacedObject(dict[str, Any]):
-    """A JSON object with its place, which a ModelReader needs. A cattrs converter cannot pass it as an argument."""
-
-    __slots__ = ("place",)
-
-    place: Place
-
-
 class ModelReader:
     """Reads objects of one model class with the generated function `read`. A structure hook of one converter."""
 
@@ -292,8 +282,11 @@ class ModelReader:
         self.read: Callable[[Any, Place], Any] = self._generate_read_function()
 
     def __call__(self, value: Any, _: Any) -> Any:
-        """Read an object. If it is not an element of a list, also find a list that has an unknown name."""
-        place = value.place if type(value) is _PlacedObject else None
+        """Read an object, as a cattrs converter calls its hooks."""
+        return self.read_document(value, None)
+
+    def read_document(self, value: Any, place: Place) -> Any:
+        """Read an object at a place. If it is not an element of a list, also find a list that has an unknown name."""
         if (
             self._has_model_lists
             and isinstance(value, dict)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import date, datetime
 from typing import Any, Union, cast
@@ -27,10 +26,12 @@ PAIR_MEMBERS = frozenset({"key", "value"})
 
 _DIGITS = re.compile(r"[+-]?\d{1,40}\Z")
 
-Place = Union["tuple[Place, str]", "Counter[str]", None]
+Report = dict[str, int]
+"""The number of unreadable values of a document, by JSON path."""
+Place = Union["tuple[Place, str]", Report, None]
 """The position of a value, used to count unreadable values.
 
-For a document it is a report, which maps JSON paths to numbers, or None. For a value inside, it is a tuple: the place
+For a document it is a report, or None. For a value inside, it is a tuple: the place
 of the enclosing value, and the step from there, a part of a JSON path without indices, such as `.messages[]`.
 """
 
@@ -41,7 +42,7 @@ def count_unreadable(place: Place, step: str = "") -> None:
         above, last = place
         place, step = above, last + step
     if place is not None:
-        place[f"${step}"] += 1
+        place[f"${step}"] = place.get(f"${step}", 0) + 1
 
 
 @attrs.frozen
