@@ -152,7 +152,8 @@ class FaultFormat(ValueSemantics):
         return success is True or (isinstance(success, str) and success.lower() == "true")
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False)
+# With slots, attrs would find the cached properties in __getattr__, which makes every attribute slower.
+@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Operation(ValueSemantics, Generic[R]):
     """One operation of the specification."""
 

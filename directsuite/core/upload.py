@@ -186,18 +186,18 @@ class RequestPayload(Payload):
     """The body of one attempt, for aiohttp."""
 
     _autoclose = True
+    _is_source_opened = False
+    started = False
+    """True if a byte may have been sent."""
+    waiting_on_source = False
+    """True while waiting for the source, so that a timeout can be attributed to it."""
+    failure: Exception | None = None
+    """The exception raised by the source."""
 
     def __init__(self, body: RequestBody, media_type: str | None) -> None:
         super().__init__(body, content_type=media_type or "application/json")
         self._body = body
         self._size = body.size
-        self._is_source_opened = False
-        self.started = False
-        """True if a byte may have been sent."""
-        self.waiting_on_source = False
-        """True while waiting for the source, so that a timeout can be attributed to it."""
-        self.failure: Exception | None = None
-        """The exception raised by the source."""
         self.on_progress: Callable[[], None] = do_nothing
         """Called when the connection has accepted another chunk of a body that is not in memory."""
 
