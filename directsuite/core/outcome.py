@@ -286,9 +286,7 @@ def interpret(
     return ResponseDecodeError(text, path=path, body=response.body[:MAX_ERROR_BODY_BYTES], **about)
 
 
-def _decode_body(
-    operation: Operation[R], response: BufferedResponse, document: Any, codec: Codec, report: Report
-) -> R:
+def _decode_body(operation: Operation[R], response: BufferedResponse, document: Any, codec: Codec, report: Report) -> R:
     if response.status < 200:
         raise MismatchError("a response with a final status")
     if operation.response is bytes:

@@ -136,8 +136,14 @@ class Codec:
         Raises MismatchError if a required or strict value cannot be read, or a user's hook fails.
         """
         try:
-            hook = self.converter.get_structure_hook(cls)
-            return hook.read_document(value, place) if isinstance(hook, ModelReader) else hook(value, cls)
+            if not self.has_user_converter:
+                reader: Any = self.converter.get_structure_hook(cls)
+                model: M = reader.read_document(value, place)
+                return model
+            if place is not None and type(value) is dict:
+                value = _PlacedObject(cast("dict[str, Any]", value))
+                value.place = place
+            return self.converter.structure(value, cls)
         except (MemoryError, RecursionError):
             raise
         except MismatchError as error:
@@ -267,6 +273,14 @@ def _find_user_hooks(get_hook: Callable[[Any], Hook], built_in: Mapping[Any, Hoo
     }
 
 
+class _PlacedObject(dict[str, Any]):
+    """A JSON object with its place, which a user's converter cannot pass to a ModelReader as an argument."""
+
+    __slots__ = ("place",)
+
+    place: Place
+
+
 class ModelReader:
     """Reads objects of one model class with the generated function `read`. A structure hook of one converter."""
 
@@ -283,7 +297,7 @@ class ModelReader:
 
     def __call__(self, value: Any, _: Any) -> Any:
         """Read an object, as a cattrs converter calls its hooks."""
-        return self.read_document(value, None)
+        return self.read_document(value, value.place if type(value) is _PlacedObject else None)
 
     def read_document(self, value: Any, place: Place) -> Any:
         """Read an object at a place. If it is not an element of a list, also find a list that has an unknown name."""
