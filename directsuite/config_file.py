@@ -20,6 +20,7 @@ which only their owner and group may access. Paths in the settings file are rela
 from __future__ import annotations
 
 import contextlib
+import enum
 import os
 import re
 import secrets
@@ -83,6 +84,14 @@ class Variables(Mapping[str, str]):
         return "Variables(...)"
 
 
+class SettingSource(enum.IntEnum):
+    """Where a setting is from. A higher number has precedence."""
+
+    FILE = 1
+    PROFILE = 2
+    VARIABLE = 3
+
+
 @attrs.frozen(kw_only=True)
 class SettingEntry:
     """A setting from a variable or a file."""
@@ -91,7 +100,12 @@ class SettingEntry:
     """The value in the file, or the text of the variable."""
     origin: str
     """The name of the variable, or the file and, if known, the line."""
-    is_variable: bool = False
+    source: SettingSource = SettingSource.VARIABLE
+
+    @property
+    def is_variable(self) -> bool:
+        """True if the setting is from a variable."""
+        return self.source is SettingSource.VARIABLE
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -136,16 +150,19 @@ class Configuration(Mapping[str, SettingEntry]):
             there = f"has the profiles {', '.join(names)}" if names else "has no profiles"
             where = f"{file} {there}" if file else "there is no settings file"
             raise ConfigurationError(f"the profile named by --profile or {PREFIX}PROFILE does not exist: {where}")
-        sections = {"": values, **({} if profile is None else {f"profiles.{profile}": profiles[profile]})}
+        sections = [(SettingSource.FILE, "", values)]
+        if profile is not None:
+            sections.append((SettingSource.PROFILE, f"profiles.{profile}", profiles[profile]))
         entries = dict[str, SettingEntry]()
-        for table, section in sections.items():
+        for source, table, section in sections:
             for name, value in section.items():
                 line = lines.get((table, name))
-                entries[name] = SettingEntry(value=value, origin=f"{file}, line {line}" if line else str(file))
+                origin = f"{file}, line {line}" if line else str(file)
+                entries[name] = SettingEntry(value=value, origin=origin, source=source)
         for variable in variables:
             name = variable.removeprefix(PREFIX).lower()
             if variable.startswith(PREFIX) and name not in SECRETS and (text := variables[variable]):
-                entries[name] = SettingEntry(value=text, origin=variable, is_variable=True)
+                entries[name] = SettingEntry(value=text, origin=variable)
         return cls(variables=variables, file=file, profile=profile, profiles=names, entries=entries)
 
     def __getitem__(self, name: str) -> SettingEntry:
@@ -195,6 +212,28 @@ class Configuration(Mapping[str, SettingEntry]):
             return Secret(text)
         path = self.get_path(f"{name}_file")
         return None if path is None else read_secret_file(path, f"{name}_file of {self[f'{name}_file'].origin}")
+
+    def prefers_grant(self) -> bool:
+        """Return True if the OAuth 2.0 client is used, False if a token is used or there is no client.
+
+        If both are set, the one from the source with precedence is used. Raises ConfigurationError if both are from the
+        same source.
+        """
+        client, token = self.get("token_url"), self.get("token_file")
+        if self.variables.get(f"{PREFIX}TOKEN"):
+            token = SettingEntry(value=None, origin=f"{PREFIX}TOKEN")
+        if client is None or token is None:
+            return client is not None
+        if client.source is token.source:
+            raise ConfigurationError(
+                f"{token.origin} sets a token, and {client.origin} sets the token_url of an OAuth client: remove one"
+            )
+        return client.source > token.source
+
+    def read_token(self, *, allow_insecure_http: bool = False) -> Secret | ClientCredentials | RefreshToken | None:
+        """Return the token, or else the OAuth 2.0 grant. Raises ConfigurationError as their methods do."""
+        token = None if self.prefers_grant() else self.read_secret("token")
+        return self.read_grant(allow_insecure_http=allow_insecure_http) if token is None else token
 
     def read_grant(self, *, allow_insecure_http: bool = False) -> ClientCredentials | RefreshToken | None:
         """Return the OAuth 2.0 grant, or None if `token_url` is not set.

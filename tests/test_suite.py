@@ -15,7 +15,6 @@ import pytest
 
 import directsuite as ds
 from directsuite.config_file import Configuration
-from directsuite.core.credentials import StaticToken
 from directsuite.core.operation import Service
 from directsuite.settings import SettingsOptions
 from tests.core import responses
@@ -282,6 +281,46 @@ def test_grant_is_read_from_the_configuration(tmp_path: Path) -> None:
     ds.DirectSuite.from_env({**OAUTH, "DIRECTSUITE_SIGNING_URL": "https://signing.example.test"}, require=["signing"])
 
 
+_TOKEN, _CLIENT = 'token_file = "token"\n', 'token_url = "https://login.example.test/token"\nclient_id = "client"\n'
+_PROFILE = "[profiles.test]\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "variables", "expected"),
+    [
+        (_CLIENT, {"TOKEN": "Trillian"}, "token"),
+        (_TOKEN, {name.removeprefix("DIRECTSUITE_"): text for name, text in OAUTH.items()}, "client"),
+        (_TOKEN + _PROFILE + _CLIENT, {}, "client"),
+        (_CLIENT + _PROFILE + _TOKEN, {}, "token"),
+        (_TOKEN + _CLIENT + _PROFILE, {}, "config.toml, line 1 sets a token, and FILE, line 2 sets the token_url"),
+        (_PROFILE + _CLIENT + _TOKEN, {}, "config.toml, line 4 sets a token, and FILE, line 2 sets the token_url"),
+        (
+            _PROFILE,
+            {"TOKEN": "Trillian", "TOKEN_URL": "https://login.example.test/token"},
+            "DIRECTSUITE_TOKEN sets a token, and DIRECTSUITE_TOKEN_URL sets the token_url",
+        ),
+    ],
+)
+def test_token_and_oauth_client_of_one_source_are_an_error(
+    tmp_path: Path, file: str, variables: dict[str, str], expected: str
+) -> None:
+    (tmp_path / "token").write_text("Zaphod")
+    (tmp_path / "token").chmod(0o600)
+    path = tmp_path / "config.toml"
+    path.write_text(file)
+    environ = {"DIRECTSUITE_CLIENT_SECRET": "Zaphod", "DIRECTSUITE_CONFIG": str(path), "DIRECTSUITE_PROFILE": "test"}
+    if _PROFILE not in file:
+        path.write_text(file + _PROFILE)
+    environ |= {f"DIRECTSUITE_{name}": text for name, text in variables.items()}
+    configuration = Configuration.read(environ)
+    if expected in ("token", "client"):
+        assert isinstance(configuration.read_token(), ds.Secret) is (expected == "token")
+        return
+    with pytest.raises(ds.ConfigurationError) as caught:
+        ds.DirectSuite.from_env(environ)
+    assert expected in str(caught.value).replace(f"and {path}", "and FILE")
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -302,8 +341,3 @@ def test_incomplete_grant_is_rejected(changes: dict[str, str], sentence: str) ->
     with pytest.raises(ds.ConfigurationError, match=sentence) as caught:
         ds.DirectSuite.from_env({**OAUTH, **changes})
     assert "Zaphod" not in str(caught.value)
-
-
-def test_token_has_precedence_over_a_grant() -> None:
-    suite = ds.DirectSuite.from_env({**OAUTH, "DIRECTSUITE_TOKEN": "a-token"})
-    assert isinstance(suite._caches[0]._source, StaticToken)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable
 
@@ -66,6 +67,7 @@ def show_config(*, options: _ConfigOptions = _ConfigOptions()) -> int:
             show_text(f"# unknown variable: {variable}{'' if similar is None else f' (did you mean {similar}?)'}")
     try:
         make_settings(ds.Settings, configuration)
+        configuration.prefers_grant()
     except ds.ConfigurationError as error:
         status, sentence = exit_for_error(error)
         echo_err(sentence)
@@ -84,8 +86,12 @@ def find_unused_settings(configuration: Configuration) -> dict[str, str]:
     """Return the settings and secrets that are set but not used, with the secret that has precedence."""
     secrets = {name for name in SECRETS if configuration.variables.get(f"{PREFIX}{name.upper()}")}
     unused = {f"{name}_file": name for name in secrets}
-    if "token" in secrets or "token_file" in configuration:
-        unused |= dict.fromkeys(_GRANT_SETTINGS, "token" if "token" in secrets else "token_file")
+    token = "token" if "token" in secrets else "token_file"
+    with contextlib.suppress(ds.ConfigurationError):  # both are set in the same place, so neither is used
+        if configuration.prefers_grant():
+            unused |= {"token_file": "token_url"}
+        elif token in secrets or token in configuration:
+            unused |= dict.fromkeys(_GRANT_SETTINGS, token)
     return {name: winner for name, winner in unused.items() if name in configuration or name in secrets}
 
 

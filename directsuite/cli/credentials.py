@@ -161,11 +161,12 @@ def validate_address(address: str, source: str) -> None:
 
 
 def read_grant() -> ds.ClientCredentials | ds.RefreshToken | None:
-    """Return the configured OAuth 2.0 grant, None if there is none or a token is set, which has precedence."""
-    configuration = Configuration.read()
-    if configuration.read_secret("token") is not None:
-        return None
-    return configuration.read_grant(allow_insecure_http=ds.Settings.from_env().allow_insecure_http)
+    """Return the configured OAuth 2.0 grant, None if there is none or a token has precedence.
+
+    Raises ConfigurationError if it is invalid, or a token is set in the same place.
+    """
+    token = Configuration.read().read_token(allow_insecure_http=ds.Settings.from_env().allow_insecure_http)
+    return None if isinstance(token, ds.Secret) else token
 
 
 def read_token(file: Path | None) -> ds.Secret | ds.ClientCredentials | ds.RefreshToken:

@@ -51,8 +51,15 @@ async def test_settings_that_a_token_replaces_are_marked(cli: CliRunner) -> None
     settings = (await cli.run("config", "show", "--json")).document["settings"]
     assert (settings["client_id"]["used"], settings["token"].get("used")) == (False, None)
     cli.monkeypatch.delenv("DIRECTSUITE_TOKEN")
-    out = (await cli.run("config", "show")).out
-    assert ("line 2 (not used: token_file is set)" in out, "line 3 (not" in out) == (True, False)
+    conflict = await cli.run("config", "show")
+    assert "not used" not in conflict.out
+    assert "suite.toml, line 3 sets a token, and" in conflict.err
+    assert conflict.status == 2
+    cli.set_env("DIRECTSUITE_TOKEN_URL", "https://id.example.org/token")
+    assert "line 3 (not used: token_url is set)" in (await cli.run("config", "show")).out
+    cli.monkeypatch.delenv("DIRECTSUITE_TOKEN_URL")
+    cli.set_env("DIRECTSUITE_TOKEN_FILE", "token")
+    assert "line 2 (not used: token_file is set)" in (await cli.run("config", "show")).out
 
 
 async def test_variables_that_nothing_reads_are_shown(cli: CliRunner) -> None:
