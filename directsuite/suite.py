@@ -17,7 +17,7 @@ from directsuite.core.call import Endpoint, Environment
 from directsuite.core.call_log import LOG_VARIABLE, configure_logging, is_configured
 from directsuite.core.checks import Check, instance_of, with_methods
 from directsuite.core.clock import Clock, SystemClock
-from directsuite.core.credentials import TimeLimitedSource, TokenCache, TokenSource, make_token_source
+from directsuite.core.credentials import LONG_FETCH_TIMEOUT, TokenCache, TokenSource, make_token_source
 from directsuite.core.events import Events, Listener, SessionRenewed
 from directsuite.core.facade import Runtime
 from directsuite.core.limits import Limits, LimitsProvider
@@ -153,7 +153,8 @@ class DirectSuite:
             emit=events.emit,
         )
         if token is not None:
-            tokens = cache(_make_token_source(self._transport, token, settings.attempt_timeout))
+            source, fetch_timeout = _make_token_source(self._transport, token, settings.attempt_timeout)
+            tokens = cache(source, fetch_timeout=fetch_timeout)
             endpoints[Service.SIGNING].credentials = endpoints[Service.FAX].credentials = tokens
             self._caches.append(tokens)
         sessions: TokenCache | None = None
@@ -187,8 +188,8 @@ class DirectSuite:
 
         The token and the password are read from the variables DIRECTSUITE_TOKEN and DIRECTSUITE_LOGIN_PASSWORD, or from
         files given by DIRECTSUITE_TOKEN_FILE, DIRECTSUITE_LOGIN_PASSWORD_FILE or the settings file. Such a file must
-        contain only the secret, and must not be accessible to other users. If `token_url` is set, but no token, the
-        suite requests tokens with OAuth 2.0 (guide `settings`).
+        contain only the secret, and must not be accessible to other users. If `token_url` is set instead, the suite
+        requests tokens with OAuth 2.0 (guide `settings`).
 
         environ, profile: as for `Settings.from_env`.
         token, login: as for `DirectSuite`, instead of those of these sources. None: use these sources.
@@ -204,9 +205,7 @@ class DirectSuite:
         login = _read_login(configuration) if login is None else login
         settings = make_settings(Settings, configuration, options)
         if token is None:
-            token = configuration.read_secret("token") or configuration.read_grant(
-                allow_insecure_http=settings.allow_insecure_http
-            )
+            token = configuration.read_token(allow_insecure_http=settings.allow_insecure_http)
         suite = cls(settings, token=token, login=login, listeners=listeners)
         suite._transport.require_services(_SERVICES[name] for name in require)
         return suite
@@ -325,17 +324,17 @@ def _find_token_url(token: Token | None, settings: Settings) -> str | None:
     return token.token_url
 
 
-def _make_token_source(transport: Transport, token: Token, attempt_timeout: float) -> TokenSource:
+def _make_token_source(transport: Transport, token: Token, attempt_timeout: float) -> tuple[TokenSource, float]:
+    """Return the source, and the timeout of its fetches."""
+    long_timeout = max(attempt_timeout, LONG_FETCH_TIMEOUT)
     if isinstance(token, str | Secret):
-        return make_token_source(token)
+        return make_token_source(token), long_timeout
     from directsuite.oauth import grants, source
 
     if isinstance(token, grants.Grant):
-        return source.make_source(transport, token)
+        return source.make_source(transport, token), long_timeout
     made = make_token_source(token)
-    if getattr(made, "single_use", False):
-        return made  # a cancelled request could lose the next token
-    return TimeLimitedSource(made, attempt_timeout)
+    return made, long_timeout if getattr(made, "single_use", False) else attempt_timeout
 
 
 def _make_limits(

@@ -64,10 +64,10 @@ _FULL_ATTEMPT_SHARE = 0.99
 _GATEWAY_STATUSES = (502, 503, 504)
 """Statuses that a gateway sends if the service behind it does not respond."""
 _MISSING_CREDENTIALS = {
-    Auth.BEARER: "the token source had not returned a token",
-    Auth.SESSION: "the login had not ended",
+    Auth.BEARER: ("the token source had not returned a token", "fetch of a token"),
+    Auth.SESSION: ("the login had not ended", "login"),
 }
-"""What a call lacks if its time is up while it waits for its credential."""
+"""What a call lacks if its time is up while it waits for its credential, and the name of what failed before."""
 
 
 class Attempt(Generic[R]):
@@ -454,7 +454,7 @@ class Attempt(Generic[R]):
         elif self._sent_at is not None:
             seen = "no connection was made"
         elif operation.needs_credential and self._call.credential is None:
-            seen = _MISSING_CREDENTIALS[operation.auth]
+            return self._make_credential_timeout_error()
         else:
             seen = "nothing was sent"
         about, outcome = operation.error_context, Outcome.UNKNOWN if sent else Outcome.NOT_SENT
@@ -464,6 +464,21 @@ class Attempt(Generic[R]):
             return kind(f"{seen} within {limit}", outcome=outcome, **about)
         error = DeadlineExceededError(f"the call's time is up: {seen}", outcome=outcome, **about)
         error.retry_after = None if sent else self._limits.rate.seconds_until_slot() or None
+        return error
+
+    def _make_credential_timeout_error(self) -> DeadlineExceededError:
+        """Return the error of a call whose time is up while it waits for a token or session."""
+        call, cache = self._call, self._call.endpoint.credentials
+        seen, name = _MISSING_CREDENTIALS[call.operation.auth]
+        failure, wait = (cache and cache.find_failure()) or (None, 0.0)
+        if failure is not None:
+            last = f"The last one failed: {failure.explanation}"
+            seen = f"the next {name} is due in {wait:.0f} s. {last}" if wait else f"a {name} is in progress. {last}"
+        error = DeadlineExceededError(
+            f"the call's time is up: {seen}", outcome=Outcome.NOT_SENT, **call.operation.error_context
+        )
+        error.retry_after = wait or self._limits.rate.seconds_until_slot() or None
+        error.__cause__ = failure
         return error
 
     def _record_caller_error(self, error: Exception) -> Exception:

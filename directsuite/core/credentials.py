@@ -19,6 +19,7 @@ import contextlib
 import inspect
 import re
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any, Protocol, cast, runtime_checkable
 
 import attrs
@@ -42,7 +43,10 @@ from directsuite.wire.models import ValueSemantics, is_number
 _BACKOFF = Backoff(1.0, 60.0)
 _MAX_KEEP_ALIVE_SLEEP = 3600.0
 _CANCEL_SECONDS = 5.0
-"""How long a cancelled fetch waits until the token function has ended."""
+"""How long a cancelled fetch waits until the token source has ended."""
+LONG_FETCH_TIMEOUT = 60.0
+"""The minimum timeout, in seconds, of a fetch that repeats its requests, or that could lose a single-use token."""
+_HINT_TIMEOUT = "if it needs longer, increase attempt_timeout"
 _HINT_RAISE_OS_ERROR = (
     "the call is not repeated, because this is not an OSError. If a later attempt may succeed, raise an OSError in the "
     "token function, such as ConnectionError or TimeoutError"
@@ -65,7 +69,8 @@ class TokenCache:
     """The current token of a source.
 
     margin: seconds before expiry from which the token is renewed, at most half of its lifetime.
-    fetch_timeout: timeout of one fetch, in seconds.
+    fetch_timeout: timeout of one fetch, in seconds of the event loop's clock. A source that takes longer is cancelled.
+        If it ignores that, the fetch ends anyway, and the source's result is not used.
     in_header: whether a token must be a valid header value.
     keep_alive: after the first token, renew in the background even if no caller needs it.
     emit: receives an event for each renewal and each failed renewal.
@@ -78,7 +83,7 @@ class TokenCache:
         clock: Clock,
         *,
         margin: float = 60.0,
-        fetch_timeout: float = 60.0,
+        fetch_timeout: float = LONG_FETCH_TIMEOUT,
         in_header: bool = True,
         keep_alive: bool = False,
         emit: Callable[[Event], None] = lambda _: None,
@@ -92,6 +97,10 @@ class TokenCache:
         self._credential: Credential | None = None
         self._generation = 0
         self._fetch_task: asyncio.Task[Credential] | None = None
+        self.source_tasks: set[asyncio.Future[AccessToken]] = set()
+        """The tasks that run the source: that of the fetch in progress, and those that ignore their cancellation."""
+        self._retry: tuple[DirectSuiteError, float] | None = None
+        """The failure of a request within the fetch in progress, and the time of the next one."""
         self._failure: DirectSuiteError | None = None
         self._source_error: Exception | None = None  # raised by the user's source in the last fetch
         self._failures = 0
@@ -165,10 +174,18 @@ class TokenCache:
         if self._credential is not None and self._credential.generation == generation:
             self._credential = None
 
-    @property
-    def fetch_task(self) -> asyncio.Task[Credential] | None:
-        """The task of the fetch in progress, or None."""
-        return self._fetch_task
+    def find_failure(self) -> tuple[DirectSuiteError, float] | None:
+        """Return the last failure, and the seconds until the next request, 0 if it is in progress.
+
+        Return None if nothing has failed since the last token was received.
+        """
+        failure, due = self._retry or (self._failure, self._try_again_at)
+        if failure is None:
+            return None
+        return _copy_without_traceback(failure, self._source_error), max(0.0, due - self.now())
+
+    def _record_retry(self, failure: DirectSuiteError, wait: float) -> None:
+        self._retry = _copy_without_traceback(failure, None), self.now() + wait
 
     def stop(self) -> None:
         """Stop the background renewal, and start no more fetches. A fetch in progress continues."""
@@ -257,8 +274,8 @@ class TokenCache:
     async def _fetch(self) -> Credential:
         # An eager task runs before create_task returns, and the source may start tasks that also need a token.
         self._fetch_task = cast("asyncio.Task[Credential]", asyncio.current_task())
+        _RECORD_RETRY.set(self._record_retry)
         requested_at = self.now()  # the lifetime counts from here
-        self._source_error = None
         try:
             token = await self._fetch_validated()
         except DirectSuiteError as failure:
@@ -278,10 +295,8 @@ class TokenCache:
         return self.store(token, requested_at)
 
     async def _fetch_validated(self) -> AccessToken:
-        limit = asyncio.timeout(self._fetch_timeout)
         try:
-            async with limit:
-                return validate_token(await self._source.fetch(), in_header=self._in_header)
+            return validate_token(await self._run_source(), in_header=self._in_header)
         except DirectSuiteError:
             raise
         except asyncio.CancelledError:
@@ -291,13 +306,45 @@ class TokenCache:
                 "the token source was cancelled, although the call was not", outcome=Outcome.NOT_SENT
             ) from None
         except Exception as error:
-            if isinstance(error, TimeoutError) and limit.expired():
-                raise TransportError("the token source took too long", outcome=Outcome.NOT_SENT) from None
             self._source_error = error
             failure = TransportError(f"the token source raised {type(error).__name__}", outcome=Outcome.NOT_SENT)
             if not isinstance(error, OSError):
                 failure.advice = _HINT_RAISE_OS_ERROR
             raise failure from error
+
+    async def _run_source(self) -> AccessToken:
+        """Return the token of the source. Raises TransportError if it takes too long."""
+        running = asyncio.ensure_future(self._source.fetch())
+        self.source_tasks.add(running)
+        running.add_done_callback(self._handle_source_done)
+        try:
+            done, _ = await asyncio.wait([running], timeout=self._fetch_timeout)
+            if done:
+                return running.result()
+        finally:
+            self._retry = self._source_error = None
+            if not running.done():
+                running.cancel()
+                await asyncio.wait([running], timeout=_CANCEL_SECONDS)
+        text = f"the token source took longer than {self._fetch_timeout:g} s"
+        failure = TransportError(text, outcome=Outcome.NOT_SENT)
+        failure.advice = _HINT_TIMEOUT
+        raise failure
+
+    def _handle_source_done(self, running: asyncio.Future[AccessToken]) -> None:
+        self.source_tasks.discard(running)
+        if not running.cancelled():
+            running.exception()  # otherwise the event loop logs it
+
+
+_RECORD_RETRY: ContextVar[Callable[[DirectSuiteError, float], None] | None] = ContextVar("record_retry", default=None)
+
+
+def record_retry(failure: DirectSuiteError, wait: float) -> None:
+    """Record that a request failed and is repeated after `wait` seconds, if it is part of a token fetch."""
+    record = _RECORD_RETRY.get()
+    if record is not None:
+        record(failure, wait)
 
 
 def is_permanent_source_failure(failure: DirectSuiteError) -> bool:
@@ -344,9 +391,11 @@ class AccessToken(ValueSemantics):
 class TokenSource(Protocol):
     """Fetches tokens.
 
-    If each fetch sends a single-use token, such as a rotating refresh token, set the attribute `single_use = True`.
-    Closing the suite then waits a few seconds for the response, so that the new token is not lost. Without it, a fetch
-    that takes longer than `attempt_timeout` is cancelled, and the next attempt calls `fetch` again.
+    A fetch that takes longer than `attempt_timeout` is cancelled, and the next attempt calls `fetch` again.
+
+    If each fetch sends a single-use token, such as a rotating refresh token, set the attribute `single_use = True`. The
+    limit is then at least a minute, and closing the suite waits a few seconds for the response, so that the new token
+    is not lost.
     """
 
     @property
@@ -386,46 +435,6 @@ class CallableToken(ValueSemantics):
         """Call the function and return its result as an AccessToken."""
         token = await self.function()
         return token if isinstance(token, AccessToken) else AccessToken(token)
-
-
-class TimeLimitedSource:
-    """A source that calls another source, and cancels it if it takes too long.
-
-    It does not wait for a source that ignores the cancellation, whose result is then not used.
-
-    attempt_timeout: the maximum duration of a fetch, in seconds of the event loop's clock.
-    """
-
-    def __init__(self, source: TokenSource, attempt_timeout: float) -> None:
-        self._source = source
-        self._attempt_timeout = attempt_timeout
-        self._running: set[asyncio.Future[AccessToken]] = set()  # otherwise they could be garbage-collected
-
-    @property
-    def renewable(self) -> bool:
-        """True if another fetch can return a different token."""
-        return self._source.renewable
-
-    async def fetch(self) -> AccessToken:
-        """Return a token of the other source. Raises TransportError if it takes too long."""
-        running = asyncio.ensure_future(self._source.fetch())
-        self._running.add(running)
-        running.add_done_callback(self._handle_done)
-        try:
-            done, _ = await asyncio.wait([running], timeout=self._attempt_timeout)
-            if done:
-                return running.result()
-        finally:
-            if not running.done():
-                running.cancel()
-                await asyncio.wait([running], timeout=_CANCEL_SECONDS)
-        text = f"the token source took longer than the attempt timeout of {self._attempt_timeout:g} s"
-        raise TransportError(text, outcome=Outcome.NOT_SENT)
-
-    def _handle_done(self, running: asyncio.Future[AccessToken]) -> None:
-        self._running.discard(running)
-        if not running.cancelled():
-            running.exception()  # otherwise the event loop logs it
 
 
 def make_token_source(token: str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource) -> TokenSource:

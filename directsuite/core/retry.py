@@ -76,7 +76,7 @@ class DefaultWait(wait_base):
 
     def __call__(self, retry_state: RetryCallState) -> float:
         """Return the seconds to wait before the next attempt."""
-        error = retry_state.outcome.exception() if retry_state.outcome is not None else None
+        error = _get_error(retry_state)
         rate_limited, unavailable, otherwise = _make_strategies()
         if isinstance(error, RateLimitedError):
             return rate_limited(retry_state)
@@ -168,7 +168,7 @@ class RetryPolicy(ValueSemantics):
         may_repeat: Callable[[BaseException], bool],
         time_left: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
-        on_scheduled: Callable[[float], None],
+        on_scheduled: Callable[[BaseException | None, float], None],
         await_result: Callable[[Awaitable[Any]], Awaitable[Any]],
     ) -> AsyncRetrying:
         """Return the retry loop of tenacity for one call. It stops if the next wait does not fit into the time left.
@@ -178,7 +178,7 @@ class RetryPolicy(ValueSemantics):
         may_repeat: returns True if the call may be repeated after this exception.
         time_left: returns the seconds until the deadline.
         sleep: waits for a number of seconds.
-        on_scheduled: called with the seconds of each wait before it starts.
+        on_scheduled: called with the error and the seconds of each wait before it starts.
         await_result: awaits the result of an async strategy of the user.
         """
         from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
@@ -204,7 +204,7 @@ class RetryPolicy(ValueSemantics):
             return self.stop is not None and bool(await resolve_result(self.stop(retry_state), True))
 
         async def wait(retry_state: RetryCallState) -> float:
-            error = retry_state.outcome.exception() if retry_state.outcome is not None else None
+            error = _get_error(retry_state)
             if isinstance(error, DirectSuiteError) and error.retry_after is not None:
                 return error.retry_after
             setattr(retry_state, _TIME_LEFT, time_left())
@@ -218,10 +218,14 @@ class RetryPolicy(ValueSemantics):
         return AsyncRetrying(
             retry=retry_if_exception(may_repeat),
             sleep=sleep,
-            before_sleep=lambda retry_state: on_scheduled(retry_state.upcoming_sleep),
+            before_sleep=lambda retry_state: on_scheduled(_get_error(retry_state), retry_state.upcoming_sleep),
             reraise=True,
             **asynchronous,
         )
+
+
+def _get_error(retry_state: RetryCallState) -> BaseException | None:
+    return None if retry_state.outcome is None else retry_state.outcome.exception()
 
 
 def parse_retry_after(

@@ -318,7 +318,8 @@ class Session:
         self.grace_ended = True
         if not self._cleanups:
             return
-        kept = {cache.fetch_task for cache in self.token_caches} | {each.task for each in self._cleanups}
+        kept: set[object] = {each.task for each in self._cleanups}
+        kept.update(*(cache.source_tasks for cache in self.token_caches))
         for timeout, task in tuple(self._running.items()):
             if task not in kept:
                 self._expire(timeout)  # a cleanup needs its connection, and must not overtake a request of its block

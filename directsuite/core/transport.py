@@ -29,7 +29,7 @@ from directsuite.core.attempt import Attempt
 from directsuite.core.call import NO_DEADLINE, Call, Confirmation, Endpoint, Environment, Options, Receive, StreamReader
 from directsuite.core.call_log import CALLS, log_finished
 from directsuite.core.clock import Clock
-from directsuite.core.credentials import is_permanent_source_failure
+from directsuite.core.credentials import is_permanent_source_failure, record_retry
 from directsuite.core.events import CallFinished, CallStarted, OutcomeLeftUnknown, RetryScheduled, ValuesSkipped
 from directsuite.core.operation import Auth, Operation, Semantics, Service
 from directsuite.core.outcome import find_loggable_code, make_decode_error, needs_new_credential
@@ -269,8 +269,10 @@ class Transport:
             await env.session.sleep(seconds)
             leapt += max(0.0, began + seconds - loop.time())
 
-        def emit_scheduled(wait: float) -> None:
+        def emit_scheduled(error: BaseException | None, wait: float) -> None:
             call.emit(RetryScheduled, attempt=call.requests + 1, wait=wait)
+            if isinstance(error, DirectSuiteError):
+                record_retry(error, wait)
 
         retrying = (call.options.retry or self._retry).make_retry_loop(
             may_repeat=lambda error: _may_repeat(call, error),

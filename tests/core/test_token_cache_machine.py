@@ -235,7 +235,7 @@ class TokenCacheMachine(RuleBasedStateMachine):
         assert self.source.max_concurrent <= 1
         assert self.source.cancelled == self.model.killed
         fetching = self.model.fetching_since is not None
-        assert len(self.hand.tasks()) == len(self.waiting) + fetching
+        assert len(self.hand.tasks()) == len(self.waiting) + 2 * fetching  # the fetch, and the source
 
     @invariant()
     def whoever_waits_waits_for_a_fetch(self) -> None:

@@ -372,7 +372,48 @@ async def test_token_function_that_hangs_has_an_error_that_names_the_limit(serve
         error = await catch_error(GET_DOC_INFO.call(suite))
     assert type(error) is ds.TransportError
     assert error.retry_after == pytest.approx(1, abs=0.1)
-    assert "the token source took longer than the attempt timeout of 10 s" in str(error)
+    assert "the token source took longer than 10 s: if it needs longer, increase attempt_timeout" in str(error)
+
+
+async def test_token_function_may_take_as_long_as_the_attempt_timeout(server: ScriptedServer) -> None:
+    server.default_responder = responses.respond({"identifier": "doc"})
+    source = HangingTokens()
+    async with open_suite(server, token=source.fetch, attempt_timeout=90, timeout=100) as suite:
+        asyncio.get_running_loop().call_later(80, source.recovered.set)
+        await suite.signing.get_doc_info("doc")
+    assert source.calls == 1
+
+
+async def test_deadline_during_a_fetch_names_the_failure_of_the_one_before(server: ScriptedServer) -> None:
+    vault = ConnectionError("vault")
+
+    async def token() -> str:
+        await asyncio.sleep(3)
+        raise vault
+
+    async with open_suite(server, token=token, retry=ds.RetryPolicy()) as suite:
+        error = await catch_error(GET_DOC_INFO.call(suite.with_options(timeout=8)))  # fetches at 0, 4 and 9 s
+        assert "the token source raised ConnectionError" in str(error)
+        error = await catch_error(GET_DOC_INFO.call(suite.with_options(timeout=3)))
+    assert type(error) is ds.DeadlineExceededError
+    assert error.explanation == (
+        "the call's time is up: a fetch of a token is in progress. "
+        "The last one failed: the token source raised ConnectionError"
+    )
+    assert isinstance(error.__cause__, ds.TransportError)
+    assert error.__cause__.__cause__ is vault
+
+
+async def test_deadline_during_the_back_off_of_a_login_says_when_the_next_is_due(server: ScriptedServer) -> None:
+    server.default_responder = responses.respond(b"", 503, Retry_After="30")
+    async with open_suite(server, retry=ds.RetryPolicy(), leaky=True) as suite:
+        error = await catch_error(GET_PATIENT_ADDRESS.call(suite.with_options(timeout=10)))
+    assert type(error) is ds.DeadlineExceededError
+    assert error.explanation == (
+        "the call's time is up: the next login is due in 20 s. The last one failed: the service failed (HTTP 503)"
+    )
+    assert error.retry_after == pytest.approx(20, abs=0.1)
+    assert isinstance(error.__cause__, ds.ServerError)
 
 
 async def test_single_use_token_source_is_not_cancelled_by_the_attempt_timeout(server: ScriptedServer) -> None:
