@@ -96,6 +96,11 @@ class DirectSuiteError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__.copy())
 
+    def set_call(self, number: int | None, attempts: int, elapsed: float) -> Self:
+        """Set the attributes `call`, `attempts` and `elapsed`, and return this error. For internal use."""
+        self.call, self.attempts, self.elapsed = number, attempts, elapsed
+        return self
+
     def copy(self) -> Self:
         """Return a copy without traceback and `__cause__`, to raise it for another caller."""
         again: Self = _rebuild(type(self), self.args, self.__dict__.copy())
@@ -201,7 +206,7 @@ class OutcomeUnknownError(TransportError):
         again = OutcomeUnknownError(
             explanation, how_to_find_out=how_to_find_out, operation=self.operation, service=self.service
         )
-        again.call, again.attempts, again.elapsed = self.call, self.attempts, self.elapsed
+        again.set_call(self.call, self.attempts, self.elapsed)
         again.retry_after, again.looked, again.happened = self.retry_after, self.looked, self.happened
         again._found = _Hidden(found)
         again.__cause__ = self.__cause__

@@ -509,8 +509,9 @@ class Attempt(Generic[R]):
         call = self._call
         if call.options.observe is None:
             return None
-        elapsed = self._env.clock.monotonic() - call.started_at
-        return call.options.observe(ExchangeInfo(response=response, elapsed=elapsed, attempts=self._call.requests))
+        return call.options.observe(
+            ExchangeInfo(response=response, elapsed=call.measure_elapsed(), attempts=call.requests)
+        )
 
     def _emit_skipped(self, paths: Mapping[str, int]) -> None:
         self._call.emit(ValuesSkipped, paths=paths)
@@ -545,8 +546,7 @@ async def _load_credential(call: Call[Any], cache: TokenCache) -> Credential:
             service=error.service,
             outcome=Outcome.NOT_SENT,
         )
-        failure.call, failure.attempts, failure.elapsed = error.call, error.attempts, error.elapsed
-        failure.__cause__ = error
+        failure.set_call(error.call, error.attempts, error.elapsed).__cause__ = error
     except DirectSuiteError as error:
         if error.outcome is Outcome.UNKNOWN:
             error.outcome = Outcome.NOT_SENT

@@ -255,6 +255,10 @@ class Call(Generic[R]):
         self.environment.events.emit(event, logged=logged)
         return logged
 
+    def measure_elapsed(self) -> float:
+        """Return the seconds since the call started."""
+        return self.environment.clock.monotonic() - self.started_at
+
     def compute_time_left(self) -> float:
         """Return the seconds until the deadline, negative after it."""
         return self.deadline - self.environment.session.now()

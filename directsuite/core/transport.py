@@ -242,8 +242,7 @@ class Transport:
                 error = DeadlineExceededError(text, outcome=Outcome.NOT_SENT, **about)
             else:
                 error = ClosedError("the suite was closed while the call waited", outcome=Outcome.NOT_SENT, **about)
-        error.call, error.elapsed = call.number, self.environment.clock.monotonic() - call.started_at
-        raise error
+        raise error.set_call(call.number, call.requests, call.measure_elapsed())
 
     async def _continue_attempts(self, call: Call[R], failure: DirectSuiteError) -> R:
         if _try_renew_credential(call, failure):
@@ -284,7 +283,7 @@ class Transport:
         async for attempt in retrying:
             with attempt:
                 if first:
-                    attempt.retry_state.start_time -= env.clock.monotonic() - call.started_at
+                    attempt.retry_state.start_time -= call.measure_elapsed()
                     raise first.pop()
                 return await self._run_attempt(call)
         raise AssertionError("The loop of tenacity must end with return or raise.")
@@ -386,8 +385,7 @@ class Transport:
             # An error of the login already has the operation and attempts of the login.
             if each.operation in (None, operation.name):
                 each.operation, each.service = operation.name, operation.service
-                each.call, each.attempts = call.number, call.requests
-                each.elapsed = self.environment.clock.monotonic() - call.started_at
+                each.set_call(call.number, call.requests, call.measure_elapsed())
         return error
 
 
@@ -434,7 +432,7 @@ class _CallScope:
 
     def _emit_finished(self, **details: Any) -> None:
         call = self._call
-        elapsed = call.environment.clock.monotonic() - call.started_at
+        elapsed = call.measure_elapsed()
         log_finished(call.emit(CallFinished, attempts=call.requests, elapsed=elapsed, status=call.status, **details))
 
 
