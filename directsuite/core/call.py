@@ -189,6 +189,8 @@ class Call(Generic[R]):
 
     number: int
     """The number of the call, unique in this process."""
+    group: int
+    """The number of the first call of the same method."""
     operation: Operation[R]
     endpoint: Endpoint
     environment: Environment = attrs.field(repr=False)
@@ -240,6 +242,7 @@ class Call(Generic[R]):
         operation, endpoint = self.operation, self.endpoint
         event = kind(
             call=self.number,
+            group=self.group,
             operation=operation.name,
             service=operation.service.value,
             method=operation.method,

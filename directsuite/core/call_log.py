@@ -20,7 +20,15 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from directsuite.core.events import AttemptFailed, AttemptStarted, AttemptSucceeded, CallFinished, make_log_fields
+from directsuite.core.events import (
+    AttemptFailed,
+    AttemptStarted,
+    AttemptSucceeded,
+    CallEvent,
+    CallFinished,
+    is_first_of_group,
+    make_log_fields,
+)
 from directsuite.core.operation import MediaType
 from directsuite.core.privacy import scrub_traceback
 from directsuite.errors import ConfigurationError, DirectSuiteError
@@ -84,8 +92,8 @@ def log_finished(event: CallFinished) -> None:
         status = nothing if event.status is None else f"HTTP {event.status}"
         code = "" if event.code is None else f", code {event.code}"
         attempts = "1 attempt" if event.attempts == 1 else f"{event.attempts} attempts"
-        text = "%s: %s (call %d, %s%s, %s, %.0f ms)"
-        values = (event.operation, ending, event.call, status, code, attempts, event.elapsed * 1000)
+        text = "%s: %s (%s, %s%s, %s, %.0f ms)"
+        values = (event.operation, ending, _describe_call(event), status, code, attempts, event.elapsed * 1000)
         CALLS.info(text, *values, extra={"directsuite": make_log_fields(event)})
 
 
@@ -104,8 +112,12 @@ def log_response(event: AttemptSucceeded | AttemptFailed, result: object) -> Non
 
 
 def _log_attempt(event: AttemptStarted | AttemptSucceeded | AttemptFailed, words: str, content: str) -> None:
-    values = (event.operation, words, event.call, event.attempt, content)
-    CALLS.debug("%s: %s (call %d, attempt %d), %s", *values, extra={"directsuite": make_log_fields(event)})
+    values = (event.operation, words, _describe_call(event), event.attempt, content)
+    CALLS.debug("%s: %s (%s, attempt %d), %s", *values, extra={"directsuite": make_log_fields(event)})
+
+
+def _describe_call(event: CallEvent) -> str:
+    return f"call {event.call}" if is_first_of_group(event) else f"call {event.call}, group {event.group}"
 
 
 def _mask_result(result: object) -> str:

@@ -29,10 +29,12 @@ records of the logger `directsuite.calls` (module `call_log`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextvars import ContextVar
 from logging import DEBUG, INFO, WARNING
 from typing import Literal, cast
 
@@ -53,6 +55,8 @@ class CallEvent(Event):
 
     call: int
     """The number of the call in this process. All events of a call have the same number."""
+    group: int | None = None
+    """The number of the first call of the same method, such as `sign_pdf`. None in an event that a test made."""
     operation: str
     """The name of the operation in the specification."""
     service: str
@@ -269,7 +273,7 @@ class Events:
         phrases = [
             text.format(written[name])
             for name, text in FIELDS.items()
-            if text and written.get(name, False) is not False
+            if text and written.get(name, False) is not False and not (name == "group" and is_first_of_group(event))
         ]
         details = f" ({', '.join(phrases)})" if phrases else ""
         level = _lower_level(event, level)
@@ -282,6 +286,38 @@ def make_log_fields(event: Event) -> dict[str, str | int | float | bool]:
     return {"event": type(event).__name__, **{name: value for name, value in values.items() if value is not None}}
 
 
+def is_first_of_group(event: Event) -> bool:
+    """Return True if the call of an event is the first of its group, so that its number is also that of the group."""
+    return isinstance(event, CallEvent) and event.group in (None, event.call)
+
+
+_GROUP: ContextVar[list[int] | None] = ContextVar("group", default=None)
+
+
+@contextlib.contextmanager
+def group_calls(*first: int) -> Generator[None]:
+    """Make the calls in a block a group, unless they belong to a group already.
+
+    first: the number of the first call of the group, if it was made before the block.
+    """
+    outer = _GROUP.get()
+    _GROUP.set([*first] if outer is None else outer)
+    try:
+        yield
+    finally:
+        _GROUP.set(outer)
+
+
+def find_group(call: int) -> int:
+    """Return the group of a call that starts now: the number of the first call, which may be this one."""
+    group = _GROUP.get()
+    if group is None:
+        return call
+    if not group:
+        group.append(call)
+    return group[0]
+
+
 FIELDS: Mapping[str, str] = {
     "operation": "",
     "service": "",
@@ -290,6 +326,7 @@ FIELDS: Mapping[str, str] = {
     "host": "",
     "port": "",
     "call": "call {}",
+    "group": "group {}",
     "attempt": "attempt {}",
     "attempts": "attempts {}",
     "error": "{}",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import inspect
 import os
 import ssl
@@ -24,6 +25,7 @@ from yarl import URL
 
 from directsuite._version import __version__
 from directsuite.core.clock import Clock
+from directsuite.core.events import group_calls
 from directsuite.core.upload import RequestPayload
 from directsuite.errors import ClosedError, ConfigurationError, Outcome, ResponseDecodeError
 
@@ -60,6 +62,7 @@ class Cleanup:
     def __init__(self, action: Callable[[], Coroutine[Any, Any, None]], cleanups: set[Cleanup]) -> None:
         """Register the action. cleanups: the registered ones, to which this one belongs until it has run."""
         self._action = action
+        self._context = contextvars.copy_context()  # the group of the calls
         self._cleanups = cleanups
         self.task: asyncio.Task[None] | None = None
         cleanups.add(self)
@@ -67,7 +70,7 @@ class Cleanup:
     def start(self) -> asyncio.Task[None]:
         """Return the task that runs the action, which is started by the first call."""
         if self.task is None:
-            self.task = asyncio.ensure_future(self._action())
+            self.task = asyncio.get_running_loop().create_task(self._action(), context=self._context)
             self.task.add_done_callback(lambda _: self._cleanups.discard(self))
         return self.task
 
@@ -252,14 +255,15 @@ class Session:
 
     @contextlib.contextmanager
     def track_call(self, *, nested: bool = False) -> Generator[None]:
-        """Count a method that makes several calls as one call in progress, for which closing waits.
+        """Count a method that makes several calls as one call in progress, for which closing waits, and group them.
 
         Raises the errors of `require_usable`.
         """
         self.require_usable(nested=nested)
         self.calls += 1
         try:
-            yield
+            with group_calls():
+                yield
         finally:
             self.calls -= 1
             if self.closed and not self.calls:

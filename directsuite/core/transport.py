@@ -30,7 +30,15 @@ from directsuite.core.call import NO_DEADLINE, Call, Confirmation, Endpoint, Env
 from directsuite.core.call_log import CALLS, log_finished
 from directsuite.core.clock import Clock
 from directsuite.core.credentials import is_permanent_source_failure, record_retry
-from directsuite.core.events import CallFinished, CallStarted, OutcomeLeftUnknown, RetryScheduled, ValuesSkipped
+from directsuite.core.events import (
+    CallFinished,
+    CallStarted,
+    OutcomeLeftUnknown,
+    RetryScheduled,
+    ValuesSkipped,
+    find_group,
+    group_calls,
+)
 from directsuite.core.operation import Auth, Operation, Semantics, Service
 from directsuite.core.outcome import find_loggable_code, make_decode_error, needs_new_credential
 from directsuite.core.retry import MIN_UNAVAILABLE_WAIT, Backoff, RetryPolicy
@@ -204,8 +212,10 @@ class Transport:
             missing = _find_missing_settings(endpoint, needs_credential=operation.needs_credential)
             raise _make_missing_setting_error(operation.name, missing)
         deadline = env.session.now() + (env.timeout if options.timeout is None else options.timeout)
+        number = next(_CALL_NUMBERS)
         return Call(
-            number=next(_CALL_NUMBERS),
+            number=number,
+            group=find_group(number),
             operation=operation,
             endpoint=endpoint,
             environment=env,
@@ -332,7 +342,8 @@ class Transport:
                 while True:
                     is_last = polling.is_over
                     try:
-                        proven = await confirm.verify()
+                        with group_calls(call.group):
+                            proven = await confirm.verify()
                     except ClosedError:
                         return None
                     except DirectSuiteError:  # the next verification may succeed

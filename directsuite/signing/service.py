@@ -13,7 +13,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 import attrs
 
 from directsuite.core.download import Destination, validate_max_bytes, validate_sha256
-from directsuite.core.events import Progress, ProgressReporter, validate_progress
+from directsuite.core.events import Progress, ProgressReporter, group_calls, validate_progress
 from directsuite.core.iteration import Listing
 from directsuite.core.operation import Operation
 from directsuite.core.sinks import BinaryWriter, PieceWriter, make_sink
@@ -201,10 +201,11 @@ class Signing(ChangingFacade):
         pdf, size: as for `save`.
         timeout: seconds for storing the PDF, as for `save`.
         """
-        document = await self.save(pdf, size=size, timeout=timeout)
-        pdf = b""  # tracebacks expose local variables
-        session = self._transport.environment.session
-        deletion = session.add_cleanup(functools.partial(self._try_delete, document))
+        with group_calls():
+            document = await self.save(pdf, size=size, timeout=timeout)
+            pdf = b""  # tracebacks expose local variables
+            session = self._transport.environment.session
+            deletion = session.add_cleanup(functools.partial(self._try_delete, document))
         try:
             yield document
         finally:
@@ -226,7 +227,8 @@ class Signing(ChangingFacade):
                 again = session.add_cleanup(functools.partial(self._try_delete, document))
                 again.start_after(session.sleep(max(pause, _DELETE_TIMEOUT)))
                 return
-            environment.events.logger.warning(_NOT_DELETED_TEXT, type(error).__name__)
+            number = f", call {error.call}" if isinstance(error, DirectSuiteError) and error.call else ""
+            environment.events.logger.warning(_NOT_DELETED_TEXT, f"{type(error).__name__}{number}")
             if not isinstance(error, Exception):
                 raise
 

@@ -122,7 +122,13 @@ async def test_records_of_calls_have_the_fields_of_events(
     server.enqueue(responses.respond({"success": False, "code": 3, "message": PATIENT}))
     async with open_suite(server) as suite:
         error = await catch_error(GET_MESSAGE_COUNT.call(suite))
-    call = {"call": error.call, "operation": "GetMessageCount", "service": "messaging", "method": "POST"}
+    call = {
+        "call": error.call,
+        "group": error.call,
+        "operation": "GetMessageCount",
+        "service": "messaging",
+        "method": "POST",
+    }
     call |= {"path": "GetMessageCount/{folder}", "host": "127.0.0.1", "port": server.port}
     failure = {"error": "ServiceError", "status": 200, "outcome": "failed", "elapsed": pytest.approx(0)}
     assert [vars(record)["directsuite"] for record in caplog.records if record.name == CALLS.name] == [

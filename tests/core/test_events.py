@@ -60,6 +60,7 @@ async def test_call_that_goes_well_is_reported_from_beginning_to_end(server: Scr
     [number] = {event.call for event in told if isinstance(event, CallEvent)}
     call = {
         "call": number,
+        "group": number,
         "operation": "GetMessageCount",
         "service": "messaging",
         "method": "POST",

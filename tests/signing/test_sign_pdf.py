@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import logging
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,11 @@ NOT_DELETED = "a document of sign_pdf or stored could not be deleted from the se
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return the warnings about documents that were not deleted."""
-    found = [each.message for each in caplog.records if each.levelno == logging.WARNING and "4 hours" in each.message]
+    found = [
+        re.sub(r"call \d+", "call 7", each.message)
+        for each in caplog.records
+        if each.levelno == logging.WARNING and "4 hours" in each.message
+    ]
     assert "doc/" not in str(found)
     return found
 
@@ -69,6 +74,28 @@ async def test_pdf_is_stored_signed_received_and_deleted(
     assert pybase64.b64decode(server.requests[0].body) == PDF
     sent = server.requests[1].document
     assert names == ([each["name"] for each in sent["Signatures"]] if "Signatures" in sent else sent["name"])
+
+
+@pytest.mark.parametrize("in_block", [False, True])
+async def test_calls_for_one_document_are_a_group(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture, *, in_block: bool
+) -> None:
+    caplog.set_level(logging.INFO, "directsuite.calls")
+    server.enqueue(SAVED, PULLED, DELETED)
+    finished = list[CallFinished]()
+    async with open_suite(server) as suite:
+        suite.add_listener(lambda event: finished.append(event) if isinstance(event, CallFinished) else None)
+        if in_block:
+            async with suite.signing.stored(PDF) as document:
+                await suite.signing.sign_and_pull(document, SIGNATURE)
+        else:
+            await suite.signing.sign_pdf(PDF, SIGNATURE)
+    save, pull, delete = finished
+    assert [save.group, delete.group] == [save.call, save.call]
+    assert pull.group == (pull.call if in_block else save.call)
+    lines = [each.message for each in caplog.records if each.name == "directsuite.calls"]
+    assert lines[0].startswith(f"Save: succeeded (call {save.call}, HTTP 200")
+    assert lines[-1].startswith(f"Delete: succeeded (call {delete.call}, group {save.call}, HTTP 200")
 
 
 async def test_signed_pdf_is_written_to_any_destination(server: ScriptedServer, tmp_path: Path) -> None:
@@ -178,7 +205,9 @@ async def test_closing_during_the_pause_logs_that_the_document_was_not_deleted(
         assert await measure_elapsed(suite.aclose()) < 1
         await asyncio.sleep(61)
     assert requests_of(server) == SIGN
-    assert warnings_of(caplog) == [f"{NOT_DELETED} (DeadlineExceededError). It expires 4 hours after its last use"]
+    assert warnings_of(caplog) == [
+        f"{NOT_DELETED} (DeadlineExceededError, call 7). It expires 4 hours after its last use"
+    ]
 
 
 async def test_failed_save_has_nothing_to_delete(server: ScriptedServer) -> None:
@@ -372,7 +401,7 @@ async def test_closing_waits_5_seconds_for_a_deletion_and_logs_that_it_failed(
     server.default_responder = responses.never_respond
     async with open_suite(server) as suite, suite.signing.stored(PDF):
         assert await measure_elapsed(suite.aclose()) == pytest.approx(5, abs=0.1)
-    assert warnings_of(caplog) == [f"{NOT_DELETED} (ClosedError). It expires 4 hours after its last use"]
+    assert warnings_of(caplog) == [f"{NOT_DELETED} (ClosedError, call 7). It expires 4 hours after its last use"]
 
 
 async def test_document_that_the_block_itself_deletes_is_no_reason_for_a_warning(
