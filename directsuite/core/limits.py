@@ -226,13 +226,9 @@ class Limits:
         probe: the number that `start_request` returned.
         explanation: explanation of the error, if the service did not respond.
         """
-        if has_response:
-            self.breaker.record_success()
-        elif has_response is None:
-            self.breaker.record_abandoned(probe=probe)
-        else:
+        if has_response is False:
             self._last_failure = explanation
-            self.breaker.record_failure(probe=probe)
+        self.breaker.record_result(has_response=has_response, probe=probe)
 
     def pause(self, seconds: float) -> None:
         """Block all requests for `seconds`, but at most MAX_RETRY_AFTER, because the service asked for it."""
@@ -297,47 +293,37 @@ class CircuitBreaker:
         return left if left > 0 else None
 
     def start_probe(self) -> int:
-        """Register the start of an attempt. Return its probe number, or 0 if the circuit is closed."""
-        if self.probe_at is None:
-            return 0
+        """Register the start of an attempt while the circuit is not closed. Return its probe number."""
         # Another probe may start after one pause, because this one may never end.
         self._probe_count += 1
         self._probe = self._probe_count
         self.probe_at = self._clock.monotonic() + self._pause
         return self._probe
 
-    def record_success(self) -> None:
-        """Record that an attempt got a response. Closes the circuit."""
-        self._consecutive_failures = 0
-        if self.probe_at is not None:
-            self.probe_at, self._probe = None, 0
-            self._emit(CircuitClosed(service=self._service))
+    def record_result(self, *, has_response: bool | None, probe: int) -> None:
+        """Record how an attempt ended. The parameters are those of `Limits.record_result`.
 
-    def record_failure(self, *, probe: int) -> None:
-        """Record that an attempt got no response. Opens the circuit after `circuit_failures` in a row.
-
-        While it is open, only the failure of the latest probe starts a new pause.
-
-        probe: the attempt's probe number, 0 if it was not a probe.
+        A response closes the circuit. It opens after `circuit_failures` attempts in a row without one. While it is
+        open, only the failure of the latest probe starts a new pause. If it is not certain whether the latest probe got
+        a response, for example because it was cancelled, another may start immediately.
         """
-        self._consecutive_failures += 1
-        if not self._failures or self._consecutive_failures < self._failures:
-            return
-        if self.probe_at is not None and not (probe and probe == self._probe):
-            return  # the attempt started before the circuit opened, or before the latest probe
-        self._probe = 0
-        self.probe_at = self._clock.monotonic() + self._pause
-        self._emit(CircuitOpened(service=self._service, failures=self._consecutive_failures, seconds=self._pause))
-
-    def record_abandoned(self, *, probe: int) -> None:
-        """Record that an attempt ended without information about the service, for example by cancellation.
-
-        If it was the latest probe, another may start immediately.
-
-        probe: the attempt's probe number, 0 if it was not a probe.
-        """
-        if probe and probe == self._probe:
-            self._probe, self.probe_at = 0, self._clock.monotonic()
+        is_latest_probe = bool(probe) and probe == self._probe
+        if has_response:
+            self._consecutive_failures = 0
+            if self.probe_at is not None:
+                self.probe_at, self._probe = None, 0
+                self._emit(CircuitClosed(service=self._service))
+        elif has_response is None:
+            if is_latest_probe:
+                self._probe, self.probe_at = 0, self._clock.monotonic()
+        else:
+            self._consecutive_failures += 1
+            is_down = bool(self._failures) and self._consecutive_failures >= self._failures
+            # An attempt that is not a probe may have started before the circuit opened.
+            if is_down and (self.probe_at is None or is_latest_probe):
+                self._probe, self.probe_at = 0, self._clock.monotonic() + self._pause
+                failures = self._consecutive_failures
+                self._emit(CircuitOpened(service=self._service, failures=failures, seconds=self._pause))
 
 
 def _raise_if_too_late(operation: Operation[Any], wait: float, time_left: float) -> None:

@@ -262,7 +262,7 @@ class BreakerMachine(RuleBasedStateMachine):
         if self.open_until is not None:
             self.probes += 1
             self.probe, self.open_until = self.probes, self.clock.now + self.PAUSE
-        assert self.breaker.start_probe() == self.probe
+            assert self.breaker.start_probe() == self.probe
         self.under_way.append(self.probe)
 
     @rule(seconds=st.sampled_from([1.0, 9.0, 10.0]))
@@ -275,14 +275,14 @@ class BreakerMachine(RuleBasedStateMachine):
         probe = self.under_way.pop(data.draw(st.integers(0, len(self.under_way) - 1)))
         current = probe > 0 and probe == self.probe
         if end == "answered":
-            self.breaker.record_success()
+            self.breaker.record_result(has_response=True, probe=probe)
             self.row, self.open_until, self.probe = 0, None, 0
         elif end == "abandoned":
-            self.breaker.record_abandoned(probe=probe)
+            self.breaker.record_result(has_response=None, probe=probe)
             if current:
                 self.probe, self.open_until = 0, self.clock.now
         else:
-            self.breaker.record_failure(probe=probe)
+            self.breaker.record_result(has_response=False, probe=probe)
             self.row += 1
             if self.row >= self.FAILURES and (self.open_until is None or current):
                 self.open_until, self.probe = self.clock.now + self.PAUSE, 0

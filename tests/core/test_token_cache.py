@@ -64,24 +64,6 @@ async def test_token_is_held_until_it_expires_or_is_rejected(
     assert not cache.is_current(credential)
 
 
-async def test_failures_back_off_doubling_and_success_ends_it(
-    cache: TokenCache, source: NumberedTokens, time: ManualClock
-) -> None:
-    source.failures = [ValueError("broken") for _ in range(8)]
-    for wait in (1, 2, 4, 8, 16, 32, 60, 60):
-        asked = source.asked
-        for moment in (0, wait - 0.01):
-            time.now += moment
-            assert type(await catch_error(cache.get_current())) is ds.TransportError
-        assert source.asked == asked + 1
-        time.now += 0.02
-    cache.invalidate((await cache.get_current()).generation)
-    source.failures = [ValueError("broken")]
-    await catch_error(cache.get_current())
-    time.now += 1
-    assert await get_token_text(cache)
-
-
 async def _return_plain_token() -> str:
     return "two words"
 
