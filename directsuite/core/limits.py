@@ -202,9 +202,8 @@ class Limits:
         error = CircuitOpenError(
             f"the {operation.service.display_name} has not responded to many attempts in a row. "
             f"Calls to it fail without being sent until it responds again. The last failure: {self._last_failure}",
-            operation=operation.name,
-            service=operation.service,
             outcome=Outcome.NOT_SENT,
+            **operation.error_context,
         )
         error.retry_after = wait
         raise error
@@ -331,9 +330,8 @@ def _raise_if_too_late(operation: Operation[Any], wait: float, time_left: float)
         return
     error = DeadlineExceededError(
         "the rate limit, or the pause requested by the service, allows no request before the deadline",
-        operation=operation.name,
-        service=operation.service,
         outcome=Outcome.NOT_SENT,
+        **operation.error_context,
     )
     error.retry_after = wait
     raise error

@@ -360,7 +360,7 @@ def _parse_document(response: BufferedResponse) -> Any:
 def make_decode_error(operation: Operation[Any], mismatch: MismatchError) -> ResponseDecodeError:
     """Return the typed error for a part of a response that does not fit the operation."""
     text = f"the response does not fit the operation: {mismatch}"
-    return ResponseDecodeError(text, path=mismatch.path, operation=operation.name, service=operation.service)
+    return ResponseDecodeError(text, path=mismatch.path, **operation.error_context)
 
 
 def find_service_error(
@@ -390,8 +390,7 @@ def find_service_error(
         message=_find_message(document, body, headers) if fault is None or not fault.message else fault.message,
         body=body[:MAX_ERROR_BODY_BYTES],
         retry_after=wait,
-        operation=operation.name,
-        service=operation.service,
+        **operation.error_context,
     )
     if code is None:
         error.advice = _find_advice(status)

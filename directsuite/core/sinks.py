@@ -154,32 +154,24 @@ class PathSink(Sink[Path]):
             self._thread.release()
 
     def _prepare_target(self) -> None:
+        place = "there"
         try:
             if self._path.is_dir():
                 raise InvalidArgumentError("the path is a folder: give the path of a file", parameter="destination")
             self._target = find_file(self._path)
             if self._target is None:
                 _validate_writable(self._path)
-        except OSError as error:
-            reason = explain_os_error(error)
-        else:
-            if self._target is not None:
-                self._make_temporary(self._target.parent)
-            return
-        raise InvalidArgumentError(f"no file can be created there ({reason})", parameter="destination")
-
-    def _make_temporary(self, folder: Path) -> None:
-        try:
+                return
+            place, folder = "in its folder", self._target.parent
             if not folder.is_dir():
                 raise InvalidArgumentError("its folder does not exist: create it first", parameter="destination")
             descriptor, name = tempfile.mkstemp(prefix=".directsuite-", suffix=".part", dir=folder)
-        except OSError as error:
-            reason = explain_os_error(error)
-        else:
             os.close(descriptor)
             self._temporary = Path(name)
             return
-        raise InvalidArgumentError(f"no file can be created in its folder ({reason})", parameter="destination")
+        except OSError as error:
+            reason = explain_os_error(error)
+        raise InvalidArgumentError(f"no file can be created {place} ({reason})", parameter="destination")
 
     def _write(self, pieces: list[bytes]) -> None:
         if self._file is None and self._temporary is not None:

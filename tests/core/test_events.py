@@ -32,6 +32,7 @@ from .scripted_suite import (
     GET_MESSAGE_COUNT,
     GET_PATIENT_ADDRESS,
     LOGIN_RESPONSE,
+    MESSAGE,
     PASSWORD,
     SEND,
     ApiCall,
@@ -281,3 +282,15 @@ def test_every_event_is_frozen_and_keyword_only() -> None:
         assert kind.__setattr__ is not object.__setattr__
         assert "__slots__" in vars(kind)
     assert issubclass(CallStarted, CallEvent)
+
+
+async def test_requests_that_verify_a_call_are_in_its_group(server: ScriptedServer, told: list[Event]) -> None:
+    server.enqueue(responses.reset)
+    server.default_responder = responses.respond({"success": True, "messages": [], "count": 7})
+    async with open_suite(server, listeners=[told.append]) as suite:
+        await catch_error(suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, timeout=5))
+        await GET_MESSAGE_COUNT.call(suite)
+    *verified, send, count = [event for event in told if isinstance(event, CallFinished)]
+    assert verified
+    assert {event.group for event in verified} == {send.group} == {send.call}
+    assert count.group == count.call

@@ -48,6 +48,19 @@ async def test_late_401_is_replayed_once_with_a_fresh_token(service: TokenServic
     assert (raw.attempts, service.issued) == (2, 2)
 
 
+async def test_deadline_during_a_pause_of_the_token_endpoint_says_when_the_next_request_is_due(
+    service: TokenService,
+) -> None:
+    unavailable = {"error": "temporarily_unavailable"}
+    service.script = [responses.respond(unavailable, 503, Retry_After="30")]
+    async with service.open(leaky=True) as suite:
+        error = await catch_error(GET_DOC_INFO.call(suite.with_options(timeout=10)))
+        assert (await catch_error(GET_DOC_INFO.call(suite.with_options(timeout=5)))).retry_after == pytest.approx(15)
+    assert type(error) is ds.DeadlineExceededError
+    assert error.explanation.startswith("the call's time is up: the next fetch of a token is due in 20 s. The last one")
+    assert isinstance(error.__cause__, ds.ServerError)
+
+
 @pytest.mark.parametrize(("age", "issued"), [(3539, 1), (3541, 2)])
 async def test_token_is_renewed_a_minute_before_its_end(service: TokenService, age: float, issued: int) -> None:
     async with service.open() as suite:
