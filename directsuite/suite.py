@@ -115,7 +115,6 @@ class DirectSuite:
             urls[Service.OAUTH] = token_url
         self._events = events = Events(listeners, _LOGGER)
         self._session = Session(
-            secure=any(url is not None and url.startswith("https://") for url in urls.values()),
             tls=settings.tls,
             proxy=settings.proxy,
             factory=settings.session_factory,

@@ -88,7 +88,6 @@ class Cleanup:
 class Session:
     """Opens and closes the HTTP session, and tracks the calls in progress.
 
-    secure: whether any service has an https URL.
     tls: TLS context of all requests. None: the system's trust store and TLS 1.2 or newer; with a factory, the TLS
         settings of its session.
     proxy: URL of an HTTP proxy. None: no proxy; with a factory, the proxy of its session.
@@ -99,14 +98,12 @@ class Session:
     def __init__(
         self,
         *,
-        secure: bool,
         tls: ssl.SSLContext | None,
         proxy: str | None,
         factory: SessionFactory | None,
         close_session: bool = True,
         clock: Clock,
     ) -> None:
-        self._loads_trust_store = secure and tls is None and factory is None
         self._factory = factory
         self._close_session = close_session or factory is None
         self.shared = factory is not None
@@ -126,7 +123,6 @@ class Session:
         """Returns the time of the event loop, which all deadlines use. Set by `open`, like the next two."""
         self._loop: asyncio.AbstractEventLoop
         self._process_id: int
-        self._opening = False
         self.closed = False
         """True if closing has begun."""
         self._closing_finished: asyncio.Event | None = None
@@ -213,30 +209,22 @@ class Session:
     async def open(self) -> None:
         """Create the HTTP session in the running event loop. A suite can be opened only once.
 
-        Raises ClosedError if the suite is closed before or while it opens. Raises ConfigurationError if it is already
-        open, or if the factory returns no aiohttp session or one that is unsafe to use.
+        Raises ClosedError if the suite was closed. Raises ConfigurationError if it is already open, or if the factory
+        returns no aiohttp session or one that is unsafe to use.
         """
         if self.closed:
             raise ClosedError("the suite was closed: create a new DirectSuite")
-        if self._http is not None or self._opening:
+        if self._http is not None:
             raise ConfigurationError("the suite is already open: share it between tasks instead of entering it twice")
-        self._opening = True
-        try:
-            if self._loads_trust_store:
-                self.request_options["ssl"] = await asyncio.to_thread(ssl.create_default_context)
-            if self.closed:
-                raise ClosedError("the suite was closed while it was being opened: create a new DirectSuite")
-            http = _call_factory(self._factory) if self._factory is not None else _create_session()
-            problem = _find_session_problem(http)
-            if problem is not None:
-                if self._close_session:
-                    await http.close()
-                raise ConfigurationError(f"session_factory: {problem}")
-            self._loop, self._process_id = asyncio.get_running_loop(), os.getpid()
-            self.now = self._loop.time
-            self._http = http
-        finally:
-            self._opening = False
+        http = _call_factory(self._factory) if self._factory is not None else _create_session()
+        problem = _find_session_problem(http)
+        if problem is not None:
+            if self._close_session:
+                await http.close()
+            raise ConfigurationError(f"session_factory: {problem}")
+        self._loop, self._process_id = asyncio.get_running_loop(), os.getpid()
+        self.now = self._loop.time
+        self._http = http
 
     def require_usable(self, *, nested: bool = False, essential: bool = False) -> None:
         """Raise an error if the suite cannot be used now, in this event loop and process.

@@ -314,26 +314,6 @@ async def test_concurrent_second_open_is_rejected() -> None:
     assert [type(result) for result in results] == [ds.DirectSuite, ds.ConfigurationError]
 
 
-async def test_closing_while_opening_leaves_no_session_open() -> None:
-    suite = ds.DirectSuite(SECURE)
-    opening = _call(suite.__aenter__())
-    await yield_to_loop(2)
-    await suite.aclose()
-    assert type(await opening) is ds.ClosedError
-    assert suite._session._http is None
-
-
-async def test_opening_that_was_cancelled_may_be_begun_again() -> None:
-    suite = ds.DirectSuite(SECURE)
-    opening = asyncio.ensure_future(suite.__aenter__())
-    await asyncio.sleep(0)
-    opening.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await opening
-    async with suite:
-        pass
-
-
 @attrs.define
 class Slow:
     """A slow token source. took: the duration of each fetch. begun, ended: the numbers of fetches."""
