@@ -17,7 +17,7 @@ import directsuite as ds
 from directsuite.types import Token
 from tests.core import responses
 from tests.core.scripted_server import Responder, ScriptedServer
-from tests.core.scripted_suite import TWO_ATTEMPTS_POLICY
+from tests.core.scripted_suite import TWO_ATTEMPTS_POLICY, make_settings
 from tests.core.virtual_time import LoopClock, yield_to_loop, yield_until
 from tests.operations import METHODS
 
@@ -49,16 +49,8 @@ def captured() -> Iterator[OutputCapture]:
 
 
 def make_suite(server: ScriptedServer, token: Token = sentinels.TOKEN, **others: Any) -> ds.DirectSuite:
-    values: dict[str, Any] = {
-        "signing_url": server.url("signing"),
-        "fax_url": server.url("fax"),
-        "message_url": server.url("message"),
-        "registration_url": server.url("registration"),
-        "retry": TWO_ATTEMPTS_POLICY,
-        "circuit_failures": 0,
-        "max_response_bytes": 100_000,
-    }
-    return ds.DirectSuite(ds.Settings(**(values | others)), token=token, login=sentinels.LOGIN, clock=LoopClock())
+    settings = make_settings(server, **({"circuit_failures": 0, "max_response_bytes": 100_000} | others))
+    return ds.DirectSuite(settings, token=token, login=sentinels.LOGIN, clock=LoopClock())
 
 
 async def await_outcome(call: sentinels.SuiteCall, suite: ds.DirectSuite) -> object:
@@ -80,6 +72,10 @@ def find_leaks_in(found: object) -> list[CapturedText]:
     )
 
 
+def find_leaks_in_reprs(suite: ds.DirectSuite) -> list[CapturedText]:
+    return find_leaks(collect_reprs(suite, sentinels.get_mailbox(suite), sentinels.get_tuser(suite)), SECRET_VARIANTS)
+
+
 async def find_leaks_on_cancel(call: asyncio.Future[object]) -> list[CapturedText]:
     call.cancel()
     with pytest.raises(asyncio.CancelledError) as caught:
@@ -98,9 +94,7 @@ async def find_leaks_by_call(
         captured.listen(suite)
         for name, call in calls.items():
             found[name] = find_leaks_in(await await_outcome(call, suite))
-        found["suite"] = find_leaks(
-            collect_reprs(suite, sentinels.get_mailbox(suite), sentinels.get_tuser(suite)), SECRET_VARIANTS
-        )
+        found["suite"] = find_leaks_in_reprs(suite)
     return {name: places for name, places in found.items() if places}
 
 
@@ -111,10 +105,8 @@ async def test_failed_calls_show_nothing(captured: OutputCapture, failure: str, 
     asyncio.get_running_loop().set_debug(debug)
     responder = echo_service.respond_after_login(echo_service.FAILURE_RESPONSES[failure])
     retry = TWO_ATTEMPTS_POLICY if debug else ds.RetryPolicy.none()
-    assert (
-        await find_leaks_by_call(sentinels.CALLS | sentinels.MULTI_REQUEST_CALLS, responder, captured, retry=retry)
-        == {}
-    )
+    calls = sentinels.CALLS | sentinels.MULTI_REQUEST_CALLS
+    assert await find_leaks_by_call(calls, responder, captured, retry=retry) == {}
     assert captured.operations >= set(METHODS)
 
 
@@ -131,18 +123,12 @@ async def test_failed_login_shows_nothing(captured: OutputCapture) -> None:
 
 @pytest.mark.parametrize("debug", [False, True], ids=["", "debug"])
 async def test_calls_that_go_well_show_nothing(captured: OutputCapture, *, debug: bool) -> None:
-    results: list[object] = []
-
     asyncio.get_running_loop().set_debug(debug)
     async with ScriptedServer(echo_service.respond_success) as server, make_suite(server) as suite:
         captured.listen(suite)
-        results.extend([await await_outcome(call, suite) for call in sentinels.CALLS.values()])
-        assert (
-            find_leaks(collect_reprs(suite, sentinels.get_mailbox(suite), sentinels.get_tuser(suite)), SECRET_VARIANTS)
-            == []
-        )
-    assert [result for result in results if isinstance(result, Exception)] == []
-    assert [find_leaks_in(result) for result in results if find_leaks_in(result)] == []
+        results = [await call(suite) for call in sentinels.CALLS.values()]
+        assert find_leaks_in_reprs(suite) == []
+    assert [leak for result in results for leak in find_leaks_in(result)] == []
     assert captured.operations == set(METHODS)
 
 
@@ -245,10 +231,8 @@ async def test_token_requests_show_nothing(captured: OutputCapture, grant: str) 
             token = GRANTS[grant](server.url("token"))
             async with make_suite(server, token) as suite:
                 captured.listen(suite)
-                assert (name, find_leaks_in(await await_outcome(sentinels.CALLS["GetDocInfo"], suite))) == (
-                    name,
-                    [],
-                )
+                outcome = await await_outcome(sentinels.CALLS["GetDocInfo"], suite)
+                assert (name, find_leaks_in(outcome)) == (name, [])
                 assert (name, find_leaks(collect_reprs(suite, token), SECRET_VARIANTS)) == (name, [])
     assert len(captured.operations) == 2
 
