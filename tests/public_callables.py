@@ -20,7 +20,7 @@ import attrs
 import directsuite as ds
 import directsuite.jobs
 from directsuite.core.privacy import SCRUBBED_DUNDERS
-from tests.chaos.leak_capture import iterate_error_chain
+from tests.chaos.leak_capture import collect_error_texts, collect_frame_locals
 
 MARKER = "sentinel-jane-doe"
 _IMPORT = re.compile(r"^\s*from (directsuite[\w.]*) import ", re.MULTILINE)
@@ -139,25 +139,8 @@ async def finish(outcome: object) -> None:
 
 def find_leaks(error: BaseException) -> list[str]:
     """Return the places in which an error shows a planted value."""
-    found: list[str] = []
-    for link in iterate_error_chain(error):
-        texts = [str(link), repr(link), *getattr(link, "__notes__", ())]
-        found += [f"text of {type(link).__name__}: {text[:120]}" for text in texts if MARKER in text]
-        found += _list_locals(link)
-    return found
-
-
-def _list_locals(error: BaseException) -> Iterator[str]:
-    line = error.__traceback__
-    while line is not None:
-        frame = line.tb_frame
-        module = str(frame.f_globals.get("__name__"))
-        if not module.startswith("tests."):
-            for name, value in frame.f_locals.items():
-                with contextlib.suppress(Exception):
-                    if MARKER in repr(value):
-                        yield f"{module}.{frame.f_code.co_qualname}: {name}"
-        line = line.tb_next
+    texts = (*collect_error_texts(error), *collect_frame_locals(error))
+    return [place for place, text in texts if MARKER in text]
 
 
 def make_plain_value(parameter: inspect.Parameter) -> object:

@@ -15,6 +15,7 @@ import directsuite as ds
 from directsuite.core.files import resolve_path, to_path
 from directsuite.jobs import delivery, signing
 from directsuite.sync import MaildirSink, SqliteStore
+from tests.chaos.leak_capture import collect_frame_locals, find_leaks
 
 URL = "http://127.0.0.1:9"
 NO_PATHS: dict[str, Any] = {
@@ -126,10 +127,4 @@ def test_path_of_a_file_is_accepted(path: str | Path) -> None:
 def test_rejected_path_is_in_no_frame() -> None:
     with pytest.raises(ds.InvalidArgumentError) as caught:
         resolve_path("Zaphod\0", "path")
-    frames: list[str] = []
-    line = caught.value.__traceback__.tb_next if caught.value.__traceback__ is not None else None
-    while line is not None:
-        frames.append(repr(line.tb_frame.f_locals))
-        line = line.tb_next
-    assert frames
-    assert not any("Zaphod" in each for each in frames)
+    assert find_leaks(collect_frame_locals(caught.value), ["Zaphod"]) == []

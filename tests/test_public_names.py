@@ -221,53 +221,6 @@ def test_every_type_in_a_public_signature_can_be_imported(module: str) -> None:
     assert hidden == set()
 
 
-NAMES_OF_THE_PUBLIC_FACE = [
-    "Settings",
-    "RetryPolicy",
-    "Login",
-    "DirectSuite",
-    "AccessToken",
-    "TokenSource",
-    "Secret",
-    "Signature",
-    "Widget",
-    "StoredDocument",
-    "DocumentInfo",
-    "DocumentUpdate",
-    "DocumentSignature",
-    "FormField",
-    "Page",
-    "FaxMessageInformation",
-    "FaxMessage",
-    "Message",
-    "MessageWithHeader",
-    "Recipient",
-    "RecipientType",
-    "Attachment",
-    "MessageHeader",
-    "MessageDetail",
-    "RawMessage",
-    "RawResponse",
-    "SendMessageResponse",
-    "DirectMessageStatusReportResponse",
-    "DirectMessageLog",
-    "DirectUserType",
-    "DirectUserDetail",
-    "UserStateType",
-    "UserPassword",
-    "LoginResponse",
-    "AddUsersResponseV2",
-    "IDProofedIndividual",
-    "IDProofedIndividualRESTful",
-    "Mailbox",
-]
-
-
-@pytest.mark.parametrize("name", NAMES_OF_THE_PUBLIC_FACE)
-def test_public_face_s_names_are_importable(name: str) -> None:
-    assert name in NAMES
-
-
 MODELS = sorted(
     {
         base

@@ -83,9 +83,3 @@ async def test_deletion_of_ambiguous_folder_name_is_never_confirmed(
     scenario.sandbox.inject_fault("DeleteFolder", "reset_before")
     with pytest.raises(ds.OutcomeUnknownError):
         await scenario.box.delete_folder(folder)
-
-
-async def test_success_needs_no_verification(scenario: VerificationScenario) -> None:
-    looks = scenario.count_requests("GetFolders")
-    await scenario.box.delete_folder("INBOX.Cases")
-    assert scenario.get_applied_count(looks) == 0

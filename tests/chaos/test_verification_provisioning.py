@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-import traceback
 from typing import Any
 
 import pytest
@@ -83,21 +80,3 @@ async def test_person_is_found_by_the_id_of_the_proofing_record(scenario: Verifi
     error = await unknown(scenario, ds.IDProofedIndividualRESTful(id=number, direct_username="Bea"))
     assert error.found is not None
     assert error.found.first_name == "Bea"
-
-
-async def test_user_who_was_found_shows_nowhere_and_is_not_lost(scenario: VerificationScenario) -> None:
-    scenario.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
-    error = await unknown(scenario, ada())
-    assert error.found is not None
-    for again in (error, pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error), error.copy()):  # noqa: S301
-        assert isinstance(again, ds.OutcomeUnknownError)
-        assert again.found == error.found
-        shown = [str(again), repr(again), repr(again.args), repr(vars(again)), *traceback.format_exception(again)]
-        assert not [text for text in shown if "Ada" in text or USERNAME in text or "Example" in text]
-
-
-async def test_success_needs_no_verification(scenario: VerificationScenario) -> None:
-    looks = scenario.count_requests("GetPatientAddressByMeta")
-    answer = await scenario.suite.registration.provision_id_proofed_patient(DOMAIN, ada())
-    assert answer.payment_confirmation is not None
-    assert scenario.get_applied_count(looks) == 0

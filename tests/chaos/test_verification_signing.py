@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -78,24 +77,31 @@ async def test_pull_gives_the_changed_pdf_or_nothing(
         assert list_file_names(tmp_path) == (["pulled.pdf"] if to_file else [])
 
 
-@pytest.mark.parametrize("operation", UPDATES)
-async def test_bare_identifier_is_not_verified(scenario: VerificationScenario, operation: str) -> None:
+WITHOUT_PROOF: list[tuple[str, Callable[[ds.StoredDocument], Any]]] = [
+    *((operation, lambda document: document.identifier) for operation in UPDATES),
+    ("Sign", lambda document: attrs.evolve(document, document_digest=None)),
+    ("Sign", lambda document: attrs.evolve(document, document_digest="")),
+]
+
+
+@pytest.mark.parametrize(("operation", "change"), WITHOUT_PROOF)
+async def test_document_without_known_digest_is_not_verified(
+    scenario: VerificationScenario, operation: str, change: Callable[[ds.StoredDocument], Any]
+) -> None:
     document = await scenario.save()
     looks = scenario.count_requests("GetDocInfo")
     scenario.sandbox.inject_fault(operation, "reset_after")
     with pytest.raises(ds.OutcomeUnknownError) as caught:
-        await UPDATES[operation](scenario.signing, document.identifier)
+        await UPDATES[operation](scenario.signing, change(document))
     assert (scenario.get_applied_count(looks), scenario.clock.time, caught.value.looked) == (0, 0.0, False)
 
 
-@pytest.mark.parametrize("digest", [None, ""])
-async def test_document_without_known_digest_is_not_verified(
-    scenario: VerificationScenario, digest: str | None
-) -> None:
-    document = attrs.evolve(await scenario.save(), document_digest=digest)
+async def test_nameless_signature_is_not_searched(scenario: VerificationScenario) -> None:
+    document = await scenario.save()
     scenario.sandbox.inject_fault("Sign", "reset_after")
-    with pytest.raises(ds.OutcomeUnknownError):
-        await scenario.signing.sign(document, PATIENT)
+    with pytest.raises(ds.OutcomeUnknownError) as caught:
+        await scenario.signing.sign(document, ds.Signature(reason="x"))
+    assert (caught.value.looked, scenario.clock.time) == (False, 0.0)
 
 
 async def test_chain_of_updates_is_settled_at_every_link(scenario: VerificationScenario) -> None:
@@ -134,15 +140,6 @@ async def test_name_that_was_signed_before_has_to_be_there_once_more(scenario: V
     assert (caught.value.looked, await scenario.count_effects("Sign")) == (True, 1)
 
 
-async def test_old_response_is_not_a_base_for_proof(scenario: VerificationScenario) -> None:
-    document = await scenario.save()
-    await scenario.signing.sign(document, PATIENT)
-    scenario.sandbox.inject_fault("Sign", "reset_before")
-    with pytest.raises(ds.OutcomeUnknownError):
-        await scenario.signing.sign(document, PATIENT)
-    assert await scenario.count_effects("Sign") == 1
-
-
 async def test_after_pull_only_new_info_allows_verification(scenario: VerificationScenario) -> None:
     document = await scenario.save()
     await scenario.signing.flatten_and_pull(document)
@@ -163,48 +160,6 @@ async def test_get_doc_info_makes_next_change_verifiable(scenario: VerificationS
     assert (await scenario.signing.sign(info, PATIENT)).document_digest != info.document_digest
 
 
-async def test_change_left_unknown_makes_later_ones_untraceable(scenario: VerificationScenario) -> None:
-    document = await scenario.save()
-    scenario.sandbox.inject_fault("Flatten", "reset_after")
-    with pytest.raises(ds.OutcomeUnknownError):
-        await scenario.signing.flatten(document.identifier or "")
-    scenario.sandbox.inject_fault("ClearUnsignedFields", "reset_before")
-    with pytest.raises(ds.OutcomeUnknownError):
-        await scenario.signing.clear_unsigned_fields(document)
-    assert await scenario.count_effects("ClearUnsignedFields") == 0
-
-
-async def test_concurrent_changes_are_not_confused(scenario: VerificationScenario) -> None:
-    document = await scenario.save()
-    scenario.sandbox.inject_fault("ClearUnsignedFields", "reset_before")
-    results = await asyncio.gather(
-        scenario.signing.clear_unsigned_fields(document),
-        scenario.signing.with_options(timeout=50).sign(document, PATIENT),
-        return_exceptions=True,
-    )
-    assert isinstance(results[0], ds.OutcomeUnknownError)
-    assert isinstance(results[1], ds.DocumentUpdate)
-
-
-async def test_nameless_signature_is_not_searched(scenario: VerificationScenario) -> None:
-    document = await scenario.save()
-    scenario.sandbox.inject_fault("Sign", "reset_after")
-    with pytest.raises(ds.OutcomeUnknownError) as caught:
-        await scenario.signing.sign(document, ds.Signature(reason="x"))
-    assert (caught.value.looked, scenario.clock.time) == (False, 0.0)
-
-
-async def test_hanging_signature_leaves_time_to_settle_it(scenario: VerificationScenario) -> None:
-    document = await scenario.save()
-    scenario.sandbox.inject_fault("Sign", "hang", processed=True)
-    signing = asyncio.create_task(scenario.signing.sign(document, PATIENT))
-    while not await scenario.count_effects("Sign"):
-        assert not signing.done()
-    scenario.loop_time.advance(31)
-    update = await signing
-    assert update.document_digest == (await scenario.signing.get_doc_info(document)).document_digest
-
-
 @pytest.mark.parametrize("to_file", [False, True], ids=["bytes", "file"])
 async def test_proven_change_whose_pdf_can_not_be_had_does_not_seem_undone(
     scenario: VerificationScenario, tmp_path: Path, *, to_file: bool
@@ -222,20 +177,6 @@ async def test_proven_change_whose_pdf_can_not_be_had_does_not_seem_undone(
     assert isinstance(error.__cause__, ds.ResponseDecodeError)
     assert list_file_names(tmp_path) == ["pulled.pdf"]
     assert destination.read_bytes() == b"before"
-
-
-async def test_file_that_can_not_take_the_pdf_ends_the_looking(
-    scenario: VerificationScenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    document = await scenario.save()
-    destination = tmp_path / "pulled.pdf"
-    monkeypatch.setattr(Path, "replace", _fill_disk(tmp_path))
-    scenario.sandbox.inject_fault("SignAndPull", "reset_after")
-    with pytest.raises(ds.OutcomeUnknownError, match="it happened, but its response could not be stored") as caught:
-        await scenario.signing.sign_and_pull(document, PATIENT, destination=destination)
-    assert isinstance(caught.value.__cause__, OSError)
-    assert scenario.clock.time == 0.0
-    assert list_file_names(tmp_path) == []
 
 
 async def test_pdf_with_later_changes_is_not_returned(scenario: VerificationScenario, tmp_path: Path) -> None:
