@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,75 +27,44 @@ FINITE = [0, math.inf, *NO_NUMBERS]
 COUNTS, SECONDS = [-1, 1.5, *FINITE], [-1.0, 1e300, *FINITE]
 
 
-@pytest.fixture(autouse=True)
-def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # a target creates its folder
-
-
-@pytest.fixture
-def suite() -> ds.DirectSuite:
-    url = "https://api.example.test"
-    return ds.DirectSuite(ds.Settings(signing_url=url, fax_url=url, message_url=url), token="t")
-
-
-async def password_of(name: str) -> str:
+async def find_password(name: str) -> str:
     return name
 
 
-def signing_job(suite: ds.DirectSuite, **option: Any) -> object:
-    return SigningJob(
-        suite.signing, yield_pdfs(), TargetFolder("out"), SIGNATURES, journal=SigningJournal(":memory:"), **option
-    )
+@pytest.fixture
+def makers(tmp_path: Path) -> dict[str, Callable[..., object]]:
+    """Return functions that create a worker, a job or a watch, by name."""
+    url = "https://api.example.test"
+    suite = ds.DirectSuite(ds.Settings(signing_url=url, fax_url=url, message_url=url), token="t")
+    target, sqlite, postgres = TargetFolder(tmp_path / "out"), SqliteStore(":memory:"), PostgresStore(CONNINFO)
+    journal, fleet_journal = SigningJournal(":memory:"), SigningJournal(conninfo=CONNINFO, job="job")
+    pdfs, named = yield_pdfs(), partial(Pdf, content=b"")
+    return {
+        "signing job": partial(SigningJob, suite.signing, pdfs, target, SIGNATURES, journal=journal),
+        "signing fleet": partial(SigningFleet, suite.signing, named, target, SIGNATURES, journal=fleet_journal),
+        "tracker": partial(DeliveryTracker, suite.mailbox("a@b.test", "p"), journal=DeliveryJournal(":memory:")),
+        "journal": partial(SigningJournal, conninfo=CONNINFO, job="job"),
+        "synchronizer": partial(Synchronizer, suite, sqlite, [], find_password),
+        "fleet": partial(Fleet, suite, postgres, find_password),
+        "store": partial(PostgresStore, CONNINFO),
+        "limits": partial(SharedLimits, CONNINFO, processes=1),
+        "watch": partial(suite.fax.watch, "5551234"),
+    }
 
 
-def signing_fleet(suite: ds.DirectSuite, **option: Any) -> object:
-    journal = SigningJournal(conninfo=CONNINFO, job="job")
-    return SigningFleet(
-        suite.signing, lambda name: Pdf(name, b""), TargetFolder("out"), SIGNATURES, journal=journal, **option
-    )
-
-
-def tracker(suite: ds.DirectSuite, **option: Any) -> object:
-    return DeliveryTracker(suite.mailbox("a@b.test", "p"), journal=DeliveryJournal(":memory:"), **option)
-
-
-def postgres_journal(_: ds.DirectSuite, **option: Any) -> object:
-    return SigningJournal(conninfo=CONNINFO, job="job", **option)
-
-
-def synchronizer(suite: ds.DirectSuite, **option: Any) -> object:
-    return Synchronizer(suite, SqliteStore(":memory:"), [], password_of, **option)
-
-
-def fleet(suite: ds.DirectSuite, **option: Any) -> object:
-    return Fleet(suite, PostgresStore(CONNINFO), password_of, **option)
-
-
-def postgres_store(_: ds.DirectSuite, **option: Any) -> object:
-    return PostgresStore(CONNINFO, **option)
-
-
-def shared_limits(_: ds.DirectSuite, *, processes: Any = 1, connections: Any = None) -> object:
-    return SharedLimits(CONNINFO, processes=processes, connections=connections)
-
-
-def fax_watch(suite: ds.DirectSuite, **option: Any) -> object:
-    return suite.fax.watch("5551234", **option)
-
-
-MAKES: dict[Callable[..., object], dict[str, list[Any]]] = {
-    signing_job: {"concurrency": COUNTS, "max_outage": NO_NUMBERS},
-    signing_fleet: {
+ODD_OPTIONS: dict[str, dict[str, list[Any]]] = {
+    "signing job": {"concurrency": COUNTS, "max_outage": NO_NUMBERS},
+    "signing fleet": {
         "concurrency": COUNTS,
         "max_outage": NO_NUMBERS,
         "worker_timeout": SECONDS,
         "tick": SECONDS,
         "grace": NO_NUMBERS,
     },
-    tracker: {"give_up_after": FINITE},
-    postgres_journal: {"chunk": COUNTS},
-    synchronizer: {"concurrency": COUNTS, "interval": SECONDS, "requests_per_second": FINITE},
-    fleet: {
+    "tracker": {"give_up_after": FINITE},
+    "journal": {"chunk": COUNTS},
+    "synchronizer": {"concurrency": COUNTS, "interval": SECONDS, "requests_per_second": FINITE},
+    "fleet": {
         "concurrency": COUNTS,
         "interval": SECONDS,
         "requests_per_second": FINITE,
@@ -102,18 +72,16 @@ MAKES: dict[Callable[..., object], dict[str, list[Any]]] = {
         "worker_timeout": SECONDS,
         "grace": NO_NUMBERS,
     },
-    postgres_store: {"connections": COUNTS, "timeout": SECONDS},
-    shared_limits: {"processes": COUNTS, "connections": COUNTS},
-    fax_watch: {"interval": FINITE},
+    "store": {"connections": COUNTS, "timeout": SECONDS},
+    "limits": {"processes": COUNTS, "connections": COUNTS},
+    "watch": {"interval": FINITE},
 }
 
 
-@pytest.mark.parametrize(
-    ("make", "name", "values"), [(make, name, values) for make, odd in MAKES.items() for name, values in odd.items()]
-)
+@pytest.mark.parametrize(("made", "name"), [(made, name) for made, odd in ODD_OPTIONS.items() for name in odd])
 async def test_invalid_number_is_rejected_by_parameter_name(
-    suite: ds.DirectSuite, make: Callable[..., object], name: str, values: list[Any]
+    makers: dict[str, Callable[..., object]], made: str, name: str
 ) -> None:
-    for value in values:
+    for value in ODD_OPTIONS[made][name]:
         with pytest.raises((ds.ConfigurationError, ds.InvalidArgumentError), match=rf"\b{name}\b"):
-            make(suite, **{name: value})
+            makers[made](**{name: value})
