@@ -30,6 +30,8 @@ _UNBOUNDED_REPEATS = 1_000
 """Repeats with a lower maximum are bounded."""
 _PUMPS = 14
 """The number of characters that are tried in pairs."""
+_PARSER: Any = importlib.import_module("re._parser")  # no public functions exist
+_COMPILER: Any = importlib.import_module("re._compiler")
 _COMMON_CHARS = "a0 \n\t\"'<>=:;,.-_\\/(){}[]@?*!&\x00é"
 
 
@@ -128,8 +130,7 @@ def list_inputs(applied: AppliedPattern) -> Iterator[str]:
     """Yield texts of SIZE characters at which a pattern with nested or adjacent repeats takes many steps."""
     pattern = applied.pattern if isinstance(applied.pattern, str) else applied.pattern.decode("latin-1")
     flags = applied.flags & (re.IGNORECASE | re.DOTALL | re.VERBOSE | re.MULTILINE)
-    parser: Any = importlib.import_module("re._parser")  # no public class exists
-    parsed: Any = parser.parse(pattern, flags)
+    parsed: Any = _PARSER.parse(pattern, flags)
     letters = "".join(dict.fromkeys([*_literals(parsed), *_COMMON_CHARS]))
     prefixes = list(dict.fromkeys(["", *(text for text, _ in _repeats("", parsed, letters))]))
     bodies = list(dict.fromkeys([body for _, many in _repeats("", parsed, letters) for body in many]))
@@ -207,26 +208,8 @@ def _samples(parsed: Any, letters: str) -> list[str]:
 
 def _takes(node: Any, letter: str) -> bool:
     """Return True if a single-character node matches a letter."""
-    operation, argument, code = str(node[0]), node[1], ord(letter)
-    if operation == "ANY":
-        return letter != "\n"
-    if operation == "NOT_LITERAL":
-        return bool(code != argument)
-    members = argument if operation == "IN" else [node]
-    negated = str(members[0][0]) == "NEGATE"
-    return negated != any(_is_member(str(kind), value, letter) for kind, value in members)
-
-
-def _is_member(kind: str, value: Any, letter: str) -> bool:
-    if kind == "LITERAL":
-        return bool(value == ord(letter))
-    if kind == "RANGE":
-        return bool(value[0] <= ord(letter) <= value[1])
-    if kind == "CATEGORY":
-        is_in = {"DIGIT": letter.isdigit(), "SPACE": letter.isspace(), "WORD": letter.isalnum() or letter == "_"}
-        name = str(value).removeprefix("CATEGORY_")
-        return not is_in[name.removeprefix("NOT_")] if name.startswith("NOT_") else is_in[name]
-    return False
+    pattern = _PARSER.SubPattern(_PARSER.State(), [node])
+    return _COMPILER.compile(pattern, re.UNICODE).match(letter) is not None
 
 
 def main() -> None:

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from benchmarks.__main__ import main
 from benchmarks.gauges import Reading, Ticker, read_gauges
 from benchmarks.peers.work import CannotError
-from benchmarks.processes import Spread, compute_ratios, compute_spread, describe_machine
+from benchmarks.processes import Spread, compute_ratios, describe_machine
 from benchmarks.rows import table
 from benchmarks.rows.command import write
 from benchmarks.rows.page import draw_pictures, format_page
@@ -101,13 +99,10 @@ def test_rows_are_chosen_by_name_or_group(names: list[str], found: list[str]) ->
     assert [row.name for row in choose_rows(names)] == found
 
 
-@pytest.mark.parametrize("name", ["nothing", "sen", "import-"])
-def test_unknown_row_is_rejected(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ValueError, match=name):
-        choose_rows(["send", name])
+def test_unknown_row_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["--only", name])
-    assert "--list" in capsys.readouterr().err
+        main(["--only", "send", "sen"])
+    assert "There is no row sen. Run `python -m benchmarks --list`" in capsys.readouterr().err
 
 
 def test_list_shows_the_rows(capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,22 +162,7 @@ async def test_client_that_misses_messages_fails(work: str, options: dict[str, i
         await turn()
 
 
-@pytest.mark.parametrize("size", [3, 9, 4096, 3_000_001])
-def test_file_has_the_requested_size(size: int, tmp_path: Path) -> None:
-    path = WorkTask(role=OURS, options={}, folder=tmp_path).make_file(size)
-    assert path.stat().st_size == size
-    assert path.read_bytes().startswith(b"%PDF-1.7\n"[:size])
-
-
 # Gauges and rounds
-
-
-@given(st.lists(st.floats(0.001, 1000), min_size=1, max_size=30))
-def test_quarter_of_the_values_is_beyond_each_quartile(values: list[float]) -> None:
-    found = compute_spread(values)
-    assert found.low <= found.median <= found.high
-    assert 4 * sum(value < found.low - 1e-9 for value in values) <= len(values) + 2
-    assert 4 * sum(value > found.high + 1e-9 for value in values) <= len(values) + 2
 
 
 def test_ratios_compare_values_of_the_same_round() -> None:
