@@ -6,7 +6,6 @@ was correct.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import importlib.metadata
 import logging
@@ -102,19 +101,16 @@ again.
 """
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run, record, and give the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.matrix_table", description=__doc__)
-    parser.add_argument("--output", type=Path, default=RESULTS, help="where the table goes (%(default)s)")
-    chosen = parser.parse_args(arguments)
+def main() -> int:
+    """Run the matrix and write the page. Return 0 if every result was correct, else 1."""
     logging.getLogger("directsuite").setLevel(logging.CRITICAL)
     with asyncio.Runner(loop_factory=LeapingLoop) as runner:
         cells = runner.run(_run_all())
-    chosen.output.write_text(format_page(cells), encoding="utf-8")
+    RESULTS.write_text(format_page(cells), encoding="utf-8")
     wrong = [str(cell) for cell in cells if not cell.is_report_correct]
     sys.stderr.writelines(f"{line}\n" for line in wrong)
     return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -274,7 +274,6 @@ async def run_calls(storm: Storm, calls: int, seed: int) -> None:
             context.note_action_ended()
             if shocks and context.events.count(CallStarted) > shocks[0]:
                 shocks.pop(0)
-                await context.credentials.judge()
                 if len(shocks) == 1:
                     context.sandbox.clock.advance(timedelta(seconds=CREDENTIAL_SECONDS + 1))
                 else:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import sqlite3
 import time
 from collections.abc import AsyncGenerator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -18,9 +16,8 @@ from typing import Any
 import attrs
 
 import directsuite as ds
-from directsuite.core.credentials import TokenCache
-from directsuite.core.events import Event, SessionRenewed, TokenRefreshed
-from directsuite.sandbox import Sandbox, credentials
+from directsuite.core.events import Event
+from directsuite.sandbox import Sandbox
 from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.server import DEMO_LOGIN
 from tests.core.virtual_time import LoopClock
@@ -37,9 +34,6 @@ SHELF_MESSAGES = 30
 CREDENTIAL_SECONDS = 600.0
 """The lifetime of tokens and sessions in seconds."""
 PATIENT = "ada"
-_RENEWAL_MARGIN = 60.0  # seconds before its end at which a credential is renewed
-_CALL_TIMEOUT = 60.0  # seconds that getting it may have taken, which count
-
 _NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 _ACTIONS_PER_TICK = 8  # actions
 _SECONDS_PER_TICK = 0.8
@@ -67,71 +61,17 @@ FAULTS: tuple[tuple[float, str, Mapping[str, Any]], ...] = (
 """The probability, kind and options of each fault. A tenth of all requests has one."""
 
 
-_QUERIES = {
-    SessionRenewed: "SELECT 1 FROM registration_session WHERE digest = ? AND expires_at > ?",
-    TokenRefreshed: "SELECT 1 FROM access_token WHERE digest = ? AND expires_at > ?",
-}
-RenewalEventType = type[SessionRenewed] | type[TokenRefreshed]
-
-
-@attrs.frozen
-class CredentialGeneration:
-    """One token or session, and the loop's time from which it was used."""
-
-    digest: bytes
-    since: float
-
-
 @attrs.define(eq=False)
-class CredentialMonitor:
-    """A source of tokens, and a listener that records each token and session of the suite.
-
-    lifetime: seconds of a token. aged: the age in seconds at which a token or session is renewed. in_vain: the needless
-    renewals.
-    """
+class TokenFetcher:
+    """A source of tokens of the sandbox, which counts its calls."""
 
     sandbox: Sandbox
-    lifetime: float
-    renewal_age: float
     fetches: int = 0
-    generations: dict[RenewalEventType, list[CredentialGeneration]] = attrs.Factory(
-        lambda: {SessionRenewed: [], TokenRefreshed: []}
-    )
-    needless_renewals: list[str] = attrs.Factory(list[str])
-    _judged_counts: dict[RenewalEventType, int] = attrs.Factory(dict[RenewalEventType, int])
-    _caches: dict[RenewalEventType, TokenCache] = attrs.Factory(dict[RenewalEventType, TokenCache])
 
     async def fetch(self) -> ds.AccessToken:
         self.fetches += 1
-        token = await self.sandbox.issue_token(lifetime=timedelta(seconds=self.lifetime))
-        return ds.AccessToken(token, self.lifetime)
-
-    def watch(self, suite: ds.DirectSuite) -> None:
-        self._caches[TokenRefreshed], self._caches[SessionRenewed] = suite._caches
-
-    def __call__(self, event: Event) -> None:
-        if not isinstance(event, SessionRenewed | TokenRefreshed):
-            return
-        credential = self._caches[type(event)]._credential
-        assert credential is not None
-        digest = credentials.hash_secret(credential.token.reveal())
-        self.generations[type(event)].append(CredentialGeneration(digest, asyncio.get_running_loop().time()))
-
-    async def judge(self) -> None:
-        """Record generations that were replaced although they were valid and younger than `aged`."""
-        now = self.sandbox.clock.milliseconds()
-        for kind, generations in self.generations.items():
-            first = self._judged_counts.get(kind, 0)
-            self._judged_counts[kind] = max(len(generations) - 1, 0)
-            for old, new in itertools.pairwise(generations[first : self._judged_counts[kind] + 1]):
-                if new.since - old.since < self.renewal_age and await self._was_still_good(kind, old, now):
-                    self.needless_renewals.append(kind.__name__)
-
-    async def _was_still_good(self, kind: RenewalEventType, generation: CredentialGeneration, now: int) -> bool:
-        def look(connection: sqlite3.Connection) -> bool:
-            return connection.execute(_QUERIES[kind], (generation.digest, now)).fetchone() is not None
-
-        return await self.sandbox._database.read(look)
+        token = await self.sandbox.issue_token(lifetime=timedelta(seconds=CREDENTIAL_SECONDS))
+        return ds.AccessToken(token, CREDENTIAL_SECONDS)
 
 
 @attrs.define
@@ -159,7 +99,7 @@ class StormContext:
     sandbox: Sandbox
     suite: ds.DirectSuite
     events: EventCounter
-    credentials: CredentialMonitor
+    tokens: TokenFetcher
     _ended_actions: int = 0
 
     @property
@@ -201,20 +141,16 @@ async def open_context() -> AsyncGenerator[StormContext]:
         await populate(sandbox)
         for number in range(FAX_COUNT):
             await sandbox.add_fax(FAX_NUMBER, description=f"fax {number}")
-        monitor = CredentialMonitor(sandbox, CREDENTIAL_SECONDS, CREDENTIAL_SECONDS - _RENEWAL_MARGIN - _CALL_TIMEOUT)
-        heard = EventCounter()
+        tokens, heard = TokenFetcher(sandbox), EventCounter()
         settings = attrs.evolve(
             ds.Settings.from_env(sandbox.environment),
             max_connections=CONNECTIONS,
             requests_per_second=_REQUESTS_PER_SECOND,
             burst=_REQUESTS_PER_SECOND,
         )
-        suite = ds.DirectSuite(
-            settings, monitor.fetch, ds.Login(*DEMO_LOGIN), listeners=[heard, monitor], clock=LoopClock()
-        )
-        monitor.watch(suite)
+        suite = ds.DirectSuite(settings, tokens.fetch, ds.Login(*DEMO_LOGIN), listeners=[heard], clock=LoopClock())
         async with suite:
-            storm = StormContext(sandbox, suite, heard, monitor)
+            storm = StormContext(sandbox, suite, heard, tokens)
             await storm.box.create_folder(SHELF_FOLDER)
             for number in range(SHELF_MESSAGES):
                 await sandbox.deliver(ALICE, make_raw_message(f"shelved {number}"), SHELF_FOLDER)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 from directsuite.core.events import AttemptFailed, AttemptStarted, CallStarted, SessionRenewed, TokenRefreshed
@@ -25,6 +23,7 @@ from .storm_evidence import (
 )
 
 RESULTS = Path("benchmarks/results/storm.md")
+_CALLS, _SEED = 10_000, 2
 
 
 async def _run_storm(calls: int, seed: int) -> tuple[str, int]:
@@ -70,19 +69,14 @@ afterwards, {len(wrong)} answers were wrong.
 """
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run, record, and give the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.storm_table", description=__doc__)
-    parser.add_argument("--calls", type=int, default=10_000, help="how many (%(default)s)")
-    parser.add_argument("--seed", type=int, default=2, help="of all that is drawn by lot (%(default)s)")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="where the table goes (%(default)s)")
-    chosen = parser.parse_args(arguments)
+def main() -> int:
+    """Run the storm and write the page. Return 0 if nothing was wrong, else 1."""
     logging.getLogger("directsuite").setLevel(logging.CRITICAL)
     with asyncio.Runner(loop_factory=LeapingLoop) as runner:
-        page, wrong = runner.run(_run_storm(chosen.calls, chosen.seed))
-    chosen.output.write_text(page, encoding="utf-8")
+        page, wrong = runner.run(_run_storm(_CALLS, _SEED))
+    RESULTS.write_text(page, encoding="utf-8")
     return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
