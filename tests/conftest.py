@@ -176,7 +176,6 @@ def _make_ssl_context(*_: str | None) -> ssl.SSLContext:
 
 
 def _start_postgres() -> Generator[PostgresServer]:
-    pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
     from tests.sync.fleet.postgres_server import find_binaries, run_server
 
     where = find_binaries()

@@ -14,12 +14,10 @@ import directsuite as ds
 from directsuite.jobs.delivery import DeliveryJournal, DeliveryTracker
 from directsuite.jobs.signing import Pdf, SigningFleet, SigningJob, SigningJournal, TargetFolder
 from directsuite.sync import SqliteStore, Synchronizer
-from tests.jobs.signing.job_factory import SIGNATURES, yield_pdfs
-
-pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
 from directsuite.sync.fleet import Fleet
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.shared_limits import SharedLimits
+from tests.jobs.signing.job_factory import SIGNATURES, yield_pdfs
 
 CONNINFO = "host=127.0.0.1"
 NO_NUMBERS: list[Any] = [math.nan, -math.inf, 10**400, "5", True]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-builder = pytest.importorskip("hatchling.builders.wheel", reason="hatchling isn't installed")
+from hatchling.builders.wheel import WheelBuilder
 
 ROOT = Path(__file__).parents[1]
 
 
 def test_wheel_holds_every_file_of_the_package() -> None:
-    wheel = builder.WheelBuilder(str(ROOT))
+    wheel = WheelBuilder(str(ROOT))
     held = {file.distribution_path for file in wheel.recurse_included_files()}
     there = {file.relative_to(ROOT).as_posix() for file in (ROOT / "directsuite").rglob("*.*") if file.is_file()}
     assert {name for name in there if "__pycache__" not in name} == held

@@ -173,7 +173,6 @@ async def test_single_pdfs_are_signed(signing_jobs: dict[str, Any], suite: ds.Di
 async def test_storage_is_signed_into_another(
     signing_jobs: dict[str, Any], suite: ds.DirectSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("fsspec", reason="fsspec isn't installed: the extra 'storage' brings it")
     await signing_jobs["sign_in_storage"](suite, f"file://{tmp_path}/in", f"file://{tmp_path}/out")
     assert_signed(tmp_path, capsys.readouterr().out)
 

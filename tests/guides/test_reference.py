@@ -6,11 +6,12 @@ import importlib
 import inspect
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import attrs
 import pytest
+from justhtml import JustHTML
 
 import directsuite as ds
 import directsuite.types
@@ -19,41 +20,34 @@ from tests.testing.project import ROOT
 pytestmark = pytest.mark.process
 
 
-class Page(HTMLParser):
-    """A page of the site: its anchors, its documented anchors, and its links."""
+@attrs.frozen
+class Page:
+    """A page of the site: its anchors, those with a documentation, and the targets of its links and pictures."""
 
-    def __init__(self, file: Path) -> None:
-        super().__init__()
-        self.anchors: set[str] = set()
-        self.explained: set[str] = set()
-        self.links: set[str] = set()
-        self.pictures: set[str] = set()
-        self._last = ""
-        self.text = file.read_text("utf-8")
-        self.feed(self.text)
+    anchors: set[str]
+    explained: set[str]
+    links: set[str]
+    pictures: set[str]
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = {name: value or "" for name, value in attrs}
-        if tag == "a" and "href" in found:
-            self.links.add(found["href"])
-        if tag == "img" and not found["src"].startswith("data:"):
-            self.pictures.add(found["src"])
-        if anchor := found.get("id"):
-            self.anchors.add(anchor)
-            if tag in ("section", "div"):
-                self._last = anchor
-        elif found.get("class") == "docstring":
-            self.explained.add(self._last)
+    @classmethod
+    def read(cls, file: Path) -> Page:
+        page = JustHTML(file.read_text("utf-8"), sanitize=False)
+
+        def find(selector: str, name: str) -> set[str]:
+            return {str((node.attrs or {})[name]) for node in page.query(selector)}
+
+        explained = {str((node.parent.attrs or {}).get("id")) for node in page.query(".docstring") if node.parent}
+        pictures = {source for source in find("img", "src") if not source.startswith("data:")}
+        return cls(find("[id]", "id"), explained, find("a[href]", "href"), pictures)
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
-    pytest.importorskip("pdoc", reason="pdoc isn't installed")
     folder = tmp_path_factory.mktemp("reference")
     command = [sys.executable, ".pdoc/build.py", str(folder)]
     made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (made.returncode, made.stderr) == (0, "")
-    pages = {file.relative_to(folder): Page(file) for file in folder.rglob("*.html")}
+    pages = {file.relative_to(folder): Page.read(file) for file in folder.rglob("*.html")}
     pictures = [folder / path.parent / picture for path, page in pages.items() for picture in page.pictures]
     assert all(picture.is_file() for picture in pictures)
     return pages

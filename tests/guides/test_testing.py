@@ -31,8 +31,6 @@ def test_examples_pass(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_tests_of_a_web_application_pass(tmp_path: Path) -> None:
-    pytest.importorskip("fastapi", reason="FastAPI isn't installed")
-    pytest.importorskip("httpx", reason="httpx isn't installed")
     programs = [program for program in find_code_blocks("testing") if program.startswith(WEB)]
     application = [each for each in find_code_blocks("web") if each.startswith(("# pdfs.py", "# web_fastapi.py"))]
     assert run([*programs, *application], tmp_path) == 2

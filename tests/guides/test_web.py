@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import uvicorn
 from aiohttp import ClientPayloadError, ClientSession, FormData, web
 
 import directsuite as ds
@@ -78,8 +79,6 @@ async def url(
     request: pytest.FixtureRequest, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[str]:
     write_example(tmp_path)
-    for package in () if request.param == "aiohttp" else ("uvicorn", request.param):
-        pytest.importorskip(package, reason=f"{package} isn't installed")
     with imported(f"web_{request.param}", tmp_path, monkeypatch) as module:
         async with served(module) as port:
             yield f"http://127.0.0.1:{port}/sign"
@@ -105,8 +104,6 @@ async def served(module: Any) -> AsyncGenerator[int]:
         yield runner.addresses[0][1]
         await runner.cleanup()
         return
-    import uvicorn
-
     begun = asyncio.Event()
 
     class Server(uvicorn.Server):
@@ -162,9 +159,6 @@ async def test_pdf_in_a_form_comes_back_signed(
             "request.content.iter_any()", "read_file(request)"
         )  # as the text says
         program.write_text(f"from web_aiohttp_form import read_file\n{text}", "utf-8")
-    else:
-        for package in ("uvicorn", "fastapi", "python_multipart"):
-            pytest.importorskip(package, reason=f"{package} isn't installed")
     form = FormData({"comment": "urgent"})
     form.add_field("pdf", io.BytesIO(make_large_pdf(3 * MEGABYTE)), filename="consent.pdf")
     name, path = FORMS[framework]
@@ -304,5 +298,4 @@ async def test_aborted_download_releases_connection_and_deletes_document(
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_memory_does_not_grow_with_the_documents(framework: str) -> None:
-    pytest.importorskip(framework, reason=f"{framework} isn't installed")
     assert measure_framework(framework, 12, 4 * MEGABYTE) < 12 * PER_BROWSER + 10 * PER_CONNECTION
