@@ -19,6 +19,13 @@ async def sandbox() -> AsyncGenerator[Sandbox]:
 
 
 @pytest.fixture
+def environment(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the variables with which programs use the sandbox."""
+    for name, value in sandbox.environment.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
 async def suite(sandbox: Sandbox) -> AsyncGenerator[ds.DirectSuite]:
     async with ds.DirectSuite.from_env(sandbox.environment) as suite:
         yield suite

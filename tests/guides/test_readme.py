@@ -18,9 +18,7 @@ PROGRAMS = {program.partition("\n")[0].removeprefix("# "): program for program i
 
 
 @pytest.fixture
-def sandbox(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
-    for name, value in sandbox.environment.items():
-        monkeypatch.setenv(name, value)
+def sandbox(sandbox: Sandbox, environment: None, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
     monkeypatch.setattr("directsuite.suite.SystemClock", lambda: LeapingClock(sandbox.clock))
     return sandbox
 

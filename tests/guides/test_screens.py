@@ -152,7 +152,7 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 
 
 @pytest.fixture
-def terminal_folder(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def terminal_folder(sandbox: Sandbox, environment: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with files, for a terminal of 80 columns and the sandbox's sample content."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Progress, "start", _show_nothing)  # a bar is there or not, as fast as the machine is
@@ -165,8 +165,6 @@ def terminal_folder(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.Monkey
     for name in ("consent.pdf", "consents/first.pdf", "consents/second.pdf"):
         (tmp_path / name).write_bytes(build_consent_form(1))
     for name, value in {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1", "DIRECTSUITE_STATE": "state"}.items():
-        monkeypatch.setenv(name, value)
-    for name, value in sandbox.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("DIRECTSUITE_SANDBOX", sandbox.root_url)
     monkeypatch.setenv("DIRECTSUITE_MAILBOX", MAILBOXES[0])

@@ -17,13 +17,12 @@ from tests.integration.documents import make_consent_form
 
 [PROGRAM] = [block for block in find_code_blocks("signing-jobs") if block.startswith("# sign_folder.py\n")]
 SOURCE, TARGET = Path("in"), Path("out")
+pytestmark = pytest.mark.usefixtures("environment")
 
 
 @pytest.fixture
-def folder(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name, value in sandbox.environment.items():
-        monkeypatch.setenv(name, value)
     SOURCE.mkdir()
     return tmp_path
 
