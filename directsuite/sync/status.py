@@ -153,10 +153,6 @@ _VERSION = 1
 _BLOCK_BYTES = 4096
 
 
-def _to_dict(mailboxes: Mapping[str, MailboxProgress]) -> dict[str, MailboxProgress]:
-    return dict(mailboxes)
-
-
 @attrs.frozen(kw_only=True)
 class WorkerStatus:
     """The report of a worker. started, written_at: Unix time. ended: True in the last report of a stopped worker."""
@@ -166,8 +162,7 @@ class WorkerStatus:
     started: float
     written_at: float
     ended: bool = False
-    mailboxes: dict[str, MailboxProgress] = attrs.field(converter=_to_dict, repr=False)
-    """The progress by mailbox. A dict, because `attrs.asdict` does not convert other mappings."""
+    mailboxes: Mapping[str, MailboxProgress] = attrs.field(repr=False)
 
     def age(self, now: float) -> float:
         """Return the seconds since the report was written."""
@@ -194,6 +189,7 @@ def build_status_path(store: Path) -> Path:
 
 def write_status(path: Path, status: WorkerStatus) -> None:
     """Replace the status file. Raises OSError."""
+    status = attrs.evolve(status, mailboxes=dict(status.mailboxes))  # `attrs.asdict` converts no other mappings
     # With the padding, it can be overwritten in place on a full disk, to show that problem.
     document = {"version": _VERSION} | attrs.asdict(status, filter=lambda field, _: field.name != "name")
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
