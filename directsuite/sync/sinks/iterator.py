@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -27,44 +26,28 @@ class _Batch:
     done: asyncio.Future[None]
     reported_count: int = 0
 
-
-class _WaitingChanges:
-    # Separate from the stream: the synchronisation refers to it, and must not keep a stream alive that was left.
-
-    def __init__(self) -> None:
-        self.batches = deque[_Batch]()
-        """The first one is current once a change of it was returned."""
-        self.arrived = asyncio.Event()
-
-    async def deliver(self, changes: Sequence[Change]) -> None:
-        if not changes:
-            return
-        batch = _Batch(changes, asyncio.get_running_loop().create_future())
-        self.batches.append(batch)
-        self.arrived.set()
-        try:
-            await batch.done
-        finally:
-            with contextlib.suppress(ValueError):
-                self.batches.remove(batch)
-
-    def acknowledge(self) -> None:
-        if self.batches and self.batches[0].reported_count == len(self.batches[0].changes):
-            self._end_current(None)
-
-    def refuse(self) -> None:
-        if self.batches and self.batches[0].reported_count:
-            text = "The loop over the changes rejected this change with changes.refuse(). It will be sent again later."
-            self._end_current(SinkError(text))
-
-    def _end_current(self, error: SinkError | None) -> None:
-        done = self.batches.popleft().done
-        if done.done():
+    def end(self, error: SinkError | None) -> None:
+        if self.done.done():  # the delivery was cancelled
             return
         if error is None:
-            done.set_result(None)
+            self.done.set_result(None)
         else:
-            done.set_exception(error)
+            self.done.set_exception(error)
+
+
+_Batches = asyncio.Queue[_Batch | None]
+"""The waiting batches. None: the synchronisation has ended."""
+
+
+def _make_deliver(batches: _Batches) -> Deliver:
+    # It does not refer to the stream: the synchronisation must not keep a stream alive that was left.
+    async def deliver(changes: Sequence[Change]) -> None:
+        if changes:
+            batch = _Batch(changes, asyncio.get_running_loop().create_future())
+            batches.put_nowait(batch)
+            await batch.done
+
+    return deliver
 
 
 @scrub_class
@@ -74,7 +57,9 @@ class ChangeStream(AsyncIterator[Change]):
     def __init__(self, run: Callable[[Deliver], Coroutine[Any, Any, None]]) -> None:
         """run: synchronises until cancelled, and delivers the changes. Its errors end the stream."""
         self._run = run
-        self._waiting = _WaitingChanges()
+        self._batches = _Batches()
+        self._batch: _Batch | None = None
+        """The batch of the last change, until it has ended."""
         self._running: asyncio.Task[None] | None = None
         self._is_requested = False
         self._closed = False
@@ -84,26 +69,25 @@ class ChangeStream(AsyncIterator[Change]):
             raise RuntimeError("This loop already waits for the next change. Await one change at a time.")
         if self._closed:
             raise StopAsyncIteration
-        self._waiting.acknowledge()
+        if self._batch is not None and self._batch.reported_count == len(self._batch.changes):
+            self._end_batch(None)
         if self._running is None:
-            arrived = self._waiting.arrived
-            self._running = asyncio.create_task(self._run(self._waiting.deliver))
-            self._running.add_done_callback(lambda _: arrived.set())
+            batches = self._batches
+            self._running = asyncio.create_task(self._run(_make_deliver(batches)))
+            self._running.add_done_callback(lambda _: batches.put_nowait(None))
         self._is_requested = True
         try:
-            while not self._waiting.batches and not self._running.done():
-                self._waiting.arrived.clear()
-                await self._waiting.arrived.wait()
+            while self._batch is None or self._batch.done.done():
+                self._batch = await self._batches.get()
+                if self._batch is None:
+                    self._closed = True
+                    if not self._running.cancelled():
+                        self._running.result()  # raises the error that ended the synchronisation
+                    raise StopAsyncIteration
         finally:
             self._is_requested = False
-        if self._running.done():
-            self._closed = True
-            if not self._running.cancelled():
-                self._running.result()  # raises the error that ended the synchronisation
-            raise StopAsyncIteration
-        batch = self._waiting.batches[0]
-        batch.reported_count += 1
-        return batch.changes[batch.reported_count - 1]
+        self._batch.reported_count += 1
+        return self._batch.changes[self._batch.reported_count - 1]
 
     async def aclose(self) -> None:
         """End the stream and the synchronisation. The batch of the last change is yielded again later."""
@@ -125,7 +109,13 @@ class ChangeStream(AsyncIterator[Change]):
 
         It is quarantined when the loop has accepted others, and delivered again later.
         """
-        self._waiting.refuse()
+        text = "The loop over the changes rejected this change with changes.refuse(). It will be sent again later."
+        self._end_batch(SinkError(text))
+
+    def _end_batch(self, error: SinkError | None) -> None:
+        if self._batch is not None:
+            self._batch.end(error)
+            self._batch = None
 
     def __del__(self) -> None:
         if self._running is not None and not self._running.done():
