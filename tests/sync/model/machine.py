@@ -24,13 +24,13 @@ from directsuite.sync.model import (
     StaleLeaseError,
 )
 from directsuite.sync.round import MailboxRounds
-from directsuite.sync.store import Store
+from directsuite.sync.store import SqliteStore
 from tests.core.virtual_time import ManualClock
 
 from .fake_remote import METADATA_FORMS, CrashPoint, DiedError, FakeRemote
 from .mirror import Mirror
 from .simulated_mailbox import FOLDERS, MAILBOX, Act, SimulatedMailbox
-from .stores import DictStore, DiskFullError, FailingStore, Write
+from .stores import DiskFullError, FailingStore, MirrorSink
 
 _FOLDER = st.sampled_from(FOLDERS)
 _KIND = st.sampled_from(["strong", "strong", "weak", "dateless"])
@@ -89,11 +89,10 @@ class SyncMachine(RuleBasedStateMachine):
             )
         self.aside = set[tuple[str, int, int]]()
         self.mirror = Mirror(self.world, self.remote, self.fuse, self.aside, again=self.may_repeat)
-        self.store: Any = FailingStore(self.make_store(self.mirror.write), self.fuse, self.aside)
+        self.sqlite = SqliteStore(":memory:", sink=None if self.may_repeat else MirrorSink(self.mirror.write))
+        self.runner.run(self.sqlite.open())
+        self.store: Any = FailingStore(self.sqlite, self.fuse, self.aside)
         self.rounds = self.process()
-
-    def make_store(self, write: Write) -> Store:
-        return DictStore(write)
 
     def process(self) -> MailboxRounds:
         return MailboxRounds(
@@ -298,6 +297,8 @@ class SyncMachine(RuleBasedStateMachine):
         return [each for each in rows if each[1].state is state]
 
     def teardown(self) -> None:
+        if hasattr(self, "sqlite"):
+            self.runner.run(self.sqlite.aclose())
         self.runner.close()
 
 

@@ -1,44 +1,14 @@
-"""The synchronisation against the machine, on a store in memory and on SQLite."""
+"""The synchronisation against the machine."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from directsuite.durable.database import Transaction
-from directsuite.sync.model import Change
-from directsuite.sync.store import SqliteStore, Store
 from tests.examples import scale_examples
 
 from .machine import DeliveringMachine, RejectingMachine, SyncMachine
-from .stores import Write
-
-
-class _Writing:
-    def __init__(self, write: Write) -> None:
-        self._write = write
-
-    async def prepare(self, transaction: Transaction) -> None:
-        pass
-
-    async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
-        self._write(changes)
-
-
-class SqliteMachine(SyncMachine):
-    def make_store(self, write: Write) -> Store:
-        self.sqlite = SqliteStore(":memory:", sink=_Writing(write))
-        self.runner.run(self.sqlite.open())
-        return self.sqlite
-
-    def teardown(self) -> None:
-        if hasattr(self, "sqlite"):
-            self.runner.run(self.sqlite.aclose())
-        super().teardown()
-
 
 QUICK_SETTINGS = settings(
     max_examples=scale_examples(60),
@@ -53,7 +23,7 @@ LONG_SETTINGS = settings(QUICK_SETTINGS, max_examples=3000, stateful_step_count=
 
 @pytest.mark.parametrize(
     ("machine", "number"),
-    [(SyncMachine, 60), (DeliveringMachine, 20), (RejectingMachine, 20), (SqliteMachine, 10)],
+    [(SyncMachine, 60), (DeliveringMachine, 20), (RejectingMachine, 20)],
 )
 def test_the_sink_equals_the_mailbox(machine: type[SyncMachine], number: int) -> None:
     run_state_machine_as_test(machine, settings=settings(QUICK_SETTINGS, max_examples=scale_examples(number)))
@@ -70,6 +40,6 @@ def test_a_rejected_message_that_is_lost_is_not_fetched_in_every_round() -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("machine", [SyncMachine, DeliveringMachine, RejectingMachine, SqliteMachine])
+@pytest.mark.parametrize("machine", [SyncMachine, DeliveringMachine, RejectingMachine])
 def test_the_sink_equals_the_mailbox_in_long_runs(machine: type[SyncMachine]) -> None:
     run_state_machine_as_test(machine, settings=LONG_SETTINGS)
