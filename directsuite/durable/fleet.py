@@ -46,10 +46,9 @@ class FleetEngine:
     worker: the worker's unique id, short, because PostgreSQL limits channel names, which contain it.
     list_due: returns due keys, each with the worker to wake, or None for any. Called every `tick` seconds. It returns a
         key again after `worker_timeout` if no worker has begun with it.
-    run_keys: does the work of keys that are still due, or starts it with `start`. Must not raise.
+    run_keys: does the work of keys that are still due, or starts it with `start`. Must not raise. Called one at a time.
     heartbeat: called every third of `worker_timeout`. Like `list_due`, it may raise the database's error.
     on_stop: called when no more work starts.
-    concurrency: the maximum number of concurrent calls of `run_keys`.
     batch: the maximum number of keys in a call.
     grace: seconds for work in progress at the end.
     worker_timeout: seconds without a heartbeat after which a worker counts as dead.
@@ -64,7 +63,6 @@ class FleetEngine:
     _run_keys: Callable[[Sequence[int]], Awaitable[None]] = attrs.field(alias="run_keys", kw_only=True)
     _heartbeat: Callable[[], Awaitable[None]] = attrs.field(alias="heartbeat", kw_only=True)
     _on_stop: Callable[[], None] = attrs.field(default=lambda: None, alias="on_stop", kw_only=True)
-    _concurrency: int = attrs.field(alias="concurrency", kw_only=True)
     _batch: int = attrs.field(default=1, alias="batch", kw_only=True)
     _grace: float = attrs.field(alias="grace", kw_only=True)
     _worker_timeout: float = attrs.field(alias="worker_timeout", kw_only=True)
@@ -228,7 +226,7 @@ class FleetEngine:
                 self._app,
                 queues=[self._shared_queue, f"{self._shared_queue}_{self._worker}"],
                 name=self._worker,
-                concurrency=self._concurrency,
+                concurrency=1,
                 delete_jobs="always",
                 update_heartbeat_interval=self._worker_timeout / 6,
                 stalled_worker_timeout=_STALE_SECONDS,

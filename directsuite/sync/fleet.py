@@ -114,7 +114,6 @@ class Fleet:
             run_keys=self._run_mailboxes,
             heartbeat=self._heartbeat,
             on_stop=self._stop_starting,
-            concurrency=1,
             batch=_BATCH,
             grace=grace,
             worker_timeout=worker_timeout,
@@ -133,7 +132,7 @@ class Fleet:
         self._last_rounds: dict[int, LeasedRound] = {}
         self._claimed: dict[int, LeasedRound] = {}
         """The rounds claimed here whose end is not recorded."""
-        self._ended: list[EndedRound] = []
+        self._ended: list[LeasedRound] = []
         self._worker.requested_mailboxes = self._requested_mailboxes = set[str]()
         self._is_stopping = False
 
@@ -223,9 +222,9 @@ class Fleet:
         finally:
             all_begun.set()
 
-    async def _run_round(self, leased: LeasedRound) -> EndedRound:
+    async def _run_round(self, leased: LeasedRound) -> LeasedRound:
         if self._is_stopping:
-            return EndedRound(leased, 0.0, leased.problem, leased.failures)
+            return leased
         last = self._last_rounds.get(leased.mailbox)
         if last is None or last.round_number != leased.round_number - 1:
             # Another worker had the last round.
@@ -239,9 +238,9 @@ class Fleet:
         if result.report is None and self._database.breaks != breaks:
             # PostgreSQL failed, not the mailbox.
             self._worker.reset(leased.name, leased.failures)
-            return EndedRound(leased, 0.0, leased.problem, leased.failures)
+            return leased
         status = self._worker.status[leased.name]
-        return EndedRound(leased, result.next_in, status.problem, status.failures)
+        return attrs.evolve(leased, next_in=result.next_in, problem=status.problem, failures=status.failures)
 
     async def _record_or_retry(self) -> None:
         try:
@@ -261,10 +260,11 @@ class Fleet:
             self._ended += ended
             raise
         for each in ended:
-            if self._claimed.get(each.leased.mailbox) is each.leased:
-                del self._claimed[each.leased.mailbox]
+            claimed = self._claimed.get(each.mailbox)
+            if claimed is not None and claimed.round_number == each.round_number:
+                del self._claimed[each.mailbox]
         if wakes:
-            to_continue = {each.leased.mailbox for each in ended if each.next_in <= 0} & recorded
+            to_continue = {each.mailbox for each in ended if each.next_in <= 0} & recorded
             await self._engine.wake(dict.fromkeys(to_continue, self._id))
 
 
@@ -276,21 +276,13 @@ class LeasedRound:
     name: str = attrs.field(repr=False)
     round_number: int
     failures: int
-    """Consecutive failed rounds."""
+    """Consecutive failed rounds, with this one after its end."""
     problem: str | None
-    """Of the last round, or None."""
+    """Of the previous round, or after its end of this one; None if there is none."""
     is_requested: bool
     """True if the mailbox has requests of an operator."""
-
-
-@attrs.frozen
-class EndedRound:
-    """The end of a claimed round. next_in: seconds until the next one. problem, failures: as for `FleetMailbox`."""
-
-    leased: LeasedRound
-    next_in: float
-    problem: str | None = None
-    failures: int = 0
+    next_in: float = 0.0
+    """Seconds from its end until the next one."""
 
 
 @attrs.frozen
@@ -370,7 +362,7 @@ class FleetTable:
         bounds = {"patience": self._worker_timeout, "longest": self._max_pause}
         return [LeasedRound(*found) for found in await self._database.execute(_SQL["claim_rounds"], values | bounds)]
 
-    async def finish(self, ended: Sequence[EndedRound], *, wakes: bool = False) -> set[int]:
+    async def finish(self, ended: Sequence[LeasedRound], *, wakes: bool = False) -> set[int]:
         """Record the ends of rounds. Return their mailboxes, without those that another worker has claimed.
 
         wakes: True if the caller wakes a worker for rounds that are due immediately.
@@ -381,8 +373,8 @@ class FleetTable:
             "failures": [each.failures for each in ended],
             "wakes": wakes,
         }
-        claims = _make_claim_values(each.leased for each in ended)
-        return {mailbox for (mailbox,) in await self._database.execute(_SQL["finish_rounds"], values | claims)}
+        found = await self._database.execute(_SQL["finish_rounds"], values | _make_claim_values(ended))
+        return {mailbox for (mailbox,) in found}
 
     async def reschedule_now(self, names: Iterable[str]) -> int:
         """Make mailboxes due immediately, or after a round in progress. Return how many of them the fleet has."""

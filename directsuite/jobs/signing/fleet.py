@@ -109,7 +109,6 @@ class SigningFleet:
             run_keys=self._run_keys,
             heartbeat=self._heartbeat,
             on_stop=self._stop_starting,
-            concurrency=1,
             grace=self._grace,
             worker_timeout=self._worker_timeout,
             tick=self._tick,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import attrs
 import psycopg
 import pytest
 
 from directsuite.core.clock import SystemClock
-from directsuite.sync.fleet import EndedRound, FleetTable
+from directsuite.sync.fleet import FleetTable
 from directsuite.sync.postgres import PostgresStore
 
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
@@ -36,7 +37,7 @@ def change(conninfo: str, statement: str, jump: str) -> None:
 async def run_round(table: FleetTable, *, next_in: float) -> int:
     ((mailbox, _),) = await table.list_due()
     (leased,) = await table.claim([mailbox])
-    assert await table.finish([EndedRound(leased, next_in)])
+    assert await table.finish([attrs.evolve(leased, next_in=next_in)])
     return mailbox
 
 

@@ -53,7 +53,7 @@ class Turns:
 
 
 def make_engine(connections: PostgresDatabase, turns: Turns, kind: str = "test", **options: Any) -> FleetEngine:
-    given: dict[str, Any] = {"concurrency": 2, "grace": 30.0, "worker_timeout": 30.0, "tick": 0.05, **options}
+    given: dict[str, Any] = {"grace": 30.0, "worker_timeout": 30.0, "tick": 0.05, **options}
     return FleetEngine(
         connections,
         kind,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import attrs
 import pytest
 
-from directsuite.sync.fleet import EndedRound, FleetTable, LeasedRound
+from directsuite.sync.fleet import FleetTable, LeasedRound
 from directsuite.sync.postgres import PostgresStore
 from tests.statements import sql
 
@@ -28,7 +29,7 @@ async def table(store: PostgresStore) -> FleetTable:
 
 
 async def finish(table: FleetTable, leased: LeasedRound, next_in: float) -> None:
-    assert await table.finish([EndedRound(leased, next_in)]) == {leased.mailbox}
+    assert await table.finish([attrs.evolve(leased, next_in=next_in)]) == {leased.mailbox}
 
 
 async def let_claims_expire(store: PostgresStore) -> None:
@@ -54,7 +55,9 @@ async def test_a_round_starts_only_when_it_is_due(table: FleetTable) -> None:
 async def test_a_round_due_soon_is_listed_when_it_is_due(table: FleetTable, store: PostgresStore) -> None:
     mailboxes = [mailbox for mailbox, _ in await table.list_due()]
     now, soon, later = await table.claim(mailboxes)
-    await table.finish([EndedRound(now, 0.0), EndedRound(soon, 0.5), EndedRound(later, 60.0)], wakes=True)
+    await table.finish(
+        [attrs.evolve(now, next_in=0.0), attrs.evolve(soon, next_in=0.5), attrs.evolve(later, next_in=60.0)], wakes=True
+    )
     await store.database.fetch(
         sql("UPDATE directsuite.schedule SET next_due_at = next_due_at - interval '0.6 s' RETURNING 1")
     )
@@ -95,7 +98,7 @@ async def test_end_of_a_restarted_round_is_ignored(table: FleetTable, store: Pos
     assert await other.claim([mailbox]) == []
     await let_claims_expire(store)
     (others,) = await other.claim([mailbox])
-    assert await table.finish([EndedRound(zombies, 3600.0, "X")]) == set()
+    assert await table.finish([attrs.evolve(zombies, next_in=3600.0, problem="X")]) == set()
     await finish(other, others, 0.0)
     assert mailbox in (await other.heartbeat())[1]
     assert mailbox not in (await table.heartbeat())[1]

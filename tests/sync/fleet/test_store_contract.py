@@ -11,7 +11,7 @@ import pytest
 
 from directsuite.durable.database import Tables, Transaction
 from directsuite.errors import ConfigurationError
-from directsuite.sync.fleet import EndedRound, FleetMailbox, FleetTable
+from directsuite.sync.fleet import FleetMailbox, FleetTable
 from directsuite.sync.model import (
     UNFINISHED_STATES,
     Change,
@@ -441,7 +441,9 @@ async def test_a_mailbox_with_a_request_is_due_immediately_in_a_fleet(conninfo: 
         async def after_a_round(rest: float, problem: str | None) -> FleetMailbox:
             ((mailbox, _),) = await table.list_due()
             (begun,) = await table.claim([mailbox])
-            await table.finish([EndedRound(begun, rest, problem, 0 if problem is None else 1)])
+            await table.finish(
+                [attrs.evolve(begun, next_in=rest, problem=problem, failures=0 if problem is None else 1)]
+            )
             (found,) = await table.list_mailboxes()
             return found
 
