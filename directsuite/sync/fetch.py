@@ -137,7 +137,6 @@ class FolderFetch:
         self._unread: frozenset[int] | None = None
         self._other_listings: dict[str, frozenset[int] | None] = {}
         self._unreadable = set[str]()
-        self._metadata: dict[int | None, Metadata] | None = None
         self._failures_in_a_row = 0
 
     async def fetch_new(self) -> bool:
@@ -349,24 +348,11 @@ class FolderFetch:
         return True
 
     async def _quarantine(self, uid: int, problem: str) -> None:
-        if self._metadata is None:  # read once for the round; that also shows that the service responds
-            expected = frozenset(self._uids_to_fetch[: self._max_batches * MAX_BATCH_MESSAGES])
-            messages = self._remote.iter_metadata(self._state.name)
-            try:
-                found = [each async for each in messages if each.uid in expected]
-                self._metadata = {each.uid: Metadata.from_message(each) for each in found}
-            except ServiceError as error:
-                if not may_mean_missing_folder(error):
-                    raise
-                self._metadata = {}
-        metadata, recorded = self._metadata.get(uid), (await self._read_rows([uid])).get(uid)
+        recorded = (await self._read_rows([uid])).get(uid)
         maybe_known = recorded is not None and recorded.state in _MAYBE_KNOWN_TO_SINK
         folder, digest = self._state.folder, None if recorded is None else recorded.digest
         state = MessageState.QUARANTINED_UNCONFIRMED if maybe_known else MessageState.POISON
-        if metadata is None:
-            row = MessageRow(folder.id, folder.uid_validity, uid, state, digest=digest)
-        else:
-            row = metadata.make_row(folder, uid, state, digest)
+        row = MessageRow(folder.id, folder.uid_validity, uid, state, digest=digest)
         row = decide.with_failed_attempt(row, self._commits.now_ms())
         problems = {row.key: problem}
         await self._commits.write(ChangeSet(rows=[row], problems=problems, folders=self._state.invalidate_listing()))

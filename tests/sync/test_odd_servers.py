@@ -364,15 +364,6 @@ async def test_folder_that_is_named_twice_is_synchronised_once(mail: MailScenari
     assert mail.sink.kinds == [Kind.NEW] * 2
 
 
-async def test_unreadable_message_is_quarantined_without_metadata(mail: MailScenario) -> None:
-    mail.add("INBOX", *range(1, 9))
-    mail.folders["INBOX"][2] |= UNREADABLE_FILE
-    mail.response_changes["GetMessageMetaData"] = rejected
-    status = await mail.synchronise()
-    assert mail.sink.messages == {("INBOX", uid) for uid in (1, *range(3, 9))}
-    assert status.quarantined == 1
-
-
 async def test_messages_missing_but_too_large_to_return_are_not_gone(mail: MailScenario) -> None:
     mail.add("INBOX", *range(1, 11))
     mail.folders["INBOX"][5]["body"] = "x" * 5000
