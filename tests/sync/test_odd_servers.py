@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -375,6 +375,32 @@ async def test_messages_missing_but_too_large_to_return_are_not_gone(mail: MailS
         status = await mail.synchronise()
     assert set(mail.sink.kinds) == {Kind.NEW}
     assert "No deletions were reported" in status.folders["INBOX"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "too_large"),
+    [([40_000] * 10, set[int]()), ([100] * 3 + [200_000] + [100] * 3, {4})],
+    ids=["together", "one of them"],
+)
+async def test_messages_that_fit_into_a_response_arrive(
+    sizes: Sequence[int], too_large: set[int], mail: MailScenario
+) -> None:
+    for uid, size in enumerate(sizes, start=1):
+        mail.add("INBOX", uid, body="x" * size)
+    settings = ds.Settings(message_url=mail.url, max_response_bytes=100_000)
+    async with ds.DirectSuite(settings, clock=mail.clock) as suite:
+        mail.suite = suite
+        status = await mail.synchronise()
+    assert mail.sink.messages == {("INBOX", uid) for uid in range(1, len(sizes) + 1) if uid not in too_large}
+    assert (status.status, status.quarantined) == (SyncStatus.UP_TO_DATE, len(too_large))
+
+
+async def test_listed_value_that_is_no_uid_is_reported_and_the_rest_arrives(mail: MailScenario) -> None:
+    mail.add("INBOX", 1)
+    mail.response_changes["GetUIDs"] = with_member("uids", [1, 2**63])
+    status = await mail.synchronise()
+    assert mail.sink.messages == {("INBOX", 1)}
+    assert "GetUIDs lists 1 values that are not uids" in status.folders["INBOX"]
 
 
 async def test_copy_waits_two_rounds_for_an_unreadable_folder(mail: MailScenario) -> None:
