@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from directsuite.errors import InvalidArgumentError
 from directsuite.signing.models import DocumentInfo, Signature
-from directsuite.wire.models import require_instances
-
-
-def validate_signatures(signatures: Iterable[Signature], document: object) -> list[Signature]:
-    """Return the signatures as a list. Raise InvalidArgumentError if there is none, and as `validate_signature`."""
-    listed = require_instances(signatures, Signature, "signatures")
-    if not listed:
-        raise InvalidArgumentError("give at least one Signature", parameter="signatures")
-    for signature in listed:
-        validate_signature(signature, document)
-    return listed
-
 
 _ENCODED_IMAGE = re.compile(rb"\s*(data:|iVBORw0KGgo|/9j/)")
 """Matches a data URL, and the base64 text of a PNG or JPEG file. No image file begins like that."""
 
 
-def validate_signature(signature: Signature, document: object) -> None:
-    """Raise InvalidArgumentError if no service could accept the signature.
+def validate_signatures(signatures: list[Signature], document: object) -> None:
+    """Raise InvalidArgumentError if there is no signature, or no service could accept one of them.
 
     The specification has no formats for time zones, offsets and images, so that services may accept any of them.
     """
+    if not signatures:
+        raise InvalidArgumentError("give at least one Signature", parameter="signatures")
+    for signature in signatures:
+        _validate_signature(signature, document)
+
+
+def _validate_signature(signature: Signature, document: object) -> None:
     image, widget = signature.graphical_signature, signature.widget
     if image == b"":
         raise InvalidArgumentError(

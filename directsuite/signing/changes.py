@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from os import PathLike
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar
 
 import attrs
 
-from directsuite.core.call import Confirmation, Options, Receive
+from directsuite.core.call import Confirmation, Options
 from directsuite.core.download import Destination, validate_max_bytes
 from directsuite.core.events import Progress, validate_progress
 from directsuite.core.facade import Facade
@@ -32,7 +32,6 @@ from directsuite.signing.outcome_resolver import (
     unprovable,
 )
 
-R = TypeVar("R")
 D = TypeVar("D", DocumentInfo, DocumentUpdate)
 
 Document = str | StoredDocument | DocumentUpdate
@@ -59,10 +58,10 @@ HINT_SIGN_AGAIN = (
 
 
 @attrs.frozen(kw_only=True, repr=False)
-class ChangeRequest(Generic[R]):
+class ChangeRequest:
     """The request of a change, without the document."""
 
-    operation: Operation[R]
+    operation: Operation[Any]
     effect: Effect | None
     """The effect to verify. None: the change cannot be verified."""
     body: RequestBody | None = None
@@ -72,13 +71,6 @@ class ChangeRequest(Generic[R]):
     is_temporary: bool = False
     """True if `sign_pdf` deletes the document after the change."""
 
-    def refine_error(self, error: OutcomeUnknownError) -> OutcomeUnknownError:
-        """Return the error to raise. If the document is deleted, it advises to call `sign_pdf` again."""
-        if self.is_temporary:
-            error = error.with_details(error.explanation, how_to_find_out=HINT_SIGN_AGAIN)
-            error.happened = False  # nothing remains of it
-        return error
-
 
 class ChangingFacade(Facade):
     """The base class of Signing. Its methods change documents."""
@@ -87,12 +79,12 @@ class ChangingFacade(Facade):
         super().__init__(transport, options)
         self._digest_history = DigestHistory()  # all views of the facade share it
 
-    async def _update(self, document: Document, request: ChangeRequest[DocumentUpdate]) -> DocumentUpdate:
+    async def _update(self, document: Document, request: ChangeRequest) -> DocumentUpdate:
         name, seconds = require_identifier(document), self.resolve_settle(request.settle)
         with self._track_change(document) as change:
             resolver = self._make_resolver(name, change, request.effect)
             confirm = None if resolver is None else Confirmation(verify=resolver.resolve_update, seconds=seconds)
-            update = await self._call(
+            update: DocumentUpdate = await self._call(
                 request.operation, name, body=request.body, timeout=request.timeout, confirm=confirm
             )
             change.record_success(
@@ -103,7 +95,7 @@ class ChangingFacade(Facade):
     async def _pull(
         self,
         document: Document,
-        request: ChangeRequest[bytes],
+        request: ChangeRequest,
         destination: PdfDestination | None,
         max_bytes: int | None,
         progress: Progress | None,
@@ -113,49 +105,33 @@ class ChangingFacade(Facade):
             destination = None  # tracebacks expose local variables, such as a name
             return await self._pull_into(receiving, document, request)
 
-    async def _pull_into(
-        self, receiving: Destination[Any] | None, document: Document, request: ChangeRequest[bytes]
-    ) -> Any:
+    async def _pull_into(self, receiving: Destination[Any] | None, document: Document, request: ChangeRequest) -> Any:
         """Change the document, and return the bytes, or the result of the destination if there is one."""
-        name = require_identifier(document)
-        within_call = self._as_nested()
-        if receiving is None:
+        name, seconds = require_identifier(document), self.resolve_settle(request.settle)
 
-            async def fetch() -> bytes:
-                return await within_call._call(operations.GET_DOC, name)
-
-            return await self._change_and_pull(document, request, fetch=fetch)
-        sink = receiving.sink
-
-        async def stream() -> Any:
+        async def fetch() -> Any:
             """Fetch the PDF after the response was lost, without publishing it."""
+            call = functools.partial(self._as_nested()._call, operations.GET_DOC, name)
+            if receiving is None:
+                return await call()
             if receiving.failure is not None:
                 raise receiving.failure
-            if sink.exhausted:
+            if receiving.sink.exhausted:
                 raise PartialWriteError("The response broke off.")
-            return await within_call._call(cast_to_streamed(operations.GET_DOC), name, receive=receiving.detached())
+            return await call(receive=receiving.detached())
 
-        streamed = cast("ChangeRequest[Any]", request)
-        return await self._change_and_pull(document, streamed, fetch=stream, publish=sink.publish, receive=receiving)
+        def refine(error: OutcomeUnknownError) -> OutcomeUnknownError:
+            error = refine_error(error) if resolver is None else resolver.refine_error(error)
+            if request.is_temporary:
+                error = error.with_details(error.explanation, how_to_find_out=HINT_SIGN_AGAIN)
+                error.happened = False  # nothing remains of it
+            return error
 
-    async def _change_and_pull(
-        self,
-        document: Document,
-        request: ChangeRequest[R],
-        *,
-        fetch: Callable[[], Awaitable[R]],
-        publish: Callable[[], Awaitable[None]] | None = None,
-        receive: Receive[R] | None = None,
-    ) -> R:
-        name, seconds = require_identifier(document), self.resolve_settle(request.settle)
         with self._track_change(document) as change:
             resolver = self._make_resolver(name, change, request.effect)
-
-            def refine(error: OutcomeUnknownError) -> OutcomeUnknownError:
-                return request.refine_error(refine_error(error) if resolver is None else resolver.refine_error(error))
-
-            confirm: Confirmation[R] = Confirmation(verify=unprovable, reserve=0.0, refine_error=refine)
+            confirm: Confirmation[Any] = Confirmation(verify=unprovable, reserve=0.0, refine_error=refine)
             if resolver is not None:
+                publish = None if receiving is None else receiving.sink.publish
                 verify = functools.partial(resolver.resolve_pdf, fetch, publish)
                 confirm = Confirmation(verify=verify, seconds=seconds, refine_error=refine)
             try:
@@ -164,7 +140,7 @@ class ChangingFacade(Facade):
                     name,
                     body=request.body,
                     timeout=request.timeout,
-                    receive=receive,
+                    receive=receiving,
                     confirm=confirm,
                 )
             except OutcomeUnknownError as error:
@@ -220,8 +196,3 @@ def require_identifier(document: object) -> str:
             "give the identifier that save returned, or a response that contains it", parameter="identifier"
         )
     return name
-
-
-def cast_to_streamed(operation: Operation[bytes]) -> Operation[Any]:
-    """Return the operation, typed for a destination that returns something other than bytes."""
-    return cast("Operation[Any]", operation)

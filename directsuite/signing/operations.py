@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from directsuite.core.operation import Auth, FaultFormat, MediaType, Operation, Semantics, Service
 from directsuite.errors import BadRequestError, DocumentNotFoundError, ServiceError
@@ -30,14 +31,11 @@ def _make_operation(
     name: str,
     method: str,
     path: str,
-    semantics: Semantics,
     response: type[R],
     *,
-    required_fields: tuple[str, ...] = (),
+    semantics: Semantics = Semantics.SAFE,
     status_errors: Mapping[int, tuple[type[ServiceError], str]] = _DOCUMENT_UNUSABLE,
-    already_done_codes: frozenset[int | str] = frozenset(),
-    content_type: MediaType = MediaType.JSON,
-    streaming_method: str | None = None,
+    **others: Any,
 ) -> Operation[R]:
     return Operation(
         name=name,
@@ -48,95 +46,51 @@ def _make_operation(
         auth=Auth.BEARER,
         response=response,
         fault_format=FAULT_FORMAT,
-        required_fields=required_fields,
         status_errors=status_errors,
-        already_done_codes=already_done_codes,
-        content_type=content_type,
         how_to_find_out="" if semantics.may_repeat else _HOW_TO_FIND_OUT,
-        streaming_method=streaming_method,
+        **others,
     )
 
 
-_SAFE, _NON_IDEMPOTENT = Semantics.SAFE, Semantics.NON_IDEMPOTENT
-# The specification does not say which status means "no such document".
-_DOCUMENT_MISSING_STATUSES: frozenset[int | str] = frozenset({400, 404})
-_USE_DESTINATION = "the method's destination="
+def _make_change(
+    name: str, path: str, status_errors: Mapping[int, tuple[type[ServiceError], str]] = _DOCUMENT_UNUSABLE
+) -> tuple[Operation[DocumentUpdate], Operation[bytes]]:
+    """Return the operation of a change, and the one that also returns the PDF."""
+    make = partial(_make_operation, method="PATCH", semantics=Semantics.NON_IDEMPOTENT, status_errors=status_errors)
+    update = make(name, path=f"pdf/{{identifier}}/{path}", response=DocumentUpdate)
+    pull = make(
+        f"{name}AndPull",
+        path=f"pdf/{{identifier}}/{path}/pull",
+        response=bytes,
+        streaming_method="the method's destination=",
+    )
+    return update, pull
+
 
 SAVE = _make_operation(
     "Save",
     "POST",
     "pdf",
-    Semantics.REPEATABLE,  # a duplicate document expires
     StoredDocument,
+    semantics=Semantics.REPEATABLE,  # a duplicate document expires
     required_fields=("identifier",),
     status_errors=_PDF_REJECTED,
     content_type=MediaType.TEXT,
 )
 GET_DOC = _make_operation(
-    "GetDoc",
-    "GET",
-    "pdf/{identifier}",
-    _SAFE,
-    bytes,
-    status_errors=_DOCUMENT_MISSING,
-    streaming_method="download",
+    "GetDoc", "GET", "pdf/{identifier}", bytes, status_errors=_DOCUMENT_MISSING, streaming_method="download"
 )
-GET_DOC_INFO = _make_operation("GetDocInfo", "GET", "pdf/{identifier}/info", _SAFE, DocumentInfo)
+GET_DOC_INFO = _make_operation("GetDocInfo", "GET", "pdf/{identifier}/info", DocumentInfo)
 DELETE = _make_operation(
     "Delete",
     "DELETE",
     "pdf/{identifier}",
-    Semantics.IDEMPOTENT,
     DocumentUpdate,
+    semantics=Semantics.IDEMPOTENT,
     status_errors=_DOCUMENT_MISSING,
-    already_done_codes=_DOCUMENT_MISSING_STATUSES,
+    already_done_codes=frozenset({400, 404}),  # the specification does not say which of them means "no such document"
 )
-FLATTEN = _make_operation("Flatten", "PATCH", "pdf/{identifier}/flatten", _NON_IDEMPOTENT, DocumentUpdate)
-FLATTEN_AND_PULL = _make_operation(
-    "FlattenAndPull",
-    "PATCH",
-    "pdf/{identifier}/flatten/pull",
-    _NON_IDEMPOTENT,
-    bytes,
-    streaming_method=_USE_DESTINATION,
-)
-CLEAR_UNSIGNED_FIELDS = _make_operation(
-    "ClearUnsignedFields", "PATCH", "pdf/{identifier}/clearUnsignedFields", _NON_IDEMPOTENT, DocumentUpdate
-)
-CLEAR_UNSIGNED_FIELDS_AND_PULL = _make_operation(
-    "ClearUnsignedFieldsAndPull",
-    "PATCH",
-    "pdf/{identifier}/clearUnsignedFields/pull",
-    _NON_IDEMPOTENT,
-    bytes,
-    streaming_method=_USE_DESTINATION,
-)
-SIGN = _make_operation(
-    "Sign", "PATCH", "pdf/{identifier}/sign", _NON_IDEMPOTENT, DocumentUpdate, status_errors=_SIGNATURE_REJECTED
-)
-SIGN_AND_PULL = _make_operation(
-    "SignAndPull",
-    "PATCH",
-    "pdf/{identifier}/sign/pull",
-    _NON_IDEMPOTENT,
-    bytes,
-    status_errors=_SIGNATURE_REJECTED,
-    streaming_method=_USE_DESTINATION,
-)
-MULTI_SIGN = _make_operation(
-    "MultiSign",
-    "PATCH",
-    "pdf/{identifier}/multiSign",
-    _NON_IDEMPOTENT,
-    DocumentUpdate,
-    status_errors=_SIGNATURE_REJECTED,
-)
-MULTI_SIGN_AND_PULL = _make_operation(
-    "MultiSignAndPull",
-    "PATCH",
-    "pdf/{identifier}/multiSign/pull",
-    _NON_IDEMPOTENT,
-    bytes,
-    status_errors=_SIGNATURE_REJECTED,
-    streaming_method=_USE_DESTINATION,
-)
+FLATTEN, FLATTEN_AND_PULL = _make_change("Flatten", "flatten")
+CLEAR_UNSIGNED_FIELDS, CLEAR_UNSIGNED_FIELDS_AND_PULL = _make_change("ClearUnsignedFields", "clearUnsignedFields")
+SIGN, SIGN_AND_PULL = _make_change("Sign", "sign", _SIGNATURE_REJECTED)
+MULTI_SIGN, MULTI_SIGN_AND_PULL = _make_change("MultiSign", "multiSign", _SIGNATURE_REJECTED)

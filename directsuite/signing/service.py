@@ -20,14 +20,13 @@ from directsuite.core.sinks import BinaryWriter, PieceWriter, make_sink
 from directsuite.core.upload import RequestBody, Source
 from directsuite.errors import DirectSuiteError, DocumentNotFoundError
 from directsuite.signing import operations
-from directsuite.signing.arguments import validate_signature, validate_signatures
+from directsuite.signing.arguments import validate_signatures
 from directsuite.signing.changes import (
     HINT_SIGN_AGAIN,
     ChangeRequest,
     ChangingFacade,
     Document,
     PdfDestination,
-    cast_to_streamed,
     fill_identifier,
     open_destination,
     require_identifier,
@@ -35,9 +34,8 @@ from directsuite.signing.changes import (
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, MultiSignRequest, Signature, StoredDocument
 from directsuite.signing.outcome_resolver import FORM_REMOVED, UNSIGNED_FIELDS_REMOVED, make_signed_effect
 from directsuite.signing.streams import PieceStream, open_pdf, stream_pieces
-from directsuite.wire.models import require_instance
+from directsuite.wire.models import require_instance, require_instances
 
-R = TypeVar("R")
 F = TypeVar("F", bound=BinaryWriter)
 
 _DELETE_TIMEOUT = 10.0  # for the document of `sign_pdf` or `stored`, in addition to the timeout of the call
@@ -164,11 +162,8 @@ class Signing(ChangingFacade):
         Raises InvalidArgumentError, before anything is sent, if the PDF, a signature or the destination is not valid.
         After OutcomeUnknownError, call `sign_pdf` again: the PDF that you passed is unchanged.
         """
-        request: ChangeRequest[bytes]
-        if isinstance(signatures, Signature):
-            request = self._request_sign(operations.SIGN_AND_PULL, "", signatures, None, settle)
-        else:
-            request = self._request_multi_sign(operations.MULTI_SIGN_AND_PULL, "", signatures, None, settle)
+        pull = operations.SIGN_AND_PULL if isinstance(signatures, Signature) else operations.MULTI_SIGN_AND_PULL
+        request = self._request_signing(pull, "", signatures, None, settle)
         operation = attrs.evolve(request.operation, how_to_find_out=HINT_SIGN_AGAIN)
         seconds = self._options_with_timeout(timeout).timeout
         self.resolve_settle(settle)
@@ -305,7 +300,7 @@ class Signing(ChangingFacade):
         validate_progress(progress)
         receiving = Destination[Any](make_sink(destination), sha256=sha256, max_bytes=max_bytes, progress=progress)
         async with receiving:
-            return await self._call(cast_to_streamed(operations.GET_DOC), name, timeout=timeout, receive=receiving)
+            return await self._call(operations.GET_DOC, name, timeout=timeout, receive=receiving)
 
     def stream_doc(
         self,
@@ -459,7 +454,7 @@ class Signing(ChangingFacade):
         impossible. If a DocumentInfo is passed, the page must exist.
         """
         return await self._update(
-            identifier, self._request_sign(operations.SIGN, identifier, signature, timeout, settle)
+            identifier, self._request_signing(operations.SIGN, identifier, signature, timeout, settle)
         )
 
     @overload
@@ -498,7 +493,7 @@ class Signing(ChangingFacade):
 
         Parameters as for `flatten_and_pull`.
         """
-        request = self._request_sign(operations.SIGN_AND_PULL, identifier, signature, timeout, settle)
+        request = self._request_signing(operations.SIGN_AND_PULL, identifier, signature, timeout, settle)
         return await self._pull(identifier, request, destination, max_bytes, progress)
 
     async def multi_sign(
@@ -515,7 +510,7 @@ class Signing(ChangingFacade):
 
         Raises InvalidArgumentError if there is no signature, and as `sign`.
         """
-        request = self._request_multi_sign(operations.MULTI_SIGN, identifier, signatures, timeout, settle)
+        request = self._request_signing(operations.MULTI_SIGN, identifier, signatures, timeout, settle)
         return await self._update(identifier, request)
 
     @overload
@@ -564,39 +559,29 @@ class Signing(ChangingFacade):
 
         Parameters as for `flatten_and_pull`.
         """
-        request = self._request_multi_sign(operations.MULTI_SIGN_AND_PULL, identifier, signatures, timeout, settle)
+        request = self._request_signing(operations.MULTI_SIGN_AND_PULL, identifier, signatures, timeout, settle)
         return await self._pull(identifier, request, destination, max_bytes, progress)
 
-    def _request_sign(
+    def _request_signing(
         self,
-        operation: Operation[R],
+        operation: Operation[Any],
         document: Document,
-        signature: Signature,
+        signatures: Signature | Iterable[Signature],
         timeout: float | None,
         settle: float | None,
-    ) -> ChangeRequest[R]:
-        validate_signature(require_instance(signature, Signature, "signature"), document)
-        return ChangeRequest(
-            operation=operation,
-            effect=make_signed_effect([signature], document),
-            body=self._encode_body(signature),
-            timeout=timeout,
-            settle=settle,
-        )
-
-    def _request_multi_sign(
-        self,
-        operation: Operation[R],
-        document: Document,
-        signatures: Iterable[Signature],
-        timeout: float | None,
-        settle: float | None,
-    ) -> ChangeRequest[R]:
-        listed = validate_signatures(signatures, document)
+    ) -> ChangeRequest:
+        body: Signature | MultiSignRequest
+        if operation in (operations.SIGN, operations.SIGN_AND_PULL):
+            body = require_instance(signatures, Signature, "signature")
+            listed = [body]
+        else:
+            listed = require_instances(signatures, Signature, "signatures")
+            body = MultiSignRequest(signatures=listed)
+        validate_signatures(listed, document)
         return ChangeRequest(
             operation=operation,
             effect=make_signed_effect(listed, document),
-            body=self._encode_body(MultiSignRequest(signatures=listed)),
+            body=self._encode_body(body),
             timeout=timeout,
             settle=settle,
         )
