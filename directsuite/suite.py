@@ -37,7 +37,7 @@ from directsuite.signing.service import Signing
 from directsuite.wire.codec import Codec
 
 if TYPE_CHECKING:  # OAuth and T-Users are imported only when they are used, to start faster
-    from directsuite.messaging.tuser import TUser
+    from directsuite.messaging.sending import TUser
     from directsuite.oauth.grants import Token
 
 _LOGGER = logging.getLogger("directsuite")
@@ -248,7 +248,7 @@ class DirectSuite:
         Raises InvalidArgumentError if `direct_addr` is not an address.
         """
         password = as_secret(password)
-        from directsuite.messaging.tuser import TUser
+        from directsuite.messaging.sending import TUser
 
         return TUser(self._transport, username, password, direct_addr).with_options(**self._options)
 

@@ -38,7 +38,6 @@ def imported() -> set[str]:
     [
         "csv",
         "directsuite.messaging.report",
-        "directsuite.messaging.tuser",
         "directsuite.oauth",
         "directsuite.otel",
         "directsuite.sandbox",

@@ -29,7 +29,6 @@ COLUMNS = (
     "patient_id",
 )
 _TITLES = ("from", "to")
-_SEPARATORS = ",;\t"
 _BORDER = re.compile(r"-{3,}+\s*+(BEGIN|END)\b.*---", re.IGNORECASE)
 
 
@@ -44,7 +43,7 @@ def read_rows(document: bytes, status: Callable[[str], Any]) -> Iterator[dict[st
     status: converts a non-empty status.
     """
     text = document.decode("utf-8-sig", "replace")
-    for cells in _skip_titles(_read_lines(text, _detect_separator(text))):
+    for cells in _skip_titles(_read_lines(text)):
         record: dict[str, Any] = {name: cell.strip() or None for name, cell in zip(COLUMNS, cells, strict=False)}
         extra: dict[str, Any] = {"columns": cells[len(COLUMNS) :]} if len(cells) > len(COLUMNS) else {}
         for name, wire, read in (("message_size", "messageSize", int), ("ts", "ts", read_datetime)):
@@ -71,20 +70,8 @@ def _skip_titles(lines: Iterable[list[str]]) -> Iterator[list[str]]:
             first = False
 
 
-def _detect_separator(text: str) -> str:
-    def count_columns(separator: str) -> int:
-        try:
-            return next(
-                (len(cells) for cells in _read_lines(text, separator) if not _BORDER.fullmatch(cells[0].strip())), 0
-            )
-        except ResponseDecodeError:
-            return 0
-
-    return max(_SEPARATORS, key=count_columns)
-
-
-def _read_lines(text: str, separator: str) -> Iterator[list[str]]:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+def _read_lines(text: str) -> Iterator[list[str]]:
+    reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
     with contextlib.suppress(csv.Error):  # such as a value longer than the csv module allows
         yield from filter(None, reader)
         return

@@ -1,4 +1,4 @@
-"""The methods that mailboxes and T-Users share: sending messages, and reading their delivery statuses."""
+"""Sending messages and reading their delivery statuses: the methods of mailboxes and T-Users, and the T-User itself."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from directsuite.core.facade import Facade
 from directsuite.core.operation import Operation
 from directsuite.core.transport import Transport
 from directsuite.errors import InvalidArgumentError
-from directsuite.messaging import arguments
+from directsuite.messaging import arguments, operations
 from directsuite.messaging.models import (
     Attachment,
     Authentication,
+    AuthenticationWithTuser,
     DirectMessageStatusReportResponse,
     Message,
     MessageWithHeader,
@@ -23,9 +24,12 @@ from directsuite.messaging.models import (
     RecipientType,
     SendMessageResponse,
     SendRequest,
+    SendWithHeaderWithTuserRequest,
+    SendWithTuserRequest,
     to_attachments,
 )
 from directsuite.messaging.tracking import DEFAULT_GIVE_UP_AFTER, Delivery, OnPoll, follow
+from directsuite.secret import Secret, as_secret
 from directsuite.wire.models import require_instances
 
 
@@ -164,6 +168,27 @@ class Sender(Facade):
         """
         poll = functools.partial(self.get_message_status, smtp_id, timeout=timeout)
         return await follow(self, poll, smtp_id, recipients=recipients, give_up_after=give_up_after, on_poll=on_poll)
+
+
+class TUser(Sender):
+    """Sends messages and reads delivery statuses for a user's Direct address. `suite.tuser(...)`; needs `message_url`.
+
+    `directsuite guide methods` lists the operation of each method (specification 4.C). Every method raises
+    TransportError if there is no usable response, and ServiceError if the service rejects the request. A message that
+    may have been sent is never sent again: OutcomeUnknownError is raised instead.
+    """
+
+    _send_operation = operations.SEND_WITH_TUSER
+    _send_with_header_operation = operations.SEND_WITH_HEADER_WITH_TUSER
+    _status_operation = operations.GET_MESSAGE_STATUS_WITH_TUSER
+    _request_type = SendWithTuserRequest
+    _request_with_header_type = SendWithHeaderWithTuserRequest
+
+    def __init__(self, transport: Transport, username: str, password: str | Secret, direct_addr: str) -> None:
+        password = as_secret(password)
+        arguments.validate_address(direct_addr, "direct_addr")
+        authentication = AuthenticationWithTuser(username=username, password=password, direct_addr=direct_addr)
+        super().__init__(transport, direct_addr, authentication)
 
 
 def _make_recipients(addresses: str | Iterable[str], kind: RecipientType, parameter: str) -> list[Recipient]:

@@ -293,7 +293,7 @@ class Mailbox(Sender):
         self, root: str = INBOX, *, subscribed_only: bool = False, timeout: float | None = None
     ) -> list[str]:
         """Return the names of the folders below `root`, without `root`. A name that cannot be read is empty."""
-        segments = (root, _format_bool(subscribed_only))
+        segments = (root, str(bool(subscribed_only)).lower())
         response = await self._call(operations.GET_FOLDERS, *segments, body=self._credentials, timeout=timeout)
         return response.folders
 
@@ -389,7 +389,7 @@ class Mailbox(Sender):
         self, folder: str, uids: Iterable[int], *, forever: bool = False, timeout: float | None = None
     ) -> None:
         """Move messages to INBOX.Trash or, with `forever`, delete them permanently."""
-        listed, mode = arguments.validate_uids(uids), _format_bool(forever)
+        listed, mode = arguments.validate_uids(uids), str(bool(forever)).lower()
         confirm = confirmations.messages_removed(self._as_nested().get_uids, folder, listed)
         await self._call_for_uids(
             operations.DELETE_MESSAGES_BY_UIDS, folder, mode, uids=listed, timeout=timeout, confirm=confirm
@@ -585,7 +585,3 @@ class Mailbox(Sender):
     ) -> AsyncGenerator[MessageDetail]:
         options, reader = self._options_with_timeout(timeout), MessageReader(operation, self._transport.codec)
         return self._transport.stream(operation, folder, body=self._credentials, options=options, reader=reader)
-
-
-def _format_bool(value: bool) -> str:
-    return "true" if value else "false"
