@@ -18,16 +18,6 @@ async def uids_of(listing: AsyncGenerator[Numbered, None]) -> list[int | None]:
     return [message.uid async for message in listing]
 
 
-async def until_failure(listing: AsyncGenerator[Numbered, None]) -> tuple[list[int | None], ds.DirectSuiteError | None]:
-    seen: list[int | None] = []
-    try:
-        async for message in listing:
-            seen.append(message.uid)  # noqa: PERF401  a comprehension would lose them
-    except ds.DirectSuiteError as failure:
-        return seen, failure
-    return seen, None
-
-
 @pytest.mark.parametrize("name", STREAMED)
 async def test_streamed_response_gives_the_messages_as_they_come(
     name: str, services: FakeServices, box: ds.Mailbox
@@ -100,33 +90,6 @@ async def test_streamed_messages_without_a_uid_are_left_out(
         "POST", f"{MESSAGE}/{STREAMED[name]}/INBOX", body=f'{{"success": true, "messages": {messages}}}'
     )
     assert await uids_of(getattr(box, name)()) == uids
-
-
-@pytest.mark.parametrize("name", STREAMED)
-async def test_streamed_messages_are_read_under_another_name(
-    name: str, services: FakeServices, box: ds.Mailbox
-) -> None:
-    body = '{"items": [{"uid": 1, "subject": "a"}, {"subject": "b"}], "warnings": [1], "success": true}'
-    services.add_response("POST", f"{MESSAGE}/{STREAMED[name]}/INBOX", body=body)
-    assert await uids_of(getattr(box, name)()) == [1]
-
-
-@pytest.mark.parametrize("name", STREAMED)
-async def test_byte_order_mark_before_a_streamed_response_is_accepted(
-    name: str, services: FakeServices, box: ds.Mailbox
-) -> None:
-    body = b'\xef\xbb\xbf{"success": true, "messages": [{"uid": 1}]}'
-    services.add_response("POST", f"{MESSAGE}/{STREAMED[name]}/INBOX", body=body)
-    assert await uids_of(getattr(box, name)()) == [1]
-
-
-@pytest.mark.parametrize("name", STREAMED)
-async def test_messages_before_the_break_are_given(name: str, services: FakeServices, box: ds.Mailbox) -> None:
-    body = '{"success": true, "messages": [{"uid": 1}, {"uid": 2}, {"uid":'
-    services.add_response("POST", f"{MESSAGE}/{STREAMED[name]}/INBOX", body=body)
-    seen, failure = await until_failure(getattr(box, name)())
-    assert seen == [1, 2]
-    assert type(failure) is ds.ResponseDecodeError
 
 
 @pytest.mark.parametrize("name", ["iter_messages", "iter_raw", *STREAMED])

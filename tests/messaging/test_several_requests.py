@@ -97,16 +97,6 @@ async def test_send_without_a_response_is_not_sent_again_without_a_look(
     assert _sends(server) == 1
 
 
-async def test_message_that_stayed_away_is_sent_again(server: ScriptedServer) -> None:
-    server.enqueue(responses.reset)
-    server.default_responder = _looks_answer
-    async with open_suite(server) as suite:
-        answer = await _box(suite).send_once(MESSAGE, key="k", resend=True, settle=3.0)
-    assert answer.smtp_id == SENT["smtpId"]
-    first, second = server.find_requests("SendWithHeader")
-    assert first.body == second.body
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=14)), timezone(timedelta(hours=-14))], ids=str)
 @pytest.mark.parametrize("moment", FIRST_MOMENTS, ids=str)
@@ -130,22 +120,6 @@ async def test_since_at_the_end_of_the_calendar_sends_nothing(server: ScriptedSe
         with pytest.raises(ds.OutcomeUnknownError, match="in the future"):
             await _box(suite).send_once(MESSAGE, key="k", since=moment, settle=0.0)
     assert _sends(server) == 0
-
-
-@pytest.mark.parametrize(
-    "resent", [responses.respond({}, status=429), responses.respond({}, status=503, Retry_After="1")]
-)
-async def test_resend_that_was_not_taken_leaves_the_first_send_open(server: ScriptedServer, resent: Responder) -> None:
-    sends = iter([responses.reset, resent])
-
-    async def responder(exchange: Exchange) -> None:
-        await (next(sends) if exchange.request.method == "PUT" else responses.respond(ANOTHERS_MARK))(exchange)
-
-    server.default_responder = responder
-    async with open_suite(server, retry=ds.RetryPolicy.none()) as suite:
-        with pytest.raises(ds.OutcomeUnknownError):
-            await _box(suite).send_once(MESSAGE, key="k", since=NOW, resend=True, settle=3.0)
-    assert _sends(server) == 2
 
 
 async def test_last_look_is_at_the_end_of_the_settle_time(server: ScriptedServer) -> None:

@@ -83,6 +83,15 @@ def list_places(document: Any, at: Place = ()) -> Iterator[Place]:
             yield from list_places(element, (*at, number))
 
 
+def remove_value(document: Any, place: Place) -> Any:
+    changed: Any = document.copy()
+    if len(place) == 1:
+        del changed[place[0]]
+    else:
+        changed[place[0]] = remove_value(document[place[0]], place[1:])
+    return changed
+
+
 def replace_value(document: Any, place: Place, value: Any) -> Any:
     if not place:
         return value

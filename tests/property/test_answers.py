@@ -13,12 +13,13 @@ from directsuite.messaging import operations as messaging
 from directsuite.registration import operations as registration
 from directsuite.signing import operations as signing
 from tests.operations import METHODS
+from tests.operations import OPERATIONS as CASES
 
 from .hostile import BODIES, CODES, CONTENT_TYPES, NON_INTEGER_DIGITS, RETRY_AFTERS, STATUSES, VALUES
 from .inputs import BODY, HEADERS, OPERATION, STATUS
 from .oracles import check_response_is_typed
 from .run_lengths import check_property, parametrize_examples
-from .sample_responses import OPERATIONS, SAMPLE_RESPONSES, list_places, replace_value
+from .sample_responses import OPERATIONS, SAMPLE_RESPONSES, list_places, remove_value, replace_value
 
 pytestmark = pytest.mark.wide
 
@@ -54,6 +55,27 @@ def test_wrong_value_at_any_place_is_typed(operation: Operation[object]) -> None
             check_response_is_typed(
                 operation, 200, {}, msgspec.json.encode(replace_value(document, place, msgspec.Raw(value)))
             )
+
+
+UNREADABLE = [b"null", b'""', b"0", b'"x"', b"[]", b"{}", b"%d" % 2**70, b"%d" % 10**400, b"1e400", rb'"\ud83d"']
+BROKEN = b'"x\xff"'
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_only_a_value_that_a_later_call_needs_makes_a_response_an_error(operation: Operation[object]) -> None:
+    document, required = SAMPLE_RESPONSES[operation.name], CASES[operation.name].required
+    for place in list_places(document):
+        if not place:
+            continue
+        changed = [replace_value(document, place, msgspec.Raw(value)) for value in (*UNREADABLE, BROKEN)]
+        *results, broken = (
+            check_response_is_typed(operation, 200, {}, msgspec.json.encode(each))
+            for each in (remove_value(document, place), *changed)
+        )
+        if place[0] not in ("success", *required):
+            assert not any(isinstance(each, DirectSuiteError) for each in (*results, broken))
+        elif len(place) == 1 and place[0] != "success":
+            assert isinstance(broken, ResponseDecodeError)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib
 import tracemalloc
-import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import directsuite as ds
 from directsuite.core.operation import Operation
 from directsuite.core.outcome import interpret
 from directsuite.core.session import BufferedResponse
@@ -22,10 +17,6 @@ from directsuite.registration import operations as registration
 from directsuite.signing import operations as signing
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
-from tests.core import responses
-from tests.core.scripted_server import ScriptedServer
-from tests.core.scripted_suite import ALICE, GET_DOC_INFO, PASSWORD, catch_error, open_suite
-from tests.core.virtual_time import VirtualTimeLoop
 
 pytestmark = pytest.mark.wide
 
@@ -104,79 +95,3 @@ def _decode(pieces: int) -> None:
 def test_memory_does_not_grow_with_the_length_of_a_stream(read: Callable[[int], None]) -> None:
     read(1)
     assert _peak(lambda: read(100)) < _peak(lambda: read(10)) + 64 * 1024
-
-
-def _gzip(content: bytes) -> bytes:
-    return zlib.compress(content, 9, 31)
-
-
-def _deflate(content: bytes) -> bytes:
-    return zlib.compress(content, 9)
-
-
-def _brotli(content: bytes) -> bytes:
-    coded: bytes = pytest.importorskip("brotli").compress(content)
-    return coded
-
-
-def _zstd(content: bytes) -> bytes:
-    pytest.importorskip("backports.zstd")
-    coded: bytes = importlib.import_module("backports.zstd").compress(content)
-    return coded
-
-
-CODINGS = {"gzip": _gzip, "deflate": _deflate, "br": _brotli, "zstd": _zstd}
-"""br and zstd are only accepted if their packages are installed."""
-
-_MESSAGE = b'{"uid":1,"subject":"' + b"a" * 1000 + b'"},'
-MESSAGES = b'{"success":true,"messages":[' + _MESSAGE * (10 * MB // len(_MESSAGE)) + b'{"uid":2}]}'
-
-
-async def _get_doc_info(suite: ds.DirectSuite, _: Path) -> None:
-    error = await catch_error(GET_DOC_INFO.call(suite))
-    assert isinstance(error, ds.ResponseDecodeError)
-    assert error.too_large
-
-
-async def _download(suite: ds.DirectSuite, folder: Path) -> None:
-    error = await catch_error(suite.signing.download("doc", folder / "doc.pdf"))
-    assert isinstance(error, ds.ResponseDecodeError)
-    assert error.too_large
-    assert list(folder.iterdir()) == []  # noqa: ASYNC240  a folder of the test's own
-
-
-async def _stream(suite: ds.DirectSuite, _: Path) -> None:
-    count = 0
-    async for _message in suite.mailbox(ALICE, PASSWORD).stream_messages():
-        count += 1
-    assert count == 10 * MB // len(_MESSAGE) + 1
-
-
-BOMBS = [(_get_doc_info, bytes(10 * MB)), (_download, b"A" * 10 * MB), (_stream, MESSAGES)]
-
-
-@pytest.mark.parametrize("coding", CODINGS)
-@pytest.mark.parametrize(("call", "content"), BOMBS, ids=["read whole", "to a file", "message by message"])
-def test_compression_bomb_is_held_in_pieces(coding: str, call: Any, content: bytes, tmp_path: Path) -> None:
-    coded = CODINGS[coding](content)
-    assert len(coded) < len(content) // 100
-
-    async def met() -> int:
-        async with (
-            ScriptedServer(responses.respond(coded, Content_Encoding=coding)) as server,
-            open_suite(server, max_response_bytes=MB) as suite,
-        ):
-            await _count(suite, server)
-            tracemalloc.start()
-            try:
-                await call(suite, tmp_path)
-                return tracemalloc.get_traced_memory()[1]
-            finally:
-                tracemalloc.stop()
-
-    async def _count(suite: ds.DirectSuite, server: ScriptedServer) -> None:
-        server.enqueue(responses.respond({"success": True, "count": 1}))
-        await suite.mailbox(ALICE, PASSWORD).get_message_count()
-
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        assert runner.run(met()) < 6 * MB

@@ -11,7 +11,6 @@ import pytest
 
 import directsuite as ds
 from tests.fake_services import SIGNING, FakeServices
-from tests.operations import OPERATIONS
 
 PDF = b"%PDF-1.7\n" + bytes(range(256)) * 3
 TEXT = base64.b64encode(PDF)
@@ -21,18 +20,6 @@ SIGNATURE = ds.Signature(name="PatientSig", graphical_signature=b"png")
 SECOND = ds.Signature(name="WitnessSig")
 
 _UPDATE = {"documentDigest": "def", "description": "changed"}
-
-PULLS: dict[str, tuple[str, str, tuple[object, ...]]] = {
-    "download": ("GET", "", ()),
-    "flatten_and_pull": ("PATCH", "/flatten/pull", ()),
-    "clear_unsigned_fields_and_pull": ("PATCH", "/clearUnsignedFields/pull", ()),
-    "sign_and_pull": ("PATCH", "/sign/pull", (SIGNATURE,)),
-    "multi_sign_and_pull": ("PATCH", "/multiSign/pull", ([SIGNATURE],)),
-}
-
-
-def list_files(folder: Path) -> list[Path]:
-    return list(folder.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -56,27 +43,6 @@ async def test_update_leads_on_to_the_next_call(services: FakeServices, suite: d
     services.add_response("DELETE", DOCUMENT, {"documentDigest": ""})
     update = await suite.signing.flatten("d1")
     assert await suite.signing.delete(update) == ds.DocumentUpdate(identifier="d1", document_digest="")
-
-
-@pytest.mark.parametrize("answer", [TEXT[:-5], b'{"identifier": "d1"}', b"%PDF-1.7"], ids=["cut", "json", "bare"])
-async def test_destination_is_unchanged_if_the_response_is_not_base64(
-    answer: bytes, services: FakeServices, suite: ds.DirectSuite, tmp_path: Path
-) -> None:
-    destination = tmp_path / "signed.pdf"
-    destination.write_bytes(b"the file before")
-    services.add_response("GET", DOCUMENT, body=answer, content_type="text/plain")
-    with pytest.raises(ds.ResponseDecodeError):
-        await suite.signing.download("d1", destination)
-    assert destination.read_bytes() == b"the file before"
-    assert list_files(tmp_path) == [destination]
-
-
-async def test_rejection_leaves_no_file(services: FakeServices, suite: ds.DirectSuite, tmp_path: Path) -> None:
-    services.add_response("GET", DOCUMENT, {"error": "no_such_document", "description": "gone"}, status=400)
-    with pytest.raises(ds.BadRequestError) as caught:
-        await suite.signing.download("d1", tmp_path / "d1.pdf")
-    assert caught.value.message == "no_such_document: gone"
-    assert list_files(tmp_path) == []
 
 
 DOCUMENT_UNUSABLE = "the document does not exist, or does not allow this operation"
@@ -201,11 +167,3 @@ async def test_signature_that_some_service_may_accept_is_sent(
 ) -> None:
     services.add_response("PATCH", f"{DOCUMENT}/sign", _UPDATE)
     await suite.signing.sign(_TWO_PAGES, signature)
-
-
-async def test_raw_view_has_the_value_and_its_response(services: FakeServices, suite: ds.DirectSuite) -> None:
-    services.add_response("GET", f"{DOCUMENT}/info", OPERATIONS["GetDocInfo"].response, headers={"X-Trace": "t1"})
-    raw = await suite.signing.with_raw_response.get_doc_info("d1")
-    assert raw.value == OPERATIONS["GetDocInfo"].result
-    assert (raw.status, raw.headers["X-Trace"], raw.attempts) == (200, "t1", 1)
-    assert raw.elapsed >= 0

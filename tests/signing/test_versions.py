@@ -124,19 +124,6 @@ def test_no_change_takes_another_for_its_own_at_length() -> None:
     case.runTest()
 
 
-def test_change_that_is_alone_is_reported_by_its_digest() -> None:
-    versions = DigestHistory()
-    digest = "d0"
-    for following in ("d1", "d2"):
-        with versions.track_change(NAME, digest) as change:
-            assert change.is_traceable
-            assert not change.is_proven_by(digest)
-            assert not change.is_proven_by(None)
-            assert change.is_proven_by(following)
-            change.record_success(following)
-        digest = following
-
-
 def test_rejected_change_leaves_the_document_traceable() -> None:
     versions = DigestHistory()
     with contextlib.suppress(ServiceError), versions.track_change(NAME, "d0"):
@@ -166,16 +153,6 @@ def test_document_in_progress_is_not_forgotten() -> None:
         with versions.track_change(NAME, "d0") as second:
             assert not first.is_proven_by("d1")
             assert not second.is_proven_by("d1")
-
-
-def test_changes_after_an_unknown_outcome_are_never_traceable() -> None:
-    versions = DigestHistory()
-    with contextlib.suppress(ConnectionLostError), versions.track_change(NAME, "d0"):
-        lost()
-    for _ in range(2):
-        with versions.track_change(NAME, "d0") as later:
-            assert not later.is_traceable
-        _others(versions)
 
 
 def test_letter_case_makes_no_other_digest() -> None:
@@ -228,18 +205,6 @@ def test_digest_of_another_response_is_comparable_until_disproved(before: Before
         assert change.has_comparable_digest == alike
 
 
-def test_digest_that_was_looked_up_is_comparable() -> None:
-    versions = DigestHistory()
-    with versions.track_change(NAME, "d0", from_info=True) as change:
-        assert change.has_comparable_digest
-        change.record_success("another spelling of d1")
-    with versions.track_change(NAME, "another spelling of d1") as change:
-        assert change.is_proven_by("d1")
-        change.record_success("d1", from_info=True)
-    with versions.track_change(NAME, "d1") as change:
-        assert change.has_comparable_digest
-
-
 def test_get_doc_info_with_same_digest_makes_digests_comparable() -> None:
     versions = DigestHistory()
     for name, reported, alike in (("first", "another", False), ("second", "d0", True)):
@@ -249,26 +214,6 @@ def test_get_doc_info_with_same_digest_makes_digests_comparable() -> None:
         with versions.track_change(NAME, "d0") as change:
             assert change.has_comparable_digest == alike
             change.record_success(None)
-
-
-def test_get_doc_info_with_base_digest_shows_it_is_comparable() -> None:
-    versions = DigestHistory()
-    versions.record_saved(NAME, "d0")
-    with versions.track_change(NAME, "d0") as change:
-        assert not change.is_proven_by("d0")
-        assert change.has_comparable_digest
-
-
-def test_concurrent_changes_are_unverifiable_and_last_digest_unknown() -> None:
-    versions = DigestHistory()
-    with versions.track_change(NAME, "d0") as first:
-        with versions.track_change(NAME, "d0") as second:
-            assert not first.is_proven_by("d1")
-            assert not second.is_proven_by("d1")
-            second.record_success("d2")
-        first.record_success("d1")
-    with versions.track_change(NAME, "d1") as later:
-        assert not later.is_traceable
 
 
 @pytest.mark.parametrize("overtaken", ["by a change under way", "by a change that ended", "by none"])

@@ -18,40 +18,7 @@ from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
 from tests.core.scripted_suite import assert_no_leaks, catch_error, open_suite
 
-from .samples import CODED, HALF, PDF, SIGNATURE, SIGNED, UNSIGNED
-
-
-def failing(own: Exception) -> Callable[..., Any]:
-    async def fails(_: bytes) -> None:
-        raise own
-
-    return fails
-
-
-def failing_progress(own: Exception) -> Callable[[int, int | None], None]:
-    def fails(_done: int, _total: int | None) -> None:
-        raise own
-
-    return fails
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("by", ["destination", "progress"])
-@pytest.mark.parametrize(
-    "own", [ValueError("own"), RuntimeError("own"), OSError("own")], ids=["value", "runtime", "os"]
-)
-async def test_confirmed_pull_that_cannot_be_stored_is_reported_as_happened(
-    server: ScriptedServer, own: Exception, by: str
-) -> None:
-    server.enqueue(responses.reset, SIGNED, responses.respond(CODED), SIGNED)
-    async with open_suite(server) as suite:
-        pull: Any = suite.signing.sign_and_pull
-        given = {"destination": failing(own)} if by == "destination" else {"destination": io.BytesIO()}
-        more = {} if by == "destination" else {"progress": failing_progress(own)}
-        error = await catch_error(pull(UNSIGNED, SIGNATURE, **given, **more))
-    assert isinstance(error, ds.OutcomeUnknownError)
-    assert error.happened
-    assert error.__cause__ is own
+from .samples import CODED, HALF, PDF
 
 
 class Takes:
