@@ -9,10 +9,11 @@ import contextlib
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from directsuite.errors import ResponseDecodeError
+from directsuite.messaging.models import DirectMessageLog, MessageStatus
 from directsuite.wire.dates import read_datetime
 from directsuite.wire.parsing import MismatchError
 
@@ -32,18 +33,16 @@ _TITLES = ("from", "to")
 _BORDER = re.compile(r"-{3,}+\s*+(BEGIN|END)\b.*---", re.IGNORECASE)
 
 
-def read_rows(document: bytes, status: Callable[[str], Any]) -> Iterator[dict[str, Any]]:
-    """Yield the records of a CSV report as arguments for DirectMessageLog, without column titles and borders.
+def read_records(document: bytes) -> Iterator[DirectMessageLog]:
+    """Yield the records of a CSV report, without column titles and borders.
 
     An unreadable size or time is None, and its text is in `extra`, because the specification does not define their
     formats, and one unusual value must not hide a delivery. Values after the tenth column are in `extra` under
     `columns`. Raises ResponseDecodeError if the document is not CSV.
 
     document: the report, in UTF-8. Invalid bytes are replaced.
-    status: converts a non-empty status.
     """
-    text = document.decode("utf-8-sig", "replace")
-    for cells in _skip_titles(_read_lines(text)):
+    for cells in _skip_titles(_read_lines(document.decode("utf-8-sig", "replace"))):
         record: dict[str, Any] = {name: cell.strip() or None for name, cell in zip(COLUMNS, cells, strict=False)}
         extra: dict[str, Any] = {"columns": cells[len(COLUMNS) :]} if len(cells) > len(COLUMNS) else {}
         for name, wire, read in (("message_size", "messageSize", int), ("ts", "ts", read_datetime)):
@@ -53,8 +52,8 @@ def read_rows(document: bytes, status: Callable[[str], Any]) -> Iterator[dict[st
             except (ValueError, MismatchError):
                 record[name], extra[wire] = None, cell
         if record.get("status"):
-            record["status"] = status(record["status"])
-        yield {**record, "extra": extra}
+            record["status"] = MessageStatus(record["status"])
+        yield DirectMessageLog(**record, extra=extra)
 
 
 def _skip_titles(lines: Iterable[list[str]]) -> Iterator[list[str]]:

@@ -57,7 +57,7 @@ HINT_SIGN_AGAIN = (
 )
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(repr=False)
 class ChangeRequest:
     """The request of a change, without the document."""
 

@@ -352,7 +352,7 @@ class Signing(ChangingFacade):
         timeout: seconds for the complete call. None: the suite's.
         settle: seconds for which the change is verified if its response is lost. None: the suite's. 0: verify once.
         """
-        request = ChangeRequest(operation=operations.FLATTEN, effect=FORM_REMOVED, timeout=timeout, settle=settle)
+        request = ChangeRequest(operations.FLATTEN, FORM_REMOVED, timeout=timeout, settle=settle)
         return await self._update(identifier, request)
 
     @overload
@@ -386,9 +386,7 @@ class Signing(ChangingFacade):
         timeout: as for `download`.
         settle: as for `flatten`.
         """
-        request = ChangeRequest(
-            operation=operations.FLATTEN_AND_PULL, effect=FORM_REMOVED, timeout=timeout, settle=settle
-        )
+        request = ChangeRequest(operations.FLATTEN_AND_PULL, FORM_REMOVED, timeout=timeout, settle=settle)
         return await self._pull(identifier, request, destination, max_bytes, progress)
 
     async def clear_unsigned_fields(
@@ -396,7 +394,7 @@ class Signing(ChangingFacade):
     ) -> DocumentUpdate:
         """Remove the signature fields that are not signed. Parameters as for `flatten`."""
         request = ChangeRequest(
-            operation=operations.CLEAR_UNSIGNED_FIELDS, effect=UNSIGNED_FIELDS_REMOVED, timeout=timeout, settle=settle
+            operations.CLEAR_UNSIGNED_FIELDS, UNSIGNED_FIELDS_REMOVED, timeout=timeout, settle=settle
         )
         return await self._update(identifier, request)
 
@@ -431,10 +429,7 @@ class Signing(ChangingFacade):
         Parameters as for `flatten_and_pull`.
         """
         request = ChangeRequest(
-            operation=operations.CLEAR_UNSIGNED_FIELDS_AND_PULL,
-            effect=UNSIGNED_FIELDS_REMOVED,
-            timeout=timeout,
-            settle=settle,
+            operations.CLEAR_UNSIGNED_FIELDS_AND_PULL, UNSIGNED_FIELDS_REMOVED, timeout=timeout, settle=settle
         )
         return await self._pull(identifier, request, destination, max_bytes, progress)
 
@@ -579,8 +574,8 @@ class Signing(ChangingFacade):
             body = MultiSignRequest(signatures=listed)
         validate_signatures(listed, document)
         return ChangeRequest(
-            operation=operation,
-            effect=make_signed_effect(listed, document),
+            operation,
+            make_signed_effect(listed, document),
             body=self._encode_body(body),
             timeout=timeout,
             settle=settle,
