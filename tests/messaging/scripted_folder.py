@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+import directsuite as ds
 from tests.core import responses
 from tests.core.scripted_server import Exchange, Responder, ScriptedServer
+from tests.core.scripted_suite import ALICE, PASSWORD
 
 
 class ScriptedFolder:
@@ -58,3 +60,17 @@ class ScriptedFolder:
         answer = json.dumps({"success": True, "messages": messages}).encode()
         self.bytes_answered += len(answer)
         return answer
+
+
+async def read_listing(
+    suite: ds.DirectSuite, method: str = "iter_messages", **options: int | None
+) -> tuple[list[int | None], ds.DirectSuiteError | None]:
+    """Return the uids of a listing, and the error that ended it."""
+    seen: list[int | None] = []
+    try:
+        async with getattr(suite.mailbox(ALICE, PASSWORD), method)(**options) as messages:
+            async for message in messages:
+                seen.append(message.uid)  # noqa: PERF401  a comprehension would lose them
+    except ds.DirectSuiteError as failure:
+        return seen, failure
+    return seen, None

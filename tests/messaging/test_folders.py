@@ -17,31 +17,13 @@ from tests.core.scripted_suite import ALICE, CONNECTIONS, PASSWORD, assert_no_le
 from tests.core.virtual_time import VirtualTimeLoop, measure_elapsed, yield_to_loop
 from tests.examples import scale_examples
 
-from .scripted_folder import ScriptedFolder
+from .scripted_folder import ScriptedFolder, read_listing
 
 KB = 1024
 REJECTION = responses.respond({"success": False, "code": 3, "message": "no"})
 
 
 METHODS = ["iter_messages", "iter_raw"]
-
-
-async def listed(
-    suite: ds.DirectSuite, *, method: str = "iter_messages", batch_size: int = 50, batch_bytes: int | None = None
-) -> list[int | None]:
-    listing = getattr(suite.mailbox(ALICE, PASSWORD), method)
-    async with listing(batch_size=batch_size, batch_bytes=batch_bytes) as messages:
-        return [message.uid async for message in messages]
-
-
-async def until_failure(suite: ds.DirectSuite, batch_size: int) -> tuple[list[int | None], ds.DirectSuiteError | None]:
-    seen: list[int | None] = []
-    try:
-        async for message in suite.mailbox(ALICE, PASSWORD).iter_messages(batch_size=batch_size):
-            seen.append(message.uid)  # noqa: PERF401  a comprehension would lose them
-    except ds.DirectSuiteError as failure:
-        return seen, failure
-    return seen, None
 
 
 def places_taken(suite: ds.DirectSuite) -> int:
@@ -51,7 +33,7 @@ def places_taken(suite: ds.DirectSuite) -> int:
 async def test_what_was_read_makes_room(server: ScriptedServer) -> None:
     ScriptedFolder(server, 800, size=lambda _: KB)  # a hundred batches, ten times what fits in memory
     async with open_suite(server) as suite:
-        assert await measure_elapsed(listed(suite, batch_size=8, batch_bytes=9 * KB)) <= 100 / CONNECTIONS + 1
+        assert await measure_elapsed(read_listing(suite, batch_size=8, batch_bytes=9 * KB)) <= 100 / CONNECTIONS + 1
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -84,7 +66,7 @@ async def test_leaving_early_ends_the_requests_in_progress(server: ScriptedServe
 async def test_empty_folder_asks_for_no_batch(server: ScriptedServer, method: str) -> None:
     folder = ScriptedFolder(server, 0)
     async with open_suite(server) as suite:
-        assert await listed(suite, method=method) == []
+        assert await read_listing(suite, method) == ([], None)
     assert folder.batches == []
 
 
@@ -97,13 +79,13 @@ def test_every_existing_message_is_yielded_once_by_uid(
     vanished = data.draw(st.sets(st.sampled_from(sorted(uids)))) if uids else set[int]()
     shuffled = data.draw(st.permutations(sorted(uids)))
 
-    async def main() -> list[int | None]:
+    async def main() -> tuple[list[int | None], ds.DirectSuiteError | None]:
         async with ScriptedServer(responses.reset) as server, open_suite(server) as suite:
             ScriptedFolder(server, shuffled, vanished=vanished)
-            return await listed(suite, method=method, batch_size=batch_size)
+            return await read_listing(suite, method, batch_size=batch_size)
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        assert runner.run(main()) == sorted(uids - vanished)
+        assert runner.run(main()) == (sorted(uids - vanished), None)
 
 
 @pytest.mark.parametrize(
@@ -117,14 +99,14 @@ def test_every_existing_message_is_yielded_once_by_uid(
 async def test_malformed_batch_is_tried_again_inside_its_call(server: ScriptedServer, spoilt: Responder) -> None:
     folder = ScriptedFolder(server, 30, instead={12: [spoilt]})
     async with open_suite(server) as suite:
-        assert await listed(suite, batch_size=10) == list(range(30))
+        assert await read_listing(suite, batch_size=10) == (list(range(30)), None)
     assert len([batch for batch in folder.batches if 12 in batch]) == 2
 
 
 async def test_batch_that_stays_malformed_is_a_typed_error_at_its_place(server: ScriptedServer) -> None:
     ScriptedFolder(server, 30, instead={12: [responses.respond(b"{")] * 2})
     async with open_suite(server) as suite:
-        seen, failure = await until_failure(suite, 5)
+        seen, failure = await read_listing(suite, batch_size=5)
     assert seen == list(range(10))
     assert isinstance(failure, ds.ResponseDecodeError)
     assert failure.attempts == 2
@@ -133,7 +115,7 @@ async def test_batch_that_stays_malformed_is_a_typed_error_at_its_place(server: 
 async def test_nothing_is_fetched_after_a_rejection_and_what_is_in_progress_ends(server: ScriptedServer) -> None:
     folder = ScriptedFolder(server, 1000, latency=lambda uids: 1.0 if 3 in uids else 15.0, instead={3: [REJECTION]})
     async with open_suite(server) as suite:
-        reading = asyncio.create_task(until_failure(suite, 1))
+        reading = asyncio.create_task(read_listing(suite, batch_size=1))
         await asyncio.sleep(10)
         await yield_to_loop()
         assert places_taken(suite) == 3  # those before the refusal, which the reader is still to have

@@ -16,7 +16,7 @@ from tests.core.scripted_suite import ALICE, PASSWORD, assert_no_leaks, open_sui
 from tests.core.virtual_time import VirtualTimeLoop
 from tests.examples import scale_examples
 
-from .scripted_folder import ScriptedFolder
+from .scripted_folder import ScriptedFolder, read_listing
 
 pytestmark = pytest.mark.wide
 
@@ -26,25 +26,11 @@ FRAME = 1 * KB
 """More bytes than a response has in addition to the bodies of a few messages."""
 
 
-async def read(
-    suite: ds.DirectSuite, *, method: str = "iter_messages", batch_size: int = 50, batch_bytes: int | None = None
-) -> tuple[list[int | None], ds.DirectSuiteError | None]:
-    seen: list[int | None] = []
-    try:
-        listing = getattr(suite.mailbox(ALICE, PASSWORD), method)
-        async with listing(batch_size=batch_size, batch_bytes=batch_bytes) as messages:
-            async for message in messages:
-                seen.append(message.uid)  # noqa: PERF401  a comprehension would lose them
-    except ds.DirectSuiteError as failure:
-        return seen, failure
-    return seen, None
-
-
 @pytest.mark.parametrize("method", ["iter_messages", "iter_raw"])
 async def test_large_messages_after_small_ones_come_in_smaller_batches(server: ScriptedServer, method: str) -> None:
     folder = ScriptedFolder(server, 300, size=lambda uid: 10 if uid < 120 else 4 * KB)
     async with open_suite(server, max_response_bytes=LIMIT) as suite:
-        assert await read(suite, method=method) == (list(range(300)), None)
+        assert await read_listing(suite, method=method) == (list(range(300)), None)
         assert_no_leaks(suite)
     assert max(len(batch) for batch in folder.batches[-10:]) <= LIMIT // (4 * KB)
 
@@ -52,7 +38,7 @@ async def test_large_messages_after_small_ones_come_in_smaller_batches(server: S
 async def test_batch_is_halved_until_it_fits(server: ScriptedServer) -> None:
     folder = ScriptedFolder(server, 8, size=lambda uid: LIMIT // 2)
     async with open_suite(server, max_response_bytes=LIMIT, max_connections=1) as suite:
-        assert await read(suite) == (list(range(8)), None)
+        assert await read_listing(suite) == (list(range(8)), None)
     asked = [(batch[0], len(batch)) for batch in folder.batches if batch[0] == 0]
     assert asked[0] == (0, 8)
     assert asked[-1] == (0, 1)
@@ -63,7 +49,7 @@ async def test_batch_is_halved_until_it_fits(server: ScriptedServer) -> None:
 async def test_message_that_is_too_large_alone_is_an_error_at_its_place(server: ScriptedServer, method: str) -> None:
     folder = ScriptedFolder(server, 40, size=lambda uid: 2 * LIMIT if uid == 17 else 10)
     async with open_suite(server, max_response_bytes=LIMIT) as suite:
-        seen, failure = await read(suite, method=method)
+        seen, failure = await read_listing(suite, method=method)
         assert_no_leaks(suite)
     assert seen == list(range(17))
     assert isinstance(failure, ds.ResponseDecodeError)
@@ -93,7 +79,7 @@ async def test_batches_requested_again_keep_within_memory_and_window(server: Scr
 async def test_batches_stay_below_what_a_response_may_hold(server: ScriptedServer) -> None:
     folder = ScriptedFolder(server, 1000, size=lambda _: 4 * KB)
     async with open_suite(server, max_response_bytes=LIMIT, max_connections=2) as suite:
-        assert await read(suite) == (list(range(1000)), None)
+        assert await read_listing(suite) == (list(range(1000)), None)
     assert len([batch for batch in folder.batches if len(batch) * 4 * KB > LIMIT]) <= 4
 
 
@@ -129,7 +115,7 @@ def test_each_message_is_yielded_once_up_to_one_too_large(
         async with ScriptedServer(responses.reset) as server:
             ScriptedFolder(server, len(sizes), size=sizes.__getitem__, latency=lambda uids: float(uids[0] % 3))
             async with open_suite(server, max_connections=connections, max_response_bytes=LIMIT) as suite:
-                return await read(suite, batch_size=batch_size, batch_bytes=batch_bytes)
+                return await read_listing(suite, batch_size=batch_size, batch_bytes=batch_bytes)
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         seen, failure = runner.run(main())
