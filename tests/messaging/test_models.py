@@ -103,27 +103,3 @@ def test_raw_message_becomes_an_email() -> None:
 def test_raw_message_without_data_is_not_an_email() -> None:
     with pytest.raises(ValueError, match="no data"):
         ds.RawMessage(uid=1).to_email()
-
-
-CSV = (
-    b"alice@direct.example.test,bob@direct.example.test,<1@direct.example.test>,2048,Delivered,"
-    b"2016-07-05T17:47:15.000Z,x1,s1,u1,p1\r\n"
-)
-
-
-def test_records_are_the_same_in_both_forms() -> None:
-    logs = (
-        b'{"from":"alice@direct.example.test","to":"bob@direct.example.test","messageId":"<1@direct.example.test>",'
-        b'"messageSize":2048,"status":"Delivered","ts":1467740835000,"xdrId":"x1","sourceId":"s1","uniqueId":"u1",'
-        b'"patientId":"p1"}'
-    )
-    as_logs = CODEC.decode(ds.DirectMessageStatusReportResponse, b'{"hasCvData":false,"messageLogs":[' + logs + b"]}")
-    as_csv = ds.DirectMessageStatusReportResponse(has_cv_data=True, csv_data=CSV)
-    assert as_csv.records == as_logs.records
-    assert as_csv.records[0].status is ds.MessageStatus.DELIVERED
-    assert as_csv.message_logs == []
-
-
-@pytest.mark.parametrize("csv", [None, b""])
-def test_report_about_nothing_has_no_records(csv: bytes | None) -> None:
-    assert ds.DirectMessageStatusReportResponse(has_cv_data=True, csv_data=csv).records == []

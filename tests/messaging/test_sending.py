@@ -36,20 +36,6 @@ async def _sent(body: RequestBody) -> bytes:
     return b"".join([chunk async for chunk in body.stream()])
 
 
-async def test_message_without_files_is_one_piece() -> None:
-    body = await make_send_body(CODEC, _request(ds.Attachment(content=b"\x00\x01", content_type="a/b", filename="f")))
-    assert body.chunks is None
-    assert json.loads(await _sent(body)) == {
-        "authentication": {"username": "alice@direct.example.test", "password": 'p"ä'},
-        "message": {
-            "subject": "s",
-            "htmlBody": False,
-            "recipients": [{"email": "bob@direct.example.test", "type": "TO"}],
-            "attachmentList": [{"content": "AAE=", "contentType": "a/b", "filename": "f"}],
-        },
-    }
-
-
 @settings(max_examples=scale_examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     contents=st.lists(st.tuples(st.booleans(), st.binary(max_size=50)), min_size=1, max_size=4),
@@ -70,14 +56,6 @@ async def test_files_stand_where_their_contents_would(
     entries = json.loads(text)["message"]["attachmentList"]
     assert [base64.b64decode(entry["content"]) for entry in entries] == [content for _, content in contents]
     assert [entry["filename"] for entry in entries] == [f"{number}.pdf" for number in range(len(contents))]
-
-
-async def test_body_with_files_can_be_sent_again(tmp_path: Path) -> None:
-    path = tmp_path / "large.pdf"
-    path.write_bytes(bytes(range(256)) * 2048)
-    body = await make_send_body(CODEC, _request(ds.Attachment.from_path(path)))
-    assert body.replayable
-    assert await _sent(body) == await _sent(body)
 
 
 async def test_no_body_shows_what_it_holds() -> None:

@@ -60,10 +60,3 @@ BODY = st.one_of(
 
 STREAM = BODY | st.text('{}[]",:\\ messages01é', max_size=80).map(str.encode) | st.text("YQ= \r\n/+").map(str.encode)
 """Any bytes, most of them similar to a stream."""
-
-DATE = _DOCUMENT.filter(lambda value: not isinstance(value, msgspec.Raw)) | st.text(max_size=40)
-
-_CELL = st.sampled_from(["", " ", '"', "from", "to", "1467740835000", "9" * 5000, "\x00", "\u00b2", MARKER, "\r", "\n"])
-REPORT = st.binary(max_size=200) | st.lists(st.lists(_CELL | _TEXT, max_size=12).map(",".join), max_size=4).map(
-    lambda lines: "\r\n".join(lines).encode()
-)

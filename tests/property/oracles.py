@@ -5,25 +5,19 @@ Each function receives a response, and raises AssertionError if a property does 
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterable
-from datetime import UTC, timedelta
-from datetime import date as day
 from itertools import pairwise
 from typing import Any
 
 from directsuite.core.operation import Operation
 from directsuite.core.outcome import interpret
-from directsuite.core.retry import parse_retry_after
 from directsuite.core.session import BufferedResponse
 from directsuite.errors import DirectSuiteError, ResponseDecodeError, ServiceError
 from directsuite.messaging import operations as messaging
 from directsuite.messaging.listings import MessageReader
 from directsuite.messaging.models import DirectMessageStatusReportResponse
-from directsuite.messaging.report import read_records
 from directsuite.wire.codec import Codec
-from directsuite.wire.dates import read_datetime, read_day
 from directsuite.wire.parsing import MismatchError
 
 from .sample_responses import MARKER
@@ -94,24 +88,3 @@ def _decode_messages(pieces: list[bytes]) -> StreamOutcome:
         check_error_is_printable(error)
         return seen, str(error)
     return seen, None
-
-
-def check_date_is_typed(value: object) -> None:
-    """Check that a date is read as an aware moment in UTC or rejected, and a day as a day or text."""
-    with contextlib.suppress(MismatchError):
-        assert read_datetime(value).tzinfo is UTC
-    with contextlib.suppress(MismatchError):
-        assert isinstance(read_day(str(value)), day | str)
-
-
-def check_retry_after_is_seconds(header: str, now: float) -> None:
-    seconds = parse_retry_after(header, now=lambda: now)
-    assert seconds is None or 0 <= seconds <= timedelta.max.total_seconds()
-
-
-def check_report_is_typed(document: bytes) -> None:
-    try:
-        for record in read_records(document):
-            assert record.extra.keys() <= {"columns", "messageSize", "ts"}
-    except ResponseDecodeError as error:
-        check_error_is_printable(error)
