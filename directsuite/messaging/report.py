@@ -30,6 +30,7 @@ COLUMNS = (
     "patient_id",
 )
 _TITLES = ("from", "to")
+_SEPARATORS = ",;\t"
 _BORDER = re.compile(r"-{3,}+\s*+(BEGIN|END)\b.*---", re.IGNORECASE)
 
 
@@ -42,7 +43,8 @@ def read_records(document: bytes) -> Iterator[DirectMessageLog]:
 
     document: the report, in UTF-8. Invalid bytes are replaced.
     """
-    for cells in _skip_titles(_read_lines(document.decode("utf-8-sig", "replace"))):
+    text = document.decode("utf-8-sig", "replace")
+    for cells in _skip_titles(_read_lines(text, _detect_separator(text))):
         record: dict[str, Any] = {name: cell.strip() or None for name, cell in zip(COLUMNS, cells, strict=False)}
         extra: dict[str, Any] = {"columns": cells[len(COLUMNS) :]} if len(cells) > len(COLUMNS) else {}
         for name, wire, read in (("message_size", "messageSize", int), ("ts", "ts", read_datetime)):
@@ -69,8 +71,21 @@ def _skip_titles(lines: Iterable[list[str]]) -> Iterator[list[str]]:
             first = False
 
 
-def _read_lines(text: str) -> Iterator[list[str]]:
-    reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
+def _detect_separator(text: str) -> str:
+    """Return the separator with which the first record has the most columns."""
+
+    def count_columns(separator: str) -> int:
+        try:
+            lines = _read_lines(text, separator)
+            return next((len(cells) for cells in lines if not _BORDER.fullmatch(cells[0].strip())), 0)
+        except ResponseDecodeError:
+            return 0
+
+    return max(_SEPARATORS, key=count_columns)
+
+
+def _read_lines(text: str, separator: str) -> Iterator[list[str]]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
     with contextlib.suppress(csv.Error):  # such as a value longer than the csv module allows
         yield from filter(None, reader)
         return

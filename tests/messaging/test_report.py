@@ -44,8 +44,12 @@ DOCUMENTS = {
     "blanks between": LINE.replace(",", " , "),
     "blank lines before a heading": f"\r\n\r\n{HEADING}\r\n{LINE}\r\n",
     "blanks before quoted cells": '"From", "To"\n' + ", ".join(f'"{cell}"' for cell in LINE.split(",")),
+    "semicolons": f"{HEADING}\n{LINE}\n".replace(",", ";"),
+    "semicolons without a heading": LINE.replace(",", ";"),
+    "tabs": f"{HEADING}\n{LINE}\n".replace(",", "\t"),
     "borders": f"-----BEGIN MESSAGE LOG DATA-----\r\n{HEADING}\r\n{LINE}\r\n-----END MESSAGE LOG DATA-----\r\n",
     "borders without a heading": f"-----BEGIN MESSAGE LOG DATA-----\n{LINE}\n-----END MESSAGE LOG DATA-----",
+    "borders and semicolons": f"-----BEGIN MESSAGE LOG DATA-----\n{HEADING}\n{LINE}\n-----END-----".replace(",", ";"),
     "quoted cells": ",".join(f'"{cell}"' for cell in LINE.split(",")),
 }
 
@@ -86,6 +90,13 @@ def test_each_table_of_a_report_may_have_borders_and_a_heading_separately() -> N
         f'-----BEGIN MESSAGE LOG DATA-----\r\n"From", "To", "Message ID"\r\n{LINE}\r\n-----END MESSAGE LOG DATA-----'
     )
     assert _records(f"{table}\r\n\r\n{table}\r\n") == [EXPECTED, EXPECTED]
+
+
+def test_separator_within_a_cell_is_none() -> None:
+    [record] = _records('"Hans; Smith <a@x>",b@y;c@z,<1@x>,2048')
+    assert (record.from_, record.to, record.message_size) == ("Hans; Smith <a@x>", "b@y;c@z", 2048)
+    [record] = _records('Smith, Hans <a@x>;"b@y, c@z";<1@x>;2048')
+    assert (record.from_, record.to, record.message_size) == ("Smith, Hans <a@x>", "b@y, c@z", 2048)
 
 
 def test_second_heading_is_a_record() -> None:
