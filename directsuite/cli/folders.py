@@ -162,9 +162,10 @@ def _change_folders(
             except ds.ServiceError as error:
                 if new_folder is None or not await _exists(box, new_folder, error):
                     raise
-                name = with_value("The folder", new_folder)
-                echo_err(f"{name} exists already. Choose another name; `directsuite inbox folders` lists the folders.")
-                return ExitStatus.REJECTED
+                raise UsageError(
+                    f"{with_value('The folder', new_folder)} exists already. Choose another name; `directsuite inbox "
+                    "folders` lists the folders."
+                ) from None
         if not show_effect(lambda: show_json(document) if options.json else None, done):
             return ExitStatus.FAILED
         echo_err(f"{done}.")

@@ -514,11 +514,12 @@ async def explain_missing_folder(box: ds.Mailbox, folder: str, *, option: str = 
 
 def _find_similar_folder(typed: str, folders: Mapping[str, str]) -> str | None:
     """Return the folder that was probably meant, if any. typed: in lower case, as the keys of `folders`."""
+    typed = typed.removeprefix("inbox.")
     for key, name in folders.items():
-        if key.endswith(f".{typed}"):
+        if f".{key}".endswith(f".{typed}"):
             return name
     short_names = {key.removeprefix("inbox."): name for key, name in folders.items()}
-    similar_name = find_similar_name(typed.removeprefix("inbox."), list(short_names))
+    similar_name = find_similar_name(typed, list(short_names))
     return None if similar_name is None else short_names[similar_name]
 
 

@@ -37,6 +37,7 @@ from directsuite.cli.send import (
     show_dry_run,
     validate_key,
 )
+from directsuite.messaging import arguments
 
 app = inbox.app
 
@@ -373,7 +374,7 @@ def _make_reply(
     attachments: list[ds.Attachment],
 ) -> ds.MessageWithHeader:
     subject = original.subject or ""
-    return ds.MessageWithHeader(
+    message = ds.MessageWithHeader(
         sender=sender,
         subject=subject if subject.lower().startswith("re:") else f"Re: {subject}".rstrip(),
         body=body,
@@ -382,6 +383,7 @@ def _make_reply(
         attachment_list=attachments,
         headers=[ds.MessageHeader(name, original.msg_id) for name in _THREAD_HEADERS if original.msg_id],
     )
+    return arguments.validate_message(message, sender)
 
 
 def _select_recipients(message: ds.MessageDetail, own: str, *, to_all: bool) -> list[ds.Recipient]:

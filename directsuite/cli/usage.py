@@ -28,7 +28,6 @@ from directsuite.cli import process
 _MAX_QUOTED_CHARS = 100
 _MIN_SIMILARITY = 0.75  # of 1: about one letter added, missing or replaced
 _OPTION_PATTERN = re.compile(r"--?[a-z]+(?:-[a-z]+)*")
-_USUAL_OPTIONS = ("--folder", "--to")  # whose value is often given without the option
 _EXPECTED_FORMATS: Mapping[object, str] = {
     int: "give an integer",
     float: "give a number",
@@ -49,9 +48,7 @@ def _explain_problem(error: CycloptsError) -> str:
         case UnusedCliTokensError():
             unused = error.unused_tokens or ()
             too_many = _with_value(f"{len(unused)} argument{'s' * (len(unused) != 1)} too many", " ".join(unused))
-            option = _find_option_with_value(error)
-            example = f" (such as `{option}`)" if option else ""
-            return f"{too_many}; put an option's name{example} before its value, and a value with spaces in quotes"
+            return f"{too_many}; put an option's name before its value, and a value with spaces in quotes"
         case UnknownCommandError():
             return _explain_unknown_command(error)
         case UnknownOptionError():
@@ -66,7 +63,9 @@ def _explain_problem(error: CycloptsError) -> str:
             name = _get_argument_name(error, None if token is None else token.keyword)
             name = name if token is None else _with_value(name, token.value)
             expected = _describe_expected(error.target_type) if error.msg is None else error.msg
-            return f"{name}: {expected}{_make_position_hint(error)}"
+            is_list = error.argument is not None and get_origin(error.argument.hint) is tuple
+            separator_hint = "; separate several by spaces" if is_list and token and "," in token.value else ""
+            return f"{name}: {expected}{separator_hint}"
         case ValidationError() if error.argument is not None:
             token = next(iter(error.argument.tokens), None)
             name = _get_argument_name(error, None if token is None else token.keyword)
@@ -92,32 +91,11 @@ def _explain_unknown_command(error: UnknownCommandError) -> str:
 
 def _explain_unknown_option(error: UnknownOptionError) -> str:
     name = (error.token.keyword or error.token.value).partition("=")[0]
-    available_options = [
-        each for argument in error.argument_collection for each in argument.names if each.startswith("-")
-    ]
+    shown = [argument for argument in error.argument_collection if argument.show]
+    available_options = [each for argument in shown for each in argument.names if each.startswith("-")]
     is_named = process.is_verbose() or _OPTION_PATTERN.fullmatch(name)
     label = f"option {_shorten(name)}" if is_named else "such option"
     return f"There is no {label}{_suggest_name(name, available_options)}"
-
-
-def _make_position_hint(error: CoercionError) -> str:
-    """Return what to do about a value among positional arguments that is probably that of an option, or several."""
-    argument = error.argument
-    if argument is None or argument.name.startswith("--"):
-        return ""
-    typed = [token.value for token in argument.tokens]
-    if get_origin(argument.hint) is tuple and any("," in each for each in typed):
-        return "; separate several by spaces"
-    option = _find_option_with_value(error) if argument.field_info.name == "uid" else ""
-    return f"; put an option's name (such as `{option}`) before its value" if option else ""
-
-
-def _find_option_with_value(error: CycloptsError) -> str:
-    """Return the option that a value without an option is probably for; empty if there is none."""
-    arguments = () if error.app is None else error.app.assemble_argument_collection()
-    options = [each for each in arguments if each.show and (each.required or each.name in _USUAL_OPTIONS)]
-    options = [each for each in options if each.name.startswith("--")]
-    return min(options, key=lambda each: (not each.required, each.name)).name if options else ""
 
 
 def _with_value(label: str, typed: str) -> str:
@@ -137,12 +115,12 @@ def _make_dash_hint(error: MissingArgumentError) -> str:
 
 def find_similar_name(typed: str, available_names: Sequence[str]) -> str | None:
     """Return the available name that was probably meant; None if no other name is similar."""
-    if typed in available_names:
-        return None
-    completions = [each for each in available_names if each.startswith(typed) and typed.strip("-")]
-    if len(completions) == 1:
-        return completions[0]
-    return next(iter(difflib.get_close_matches(typed, available_names, n=1, cutoff=_MIN_SIMILARITY)), None)
+    names = {name.lstrip("-"): name for name in available_names if name != typed}
+    typed = typed.lstrip("-")
+    completions = [each for each in names if typed and each.startswith(typed)]
+    if len(completions) != 1:
+        completions = difflib.get_close_matches(typed, names, n=1, cutoff=_MIN_SIMILARITY)
+    return names[completions[0]] if completions else None
 
 
 def _suggest_name(typed: str, available_names: Sequence[str]) -> str:

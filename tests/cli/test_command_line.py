@@ -64,7 +64,7 @@ def test_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
         (["send", "-Ada"], "There is no such option"),
         (["send", "--Ada Example"], "There is no such option"),
         (["Ada Example"], "The commands are send, inbox, "),
-        (["inbox", "read", "Ada Example"], "UID: give an integer; put"),
+        (["inbox", "read", "Ada Example"], "UID: give an integer. See"),
         (["inbox", "list", "--since", "Ada"], "--since: give a date"),
         (["inbox", "list", "--unread=Ada"], "--unread: it takes no value"),
         (["doctor", "--timeout", "Ada"], "--timeout: give a number"),
@@ -78,15 +78,8 @@ def test_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
         (["send", "--password", "Ada"], "did you mean --password-file?"),
         (["fax", "list", "1", "--token=Ada"], "did you mean --token-file?"),
         (["demo", "stray"], "1 argument too many"),
-        (["inbox", "list", "Ada"], "1 argument too many; put an option's name (such as `--folder`) before its value"),
-        (
-            ["inbox", "move", "6", "Ada"],
-            "UID: give an integer; put an option's name (such as `--to`) before its value.",
-        ),
         (["inbox", "save", "1,2"], "UID: give an integer; separate several by spaces."),
-        (["inbox", "read", "1,2"], "UID: give an integer; put an option's name (such as `--folder`) before its value."),
         (["inbox", "folders", "Ada"], "put an option's name before its value, and a value with spaces in quotes."),
-        (["inbox", "forward", "6", "Ada"], "(such as `--to`)"),
         (["send", "Dear", "Ada"], "2 arguments too many"),
         (["send", "--subject", "a", "--subject", "Ada"], "--subject is given more than once"),
         (["demo", "--messages", "0"], "--messages: give at least 1"),
@@ -111,7 +104,16 @@ def test_bad_usage_is_named_on_stderr_with_status_2(
     assert "Ada" not in told.err
 
 
-@pytest.mark.parametrize("arguments", [["send", "--nonsense"], ["demo", "--massage", "1"], ["inbox", "saved", "1"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["send", "--nonsense"],
+        ["demo", "--massage", "1"],
+        ["inbox", "saved", "1"],
+        ["sign", "--page", "1"],
+        ["send", "--comand", "x"],
+    ],
+)
 def test_distant_command_is_not_suggested(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     main(arguments)
     named = {"--massage": "(did you mean --messages?)", "saved": "(did you mean save?)"}
