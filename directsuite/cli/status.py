@@ -1,6 +1,6 @@
 """`directsuite status`: the delivery status of messages for each recipient.
 
-With --watch, the messages are polled concurrently until all statuses are final or the time is over. With --key, the
+With --watch, the messages are polled until all statuses are final or the time is over. With --key, the
 SMTP id is read from the delivery journal of `directsuite send --key`.
 """
 
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 import attrs
@@ -24,10 +23,13 @@ from directsuite.cli.options import Flag, MailboxOptions, Variadic, make_app, re
 from directsuite.cli.output import format_count, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, end_line, is_verbose
 from directsuite.cli.send import find_record, validate_key
-from directsuite.core.clock import WAIT_TOLERANCE, Clock, SystemClock
+from directsuite.core.clock import WAIT_TOLERANCE, Clock, SystemClock, wait_until
 from directsuite.core.outcome import NOT_RETRYABLE, ErrorScope, find_error_scope
 from directsuite.messaging.tracking import (
+    BACKOFF,
     DEFAULT_GIVE_UP_AFTER,
+    compute_next_poll,
+    group_by_message,
     is_delivered,
     is_final,
     is_unconfirmed,
@@ -96,121 +98,91 @@ def show_status(
 
 @attrs.define(kw_only=True, repr=False, eq=False)
 class DeliveryWatch:
-    """The concurrent polling of several messages."""
+    """The statuses of several messages, which are polled together."""
 
     box: ds.Mailbox
-    records: dict[str, Sequence[ds.DirectMessageLog]]
-    """The records of each message by its SMTP id; empty if the service doesn't know the message."""
-    given_up: set[str] = attrs.field(factory=set[str], init=False)
-    """The SMTP ids of messages that had no final status in time, or whose polling failed."""
+    smtp_ids: Sequence[str]
+    records: dict[str, Sequence[ds.DirectMessageLog]] = attrs.field(init=False)
+    """The latest record of each recipient, by SMTP id; empty if the service doesn't know the message."""
+    denied: Mapping[str, ds.PermissionDeniedError] = attrs.field(
+        factory=dict[str, ds.PermissionDeniedError], init=False
+    )
+    """The messages that the mailbox has no permission to see."""
     failure: ds.DirectSuiteError | None = attrs.field(default=None, init=False)
-    """The error of a poll, because of which the records may be out of date."""
-    give_up_after: float = DEFAULT_GIVE_UP_AFTER
-    """The maximum time for all messages, in seconds."""
+    """The error of the last poll, because of which the records may be out of date."""
     clock: Clock = attrs.field(factory=SystemClock)
     on_change: Callable[[ds.DirectMessageLog, ds.DirectMessageLog | None], None] = lambda _record, _previous: None
-    """Called with the new and the previous record of a recipient whose status has changed."""
+    """Called with the new and the previous record of a recipient whose status has changed since the first poll."""
+
+    def __attrs_post_init__(self) -> None:
+        """Start without records."""
+        self.records = dict.fromkeys(self.smtp_ids, ())
 
     @property
     def known_records(self) -> list[ds.DirectMessageLog]:
         """The records of all messages so far."""
         return [record for records in self.records.values() for record in records]
 
-    async def run(self) -> None:
-        """Wait until each message is final or given up, or until polling fails for good (see `failure`).
+    @property
+    def unknown_count(self) -> int:
+        """The number of messages that the service doesn't know."""
+        return sum(not records and smtp_id not in self.denied for smtp_id, records in self.records.items())
 
-        If a message then has more recipients than before, wait for their statuses too.
-        """
-        ends_at = self.clock.monotonic() + self.give_up_after
-        counts = {smtp_id: len(select_latest_by_recipient(records)) for smtp_id, records in self.records.items()}
-        async with show_progress("waiting for final statuses"):
-            while counts:
-                await self._follow_messages(counts, ends_at)
-                counts = await self._find_late_recipients() if self.failure is None else {}
+    @property
+    def unfinished_count(self) -> int:
+        """The number of known messages without a final status of each recipient."""
+        return sum(not all(is_final(each.status) for each in records) for records in self.records.values())
 
-    async def _follow_messages(self, counts: Mapping[str, int], ends_at: float) -> None:
-
-        async def follow_one(smtp_id: str, count: int) -> None:
-            delivery = await self._follow_message(smtp_id, count, ends_at)
-            if delivery is None or delivery.given_up:
-                self.given_up.add(smtp_id)
-            if delivery is not None:
-                self._update_records(smtp_id, delivery.records)
-
+    async def poll(self) -> None:
+        """Request the statuses of all messages. An error is raised if it concerns all of them."""
         try:
-            async with asyncio.TaskGroup() as group:
-                for smtp_id, count in counts.items():
-                    group.create_task(follow_one(smtp_id, count))
-        except* ds.DirectSuiteError:  # stored in `failure`
-            pass
-
-    async def _follow_message(self, smtp_id: str, count: int, ends_at: float) -> ds.Delivery | None:
-        """Follow a message until its status is final or the clock reaches `ends_at`.
-
-        Return None after an error, but raise it if other polls would also fail, such as a rejected password. The error
-        is stored in `failure`, unless it rejects only this message. count: the number of its known recipients.
-        """
-
-        def handle_poll(records: Sequence[ds.DirectMessageLog], _: float) -> None:
-            self._update_records(smtp_id, records or self.records[smtp_id])
-
-        follow = functools.partial(self.box.track, smtp_id, on_poll=handle_poll)
-        try:
-            if not count:
-                try:
-                    delivery = await follow(give_up_after=min(MAX_UNKNOWN_SECONDS, self.give_up_after))
-                except ds.DirectSuiteError as error:
-                    if find_error_scope(error) not in (ErrorScope.SERVICE, ErrorScope.UNCERTAIN):
-                        raise
-                else:
-                    if not (delivery.given_up and delivery.records):
-                        return delivery
-            remaining = max(WAIT_TOLERANCE, ends_at - self.clock.monotonic())  # if no time is left, poll once
-            return await follow(recipients=max(1, count), give_up_after=remaining)
-        except ds.DirectSuiteError as error:
-            if not _is_rejection(error):
-                self.failure = error
-            if find_error_scope(error) in NOT_RETRYABLE:
+            records = (await self.box.get_message_statuses(self.smtp_ids)).records
+        except ds.ServiceError as error:
+            if not (self.smtp_ids[1:] and _may_concern_one_message(error)):
                 raise
-            return None
+            records, self.denied = await _fetch_each(self.box, self.smtp_ids, error)
+        grouped = group_by_message(self.smtp_ids, records)
+        for smtp_id in self.smtp_ids:
+            previous_records = select_latest_by_recipient(self.records[smtp_id])
+            latest_records = select_latest_by_recipient(grouped[normalize_smtp_id(smtp_id)])
+            self.records[smtp_id] = [*latest_records.values()] or self.records[smtp_id]
+            for key, latest in latest_records.items():
+                previous = previous_records.get(key)
+                if previous is None or previous.status != latest.status:
+                    self.on_change(latest, previous)
 
-    async def _find_late_recipients(self) -> dict[str, int]:
-        """Return the number of recipients of each final message that has more than before; empty after an error."""
-        recorded = [smtp_id for smtp_id, records in self.records.items() if records]
-        try:
-            latest = (await self.box.get_message_statuses(recorded)).records
-        except ds.DirectSuiteError as error:
-            self.failure = error
-            return {}
-        late = dict[str, int]()
-        for smtp_id in recorded:
-            latest_records = list(select_latest_by_recipient(select_records(smtp_id, latest)).values())
-            if len(latest_records) > len(self.records[smtp_id]):
-                self._update_records(smtp_id, latest_records)
-                if smtp_id not in self.given_up:  # a poll of one message may return fewer recipients than this one
-                    late[smtp_id] = len(latest_records)
-        return late
+    async def run(self) -> None:
+        """Poll until each message is final or the time is over, or until polling fails for good (see `failure`).
 
-    def _update_records(self, smtp_id: str, records: Sequence[ds.DirectMessageLog]) -> None:
-        previous_records = select_latest_by_recipient(self.records[smtp_id])
-        self.records[smtp_id] = records
-        for key, latest in select_latest_by_recipient(records).items():
-            previous = previous_records.get(key)
-            if previous is None or previous.status != latest.status:
-                self.on_change(latest, previous)
+        Final messages are polled once more, because the service may add recipients.
+        """
+        began, failures = self.clock.monotonic(), 0
+        async with show_progress("waiting for final statuses"):
+            while True:
+                age, count = self.clock.monotonic() - began, len(self.known_records)
+                wait = compute_next_poll(age).latest - age
+                try:
+                    await self.poll()
+                    self.failure, failures = None, 0
+                except ds.DirectSuiteError as error:
+                    self.failure = None if _is_rejection(error) else error
+                    if find_error_scope(error) in NOT_RETRYABLE:
+                        return
+                    failures += 1
+                    wait = BACKOFF.compute_wait(failures, error.retry_after)
+                if not (self.unfinished_count or self.unknown_count):
+                    if failures or len(self.known_records) == count:
+                        return
+                    continue
+                limit = DEFAULT_GIVE_UP_AFTER if self.unfinished_count else MAX_UNKNOWN_SECONDS
+                if age >= limit - WAIT_TOLERANCE:
+                    return
+                wait = min(wait, limit - age)
+                await wait_until(self.clock.monotonic() + wait, self.clock.monotonic, self.clock.sleep)
 
 
 def _is_rejection(error: ds.DirectSuiteError) -> bool:
     return find_error_scope(error) is ErrorScope.ITEM
-
-
-def select_records(smtp_id: str, records: Iterable[ds.DirectMessageLog]) -> list[ds.DirectMessageLog]:
-    """Return the records of one message. Angle brackets around ids are ignored, because some services omit them."""
-    return [
-        each
-        for each in records
-        if each.message_id is not None and normalize_smtp_id(each.message_id) == normalize_smtp_id(smtp_id)
-    ]
 
 
 async def _report_status_by_key(command: Command, access: MailboxAccess, key: str, options: _StatusOptions) -> int:
@@ -237,24 +209,16 @@ async def _report_statuses(
     command: Command, access: MailboxAccess, smtp_ids: Sequence[str], options: _StatusOptions
 ) -> int:
     async with command.open_mailbox(access) as box:
-        rejection: ds.ServiceError | None = None
-        denied: Mapping[str, ds.PermissionDeniedError] = {}
+        watch, rejection = DeliveryWatch(box=box, smtp_ids=smtp_ids), None
         async with show_progress("requesting statuses"):
             try:
-                records = (await box.get_message_statuses(smtp_ids)).records
+                await watch.poll()
             except ds.ServiceError as error:
-                if options.watch and _is_rejection(error):
-                    records, rejection = [], error
-                elif smtp_ids[1:] and _may_concern_one_message(error):
-                    records, denied = await _fetch_each(box, smtp_ids, error)
-                else:
+                if not (options.watch and _is_rejection(error)):
                     raise
-        watch = DeliveryWatch(
-            box=box,
-            records={each: select_records(each, records) for each in smtp_ids if each not in denied},
-            on_change=_report_change,
-        )
+                rejection = error
         if options.watch:
+            watch.on_change = _report_change
             _report_start(watch.known_records)
             _report_unknown(watch, rejection)
             try:
@@ -263,9 +227,8 @@ async def _report_statuses(
                 end_line()
                 _show_records(watch.known_records, options)
                 raise
-            records = watch.known_records
-    _show_records(records, options)
-    return _get_exit_status(command, watch, records, denied)
+    _show_records(watch.known_records, options)
+    return _get_exit_status(command, watch, options)
 
 
 def _show_records(records: Sequence[ds.DirectMessageLog], options: _StatusOptions) -> None:
@@ -327,27 +290,21 @@ async def _fetch_each(
 def _report_unknown(watch: DeliveryWatch, rejection: ds.ServiceError | None) -> None:
     minutes = f"{MAX_UNKNOWN_SECONDS / 60:.0f} minutes"
     hint = f"Waiting for up to {minutes}. If they were sent earlier, check --mailbox and the ids"
-    unknown = sum(not records for records in watch.records.values())
     if rejection is not None:
         echo_err(
             f"The service rejected the request (HTTP {rejection.status}), perhaps because it doesn't know all of the "
             f"messages yet. {hint}, and the service's URL."
         )
-    elif unknown:
+    elif watch.unknown_count:
         echo_err(
-            f"The service doesn't know {unknown} of these messages in this mailbox, which is normal shortly after "
-            f"sending. {hint}."
+            f"The service doesn't know {watch.unknown_count} of these messages in this mailbox, which is normal "
+            f"shortly after sending. {hint}."
         )
 
 
-def _get_exit_status(
-    command: Command,
-    watch: DeliveryWatch,
-    records: Sequence[ds.DirectMessageLog],
-    denied: Mapping[str, ds.PermissionDeniedError],
-) -> int:
+def _get_exit_status(command: Command, watch: DeliveryWatch, options: _StatusOptions) -> int:
+    records, unknown, denied = watch.known_records, watch.unknown_count, watch.denied
     status = ExitStatus.DONE
-    unknown = sum(not message_records for message_records in watch.records.values())
     if unknown and watch.failure is not None:
         echo_err(f"The status of {unknown} of these messages is unknown, because a poll failed.")
     elif unknown:
@@ -369,10 +326,11 @@ def _get_exit_status(
             f"{unconfirmed} of {len(records)} deliveries were not confirmed. The message may have arrived: ask the "
             "recipient before you send it again."
         )
-    given_up = sum(bool(watch.records[each]) for each in watch.given_up)
-    if given_up:
+    if options.watch and watch.unfinished_count and watch.failure is None:
         status = ExitStatus.FAILED
-        echo_err(f"{given_up} of the messages had no final status in time. Run the same command again later.")
+        echo_err(
+            f"{watch.unfinished_count} of the messages had no final status in time. Run the same command again later."
+        )
     for error in [*denied.values()][:1]:
         status, sentence = exit_for_error(error, option_names=command.option_names)
         echo_err(f"The mailbox has no permission to see {len(denied)} of these messages: {sentence}.")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,9 +10,9 @@ import attrs
 import pytest
 
 import directsuite as ds
-from directsuite.cli.status import MAX_UNKNOWN_SECONDS, DeliveryWatch, select_records
+from directsuite.cli.status import MAX_UNKNOWN_SECONDS, DeliveryWatch
 from directsuite.core.clock import SystemClock
-from directsuite.messaging.tracking import DEFAULT_GIVE_UP_AFTER, Delivery
+from directsuite.messaging.tracking import DEFAULT_GIVE_UP_AFTER
 from directsuite.testing import LeapingClock
 from tests.cli.conftest import CliRunner
 from tests.guides.documents import read_document
@@ -113,7 +112,8 @@ async def test_watching_ends_where_all_recipients_have_it_or_will_not(cli: CliRu
 
 
 async def test_every_problem_of_watched_messages_is_reported(cli: CliRunner) -> None:
-    give_up_soon(cli.monkeypatch)
+    leap(cli)
+    cli.monkeypatch.setattr("directsuite.cli.status.DEFAULT_GIVE_UP_AFTER", 100.0)
     smtp_ids = [await sent(cli, f"{name}@elsewhere.test") for name in ("bounce", "nomdn")]
     result = await cli.run("status", *smtp_ids, "<nobody@elsewhere.test>", "--watch")
     assert result.status == 1
@@ -148,7 +148,7 @@ async def test_message_rejected_until_known_is_waited_for(cli: CliRunner, status
 
 
 async def test_failed_polls_do_not_make_message_unknown(cli: CliRunner) -> None:
-    cli.sandbox.inject_fault("GetMessageStatus", "status", status=401, times=9)
+    cli.sandbox.inject_fault("GetMessageStatusMany", "status", status=401, times=9, skip=1)
     result = await cli.run("status", "<nobody@elsewhere.test>", "--watch")
     assert result.status == 3
     assert "The status of 1 of these messages is unknown" in result.err
@@ -263,32 +263,6 @@ async def test_late_recipient_is_followed_after_others_end(cli: CliRunner) -> No
     assert "Remotely Failed" in result.out
 
 
-async def test_all_messages_are_followed_at_a_time(cli: CliRunner) -> None:
-    everyone, met = asyncio.Barrier(25), list[str]()
-
-    async def track(_: ds.Mailbox, smtp_id: str, *, give_up_after: float, **more: Any) -> Delivery:
-        assert give_up_after == 900
-        async with asyncio.timeout(5):
-            await everyone.wait()
-        met.append(smtp_id)
-        return Delivery(smtp_id=smtp_id, records=[])
-
-    cli.monkeypatch.setattr(ds.Mailbox, "track", track)
-    result = await cli.run("status", *(f"<{number}@elsewhere.test>" for number in range(25)), "--watch")
-    assert (result.status, len(met)) == (4, 25)
-
-
-def give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give up every message soon, known or unknown."""
-    follow = ds.Mailbox.track
-
-    async def track(box: ds.Mailbox, smtp_id: str, **patience: Any) -> Delivery:
-        patience["give_up_after"] = 0.01
-        return await follow(box, smtp_id, **patience)
-
-    monkeypatch.setattr(ds.Mailbox, "track", track)
-
-
 def hide(monkeypatch: pytest.MonkeyPatch, shown: int, *looks: str) -> None:
     """Let the first poll of each method return only the first `count` records."""
     hidden = list(looks)
@@ -318,10 +292,10 @@ async def test_help_and_guide_say_how_long_a_message_is_watched(cli: CliRunner) 
 
 
 NEVER, SLOW = "nomdn@pharmacy.example.test", "slow+30m@hospital.example.test"
-REFUSALS: list[Callable[[], ds.ServiceError]] = [
-    lambda: ds.NotFoundError("not found", status=404),
-    lambda: ds.BadRequestError("bad", status=400),
-    lambda: ds.ServiceError("it is refused", status=200, code=4),
+REJECTIONS = [
+    ds.NotFoundError("not found", status=404),
+    ds.BadRequestError("bad", status=400),
+    ds.ServiceError("it is refused", status=200, code=4),
 ]
 
 
@@ -331,9 +305,33 @@ async def opened_clinic() -> AsyncIterator[Clinic]:
         yield opened
 
 
-async def watched(stage: Clinic, box: ds.Mailbox, smtp_ids: Sequence[str]) -> DeliveryWatch:
-    known = (await stage.box.get_message_statuses(smtp_ids)).records
-    watch = DeliveryWatch(box=box, records={each: select_records(each, known) for each in smtp_ids}, clock=stage.time)
+class Rejecting(ds.Mailbox):
+    """Raises an error for each request of several statuses, or of that of one message."""
+
+    smtp_id = ""
+    error: ds.DirectSuiteError
+    times = 1e9
+
+    async def get_message_statuses(self, smtp_ids: Any, **timeout: Any) -> ds.DirectMessageStatusReportResponse:
+        if self.smtp_id in ("", *smtp_ids) and self.times > 0:
+            self.times -= 1
+            raise self.error
+        return await super().get_message_statuses(smtp_ids, **timeout)
+
+    async def get_message_status(self, smtp_id: str, **timeout: Any) -> ds.DirectMessageStatusReportResponse:
+        if smtp_id == self.smtp_id:
+            raise self.error
+        return await super().get_message_status(smtp_id, **timeout)
+
+
+async def watched(clinic: Clinic, smtp_ids: Sequence[str], **behaviour: Any) -> DeliveryWatch:
+    """Watch messages with a mailbox that fails after the first poll, as described by the attributes of `Rejecting`."""
+    watch = DeliveryWatch(box=clinic.box, smtp_ids=smtp_ids, clock=clinic.time)
+    await watch.poll()
+    watch.box = Rejecting(clinic.box._transport, ALICE, PASSWORD)
+    watch.box.times = 0
+    for name, value in behaviour.items():
+        setattr(watch.box, name, value)
     await watch.run()
     return watch
 
@@ -342,111 +340,53 @@ def courses(watch: DeliveryWatch) -> list[list[str]]:
     return [[str(record.status) for record in records] for records in watch.records.values()]
 
 
-class Refusing(ds.Mailbox):
-    """Raises the error for a single message a number of times."""
-
-    def __init__(self, stage: Clinic, smtp_id: str, error: Callable[[], ds.DirectSuiteError], times: float) -> None:
-        super().__init__(stage.box._transport, ALICE, PASSWORD)
-        self.smtp_id, self.error, self.times = smtp_id, error, times
-
-    async def get_message_status(
-        self, smtp_id: str, *, timeout: float | None = None
-    ) -> ds.DirectMessageStatusReportResponse:
-        if smtp_id == self.smtp_id and self.times > 0:
-            self.times -= 1
-            raise self.error()
-        return await super().get_message_status(smtp_id, timeout=timeout)
-
-
-@pytest.mark.parametrize("refusal", REFUSALS, ids=["404", "400", "code 4"])
+@pytest.mark.parametrize("rejection", REJECTIONS, ids=["404", "400", "code 4"])
 async def test_message_rejected_for_15_minutes_is_given_up_alone(
-    opened_clinic: Clinic, refusal: Callable[[], ds.ServiceError]
+    opened_clinic: Clinic, rejection: ds.ServiceError
 ) -> None:
     smtp_id = await opened_clinic.send(BOB, SLOW)
-    watch = await watched(
-        opened_clinic, Refusing(opened_clinic, "<nobody@x.test>", refusal, 1e9), ["<nobody@x.test>", smtp_id]
-    )
+    ids = ["<nobody@x.test>", smtp_id]
+    watch = await watched(opened_clinic, ids, smtp_id="<nobody@x.test>", error=rejection, times=1e9)
     assert courses(watch) == [[], ["Remotely Failed", "Delivered"]]
-    assert (watch.given_up, watch.failure) == ({"<nobody@x.test>"}, None)
+    assert (watch.unknown_count, watch.unfinished_count, watch.failure) == (1, 0, None)
 
 
 async def test_message_rejected_at_first_is_followed_to_its_end(opened_clinic: Clinic) -> None:
     smtp_id = await opened_clinic.send(SLOW)
-    box = Refusing(opened_clinic, smtp_id, REFUSALS[0], 5)
-    watch = DeliveryWatch(box=box, records={smtp_id: []}, clock=opened_clinic.time)
-    await watch.run()
-    assert (courses(watch), watch.given_up, watch.failure) == ([["Delivered"]], set(), None)
+    watch = await watched(opened_clinic, [smtp_id], error=REJECTIONS[0], times=5)
+    assert (courses(watch), watch.failure) == ([["Delivered"]], None)
 
 
-async def test_recipient_who_shows_late_makes_it_two_hours_in_all_and_no_more(opened_clinic: Clinic) -> None:
-    class Late(ds.Mailbox):
-        """Returns an additional recipient without a final status in the last poll."""
-
-        async def track(self, smtp_id: str, **patience: Any) -> Delivery:
-            if patience["recipients"] > 1:
-                return await super().track(smtp_id, **patience)
-            await opened_clinic.time.sleep(6_000)
-            return Delivery(smtp_id=smtp_id, records=[ds.DirectMessageLog(message_id=smtp_id, to=BOB)])
-
-        async def get_message_status(self, smtp_id: str, **timeout: Any) -> ds.DirectMessageStatusReportResponse:
-            both = [waiting(smtp_id, BOB), waiting(smtp_id, NEVER)]
-            return ds.DirectMessageStatusReportResponse(success=True, message_logs=both)
-
+async def test_message_without_a_final_status_is_given_up_after_two_hours(opened_clinic: Clinic) -> None:
+    class Waiting(ds.Mailbox):
         async def get_message_statuses(self, smtp_ids: Any, **timeout: Any) -> ds.DirectMessageStatusReportResponse:
-            return await self.get_message_status(*smtp_ids)
+            both = [
+                ds.DirectMessageLog(message_id=smtp_ids[0], to=address, status=ds.MessageStatus.WAITING)
+                for address in (BOB, NEVER)
+            ]
+            return ds.DirectMessageStatusReportResponse(success=True, message_logs=both)
 
     watch = DeliveryWatch(
-        box=Late(opened_clinic.box._transport, ALICE, PASSWORD), records={"<1@x.test>": [waiting("<1@x.test>", BOB)]}
+        box=Waiting(opened_clinic.box._transport, ALICE, PASSWORD), smtp_ids=["<1@x.test>"], clock=opened_clinic.time
     )
-    watch.clock = opened_clinic.time
-    began = opened_clinic.time.monotonic()
     await watch.run()
-    assert opened_clinic.time.monotonic() - began == pytest.approx(7_200, abs=1)
-    assert courses(watch) == [["Waiting", "Waiting"]]
-    assert watch.given_up == {"<1@x.test>"}
-
-
-async def test_given_up_message_is_not_followed_after_later_poll(opened_clinic: Clinic) -> None:
-    class Sparse(ds.Mailbox):
-        """Returns one of two recipients if a single message is requested."""
-
-        looks = 0
-
-        async def get_message_status(self, smtp_id: str, **timeout: Any) -> ds.DirectMessageStatusReportResponse:
-            self.looks += 1
-            assert self.looks < 100
-            return ds.DirectMessageStatusReportResponse(success=True, message_logs=[waiting(smtp_id, BOB)])
-
-        async def get_message_statuses(self, smtp_ids: Any, **timeout: Any) -> ds.DirectMessageStatusReportResponse:
-            both = [waiting(each, address) for each in smtp_ids for address in (BOB, NEVER)]
-            return ds.DirectMessageStatusReportResponse(success=True, message_logs=both)
-
-    box = Sparse(opened_clinic.box._transport, ALICE, PASSWORD)
-    watch = DeliveryWatch(box=box, records={"<1@x.test>": [waiting("<1@x.test>", BOB)]}, clock=opened_clinic.time)
-    await watch.run()
-    assert courses(watch) == [["Waiting", "Waiting"]]
-    assert watch.given_up == {"<1@x.test>"}
+    assert (courses(watch), watch.unfinished_count) == ([["Waiting", "Waiting"]], 1)
     assert sum(opened_clinic.time.sleeps) == pytest.approx(7_200, abs=1)
 
 
-async def test_failing_polls_keep_known_statuses_and_other_messages(opened_clinic: Clinic) -> None:
-    waits, bounced = await opened_clinic.send(NEVER), await opened_clinic.send("bounce@elsewhere.test")
-    box = Refusing(opened_clinic, waits, lambda: ds.ConnectionLostError("it is lost"), 1e9)
-    watch = await watched(opened_clinic, box, [waits, bounced])
+async def test_failing_polls_keep_known_statuses(opened_clinic: Clinic) -> None:
+    lost, slow = ds.ConnectionLostError("it is lost"), await opened_clinic.send(SLOW)
+    watch = await watched(opened_clinic, [slow], error=lost, times=3)
+    assert (courses(watch), watch.failure) == ([["Delivered"]], None)
+    smtp_ids = [await opened_clinic.send(NEVER), await opened_clinic.send("bounce@elsewhere.test")]
+    watch = await watched(opened_clinic, smtp_ids, error=lost, times=1e9)
     assert courses(watch) == [["Waiting"], ["Remotely Failed"]]
-    assert watch.given_up == {waits}
     assert isinstance(watch.failure, ds.ConnectionLostError)
 
 
-async def test_rejected_password_keeps_known_statuses(opened_clinic: Clinic) -> None:
-    waits, slow = await opened_clinic.send(NEVER), await opened_clinic.send(SLOW)
-    denied = Refusing(opened_clinic, slow, lambda: ds.AuthenticationError("refused", status=401), 1e9)
-    watch = await watched(opened_clinic, denied, [waits, slow])
-    assert courses(watch) == [["Waiting"], ["Waiting"]]
-    assert isinstance(watch.failure, ds.AuthenticationError)
-    assert sum(opened_clinic.time.sleeps) <= 5
-    assert opened_clinic.request_counts["GetMessageStatusMany"] == 1  # repeated attempts might lock the mailbox
-
-
-def waiting(smtp_id: str, recipient: str) -> ds.DirectMessageLog:
-    return ds.DirectMessageLog(message_id=smtp_id, to=recipient, status=ds.MessageStatus.WAITING)
+async def test_rejected_password_ends_the_polls(opened_clinic: Clinic) -> None:
+    smtp_id = await opened_clinic.send(SLOW)
+    denied = ds.AuthenticationError("refused", status=401)
+    watch = await watched(opened_clinic, [smtp_id], error=denied, times=1e9)
+    assert (courses(watch), watch.failure) == ([["Waiting"]], denied)
+    assert opened_clinic.time.sleeps == []  # repeated attempts might lock the mailbox
