@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated
@@ -43,8 +42,6 @@ class _ListOptions(_SelectionOptions):
 
 @opt.record
 class _WatchOptions(_SelectionOptions):
-    handle: str | None = None
-    """Only the fax with this handle, until its status is final. Exit status 1 means that it is not complete."""
     interval: Annotated[float, opt.seconds_parameter(gt=0, lte=86_400)] = 60.0
     """Seconds between two requests."""
     json: opt.JsonLines = False
@@ -88,36 +85,24 @@ def _make_suite(command: Command, number: str, options: opt.TokenOptions) -> ds.
 
 @opt.register(app, "watch", "15550100100", "15550100100 --since 2026-05-01 --status complete --json")
 def watch_faxes(number: FaxNumber, /, *, command: CommandParameter, options: _WatchOptions = _WatchOptions()) -> Work:
-    """Show each new or changed fax of a number until Ctrl-C, or one fax until its status is final."""
+    """Show each new or changed fax of a number until Ctrl-C."""
     command.resume_hint = "the same command starts again from the beginning"
-    if options.since is not None and options.handle is not None:
-        raise UsageError("--handle can't be combined with --since: a single fax is shown from its current state on.")
     _warn_of_unknown_status(options.status)
-    suite = _make_suite(command, number, options)
-    if options.handle is not None:
-        command.option_names["message_handle"] = with_value("--handle", options.handle)
-        command.advice = {ds.NotFoundError: _NO_SUCH_FAX}
-    return _watch_faxes(suite, number, _FaxWatch(command, options.handle is not None), options)
+    return _watch_faxes(_make_suite(command, number, options), number, _FaxWatch(command), options)
 
 
 @attrs.define
 class _FaxWatch:
     command: Command
-    is_single_fax: bool
-    last_record: ds.FaxMessage | None = None
     latest_update: datetime | None = None
     """The latest update time of the received records."""
     is_failing: bool = False
     """True if the last poll failed."""
 
-    def add_record(self, fax: ds.FaxMessage) -> None:
-        self.last_record = fax
-        self.latest_update = max(filter(None, (self.latest_update, fax.updated_ts)), default=None)
-
     def handle_poll(self, error: ds.DirectSuiteError | None, _: float) -> None:
         """Report the first of several failed polls, and the next success. error: None after a success.
 
-        After a success, `resume_hint` contains the time of the last received change, unless one fax is watched.
+        After a success, `resume_hint` contains the time of the last received change.
         """
         if error is not None and not self.is_failing:
             echo_err(
@@ -127,43 +112,46 @@ class _FaxWatch:
         elif error is None and self.is_failing:
             echo_err("The service responds again.")
         self.is_failing = error is not None
-        if error is None and self.latest_update is not None and not self.is_single_fax:
+        if error is None and self.latest_update is not None:
             self.command.resume_hint = (
                 f"the same command with --since {self.latest_update.isoformat(timespec='seconds')} continues"
             )
 
 
 async def _watch_faxes(suite: ds.DirectSuite, number: str, watch: _FaxWatch, options: _WatchOptions) -> int:
-    faxes = suite.fax.watch(
-        number,
-        interval=options.interval,
-        since=options.since,
-        message_handle=options.handle,
-        on_poll=watch.handle_poll,
-    )
-    with _explain_missing_fax() if options.handle else contextlib.nullcontext():
-        async with suite, faxes:
-            async for fax in faxes:
-                watch.add_record(fax)
-                if options.status is None or _has_status(fax, options.status):
-                    _show_line(fax, options)
-    if watch.last_record is None:
-        raise ItemNotFoundError(f"There is no such fax: {_NO_SUCH_FAX}.")
-    if not _has_status(watch.last_record, ds.FaxStatus.COMPLETE):
-        echo_err("The fax has a final status other than complete.")
-        return ExitStatus.FAILED
+    faxes = suite.fax.watch(number, interval=options.interval, since=options.since, on_poll=watch.handle_poll)
+    async with suite, faxes:
+        async for fax in faxes:
+            watch.latest_update = max(filter(None, (watch.latest_update, fax.updated_ts)), default=None)
+            if options.status is None or _has_status(fax, options.status):
+                _show_line(fax, options)
     return ExitStatus.DONE
 
 
-@contextlib.contextmanager
-def _explain_missing_fax() -> Generator[None]:
-    """Convert HTTP 400 to ItemNotFoundError, because the service has no error code for an unknown handle."""
+async def _show_fax(suite: ds.DirectSuite, number: str, handle: str, options: opt.TokenOptions) -> int:
     try:
-        yield
-    except ds.BadRequestError as error:
+        async with suite, show_progress("requesting the fax"):
+            response = await suite.fax.get_single_message_info(number, handle)
+    except ds.BadRequestError as error:  # the service has no error code for an unknown handle
         if error.status != HTTPStatus.BAD_REQUEST:
             raise
         raise ItemNotFoundError(f"There is no such fax{quote_service_message(error)}: {_NO_SUCH_FAX}.") from None
+    if not response.message_detail:
+        raise ItemNotFoundError(f"There is no such fax: {_NO_SUCH_FAX}.")
+    if options.json:
+        show_json(response.message_detail)
+        return ExitStatus.DONE
+    for fax in response.message_detail:
+        rows: list[Sequence[object]] = [
+            ("Handle", fax.message_handle or response.message_handle),
+            ("Number", fax.fax_number),
+            ("Status", fax.status),
+            ("Updated", fax.updated_ts),
+            ("Description", fax.description),
+            *(("Recipient", _format_recipient(recipient)) for recipient in fax.recipients),
+        ]
+        show_table(("", "fax"), [row for row in rows if row[1] is not None])
+    return ExitStatus.DONE
 
 
 def _show_line(fax: ds.FaxMessage, options: _WatchOptions) -> None:
@@ -224,28 +212,6 @@ async def _list_faxes(suite: ds.DirectSuite, number: str, options: _ListOptions)
         show_table(titles, rows, right=("recipients", "pages"), no_wrap=("handle",))
     if has_more:
         echo_err(f"Only the newest {len(faxes)} are shown. To see more, give a higher --limit, or --all.")
-    return ExitStatus.DONE
-
-
-async def _show_fax(suite: ds.DirectSuite, number: str, handle: str, options: opt.TokenOptions) -> int:
-    with _explain_missing_fax():
-        async with suite, show_progress("requesting the fax"):
-            response = await suite.fax.get_single_message_info(number, handle)
-    if not response.message_detail:
-        raise ItemNotFoundError(f"There is no such fax: {_NO_SUCH_FAX}.")
-    if options.json:
-        show_json(response.message_detail)
-        return ExitStatus.DONE
-    for fax in response.message_detail:
-        rows: list[Sequence[object]] = [
-            ("Handle", fax.message_handle or response.message_handle),
-            ("Number", fax.fax_number),
-            ("Status", fax.status),
-            ("Updated", fax.updated_ts),
-            ("Description", fax.description),
-            *(("Recipient", _format_recipient(recipient)) for recipient in fax.recipients),
-        ]
-        show_table(("", "fax"), [row for row in rows if row[1] is not None])
     return ExitStatus.DONE
 
 

@@ -18,7 +18,6 @@ import shlex
 import signal
 import sqlite3
 import sys
-import time
 import traceback
 from contextlib import AsyncExitStack
 from importlib.util import find_spec
@@ -41,14 +40,12 @@ from directsuite.sandbox.samples import FAX_NUMBER, INDIVIDUALS, MAILBOX_LOGIN, 
 from directsuite.sandbox.server import DEMO_CLIENT, Sandbox, has_pdf_libraries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from directsuite.sandbox.signing.token import TokenKeyStore
 
 MAX_DECODED_BYTES = 64 * 2**20
 """The maximum size of a decoded stream of a PDF."""
-MAX_LOG_RECORDS_PER_MINUTE = 60
-"""A limit, so that a client with invalid requests does not fill the disk."""
 DEFAULT_FOLDER = Path("directsuite-sandbox")
 _CLIENT_VARIABLES = frozenset(
     f"DIRECTSUITE_{name}"
@@ -157,34 +154,14 @@ async def serve(options: SandboxOptions) -> None:
         await stop.wait()
 
 
-class _LogLimit(logging.Filter):
-    """Passes at most MAX_LOG_RECORDS_PER_MINUTE. The next record that passes has the number of dropped ones.
+class _Formatter(logging.Formatter):
+    """Formats the first line of a message, and the traceback and type of an exception, without its text.
 
-    Only the first line of a message passes, because the others of asyncio's messages quote exceptions.
+    The text of an exception may quote a request, and the other lines of asyncio's messages quote exceptions.
     """
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        super().__init__()
-        self._now = now
-        self._minute, self._passed_count, self._dropped_count = now(), 0, 0
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if self._now() - self._minute >= 60:
-            self._minute, self._passed_count = self._now(), 0
-        self._passed_count += 1
-        if self._passed_count > MAX_LOG_RECORDS_PER_MINUTE:
-            self._dropped_count += 1
-            return False
-        text = record.getMessage().partition("\n")[0]
-        if self._dropped_count:
-            text += f" ({self._dropped_count} messages before it were omitted)"
-            self._dropped_count = 0
-        record.msg, record.args = text, ()
-        return True
-
-
-class _Formatter(logging.Formatter):
-    """Formats an exception as its traceback and type, without its text, which may quote a request."""
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's name
+        return super().formatMessage(record).partition("\n")[0]
 
     def formatException(self, ei: Any) -> str:  # noqa: N802  logging's name
         kind, _, trace = ei
@@ -192,15 +169,10 @@ class _Formatter(logging.Formatter):
 
 
 @contextlib.contextmanager
-def log_to_stderr(now: Callable[[], float] = time.monotonic) -> Generator[None]:
-    """Log errors in the sandbox and in asyncio to stderr, with a limit per minute.
-
-    asyncio logs a traceback for each connection that it cannot accept while too many files are open.
-    now: returns the time in seconds.
-    """
+def log_to_stderr() -> Generator[None]:
+    """Log errors in the sandbox and in asyncio to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
-    handler.addFilter(_LogLimit(now))
     loggers = logging.getLogger("directsuite.sandbox"), logging.getLogger("asyncio")
     for logger in loggers:
         logger.addHandler(handler)

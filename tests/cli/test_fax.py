@@ -40,9 +40,8 @@ async def test_one_is_shown_by_its_handle(cli: CliRunner) -> None:
 
 
 async def test_handle_that_is_not_there_says_where_handles_are(cli: CliRunner) -> None:
-    for command in ("show", FAX_NUMBER, "nope"), ("watch", FAX_NUMBER, "--handle", "nope"):
-        err = await cli.fail(4, "There is no such fax", "fax", *command)
-        assert "`directsuite fax list`" in err
+    err = await cli.fail(4, "There is no such fax", "fax", "show", FAX_NUMBER, "nope")
+    assert "`directsuite fax list`" in err
     cli.sandbox.inject_fault("getSingleMessageInfo", "status", status=405)
     await cli.fail(5, "another server responded", "fax", "show", FAX_NUMBER, "nope")
 
@@ -74,22 +73,6 @@ async def test_unknown_status_is_reported_and_can_be_filtered(cli: CliRunner) ->
     assert [each["message_handle"] for each in result.document] == ["h"]
     assert "--status is neither waiting nor complete" in result.err
     assert {"waiting,", "complete,"} <= set((await cli.run("fax", "list", "--help")).out.split())
-
-
-@pytest.mark.parametrize(("state", "status"), [("complete", 0), ("failed", 1)])
-async def test_one_fax_is_watched_until_it_is_over(cli: CliRunner, state: str, status: int) -> None:
-    for number, text in enumerate(("waiting", "sending", state)):
-        record = {"status": text, "updated_ts": f"2026-05-01T12:0{number}:00.5Z"}
-        cli.sandbox.inject_fault("getSingleMessageInfo", "status", status=200, body={"MessageDetail": [record]})
-    result = await cli.run("fax", "watch", FAX_NUMBER, "--handle", "h", "--interval", "0.01", "--json")
-    records = [json.loads(line) for line in result.out.splitlines()]
-    assert (result.status, [each["status"] for each in records]) == (status, ["waiting", "sending", state])
-    assert records[0]["updated_ts"] == "2026-05-01T12:00:00.500000+00:00"  # as printed by `fax list`
-    assert ("other than complete" in result.err) == (status != 0)
-
-
-async def test_one_fax_has_no_since(cli: CliRunner) -> None:
-    await cli.fail(2, "--since", "fax", "watch", FAX_NUMBER, "--handle", "h", "--since", "2026-05-01")
 
 
 @pytest.mark.process
