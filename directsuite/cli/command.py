@@ -112,14 +112,15 @@ def _report_request(event: ds.Event) -> None:
         echo_err(f"{event.operation}: {result}, {event.elapsed * 1000:.0f} ms")
 
 
-async def confirm(question: str, *, no_terminal_message: str, declined_message: str) -> None:
-    """Ask a yes-or-no question on the terminal. Raise UsageError unless the answer is yes.
+async def confirm(plan: str, *, declined_message: str, explanation: str = "") -> None:
+    """Describe a plan on the terminal, and ask whether to continue. Raise UsageError unless the answer is yes.
 
-    no_terminal_message: the error's text if stdin is not a terminal. declined_message: its text for another answer.
+    declined_message: the error's text after another answer. explanation: a sentence that precedes the error's text if
+    stdin is not a terminal.
     """
     if not is_interactive():
-        raise UsageError(no_terminal_message)
-    sys.stderr.write(f"{process.wrap_on_terminal(f'{question} [y/N]')} ")
+        raise UsageError(f"{explanation} There is no terminal to ask for confirmation. Give --yes to confirm.".lstrip())
+    sys.stderr.write(f"{process.wrap_on_terminal(f'{plan} Continue? [y/N]')} ")
     sys.stderr.flush()
     loop, is_typed = asyncio.get_running_loop(), asyncio.Event()
     try:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import signal
 import sys
 import tempfile
 import time
@@ -24,7 +23,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 import directsuite as ds
-from directsuite.cli.command import CommandParameter, Work, handle_signals
+from directsuite.cli.command import CommandParameter, Work
 from directsuite.cli.options import Flag, convert_path, integer_parameter, make_app, record
 from directsuite.cli.output import show_json, show_progress, show_table
 from directsuite.cli.process import require_extra, show_line
@@ -32,7 +31,7 @@ from directsuite.cli.process import require_extra, show_line
 if TYPE_CHECKING:
     from directsuite.sandbox.server import Sandbox
 
-app = make_app("demo", "--messages 20 --documents 2", "--messages 20 --documents 2 --keep")
+app = make_app("demo", "--messages 20 --documents 2", "--messages 20 --documents 2 --json")
 
 DOMAIN = "direct.example.test"
 CLINIC, _RESULTS, _PATIENT = f"clinic@{DOMAIN}", f"results@{DOMAIN}", f"ada@{DOMAIN}"
@@ -54,8 +53,6 @@ class DemoOptions:
     """The number of PDFs to sign."""
     faxes: Annotated[int, integer_parameter(gte=1, lte=1_000)] = 35
     """The number of faxes to list."""
-    keep: Annotated[bool, Flag] = False
-    """Keep the sandbox and its page running afterwards, until Ctrl-C."""
 
 
 @attrs.frozen(kw_only=True)
@@ -76,8 +73,7 @@ Step = Callable[[DemoContext], Awaitable[StepResult]]
 def demo(*, command: CommandParameter, options: DemoOptions = DemoOptions()) -> Work:
     """Use all four services of a sandbox, and check their effects.
 
-    The demo starts its own sandbox; with --keep, its page stays available afterwards. Exit status 0 means that every
-    check passed.
+    The demo starts its own sandbox. Exit status 0 means that every check passed.
     """
     require_extra("sandbox")
     command.resume_hint = "the same command starts again from the beginning"
@@ -123,11 +119,6 @@ async def run_demo(options: DemoOptions, output: Path, steps: Mapping[str, Step]
             if not failed:
                 show_line(f"All checks passed, in {seconds} s.")
         sys.stdout.flush()
-        if options.keep:
-            stop = asyncio.Event()
-            with handle_signals(lambda _: stop.set(), (signal.SIGINT, signal.SIGTERM)):
-                console.print(f"The sandbox runs until Ctrl-C; its page: {context.sandbox.root_url}/", soft_wrap=True)
-                await stop.wait()
     return 1 if failed else 0
 
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 import directsuite as ds
 from directsuite.cli import inbox, mailbox
 from directsuite.cli.command import Command, CommandParameter, Work, confirm
-from directsuite.cli.credentials import get_mailbox_access, is_interactive
+from directsuite.cli.credentials import get_mailbox_access
 from directsuite.cli.errors import UsageError, with_value
 from directsuite.cli.options import Flag, MailboxOptions, Variadic, make_app, record, register
 from directsuite.cli.output import format_count, show_effect, show_json, show_progress
@@ -86,8 +86,6 @@ def delete(
     """Delete a folder permanently, with its messages and subfolders, after confirmation."""
     _describe_errors(command, folder)
     arguments.validate_changeable_folder(folder, "folder")
-    if not options.yes and not is_interactive():
-        raise UsageError(mailbox.NO_TERMINAL_MESSAGE)
 
     async def ask_user(box: ds.Mailbox) -> None:
         prefix = f"{folder}.".casefold()
@@ -96,8 +94,7 @@ def delete(
             count = sum([await box.get_message_count(name) for name in (folder, *below)])
         await confirm(
             f"{folder} will be deleted permanently, with {format_count(len(below), 'subfolder')} and "
-            f"{format_count(count, 'message')}. Continue?",
-            no_terminal_message=mailbox.NO_TERMINAL_MESSAGE,
+            f"{format_count(count, 'message')}.",
             declined_message="Not confirmed. Nothing was deleted.",
         )
 

@@ -75,8 +75,6 @@ class InboxListOptions(InboxOptions):
     """The maximum number of messages to list."""
     all: Annotated[bool, opt.Flag] = False
     """List all messages; --limit is ignored."""
-    before: Annotated[int | None, opt.integer_parameter(gte=1)] = None
-    """Only messages with lower numbers than this. An incomplete list shows the number to continue with."""
     sender: Annotated[str | None, Parameter(name="--from")] = None
     """Only messages whose sender's address or name contains this."""
     to: str | None = None
@@ -130,8 +128,6 @@ def list_messages(*, command: CommandParameter, options: InboxListOptions = Inbo
     it faster.
     """
     _describe_errors(command, options, "the number")
-    if options.all_folders and options.before is not None:
-        raise UsageError("--before needs a single folder, because each folder has its own numbers. Omit --all-folders.")
     if options.since is not None and options.until is not None and options.until < options.since:
         raise UsageError("--until is before --since. Correct one of them, or swap them.")
     return _list_messages(command, get_mailbox_access(options.mailbox, options.password_file), options)
@@ -265,9 +261,7 @@ async def _list_messages(command: Command, access: MailboxAccess, options: Inbox
     else:
         _show_list(newest, options)
     if more:
-        next_ones = "" if options.all_folders else f", or --before {newest[-1].uid} for the next ones"
-        separator = " or" if options.all_folders else ","
-        echo_err(f"{more} more. To see them, give --limit {options.limit + more}{separator} --all{next_ones}.")
+        echo_err(f"{more} more. To see them, give --limit {options.limit + more} or --all.")
     return ExitStatus.DONE
 
 
@@ -290,8 +284,7 @@ def _show_list(messages: Sequence[ds.MessageDetail], options: InboxListOptions) 
 
 
 def _has_conditions(options: InboxListOptions) -> bool:
-    conditions = (options.since, options.until, options.unread, options.sender, options.to, options.subject)
-    return any(conditions) or options.before is not None
+    return any((options.since, options.until, options.unread, options.sender, options.to, options.subject))
 
 
 async def _find_newest(
@@ -337,8 +330,7 @@ async def _iter_messages(box: ds.Mailbox, folder: str, options: InboxListOptions
 def _is_wanted(message: ds.MessageDetail, options: InboxListOptions) -> bool:
     received, until = message.received_date, options.until
     return (
-        (options.before is None or (message.uid or 0) < options.before)
-        and (until is None or received is None or received <= until)
+        (until is None or received is None or received <= until)
         and _has_text(options.sender, message.sender)
         and _has_text(options.to, *(each.email for each in message.recipients))
         and _has_text(options.subject, message.subject)

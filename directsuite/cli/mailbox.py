@@ -7,13 +7,12 @@ from datetime import UTC, datetime
 from email.utils import parseaddr
 from typing import Annotated
 
-import attrs
 from cyclopts import Parameter
 
 import directsuite as ds
 from directsuite.cli import inbox
 from directsuite.cli.command import Command, CommandParameter, Work, confirm
-from directsuite.cli.credentials import get_mailbox_access, is_interactive
+from directsuite.cli.credentials import get_mailbox_access
 from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
 from directsuite.cli.options import Addresses, Flag, MailboxOptions, Uid, Uids, record, register
 from directsuite.cli.output import (
@@ -82,18 +81,10 @@ class _ReplyOptions(inbox.InboxOptions, TextOptions):
     """Don't ask for confirmation."""
 
 
-NO_TERMINAL_MESSAGE = "There is no terminal to ask for confirmation. Give --yes to confirm."
-
-
-@attrs.frozen(repr=False)
-class _DryRun:
-    """The result of a dry run."""
-
-    document: Mapping[str, object]
-    """Members of the document of --json, before the messages' numbers."""
-
-
-_MailboxFunction = Callable[[ds.Mailbox, Sequence[int]], Awaitable[object]]
+_MailboxFunction = Callable[
+    [ds.Mailbox, Sequence[int]], Awaitable[ds.SendMessageResponse | Mapping[str, object] | None]
+]
+"""Changes messages. Returns the response to sending, or members of the document of --json, if any."""
 
 _THREAD_HEADERS = ("In-Reply-To", "References")
 _TRASH = "INBOX.Trash"
@@ -156,8 +147,6 @@ def delete(uid: Uids, /, *, command: CommandParameter, options: _DeleteOptions =
     done = "deleted forever" if options.forever else "moved to INBOX.Trash"
     if not options.forever and options.folder.casefold() == _TRASH.casefold():
         raise UsageError("Messages in INBOX.Trash are deleted already. Give --forever to remove them.")
-    if not options.yes and not is_interactive():
-        raise UsageError(NO_TERMINAL_MESSAGE)
 
     async def delete_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> None:
         if not options.yes:
@@ -173,8 +162,7 @@ def delete(uid: Uids, /, *, command: CommandParameter, options: _DeleteOptions =
             if messages[_MAX_LISTED_MESSAGES:]:
                 echo_err_line("…")
         await confirm(
-            f"{format_count(len(existing_uids), 'message')} of {options.folder} will be {done}. Continue?",
-            no_terminal_message=NO_TERMINAL_MESSAGE,
+            f"{format_count(len(existing_uids), 'message')} of {options.folder} will be {done}.",
             declined_message="Not confirmed. Nothing was deleted.",
         )
 
@@ -185,10 +173,9 @@ def delete(uid: Uids, /, *, command: CommandParameter, options: _DeleteOptions =
 def mark(uid: Uids, /, *, command: CommandParameter, options: _MarkOptions = _MarkOptions()) -> Work:
     """Mark messages as read or unread."""
 
-    def mark_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
-        if options.unread:
-            return box.mark_messages_as_unread_by_uids(options.folder, existing_uids)
-        return box.mark_messages_as_read_by_uids(options.folder, existing_uids)
+    async def mark_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> None:
+        mark = box.mark_messages_as_unread_by_uids if options.unread else box.mark_messages_as_read_by_uids
+        await mark(options.folder, existing_uids)
 
     done = "marked as unread" if options.unread else "marked as read"
     return _change_messages(command, uid, options, done, mark_messages)
@@ -206,7 +193,9 @@ def forward(uid: Uids, /, *, command: CommandParameter, options: _ForwardOptions
     if not recipients:
         raise UsageError("There is no recipient. Give --to ADDRESS once for each recipient.")
 
-    async def forward_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> object:
+    async def forward_messages(
+        box: ds.Mailbox, existing_uids: Sequence[int]
+    ) -> ds.SendMessageResponse | Mapping[str, object]:
         reads = options.dry_run or not options.with_bcc
         messages = await _fetch_metadata(box, options.folder, existing_uids) if reads else []
         if not options.with_bcc and (with_bcc := [each.uid for each in messages if _has_bcc(each)]):
@@ -229,13 +218,13 @@ def forward(uid: Uids, /, *, command: CommandParameter, options: _ForwardOptions
 
 def _show_forward(
     sender: str, recipients: Sequence[str], messages: Sequence[ds.MessageDetail], *, as_json: bool
-) -> _DryRun:
+) -> Mapping[str, object]:
     rows = [("From", sender), *(("To", each) for each in recipients)]
     rows += [("Message", f"{each.uid}, {each.subject or ''}") for each in messages]
     if not as_json:
         show_table(("", "would be sent"), rows)
     to = [{"email": each, "type": ds.RecipientType.TO} for each in recipients]
-    return _DryRun({"sent": False, "from": sender, "recipients": to})
+    return {"sent": False, "from": sender, "recipients": to}
 
 
 def _make_recovery_hint(action: str) -> str:
@@ -277,8 +266,8 @@ def reply(uid: Uid, /, *, command: CommandParameter, options: _ReplyOptions = _R
                 return await show_dry_run(reply_message, access.address, options.key, as_json=as_json, report=report)
             if recipients[1:] and not options.yes:
                 await confirm(
-                    f"{hidden}The reply will be sent to {description}. Continue?",
-                    no_terminal_message=f"{hidden}The reply would be sent to {description}. Give --yes to confirm.",
+                    f"{hidden}The reply will be sent to {description}.",
+                    explanation=f"{hidden}The reply would be sent to {description}.",
                     declined_message="Not confirmed. Nothing was sent.",
                 )
             is_sent_before, smtp_id = await send_with_key(command, box, access, reply_message, options.key)
@@ -325,9 +314,8 @@ def _change_messages(
             result = await work(box, existing_uids)
         count = format_count(len(existing_uids), "message")
         missing = [uid for uid in uids if uid not in listed]
-        members: Mapping[str, object] = result.document if isinstance(result, _DryRun) else {}
+        smtp_id, members = (result.smtp_id, {}) if isinstance(result, ds.SendMessageResponse) else (None, result or {})
         document = {**members, "uids": existing_uids, "missing": missing}
-        smtp_id = result.smtp_id if isinstance(result, ds.SendMessageResponse) else None
         if not show_change(document, f"{count} {done}", as_json=options.json, smtp_id=smtp_id):
             return ExitStatus.FAILED
         echo_err(f"{count} {done}.{'' if new_folder is None else _explain_new_numbers(new_folder)}")

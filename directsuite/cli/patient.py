@@ -262,11 +262,8 @@ async def _add_patient(suite: ds.DirectSuite, individual: ds.IDProofedIndividual
     if not options.yes:
         condition = "" if options.another else ", unless the person already has an address there"
         await confirm(
-            f"This provisions a Direct address in {options.domain} and debits the login's account{condition}. "
-            "Continue?",
-            no_terminal_message=(
-                "This debits the account, and there is no terminal to ask for confirmation. Give --yes to confirm."
-            ),
+            f"This provisions a Direct address in {options.domain} and debits the login's account{condition}.",
+            explanation="This debits the account.",
             declined_message="Not confirmed. Nothing was provisioned or debited.",
         )
     async with _open_registration(suite) as service:

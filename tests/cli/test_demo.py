@@ -7,12 +7,10 @@ import base64
 import errno
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from email import message_from_bytes, policy
@@ -160,29 +158,6 @@ def test_signal_ends_the_demo_and_leaves_no_state(tmp_path: Path, number: signal
         process.kill()
     stopped = "directsuite: stopped; the same command starts again from the beginning\n"
     assert (process.returncode, out, errors) == (status, "", stopped)
-    assert list((tmp_path / "temporary").iterdir()) == []
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(("number", "report"), [(signal.SIGINT, "table"), (signal.SIGTERM, "json")])
-def test_kept_sandbox_runs_until_a_signal(tmp_path: Path, number: signal.Signals, report: str) -> None:
-    is_json = report == "json"
-    options = ["--json"] if is_json else []
-    process = start_demo(tmp_path, *SMALL, "--keep", *options, stderr=subprocess.PIPE if is_json else subprocess.STDOUT)
-    try:
-        lines = process.stderr if is_json else process.stdout
-        assert lines is not None
-        found = next(
-            each for line in lines if (each := re.search(r"runs until Ctrl-C; its page: (http://\S+/)$", line))
-        )
-        with urllib.request.urlopen(found[1], timeout=10) as response:  # noqa: S310  loopback
-            assert "clinic@direct.example.test" in response.read().decode()
-        process.send_signal(number)
-        out, errors = process.communicate(timeout=20)
-    finally:
-        process.kill()
-    assert (process.returncode, errors or "") == (0, "")
-    assert not is_json or json.loads(out)["held"] is True
     assert list((tmp_path / "temporary").iterdir()) == []
 
 

@@ -242,10 +242,17 @@ async def test_newest_of_all_folders_stand_first(cli: CliRunner) -> None:
     assert [each["subject"] for each in found] == ["three", "Lab"]
 
 
-@pytest.mark.parametrize("options", [("--before", "3"), ("--folder", "INBOX")], ids=["--before", "--folder"])
-async def test_single_folder_options_are_rejected_for_all_folders(cli: CliRunner, options: tuple[str, ...]) -> None:
-    result = await cli.run("inbox", "list", "--all-folders", *options)
-    assert (result.status, options[0] in result.err) == (2, True)
+async def test_folder_and_all_folders_cannot_be_combined(cli: CliRunner) -> None:
+    await cli.fail(2, "--folder", "inbox", "list", "--all-folders", "--folder", "INBOX")
+
+
+async def test_folder_with_the_same_name_after_the_prefix_is_suggested(cli: CliRunner) -> None:
+    async def get_folders(_: ds.Mailbox) -> list[str]:
+        return ["Projects", "INBOX.Cases"]
+
+    cli.monkeypatch.setattr(ds.Mailbox, "get_folders", get_folders)
+    for typed, meant in (("INBOX.Projects", "Projects"), ("Cases", "INBOX.Cases")):
+        await cli.fail(4, f"Did you mean {meant}? ", "inbox", "list", "--folder", typed, "-v")
 
 
 @pytest.mark.parametrize("more", [(), ("--unread",)], ids=["any", "unread"])
