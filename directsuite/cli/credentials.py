@@ -129,21 +129,24 @@ def load_settings(service: Service) -> ds.Settings:
     return settings
 
 
-def get_mailbox_access(
-    address: str | None, password_file: Path | None, *, option: str = "--mailbox", settings: ds.Settings | None = None
-) -> MailboxAccess:
-    """Return a mailbox with its password.
-
-    address: the value of `option`; None for the configured mailbox. settings: None to load them.
-    """
-    settings = load_settings("message") if settings is None else settings
+def get_mailbox_address(address: str | None) -> str:
+    """Return the mailbox's address. address: the value of --mailbox; None for the configured mailbox."""
     address = address or Configuration.read().get_text("mailbox")
     if not address:
         raise UsageError(
-            f"No mailbox is given. Give {option} ADDRESS, or set {MAILBOX_VAR}, or mailbox in the settings file."
+            f"No mailbox is given. Give --mailbox ADDRESS, or set {MAILBOX_VAR}, or mailbox in the settings file."
         )
-    validate_text(address, option)
-    validate_address(address, option)
+    validate_text(address, "--mailbox")
+    validate_address(address, "--mailbox")
+    return address
+
+
+def get_mailbox_access(
+    address: str | None, password_file: Path | None, *, settings: ds.Settings | None = None
+) -> MailboxAccess:
+    """Return a mailbox with its password. address: see `get_mailbox_address`. settings: None to load them."""
+    settings = load_settings("message") if settings is None else settings
+    address = get_mailbox_address(address)
     prompt = f"Password of {address}"
     password = find_secret("mailbox_password", password_file, keyring_name=address, prompt=prompt)
     return MailboxAccess(settings, address, password)

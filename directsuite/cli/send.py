@@ -81,7 +81,9 @@ class TextOptions:
 
 @record
 class _SendOptions(CommonOptions, TextOptions):
-    sender: Annotated[str | None, Parameter(name="--from", env_var="DIRECTSUITE_MAILBOX", show_default=False)] = None
+    mailbox: Annotated[
+        str | None, Parameter(name=("--mailbox", "--from"), env_var="DIRECTSUITE_MAILBOX", show_default=False)
+    ] = None
     """The Direct address of the sending mailbox."""
     to: Addresses = ()
     """A recipient's Direct address, or `Name <address>`, of which the name is not sent. Separate several by commas, or
@@ -103,8 +105,8 @@ class _SendOptions(CommonOptions, TextOptions):
 
 _STATE_VAR = "DIRECTSUITE_STATE"
 _OPTION_NAMES = {
-    "sender": "--from",
-    "username": "--from",
+    "sender": "--mailbox",
+    "username": "--mailbox",
     "recipients": "--to",
     "attachment_list": "--attach",
     "key": "--key",
@@ -138,14 +140,8 @@ def send(*, command: CommandParameter, options: _SendOptions = _SendOptions()) -
     """
     set_hints(command, options.key, HINT_CHECK_SENT_FOLDER)
     command.option_names = _OPTION_NAMES
-    sender = options.sender or Configuration.read().get_text("mailbox")
-    if not sender:
-        raise UsageError(
-            "There is no sender. Give --from ADDRESS, or set DIRECTSUITE_MAILBOX, or mailbox in the settings file."
-        )
     validate_key(options.key)
-    validate_text(sender, "--from")
-    sender = arguments.validate_address(sender, "sender")
+    sender = credentials.get_mailbox_address(options.mailbox)
     message = _build_message(options, sender)
     size = format_size(round(_sum_attachment_bytes(message) * _BASE64_RATIO))
     command.advice = {
@@ -158,7 +154,7 @@ def send(*, command: CommandParameter, options: _SendOptions = _SendOptions()) -
     if options.dry_run:
         report = "Dry run: nothing was sent, and neither the service nor the password was checked."
         return show_dry_run(message, sender, options.key, as_json=options.json, report=report)
-    access = credentials.get_mailbox_access(sender, options.password_file, option="--from")
+    access = credentials.get_mailbox_access(sender, options.password_file)
     return _send_message(command, access, message, options)
 
 

@@ -182,7 +182,7 @@ async def test_with_a_key_it_goes_once_however_often_it_is_given(cli: CliRunner)
 @pytest.mark.parametrize("key", ["referral-17", "Ada's referral", "-17"])
 async def test_command_for_the_status_of_a_key_works(cli: CliRunner, key: str) -> None:
     for sender in (ALICE, BOB):
-        result = await cli.run("send", "--to", BOB, "--body", "x", f"--key={key}", "--from", sender, "-v")
+        result = await cli.run("send", "--to", BOB, "--body", "x", f"--key={key}", "--mailbox", sender, "-v")
         hint = re.search(r"`directsuite (status --key.*)` shows its delivery", result.err)
         assert hint is not None
         assert hint[1].endswith(f" --mailbox {BOB}") == (sender == BOB)
@@ -273,9 +273,9 @@ def refused(result: CliResult, named: str) -> None:
         (("--to", BOB, "--body", "x", "--attach", "."), "--attach number 1"),
         (("--to", BOB, "--body", "x", "--attach", "pipe"), "--attach number 1 is not a file. Save it as a file first."),
         (("--to", BOB, "--to", f"j\udce9{BOB}", "--body", "x"), "--to number 2 is not text in this machine's encoding"),
-        (("--to", BOB, "--body", "x", "--from", "j\udce9@x.test"), "--from is not text in this machine's encoding"),
+        (("--to", BOB, "--body", "x", "--from", "j\udce9@x.test"), "--mailbox is not text in this machine's encoding"),
         (("--to", BOB, "--body", "x", "--key", ""), "--key is empty"),
-        (("--to", BOB, "--body", "x", "--from", "alice"), "--from"),
+        (("--to", BOB, "--body", "x", "--from", "alice"), "--mailbox"),
         (("--to", BOB, "--body", "x", "--key", "\udcff"), "--key is not text"),
         (("--to", BOB, "--body", "\udcff"), "--body is not text"),
         (("--to", BOB, "--body", ""), "The text of the message is empty"),
@@ -307,7 +307,7 @@ async def test_invalid_arguments_are_rejected_before_sending(
 
 async def test_send_needs_a_mailbox(cli: CliRunner) -> None:
     cli.monkeypatch.delenv("DIRECTSUITE_MAILBOX")
-    refused(await cli.run("send", *TO_BOB), "--from ADDRESS")
+    refused(await cli.run("send", *TO_BOB), "--mailbox ADDRESS")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it keeps state elsewhere")
