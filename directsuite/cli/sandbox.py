@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -17,11 +16,10 @@ from cyclopts.validators import mutually_exclusive
 from directsuite.cli import options as opt
 from directsuite.cli import sandbox_server
 from directsuite.cli.credentials import decode_input, read_input
-from directsuite.cli.errors import ItemNotFoundError, UsageError, validate_text
+from directsuite.cli.errors import ItemNotFoundError, UsageError
 from directsuite.cli.output import format_count, format_time, show_effect, show_json, show_table
 from directsuite.cli.process import EXTRAS, INSTALL_COMMAND, ExitStatus, echo_err, find_missing, show_line
 from directsuite.cli.sandbox_server import SandboxOptions
-from directsuite.config_file import read_secret_file
 from directsuite.sandbox import Control, ControlError
 from directsuite.sandbox.access import is_loopback
 from directsuite.sandbox.client import DEFAULT_URL
@@ -62,14 +60,6 @@ class ControlOptions:
 @opt.record
 class _LedgerOptions(ControlOptions):
     json: opt.Json = False
-
-
-@opt.record
-class _AccountOptions(ControlOptions):
-    password_file: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None
-    """A file that contains only the password and that other users can't read; - for stdin. Without it, the password is
-    `sandbox`, which is not secret.
-    """
 
 
 @opt.record
@@ -174,28 +164,13 @@ async def add_account(
     address: Annotated[str, Parameter(help="The Direct address, in any domain.")],
     /,
     *,
-    options: _AccountOptions = _AccountOptions(),
+    options: ControlOptions = ControlOptions(),
 ) -> int:
-    """Add a mailbox."""
-    file = options.password_file
-    chosen = MAILBOX_LOGIN if file is None else _read_password(file)
+    """Add a mailbox with the password `sandbox`."""
     async with _open_control(options) as control:
-        await control.add_account(address, chosen)
-    what = f"Its password is {MAILBOX_LOGIN}." if file is None else "Its password is that of --password-file."
-    echo_err(f"The mailbox was added. {what}")
+        await control.add_account(address, MAILBOX_LOGIN)
+    echo_err(f"The mailbox was added. Its password is {MAILBOX_LOGIN}.")
     return ExitStatus.DONE
-
-
-def _read_password(file: Path) -> str:
-    if str(file) != "-":
-        return read_secret_file(file, "the file of --password-file").reveal()
-    text = sys.stdin.readline().rstrip("\r\n")
-    if "\N{REPLACEMENT CHARACTER}" in text:  # the replacement of undecodable bytes
-        raise UsageError("The first line of stdin (--password-file -) is not text in the encoding of this terminal.")
-    if not text:
-        raise UsageError("The first line of stdin (--password-file -) is empty. Write the password there.")
-    validate_text(text, "The password on stdin")
-    return text
 
 
 @opt.register(app, "individual", "Ada Byron 4321 1980-12-10", "Alan Sample 8642 1970-01-31")

@@ -46,34 +46,6 @@ async def test_account_can_be_used_immediately(cli: CliRunner) -> None:
     assert "directsuite: " in again.err
 
 
-async def test_account_has_the_password_of_a_file_or_of_stdin(cli: CliRunner) -> None:
-    for address, source in ((ADDRESS, cli.write_private_file("password", "blue\n")), (f"x{ADDRESS}", "-")):
-        result = await cli.run("account", address, "--password-file", source, stdin="green\n")
-        assert result.err == "directsuite: The mailbox was added. Its password is that of --password-file.\n"
-    async with ds.DirectSuite.from_env(cli.sandbox.environment) as suite:
-        for address, password in ((ADDRESS, "blue"), (f"x{ADDRESS}", "green")):
-            assert await suite.mailbox(address, password).get_message_count() == 0
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ("empty", "--password-file must contain only the secret"),
-        ("public", "--password-file is accessible to other users"),
-        ("-", "The first line of stdin (--password-file -) is empty"),
-    ],
-)
-async def test_unusable_password_file_is_rejected(source: str, message: str, cli: CliRunner) -> None:
-    cli.write_private_file("empty", "")
-    (cli.folder / cli.write_private_file("public", "a")).chmod(0o644)
-    await cli.fail(2, message, "account", ADDRESS, "--password-file", source)
-
-
-async def test_password_on_stdin_that_is_not_a_text_is_rejected(cli: CliRunner) -> None:
-    result = await cli.run("account", ADDRESS, "--password-file", "-", stdin="gr\N{REPLACEMENT CHARACTER}n\n")
-    assert (result.status, "is not text" in result.err) == (2, True)
-
-
 async def test_body_that_is_nested_too_deeply_is_rejected(cli: CliRunner) -> None:
     await cli.fail(2, "nested too deeply", "fault", "Send", "status", "--body", "[" * 100_000)
 
