@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal
 
-from cyclopts import CycloptsError, Group, Parameter, Token, convert
+from cyclopts import Group, Parameter
 from cyclopts.validators import mutually_exclusive
 
 from directsuite.cli import options as opt
@@ -29,20 +29,6 @@ from directsuite.sandbox.samples import MAILBOX_LOGIN
 _MAX_BODY_BYTES = 2**26
 
 app = opt.make_app("sandbox", "", "--memory --port 0 --profile java")
-
-
-def convert_duration(kind: Any, tokens: Sequence[Token]) -> timedelta:
-    """Convert a positive duration such as 31m or 2h30m, or a number of seconds."""
-    text = tokens[0].value
-    try:
-        with suppress(ValueError):
-            text = f"{float(text):f}s"
-        value: timedelta = cast("Any", convert)(timedelta, [text])
-    except (ValueError, OverflowError, CycloptsError):
-        value = timedelta()
-    if value <= timedelta():
-        raise ValueError("give a duration such as 31m or 2h30m, or a number of seconds greater than 0")
-    return value
 
 
 _SANDBOX_GROUP = Group("Sandbox to control", sort_key=9)
@@ -74,8 +60,8 @@ class _FaxOptions(ControlOptions):
 
 @opt.record
 class _ClockOptions(ControlOptions):
-    advance: Annotated[timedelta | None, Parameter(group=_CLOCK_GROUP, converter=convert_duration)] = None
-    """Advance the clock by a duration such as 31m or 2h30m, or by a number of seconds."""
+    advance: Annotated[timedelta | None, Parameter(group=_CLOCK_GROUP)] = None
+    """Advance the clock by a duration such as 31m or 2h30m."""
     set: Annotated[datetime | None, Parameter(group=_CLOCK_GROUP, converter=opt.convert_time)] = None
     """Set the clock: 2026-05-01T09:00, in this machine's time zone unless it names another."""
     freeze: Annotated[bool, opt.Flag, Parameter(group=_CLOCK_GROUP)] = False

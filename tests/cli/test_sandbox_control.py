@@ -71,13 +71,14 @@ async def test_fax_is_added_and_changed(cli: CliRunner) -> None:
 async def test_clock_is_shown_and_changed(cli: CliRunner) -> None:
     assert (await cli.run("clock", "--set", "2026-05-01T09:00+00:00")).out.startswith("2026-05-01 ")
     await cli.run("clock", "--freeze")
-    for text, seconds in (("600", 600), ("0.5", 0.5), ("31m", 31 * 60), ("2h30m", 9000)):
+    for text, seconds in (("31m", 31 * 60), ("2h30m", 9000)):
         before = cli.sandbox.clock.now()
         await cli.run("clock", "--advance", text)
         assert cli.sandbox.clock.now() - before == timedelta(seconds=seconds)
-    for text in ("soon", "0", "-5m", "nan", "inf", "1e300", "31x"):
+    for text in ("soon", "600", "nan", "31x"):
         wrong = await cli.run("clock", f"--advance={text}")
         assert (wrong.status, "such as 31m or 2h30m" in wrong.err) == (2, True), text
+    await cli.fail(2, "", "clock", "--advance=-5m")
     assert (await cli.run("clock", "--resume")).status == 0
     assert cli.sandbox.clock.frozen is False
     assert (await cli.run("clock", "--freeze", "--resume")).status == 2
