@@ -44,7 +44,7 @@ class DemoOptions:
     """Options of `demo`."""
 
     output: Annotated[Path, Parameter(converter=convert_path)] = Path("demo-output")
-    """The folder for the signed PDFs and the messages."""
+    """The folder for the signed and unsigned PDFs and the messages. `directsuite sign` can sign its folder unsigned."""
     json: Annotated[bool, Flag] = False
     """Print the report as one JSON document instead of text."""
     messages: Annotated[int, integer_parameter(gte=1, lte=10_000)] = 300
@@ -251,8 +251,13 @@ def _build_result(number: int) -> tuple[bytes, bytes]:
 
 async def sign_documents(context: DemoContext) -> StepResult:
     """Sign PDFs, verify every signature with pyHanko, and delete the stored documents."""
-    folder, authority = context.output / "signed", context.sandbox.authority_pem()
-    folder.mkdir(exist_ok=True)
+    folder, unsigned, authority = (
+        context.output / "signed",
+        context.output / "unsigned",
+        context.sandbox.authority_pem(),
+    )
+    for each in (folder, unsigned):
+        each.mkdir(exist_ok=True)
     files = [folder / f"consent-{number:03d}.pdf" for number in range(1, context.options.documents + 1)]
     signing, names = context.suite.signing, ("PatientSignature", "ClinicSignature")
     signatures = [
@@ -261,6 +266,7 @@ async def sign_documents(context: DemoContext) -> StepResult:
     ]
     for number, file in enumerate(files, start=1):
         original = await asyncio.to_thread(_build_form, number)
+        await asyncio.to_thread((unsigned / file.name).write_bytes, original)
         stored = await signing.save(original)
         await signing.multi_sign_and_pull(stored, signatures, destination=file)
         reported = {each.name for each in (await signing.get_doc_info(stored)).signatures if each.is_signed}

@@ -56,7 +56,7 @@ def test_all_checks_pass_and_the_files_are_written(tmp_path: Path, capsys: pytes
     assert sorted(file.relative_to(output).as_posix() for file in output.rglob("*") if file.is_file()) == [
         *(f"mailbox/{number:04d}.eml" for number in range(1, 5)),
         "messages/visit-summary.eml",
-        *(f"signed/consent-{number:03d}.pdf" for number in range(1, 4)),
+        *(f"{folder}/consent-{number:03d}.pdf" for folder in ("signed", "unsigned") for number in range(1, 4)),
     ]
 
 
