@@ -118,7 +118,7 @@ def test_what_does_not_fit_stands_below_its_row_with_its_title(
 def test_value_of_several_rows_is_above_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, value in {"TTY_COMPATIBLE": "1", "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "40"}.items():
+    for name, value in {"TTY_COMPATIBLE": "1", "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "40", "LINES": "25"}.items():
         monkeypatch.setenv(name, value)
     rows = [("bob@direct.example.test", "<1234567890@direct.example.test>"), ("ann@direct.example.test", "")]
     show_table(("to", "SMTP id"), rows, no_wrap=("to", "SMTP id"), above=("SMTP id",))
