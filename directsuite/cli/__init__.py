@@ -45,6 +45,7 @@ def _run_command_line(arguments: Sequence[str]) -> int:
     process.has_begun = False
     try:
         process.prepare_streams()
+        process.prepare_width()
         process.require_extra("cli")
         from directsuite.cli.app import run
 

@@ -45,7 +45,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 _CONTROL_CATEGORIES = frozenset(("Cc", "Cs", "Zl", "Zp"))
 """The Unicode categories of control characters, lone surrogates, and line and paragraph separators."""
 _BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-_MIN_COLUMNS = 20
+_COLUMNS_RANGE = range(20, 10_001)
 _QUOTED_COMMAND = re.compile(r"`[^`]*`[.,:;]?")
 
 
@@ -104,6 +104,15 @@ def prepare_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
+def prepare_width() -> None:
+    """Ignore an invalid COLUMNS. Set COLUMNS to the minimum if the terminal is narrower."""
+    named = os.environ.get("COLUMNS")
+    if named is not None and not (named.isascii() and named.isdigit() and int(named[:9]) in _COLUMNS_RANGE):
+        del os.environ["COLUMNS"]
+    if shutil.get_terminal_size().columns < _COLUMNS_RANGE.start:
+        os.environ["COLUMNS"] = str(_COLUMNS_RANGE.start)
+
+
 def is_verbose() -> bool:
     """Return True on a terminal or with --verbose: stderr may show file names, values and the service's messages.
 
@@ -152,7 +161,7 @@ def wrap_on_terminal(text: str) -> str:
     text = make_printable(text)
     if not sys.stderr.isatty():
         return text
-    width = max(shutil.get_terminal_size().columns, _MIN_COLUMNS)
+    width = max(shutil.get_terminal_size().columns, _COLUMNS_RANGE.start)
 
     def join_command(match: re.Match[str]) -> str:
         command = match[0] if len(match[0].rstrip(".,:;")) <= width else match[0].strip("`.,:;")

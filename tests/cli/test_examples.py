@@ -20,9 +20,7 @@ from tests.consent_form import build_consent_form
 ALL_EXAMPLES = list(dict.fromkeys([*EXAMPLES["send"], *EXAMPLES["patient add"], *itertools.chain(*EXAMPLES.values())]))
 """The examples in an order in which each works."""
 UNTIL_CTRL_C = [
-    example
-    for example in ALL_EXAMPLES
-    if example.startswith("directsuite fax watch") or example in EXAMPLES["sandbox"] or "--keep" in example
+    example for example in ALL_EXAMPLES if example.startswith("directsuite fax watch") or example in EXAMPLES["sandbox"]
 ]
 ASKED = {"directsuite inbox delete 2": "y\n", "directsuite patient add ada.toml --domain direct.example.test": "y\n"}
 FROM_STDIN = {"directsuite patient by-username - --domain direct.example.test --json": "ada\n"}
