@@ -84,7 +84,7 @@ def find_unknown_variables(variables: Iterable[str]) -> dict[str, str | None]:
 
 def find_unused_settings(configuration: Configuration) -> dict[str, str]:
     """Return the settings and secrets that are set but not used, with the secret that has precedence."""
-    secrets = {name for name in SECRETS if configuration.variables.get(f"{PREFIX}{name.upper()}")}
+    secrets = [name for name in SECRETS if configuration.variables.get(f"{PREFIX}{name.upper()}")]
     unused = {f"{name}_file": name for name in secrets}
     token = "token" if "token" in secrets else "token_file"
     with contextlib.suppress(ds.ConfigurationError):  # both are set in the same place, so neither is used

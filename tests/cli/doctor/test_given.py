@@ -44,7 +44,7 @@ async def test_wrong_url_is_explained_without_showing_it(cli: DoctorRunner, url:
 
 
 async def test_variables_and_settings_that_are_not_used_are_a_warning(cli: DoctorRunner) -> None:
-    for name in ("TIMOUT", "TOKEN", "TOKEN_FILE", "MAILBOX_PASSWORD", "MAILBOX_PASSWORD_FILE"):
+    for name in ("TIMOUT", "MAILBOX_PASSWORD", "MAILBOX_PASSWORD_FILE"):
         cli.set_env(f"DIRECTSUITE_{name}", "7")
     told = await cli.run_json()
     told.expect(
