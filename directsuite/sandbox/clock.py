@@ -105,19 +105,24 @@ class Clock:
 
     def restore(self, state: ClockState) -> datetime:
         """Set the clock to a `state`, and return the time."""
-        return self._change(lambda _: _compute_time(state, datetime.now(UTC)), is_frozen=state.frozen_at is not None)
+        return self._change(lambda now: now, is_frozen=state.frozen_at is not None, start=state)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` after each change, in the thread that made it. Return a function that stops this."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def _change(self, choose: Callable[[datetime], datetime], *, is_frozen: bool | None = None) -> datetime:
-        """Set the time that `choose` returns for the current time. is_frozen: None: as before."""
+    def _change(
+        self, choose: Callable[[datetime], datetime], *, is_frozen: bool | None = None, start: ClockState | None = None
+    ) -> datetime:
+        """Set the time that `choose` returns for the time of the current state, or of `start`.
+
+        is_frozen: None: as before.
+        """
         with self._lock:
             machine_time = datetime.now(UTC)  # read once: the time between two reads would be lost
             try:
-                moment = _validate_time(choose(_compute_time(self._state, machine_time)))
+                moment = _validate_time(choose(_compute_time(start or self._state, machine_time)))
             except OverflowError:
                 raise ValueError(_OUT_OF_RANGE_TEXT) from None
             if self.frozen if is_frozen is None else is_frozen:
