@@ -14,7 +14,6 @@ import os
 import shutil
 import sqlite3
 import stat
-import sys
 import tempfile
 import threading
 import time
@@ -189,25 +188,6 @@ class StoredFiles:
         self._abandoned |= unnamed & self._readers.keys()
         self._remove(unnamed - self._readers.keys())
 
-    def sync(self, file: Path) -> None:
-        """Flush a written file to the disk, unless the folder is temporary. Thread-safe."""
-        if self._permanent_folder is None:
-            return
-        with file.open("r+b") as written:
-            os.fsync(written.fileno())
-        if sys.platform != "win32":
-            folder = os.open(self._folder, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-
-    def sync_and_digest(self, file: Path) -> tuple[str, str, int]:
-        """Flush a written file to the disk. Return its SHA-256 digest, name and size. Thread-safe."""
-        self.sync(file)
-        with file.open("rb") as written:
-            return hashlib.file_digest(written, "sha256").hexdigest(), file.name, file.stat().st_size
-
     def make_payload(self, parts: Iterable[bytes | FileRange], *, base64: bool = True) -> PiecesPayload:
         """Return a response body of bytes and file ranges. The files are not deleted before it is sent.
 
@@ -230,6 +210,14 @@ class StoredFiles:
             self._abandoned.discard(name)
             with suppress(OSError):  # open on Windows: the next start deletes it
                 self[name].unlink()
+
+
+def compute_digest(content: bytes | Path) -> tuple[str, int]:
+    """Return the SHA-256 digest and the size of bytes or of a file."""
+    if isinstance(content, bytes):
+        return hashlib.sha256(content).hexdigest(), len(content)
+    with content.open("rb") as read:
+        return hashlib.file_digest(read, "sha256").hexdigest(), read.tell()
 
 
 class FileRange:

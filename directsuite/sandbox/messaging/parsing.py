@@ -10,7 +10,6 @@ it. All other content is read into memory, and rejected if it is too large.
 
 from __future__ import annotations
 
-import hashlib
 import mmap
 import os
 import re
@@ -29,7 +28,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pybase64
 
-from directsuite.sandbox.files import FileRange
+from directsuite.sandbox.files import FileRange, compute_digest
 from directsuite.sandbox.messaging.headers import (
     decode_header,
     decode_text,
@@ -233,7 +232,7 @@ def build_content(raw: bytes | Path) -> StoredContent:
     reading = read_message(raw)
     message_id, date = reading.find_header("message-id"), reading.find_header("date")
     subject = reading.find_header_text("subject")
-    digest, size = _compute_digest(raw)
+    digest, size = compute_digest(raw)
     members: dict[str, Any] = {
         "sender": _find_first_address(reading.find_header("from")) or "",
         "subject": subject,
@@ -434,13 +433,6 @@ def _map_file(file: Path) -> bytes | mmap.mmap:
     with file.open("rb") as opened:
         empty = not opened.seek(0, os.SEEK_END)  # an empty file can't be mapped
         return b"" if empty else mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-
-
-def _compute_digest(raw: bytes | Path) -> tuple[str, int]:
-    if isinstance(raw, bytes):
-        return hashlib.sha256(raw).hexdigest(), len(raw)
-    with raw.open("rb") as read:
-        return hashlib.file_digest(read, "sha256").hexdigest(), read.tell()
 
 
 def _find_first_address(header: Header | None) -> str | None:

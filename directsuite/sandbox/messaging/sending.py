@@ -151,13 +151,7 @@ async def prepare_and_store(
             created.append(file.name)
             return file
 
-        def prepare_and_sync() -> T:
-            prepared = prepare(create_file)
-            for name in created:
-                files.sync(files[name])
-            return prepared
-
-        prepared = await asyncio.to_thread(prepare_and_sync)
+        prepared = await asyncio.to_thread(prepare, create_file)
         return await files.write(database, lambda connection: store(connection, prepared), created)
 
 

@@ -23,7 +23,7 @@ from aiohttp import web
 from directsuite.sandbox.clock import format_timestamp
 from directsuite.sandbox.credentials import ACCOUNT
 from directsuite.sandbox.database import P, T, Work, record_effect
-from directsuite.sandbox.files import FileRange, StoredFiles, make_abandoned_schema, receive_body
+from directsuite.sandbox.files import FileRange, StoredFiles, compute_digest, make_abandoned_schema, receive_body
 from directsuite.sandbox.rejections import (
     InvalidActionError,
     InvalidParameterError,
@@ -148,11 +148,8 @@ class SigningService:
                 )
             stored, unused = (repaired_file, uploaded) if repaired else (uploaded, repaired_file)
             self.files.abandon([unused.name])
-            document = _StoredPdf(
-                str(uuid.uuid4()),
-                self._clock.milliseconds(),
-                *await asyncio.to_thread(self.files.sync_and_digest, stored),
-            )
+            digest, size = await asyncio.to_thread(compute_digest, stored)
+            document = _StoredPdf(str(uuid.uuid4()), self._clock.milliseconds(), digest, stored.name, size)
             await self._write(_insert_document, document, request[ACCOUNT])
         repair = "; its damaged structure was repaired" if repaired else ""
         return web.json_response(_build_summary(document, f"the document is stored{repair}"))
@@ -193,9 +190,8 @@ class SigningService:
                 if not names:
                     self.files.abandon([target.name])
                     return [], before
-                after = _StoredPdf(
-                    before.identifier, before.created, *await asyncio.to_thread(self.files.sync_and_digest, target)
-                )
+                digest, size = await asyncio.to_thread(compute_digest, target)
+                after = _StoredPdf(before.identifier, before.created, digest, target.name, size)
                 route, at = str(request.match_info.route.name), self._clock.milliseconds()
                 await self._write(_replace_document, before, after, names, route, at)
             return names, after
