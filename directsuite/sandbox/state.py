@@ -91,7 +91,7 @@ class SandboxState(ResponseOptions):
             SigningService(opened, self.clock, self, self._get_keys, folder and folder / "documents", max_body),
             MessagingService(opened, self.clock, self, folder and folder / "messages", max_body),
         )
-        opening.callback(self._open_services.signing.close)
+        opening.callback(self._open_services.signing.files.close)
         opening.callback(self._open_services.messaging.files.close)
         if self._folder is not None:
             await self._remove_unreferenced_files(at_start=True)

@@ -13,7 +13,7 @@ import errno
 import logging
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import pikepdf
 from pyhanko.sign.validation import async_validate_pdf_signature
@@ -25,9 +25,7 @@ from directsuite.sandbox.signing.clear import clear_unsigned_fields
 from directsuite.sandbox.signing.document import PdfField
 from directsuite.sandbox.signing.flatten import flatten
 from directsuite.sandbox.signing.modifications import (
-    UNKNOWN,
     LimitedReader,
-    Modification,
     ObjectNumber,
     TooManyLookupsError,
     judge,
@@ -36,7 +34,7 @@ from directsuite.sandbox.signing.modifications import (
 from directsuite.sandbox.signing.sign import sign
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -94,35 +92,45 @@ def change(
         return sign(source, target, signatures, keys.signer(), at)
 
 
-class PdfDescription(NamedTuple):
-    """The description of a document in GetDocInfo."""
+def describe(file: Path, keys: KeySource, moment: datetime) -> Json:
+    """Return the members signatures, formFields, pages and metaData of GetDocInfo's response.
 
-    members: Json
-    """The members signatures, formFields, pages and metaData."""
-    unjudged: dict[ObjectNumber, Json]
-    """Entries of `members`, by field, for signatures whose later changes take too long to judge in this process."""
-
-
-def add_modifications(unjudged: dict[ObjectNumber, Json], modifications: Mapping[ObjectNumber, Modification]) -> None:
-    """Add the judgments of later changes to the unjudged entries of a description.
-
-    For an entry without one, log a warning. Its `isValid` then only refers to the signature.
+    The signatures are verified at `moment` against the root certificates of `keys`. A form field is listed once for
+    each widget, to include the place of each radio button.
     """
-    for number, entry in unjudged.items():
-        if number in modifications:
-            _apply_modification(entry, modifications[number])
-    if missing := len(unjudged.keys() - modifications.keys()):
-        logger.warning(
-            "The changes after %d signature(s) of a document take too much time or memory to judge. isValid only"
-            " refers to the signatures themselves.",
-            missing,
-        )
-
-
-def describe(file: Path, keys: KeySource, moment: datetime) -> PdfDescription:
-    """Return the description of a document, with its signatures verified against the root certificates of `keys`."""
-    with _guard_processing():
-        return inspect(file, keys.trust_roots(), moment)
+    with _guard_processing(), document.open_pdf(file) as pdf:
+        places = document.map_widget_places(pdf)
+        boxes = [document.find_crop_box(page) for page in pdf.pages]
+        form = list(document.iter_fields(pdf))
+        signatures = [field for field in form if field.kind == "signature"]
+        verdicts: dict[ObjectNumber, Json] = {}
+        if signed := [field for field in signatures if field.is_signed]:
+            with file.open("rb") as stored:
+                verdicts = asyncio.run(_validate_signatures(stored, signed, keys.trust_roots(), moment))
+        limited = _LimitedText()
+        return {
+            "signatures": [
+                {
+                    **_describe_place(field.widgets[0], places, boxes),
+                    **_describe_signature(field, verdicts.get(field.dictionary.objgen), limited),
+                }
+                for field in signatures
+            ],
+            "formFields": [
+                {**_describe_place(widget, places, boxes), "name": limited(field.name), "value": limited(value),
+                 "type": field.kind, "tabIndex": places.get(widget.objgen, (None, None))[1]}
+                for field in form if field.kind != "signature"
+                for value in [limited.field_to_text(field)] for widget in field.widgets
+            ],
+            "pages": [
+                {
+                    "index": number, "width": _round_points(box.width), "height": _round_points(box.height),
+                    "rotate": document.find_rotation(page),
+                }
+                for number, (page, box) in enumerate(zip(pdf.pages, boxes, strict=True), 1)
+            ],
+            "metaData": _list_metadata(pdf, limited),
+        }  # fmt: skip
 
 
 def count_signatures(file: Path) -> tuple[int, int]:
@@ -150,52 +158,6 @@ def _guard_processing(rejection: RejectionError | None = None) -> Generator[None
         raise rejection or InvalidActionError("the document is malformed") from None
     finally:
         _is_processing.reset(token)
-
-
-def inspect(file: Path, trust_roots: Sequence[Certificate], moment: datetime) -> PdfDescription:
-    """Return the description of a document, with the validity of its signatures at `moment`.
-
-    A form field is listed once for each widget, to include the place of each radio button.
-    """
-    with document.open_pdf(file) as pdf:
-        places = document.map_widget_places(pdf)
-        boxes = [document.find_crop_box(page) for page in pdf.pages]
-        form = list(document.iter_fields(pdf))
-        signatures = [field for field in form if field.kind == "signature"]
-        verdicts: dict[ObjectNumber, Json] = {}
-        unjudged: list[ObjectNumber] = []
-        if signed := [field for field in signatures if field.is_signed]:
-            with file.open("rb") as stored:
-                verdicts, unjudged = asyncio.run(_validate_signatures(stored, signed, trust_roots, moment))
-        limited = _LimitedText()
-        numbers = [field.dictionary.objgen for field in signatures]
-        entries: list[Json] = [
-            {
-                **_describe_place(field.widgets[0], places, boxes),
-                **_describe_signature(field, verdicts.get(number), limited),
-            }
-            for number, field in zip(numbers, signatures, strict=True)
-        ]
-        members = {
-            "signatures": entries,
-            "formFields": [
-                {**_describe_place(widget, places, boxes), "name": limited(field.name), "value": limited(value),
-                 "type": field.kind, "tabIndex": places.get(widget.objgen, (None, None))[1]}
-                for field in form if field.kind != "signature"
-                for value in [limited.field_to_text(field)] for widget in field.widgets
-            ],
-            "pages": [
-                {
-                    "index": number, "width": _round_points(box.width), "height": _round_points(box.height),
-                    "rotate": document.find_rotation(page),
-                }
-                for number, (page, box) in enumerate(zip(pdf.pages, boxes, strict=True), 1)
-            ],
-            "metaData": _list_metadata(pdf, limited),
-        }  # fmt: skip
-        return PdfDescription(
-            members, {number: entry for number, entry in zip(numbers, entries, strict=True) if number in unjudged}
-        )
 
 
 def _describe_place(
@@ -265,13 +227,13 @@ def _round_points(length: float) -> float | int:
 
 async def _validate_signatures(
     stored: BinaryIO, signed: Sequence[PdfField], trust_roots: Sequence[Certificate], moment: datetime
-) -> tuple[dict[ObjectNumber, Json], list[ObjectNumber]]:
-    """Return the response members of each readable signature by object number, and the fields that are not judged yet.
+) -> dict[ObjectNumber, Json]:
+    """Return the response members of each readable signature by object number. Document time stamps are skipped.
 
-    Document time stamps are skipped.
+    If the changes after a signature need too many lookups, log a warning. Its `isValid` then ignores them.
     """
     verdicts: dict[ObjectNumber, Json] = {}
-    unjudged: list[ObjectNumber] = []
+    unjudged = 0
     opened = document.open_reader(stored, LimitedReader)
     for field in signed:
         number = field.dictionary.objgen
@@ -280,22 +242,22 @@ async def _validate_signatures(
             if signature.sig_object_type != "/Sig":
                 continue  # a document time stamp
             is_valid = await _is_intact(signature, trust_roots, moment)
-            verdicts[number] = {**_describe_signer(signature), "isValid": is_valid, "modification": UNKNOWN.level}
-            modification = judge(signature)
+            verdicts[number] = {**_describe_signer(signature), "isValid": is_valid, "modification": "UNKNOWN"}
+            level, allowed = judge(signature)
+            verdicts[number] |= {"isValid": is_valid and allowed, "modification": level}
         except TooManyLookupsError:
-            unjudged.append(number)
+            unjudged += 1
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001  a malformed object only affects its own signature
             logger.info("A signature or the changes after it could not be judged: %s.", type(error).__name__)
-        else:
-            _apply_modification(verdicts[number], modification)
-    return verdicts, unjudged
-
-
-def _apply_modification(verdict: Json, modification: Modification) -> None:
-    verdict["isValid"] = verdict["isValid"] and modification.allowed
-    verdict["modification"] = modification.level
+    if unjudged:
+        logger.warning(
+            "The changes after %d signature(s) of a document take too much time to judge. isValid only refers to the"
+            " signatures themselves.",
+            unjudged,
+        )
+    return verdicts
 
 
 async def _is_intact(signature: Any, trust_roots: Sequence[Certificate], moment: datetime) -> bool:

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from directsuite.sandbox.quirks import ResponseOptions
     from directsuite.sandbox.signing import KeySource
     from directsuite.sandbox.signing.engine import ChangeOperation
-    from directsuite.sandbox.signing.modifications import ModificationProcesses
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS signing_document(
@@ -96,7 +95,6 @@ class SigningService:
         self._clock = clock
         self.get_keys = get_keys
         self._workers = asyncio.Semaphore(_MAX_WORKERS)
-        self._processes: ModificationProcesses | None = None
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     def make_routes(self) -> list[web.RouteDef]:
@@ -120,22 +118,10 @@ class SigningService:
         """Return the members of GetDocInfo's response that describe a document's file."""
         moment = self._clock.now()
         with self.files.hold_file(name) as file:
-            members: dict[str, Any]
-            members, unjudged = await self._run_in_worker(
+            described: dict[str, Any] = await self._run_in_worker(
                 lambda: _import_engine().describe(file, self.get_keys(), moment)
             )
-            if unjudged:
-                from directsuite.sandbox.signing.modifications import ModificationProcesses
-
-                self._processes = self._processes or ModificationProcesses()
-                _import_engine().add_modifications(unjudged, await self._processes.judge(file, list(unjudged)))
-        return members
-
-    def close(self) -> None:
-        """End the processes that judge modifications, and delete the documents of a temporary folder."""
-        if self._processes is not None:
-            self._processes.close()
-        self.files.close()
+        return described
 
     async def _save(self, request: web.Request) -> web.Response:
         with self.files.create_file() as repaired_file:

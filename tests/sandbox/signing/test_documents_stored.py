@@ -15,9 +15,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pikepdf import Name, String
+from pyhanko.pdf_utils.reader import PdfFileReader
+from pyhanko.sign.validation import async_validate_pdf_signature
+from pyhanko_certvalidator import ValidationContext
 
 from directsuite.sandbox.rejections import InvalidActionError, InvalidParameterError, RejectionError
-from directsuite.sandbox.signing import engine
+from directsuite.sandbox.signing import document, engine
 from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.sandbox.signing.request import SignatureRequest
 from directsuite.sandbox.signing.service import (
@@ -149,10 +152,10 @@ async def test_expired_documents_leave_the_database(signing: SigningCaller, cloc
 async def test_an_error_of_a_library_is_logged_by_its_type_only(
     signing: SigningCaller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def inspect(file: Path, *_: object) -> None:
+    def open_pdf(file: Path) -> None:
         raise AttributeError(f"no {file.read_bytes()[:8]!r}")
 
-    monkeypatch.setattr(engine, "inspect", inspect)
+    monkeypatch.setattr(document, "open_pdf", open_pdf)
     identifier = await signing.save(documents.make_plain_pages())
     assert await signing.call_rejected("GET", f"/{identifier}/info") == "the document is malformed"
     [record] = [record for record in caplog.records if record.name == "directsuite.sandbox"]
@@ -172,7 +175,9 @@ async def test_log_messages_of_the_pdf_libraries_are_suppressed(
     await asyncio.to_thread(engine.change, "Sign", plain, signed, [SignatureRequest(name="A")], stranger, at)
     assert await signing.get_signature_states(await signing.save(signed.read_bytes())) == {"A": False}
     assert caplog.records == []
-    await asyncio.to_thread(engine.inspect, signed, KEYS.trust_roots(), at)  # as an application would
+    with signed.open("rb") as file:  # as an application would
+        context = ValidationContext(trust_roots=list(KEYS.trust_roots()), moment=at, allow_fetching=False)
+        await async_validate_pdf_signature(PdfFileReader(file).embedded_signatures[0], context)
     assert any(record.name.startswith("pyhanko") for record in caplog.records)
 
 

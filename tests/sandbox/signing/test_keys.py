@@ -5,7 +5,6 @@ from __future__ import annotations
 import stat
 import subprocess
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,10 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from directsuite.sandbox.rejections import KeyUnavailableError
-from directsuite.sandbox.signing import engine
 from directsuite.sandbox.signing.keys import FileKeyStore
-
-from . import documents
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,12 +57,10 @@ def test_each_caller_has_certificates_unique() -> None:
 def test_a_key_that_is_not_rsa_is_reported_with_advice(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     FileKeyStore(tmp_path).signer()
     key = ec.generate_private_key(ec.SECP256R1())
-    source = tmp_path / "source.pdf"
-    source.write_bytes(documents.make_consent_form())
     encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     for content in (key.private_bytes(encoding, form, serialization.NoEncryption()), b"not PEM"):
         caplog.clear()
         (tmp_path / "signer.key.pem").write_bytes(content)
         with pytest.raises(KeyUnavailableError, match=r"delete signer\.key\.pem to create a new key"):
-            engine.describe(source, FileKeyStore(tmp_path), datetime(2026, 3, 1, tzinfo=UTC))
+            FileKeyStore(tmp_path).trust_roots()
         assert "delete signer.key.pem" in caplog.text

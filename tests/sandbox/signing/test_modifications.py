@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import logging
 import re
 from typing import TYPE_CHECKING, Any
 
-import pikepdf
 import pytest
 from pikepdf import Array, Dictionary, Name, String
 from pyhanko.pdf_utils import generic
 from pyhanko.pdf_utils.generic import pdf_name
 
-from directsuite.sandbox.signing import engine, modifications
+from directsuite.sandbox.signing import engine
 from directsuite.sandbox.signing.document import open_incremental_writer
-from directsuite.sandbox.signing.modifications import Modification, ModificationProcesses
 
 from . import documents
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from directsuite.sandbox.signing.keys import FileKeyStore
-    from directsuite.sandbox.signing.modifications import ObjectNumber
 
     from .caller import Json, SigningCaller
 
@@ -55,90 +48,26 @@ async def verdicts(signing: SigningCaller, identifier: str) -> dict[str, tuple[b
     return {entry["name"]: (entry["isValid"], entry["modification"]) for entry in signatures}
 
 
-@pytest.fixture
-def judged_fields(monkeypatch: pytest.MonkeyPatch) -> list[ObjectNumber]:
-    """The fields that a separate process must judge. It reaches its limit immediately."""
-    asked: list[ObjectNumber] = []
-
-    async def judge(_: object, __: Path, fields: Sequence[ObjectNumber]) -> dict[ObjectNumber, Modification]:
-        asked.extend(fields)
-        return {}
-
-    monkeypatch.setattr(ModificationProcesses, "judge", judge)
-    return asked
-
-
 async def test_too_many_paths_leave_the_changes_unknown(
-    signing: SigningCaller, judged_fields: list[ObjectNumber], caplog: pytest.LogCaptureFixture
+    signing: SigningCaller, caplog: pytest.LogCaptureFixture
 ) -> None:
     identifier = await sign_twice(signing, with_many_paths())
     with caplog.at_level(logging.WARNING, "directsuite.sandbox"):
         assert await verdicts(signing, identifier) == {"A": (True, "UNKNOWN"), "B": (True, "NONE")}
-    assert len(judged_fields) == 1
     assert "1 signature(s) of a document take too much time" in caplog.text
 
 
-async def test_an_ordinary_document_needs_no_process(signing: SigningCaller, judged_fields: list[ObjectNumber]) -> None:
+async def test_the_changes_of_an_ordinary_document_are_judged(signing: SigningCaller) -> None:
     identifier = await sign_twice(signing, documents.make_consent_form())
     assert (await verdicts(signing, identifier))["A"] == (True, "FORM_FILLING")
-    assert judged_fields == []
 
 
-async def test_a_changed_byte_is_found_despite_too_many_paths(
-    signing: SigningCaller, judged_fields: list[ObjectNumber]
-) -> None:
+async def test_a_changed_byte_is_found_despite_too_many_paths(signing: SigningCaller) -> None:
     identifier = await sign_twice(signing, with_many_paths())
     signed = await signing.get_doc(identifier)
     forged = signed.replace(b"(Page 1)", b"(Page 9)").replace(b"/PieceInfo", b"/PieceInfp")
     assert forged != signed
     assert await verdicts(signing, await signing.save(forged)) == {"A": (False, "UNKNOWN"), "B": (False, "NONE")}
-
-
-@pytest.mark.process
-async def test_a_process_judges_what_takes_longer(
-    signing: SigningCaller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(modifications.LimitedReader, "_lookups_left", 0)
-    monkeypatch.setattr(modifications, "MAX_SECONDS", 60.0)
-    identifier = await sign_twice(signing, documents.make_consent_form())
-    assert (await verdicts(signing, identifier))["A"] == (True, "FORM_FILLING")
-    assert caplog.text == ""
-
-
-@pytest.mark.process
-async def test_a_process_that_takes_too_long_is_ended(
-    signing: SigningCaller, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(modifications, "MAX_SECONDS", 0.5)
-    processes = ModificationProcesses()
-    identifier = await sign_twice(signing, with_many_paths())
-    (tmp_path / "signed.pdf").write_bytes(await signing.get_doc(identifier))
-    with pikepdf.open(tmp_path / "signed.pdf") as pdf:
-        form: Any = pdf.Root["/AcroForm"]
-        numbers = [field.objgen for field in form["/Fields"]]
-    judged = await processes.judge(tmp_path / "signed.pdf", numbers)
-    assert numbers[0] not in judged
-    assert processes._running == set()
-
-
-@pytest.mark.wide
-async def test_documents_are_saved_while_changes_are_judged(
-    signing: SigningCaller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judging, go_on = asyncio.Event(), asyncio.Event()
-
-    async def judge(*_: object) -> dict[ObjectNumber, Modification]:
-        judging.set()
-        await go_on.wait()
-        return {}
-
-    monkeypatch.setattr(ModificationProcesses, "judge", judge)
-    identifiers = [await sign_twice(signing, with_many_paths()) for _ in range(3)]
-    described = [asyncio.create_task(signing.get_doc_info(identifier)) for identifier in identifiers]
-    await judging.wait()
-    await signing.save(documents.make_plain_pages())
-    go_on.set()
-    assert [info["signatures"][0]["isValid"] for info in await asyncio.gather(*described)] == [True] * 3
 
 
 @pytest.mark.parametrize(
