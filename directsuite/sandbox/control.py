@@ -370,19 +370,6 @@ async def _set_message_status(sandbox: SandboxState, request: web.Request, body:
     return {"recipient": body.recipient, "status": body.status}
 
 
-@_control(
-    "POST",
-    "mailboxes/{address}/renumber",
-    {"folder": _OPTIONAL_TEXT, "first": (_Number | None, None)},
-    example={"folder": "INBOX", "first": 1000},
-    path_parameter={"example": "alice@direct.example.test"},
-)
-async def _renumber(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
-    """Assign new uids to the messages of a folder, as a restore does."""
-    address, first = request.match_info["address"], 1 if body.first is None else int(body.first)
-    return {"renumbered": await sandbox.renumber(address, body.folder or "INBOX", first=first)}
-
-
 @_control("GET", "profile")
 async def _profile(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
     """Return the profile: the deviations from the specification."""
@@ -409,12 +396,6 @@ async def _issue_token(sandbox: SandboxState, request: web.Request, body: Any) -
     return {"created": await sandbox.issue_token(body.account or DEMO_ACCOUNT, lifetime=lifetime)}
 
 
-@_control("POST", "tokens/expire", {"account": _OPTIONAL_TEXT})
-async def _expire_tokens(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
-    """Expire the access tokens of an account, or all."""
-    return {"expired": await sandbox.expire_tokens(body.account)}
-
-
 @_control("POST", "sessions/expire", {"username": _OPTIONAL_TEXT}, notice="All registration sessions were ended.")
 async def _expire_sessions(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
     """Expire the registration sessions of a login, or all."""
@@ -427,13 +408,11 @@ async def _ledger(sandbox: SandboxState, request: web.Request, body: Any) -> Jso
     return {"effects": await sandbox.ledger(request.query.get("operation"))}
 
 
-@_control("POST", "reset", {"account": _OPTIONAL_TEXT}, notice="The sandbox was reset to its initial content.")
+@_control("POST", "reset", notice="The sandbox was reset to its initial content.")
 async def _reset(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
-    """Delete everything and add the initial data again, or delete the data of an account."""
-    _require_exists(
-        await sandbox.reset(body.account), f"there is no account {body.account}, and no mailbox with this address"
-    )
-    return {"reset": body.account or "everything"}
+    """Delete everything and add the initial data again."""
+    await sandbox.reset()
+    return {"reset": "everything"}
 
 
 async def _store_clock(sandbox: SandboxState, request: web.Request) -> Json:

@@ -16,7 +16,6 @@ from directsuite.sandbox.database import CLOSED_TEXT, P, SandboxDatabase, T, Wor
 from directsuite.sandbox.faults import Fault, Faults
 from directsuite.sandbox.messaging import delivery, mailboxes, sending
 from directsuite.sandbox.messaging import service as messaging
-from directsuite.sandbox.messaging.headers import fold
 from directsuite.sandbox.messaging.parsing import StoredContent, build_content
 from directsuite.sandbox.messaging.service import MessagingService
 from directsuite.sandbox.quirks import ResponseOptions
@@ -160,16 +159,8 @@ class SandboxState(ResponseOptions):
         """The number of changes of the state, including the clock and the fault rules."""
         return self._database.changes + self._faults.changes
 
-    async def reset(self, account: str | None = None) -> bool:
-        """Delete the state and the faults, and add the initial data again. The clock does not change.
-
-        account: an account or mailbox address. Only its documents and faxes, or its messages and folders, are deleted,
-            and nothing is added. Return False if it is unknown.
-        """
-        if account is not None:
-            emptied = await self._write(_empty_account, account, now=self.clock.milliseconds())
-            await self._remove_unreferenced_files()
-            return emptied
+    async def reset(self) -> None:
+        """Delete the state and the faults, and add the initial data again. The clock does not change."""
 
         def start_over(connection: sqlite3.Connection) -> None:
             _empty_all_tables(connection)
@@ -178,7 +169,6 @@ class SandboxState(ResponseOptions):
         await self._write(start_over)
         await self._remove_unreferenced_files()
         self._faults.clear()
-        return True
 
     async def keep_clock(self) -> None:
         """Store the state of the clock now. It is also stored soon after each change."""
@@ -358,22 +348,3 @@ def _empty_all_tables(connection: sqlite3.Connection) -> None:
     ).fetchall()
     for row in names:
         connection.execute(f'DELETE FROM "{row["name"]}"')  # noqa: S608  the name comes from the schema
-
-
-def _empty_account(connection: sqlite3.Connection, account: str, *, now: int) -> bool:
-    """Delete the documents and faxes of an account, or the content of a mailbox.
-
-    Return False if `account` is no mailbox, and has no data, token and OAuth 2.0 client.
-    """
-    documents = connection.execute("DELETE FROM signing_document WHERE account = ?", (account,)).rowcount
-    connection.execute("DELETE FROM fax WHERE digits IN (SELECT digits FROM fax_number WHERE account = ?)", (account,))
-    numbers = connection.execute("DELETE FROM fax_number WHERE account = ?", (account,)).rowcount
-    mailbox = connection.execute(
-        "DELETE FROM mailbox_account WHERE folded = ? RETURNING address, password", (fold(account),)
-    ).fetchone()
-    if mailbox is not None:
-        new = mailboxes.create_account(connection, mailbox["address"], "", at_ms=now)
-        connection.execute("UPDATE mailbox_account SET password = ? WHERE id = ?", (mailbox["password"], new))
-    query = "SELECT 1 FROM access_token WHERE account = ? UNION ALL SELECT 1 FROM oauth_client WHERE account = ?"
-    has_credentials = connection.execute(query, (account, account)).fetchone() is not None
-    return bool(documents or numbers or mailbox is not None or has_credentials)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from directsuite.sandbox.messaging.mailboxes import UnknownAccount
+
 if TYPE_CHECKING:
     import aiohttp
 
@@ -123,18 +125,15 @@ async def test_the_messages_of_a_folder_get_new_uids(api: Api) -> None:
     for number in range(3):
         await api.sandbox.deliver(ALICE, b"Subject: %d\r\n\r\nfine\r\n" % number)
     for first in (2, 101):  # the first time, other messages have these uids
-        renumbered = await api.control("POST", f"mailboxes/{ALICE}/renumber", {"first": first})
-        assert renumbered == (200, {"renumbered": 3})
+        assert await api.sandbox.renumber(ALICE, first=first) == 3
         messages = (await api.message("GetMessages/INBOX"))[1]["messages"]
         found = [(each["uid"], each["subject"]) for each in messages]
         assert found == [(first + number, str(number)) for number in range(3)]
     assert await api.sandbox.deliver(ALICE, b"Subject: next\r\n\r\nfine\r\n") == 104
-    for address, body, status in (
-        ("nobody@x.test", {}, 404),
-        (ALICE, {"folder": "INBOX.None"}, 400),
-        (ALICE, {"first": 0}, 400),
-    ):
-        assert (await api.control("POST", f"mailboxes/{address}/renumber", body))[0] == status, body
+    with pytest.raises(UnknownAccount):
+        await api.sandbox.renumber("nobody@x.test")
+    with pytest.raises(ValueError, match="1 or more"):
+        await api.sandbox.renumber(ALICE, first=0)
 
 
 async def test_the_status_of_a_message_is_set(api: Api) -> None:
@@ -169,7 +168,7 @@ async def test_faults_are_listed_added_and_removed(api: Api) -> None:
 async def test_tokens_and_sessions_are_issued_and_expired(api: Api) -> None:
     status, body = await api.control("POST", "tokens", {"account": "demo", "seconds": 60})
     assert (status, await api.list_faxes(token=body["created"])) == (201, 200)
-    assert (await api.control("POST", "tokens/expire", {}))[1]["expired"] >= 2
+    assert await api.sandbox.expire_tokens() >= 2
     assert await api.list_faxes(token=body["created"]) == 401
     await api.sandbox.add_reseller("seller", "secret")
     assert (await api.login("seller", "secret"))[1]["success"]
@@ -211,24 +210,6 @@ async def test_reset_that_fails_changes_nothing(sandbox: Sandbox, monkeypatch: p
     assert len(sandbox.faults()) == 1
 
 
-async def test_reset_of_one_account_leaves_the_others(api: Api) -> None:
-    for address in (ALICE, BOB):
-        await api.sandbox.add_account(address, "secret")
-        await api.sandbox.deliver(address, b"Subject: hello\r\n\r\nhello\r\n")
-    assert await api.sandbox.reset(ALICE)
-    bobs = await api.message("GetMessageCount/INBOX", username=BOB, password="secret")
-    assert ((await api.message("GetMessageCount/INBOX"))[1]["count"], bobs[1]["count"]) == (0, 1)
-    assert not await api.sandbox.reset("nobody@direct.example.test")
-
-
-async def test_an_account_without_data_can_be_reset(api: Api) -> None:
-    await api.sandbox.add_client("app", "secret", "clinic")
-    for account in ("demo", "clinic"):
-        assert await api.control("POST", "reset", {"account": account}) == (200, {"reset": account})
-    assert (await api.control("POST", "reset", {"account": "nobody"}))[0] == 404
-    assert (await api.control("POST", "reset"))[0] == 200
-
-
 @pytest.mark.parametrize(
     ("path", "body"),
     [
@@ -262,7 +243,7 @@ async def test_an_account_without_data_can_be_reset(api: Api) -> None:
                 {"address": "1"},
             )
         ),
-        *(("tokens", {"account": 5}), ("tokens", {"seconds": None}), ("reset", "everything")),
+        *(("tokens", {"account": 5}), ("tokens", {"seconds": None})),
     ],
 )
 async def test_invalid_input_is_rejected_with_a_reason(api: Api, path: str, body: object) -> None:
@@ -273,12 +254,11 @@ async def test_invalid_input_is_rejected_with_a_reason(api: Api, path: str, body
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        *((path, {"account": None}) for path in ("reset", "tokens", "tokens/expire")),
+        ("tokens", {"account": None}),
         *(("clock/freeze", {"at": None}), ("sessions/expire", {"username": None})),
         ("accounts", {"kind": "client", "client_id": "a", "client_secret": "b", "account": None}),
         *(("individuals", {**ADA, "id": None, "state": None}), ("individuals", {**ADA, "id": "5"})),
         ("fax", {"fax_number": "1", "status": None, "recipients": None, "description": None, "account": None}),
-        *((f"mailboxes/{ALICE}/renumber", body) for body in ({"folder": None, "first": None}, {"first": "7"})),
     ],
 )
 async def test_optional_members_may_be_null_and_numbers_text(api: Api, path: str, body: dict[str, Any]) -> None:
