@@ -12,6 +12,7 @@ import hmac
 import os
 import secrets
 from datetime import timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -37,10 +38,6 @@ DEMO_ACCOUNT = "demo"
 
 _SALT_BYTES = 16
 _SCRYPT_COST = 2**10
-_MAX_REMEMBERED_MATCHES = 4096  # if exceeded, all are discarded
-_MATCH_KEY = os.urandom(32)
-_matches: set[bytes] = set()
-"""Keyed digests of each password and its hash, after a successful check."""
 
 
 def hash_password(password: str) -> bytes:
@@ -50,18 +47,11 @@ def hash_password(password: str) -> bytes:
 
 
 def check_password(password: str, stored: bytes) -> bool:
-    """Return True if `stored` is the hash of this password. Matches are cached, because scrypt is slow."""
-    match = hmac.digest(_MATCH_KEY, stored + password.encode("utf-8"), hashlib.sha256)
-    if match in _matches:
-        return True
-    if not hmac.compare_digest(_compute_scrypt(password, stored[:_SALT_BYTES]), stored[_SALT_BYTES:]):
-        return False
-    if len(_matches) >= _MAX_REMEMBERED_MATCHES:
-        _matches.clear()
-    _matches.add(match)
-    return True
+    """Return True if `stored` is the hash of this password."""
+    return hmac.compare_digest(_compute_scrypt(password, stored[:_SALT_BYTES]), stored[_SALT_BYTES:])
 
 
+@lru_cache(maxsize=4096)  # because scrypt is slow
 def _compute_scrypt(password: str, salt: bytes) -> bytes:
     return hashlib.scrypt(password.encode("utf-8"), salt=salt, n=_SCRYPT_COST, r=8, p=1)
 

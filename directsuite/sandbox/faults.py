@@ -23,12 +23,11 @@ import socket
 import struct
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 import msgspec
 from aiohttp import web
-from aiohttp.payload import Payload
 
 from directsuite.sandbox.calls import FAULT_KIND
 from directsuite.sandbox.files import PiecesPayload, has_small_body, receive_body
@@ -42,9 +41,6 @@ FAULT_KINDS = (
     *("expire_token", "expire_session"),
 )
 EVERY_OPERATION = "*"
-
-ResponseBody: TypeAlias = bytes | PiecesPayload
-"""The body of a response. A large one is read from its file while it is sent."""
 
 _HeaderText = Annotated[str, msgspec.Meta(pattern=r"^[ -~]+$(?!\n)")]  # JSON Schema has no \Z
 _Natural = Annotated[int, msgspec.Meta(ge=0)]
@@ -268,13 +264,10 @@ def _build_status_response(fault: Fault) -> web.Response:
 async def _send_truncated(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
     body = _get_body(response)
     truncated = web.StreamResponse(status=response.status, reason=response.reason, headers=response.headers)
-    truncated.content_length = _get_size(body)
+    truncated.content_length = body.size
     writer = await truncated.prepare(request)
-    half = _cut_body(body, _get_size(body) // 2)
-    if isinstance(half, bytes):
-        await truncated.write(half)
-    elif writer is not None:
-        await half.write(writer)
+    if writer is not None:
+        await body.cut(body.size // 2).write(writer)
     if request.transport is not None:
         request.transport.close()  # flushes what was written, then FIN
     return truncated
@@ -290,27 +283,14 @@ def _reset_connection(request: web.Request) -> web.Response:
     return web.Response()  # required by aiohttp, but never sent
 
 
-def _get_body(response: web.StreamResponse) -> ResponseBody:
-    body = response.body if isinstance(response, web.Response) else None
-    if isinstance(body, Payload) and not isinstance(body, PiecesPayload):
-        raise TypeError(f"a fault cannot be applied to a {type(body).__name__}")
-    return bytes(body or b"") if not isinstance(body, PiecesPayload) else body
+def _get_body(response: web.StreamResponse) -> PiecesPayload:
+    body: Any = response.body if isinstance(response, web.Response) else None
+    return body if isinstance(body, PiecesPayload) else PiecesPayload.from_bytes(bytes(body or b""))
 
 
-def _get_size(body: ResponseBody) -> int:
-    return len(body) if isinstance(body, bytes) else body.size
+def _break_json(body: PiecesPayload) -> PiecesPayload:
+    return body.cut(max(1, body.size // 2))
 
 
-def _cut_body(body: ResponseBody, size: int) -> ResponseBody:
-    return body[:size] if isinstance(body, bytes) else body.cut(size)
-
-
-def _break_json(body: ResponseBody) -> ResponseBody:
-    return _cut_body(body, max(1, _get_size(body) // 2))
-
-
-def _break_base64(body: ResponseBody) -> ResponseBody:
-    if not isinstance(body, bytes):
-        return body.cut(max(0, body.size - 1) // 4 * 4, b"!", b"A")
-    characters = b"".join(body.split()).rstrip(b"=")
-    return b"!" + characters[: max(0, len(characters) - 1) // 4 * 4] + b"A"
+def _break_base64(body: PiecesPayload) -> PiecesPayload:
+    return body.cut(max(0, body.size - 1) // 4 * 4, b"!", b"A")

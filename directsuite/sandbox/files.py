@@ -333,19 +333,24 @@ class PiecesPayload(Payload):
     """
 
     def __init__(self, iter_pieces: Callable[[], Iterator[bytes]], size: int, release: Callable[[], object]) -> None:
+        super().__init__(None)
         self._iter_pieces = iter_pieces
         self._length = size
         self._release = weakref.finalize(self, release)
-        super().__init__(None)
 
     @property
     def size(self) -> int:
         """The size in bytes."""
         return self._length
 
+    @classmethod
+    def from_bytes(cls, body: bytes) -> PiecesPayload:
+        """Return a payload of one piece."""
+        return cls(lambda: iter([body]), len(body), bytes)
+
     def cut(self, size: int, before: bytes = b"", after: bytes = b"") -> PiecesPayload:
         """Return another payload: `before`, the first `size` bytes of this one, and `after`."""
-        size = min(size, self._length)
+        size = min(size, self.size)
 
         def iter_pieces() -> Iterator[bytes]:
             yield before
