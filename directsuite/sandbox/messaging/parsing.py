@@ -15,7 +15,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC
 from email.errors import MessageError
 from email.message import Message
 from email.parser import BytesHeaderParser
@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pybase64
 
+from directsuite.sandbox.clock import to_milliseconds
 from directsuite.sandbox.files import FileRange, compute_digest
 from directsuite.sandbox.messaging.headers import (
     decode_header,
@@ -39,7 +40,6 @@ from directsuite.sandbox.messaging.headers import (
 )
 from directsuite.sandbox.rejections import MessagingError
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OTHER_ENCODINGS = ("quoted-printable", "x-uuencode", "uuencode", "uue", "x-uue")  # get_payload decodes them
 _RECIPIENT_TYPES = {"to": "TO", "cc": "CC", "bcc": "BCC"}
 
@@ -457,7 +457,6 @@ def _parse_date(date: str) -> int | None:
         moment = parsedate_to_datetime(date)
         if moment.year < 1900:  # RFC 5322 section 3.3
             return None
-        aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        return (aware.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
+        return to_milliseconds(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
     except (ValueError, TypeError, OverflowError, IndexError):
         return None

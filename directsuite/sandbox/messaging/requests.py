@@ -210,6 +210,7 @@ class MessagingCall(NamedTuple, Generic[RequestT]):
 
 _MEMBER = re.compile(rb'"(?:content|data)"[ \t\r\n]*:[ \t\r\n]*"\Z')
 _MAX_MEMBER_BYTES = 200
+_STRING_CONTENT = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)  # matches everywhere
 # It may match the second of two backslashes, but a backslash is not base64.
 _PARTIAL_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{0,3})?\Z")
 
@@ -250,19 +251,24 @@ class BodyDivider:
         self._in_string = False
         self._string_start = 0  # in the rest
         self._is_content: bool | None = None  # None until the current string is large
-        self._is_escaping = False  # the last piece ended within an escape
+        self._carried: bytes = b""
         self._content = _LargeContent(written)
 
     def feed(self, text: bytes) -> None:
         """Process the next piece of the JSON text. Raises BodyTooLargeError if `rest` has more than max_rest_bytes."""
+        text = self._carried + text
+        backslashes = len(text) - len(text.rstrip(b"\\"))
+        end = len(text) - backslashes % 2  # an escape continues in the next piece
+        text, self._carried = text[:end], text[end:]
         position = 0
         while position < len(text):
             if self._in_string:
-                end, closed = self._find_string_end(text, position)
+                content = _STRING_CONTENT.match(text, position)
+                end = content.end() if content else position
                 self._add(text[position:end])
-                if closed:
+                if end < len(text):
                     self._close_string()
-                position = end + closed
+                position = end + 1
             else:
                 quote = text.find(b'"', position)
                 end = len(text) if quote < 0 else quote + 1
@@ -272,22 +278,6 @@ class BodyDivider:
                 position = end
             if len(self.rest) > self._max_rest_bytes:
                 raise BodyTooLargeError(self._max_rest_bytes)
-
-    def _find_string_end(self, text: bytes, position: int) -> tuple[int, bool]:
-        """Return the position of the string's closing quotation mark and True, or the end of `text` and False."""
-        begin = position
-        while True:
-            quote = text.find(b'"', begin)
-            before = text[begin:] if quote < 0 else text[begin:quote]
-            backslashes = len(before) - len(before.rstrip(b"\\"))
-            carried = self._is_escaping and backslashes == len(before)
-            self._is_escaping = (backslashes + carried) % 2 == 1
-            if quote < 0:
-                return len(text), False
-            if not self._is_escaping:
-                return quote, True
-            self._is_escaping = False
-            begin = quote + 1
 
     def _add(self, text: bytes) -> None:
         if self._is_content:
