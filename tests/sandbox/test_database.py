@@ -18,6 +18,7 @@ from directsuite.sandbox.server import Sandbox
 from directsuite.sandbox.signing.keys import FileKeyStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS fact(name TEXT PRIMARY KEY);"
@@ -61,8 +62,8 @@ async def test_any_failure_is_reported_and_recovered(
     connection = database._writer.connection
     assert isinstance(connection, Failing)
     connection.error, connection.failing = error, frozenset(failing)  # BEGIN, INSERT, COMMIT, ROLLBACK
-    works = [partial(add, name="a"), divide, partial(add, name="b")]
-    outcomes = await asyncio.gather(*map(database.write, works), return_exceptions=True)
+    works: list[Callable[[sqlite3.Connection], str]] = [partial(add, name="a"), divide, partial(add, name="b")]
+    outcomes = await asyncio.gather(*(database.write(work) for work in works), return_exceptions=True)
     assert await database.read(names) == [each for each in outcomes if isinstance(each, str)]
     assert await database.write(partial(add, name="c")) == "c"
     assert error in outcomes
