@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 CLIENTS = 3
 KILLS = 60
 POINTS = [
-    ("save", "before sync"),
+    ("save", "after write"),
     ("save", "before commit Save"),
     ("sign", "before unlink Sign"),
     ("delete", "after unlink Delete"),

@@ -152,7 +152,7 @@ def test_the_sandbox_serves_the_document_of_the_controls(real_values: RealValues
 
 
 def test_every_control_has_a_unique_id() -> None:
-    assert len(set(CONTROLS)) == len(CONTROLS) == 24
+    assert len(set(CONTROLS)) == len(CONTROLS) == 22
 
 
 @pytest.fixture(scope="module")
