@@ -59,6 +59,7 @@ _FILE = SqliteFile(noun="journal", error=SigningJournalError, application_id=0x6
 _SQL = load_statements("directsuite.jobs.signing", "journal")
 _TABLES = Tables("signing", _SQL["tables"], version=2)
 _MAX_WOKEN_BATCHES = 100  # more than workers can lease in a second
+_ENTRY_COLUMNS = [field.name for field in attrs.fields(SigningEntry) if field.name != "reason"]
 _NOT_OPEN = "the journal is not open: use it within `async with`"
 
 
@@ -192,7 +193,7 @@ class Lease:
         return {"chunk": self.batch, "fence": self.number}
 
     def _make_values(self, entry: SigningEntry) -> dict[str, Any]:
-        values = attrs.asdict(entry, recurse=False, filter=attrs.filters.exclude("reason"))
+        values = {name: getattr(entry, name) for name in _ENTRY_COLUMNS}
         return values | {"state": int(entry.state), "problem": encode_reason(entry.reason)} | self._key
 
 
