@@ -5,7 +5,8 @@
 -- signing_abandoned  stored documents to delete, possibly signed
 -- The columns of an entry are in the order of the fields of SigningEntry. States: 1 NEW, 5 DONE, 6 FAILED.
 --
--- A file has one job with one batch.
+-- A file has one job with one batch. No index has all states, because each change of a state would also write its
+-- pages: journals of earlier versions have such an index.
 
 -- name: tables
 CREATE TABLE IF NOT EXISTS signing_job (
@@ -25,7 +26,8 @@ CREATE TABLE IF NOT EXISTS signing_document (
     state smallint NOT NULL DEFAULT 1, identifier text, saved_at REAL, source_sha text, source_stamp text,
     output_sha text, tries bigint NOT NULL DEFAULT 0, problem text, service_message text, UNIQUE (job, name)
 );
-CREATE INDEX IF NOT EXISTS signing_document_state ON signing_document (job, state);
+DROP INDEX IF EXISTS signing_document_state;
+CREATE INDEX IF NOT EXISTS signing_document_failed ON signing_document (job, number) WHERE state = 6;
 CREATE TABLE IF NOT EXISTS signing_abandoned (
     identifier text PRIMARY KEY, chunk bigint NOT NULL REFERENCES signing_chunk,
     at REAL NOT NULL
@@ -106,7 +108,8 @@ WHERE job = :job AND state = 6 AND (:all OR problem = :problem) RETURNING chunk
 UPDATE signing_chunk SET done = false WHERE id IN (SELECT value FROM json_each(:chunks))
 
 -- name: states
-SELECT state, count(*) FROM signing_document WHERE job = :job GROUP BY state
+-- The plus sign prevents the use of the index of names, whose order is not that of the rows.
+SELECT state, count(*) FROM signing_document WHERE +job = :job GROUP BY state
 
 -- name: counts
 SELECT coalesce(sum(abandoned), 0), coalesce(sum(requested), 0) FROM signing_chunk
