@@ -58,12 +58,15 @@ _HINT_RETRY_FAILED = (
 
 
 class JobStoppedError(DirectSuiteError):
-    """The job cannot continue. The message says how to resume it; finished documents are recorded."""
+    """The job cannot continue. The message says why, and how to resume it; finished documents are recorded.
+
+    If an error of the service or the journal stopped it, that is the cause of this error (`__cause__`).
+    """
 
     def __init__(self, why: str, what_to_do: str = _HINT_RUN_AGAIN) -> None:
         super().__init__(f"{why}: {what_to_do}")
         self.why = why
-        """Without the advice."""
+        """Why the job stopped, without the advice: for example the last of many failures."""
 
 
 @attrs.frozen(kw_only=True)
@@ -102,7 +105,8 @@ class SigningJob:
     signatures: one or more.
     journal: an open journal in a file, which only this job uses.
     concurrency: number of documents in progress at a time.
-    max_outage: seconds for which failures of the service are retried before `run` stops.
+    max_outage: seconds for which failures of the service are retried before `run` stops. They are compared after each
+        attempt, so `run` may stop later by a pause of at most a minute, and by the suite's timeout of a call.
     check_fields: fail a document if a signature without a widget has no empty field of its name, and would be
         invisible. Costs one more request per document.
     progress: plain function that receives the `SigningProgress` when a run starts, after each document that was signed
