@@ -160,7 +160,8 @@ class SigningJob:
         self._done = self._changed = self._failures_in_a_row = 0
         self.failed_names = set[str]()
         """The names of the documents that failed in this run."""
-        self._rate = DocumentRate(self._clock)
+        self._began = self._clock.monotonic()
+        self._recent_ends = deque[float]()
         self._outage = OutageTracker(clock=self._clock, max_outage=self._max_outage, signed_count=self.signed_before)
         self._reported_trouble: str | None = None
         self._failure: Exception | None = None
@@ -199,7 +200,7 @@ class SigningJob:
             passed_over=passed_over,
             changed=self._changed,
             under_way=0 if queue is None else queue.in_progress,
-            rate=self._rate.per_second(),
+            rate=self._compute_rate(),
             trouble=self._outage.kind,
             total=None if queue is None else queue.total,
             drained=queue is not None and queue.is_stopped and queue.total != self._done + failed + passed_over,
@@ -405,7 +406,8 @@ class SigningJob:
         return self._ending.is_set() or (self._queue is not None and self._queue.in_progress > 1)
 
     def _record_end(self, begin: SigningEntry, end: SigningEntry, retry: RetryState) -> SigningEntry:
-        self._rate.record_end()
+        self._recent_ends.append(self._clock.monotonic())
+        self._compute_rate()  # forgets old ones
         retry.end(is_done=end.state is DocumentState.DONE)
         if end.state is DocumentState.DONE:
             self._done += 1
@@ -418,6 +420,12 @@ class SigningJob:
             why = f"{_MAX_FAILURES_IN_A_ROW} documents failed one after the other; the last: {end.problem}"
             self._stop(JobStoppedError(why, _HINT_RETRY_FAILED))
         return end
+
+    def _compute_rate(self) -> float:
+        now = self._clock.monotonic()
+        while self._recent_ends and self._recent_ends[0] < now - _RATE_WINDOW_SECONDS:
+            self._recent_ends.popleft()
+        return len(self._recent_ends) / max(1.0, min(_RATE_WINDOW_SECONDS, now - self._began))
 
     def _report_progress(self) -> None:
         self._reported_trouble = self._outage.kind
@@ -544,30 +552,6 @@ class DocumentQueue:
         else:
             self.total = total
         await self._read.put(None)
-
-
-class DocumentRate:
-    """Documents per second over the last 15 minutes."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._began = clock.monotonic()
-        self._recent = deque[float]()
-
-    def record_end(self) -> None:
-        """Count a finished document."""
-        self._recent.append(self._forget_old())
-
-    def per_second(self) -> float:
-        """Return the finished documents per second."""
-        now = self._forget_old()
-        return len(self._recent) / max(1.0, min(_RATE_WINDOW_SECONDS, now - self._began))
-
-    def _forget_old(self) -> float:
-        now = self._clock.monotonic()
-        while self._recent and self._recent[0] < now - _RATE_WINDOW_SECONDS:
-            self._recent.popleft()
-        return now
 
 
 def _validate_argument_types(source: object, signatures: object, progress: object) -> None:

@@ -117,7 +117,7 @@ async def test_rate_covers_the_last_15_minutes(jobs: JobFactory, tmp_path: Path)
 
     def signatures(pdf: Pdf) -> list[ds.Signature]:
         jobs.clock.now += 3600
-        remembered.append(len(job._rate._recent))
+        remembered.append(len(job._recent_ends))
         return SIGNATURES
 
     job = jobs.make_job(Folder(source), signatures=signatures, concurrency=1)
