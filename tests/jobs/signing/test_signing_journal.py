@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -147,3 +149,16 @@ async def test_kind_of_journal_must_suit_its_use(tmp_path: Path) -> None:
             await journal.add(["a.pdf"])
         with pytest.raises(ds.ConfigurationError, match="a SigningFleet needs one in PostgreSQL"):
             _ = journal.postgres
+
+
+async def test_index_that_an_earlier_version_created_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    async with SigningJournal(path) as journal:
+        await journal.lease.entries(NAMES)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE INDEX signing_document_state ON signing_document (job, state)")
+    async with SigningJournal(path) as journal:
+        assert (await journal.tally()).states == {DocumentState.NEW: len(NAMES)}
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        found = database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'signing_document_state'")
+        assert found.fetchone() == (0,)
