@@ -1,6 +1,6 @@
 """Verify a change of a mailbox whose response was lost: list the folders or messages that it affects.
 
-`box` is the mailbox's view for nested calls.
+The first parameters are the methods that list them.
 """
 
 from __future__ import annotations
@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from directsuite.core.call import Confirmation
 from directsuite.messaging.models import APIResponse, MessageDetail
 from directsuite.messaging.send_once import Deadline
 
-if TYPE_CHECKING:
-    from directsuite.messaging.service import Mailbox
-
 T = TypeVar("T")
+
+GetFolders = Callable[..., Awaitable[list[str]]]
+GetUids = Callable[..., Awaitable[list[int]]]
+GetMetadata = Callable[..., Awaitable[list[MessageDetail]]]
 
 
 def _confirm(
@@ -29,21 +30,21 @@ def _confirm(
     return Confirmation(verify=verify, seconds=seconds)
 
 
-def folder_created(box: Mailbox, folder: str) -> Confirmation[APIResponse]:
+def folder_created(get_folders: GetFolders, folder: str) -> Confirmation[APIResponse]:
     """Return a Confirmation that a folder was created: it is listed."""
-    return _confirm(box.get_folders, partial(_is_listed, folder))
+    return _confirm(get_folders, partial(_is_listed, folder))
 
 
-def folder_moved(box: Mailbox, folder: str, new_folder: str) -> Confirmation[APIResponse]:
+def folder_moved(get_folders: GetFolders, folder: str, new_folder: str) -> Confirmation[APIResponse]:
     """Return a Confirmation that a folder was renamed: only the new name is listed."""
 
     def is_moved(names: list[str]) -> bool:
         return _is_listed(new_folder, names) and not _is_listed(folder, names) and "" not in names
 
-    return _confirm(box.get_folders, is_moved)
+    return _confirm(get_folders, is_moved)
 
 
-def folder_deleted(box: Mailbox, folder: str, settle: float) -> Confirmation[APIResponse] | None:
+def folder_deleted(get_folders: GetFolders, folder: str, settle: float) -> Confirmation[APIResponse] | None:
     """Return a Confirmation that a folder was deleted: its parent lists neither the folder nor a subfolder.
 
     Return None if nothing can be proven: folders outside `INBOX.` are never listed, and names that IMAP encodes may be
@@ -51,32 +52,37 @@ def folder_deleted(box: Mailbox, folder: str, settle: float) -> Confirmation[API
     """
     if not folder.lower().startswith("inbox.") or not folder.isascii() or "&" in folder:
         return None
-    return _confirm(partial(box.get_folders, folder.rpartition(".")[0]), partial(_is_deleted, folder), settle)
+    return _confirm(partial(get_folders, folder.rpartition(".")[0]), partial(_is_deleted, folder), settle)
 
 
-def messages_removed(box: Mailbox, folder: str, uids: list[int]) -> Confirmation[APIResponse]:
+def messages_removed(get_uids: GetUids, folder: str, uids: list[int]) -> Confirmation[APIResponse]:
     """Return a Confirmation that messages were deleted or moved: none of their uids is listed."""
-    return _confirm(partial(box.get_uids, folder), set(uids).isdisjoint)
+    return _confirm(partial(get_uids, folder), set(uids).isdisjoint)
 
 
 async def messages_arrived(
-    box: Mailbox, folder: str, message_ids: list[str | None], deadline: Deadline, settle: float
+    get_uids: GetUids,
+    get_metadata: GetMetadata,
+    folder: str,
+    message_ids: list[str | None],
+    deadline: Deadline,
+    settle: float,
 ) -> Confirmation[APIResponse] | None:
     """List a folder, and return a Confirmation that messages with these Message-IDs were added later.
 
     Return None if `message_ids` is empty or contains None, because then nothing can be proven. Raises the errors of
-    GetUIDs, and DeadlineExceededError.
+    `get_uids`, and DeadlineExceededError.
     """
     expected = Counter(message_id.strip() for message_id in message_ids if message_id is not None)
     if not expected or None in message_ids:
         return None
-    existing = frozenset(await box.get_uids(folder, timeout=deadline.require_time_left()))
+    existing = frozenset(await get_uids(folder, timeout=deadline.require_time_left()))
 
     def are_new(messages: list[MessageDetail]) -> bool:
         new = Counter(message.msg_id for message in messages if message.uid not in existing)
         return all(new[message_id] >= times for message_id, times in expected.items())
 
-    return _confirm(lambda: box.get_message_metadata(folder, timeout=deadline.require_time_left()), are_new, settle)
+    return _confirm(lambda: get_metadata(folder, timeout=deadline.require_time_left()), are_new, settle)
 
 
 def _is_listed(folder: str, names: Iterable[str]) -> bool:

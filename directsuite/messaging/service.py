@@ -311,7 +311,7 @@ class Mailbox(Sender):
     async def create_folder(self, folder: str, *, timeout: float | None = None) -> None:
         """Create a folder. Raises InvalidArgumentError if its name is reserved or does not start with `INBOX.`."""
         arguments.validate_new_folder(folder, "folder")
-        confirm = confirmations.folder_created(self._as_nested(), folder)
+        confirm = confirmations.folder_created(self._as_nested().get_folders, folder)
         await self._call(operations.CREATE_FOLDER, folder, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def move_folder(self, folder: str, new_folder: str, *, timeout: float | None = None) -> None:
@@ -321,7 +321,7 @@ class Mailbox(Sender):
         """
         arguments.validate_changeable_folder(folder, "folder")
         arguments.validate_new_folder(new_folder, "new_folder")
-        confirm = confirmations.folder_moved(self._as_nested(), folder, new_folder)
+        confirm = confirmations.folder_moved(self._as_nested().get_folders, folder, new_folder)
         await self._call(
             operations.MOVE_FOLDER, folder, new_folder, body=self._credentials, timeout=timeout, confirm=confirm
         )
@@ -338,7 +338,7 @@ class Mailbox(Sender):
         """
         arguments.validate_changeable_folder(folder, "folder")
         seconds = self.resolve_settle(settle)
-        confirm = confirmations.folder_deleted(self._as_nested(), folder, seconds)
+        confirm = confirmations.folder_deleted(self._as_nested().get_folders, folder, seconds)
         await self._call(operations.DELETE_FOLDER, folder, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def copy_messages_by_uids(
@@ -368,9 +368,7 @@ class Mailbox(Sender):
             existing = await self.get_message_metadata(folder, timeout=deadline.require_time_left())
             copied = frozenset(listed)
             message_ids = [message.msg_id for message in existing if message.uid in copied]
-            confirm = await confirmations.messages_arrived(
-                self._as_nested(), dest_folder, message_ids, deadline, seconds
-            )
+            confirm = await self._confirm_arrival(dest_folder, message_ids, deadline, seconds)
             timeout = deadline.require_time_left()
         body = self._make_uids_body(listed)
         await self._call(
@@ -382,7 +380,7 @@ class Mailbox(Sender):
     ) -> None:
         """Move messages to another folder. They get new uids."""
         listed = arguments.validate_uids(uids)
-        confirm = confirmations.messages_removed(self._as_nested(), folder, listed)
+        confirm = confirmations.messages_removed(self._as_nested().get_uids, folder, listed)
         await self._call_for_uids(
             operations.MOVE_MESSAGES_BY_UIDS, folder, dest_folder, uids=listed, timeout=timeout, confirm=confirm
         )
@@ -392,7 +390,7 @@ class Mailbox(Sender):
     ) -> None:
         """Move messages to INBOX.Trash or, with `forever`, delete them permanently."""
         listed, mode = arguments.validate_uids(uids), str(bool(forever)).lower()
-        confirm = confirmations.messages_removed(self._as_nested(), folder, listed)
+        confirm = confirmations.messages_removed(self._as_nested().get_uids, folder, listed)
         await self._call_for_uids(
             operations.DELETE_MESSAGES_BY_UIDS, folder, mode, uids=listed, timeout=timeout, confirm=confirm
         )
@@ -449,7 +447,7 @@ class Mailbox(Sender):
         if verify:
             deadline = Deadline.after(self.resolve_timeout(timeout))
             message_ids = [email.read_message_id(message.data or b"") for message in listed]
-            confirm = await confirmations.messages_arrived(self._as_nested(), folder, message_ids, deadline, seconds)
+            confirm = await self._confirm_arrival(folder, message_ids, deadline, seconds)
             timeout = deadline.require_time_left()
         body = self._encode_body(RawMessagesRequest(auth=self._authentication, messages=listed))
         await self._call(operations.SAVE_RAW_MESSAGES, folder, body=body, timeout=timeout, confirm=confirm)
@@ -548,6 +546,14 @@ class Mailbox(Sender):
             return None
         return await self._call(
             operation, *segments, body=self._make_uids_body(listed), timeout=timeout, confirm=confirm
+        )
+
+    async def _confirm_arrival(
+        self, folder: str, message_ids: list[str | None], deadline: Deadline, settle: float
+    ) -> Confirmation[APIResponse] | None:
+        box = self._as_nested()
+        return await confirmations.messages_arrived(
+            box.get_uids, box.get_message_metadata, folder, message_ids, deadline, settle
         )
 
     async def _iter_in_batches(
