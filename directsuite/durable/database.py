@@ -17,13 +17,9 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from importlib import resources
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import attrs
-
-if TYPE_CHECKING:
-    from directsuite.durable.postgres import PostgresDatabase
-    from directsuite.durable.sqlite import SqliteDatabase
 
 T = TypeVar("T")
 Values: TypeAlias = Mapping[str, Any]
@@ -142,8 +138,30 @@ TransactionFn: TypeAlias = Callable[[Transaction], Coroutine[Any, Any, T]]
 """May await only the transaction's methods, because SQLite's thread has no event loop."""
 
 
-Database: TypeAlias = "SqliteDatabase | PostgresDatabase"
-"""Both classes have the methods `open`, `aclose`, `transaction`, `execute` and `fetch`, with the same parameters."""
+class Database(Protocol):
+    """An SQLite file or a PostgreSQL schema. Methods raise the database's error class."""
+
+    async def open(self, prepare: TransactionFn[object]) -> None:
+        """Connect, and run `prepare` in the first transaction. Disconnect if this raises."""
+        ...
+
+    async def aclose(self) -> None:
+        """Disconnect, after the transactions in progress."""
+        ...
+
+    async def transaction(self, work: TransactionFn[T]) -> T:
+        """Run `work` in a transaction, commit it, and return its result. Roll back if `work` raises."""
+        ...
+
+    async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
+        """Execute one statement, commit it, and return its rows."""
+        ...
+
+    async def fetch(
+        self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
+    ) -> list[Any]:
+        """Return the rows of a statement that only reads, each converted by `make`."""
+        ...
 
 
 class DatabaseContext:
