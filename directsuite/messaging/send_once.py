@@ -25,7 +25,7 @@ import enum
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import attrs
 
@@ -51,9 +51,6 @@ from directsuite.messaging.models import (
     SendMessageResponse,
 )
 from directsuite.wire.dates import read_http_date
-
-if TYPE_CHECKING:
-    from directsuite.messaging.service import Mailbox
 
 T = TypeVar("T")
 
@@ -285,12 +282,23 @@ async def send(
     raise first.with_traceback(None)
 
 
-async def search_sent(box: Mailbox, begin: datetime | None, deadline: Deadline) -> list[MessageDetail]:
+class _SearchableMailbox(Protocol):
+    def with_strict_paths(self, paths: frozenset[str]) -> Self: ...
+    def with_observer(self, observe: Callable[[ExchangeInfo], object]) -> Self: ...
+    async def get_folders(self, *, timeout: float | None = None) -> list[str]: ...
+    async def search_messages_metadata_by_received_date(
+        self, folder: str, begin: datetime | None, end: datetime | None, *, timeout: float | None = None
+    ) -> list[MessageDetail]: ...
+
+
+async def search_sent(box: _SearchableMailbox, begin: datetime | None, deadline: Deadline) -> list[MessageDetail]:
     """Return the metadata of the messages in INBOX.Sent received since `begin`. None: all."""
     return await _search_folder(box, SENT_FOLDER, begin, deadline)
 
 
-async def search_other_folders(box: Mailbox, begin: datetime | None, deadline: Deadline) -> list[MessageDetail]:
+async def search_other_folders(
+    box: _SearchableMailbox, begin: datetime | None, deadline: Deadline
+) -> list[MessageDetail]:
     """Return the metadata of the messages received since `begin` in all folders but INBOX.Sent.
 
     Folders whose listed names are not valid in a request are skipped. Raises ResponseDecodeError if a name is
@@ -304,7 +312,9 @@ async def search_other_folders(box: Mailbox, begin: datetime | None, deadline: D
     return found
 
 
-async def _search_folder(box: Mailbox, folder: str, begin: datetime | None, deadline: Deadline) -> list[MessageDetail]:
+async def _search_folder(
+    box: _SearchableMailbox, folder: str, begin: datetime | None, deadline: Deadline
+) -> list[MessageDetail]:
     """Return the metadata of the messages of a folder received since `begin`.
 
     Return that of all messages if `begin` is None, or the local clock is more than MAX_CLOCK_SKEW ahead of the
