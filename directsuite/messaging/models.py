@@ -265,7 +265,18 @@ class Message(MessageContent):
         """
         from directsuite.messaging.email import parse
 
-        return parse(message)
+        parts = parse(message)
+        return Message(
+            sender=parts.sender,
+            subject=parts.subject,
+            body=parts.body,
+            html_body=parts.is_html,
+            recipients=[Recipient(address, RecipientType(kind)) for kind, address in parts.recipients],
+            attachment_list=[
+                Attachment(content=content, content_type=content_type, filename=filename)
+                for content, content_type, filename in parts.attachments
+            ],
+        )
 
 
 @scrub_class
@@ -462,7 +473,7 @@ class DirectMessageStatusReportResponse(APIResponse):
             return self.message_logs
         from directsuite.messaging import report
 
-        return list(report.read_records(self.csv_data))
+        return [DirectMessageLog(**row) for row in report.read_rows(self.csv_data, MessageStatus)]
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)

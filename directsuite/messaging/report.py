@@ -9,11 +9,10 @@ import contextlib
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from directsuite.errors import ResponseDecodeError
-from directsuite.messaging.models import DirectMessageLog, MessageStatus
 from directsuite.wire.dates import read_datetime
 from directsuite.wire.parsing import MismatchError
 
@@ -34,14 +33,15 @@ _SEPARATORS = ",;\t"
 _BORDER = re.compile(r"-{3,}+\s*+(BEGIN|END)\b.*---", re.IGNORECASE)
 
 
-def read_records(document: bytes) -> Iterator[DirectMessageLog]:
-    """Yield the records of a CSV report, without column titles and borders.
+def read_rows(document: bytes, status: Callable[[str], Any]) -> Iterator[dict[str, Any]]:
+    """Yield the records of a CSV report as arguments for DirectMessageLog, without column titles and borders.
 
     An unreadable size or time is None, and its text is in `extra`, because the specification does not define their
     formats, and one unusual value must not hide a delivery. Values after the tenth column are in `extra` under
     `columns`. Raises ResponseDecodeError if the document is not CSV.
 
     document: the report, in UTF-8. Invalid bytes are replaced.
+    status: converts a non-empty status.
     """
     text = document.decode("utf-8-sig", "replace")
     for cells in _skip_titles(_read_lines(text, _detect_separator(text))):
@@ -54,8 +54,8 @@ def read_records(document: bytes) -> Iterator[DirectMessageLog]:
             except (ValueError, MismatchError):
                 record[name], extra[wire] = None, cell
         if record.get("status"):
-            record["status"] = MessageStatus(record["status"])
-        yield DirectMessageLog(**record, extra=extra)
+            record["status"] = status(record["status"])
+        yield {**record, "extra": extra}
 
 
 def _skip_titles(lines: Iterable[list[str]]) -> Iterator[list[str]]:
@@ -72,12 +72,11 @@ def _skip_titles(lines: Iterable[list[str]]) -> Iterator[list[str]]:
 
 
 def _detect_separator(text: str) -> str:
-    """Return the separator with which the first record has the most columns."""
-
     def count_columns(separator: str) -> int:
         try:
-            lines = _read_lines(text, separator)
-            return next((len(cells) for cells in lines if not _BORDER.fullmatch(cells[0].strip())), 0)
+            return next(
+                (len(cells) for cells in _read_lines(text, separator) if not _BORDER.fullmatch(cells[0].strip())), 0
+            )
         except ResponseDecodeError:
             return 0
 

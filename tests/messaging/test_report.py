@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.messaging.report import read_records
+from directsuite.messaging.report import read_rows
 
 HEADING = "From,To,Message ID,Message Size,Status,Sent Time,XDR Message ID,XDR Source ID,XDR Unique ID,XDR Patient ID"
 LINE = "a@x,b@y,<1@x>,2048,Waiting,1467740835000,m,s,u,p"
 
 
 def _records(text: str | bytes) -> list[ds.DirectMessageLog]:
-    return list(read_records(text.encode() if isinstance(text, str) else text))
+    document = text.encode() if isinstance(text, str) else text
+    return [ds.DirectMessageLog(**row) for row in read_rows(document, ds.MessageStatus)]
 
 
 EXPECTED = ds.DirectMessageLog(
