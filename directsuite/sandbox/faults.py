@@ -86,7 +86,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             return msgspec.convert(members, cls)
         except msgspec.ValidationError as mismatch:
             raise ValueError(
-                f"the fault rule is invalid ({mismatch}): see the guide `sandbox` for its members"
+                f"the fault rule is invalid ({mismatch}): its members are {', '.join(cls.__struct_fields__)}"
             ) from None
 
 

@@ -47,6 +47,8 @@ class LeapingClock:
 
     def advance(self, by: timedelta) -> None:
         """Move this clock and its followers forward. Raises ValueError if the time is negative."""
+        if not isinstance(by, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"Pass a timedelta, such as timedelta(minutes=10), instead of {type(by).__name__}.")
         if by < timedelta(0):
             raise ValueError("The clock cannot go back. Advance it by 0 or more.")
         for follower in self._followers:

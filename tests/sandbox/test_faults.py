@@ -81,6 +81,8 @@ def test_an_invalid_rule_is_rejected(members: dict[str, Any]) -> None:
         faults.add(Fault.from_members({"operation": "Send", "kind": "status", **members}))
     with pytest.raises(ValueError, match="missing required field `kind`"):
         Fault.from_members({"operation": "Send"})
+    with pytest.raises(ValueError, match=r"unknown field `code`\): its members are operation, kind, status,"):
+        Fault.from_members({"operation": "Send", "kind": "status", "code": 503})
 
 
 @given(st.dictionaries(st.text(), st.integers() | st.text(), max_size=4))

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -64,6 +65,8 @@ async def test_long_wait_that_nobody_shortens_takes_its_time(monkeypatch: pytest
 def test_time_never_goes_back(follower: Clock) -> None:
     with pytest.raises(ValueError, match="cannot go back"):
         LeapingClock(follower).advance(timedelta(seconds=-1))
+    with pytest.raises(TypeError, match=r"Pass a timedelta, such as timedelta\(minutes=10\), instead of int\."):
+        LeapingClock(follower).advance(cast("Any", 60))
     assert follower.now() == NOON
 
 

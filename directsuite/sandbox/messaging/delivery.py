@@ -202,10 +202,12 @@ def build_report_members(logs: Sequence[dict[str, Any]], *, as_csv: bool) -> dic
 
 def force_status(connection: sqlite3.Connection, smtp_id: str, recipient: str, status: str) -> None:
     """Set the status that is reported for a recipient from now on, instead of the computed one."""
+    if status not in set(DeliveryStatus):
+        raise ValueError(f"there is no status {status!r}: use one of {', '.join(DeliveryStatus)}")
     changed = connection.execute(
         "UPDATE delivery SET forced = ? WHERE lower(recipient) = lower(?)"
         " AND message = (SELECT id FROM sent_message WHERE smtp_id = ?)",
-        (DeliveryStatus(status), recipient, add_brackets(smtp_id)),
+        (status, recipient, add_brackets(smtp_id)),
     )
     if changed.rowcount == 0:
         raise LookupError(f"no message with the id {add_brackets(smtp_id)} was sent to {recipient}")
