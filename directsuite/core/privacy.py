@@ -38,6 +38,8 @@ _LIBRARIES = sys.stdlib_module_names | {
 """Packages that call, or are called by, this package. Their frames may contain arguments, headers and bodies."""
 _SYSTEM_ERRORS = (OSError, MemoryError, RecursionError, StopAsyncIteration, GeneratorExit)
 _SCRUBBED_ATTR = "__is_scrubbed__"
+EXPECTED_ATTR = "__is_expected__"
+"""An attribute of errors that this package raises, but that do not show a bug of it."""
 
 
 def scrub_traceback(function: C) -> C:
@@ -118,6 +120,7 @@ def _suggest_parameter(error: BaseException, function: Callable[..., Any]) -> No
 def _is_expected(error: BaseException) -> bool:
     """Return True unless the error shows a bug of this package: an unexpected exception that its own code raised."""
     expected = isinstance(error, (DirectSuiteError, asyncio.CancelledError, *_SYSTEM_ERRORS))
+    expected = expected or hasattr(error, EXPECTED_ATTR)
     return expected or not all(_is_ours(line) for line in deque(_iter_traceback(error), maxlen=1))
 
 

@@ -12,6 +12,8 @@ It requires the package aioresponses (extra `testing`). For tests of timeouts, d
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -23,7 +25,9 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 from yarl import URL
 
-from directsuite.testing.responses import response
+from directsuite.core.operation import MediaType
+from directsuite.core.privacy import EXPECTED_ATTR
+from directsuite.testing.responses import describe_request, find_operation, response
 
 try:
     from aioresponses import aioresponses
@@ -39,10 +43,13 @@ class MockedServices(aioresponses):
 
     requests: dict[tuple[str, URL], list[Any]]
     """The requests by HTTP method and URL. Their `kwargs["data"]` is the body as bytes."""
+    unexpected: list[str]
+    """The requests without a mocked response, such as "GetUIDs (folder='INBOX')"."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._operations: dict[str, str] = {}
+        self.unexpected = []
+        self._defined: dict[str, str] = {}
 
     @property
     def environment(self) -> dict[str, str]:
@@ -56,17 +63,20 @@ class MockedServices(aioresponses):
 
     @property
     def unused(self) -> list[str]:
-        """The operations of the responses that were not requested, in the order of their definition.
+        """The responses that were not requested, such as "GetUIDs (folder='INBOX')", in the order of their definition.
 
         A response that was defined by a method of aioresponses is listed as its HTTP method and URL. Responses with
         `repeat=True` are not listed.
         """
         matches: dict[str, Any] = self._matches
-        return [
-            self._operations.get(key, f"{match.method.upper()} {match.url_or_pattern}")
-            for key, match in matches.items()
-            if match.repeat is not True
-        ]
+        return [self._describe_response(key) for key, match in matches.items() if match.repeat is not True]
+
+    def bodies(self, operation: str) -> list[Any]:
+        """Return the bodies of the requests of an operation, decoded if they are JSON, otherwise as bytes or None."""
+        is_json = find_operation(operation).content_type is MediaType.JSON
+        calls = [calls for key, calls in self.requests.items() if describe_request(*key).split()[0] == operation]
+        bodies = [call.kwargs["data"] for call in itertools.chain(*calls)]
+        return [json.loads(body) if is_json and body else body for body in bodies]
 
     def respond(
         self, operation: str, *, repeat: bool = False, headers: Mapping[str, str] | None = None, **values: Any
@@ -82,20 +92,20 @@ class MockedServices(aioresponses):
         Raises ValueError and TypeError as `response` does.
         """
         answer = response(operation, **values)
-        path = re.escape(str(URL(f"/{answer.path}")))  # quoted as in the URL of the request
+        path = URL(f"/{answer.path}")  # quoted as in the URL of the request
         mock: Any = self
         mock.add(
-            re.compile(f".*{path}$"),
+            re.compile(f".*{re.escape(str(path))}$"),
             answer.method,
             status=answer.status,
             body=answer.body,
             headers=headers,
             repeat=repeat,
         )
-        self._operations[[*self._matches][-1]] = operation
+        self._defined[[*self._matches][-1]] = describe_request(answer.method, path)
 
     def stop(self) -> None:
-        """End the mocking. `unused` and `requests` remain available."""
+        """End the mocking. `unexpected`, `unused` and `requests` remain available."""
         matches = self._matches.copy()
         super().stop()
         self._matches = matches
@@ -114,8 +124,25 @@ class MockedServices(aioresponses):
         """Return the mocked response to a request. Raises AssertionError if there is none."""
         response = await super().match(method, url, allow_redirects=allow_redirects, **kwargs)
         if response is None and not self.passthrough_unmatched:
-            raise AssertionError(f"No response is mocked for {method} {url}, or all of them were used.")
+            request = describe_request(method, url)
+            self.unexpected.append(request)
+            error = AssertionError(self._describe_lack(request))
+            setattr(error, EXPECTED_ATTR, True)
+            raise error
         return response
+
+    def _describe_lack(self, request: str) -> str:
+        used = [each for key, each in self._defined.items() if key not in self._matches]
+        lists = {
+            "Already used": [each for each in used if each.split()[0] == request.split()[0]],
+            "Responses left": [self._describe_response(key) for key in self._matches],
+        }
+        texts = [f"{title}: {', '.join(each)}." for title, each in lists.items() if each]
+        return " ".join([f"No response is mocked for {request}.", *texts])
+
+    def _describe_response(self, key: str) -> str:
+        match: Any = self._matches[key]
+        return self._defined.get(key, f"{match.method.upper()} {match.url_or_pattern}")
 
 
 @contextmanager
@@ -126,8 +153,9 @@ def mocked_services(**options: Any) -> Generator[Any]:  # the types of aiorespon
     (`kwargs["data"]`), and matches URLs however their characters are quoted. A request without a mocked response raises
     AssertionError instead of a connection error, after which directsuite would retry.
 
-    Its method `respond` adds the response to the next request of an operation. `unused` lists the responses that were
-    not requested; `assert mocked.unused == []` checks that there are none, as the fixture `directsuite_mocked` does.
+    Its method `respond` adds the response to the next request of an operation. `unexpected` lists the requests without
+    a response, and `unused` the responses that were not requested. `assert mocked.unexpected == mocked.unused == []`
+    checks that there are none, as the fixture `directsuite_mocked` does.
 
     Pass `clock=LeapingClock()` to the suite, so that tests do not wait before retries.
 

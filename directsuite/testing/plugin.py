@@ -63,15 +63,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Fail a test that has passed, but has not requested all responses of `directsuite_mocked`."""
+    """Fail a test that has passed if a request had no response, or a response was not requested."""
     result = yield
     mocked: MockedServices | None = getattr(item, "funcargs", {}).get("directsuite_mocked")
-    if mocked is not None and mocked.unused:
-        pytest.fail(
-            f"These mocked responses were not requested: {', '.join(mocked.unused)}. "
-            "If a response need not be requested, define it with repeat=True.",
-            pytrace=False,
-        )
+    if mocked is not None and (mocked.unexpected or mocked.unused):
+        lists = {
+            "These requests had no mocked response": mocked.unexpected,
+            "These mocked responses were not requested": mocked.unused,
+        }
+        texts = [f"{title}: {', '.join(each)}." for title, each in lists.items() if each]
+        if not mocked.unexpected:
+            texts.append("If a response need not be requested, define it with repeat=True.")
+        pytest.fail(" ".join(texts), pytrace=False)
     return result
 
 
@@ -116,7 +119,8 @@ def directsuite_sandbox(_directsuite_loop: LoopThread) -> Iterator[Sandbox]:
 def directsuite_mocked() -> Iterator[MockedServices]:
     """Mocked responses to all requests of aiohttp. `respond` adds one.
 
-    The test fails if a response is not requested, unless it was defined with `repeat=True`.
+    The test fails if a request has no response, even if the program ignores the AssertionError. It also fails if a
+    response is not requested, unless it was defined with `repeat=True`.
     """
     from directsuite.testing.mocked import mocked_services
 

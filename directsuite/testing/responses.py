@@ -12,13 +12,15 @@ import difflib
 import functools
 import http.client
 import json
+import re
 import string
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import attrs
+from yarl import URL
 
 from directsuite.core.operation import Operation, Service
 from directsuite.fax import operations as fax
@@ -58,7 +60,8 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
     status: the HTTP status. None: 200, or 400 with `error`.
     values: the parameters of the path, such as `folder`, and the fields of the response by their names in Python. For
         GetDoc and the other operations that return a PDF, `pdf` with its bytes. A name that is both, such as
-        `identifier`, needs one value. `success` is True if it is omitted.
+        `identifier`, needs one value. `success` is True if it is omitted. `identifier`, `smtp_id`, `count` and
+        `session_id` are required if the response has them. `smtp_id` may be empty.
 
     An error has other fields. It is an error if `status` is 300 or more, if `success` is False, or, for signing and
     fax, if `error` is given.
@@ -68,10 +71,11 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
     - Registration, also for a failed login: `code` and `error_message`.
 
     Raises ValueError if the operation does not exist, or a parameter of the path is missing, and TypeError if the
-    response has no such field, the package could not read a value, the specification does not list the text of an
-    enum (`MessageStatus("Deferred")` instead of the text allows it), or `code` is an error but `success` is omitted.
+    response has no such field, a required field is missing, the package could not read a value, the specification does
+    not list the text of an enum (`MessageStatus("Deferred")` instead of the text allows it), or `code` is an error but
+    `success` is omitted.
     """
-    chosen = _find_operation(operation)
+    chosen = find_operation(operation)
     parameters = [name for _, name, _, _ in string.Formatter().parse(chosen.path) if name]
     if missing := [name for name in parameters if name not in values]:
         raise ValueError(f"the path of {operation} needs {', '.join(missing)}: {chosen.path}")
@@ -95,8 +99,33 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
             if "success" not in members and (code := members.get("code")) not in _SUCCESS_CODES:
                 raise TypeError(f"code={code!r} is an error: give success=False")
             members.setdefault("success", True)
+        required = [each for each in fields if fields[each].default in (attrs.NOTHING, "")]
+        if absent := {*required, *chosen.required_fields} & fields.keys() - members.keys():
+            raise TypeError(f"the response of {operation} needs {min(absent)}")
         body = _encode_model(f"the response of {operation}", chosen.response, members)
     return ServiceResponse(chosen.method, path, status, body)
+
+
+def describe_request(method: str, url: URL) -> str:
+    """Return the operation of a request and the parameters of its path, such as "GetUIDs (folder='INBOX')".
+
+    If it is a request of no operation, return its method and URL.
+    """
+    matches = [
+        (each, match)
+        for each in _get_operations().values()
+        if each.method == method and (match := _compile_path(each.path).search(url.raw_path))
+    ]
+    if not matches:
+        return f"{method} {url}"
+    operation, match = max(matches, key=lambda each: len(each[0].path))  # a folder may have the name of an operation
+    parameters = ", ".join(f"{name}={unquote(value)!r}" for name, value in match.groupdict().items())
+    return f"{operation.name} ({parameters})" if parameters else operation.name
+
+
+@functools.cache
+def _compile_path(path: str) -> re.Pattern[str]:
+    return re.compile("/" + re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path) + "$")
 
 
 def _encode_error(operation: Operation[Any], status: int, values: Mapping[str, Any]) -> bytes:
@@ -162,7 +191,9 @@ def _find_problems(given: object, read: object, path: str) -> Iterator[str]:
 def _list_similar(name: str, known: Iterable[str], plural: str) -> str:
     """Return a sentence with the similar names, or with all if none is similar."""
     names = {each.lower(): each for each in known}  # the name of a method, such as get_uids, differs in these
-    similar = difflib.get_close_matches(name.lower().replace("_", ""), names, n=3, cutoff=0.5)
+    wanted = name.lower().replace("_", "")
+    starts = [each for each in names if wanted.startswith(each)]
+    similar = dict.fromkeys([*starts, *difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)])
     listed = ", ".join(names[each] for each in similar or names)
     return f"Similar {plural}: {listed}" if similar else f"The {plural} are {listed}"
 
@@ -178,8 +209,12 @@ def _get_operations() -> dict[str, Operation[Any]]:
     return {each.name: each for each in found if isinstance(each, Operation)}
 
 
-def _find_operation(name: str) -> Operation[Any]:
+def find_operation(name: str) -> Operation[Any]:
+    """Return an operation of the specification. Raises ValueError if it does not exist."""
     operations = _get_operations()
     if name in operations:
         return operations[name]
-    raise ValueError(f"there is no operation {name!r}. {_list_similar(name, operations, 'names')}.")
+    raise ValueError(
+        f"there is no operation {name!r}. {_list_similar(name, operations, 'names')}. The guide "
+        "`methods` lists the operations of all methods."
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -50,9 +51,33 @@ async def test_request_without_a_response_fails_the_test_immediately(mocked: Any
     patient = box.with_options(retry=ds.RetryPolicy(attempts=4))
     mocked.post(f"{MESSAGE}/GetMessageCount/INBOX", payload=SUCCESS | {"count": 1})
     assert await patient.get_message_count() == 1
-    with pytest.raises(AssertionError, match=r"No response is mocked for POST .*/GetMessageCount/INBOX"):
+    mocked.respond("Send", smtp_id="<1>", repeat=True)
+    for folder in ("INBOX.A", "INBOX.B"):
+        mocked.respond("GetMessageCount", folder=folder, count=1)
+    assert await patient.get_message_count("INBOX.A") == 1
+    text = (
+        "No response is mocked for GetMessageCount (folder='INBOX'). Already used: GetMessageCount (folder='INBOX.A'). "
+        "Responses left: Send, GetMessageCount (folder='INBOX.B')."
+    )
+    with pytest.raises(AssertionError, match=f"^{re.escape(text)}$") as caught:
         await patient.get_message_count()
-    assert [len(calls) for calls in mocked.requests.values()] == [2]
+    assert [len(calls) for calls in mocked.requests.values()] == [2, 1]
+    assert [each.name for each in caught.traceback] == ["test_request_without_a_response_fails_the_test_immediately"]
+
+
+async def test_request_without_a_response_is_recorded_even_if_the_program_ignores_it(
+    mocked: Any, suite: ds.DirectSuite
+) -> None:
+    mocked.respond("Save", identifier="d")
+    mocked.respond("SignAndPull", identifier="d", pdf=b"%PDF-1.7")
+    assert await suite.signing.sign_pdf(b"%PDF-1.7", ds.Signature(name="approval")) == b"%PDF-1.7"
+    with pytest.raises(AssertionError, match="No response is mocked for Save") as caught:
+        await suite.signing.sign_pdf(b"%PDF-1.7", ds.Signature(name="approval"))
+    assert len(caught.traceback) == 1
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(AssertionError, match=r"No response is mocked for GET http://other.example.test/x\.$"):
+            await session.get("http://other.example.test/x")
+    assert mocked.unexpected == ["Delete (identifier='d')", "Save", "GET http://other.example.test/x"]
 
 
 async def test_json_body_is_kept_as_bytes(mocked: Any, box: ds.Mailbox) -> None:
@@ -60,7 +85,11 @@ async def test_json_body_is_kept_as_bytes(mocked: Any, box: ds.Mailbox) -> None:
     mocked.post(url, payload=SUCCESS | {"count": 1})
     await box.get_message_count()
     (call,) = mocked.requests["POST", URL(url)]
-    assert json.loads(call.kwargs["data"]) == {"username": ALICE, "password": "secret"}
+    body = {"username": ALICE, "password": "secret"}
+    assert json.loads(call.kwargs["data"]) == body
+    assert (mocked.bodies("GetMessageCount"), mocked.bodies("GetUIDs")) == ([body], [])
+    with pytest.raises(ValueError, match="there is no operation 'GetCount'"):
+        mocked.bodies("GetCount")
 
 
 async def test_streamed_body_is_kept_as_bytes(mocked: Any, suite: ds.DirectSuite, tmp_path: Path) -> None:
@@ -70,6 +99,7 @@ async def test_streamed_body_is_kept_as_bytes(mocked: Any, suite: ds.DirectSuite
     await suite.signing.save(pdf)
     ((call,),) = mocked.requests.values()
     assert call.kwargs["data"] == b"JVBERi0xLjc="
+    assert mocked.bodies("Save") == [b"JVBERi0xLjc="]
 
 
 async def test_callback_sees_the_body(mocked: Any, box: ds.Mailbox) -> None:
@@ -105,7 +135,8 @@ async def test_response_is_not_used_for_a_longer_path(mocked: Any, suite: ds.Dir
     mocked.respond("GetDoc", identifier="d", error="no such document")
     with pytest.raises(ds.DocumentNotFoundError):
         await suite.signing.get_doc("d")
-    with pytest.raises(AssertionError, match="No response is mocked for GET"):
+    assert mocked.bodies("GetDoc") == [None]
+    with pytest.raises(AssertionError, match=r"No response is mocked for GetDocInfo \(identifier='other'\)"):
         await suite.signing.get_doc_info("other")
 
 
@@ -158,11 +189,11 @@ def test_missing_aioresponses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_unused_lists_the_responses_that_were_not_requested(box: ds.Mailbox, mocked: Any) -> None:
     for count in (1, 2):
         mocked.respond("GetMessageCount", folder="INBOX", count=count)
-    mocked.respond("Send")
+    mocked.respond("Send", smtp_id="<1>")
     mocked.respond("GetUIDs", folder="INBOX", repeat=True)
     mocked.add("http://other.example.test/x", "GET")
     assert await box.get_message_count() == 1
-    unused = ["GetMessageCount", "Send", "GET http://other.example.test/x"]
+    unused = ["GetMessageCount (folder='INBOX')", "Send", "GET http://other.example.test/x"]
     assert mocked.unused == unused
     mocked.stop()
     assert mocked.unused == unused

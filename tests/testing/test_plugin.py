@@ -171,10 +171,14 @@ def test_program(directsuite_mocked, monkeypatch):
 
 def test_unused(directsuite_mocked):
     for _ in range(2):
-        directsuite_mocked.respond("Send")
+        directsuite_mocked.respond("Send", smtp_id="<1>")
+
+async def test_ignored_error(directsuite_mocked, directsuite_suite):
+    directsuite_mocked.respond("GetDoc", identifier="d")
+    await asyncio.gather(directsuite_suite.signing.get_doc("e"), return_exceptions=True)
 
 def test_that_fails(directsuite_mocked):
-    directsuite_mocked.respond("Send")
+    directsuite_mocked.respond("Send", smtp_id="<1>")
     raise RuntimeError("the cause")
 """
 
@@ -249,9 +253,11 @@ CASES = {
     "mocked responses with anyio": Case([MOCKED + ANYIO.format(backend="asyncio")], {"passed": 2}, ("anyio",)),
     "mocked responses in sync tests": Case(
         [MOCKED_SYNC],
-        {"passed": 1, "failed": 2},
+        {"passed": 1, "failed": 3},
         texts=(
             "These mocked responses were not requested: Send, Send. If a response need not",
+            "These requests had no mocked response: GetDoc (identifier='e'). "
+            "These mocked responses were not requested: GetDoc (identifier='d').\n",
             "RuntimeError: the cause",
         ),
         missing_texts=("not requested: Send. If",),

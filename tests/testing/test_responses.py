@@ -6,6 +6,7 @@ import string
 from typing import Any, cast
 
 import pytest
+from yarl import URL
 
 import directsuite as ds
 from directsuite.core.outcome import interpret
@@ -13,7 +14,7 @@ from directsuite.core.session import BufferedResponse
 from directsuite.messaging import operations as messaging
 from directsuite.registration import operations as registration
 from directsuite.testing import mocked_services, response
-from directsuite.testing.responses import ServiceResponse, _get_codec, _get_operations
+from directsuite.testing.responses import ServiceResponse, _get_codec, _get_operations, describe_request
 
 
 def test_response_has_the_request_and_the_fields() -> None:
@@ -24,6 +25,18 @@ def test_response_has_the_request_and_the_fields() -> None:
 
 def test_pdf_is_base64_text() -> None:
     assert response("GetDoc", identifier="d", pdf=b"%PDF-1.7").body == b"JVBERi0xLjc="
+
+
+def test_request_is_described_by_its_operation_and_parameters() -> None:
+    operations = {
+        "POST https://a.test/x/GetUIDs/Gr%C3%B6%C3%9Fe%20(50%25)%20%26%20a%2Fb": "GetUIDs (folder='Größe (50%) & a/b')",
+        "POST https://a.test/CreateFolder/login": "CreateFolder (folder='login')",
+        "POST https://a.test/login": "login",
+        "GET https://a.test/login": "GET https://a.test/login",
+    }
+    for request, described in operations.items():
+        method, url = request.split()
+        assert describe_request(method, URL(url, encoded=True)) == described
 
 
 def read(operation: str, answer: ServiceResponse) -> object:
@@ -108,6 +121,10 @@ async def test_suite_raises_the_error_of_a_failed_login() -> None:
     [
         ("GetUID", {}, ValueError, "there is no operation 'GetUID'. Similar names: GetUIDs"),
         ("get_uids", {}, ValueError, "Similar names: GetUIDs"),
+        ("SendMessage", {}, ValueError, r"Similar names: Send, .*\. The guide `methods` lists"),
+        ("Save", {}, TypeError, "the response of Save needs identifier"),
+        ("Send", {}, TypeError, "the response of Send needs smtp_id"),
+        ("GetMessageCount", {"folder": "INBOX"}, TypeError, "the response of GetMessageCount needs count"),
         ("GetUIDs", {"uids": [1]}, ValueError, "the path of GetUIDs needs folder"),
         ("GetUIDs", {"folder": "INBOX", "uid": [1]}, TypeError, "has no field uid. Its fields are .*, uids"),
         ("GetUIDs", {"folder": "INBOX", "uids": ["a"]}, TypeError, r"\$\.uids\[0\] should be a whole number"),
@@ -174,10 +191,10 @@ def test_dicts_and_extra_members_of_models_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("operation", "values"),
     [
-        ("Send", {"code": 0}),
-        ("Send", {"code": None}),
+        ("Send", {"code": 0, "smtp_id": ""}),
+        ("Send", {"code": None, "smtp_id": "<1>"}),
         ("login", {"code": "000", "session_id": "s"}),
-        ("Send", {"success": True, "code": 2}),
+        ("Send", {"success": True, "code": 2, "smtp_id": "<1>"}),
         ("Send", {"status": 400, "code": 2}),
     ],
 )
@@ -192,6 +209,8 @@ def test_each_operation_accepts_its_response(name: str) -> None:
         parameter: "1" for _, parameter, _, _ in string.Formatter().parse(operation.path) if parameter
     }
     values |= {field: 1 if field == "count" else "1" for field in operation.required_fields if "[]" not in field}
+    if operation.response is ds.SendMessageResponse:
+        values["smtp_id"] = "<1>"
     answer = response(name, **values)
     received = BufferedResponse(answer.status, {}, answer.body or b"JVBERi0=")
     assert not isinstance(interpret(operation, received, 10_000, _get_codec()), Exception)
