@@ -249,9 +249,9 @@ class Configuration(Mapping[str, SettingEntry]):
         if token_url is None:
             names = {"client_id": client_id, "client_secret": client_secret, "refresh_token": refresh_token}
             for name in (name for name, value in names.items() if value is not None):
-                raise ConfigurationError(f"{self._find_origin(name)}: {name} is set without token_url: set both")
+                raise ConfigurationError(f"{self.find_origin(name)}: {name} is set without token_url: set both")
             return None
-        origin = self._find_origin("token_url")
+        origin = self.find_origin("token_url")
         if client_id is None:
             raise ConfigurationError(f"{origin}: token_url is set without client_id: set both")
         if client_secret is None and refresh_token is None:
@@ -273,11 +273,14 @@ class Configuration(Mapping[str, SettingEntry]):
             problem = error.explanation.removeprefix("the grant's ")
         else:
             return grant
-        raise ConfigurationError(f"{self._find_origin(problem.partition(' ')[0])}: {problem}")
+        raise ConfigurationError(f"{self.find_origin(problem.partition(' ')[0])}: {problem}")
 
-    def _find_origin(self, name: str) -> str:
-        found = next((self[each].origin for each in (name, f"{name}_file") if each in self), None)
-        return found or f"{PREFIX}{name.upper()}"
+    def find_origin(self, name: str) -> str:
+        """Return where a setting or secret is from, for errors. If it is not set, return its variable."""
+        variable = f"{PREFIX}{name.upper()}"
+        if self.variables.get(variable):
+            return variable
+        return next((self[each].origin for each in (name, f"{name}_file") if each in self), variable)
 
     def _make_refresh_token_saver(self) -> Callable[[Secret], Awaitable[None]] | None:
         """Return a function that replaces the file of the refresh token, or None if the token is not from a file.

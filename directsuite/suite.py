@@ -205,6 +205,8 @@ class DirectSuite:
         settings = make_settings(Settings, configuration, options)
         if token is None:
             token = configuration.read_token(allow_insecure_http=settings.allow_insecure_http)
+            if isinstance(token, Secret):
+                token = make_token_source(token, configuration.find_origin("token"))
         suite = cls(settings, token=token, login=login, listeners=listeners)
         suite._transport.require_services(_SERVICES[name] for name in require)
         return suite

@@ -131,7 +131,8 @@ def exit_for_error(
     given = next((advice[key] for key in (code, status_code, kind) if key is not None and key in advice), None)
     what_to_do = _find_advice(error, what_to_do) if given is None else given
     variable = _get_url_variable(error.service)
-    if error.advice and isinstance(error, errors.ServiceError) and variable not in what_to_do:
+    is_endpoint_wrong = error.advice and not isinstance(error, errors.AuthenticationError)
+    if is_endpoint_wrong and isinstance(error, errors.ServiceError) and variable not in what_to_do:
         what_to_do = f"{what_to_do}, and check {variable} (`directsuite config show`)"
     if error.retry_after is not None:
         what_to_do = f"wait {error.retry_after:.0f} s and try again"
@@ -146,7 +147,7 @@ def _find_advice(error: errors.DirectSuiteError, default: str) -> str:
         return f"{HINT_RENEW_CREDENTIAL}{_describe_secret_source(error)}"
     if error.advice and isinstance(error, errors.ConnectFailedError):
         return f"nothing was sent; {error.advice}. `directsuite doctor` shows more"
-    if error.advice and not isinstance(error, errors.NotFoundError):
+    if error.advice and not isinstance(error, errors.NotFoundError | errors.AuthenticationError):
         return "ask the service's provider for the right URL"
     if find_error_scope(error) is ErrorScope.ENDPOINT:
         url = _get_url_variable(error.service)

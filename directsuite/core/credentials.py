@@ -116,6 +116,15 @@ class TokenCache:
         """True if a rejected token can be replaced by a new one."""
         return self._source.renewable
 
+    def explain_rejection(self) -> str:
+        """Return what to do if the service rejects a token that cannot be replaced."""
+        if not isinstance(self._source, StaticToken):
+            return "it is wrong or has expired, and its source cannot renew it"
+        return (
+            f"it is wrong or has expired, and a constant token (here {self._source.origin}) cannot be renewed. Replace "
+            "it, or pass an async function or an OAuth client instead"
+        )
+
     def peek(self) -> Credential | None:
         """Return the current credential, or None if there is none or it is due for renewal."""
         credential = self._credential
@@ -414,9 +423,10 @@ class TokenSource(Protocol):
 
 @attrs.frozen(repr=False, eq=False)
 class StaticToken(ValueSemantics):
-    """A source that always returns the same token."""
+    """A source that always returns the same token. origin: where it was set, for errors."""
 
     token: Secret = attrs.field(converter=as_secret)
+    origin: str
     renewable: bool = False
 
     async def fetch(self) -> AccessToken:
@@ -437,8 +447,11 @@ class CallableToken(ValueSemantics):
         return token if isinstance(token, AccessToken) else AccessToken(token)
 
 
-def make_token_source(token: str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource) -> TokenSource:
-    """Create a TokenSource from a `token` argument.
+def make_token_source(
+    token: str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource,
+    origin: str = "token=... of the suite",
+) -> TokenSource:
+    """Create a TokenSource from a `token` argument. origin: where a constant token was set.
 
     Raises ConfigurationError if the argument is not a token, function or source, or if the token is malformed.
     """
@@ -452,7 +465,7 @@ def make_token_source(token: str | Secret | Callable[[], Awaitable[str | AccessT
             raise ConfigurationError(
                 "the token contains a line break, a character that is not allowed in a header, or spaces around it"
             )
-        return StaticToken(token)
+        return StaticToken(token, origin)
     if not inspect.isclass(token):
         if isinstance(token, TokenSource) and callable(cast("object", token.fetch)):
             return token

@@ -375,12 +375,16 @@ def find_service_error(
         return None
     wait = parse_retry_after(headers.get("Retry-After"), headers.get("Date"))
     cls, meaning = classify_status(status)
+    if cls is AuthenticationError and operation.auth is Auth.BEARER:
+        meaning = "the service rejected the access token"
     if fault is not None:
         cls, meaning = operation.status_errors.get(status, (cls, meaning))
     code = None
     if fault is not None and fault.code is not None and status != 429:
         cls, meaning = operation.fault_format.codes.get(fault.code, (ServiceError, "other error"))
         code = fault.code
+    if operation.service is Service.OAUTH:
+        meaning = meaning.replace("the service", "the token endpoint")
     named = f"code {code if _SHORT_NUMBER.match(str(code)) else 'of another form'}"  # see find_loggable_code
     own = fault is not None and operation.fault_format.success_key is not None and status != 429
     error = cls(
@@ -394,6 +398,8 @@ def find_service_error(
     )
     if code is None:
         error.advice = _find_advice(status)
+    if cls is AuthenticationError and operation.auth not in (Auth.BEARER, Auth.SESSION):  # those may be renewed
+        error.advice = _CREDENTIAL_HINTS.get(operation.service, "")
     error.outcome = Outcome.FAILED if own else _determine_outcome(operation, status, wait)
     if code is not None and code == operation.fault_format.new_session_code and operation.auth is Auth.SESSION:
         error.outcome = Outcome.REJECTED
@@ -454,11 +460,16 @@ def _find_advice(status: int) -> str:
 
 _ERROR_CLASSES: dict[int, tuple[type[ServiceError], str]] = {
     400: (BadRequestError, "invalid action, or a parameter is missing or invalid"),
-    401: (AuthenticationError, "no valid access token in the request"),
+    401: (AuthenticationError, "the service rejected the credentials"),
     403: (PermissionDeniedError, "permission was denied for the requested action"),
     404: (NotFoundError, "not found"),
     413: (ServiceError, "the request is larger than the service accepts"),
     429: (RateLimitedError, "too many requests"),
+}
+
+_CREDENTIAL_HINTS = {
+    Service.MESSAGING: "check the address or user name, and its password",
+    Service.REGISTRATION: "check the user name and password of the login",
 }
 
 _MESSAGE_KEYS = ("message", "errorMessage", "detail", "title", "error_description", "description", "error")

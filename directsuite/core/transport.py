@@ -506,6 +506,8 @@ def _try_renew_credential(call: Call[Any], failure: DirectSuiteError) -> bool:
         failure.outcome = Outcome.FAILED
         if call.has_renewed_credential:
             failure.advice = _ALSO_REJECTED[call.operation.auth]
+        elif cache is not None:
+            failure.advice = cache.explain_rejection()
         return False
     cache.invalidate(call.credential.generation)
     # A consumed body cannot be sent again, but the next call will use a new credential.

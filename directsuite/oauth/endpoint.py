@@ -45,11 +45,12 @@ _MAX_LIFETIME_SECONDS = 315_360_000.0  # ten years: larger values mean no expiry
 _TIMEOUT_SECONDS = 45.0
 """Shorter than the token cache's timeout, so that the error of the request is raised."""
 _HINT_SETTING = "check token_url"
+_HINT_CLIENT = "check client_id and client_secret"
 
-INVALID_GRANT = "invalid_grant"
+INVALID_CLIENT, INVALID_GRANT = "invalid_client", "invalid_grant"
 
 CODES: dict[Code, tuple[type[ServiceError], str]] = {
-    "invalid_client": (AuthenticationError, "the client's id, secret or authentication method is not accepted"),
+    INVALID_CLIENT: (AuthenticationError, "the client's id, secret or authentication method is not accepted"),
     INVALID_GRANT: (AuthenticationError, "the grant is not accepted"),
     "unauthorized_client": (AuthenticationError, "this client may not use this type of grant"),
     "invalid_scope": (BadRequestError, "the scope is unknown or exceeds what was granted"),
@@ -148,17 +149,19 @@ class TokenEndpoint:
 
 
 def _reword_error(error: ServiceError, explain_invalid_grant: Callable[[], str]) -> ServiceError:
+    if error.advice:  # a redirect, or not found
+        error.advice = _HINT_SETTING
     if error.code in CODES:
         meaning = explain_invalid_grant() if error.code == INVALID_GRANT else CODES[error.code][1]
         text = f"{meaning} ({error.code})"
     elif isinstance(error, AuthenticationError):
-        text = f"{CODES['invalid_client'][1]} (HTTP {error.status})"
+        text = f"{CODES[INVALID_CLIENT][1]} (HTTP {error.status})"
     else:
-        if error.advice:  # a redirect, or not found
-            error.advice = _HINT_SETTING
         if not isinstance(error, NotFoundError):
             return error
         text = error.explanation
+    if isinstance(error, AuthenticationError) and error.code in (INVALID_CLIENT, None):
+        error.advice = _HINT_CLIENT
     # A NotFoundError would look like a missing document.
     cls = ServiceError if isinstance(error, NotFoundError) else type(error)
     about: dict[str, Any] = {**ERROR_CONTEXT, "outcome": error.outcome, "retry_after": error.retry_after}

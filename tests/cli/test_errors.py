@@ -87,6 +87,14 @@ def test_failed_connection_keeps_its_advice() -> None:
     )
 
 
+@pytest.mark.parametrize("service", ["signing", "fax", "messaging", "registration", "oauth"])
+def test_rejected_credential_has_the_advice_of_the_command_only(service: str) -> None:
+    error = errors.AuthenticationError("it said no", status=401, operation="Any", service=service)
+    sentence = exit_for_error(error)[1]
+    error.advice = "check what the program passed"
+    assert exit_for_error(error)[1] == sentence
+
+
 def test_argument_is_named_by_its_option() -> None:
     error = errors.InvalidArgumentError("give whole numbers", parameter="uids")
     assert exit_for_error(error, option_names={"uids": "the numbers"}) == (2, "the numbers: give whole numbers")

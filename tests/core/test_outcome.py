@@ -28,6 +28,7 @@ from directsuite.core.outcome import (
 from directsuite.core.session import BufferedResponse
 from directsuite.errors import DirectSuiteError, Outcome, ServiceError
 from directsuite.messaging import operations as messaging
+from directsuite.oauth.endpoint import TOKEN
 from directsuite.registration import operations as registration
 from directsuite.registration.models import SUCCESS_CODE
 from directsuite.signing import operations as signing
@@ -183,6 +184,7 @@ ANSWERS = [
     Answered(SIGN, 403, _BLOCKED, ds.PermissionDeniedError, _DENIED, FAILED, message="blocked until noon"),
     Answered(SIGN, 500, {"error": "no"}, ds.ServerError, "the service failed (HTTP 500)", UNKNOWN, message="no"),
     Answered(GET_DOC_INFO, 503, None, ds.ServerError, _SERVICE_FAILED, UNKNOWN),
+    Answered(TOKEN, 503, None, ds.ServerError, "the token endpoint failed (HTTP 503)", UNKNOWN),
     Answered(GET_DOC_INFO, 503, None, ds.ServerError, _SERVICE_FAILED, REJECTED, **_wait("0")),
     Answered(GET_DOC_INFO, 500, None, ds.ServerError, "the service failed (HTTP 500)", UNKNOWN, **_wait("5")),
 ]
@@ -220,6 +222,27 @@ def test_only_rejected_credential_is_renewed(operation: Operation[Any], status: 
     error = find_service_error(operation, status, {}, None, b"")
     assert error is not None
     assert needs_new_credential(error) is asks
+
+
+_ADDRESS, _LOGIN = "check the address or user name, and its password", "check the user name and password of the login"
+
+
+@pytest.mark.parametrize(
+    ("operation", "status", "document", "text"),
+    [
+        (SEND, 200, _refuse(1), f"authentication failed (code 1): {_ADDRESS}"),
+        (SEND, 401, None, f"the service rejected the credentials (HTTP 401): {_ADDRESS}"),
+        (LOGIN, 200, _SESSION, f"authentication failed (code 011): {_LOGIN}"),
+        (_PATIENTS, 200, _SESSION, "authentication failed (code 011)"),  # the session is renewed
+        (SIGN, 401, None, "the service rejected the access token (HTTP 401)"),  # TokenCache.explain_rejection has more
+    ],
+)
+def test_rejected_credential_is_named_with_what_to_do(
+    operation: Operation[Any], status: int, document: Any, text: str
+) -> None:
+    error = find_service_error(operation, status, {}, document, b"")
+    assert error is not None
+    assert f"{operation.name}: {text} (" in str(error)
 
 
 MESSAGING, REGISTRATION, SIGNING = messaging.FAULT_FORMAT, registration.FAULT_FORMAT, signing.FAULT_FORMAT

@@ -62,7 +62,7 @@ async def test_error_that_stops_the_job_is_one_line(
     sandbox.inject_fault("Save", "status", status=401, body={"error": "invalid_token"}, times=None)
     assert await run_program() == 2
     assert capsys.readouterr().err.splitlines()[-1] == (
-        "Stopped: no valid access token in the request (HTTP 401): pass a valid token to the suite, then run the job "
+        "Stopped: the service rejected the access token (HTTP 401): pass a valid token to the suite, then run the job "
         "again."
     )
     assert await run_program(Path("none")) == 2

@@ -99,7 +99,7 @@ async def test_rejected_token_ends_it_with_3_and_the_next_command_goes_on(cli: S
     told = await cli.run("a.pdf", *_OUT)
     first, second = told.err.splitlines()
     assert told.status == 3
-    assert first.startswith("directsuite: Save: no valid access token in the request (HTTP 401): the token is wrong")
+    assert first.startswith("directsuite: Save: the service rejected the access token (HTTP 401): the token is wrong")
     assert second == (_STOPPED)
     assert "wrong-7d21" not in told.out + told.err
     cli.set_env("DIRECTSUITE_TOKEN", cli.sandbox.environment["DIRECTSUITE_TOKEN"])

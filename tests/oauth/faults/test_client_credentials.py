@@ -146,6 +146,7 @@ async def test_rejection_is_reported_by_code_and_not_retried(
     assert (type(failure), failure.code, failure.status) == (error, code, status)
     assert (failure.operation, failure.service, failure.outcome) == ("token", "oauth", ds.Outcome.FAILED)
     assert f"({code})" in str(failure)
+    assert failure.advice == ("check client_id and client_secret" if code == "invalid_client" else "")
     assert "not known" not in repr(vars(failure))
     assert status == 200 or "not known" in (failure.message or "")
     assert len(service.server.requests) == 1
@@ -156,7 +157,7 @@ async def test_rejection_is_reported_by_code_and_not_retried(
     [
         (make_rejection("sentinel-of-a-client-secret"), ds.BadRequestError, "HTTP 400"),
         (make_rejection("sentinel-of-a-client-secret", 200), ds.ServiceError, "responded with an unknown error"),
-        (responses.respond(b"", 401), ds.AuthenticationError, "the client's id, secret"),
+        (responses.respond(b"", 401), ds.AuthenticationError, "(HTTP 401): check client_id and client_secret ("),
         (responses.respond(b"", 404), ds.ServiceError, "not found (HTTP 404): check token_url ("),
         (
             responses.respond(b"", 302, Location="https://other.example.test/"),
