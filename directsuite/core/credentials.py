@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import re
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, Protocol, cast, runtime_checkable
@@ -316,7 +315,9 @@ class TokenCache:
             ) from None
         except Exception as error:
             self._source_error = error
-            failure = TransportError(f"the token source raised {type(error).__name__}", outcome=Outcome.NOT_SENT)
+            repeated = f", failure {self._failures + 1} in a row" if self._failures else ""
+            text = f"the token source raised {type(error).__name__}{repeated}"
+            failure = TransportError(text, outcome=Outcome.NOT_SENT)
             if not isinstance(error, OSError):
                 failure.advice = _HINT_RAISE_OS_ERROR
             raise failure from error
@@ -378,8 +379,18 @@ def _count_cancellations() -> int:
     return 0 if task is None else task.cancelling()
 
 
-# Printable ASCII, without spaces at the ends. RFC 6750 allows even fewer characters.
-_HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
+def _find_header_problem(token: str) -> str | None:
+    """Return why a token is not a valid header value, as the predicate of a sentence, or None if it is valid."""
+    if not token.strip():
+        return "is empty"
+    if token.lower().startswith("bearer "):
+        return "begins with the word Bearer, which every request adds: omit it"
+    if "\n" in token or "\r" in token:
+        return "contains a line break"
+    if token != token.strip():
+        return "has blanks around it"
+    # RFC 6750 allows even fewer characters.
+    return None if token.isascii() and token.isprintable() else "contains a character that is not allowed in a header"
 
 
 @scrub_class
@@ -415,8 +426,8 @@ class TokenSource(Protocol):
     async def fetch(self) -> AccessToken:
         """Return a valid token.
 
-        Exceptions other than DirectSuiteError become the cause of a TransportError. An OSError, such as TimeoutError,
-        is tried again, others are not.
+        A DirectSuiteError, such as `ConfigurationError("renew VAULT_TOKEN")`, is raised unchanged. Other exceptions
+        become the cause of a TransportError. An OSError, such as TimeoutError, is tried again, others are not.
         """
         ...
 
@@ -457,14 +468,8 @@ def make_token_source(
     """
     if isinstance(token, str | Secret):
         token = as_secret(token)
-        if not token.reveal().strip():
-            raise ConfigurationError("the token is empty: give the OAuth 2.0 access token, or a source of tokens")
-        if token.reveal().lower().startswith("bearer "):
-            raise ConfigurationError("the token begins with the word Bearer, which every request adds: omit it")
-        if not _HEADER_VALUE.fullmatch(token.reveal()):
-            raise ConfigurationError(
-                "the token contains a line break, a character that is not allowed in a header, or spaces around it"
-            )
+        if problem := _find_header_problem(token.reveal()):
+            raise ConfigurationError(f"the token {problem}")
         return StaticToken(token, origin)
     if not inspect.isclass(token):
         if isinstance(token, TokenSource) and callable(cast("object", token.fetch)):
@@ -486,8 +491,8 @@ def validate_token(token: object, *, in_header: bool) -> AccessToken:
     text = cast("object", token.token.reveal())  # a function of the user may return anything
     if not isinstance(text, str):
         raise ConfigurationError(f"the token source returned {type(text).__name__} instead of a string")
-    if not text or (in_header and not _HEADER_VALUE.fullmatch(text)):
-        raise ConfigurationError("the token source returned a token that is empty or not allowed in a header")
+    if (in_header or not text) and (problem := _find_header_problem(text)):
+        raise ConfigurationError(f"the token source returned a token that {problem}")
     lifetime = cast("object", token.expires_in)
     if lifetime is not None and not (is_number(lifetime) and cast("float", lifetime) > 0):
         raise ConfigurationError(

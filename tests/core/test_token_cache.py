@@ -92,20 +92,24 @@ def test_source_does_not_show_the_function_behind_it() -> None:
 
 
 _NOT_A_TOKEN = "token must be a string, an async callable that returns one, or a TokenSource"
-_ODD_TEXT = "the token contains a line break, a character that is not allowed in a header, or spaces around it"
-_EMPTY = "the token is empty: give the OAuth 2.0 access token, or a source of tokens"
-STATIC: dict[object, str] = {
-    "": _EMPTY,
-    "  ": _EMPTY,
-    "Bearer token": "the token begins with the word Bearer, which every request adds: omit it",
-    "two\nlines": _ODD_TEXT,
-    " padded": _ODD_TEXT,
-    None: _NOT_A_TOKEN,
-    5: _NOT_A_TOKEN,
+PROBLEMS: dict[str, str] = {
+    "": "is empty",
+    "  ": "is empty",
+    "Bearer token": "begins with the word Bearer, which every request adds: omit it",
+    "two\nlines": "contains a line break",
+    "token\r\n": "contains a line break",
+    " padded": "has blanks around it",
+    "padded ": "has blanks around it",
+    "\xfcnlaut": "contains a character that is not allowed in a header",
+    "bell\x07": "contains a character that is not allowed in a header",
 }
+STATIC: list[tuple[object, str]] = [
+    *((token, f"the token {problem}") for token, problem in PROBLEMS.items()),
+    *((token, _NOT_A_TOKEN) for token in (None, 5)),
+]
 
 
-@pytest.mark.parametrize(("token", "words"), STATIC.items())
+@pytest.mark.parametrize(("token", "words"), STATIC)
 def test_token_that_cannot_be_right_is_named_with_what_to_do(token: object, words: str) -> None:
     with pytest.raises(ds.ConfigurationError) as caught:
         make_token_source(cast("str", token))
@@ -132,7 +136,6 @@ def _gives(value: object) -> Callable[[], Awaitable[str]]:
     return ask
 
 
-_ODD_TEXTS = ("", "  ", "two\nlines", " padded", "padded ", "\xfcnlaut")
 SOURCES: list[tuple[Callable[[], Awaitable[str]], str]] = [
     (
         _raises,
@@ -144,10 +147,7 @@ SOURCES: list[tuple[Callable[[], Awaitable[str]], str]] = [
     (_gives(None), "the token source returned NoneType instead of a string"),
     (_gives(5), "the token source returned int instead of a string"),
     (_gives(b"token"), "the token source returned bytes instead of a string"),
-    *(
-        (_gives(text), "the token source returned a token that is empty or not allowed in a header")
-        for text in _ODD_TEXTS
-    ),
+    *((_gives(token), f"the token source returned a token that {problem}") for token, problem in PROBLEMS.items()),
 ]
 
 

@@ -281,7 +281,7 @@ async def test_failed_token_is_tried_as_often_as_the_policy_says(server: Scripte
         error = await catch_error(GET_DOC_INFO.call(suite))
         assert source.asked == 4
         assert error.retry_after == pytest.approx(8, abs=0.1)
-        assert str(error).endswith("the token source raised ConnectionError (no request was sent, 7.0 s)")
+        assert str(error).endswith("raised ConnectionError, failure 4 in a row (no request was sent, 7.0 s)")
         # The next call waits for the end of the back-off, and then calls the source.
         await catch_error(GET_DOC_INFO.call(suite.with_options(timeout=10)))
     assert source.asked == 5
@@ -418,7 +418,7 @@ async def test_deadline_during_a_fetch_names_the_failure_of_the_one_before(serve
     assert type(error) is ds.DeadlineExceededError
     assert error.explanation == (
         "the call's time is up: a fetch of a token is in progress. "
-        "The last one failed: the token source raised ConnectionError"
+        "The last one failed: the token source raised ConnectionError, failure 2 in a row"
     )
     assert isinstance(error.__cause__, ds.TransportError)
     assert error.__cause__.__cause__ is vault

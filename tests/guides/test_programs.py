@@ -255,7 +255,7 @@ async def test_any_client_can_send_to_the_sandbox(sandbox: Sandbox) -> None:
     [
         ([], contextlib.nullcontext()),
         ([503], contextlib.nullcontext()),
-        ([403], pytest.raises(ds.TransportError, match="the token source raised RuntimeError")),
+        ([403], pytest.raises(ds.ConfigurationError, match=r"the vault rejected VAULT_TOKEN \(HTTP 403\): renew it")),
     ],
 )
 async def test_token_of_the_guide_settings_is_read_from_a_vault(
