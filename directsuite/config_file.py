@@ -206,9 +206,16 @@ class Configuration(Mapping[str, SettingEntry]):
 
         name: one of SECRETS.
 
-        Raises ConfigurationError if the file does not contain only the secret, or is not private.
+        Raises ConfigurationError if the variable ends with a line break, the file does not contain only the secret, or
+        it is not private.
         """
-        if text := self.variables.get(f"{PREFIX}{name.upper()}"):
+        variable = f"{PREFIX}{name.upper()}"
+        if text := self.variables.get(variable):
+            if text.endswith(("\n", "\r")):
+                text = ""  # this frame will be in the traceback, and must not show secrets
+                raise ConfigurationError(
+                    f"{variable} ends with a line break, which is not part of the secret: remove it"
+                )
             return Secret(text)
         path = self.get_path(f"{name}_file")
         return None if path is None else read_secret_file(path, f"{name}_file of {self[f'{name}_file'].origin}")
@@ -255,9 +262,10 @@ class Configuration(Mapping[str, SettingEntry]):
         if client_id is None:
             raise ConfigurationError(f"{origin}: token_url is set without client_id: set both")
         if client_secret is None and refresh_token is None:
+            state = " (which is empty)" if f"{PREFIX}CLIENT_SECRET" in self.variables else ""
             raise ConfigurationError(
                 f"{origin}: token_url is set without a credential: set client_secret_file in the settings file, or "
-                f"{PREFIX}CLIENT_SECRET. For an earlier consent of a user, set refresh_token_file"
+                f"{PREFIX}CLIENT_SECRET{state}. For an earlier consent of a user, set refresh_token_file"
             )
         from directsuite.oauth import grants
 

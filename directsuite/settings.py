@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar
 
 import attrs
 
-from directsuite.config_file import CERTIFICATES, IDENTITY, PREFIX, Configuration, SettingEntry
+from directsuite.config_file import CERTIFICATES, IDENTITY, PREFIX, SECRETS, Configuration, SettingEntry
 from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.core.checks import (
     FLAG,
@@ -237,9 +237,18 @@ def make_settings(kind: type[S], configuration: Configuration, options: Settings
     """
     known = PLAIN_SETTINGS.keys() | set(CERTIFICATES) | set(IDENTITY)
     for name, entry in configuration.items():
-        if name not in known and not entry.is_variable:
-            names = ", ".join(sorted(known))
-            raise ConfigurationError(f"{entry.origin}: unknown setting {name}; known: {names}, [profiles.NAME]")
+        if name in known or entry.is_variable:
+            continue
+        if name in SECRETS:
+            raise ConfigurationError(
+                f"{entry.origin}: {name} is a secret, which does not belong in the settings file: set "
+                f"{name}_file to the path of a file that contains it, or set {PREFIX}{name.upper()}"
+            )
+        from difflib import get_close_matches  # imported only for this error
+
+        similar = get_close_matches(name, known, n=1)
+        hint = f"did you mean {similar[0]}?" if similar else f"known: {', '.join(sorted(known))}, [profiles.NAME]"
+        raise ConfigurationError(f"{entry.origin}: unknown setting {name}; {hint}")
     values = {
         name: _parse_entry(entry, PLAIN_SETTINGS[name])
         for name, entry in configuration.items()

@@ -75,7 +75,13 @@ def test_profile_that_is_not_there_is_rejected(tmp_path: Path, environ: dict[str
             "[profiles.test]\n\nretry_attempts = 0",
             "config.toml, line 3: retry_attempts must be a whole number, 1 or more",
         ),
-        ("[profiles.test]\ntimout = 0", "config.toml, line 2: unknown setting timout; known: "),
+        ("[profiles.test]\ntimout = 0", "config.toml, line 2: unknown setting timout; did you mean timeout?"),
+        ("colour = 5", "config.toml, line 1: unknown setting colour; known: allow_insecure_http, attempt_timeout, "),
+        (
+            "client_secret = 'Zaphod'",
+            "config.toml, line 1: client_secret is a secret, which does not belong in the settings file: set "
+            "client_secret_file to the path of a file that contains it, or set DIRECTSUITE_CLIENT_SECRET",
+        ),
         ('profiles = "test"', "config.toml: profiles must be tables"),
         ("profiles.test = 5", "config.toml: profiles must be tables"),
         (
@@ -91,6 +97,7 @@ def test_invalid_value_is_rejected_with_its_line(tmp_path: Path, text: str, sent
     with pytest.raises(ds.ConfigurationError) as caught:
         ds.Settings.from_env(written(tmp_path, text), profile="test" if "[profiles.test]" in text else None)
     assert sentence in str(caught.value)
+    assert "Zaphod" not in str(caught.value)
 
 
 def test_http_url_error_names_setting_that_allows_it(tmp_path: Path) -> None:
@@ -142,6 +149,14 @@ def test_secret_is_a_variable_or_is_in_a_file_beside_the_settings(tmp_path: Path
     assert Configuration.read({}).read_secret("token") is None
     assert isinstance(ds.DirectSuite.from_env(environ), ds.DirectSuite)
     assert "Zaphod" not in repr(Configuration.read(environ))
+
+
+@pytest.mark.parametrize("name", SECRETS)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_secret_of_a_variable_may_not_end_with_a_line_break(name: str, end: str) -> None:
+    variable = f"DIRECTSUITE_{name.upper()}"
+    with pytest.raises(ds.ConfigurationError, match=f"^{variable} ends with a line break, .*: remove it$"):
+        Configuration.read({variable: f"Zaphod{end}"}).read_secret(name)
 
 
 def test_login_of_the_file_needs_its_password(tmp_path: Path) -> None:

@@ -314,7 +314,11 @@ def test_token_and_oauth_client_of_one_source_are_an_error(
             "^DIRECTSUITE_CLIENT_SECRET: client_secret is set without token_url: set both$",
         ),
         ({"DIRECTSUITE_CLIENT_ID": ""}, "^DIRECTSUITE_TOKEN_URL: token_url is set without client_id: set both$"),
-        ({"DIRECTSUITE_CLIENT_SECRET": ""}, "^DIRECTSUITE_TOKEN_URL: .* without a credential: set client_secret_file"),
+        (
+            {"DIRECTSUITE_CLIENT_SECRET": ""},
+            r"^DIRECTSUITE_TOKEN_URL: .* without a credential: .*, or DIRECTSUITE_CLIENT_SECRET \(which is empty\)\.",
+        ),
+        ({"DIRECTSUITE_CLIENT_SECRET": " "}, "^DIRECTSUITE_CLIENT_SECRET: client_secret .* neither empty nor blank$"),
         (
             {"DIRECTSUITE_TOKEN_URL": "http://login.example.test"},
             "^DIRECTSUITE_TOKEN_URL: token_url would send secrets",

@@ -388,7 +388,7 @@ def _find_header_problem(token: str) -> str | None:
     if "\n" in token or "\r" in token:
         return "contains a line break"
     if token != token.strip():
-        return "has blanks around it"
+        return "starts or ends with whitespace"
     # RFC 6750 allows even fewer characters.
     return None if token.isascii() and token.isprintable() else "contains a character that is not allowed in a header"
 

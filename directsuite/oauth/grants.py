@@ -148,8 +148,8 @@ def _find_problems(grant: Grant, allow_insecure_http: bool) -> Iterator[str]:
         yield "token_url must not contain parameters of the grant: pass them to the grant"
     for name, value in _iter_texts(grant):
         text = value.reveal() if isinstance(value, Secret) else value
-        if not isinstance(text, str) or not text:
-            yield f"{name} must be a non-empty string"
+        if not isinstance(text, str) or not text.strip():
+            yield f"{name} must be a string that is neither empty nor blank"
         elif any("\ud800" <= letter <= "\udfff" for letter in text):
             yield f"{name} contains half of a surrogate pair, which cannot be encoded as UTF-8"
     if cast("str", grant.client_auth) not in ("basic", "body"):

@@ -98,8 +98,8 @@ PROBLEMS: dict[str, str] = {
     "Bearer token": "begins with the word Bearer, which every request adds: omit it",
     "two\nlines": "contains a line break",
     "token\r\n": "contains a line break",
-    " padded": "has blanks around it",
-    "padded ": "has blanks around it",
+    " padded": "starts or ends with whitespace",
+    "padded ": "starts or ends with whitespace",
     "\xfcnlaut": "contains a character that is not allowed in a header",
     "bell\x07": "contains a character that is not allowed in a header",
 }
