@@ -329,11 +329,12 @@ class GroupCommitter:
             if connection.in_transaction:
                 connection.rollback()  # the rollback of the previous transaction failed
             connection.execute(self._begin)
+            is_alone = len(waiting) == 1
             while waiting:
                 job = waiting.popleft()
                 if not job.future.cancelled():
                     begun.append(job)
-                    self._attempt(connection, job)
+                    self._attempt(connection, job, is_alone=is_alone)
             if not connection.in_transaction:
                 raise sqlite3.OperationalError(
                     "SQLite has rolled back the transaction, but a function suppressed the error. Let it raise."
@@ -350,9 +351,13 @@ class GroupCommitter:
                 if connection.in_transaction:
                     connection.rollback()
 
-    def _attempt(self, connection: sqlite3.Connection, job: _Job) -> None:
-        """Run one job. If it fails, roll back to the savepoint. Raises its exception if the transaction has ended."""
-        connection.execute("SAVEPOINT directsuite")
+    def _attempt(self, connection: sqlite3.Connection, job: _Job, *, is_alone: bool) -> None:
+        """Run one job, without a savepoint if it is alone. If it fails, roll back to the savepoint.
+
+        Raises its exception if there is no savepoint, or no transaction any more.
+        """
+        if not is_alone:
+            connection.execute("SAVEPOINT directsuite")
         self._is_at_work = True
         try:
             job.result = job.work(connection)
@@ -362,11 +367,12 @@ class GroupCommitter:
                 error.add_note(_HINT_NO_TRANSACTION_CONTROL)
             text = "The function passed to the transaction raised StopIteration. Raise another exception."
             job.fail(RuntimeError(text) if isinstance(error, StopIteration) else error)
-            if not connection.in_transaction:
+            if is_alone or not connection.in_transaction:
                 raise  # SQLite may roll back the transaction itself, for example on a full disk
             connection.execute("ROLLBACK TO directsuite")
         self._is_at_work = False
-        connection.execute("RELEASE directsuite")
+        if not is_alone:
+            connection.execute("RELEASE directsuite")
 
     def _authorize(self, action: int, *_: str | None) -> int:
         # A job must not end the transaction that it shares with others.

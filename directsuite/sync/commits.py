@@ -49,7 +49,8 @@ from directsuite.sync.remote import split_in_half
 from directsuite.sync.store import Store
 
 _BATCH_CHANGES = 500
-_MIN_REJECTED_ROUNDS = 3
+_QUARANTINE_REJECTIONS = 3
+"""Attempts with a change alone before it is quarantined; rounds if the sink accepts no other change."""
 _MIN_REJECTED_SECONDS = 60.0  # before a rejected change counts as the cause, because a sink may restart
 _MAX_REJECTIONS_IN_A_ROW = 5  # of changes not quarantined before; with more, the sink counts as the cause
 
@@ -190,7 +191,7 @@ class SinkHealth:
         return (
             self.accepted[rejection.has_message] > 0
             and all(other == key or self.has_accepted_others_since(other) for other in self.rejections)
-            and rejection.rounds >= _MIN_REJECTED_ROUNDS
+            and rejection.rounds >= _QUARANTINE_REJECTIONS
             and now - rejection.since >= _MIN_REJECTED_SECONDS
         )
 
@@ -307,7 +308,7 @@ class Commits:
             if not step.attempts and not self.health.is_item_rejection(change.key, self._clock.monotonic()):
                 self.undecided[change.key.folder] = UndecidedRejectionError(error.explanation)
                 self.undecided[change.key.folder].__cause__ = error.__cause__
-            elif not step.attempts and await self._find_rejection([step]) is None:
+            elif not step.attempts and await self._find_rejection([step], times=_QUARANTINE_REJECTIONS - 1) is None:
                 accepted.append(step)
             else:
                 row = step.make_quarantine_row(self.now_ms(), maybe_sent=self._deliver is not None)
@@ -321,14 +322,18 @@ class Commits:
             await self.write(quarantine)
         return accepted
 
-    async def _find_rejection(self, part: Sequence[ChangeStep]) -> SinkError | None:
-        try:
-            await self._deliver_batch(part)
-        except SinkError as error:
-            if error.is_general:
-                raise
-            return error
-        return None
+    async def _find_rejection(self, part: Sequence[ChangeStep], times: int = 1) -> SinkError | None:
+        rejection = None
+        for _ in range(times):
+            try:
+                await self._deliver_batch(part)
+            except SinkError as error:
+                if error.is_general:
+                    raise
+                rejection = error
+            else:
+                return None
+        return rejection
 
     def make_key(self, folder: str, row: MessageRow) -> Key:
         """Return a message's key. folder: its name."""

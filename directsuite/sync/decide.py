@@ -237,30 +237,35 @@ def has_contradicting_metadata(rows: Mapping[int, MessageRow], metadata: Mapping
     return any(metadata[row.uid].match is Match.DIFFERENT for row in _comparable_rows(rows, metadata))
 
 
+def unproven_rows(
+    rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata], *, audit: bool
+) -> Sequence[MessageRow]:
+    """Return rows to compare by their contents, because their metadata do not prove that the message is the same.
+
+    All of them for an audit, otherwise a sample and all MISSING ones.
+    """
+    proofs = (Match.SAME, Match.LIKELY)
+    unproven = [row for row in _comparable_rows(rows, metadata) if metadata[row.uid].match not in proofs and row.digest]
+    if audit:
+        return unproven
+    back = [row for row in unproven if row.state is MessageState.MISSING]
+    return [*back, *sample([row for row in unproven if row.state is not MessageState.MISSING])]
+
+
 def rows_to_compare(
     rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata], listed: Collection[int], *, audit: bool
 ) -> Sequence[MessageRow]:
-    """Return the rows whose contents must be compared, because their metadata do not prove the message.
+    """Return the rows whose contents must be compared with the server, because their identity is weak.
 
-    All of them for an audit. Otherwise those MISSING or in `LEFT_STATES`, the LIKELY ones if none is proven, and a
-    sample of the others. If no metadata can be compared, return a sample of the listed rows.
+    These are the LIKELY matches: all for an audit or if none is SAME, otherwise those MISSING or in `LEFT_STATES`.
+    If no metadata can be compared, return a sample of the listed rows.
     """
     seen = _comparable_rows(rows, metadata)
     if not seen:
         return sample(_rows_with_content(rows, listed))
-    unproven = [row for row in seen if metadata[row.uid].match is not Match.SAME and row.digest]
-    if audit:
-        return unproven
-    is_any_proven = any(metadata[row.uid].match is Match.SAME for row in seen)
-    returned, likely, others = list[MessageRow](), list[MessageRow](), list[MessageRow]()
-    for row in unproven:
-        if row.state in (MessageState.MISSING, *LEFT_STATES):
-            returned.append(row)
-        elif metadata[row.uid].match is not Match.LIKELY:
-            others.append(row)
-        elif not is_any_proven:
-            likely.append(row)
-    return [*returned, *likely, *sample(others)]
+    every = audit or not any(metadata[row.uid].match is Match.SAME for row in seen)
+    back = (MessageState.MISSING, *LEFT_STATES)
+    return [row for row in seen if metadata[row.uid].match is Match.LIKELY and (every or row.state in back)]
 
 
 def _comparable_rows(rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata]) -> list[MessageRow]:
@@ -274,6 +279,11 @@ def sample(items: Sequence[_T]) -> Sequence[_T]:
 
 def _rows_with_content(rows: Mapping[int, MessageRow], listed: Collection[int]) -> list[MessageRow]:
     return [row for uid, row in rows.items() if uid in listed and row.digest is not None]
+
+
+def can_be_sentinel(row: MessageRow) -> bool:
+    """Return True if a row can be a sentinel: LIVE, with an identity and a date."""
+    return row.state is MessageState.LIVE and row.identity is not None and row.received_ms is not None
 
 
 def revived_rows(rows: Mapping[int, MessageRow], listed: Collection[int]) -> list[MessageRow]:

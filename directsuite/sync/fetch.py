@@ -31,6 +31,7 @@ from directsuite.sync.model import (
 from directsuite.sync.remote import (
     Remote,
     has_same_message,
+    has_unreadable_content,
     may_be_about_messages,
     may_mean_missing_folder,
     split_in_half,
@@ -48,6 +49,7 @@ _FAILURES_BEFORE_PROBE = 5  # messages in a row that can't be fetched
 MAX_BATCH_MESSAGES = 200
 _TARGET_RESPONSE_BYTES = 4 * 1024 * 1024
 _MAX_BATCHES_IN_FLIGHT = 2  # includes fetched batches that are not processed yet
+_MAX_ATTEMPTS = 3
 
 _MAYBE_KNOWN_TO_SINK = (MessageState.IN_DOUBT, MessageState.UNRESOLVED, MessageState.QUARANTINED_UNCONFIRMED)
 
@@ -60,25 +62,30 @@ class FetchedBatch:
     messages: Sequence[tuple[MessageDetail, bytes]] = ()
     """Each message with its digest, which is computed while the previous batch is written."""
     failure: DirectSuiteError | None = None
-    size: int | None = None
-    """The size of the response in bytes; None if there is none."""
 
 
 async def fetch_batches(remote: Remote, folder: str, uids: list[int], *, batches: int) -> AsyncGenerator[FetchedBatch]:
     """Yield at most `batches` batches, by ascending uid. Raises errors that the messages do not cause.
 
-    A batch that fails is halved until the failing message is alone. That one is yielded with its error.
+    A batch that fails is halved until the failing message is alone. That one is requested three times, and yielded with
+    its error.
     """
     cut = Batches(
         uids, batch_size=MAX_BATCH_MESSAGES, window=_MAX_BATCHES_IN_FLIGHT, batch_bytes=_TARGET_RESPONSE_BYTES
     )
 
     async def fetch(batch: Batch) -> FetchedBatch:
-        fetched = await _fetch(remote, folder, batch.uids)
-        if fetched.size is not None:
-            batch.size = fetched.size
-            cut.record_received(batch, len(batch.uids if fetched.failure else fetched.messages))
-        return fetched
+        try:
+            messages, batch.size = await remote.fetch_and_measure(folder, batch.uids)
+        except DirectSuiteError as failure:
+            if not may_be_about_messages(failure):
+                raise
+            return FetchedBatch(uids=batch.uids, failure=failure)
+        if isinstance(messages, ResponseDecodeError):
+            cut.record_received(batch, len(batch.uids))
+            return FetchedBatch(uids=batch.uids, failure=messages)
+        cut.record_received(batch, len(messages))
+        return FetchedBatch(uids=batch.uids, messages=_add_digests(messages))
 
     keys = itertools.islice(cut, batches)
     async with Prefetch(keys, fetch, window=_MAX_BATCHES_IN_FLIGHT, has_room=cut.has_room) as fetched_batches:
@@ -96,24 +103,29 @@ async def _single_out(remote: Remote, folder: str, uids: Sequence[int]) -> Async
     parts = split_in_half(uids)
     while parts:
         part = parts.pop()
-        fetched = await _fetch(remote, folder, part)
+        fetched = await _fetch(remote, folder, part, 1 if len(part) > 1 else _MAX_ATTEMPTS)
         if fetched.failure is None or len(part) == 1:
             yield fetched
         else:
             parts += split_in_half(part)
 
 
-async def _fetch(remote: Remote, folder: str, uids: Sequence[int]) -> FetchedBatch:
-    try:
-        messages, size = await remote.fetch_and_measure(folder, uids)
-    except DirectSuiteError as failure:
-        if not may_be_about_messages(failure):
-            raise
-        return FetchedBatch(uids=uids, failure=failure)
-    if isinstance(messages, ResponseDecodeError):
-        return FetchedBatch(uids=uids, failure=messages, size=size)
-    with_digests = [(message, decide.compute_digest(message)) for message in messages]
-    return FetchedBatch(uids=uids, messages=with_digests, size=size)
+async def _fetch(remote: Remote, folder: str, uids: Sequence[int], times: int) -> FetchedBatch:
+    fetched = FetchedBatch(uids=uids)
+    for _ in range(times):
+        try:
+            return FetchedBatch(uids=uids, messages=_add_digests(await remote.fetch_messages(folder, uids)))
+        except DirectSuiteError as failure:
+            if not may_be_about_messages(failure):
+                raise
+            fetched = FetchedBatch(uids=uids, failure=failure)
+            if has_unreadable_content(failure):
+                break
+    return fetched
+
+
+def _add_digests(messages: Sequence[MessageDetail]) -> list[tuple[MessageDetail, bytes]]:
+    return [(message, decide.compute_digest(message)) for message in messages]
 
 
 @attrs.define(eq=False, repr=False, slots=False)
@@ -137,6 +149,7 @@ class FolderFetch:
         self._unread: frozenset[int] | None = None
         self._other_listings: dict[str, frozenset[int] | None] = {}
         self._unreadable = set[str]()
+        self._metadata: dict[int | None, Metadata] | None = None
         self._failures_in_a_row = 0
 
     async def fetch_new(self) -> bool:
@@ -196,7 +209,7 @@ class FolderFetch:
 
     async def retry(self, row: MessageRow) -> None:
         """Fetch a quarantined message again. Commit it, or one more failed attempt if it is not returned."""
-        fetched = await _fetch(self._remote, self._state.name, [row.uid])
+        fetched = await _fetch(self._remote, self._state.name, [row.uid], 1)
         for message, digest in fetched.messages:
             if message.uid == row.uid:
                 await self._commit([row.uid], [(message, digest)])
@@ -348,11 +361,24 @@ class FolderFetch:
         return True
 
     async def _quarantine(self, uid: int, problem: str) -> None:
-        recorded = (await self._read_rows([uid])).get(uid)
+        if self._metadata is None:  # read once for the round; that also shows that the service responds
+            expected = frozenset(self._uids_to_fetch[: self._max_batches * MAX_BATCH_MESSAGES])
+            messages = self._remote.iter_metadata(self._state.name)
+            try:
+                found = [each async for each in messages if each.uid in expected]
+                self._metadata = {each.uid: Metadata.from_message(each) for each in found}
+            except ServiceError as error:
+                if not may_mean_missing_folder(error):
+                    raise
+                self._metadata = {}
+        metadata, recorded = self._metadata.get(uid), (await self._read_rows([uid])).get(uid)
         maybe_known = recorded is not None and recorded.state in _MAYBE_KNOWN_TO_SINK
         folder, digest = self._state.folder, None if recorded is None else recorded.digest
         state = MessageState.QUARANTINED_UNCONFIRMED if maybe_known else MessageState.POISON
-        row = MessageRow(folder.id, folder.uid_validity, uid, state, digest=digest)
+        if metadata is None:
+            row = MessageRow(folder.id, folder.uid_validity, uid, state, digest=digest)
+        else:
+            row = metadata.make_row(folder, uid, state, digest)
         row = decide.with_failed_attempt(row, self._commits.now_ms())
         problems = {row.key: problem}
         await self._commits.write(ChangeSet(rows=[row], problems=problems, folders=self._state.invalidate_listing()))

@@ -303,16 +303,16 @@ class MailboxRounds:
         return ChangeStep(change=change, old_row=row)
 
     async def _verify_sentinels(self, state: FolderMemory, listed: Collection[int] | None) -> bool:
-        """Return True if the sentinels that are still listed are unchanged, or if there are none in the store.
+        """Return True if the newest and the oldest listed message with a row are unchanged, or if there is none.
 
-        False also if none is listed, or one cannot be compared. If one is another message, the folder is SUSPECT.
-
-        listed: None for all uids.
+        False also if one cannot be compared. If one is another message, the folder is SUSPECT. listed: None for all
+        uids.
         """
-        sentinels = await self._store.sentinels(state.folder)
-        rows = [row for row in sentinels if listed is None or row.uid in listed]
-        if sentinels and not rows:
-            return False
+        rows = await self._store.sentinels(state.folder)
+        if listed is not None and any(row.uid not in listed for row in rows):
+            known = await self._store.rows(state.folder)
+            comparable = [row for row in known if row.uid in listed and decide.can_be_sentinel(row)]
+            rows = [*comparable[:1], *comparable[1:][-1:]]
         for row in rows:
             is_same = await has_same_message(self._remote, state.name, row)
             if is_same is False:
@@ -359,9 +359,12 @@ class MailboxRounds:
     ) -> bool:
         if not decide.may_have_same_numbering(rows, metadata, listed):
             return False
-        to_compare = decide.rows_to_compare(rows, metadata, listed, audit=audit)
-        is_same = await compare_contents(self._remote, folder, to_compare)
-        return not decide.has_contradicting_metadata(rows, metadata) if is_same is None else is_same
+        unproven = decide.unproven_rows(rows, metadata, audit=audit)
+        content_is_same = await compare_contents(self._remote, folder, unproven)
+        if content_is_same is False or (content_is_same is None and decide.has_contradicting_metadata(rows, metadata)):
+            return False
+        others = decide.rows_to_compare(rows, metadata, listed, audit=audit)
+        return await compare_contents(self._remote, folder, others) is not False
 
     async def _renumber(
         self, state: FolderMemory, rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata]

@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from directsuite.messaging.service import Mailbox
 from directsuite.sync import SqliteStore, SyncStatus
 from tests.integration.scenario import ALICE, BOB, PASSWORD, Scenario
 from tests.sync.test_synchronizer import RecordingSink, make_sync
@@ -65,3 +66,20 @@ async def test_a_synchronisation_that_is_cancelled_ends(scenario: Scenario, stor
     running.cancel()
     await asyncio.wait([running], timeout=20)
     assert running.cancelled()
+
+
+async def test_listed_value_that_is_no_uid_is_reported_and_the_rest_arrives(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, store: SqliteStore
+) -> None:
+    get_uids = Mailbox.get_uids
+
+    async def with_another(self: Mailbox, folder: str = "INBOX") -> list[int]:
+        return [*await get_uids(self, folder), 2**63]
+
+    await scenario.deliver("hers")
+    monkeypatch.setattr(Mailbox, "get_uids", with_another)
+    told = RecordingSink()
+    sync = make_sync(scenario, store, told)
+    status = await sync.once()
+    assert told.subjects == [("new", "hers")]
+    assert "GetUIDs lists 1 values that are not uids" in status[ALICE].folders["INBOX"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from directsuite.sync import (
     Synchronizer,
     SyncStatus,
 )
-from directsuite.sync.commits import SinkHealth
-from directsuite.sync.model import MessageState, OperatorRequest
+from directsuite.sync.commits import Rejection, SinkHealth
+from directsuite.sync.model import Key, MessageState, OperatorRequest
 from tests.integration.scenario import ALICE, Scenario
 from tests.sync.test_partial_answers import FakeServer, RecordedChanges, SyncScenario, make_message, make_messages
 from tests.sync.test_synchronizer import FakePasswords, SteppedClock
@@ -255,6 +256,26 @@ async def test_change_after_rejected_one_is_delivered_in_next_round(store: Sqlit
     report = await scene.rounds.run_round()
     assert sink == [(Kind.NEW, "INBOX", 2)]
     assert (report.quarantined, report.failed_folders) == (1, {})
+
+
+@pytest.mark.parametrize(
+    ("refusal", "taken", "others", "is_blamed"),
+    [
+        (Rejection(True, accepted=1, since=0, rounds=3), 1, 0, True),
+        (Rejection(True, accepted=1, since=0, rounds=2), 1, 0, False),
+        (Rejection(True, accepted=1, since=1, rounds=9), 1, 0, False),  # not for a minute
+        (Rejection(True, accepted=1, since=0, rounds=9), 1, 1, False),  # another is refused, too
+        (Rejection(True, accepted=0, since=0, rounds=9), 0, 0, False),  # it never took any
+        (Rejection(True, accepted=0, since=9, rounds=1), 1, 5, True),  # it took one since
+    ],
+)
+def test_conditions_for_quarantine_of_rejected_change(
+    refusal: Rejection, taken: int, others: int, is_blamed: bool
+) -> None:
+    keys = [Key("mailbox", "INBOX", 1, uid) for uid in range(1 + others)]
+    rejections = {key: Rejection(True, taken, since=0) for key in keys} | {keys[0]: refusal}
+    health = SinkHealth(Counter({True: taken, False: taken}), rejections=rejections)
+    assert health.is_item_rejection(keys[0], now=60.0) is is_blamed
 
 
 @pytest.mark.parametrize("kind", [Kind.GONE, Kind.MOVED])

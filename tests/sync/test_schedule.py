@@ -78,3 +78,25 @@ class BesideSorted(RuleBasedStateMachine):
 
 TestBesideSorted = BesideSorted.TestCase
 TestBesideSorted.settings = settings(max_examples=scale_examples(60), stateful_step_count=20, derandomize=True)
+
+
+def test_the_cost_of_a_round_hardly_depends_on_waiting_mailboxes() -> None:
+    compared = 0
+
+    class Counted(float):
+        def __lt__(self, other: float) -> bool:
+            nonlocal compared
+            compared += 1
+            return float(self) < float(other)
+
+        __hash__ = float.__hash__
+
+    schedule = Schedule((str(number) for number in range(10_000)), concurrency=8, now=Counted(0.0))
+    started = schedule.start(0.0)
+    compared = 0
+    for _ in range(100):
+        for name in started:
+            schedule.finish(name, Counted(1.0), has_backlog=False)
+        started = schedule.start(0.0)
+    assert len(started) == 8
+    assert compared < 100 * 8 * 60

@@ -128,18 +128,13 @@ async def test_a_read_only_file_is_reported(path: Path) -> None:
             await store.claim(MAILBOX)
 
 
-_AS_ANOTHER_USER = """
+_IN_A_FOLDER_THAT_IS_READ_ONLY = """
 import asyncio, os, sys
-from pathlib import Path
-from directsuite.sync.store import FILE, SqliteStore
+from directsuite.sync.store import SqliteStore
 if os.getuid() == 0:
     os.setuid(65534)
 try:
-    if sys.argv[2] == "beside":
-        with FILE.open_shared(Path(sys.argv[1])):
-            pass
-    else:
-        asyncio.run(SqliteStore(sys.argv[1]).open())
+    asyncio.run(SqliteStore(sys.argv[1]).open())
 except Exception as error:
     print(repr(error))
 """
@@ -156,7 +151,7 @@ def test_a_read_only_folder_is_reported(kept: bool) -> None:
             for each in folder.iterdir():
                 each.chmod(0o666)
         folder.chmod(0o555)
-        said = run_script(_AS_ANOTHER_USER, folder / "store.db", "writing")
+        said = run_script(_IN_A_FOLDER_THAT_IS_READ_ONLY, folder / "store.db")
         folder.chmod(0o755)
     assert said.startswith("StoreError("), said
     assert "this user" in said
@@ -283,6 +278,23 @@ async def test_permissions_of_other_users_are_removed(
     assert stat.S_IMODE(restored.stat().st_mode) == 0o600
 
 
+_OF_ANOTHER = """
+import asyncio, os, sys
+from pathlib import Path
+from directsuite.sync.store import FILE
+from directsuite.sync.store import SqliteStore
+os.setuid(65534)
+try:
+    if sys.argv[2] == "beside":
+        with FILE.open_shared(Path(sys.argv[1])):
+            pass
+    else:
+        asyncio.run(SqliteStore(sys.argv[1]).open())
+except Exception as error:
+    print(repr(error))
+"""
+
+
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32" or os.getuid() != 0, reason="only root can be somebody else")
 @pytest.mark.parametrize("use", ["writing", "beside"])
@@ -293,7 +305,7 @@ def test_a_readable_file_of_another_user_is_rejected(use: str) -> None:
         asyncio.run(opened_and_closed(folder / "store.db"))
         for each in folder.iterdir():
             each.chmod(0o666)
-        said = run_script(_AS_ANOTHER_USER, folder / "store.db", use)
+        said = run_script(_OF_ANOTHER, folder / "store.db", use)
     assert said.startswith("StoreError(\"Other users than its owner may read the store's file"), said
     assert str(folder) not in said
 

@@ -69,6 +69,11 @@ def test_the_file_is_private_and_no_other_file_remains(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_the_age_of_a_report_is_never_negative() -> None:
+    assert ONE.age(12.0) == 10.0
+    assert ONE.age(1.0) == 1.0  # a clock that was put back
+
+
 def test_the_repr_of_a_report_has_no_names() -> None:
     assert "jane" not in repr(ONE)
 

@@ -6,7 +6,6 @@ import asyncio
 import gc
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -27,7 +26,6 @@ from directsuite.sync import (
     SyncStatus,
 )
 from tests.integration.scenario import ALICE, BOB, PASSWORD, Scenario, make_raw_message
-from tests.statements import sql
 
 HALF_MINUTE_SECONDS = 30.0
 
@@ -145,25 +143,6 @@ async def test_sink_that_fails_gets_everything_again(scenario: Scenario, store: 
     status = (await sync.once())[ALICE]
     assert told.subjects == [("new", "one")]
     assert (status.status, status.problem, status.failures) == (SyncStatus.UP_TO_DATE, None, 0)
-
-
-async def test_full_disk_affects_mailboxes_with_changes_until_it_has_room(scenario: Scenario, tmp_path: Path) -> None:
-    async with SqliteStore(tmp_path / "sync.db", sink=SqliteSink()) as store:
-        sync = make_sync(scenario, store, mailboxes=[ALICE, BOB])
-        await sync.once()
-        await store._database.execute(sql("PRAGMA max_page_count = 1"))
-        await scenario.deliver(*(f"letter {number:03} " + 200 * "x" for number in range(60)))
-        status = await sync.once()
-        assert status[ALICE].status is SyncStatus.FAILING
-        assert "disk of the store is full" in str(status[ALICE].problem)
-        assert status[BOB].status is SyncStatus.UP_TO_DATE  # nothing must be written for this mailbox
-        await store._database.execute(sql("PRAGMA max_page_count = 100000"))
-        status = await sync.once()
-        assert status[ALICE].status is SyncStatus.UP_TO_DATE
-        ((messages, subjects),) = await store._database.fetch(
-            sql("SELECT count(*), count(DISTINCT subject) FROM message")
-        )
-        assert messages == subjects == 60
 
 
 async def test_wrong_password_affects_one_mailbox_and_is_recovered(scenario: Scenario, store: SqliteStore) -> None:

@@ -22,6 +22,7 @@ async def test_few_messages_are_requested_if_all_fail(store: SqliteStore) -> Non
         assert isinstance(report.failed_folders["INBOX"], ServerError)
         assert report.quarantined == 5
         assert scene.server.request_counts["messages"] <= 40 * times
+        assert scene.server.request_counts["metadata"] == times
     scene.server.unfetchable_uids.clear()
     scene.server.request_counts.clear()
     scene.now_ms += HOUR
@@ -40,6 +41,7 @@ async def test_many_unfetchable_messages_are_quarantined_if_others_succeed(store
     assert not report.failed_folders
     assert report.quarantined == 31
     assert [uid for _, _, uid in scene.changes] == [*range(11, 20), *range(51, 61)]
+    assert scene.server.request_counts["metadata"] == 1
 
 
 @pytest.mark.parametrize("mended", [True, False])
@@ -75,6 +77,7 @@ async def test_nothing_is_quarantined_if_the_service_returns_no_messages(store: 
     reports = [await scene.rounds.run_round() for _ in range(6)]
     assert sum(report.quarantined for report in reports) == 0
     assert isinstance(reports[-1].failed_folders["INBOX"], ResponseDecodeError)
+    assert scene.server.request_counts["metadata"] == 0
     scene.server.returns_none = False
     while (await scene.rounds.run_round()).has_more:
         pass

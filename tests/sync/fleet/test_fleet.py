@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,8 +13,10 @@ import directsuite as ds
 from directsuite.sandbox.server import Sandbox
 from directsuite.sync.model import Change, ChangeSet, Lease
 from directsuite.sync.postgres import PostgresStore
-from tests.integration.scenario import make_raw_message
 from tests.statements import sql
+
+if TYPE_CHECKING:
+    pass
 
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
 from tests.sync.fleet.fleet_worker import PASSWORD, LoggingSink, make_fleet
@@ -22,6 +24,13 @@ from tests.sync.fleet.fleet_worker import PASSWORD, LoggingSink, make_fleet
 pytestmark = pytest.mark.postgres
 
 NAMES = [f"{name}@direct.example.test" for name in ("alice", "bob", "carol")]
+
+
+def make_raw_message(subject: str) -> bytes:
+    return (
+        f"From: dr@elsewhere.test\r\nSubject: {subject}\r\nMessage-ID: <{subject}@elsewhere.test>\r\n"
+        "Date: Fri, 01 May 2026 11:00:00 +0000\r\n\r\nText\r\n"
+    ).encode()
 
 
 async def poll_until(seen: Callable[[], Awaitable[bool]], seconds: float = 30) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 
 import pytest
@@ -59,6 +60,18 @@ async def test_requesting_the_next_change_ends_a_delivery() -> None:
         await yield_often()
         assert deliveries.results == {0: "done", 1: "done"}
     assert deliveries.results == {0: "done", 1: "done", 2: "cancelled"}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_left_loop_leaves_its_batch_undone(count: int) -> None:
+    deliveries = Deliveries([ONE, TWO], [THREE])
+    with contextlib.suppress(KeyError):
+        async with deliveries.stream as stream:
+            async for _ in stream:
+                count -= 1
+                if not count:
+                    raise KeyError
+    assert deliveries.results == {0: "cancelled", 1: "cancelled"}
 
 
 async def test_refused_batch_is_followed_by_the_next() -> None:
