@@ -33,7 +33,7 @@ import contextlib
 import enum
 import inspect
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from logging import DEBUG, INFO, WARNING
 from typing import Literal, cast
@@ -295,17 +295,24 @@ _GROUP: ContextVar[list[int] | None] = ContextVar("group", default=None)
 
 
 @contextlib.contextmanager
-def group_calls(*first: int) -> Generator[None]:
+def group_calls(*first: int) -> Generator[Sequence[int]]:
     """Make the calls in a block a group, unless they belong to a group already.
 
     first: the number of the first call of the group, if it was made before the block.
+
+    Yield a list that contains the number of the first call as soon as it is made. A block that belongs to a group
+    changes nothing when it ends, so two blocks may end in any order.
     """
     outer = _GROUP.get()
-    _GROUP.set([*first] if outer is None else outer)
+    if outer is not None:
+        yield outer
+        return
+    group = [*first]
+    _GROUP.set(group)
     try:
-        yield
+        yield group
     finally:
-        _GROUP.set(outer)
+        _GROUP.set(None)
 
 
 def find_group(call: int) -> int:

@@ -201,11 +201,11 @@ class Signing(ChangingFacade):
             pdf = b""  # tracebacks expose local variables
             session = self._transport.environment.session
             deletion = session.add_cleanup(functools.partial(self._try_delete, document))
-        try:
-            yield document
-        finally:
-            # A second cancellation, or that of a scope of anyio, ends only the waiting.
-            await asyncio.shield(deletion.start())
+            try:
+                yield document
+            finally:
+                # A second cancellation, or that of a scope of anyio, ends only the waiting.
+                await asyncio.shield(deletion.start())
 
     async def _try_delete(self, document: StoredDocument) -> None:
         # An observer would take the response for that of the method.

@@ -87,15 +87,33 @@ async def test_calls_for_one_document_are_a_group(
         suite.add_listener(lambda event: finished.append(event) if isinstance(event, CallFinished) else None)
         if in_block:
             async with suite.signing.stored(PDF) as document:
-                await suite.signing.sign_and_pull(document, SIGNATURE)
+                await asyncio.create_task(suite.signing.sign_and_pull(document, SIGNATURE))
         else:
             await suite.signing.sign_pdf(PDF, SIGNATURE)
-    save, pull, delete = finished
-    assert [save.group, delete.group] == [save.call, save.call]
-    assert pull.group == (pull.call if in_block else save.call)
+        server.enqueue(DELETED)
+        await suite.signing.delete("other")
+    save, pull, delete, later = finished
+    assert {save.group, pull.group, delete.group} == {save.call}
+    assert later.group == later.call
     lines = [each.message for each in caplog.records if each.name == "directsuite.calls"]
     assert lines[0].startswith(f"Save: succeeded (call {save.call}, HTTP 200")
-    assert lines[-1].startswith(f"Delete: succeeded (call {delete.call}, group {save.call}, HTTP 200")
+    assert lines[2].startswith(f"Delete: succeeded (call {delete.call}, group {save.call}, HTTP 200")
+
+
+async def test_blocks_that_end_in_the_order_of_their_beginning_leave_no_group(server: ScriptedServer) -> None:
+    server.enqueue(SAVED, SAVED, DELETED, DELETED, DELETED)
+    finished = list[CallFinished]()
+    async with open_suite(server) as suite:
+        suite.add_listener(lambda event: finished.append(event) if isinstance(event, CallFinished) else None)
+        first, second = suite.signing.stored(PDF), suite.signing.stored(PDF)
+        for block in (first, second):
+            await block.__aenter__()
+        for block in (first, second):
+            await block.__aexit__(None, None, None)
+        await suite.signing.delete("other")
+    *grouped, later = finished
+    assert {event.group for event in grouped} == {grouped[0].call}
+    assert later.group == later.call
 
 
 async def test_signed_pdf_is_written_to_any_destination(server: ScriptedServer, tmp_path: Path) -> None:

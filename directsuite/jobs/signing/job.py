@@ -17,6 +17,7 @@ import attrs
 
 from directsuite.core.checks import AT_LEAST_ONE, DURATION, is_async
 from directsuite.core.clock import Clock, is_being_cancelled, make_unix_time, sleep_or_event
+from directsuite.core.events import group_calls
 from directsuite.core.files import explain_os_error
 from directsuite.core.iteration import Listing
 from directsuite.core.privacy import scrub_class
@@ -357,9 +358,11 @@ class SigningJob:
                     return None
                 entry, pdf = document
                 try:
-                    end = await self._sign(workflow, entry, pdf)
+                    with group_calls() as calls:
+                        end = await self._sign(workflow, entry, pdf)
                 finally:
                     queue.put_back(entry)
+                _log_end(entry.number, end, calls)
                 if end is not None:
                     try:
                         self._report_progress()
@@ -552,6 +555,23 @@ class DocumentQueue:
         else:
             self.total = total
         await self._read.put(None)
+
+
+def _log_end(number: int, end: SigningEntry | None, calls: Sequence[int]) -> None:
+    """Log how a document ended, with the group by which the lines about its calls are found.
+
+    calls: empty if no call was made.
+    """
+    fields: dict[str, str | int] = {"event": "DocumentEnded", "document": number}
+    if end is not None:
+        fields["state"] = end.state.name
+    if calls:
+        fields["group"] = calls[0]
+    state = "left to the next run" if end is None else end.state.name
+    group = f"group {calls[0]}" if calls else "no calls"
+    level = logging.DEBUG if end is not None and end.state is DocumentState.DONE else logging.INFO
+    text = "signing: document %d of the journal is %s (%s)"
+    _LOGGER.log(level, text, number, state, group, extra={"directsuite": fields})
 
 
 def _validate_argument_types(source: object, signatures: object, progress: object) -> None:

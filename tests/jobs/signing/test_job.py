@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+from collections import defaultdict
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
 import directsuite as ds
+from directsuite.core.events import CallFinished
 from directsuite.jobs.signing import (
     DocumentState,
     Folder,
@@ -18,6 +22,7 @@ from directsuite.jobs.signing import (
     TargetFolder,
 )
 from directsuite.sandbox import Sandbox
+from tests.integration.documents import make_consent_form
 from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault, FragileService
 from tests.jobs.signing.job_factory import PDF_CONTENT, SIGNATURES, JobFactory, yield_pdfs
 from tests.waiting import wait_until
@@ -173,6 +178,37 @@ async def test_files_that_are_not_pdfs_do_not_stop_job(jobs: JobFactory, tmp_pat
             journal=jobs.journal,
         )
         assert (await job.run()).failed == 30
+
+
+async def test_calls_for_one_document_are_a_group_in_the_log(
+    jobs: JobFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def yield_forms() -> AsyncGenerator[Pdf]:
+        contents = (make_consent_form(), b"%PDF-1.7 incomplete", b"no PDF", make_consent_form())
+        for number, content in enumerate(contents, start=1):
+            yield Pdf(f"{number}.pdf", content)
+
+    caplog.set_level(logging.DEBUG, "directsuite")
+    finished = list[CallFinished]()
+    async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
+        suite.add_listener(lambda event: finished.append(event) if isinstance(event, CallFinished) else None)
+        target = TargetFolder(tmp_path / "out")
+        await SigningJob(suite.signing, yield_forms(), target, SIGNATURES, journal=jobs.journal).run()
+    operations = defaultdict[int | None, list[str]](list)
+    for event in finished:
+        operations[event.group].append(event.operation)
+    ends = dict[int, object]()
+    for record in caplog.records:
+        fields = record.__dict__.get("directsuite", {})
+        if fields.get("event") == "DocumentEnded":
+            ends[fields["document"]] = (fields["state"], operations.get(fields.get("group"), []), record.levelname)
+    assert ends == {
+        1: ("DONE", ["Save", "SignAndPull", "Delete"], "DEBUG"),
+        2: ("FAILED", [], "INFO"),
+        3: ("FAILED", ["Save"], "INFO"),
+        4: ("DONE", ["Save", "SignAndPull", "Delete"], "DEBUG"),
+    }
+    assert "signing: document 2 of the journal is FAILED (no calls)" in caplog.messages
 
 
 async def test_pause_starts_nothing_and_drain_ends_run(jobs: JobFactory) -> None:
