@@ -39,16 +39,21 @@ from typing import TYPE_CHECKING, Any, Self
 
 
 class Outcome(enum.Enum):
-    """The effect that a failed attempt may have had on the server."""
+    """The effect that a failed attempt may have had on the server.
+
+    NOT_SENT: the request was not sent. Any operation may be tried again.
+    REJECTED: the service did not process the request, but may do so later. Any operation may be tried again.
+    UNKNOWN: the request was sent, but no usable response was received. Only repeatable operations are tried again.
+    FAILED: the service responded with an error. Trying again would not help.
+
+    An attempt that got 401 is REJECTED, because it may be repeated with a new token. If the call then ends with 401, its
+    outcome is FAILED.
+    """
 
     NOT_SENT = "not sent"
-    """The request was not sent. Any operation may be tried again."""
     REJECTED = "rejected"
-    """The service did not process the request, but may do so later. Any operation may be tried again."""
     UNKNOWN = "unknown"
-    """The request was sent, but no usable response was received. Only repeatable operations are tried again."""
     FAILED = "failed"
-    """The service responded with an error. Trying again would not help."""
 
 
 class DirectSuiteError(Exception):
@@ -60,6 +65,7 @@ class DirectSuiteError(Exception):
     outcome: the known effect on the server, an `Outcome`. None if it does not apply.
     retry_after: seconds to wait before trying again, from the service or from the suite's limits. None if unknown.
     call: the number of the call in logs and events, unique in this process. None if it is not from a single call.
+    group: the number of the first call of the same method, as in logs and events. None if `call` is None.
     attempts: the number of HTTP requests that the call has made.
     elapsed: the duration of the call in seconds.
     """
@@ -80,6 +86,7 @@ class DirectSuiteError(Exception):
         self.outcome = outcome
         self.retry_after: float | None = None
         self.call: int | None = None
+        self.group: int | None = None
         self.attempts = 0
         self.elapsed = 0.0
 
@@ -88,7 +95,8 @@ class DirectSuiteError(Exception):
         if self.operation is None:
             return text
         tries = {0: "no request was sent", 1: "1 attempt"}.get(self.attempts, f"{self.attempts} attempts")
-        return f"{self.operation}: {text} ({tries}, {self.elapsed:.1f} s)"
+        number = "" if self.call is None else f"call {self.call}, "
+        return f"{self.operation}: {text} ({number}{tries}, {self.elapsed:.1f} s)"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
@@ -96,9 +104,9 @@ class DirectSuiteError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__.copy())
 
-    def set_call(self, number: int | None, attempts: int, elapsed: float) -> Self:
-        """Set the attributes `call`, `attempts` and `elapsed`, and return this error. For internal use."""
-        self.call, self.attempts, self.elapsed = number, attempts, elapsed
+    def set_call(self, number: int | None, group: int | None, attempts: int, elapsed: float) -> Self:
+        """Set the attributes `call`, `group`, `attempts` and `elapsed`, and return this error. For internal use."""
+        self.call, self.group, self.attempts, self.elapsed = number, group, attempts, elapsed
         return self
 
     def copy(self) -> Self:
@@ -206,7 +214,7 @@ class OutcomeUnknownError(TransportError):
         again = OutcomeUnknownError(
             explanation, how_to_find_out=how_to_find_out, operation=self.operation, service=self.service
         )
-        again.set_call(self.call, self.attempts, self.elapsed)
+        again.set_call(self.call, self.group, self.attempts, self.elapsed)
         again.retry_after, again.looked, again.happened = self.retry_after, self.looked, self.happened
         again._found = _Hidden(found)
         again.__cause__ = self.__cause__

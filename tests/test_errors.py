@@ -206,15 +206,15 @@ def test_what_the_service_wrote_is_there_for_those_who_ask() -> None:
 
 
 TEXTS = {
-    "TransportError": "Send: no answer (3 attempts, 1.2 s)",
-    "OutcomeUnknownError": "Send: it may have happened. (3 attempts, 1.2 s). To find out: look in INBOX.Sent.",
+    "TransportError": "Send: no answer (call 7, 3 attempts, 1.2 s)",
+    "OutcomeUnknownError": "Send: it may have happened. (call 7, 3 attempts, 1.2 s). To find out: look in INBOX.Sent.",
     "InvalidArgumentError": "recipients: give an address",
-    "NotFoundError": "Send: the service rejected the request (code 2) (3 attempts, 1.2 s)",
+    "NotFoundError": "Send: the service rejected the request (code 2) (call 7, 3 attempts, 1.2 s)",
 }
 
 
 @pytest.mark.parametrize(("name", "text"), TEXTS.items())
-def test_text_names_operation_and_attempts(name: str, text: str) -> None:
+def test_text_names_operation_call_and_attempts(name: str, text: str) -> None:
     assert str(made(name)) == text
     assert repr(made(name)) == f"{name}({text!r})"
 
@@ -222,6 +222,8 @@ def test_text_names_operation_and_attempts(name: str, text: str) -> None:
 def test_one_attempt_is_not_attempts() -> None:
     error = made("ClosedError")
     error.attempts = 1
+    assert "(call 7, 1 attempt, " in str(error)
+    error.call = None
     assert "(1 attempt, " in str(error)
 
 

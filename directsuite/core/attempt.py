@@ -546,7 +546,7 @@ async def _load_credential(call: Call[Any], cache: TokenCache) -> Credential:
             service=error.service,
             outcome=Outcome.NOT_SENT,
         )
-        failure.set_call(error.call, error.attempts, error.elapsed).__cause__ = error
+        failure.set_call(error.call, error.group, error.attempts, error.elapsed).__cause__ = error
     except DirectSuiteError as error:
         if error.outcome is Outcome.UNKNOWN:
             error.outcome = Outcome.NOT_SENT

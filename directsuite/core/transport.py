@@ -252,7 +252,7 @@ class Transport:
                 error = DeadlineExceededError(text, outcome=Outcome.NOT_SENT, **about)
             else:
                 error = ClosedError("the suite was closed while the call waited", outcome=Outcome.NOT_SENT, **about)
-        raise error.set_call(call.number, call.requests, call.measure_elapsed())
+        raise error.set_call(call.number, call.group, call.requests, call.measure_elapsed())
 
     async def _continue_attempts(self, call: Call[R], failure: DirectSuiteError) -> R:
         if _try_renew_credential(call, failure):
@@ -396,7 +396,7 @@ class Transport:
             # An error of the login already has the operation and attempts of the login.
             if each.operation in (None, operation.name):
                 each.operation, each.service = operation.name, operation.service
-                each.set_call(call.number, call.requests, call.measure_elapsed())
+                each.set_call(call.number, call.group, call.requests, call.measure_elapsed())
         return error
 
 

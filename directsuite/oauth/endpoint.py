@@ -167,7 +167,7 @@ def _reword_error(error: ServiceError, explain_invalid_grant: Callable[[], str])
     about: dict[str, Any] = {**ERROR_CONTEXT, "outcome": error.outcome, "retry_after": error.retry_after}
     reworded = cls(text, status=error.status, code=error.code, message=error.message, body=error.body, **about)
     reworded.advice = error.advice
-    return reworded.set_call(error.call, error.attempts, error.elapsed)
+    return reworded.set_call(error.call, error.group, error.attempts, error.elapsed)
 
 
 def make_headers(grant: Grant) -> dict[str, str]:

@@ -172,7 +172,8 @@ async def test_proven_change_whose_pdf_can_not_be_had_does_not_seem_undone(
     with pytest.raises(ds.OutcomeUnknownError) as caught:
         await PULLS["SignAndPull"](scenario.signing, document, destination if to_file else None)
     error = caught.value
-    assert str(error).startswith("SignAndPull: it happened, but the PDF could not be fetched (1 attempt, ")
+    text = f"SignAndPull: it happened, but the PDF could not be fetched (call {error.call}, 1 attempt, "
+    assert str(error).startswith(text)
     assert "get_doc(identifier)" in error.how_to_find_out
     assert isinstance(error.__cause__, ds.ResponseDecodeError)
     assert list_file_names(tmp_path) == ["pulled.pdf"]

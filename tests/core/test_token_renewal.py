@@ -281,7 +281,9 @@ async def test_failed_token_is_tried_as_often_as_the_policy_says(server: Scripte
         error = await catch_error(GET_DOC_INFO.call(suite))
         assert source.asked == 4
         assert error.retry_after == pytest.approx(8, abs=0.1)
-        assert str(error).endswith("raised ConnectionError, failure 4 in a row (no request was sent, 7.0 s)")
+        assert str(error).endswith(
+            f"raised ConnectionError, failure 4 in a row (call {error.call}, no request was sent, 7.0 s)"
+        )
         # The next call waits for the end of the back-off, and then calls the source.
         await catch_error(GET_DOC_INFO.call(suite.with_options(timeout=10)))
     assert source.asked == 5
