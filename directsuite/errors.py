@@ -46,8 +46,8 @@ class Outcome(enum.Enum):
     UNKNOWN: the request was sent, but no usable response was received. Only repeatable operations are tried again.
     FAILED: the service responded with an error. Trying again would not help.
 
-    An attempt that got 401 is REJECTED, because it may be repeated with a new token. If the call then ends with 401, its
-    outcome is FAILED.
+    An attempt that got 401 is REJECTED if it may be repeated with a new token or session. If the call then ends with
+    401, the outcome of the call and its error is FAILED.
     """
 
     NOT_SENT = "not sent"

@@ -73,13 +73,19 @@ class OpenTelemetry:
     Install the extra `otel`, and configure OpenTelemetry's SDK in your program.
 
     The span of a call is a child of the caller's current span. The spans of its attempts are children of the call's
-    span. No span is made the current one. An attempt's span ends with the response; for a stream, with the response's
-    headers. A call's span ends with the call, even if that is cancelled. Metrics:
+    span. No span is made the current one: a span of your own around a method makes all its calls one trace. An
+    attempt's span ends with the response; for a stream, with the response's headers. A call's span ends with the call,
+    even if that is cancelled. Metrics:
 
         http.client.request.duration   seconds of each attempt    http.client.active_requests   attempts in progress
         directsuite.call.duration      seconds of each call       directsuite.retries
         directsuite.unknown_outcomes   directsuite.renewals       directsuite.pauses
         directsuite.circuit_openings   directsuite.skipped_values
+
+    The span of a call has the attributes `directsuite.operation`, `directsuite.service`, `directsuite.call` and
+    `directsuite.group` (the numbers in logs and errors), `directsuite.attempts` and, if known,
+    `http.response.status_code` (of the last request), `directsuite.code` (of the service), `directsuite.outcome`,
+    `directsuite.cancelled` and `error.type`.
 
     `error.type` of an attempt is the HTTP status if it is 400 or more. Otherwise, and for calls and failed renewals, it
     is the name of the error's class.
@@ -141,7 +147,7 @@ class _Spans:
             case CallStarted():
                 self._end_spans(event.call)
                 self._calls[event.call] = _CallSpans(
-                    self._tracer.start_span(event.operation, attributes=_build_operation_attributes(event))
+                    self._tracer.start_span(event.operation, attributes=_build_call_attributes(event))
                 )
             case AttemptStarted():
                 self._start_attempt(event)
@@ -192,6 +198,10 @@ class _Spans:
         spans = self._calls.get(event.call)
         if spans is not None and spans.call is not None:
             spans.call.set_attribute("directsuite.attempts", event.attempts)
+            if event.status is not None:
+                spans.call.set_attribute("http.response.status_code", event.status)
+            if event.code is not None:
+                spans.call.set_attribute("directsuite.code", event.code)
             if event.cancelled:
                 spans.call.set_attribute("directsuite.cancelled", True)
             if event.outcome is not None:
@@ -284,6 +294,14 @@ class _Metrics:
 
 def _build_operation_attributes(event: CallEvent) -> Attributes:
     return {"directsuite.operation": event.operation, "directsuite.service": event.service}
+
+
+def _build_call_attributes(event: CallEvent) -> Attributes:
+    """Return the attributes of a call's span. In metrics, the numbers would make a series of each call."""
+    numbers: Attributes = {"directsuite.call": event.call}
+    if event.group is not None:
+        numbers["directsuite.group"] = event.group
+    return _build_operation_attributes(event) | numbers
 
 
 def _build_request_attributes(event: CallEvent) -> Attributes:

@@ -125,7 +125,7 @@ def test_call_is_a_span_with_one_for_each_attempt(telemetry: Kept) -> None:
     ]
     assert attributes(first) == {**REQUEST, "http.response.status_code": 503, "error.type": "503"}
     assert attributes(second) == {**REQUEST, "http.response.status_code": 200, "http.request.resend_count": 1}
-    assert attributes(call) == {**OPERATION, "directsuite.attempts": 2}
+    assert attributes(call) == {**OPERATION, "directsuite.call": 7, "directsuite.attempts": 2}
     assert [event.name for event in call.events] == ["retry"]
     assert (parent(call), parent(first), parent(second)) == (None, number(call), number(call))
 
@@ -144,19 +144,25 @@ def test_error_type_is_the_status_or_the_class(telemetry: Kept, error: str, stat
     failed = ds.AttemptFailed(attempt=1, error=error, status=status, outcome=ds.Outcome.UNKNOWN, elapsed=0.5, **CALL)
     left = ds.OutcomeLeftUnknown(cancelled=False, how_to_find_out="look", **CALL)
     telemetry.tell(
-        STARTED,
+        ds.CallStarted(group=5, **CALL),
         FIRST,
         failed,
         left,
-        ds.CallFinished(attempts=1, elapsed=1.0, error="OutcomeUnknownError", outcome=ds.Outcome.UNKNOWN, **CALL),
+        ds.CallFinished(
+            attempts=1, elapsed=1.0, error="OutcomeUnknownError", outcome=ds.Outcome.UNKNOWN, status=200, code=3, **CALL
+        ),
     )
     attempt, call = telemetry.spans
     assert (attributes(attempt)["error.type"], attempt.status.status_code) == (reported, ERROR)
     assert attributes(attempt).get("http.response.status_code") == status
     assert attributes(call) == {
         **OPERATION,
+        "directsuite.call": 7,
+        "directsuite.group": 5,
         "directsuite.attempts": 1,
+        "directsuite.code": 3,
         "directsuite.outcome": "unknown",
+        "http.response.status_code": 200,
         "error.type": "OutcomeUnknownError",
     }
     assert call.status.status_code is ERROR

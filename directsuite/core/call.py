@@ -225,6 +225,8 @@ class Call(Generic[R]):
     """The exception raised by the caller's source, destination or callback, or None. A DirectSuiteError here belongs to
     a different call.
     """
+    is_verified: bool = False
+    """True if the response was lost, but the side effect is proven."""
     credential: Credential | None = None
     """The credential of the last attempt, if any."""
     has_renewed_credential: bool = False

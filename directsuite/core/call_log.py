@@ -21,12 +21,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from directsuite.core.events import (
+    NOT_SENT_TEXT,
+    VERIFIED_TEXT,
     AttemptFailed,
     AttemptStarted,
     AttemptSucceeded,
     CallEvent,
     CallFinished,
     is_first_of_group,
+    is_unsent,
     make_log_fields,
 )
 from directsuite.core.operation import MediaType
@@ -88,6 +91,7 @@ def log_finished(event: CallFinished) -> None:
     """Log the end of a call at INFO."""
     if CALLS.isEnabledFor(logging.INFO):
         ending = "succeeded" if event.error is None else f"failed, {event.error}"
+        ending += f", {VERIFIED_TEXT}" if event.verified else ""
         nothing = "no response" if event.attempts else "no request"
         status = nothing if event.status is None else f"HTTP {event.status}"
         code = "" if event.code is None else f", code {event.code}"
@@ -108,12 +112,13 @@ def log_response(event: AttemptSucceeded | AttemptFailed, result: object) -> Non
     """Log a response or an attempt's error at DEBUG, with all values masked."""
     if CALLS.isEnabledFor(logging.DEBUG):
         status = "no response" if event.status is None else f"response HTTP {event.status}"
-        _log_attempt(event, status, _mask_result(result))
+        _log_attempt(event, NOT_SENT_TEXT if is_unsent(event) else status, _mask_result(result))
 
 
 def _log_attempt(event: AttemptStarted | AttemptSucceeded | AttemptFailed, words: str, content: str) -> None:
-    values = (event.operation, words, _describe_call(event), event.attempt, content)
-    CALLS.debug("%s: %s (%s, attempt %d), %s", *values, extra={"directsuite": make_log_fields(event)})
+    number = f", attempt {event.attempt}" if event.attempt else ""
+    values = (event.operation, words, _describe_call(event), number, content)
+    CALLS.debug("%s: %s (%s%s), %s", *values, extra={"directsuite": make_log_fields(event)})
 
 
 def _describe_call(event: CallEvent) -> str:

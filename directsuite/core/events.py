@@ -36,7 +36,7 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from logging import DEBUG, INFO, WARNING
-from typing import Literal, cast
+from typing import Literal, TypeGuard, cast
 
 import attrs
 
@@ -96,13 +96,13 @@ class AttemptFailed(CallEvent):
     """An attempt failed."""
 
     attempt: int
-    """The number of the attempt in its call. 0 if it failed before its request was sent."""
+    """The number of the attempt in its call. 0 if no request was sent, for example because the circuit is open."""
     error: str
     """The name of the error's class."""
     status: int | None
     """The HTTP status. None if no response arrived."""
     outcome: Outcome | None
-    """Whether the request was sent and took effect, as far as that is known."""
+    """Whether the request was sent and took effect, as far as that is known. See Outcome for a 401."""
     elapsed: float
     """The time in seconds since the request was sent, or else since the attempt started."""
 
@@ -160,6 +160,8 @@ class CallFinished(CallEvent):
     """The outcome after a failure. None if it is not known or the call succeeded."""
     cancelled: bool = False
     """True if the caller was cancelled, or closed a stream early."""
+    verified: bool = False
+    """True if the response was lost, and the call succeeded because its side effect was verified."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -268,12 +270,16 @@ class Events:
             words = f"no new {event.credential} was received"
         if not self.logger.isEnabledFor(level):
             return
+        hidden = {"group"} if is_first_of_group(event) else set[str]()
+        if is_unsent(event):
+            words = NOT_SENT_TEXT
+            hidden |= {"attempt", "outcome"} if event.outcome is Outcome.NOT_SENT else {"attempt"}
         written = make_log_fields(event)
         subject = written.get("operation") or written.get("service") or "directsuite"
         phrases = [
             text.format(written[name])
             for name, text in FIELDS.items()
-            if text and written.get(name, False) is not False and not (name == "group" and is_first_of_group(event))
+            if text and written.get(name, False) is not False and name not in hidden
         ]
         details = f" ({', '.join(phrases)})" if phrases else ""
         level = _lower_level(event, level)
@@ -289,6 +295,11 @@ def make_log_fields(event: Event) -> dict[str, str | int | float | bool]:
 def is_first_of_group(event: Event) -> bool:
     """Return True if the call of an event is the first of its group, so that its number is also that of the group."""
     return isinstance(event, CallEvent) and event.group in (None, event.call)
+
+
+def is_unsent(event: Event) -> TypeGuard[AttemptFailed]:
+    """Return True if an attempt failed before its request was sent."""
+    return isinstance(event, AttemptFailed) and not event.attempt
 
 
 _GROUP: ContextVar[list[int] | None] = ContextVar("group", default=None)
@@ -325,6 +336,9 @@ def find_group(call: int) -> int:
     return group[0]
 
 
+NOT_SENT_TEXT = "not sent"
+VERIFIED_TEXT = "verified after a lost response"
+
 FIELDS: Mapping[str, str] = {
     "operation": "",
     "service": "",
@@ -343,6 +357,7 @@ FIELDS: Mapping[str, str] = {
     "code": "code {}",
     "outcome": "outcome {}",
     "cancelled": "cancelled by the caller",
+    "verified": VERIFIED_TEXT,
     "happened": "",
     "elapsed": "after {:.3f} s",
     "wait": "in {:.1f} s",
@@ -363,7 +378,7 @@ LINES: Mapping[type[Event], tuple[int, str]] = {
     CallStarted: (DEBUG, "a call started"),
     AttemptStarted: (DEBUG, "a request is about to be sent"),
     AttemptSucceeded: (DEBUG, "an attempt succeeded"),
-    AttemptFailed: (WARNING, "an attempt failed"),
+    AttemptFailed: (WARNING, "an attempt failed"),  # NOT_SENT_TEXT if no request was sent
     RetryScheduled: (INFO, "another attempt is scheduled"),
     OutcomeLeftUnknown: (WARNING, "it may or may not have happened"),  # _HAPPENED_TEXT if the event has `happened`
     ValuesSkipped: (INFO, "values of the response could not be read, and were skipped"),

@@ -132,6 +132,7 @@ class Transport:
                 failure = error
             settled = await self._find_proof(call, failure)
             if settled:
+                call.is_verified = True
                 return settled[0]
             # The traceback does not contain the frames of the attempts.
             raise self._make_final_error(call, failure).with_traceback(None)
@@ -444,7 +445,8 @@ class _CallScope:
     def _emit_finished(self, **details: Any) -> None:
         call = self._call
         elapsed = call.measure_elapsed()
-        log_finished(call.emit(CallFinished, attempts=call.requests, elapsed=elapsed, status=call.status, **details))
+        details |= {"attempts": call.requests, "elapsed": elapsed, "status": call.status, "verified": call.is_verified}
+        log_finished(call.emit(CallFinished, **details))
 
 
 _VERIFY_BACKOFF = Backoff(0.5, 8.0)

@@ -191,23 +191,24 @@ class Signing(ChangingFacade):
             signed = await suite.signing.sign_and_pull(update, signature)
 
         The deletion can take 10 seconds. If it must wait longer or fails, the same applies as for `sign_pdf`. After
-        OutcomeUnknownError, start again with the PDF that you passed, which is unchanged.
+        OutcomeUnknownError, start again with the PDF that you passed, which is unchanged. All calls in the block, also
+        those of tasks that it creates, have the same `group` in logs and events.
 
         pdf, size: as for `save`.
         timeout: seconds for storing the PDF, as for `save`.
         """
-        with group_calls():
+        with group_calls() as calls:
             document = await self.save(pdf, size=size, timeout=timeout)
             pdf = b""  # tracebacks expose local variables
             session = self._transport.environment.session
-            deletion = session.add_cleanup(functools.partial(self._try_delete, document))
+            deletion = session.add_cleanup(functools.partial(self._try_delete, document, calls[0]))
             try:
                 yield document
             finally:
                 # A second cancellation, or that of a scope of anyio, ends only the waiting.
                 await asyncio.shield(deletion.start())
 
-    async def _try_delete(self, document: StoredDocument) -> None:
+    async def _try_delete(self, document: StoredDocument, group: int) -> None:
         # An observer would take the response for that of the method.
         options = attrs.evolve(self._options, timeout=_DELETE_TIMEOUT, essential=True, observe=None)
         try:
@@ -219,11 +220,16 @@ class Signing(ChangingFacade):
             environment = self._transport.environment
             if pause is not None and not environment.session.closed:
                 session = environment.session
-                again = session.add_cleanup(functools.partial(self._try_delete, document))
+                again = session.add_cleanup(functools.partial(self._try_delete, document, group))
                 again.start_after(session.sleep(max(pause, _DELETE_TIMEOUT)))
                 return
-            number = f", call {error.call}" if isinstance(error, DirectSuiteError) and error.call else ""
-            environment.events.logger.warning(_NOT_DELETED_TEXT, f"{type(error).__name__}{number}")
+            fields: dict[str, str | int] = {"event": "DocumentNotDeleted", "operation": "Delete", "service": "signing"}
+            fields |= {"group": group, "error": type(error).__name__}
+            number = ""
+            if isinstance(error, DirectSuiteError) and error.call is not None:
+                fields["call"], number = error.call, f"call {error.call}, "
+            details = f"{type(error).__name__}, {number}group {group}"
+            environment.events.logger.warning(_NOT_DELETED_TEXT, details, extra={"directsuite": fields})
             if not isinstance(error, Exception):
                 raise
 

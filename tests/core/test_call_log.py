@@ -111,8 +111,8 @@ async def test_attempt_that_sent_no_request_does_not_show_the_status_of_the_one_
 
     async with open_suite(server, token=fetch_token) as suite:
         await catch_error(suite.signing.get_doc_info("doc"))
-    lines = [line for line in read_lines(caplog) if "attempt 0" in line]
-    assert [line.partition(" (")[0] for line in lines] == ["GetDocInfo: no response"]
+    lines = [line for line in read_lines(caplog) if "not sent" in line]
+    assert lines == ["GetDocInfo: not sent (call ?), ClosedError: there is no second token"]
 
 
 async def test_records_of_calls_have_the_fields_of_events(
@@ -134,7 +134,7 @@ async def test_records_of_calls_have_the_fields_of_events(
     assert [vars(record)["directsuite"] for record in caplog.records if record.name == CALLS.name] == [
         {"event": "AttemptStarted", "attempt": 1, **call},
         {"event": "AttemptFailed", "attempt": 1, **call, **failure},
-        {"event": "CallFinished", "attempts": 1, "code": 3, "cancelled": False, **call, **failure},
+        {"event": "CallFinished", "attempts": 1, "code": 3, "cancelled": False, "verified": False, **call, **failure},
     ]
 
 

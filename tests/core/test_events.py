@@ -77,7 +77,7 @@ async def test_call_that_goes_well_is_reported_from_beginning_to_end(server: Scr
             CallFinished,
             call
             | {"attempts": 1, "elapsed": pytest.approx(3), "error": None, "outcome": None, "cancelled": False}
-            | {"status": 200, "code": None},
+            | {"status": 200, "code": None, "verified": False},
         ),
     ]
 

@@ -69,11 +69,6 @@ OF_CALLS: list[tuple[int, ds.Event, str, str]] = [
                 _failed("ServerError", 500, ds.Outcome.UNKNOWN, 2.0),
                 "attempt 1, ServerError, HTTP 500, outcome unknown, after 2.000 s",
             ),
-            (
-                WARNING,
-                _failed("ConnectFailedError", None, None, 0.0, attempt=0),
-                "attempt 0, ConnectFailedError, after 0.000 s",
-            ),
             (  # the response of the service, which the caller gets as the error
                 INFO,
                 _failed("NotFoundError", 404, ds.Outcome.FAILED, 1.0),
@@ -84,6 +79,13 @@ OF_CALLS: list[tuple[int, ds.Event, str, str]] = [
                 _failed("CancelledError", None, ds.Outcome.UNKNOWN, 1.0),
                 "attempt 1, CancelledError, outcome unknown, after 1.000 s",
             ),
+        )
+    ),
+    *(
+        (WARNING, _failed("CircuitOpenError", None, outcome, 0.0, attempt=0), "not sent", details)
+        for outcome, details in (
+            (ds.Outcome.NOT_SENT, "CircuitOpenError, after 0.000 s"),
+            (ds.Outcome.REJECTED, "CircuitOpenError, outcome rejected, after 0.000 s"),  # of a login
         )
     ),
     (INFO, ds.RetryScheduled(attempt=2, wait=0.25, **GET_UIDS), "another attempt is scheduled", "attempt 2, in 0.2 s"),
@@ -106,6 +108,12 @@ OF_CALLS: list[tuple[int, ds.Event, str, str]] = [
         "$.messages[] 2, $.messages[].sentDate 1",
     ),
     (DEBUG, ds.CallFinished(attempts=2, elapsed=3.5, **GET_UIDS), "the call ended", "attempts 2, after 3.500 s"),
+    (
+        DEBUG,
+        ds.CallFinished(attempts=1, elapsed=0.0, verified=True, **GET_UIDS),
+        "the call ended",
+        "attempts 1, verified after a lost response, after 0.000 s",
+    ),
     (
         DEBUG,
         ds.CallFinished(attempts=1, elapsed=0.0, error="ServiceError", status=200, code=3, **GET_UIDS),

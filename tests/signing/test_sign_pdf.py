@@ -43,7 +43,7 @@ NOT_DELETED = "a document of sign_pdf or stored could not be deleted from the se
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return the warnings about documents that were not deleted."""
     found = [
-        re.sub(r"call \d+", "call 7", each.message)
+        re.sub(r"group \d+", "group 5", re.sub(r"call \d+", "call 7", each.message))
         for each in caplog.records
         if each.levelno == logging.WARNING and "4 hours" in each.message
     ]
@@ -187,6 +187,10 @@ async def test_failed_deletion_is_only_logged(
     (finished,) = (each for each in events if isinstance(each, CallFinished) and each.operation == "Delete")
     assert finished.error is not None
     assert len(warnings_of(caplog)) == warnings
+    fields: dict[str, object] = {"event": "DocumentNotDeleted", "operation": "Delete", "service": "signing"}
+    fields |= {"call": finished.call, "group": finished.group, "error": finished.error}
+    records = [each.__dict__["directsuite"] for each in caplog.records if NOT_DELETED in each.message]
+    assert records == [fields] * warnings
 
 
 BUSY = responses.respond({"error": "busy"}, 429, Retry_After="60")
@@ -224,7 +228,7 @@ async def test_closing_during_the_pause_logs_that_the_document_was_not_deleted(
         await asyncio.sleep(61)
     assert requests_of(server) == SIGN
     assert warnings_of(caplog) == [
-        f"{NOT_DELETED} (DeadlineExceededError, call 7). It expires 4 hours after its last use"
+        f"{NOT_DELETED} (DeadlineExceededError, call 7, group 5). It expires 4 hours after its last use"
     ]
 
 
@@ -267,12 +271,18 @@ async def test_unknown_outcome_advises_to_call_again(
     assert requests_of(server)[-1] == "DELETE pdf/doc"
 
 
-async def test_proven_signature_is_returned_although_the_response_was_lost(server: ScriptedServer) -> None:
+async def test_proven_signature_is_returned_although_the_response_was_lost(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "directsuite.calls")
     info = {"identifier": "doc", "documentDigest": "new", "signatures": [{"name": "PatientSig", "isSigned": True}]}
     server.enqueue(SAVED, responses.reset, responses.respond(info), PULLED, responses.respond(info), DELETED)
     async with open_suite(server) as suite:
         assert await suite.signing.sign_pdf(PDF, SIGNATURE) == SIGNED_PDF
     assert requests_of(server)[-1] == "DELETE pdf/doc"
+    [record] = [each for each in caplog.records if each.message.startswith("SignAndPull: succeeded")]
+    assert record.message.startswith("SignAndPull: succeeded, verified after a lost response (call ")
+    assert record.__dict__["directsuite"]["verified"] is True
 
 
 async def sign(signing: ds.Signing) -> None:
@@ -419,7 +429,9 @@ async def test_closing_waits_5_seconds_for_a_deletion_and_logs_that_it_failed(
     server.default_responder = responses.never_respond
     async with open_suite(server) as suite, suite.signing.stored(PDF):
         assert await measure_elapsed(suite.aclose()) == pytest.approx(5, abs=0.1)
-    assert warnings_of(caplog) == [f"{NOT_DELETED} (ClosedError, call 7). It expires 4 hours after its last use"]
+    assert warnings_of(caplog) == [
+        f"{NOT_DELETED} (ClosedError, call 7, group 5). It expires 4 hours after its last use"
+    ]
 
 
 async def test_document_that_the_block_itself_deletes_is_no_reason_for_a_warning(
