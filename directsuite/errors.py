@@ -65,7 +65,7 @@ class DirectSuiteError(Exception):
     outcome: the known effect on the server, an `Outcome`. None if it does not apply.
     retry_after: seconds to wait before trying again, from the service or from the suite's limits. None if unknown.
     call: the number of the call in logs and events, unique in this process. None if it is not from a single call.
-    group: the number of the first call of the same method, as in logs and events. None if `call` is None.
+    group: the number of the first call of its group, as in logs and events. None if `call` is None.
     attempts: the number of HTTP requests that the call has made.
     elapsed: the duration of the call in seconds.
     """

@@ -190,7 +190,7 @@ class Call(Generic[R]):
     number: int
     """The number of the call, unique in this process."""
     group: int
-    """The number of the first call of the same method."""
+    """The number of the first call of its group, which may be this one."""
     operation: Operation[R]
     endpoint: Endpoint
     environment: Environment = attrs.field(repr=False)

@@ -56,7 +56,9 @@ class CallEvent(Event):
     call: int
     """The number of the call in this process. All events of a call have the same number."""
     group: int | None = None
-    """The number of the first call of the same method, such as `sign_pdf`. None in an event that a test made."""
+    """The number of the first call of the same method (`sign_pdf`), block (`stored`) or document of a SigningJob.
+    It may be the call itself. None in an event that a test made.
+    """
     operation: str
     """The name of the operation in the specification."""
     service: str

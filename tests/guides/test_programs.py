@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import logging
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -212,7 +214,7 @@ async def test_each_error_is_reported_separately(
 
 
 async def test_hook_policy_and_listener_extend_a_suite(sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
-    conversion, retries, events, _ = find_code_blocks("extending")
+    conversion, retries, _, events, _ = find_code_blocks("extending")
     converter = execute_programs(conversion)["settings"].converter
     assert converter.structure(" cc ", ds.RecipientType) is ds.RecipientType.CC
     settings = attrs.evolve(execute_programs(retries)["settings"], fax_url=None, message_url=sandbox.message_url)
@@ -231,8 +233,27 @@ async def test_listener_counts_calls_and_failures(
     program = execute_programs(find_code_blocks("extending")[-1])
     await program["main"](*ALICE)
     assert program["calls"] == {"GetMessageCount": 1}
+    assert program["retries"] == {"GetMessageCount": 0}
     assert program["failures"] == {("GetMessageCount", "ServiceError", 200, 3): 1}
     assert "GetMessageCount: " in capsys.readouterr().out
+
+
+async def test_calls_are_logged_as_json_lines(sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
+    loggers = [logging.getLogger(name) for name in (None, "directsuite", "directsuite.calls")]
+    before = [(each, each.level, [*each.handlers]) for each in loggers]
+    [program] = [block for block in find_code_blocks("extending") if "dictConfig" in block]
+    execute_programs(program)["configure_logs"]()
+    try:
+        async with ds.DirectSuite(ds.Settings(message_url=sandbox.message_url)) as suite:
+            await suite.mailbox(*ALICE).get_message_count("INBOX")
+    finally:
+        for logger, level, handlers in before:
+            logger.setLevel(level)
+            logger.handlers[:] = handlers
+    [line] = map(json.loads, capsys.readouterr().err.splitlines())
+    assert (line["level"], line["event"], line["operation"]) == ("INFO", "CallFinished", "GetMessageCount")
+    assert line["text"].startswith(f"GetMessageCount: succeeded (call {line['call']}, HTTP 200, 1 attempt, ")
+    assert "error" not in line
 
 
 async def test_sandbox_shows_what_really_happened() -> None:
