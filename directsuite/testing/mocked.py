@@ -12,7 +12,6 @@ It requires the package aioresponses (extra `testing`). For tests of timeouts, d
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from collections.abc import Generator, Mapping
@@ -50,6 +49,8 @@ class MockedServices(aioresponses):
         super().__init__(**options)
         self.unexpected = []
         self._defined: dict[str, str] = {}
+        self._sent: list[tuple[str, Any]] = []
+        """The body of each request, with its operation."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -72,11 +73,9 @@ class MockedServices(aioresponses):
         return [self._describe_response(key) for key, match in matches.items() if match.repeat is not True]
 
     def bodies(self, operation: str) -> list[Any]:
-        """Return the bodies of the requests of an operation, decoded if they are JSON, otherwise as bytes or None."""
+        """Return the bodies of all requests of an operation, in their order: JSON decoded, others as bytes or None."""
         is_json = find_operation(operation).content_type is MediaType.JSON
-        calls = [calls for key, calls in self.requests.items() if describe_request(*key).split()[0] == operation]
-        bodies = [call.kwargs["data"] for call in itertools.chain(*calls)]
-        return [json.loads(body) if is_json and body else body for body in bodies]
+        return [json.loads(body) if is_json and body else body for name, body in self._sent if name == operation]
 
     def respond(
         self, operation: str, *, repeat: bool = False, headers: Mapping[str, str] | None = None, **values: Any
@@ -115,6 +114,7 @@ class MockedServices(aioresponses):
     ) -> ClientResponse:
         if isinstance(kwargs.get("data"), Payload):
             kwargs["data"] = await _read_content(kwargs["data"])
+        self._sent.append((describe_request(method, URL(str(url))).split()[0], kwargs.get("data")))
         # The client quotes some characters, such as '@'. Parsing the text makes both URLs equal.
         mock: Any = super()
         response: ClientResponse = await mock._request_mock(orig_self, method, URL(str(url)), *args, **kwargs)

@@ -63,19 +63,31 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Fail a test that has passed if a request had no response, or a response was not requested."""
-    result = yield
+    """Fail a test that has passed if a request had no response, or a response was not requested.
+
+    If the test fails itself and a request had no response, add this to its error as a note.
+    """
     mocked: MockedServices | None = getattr(item, "funcargs", {}).get("directsuite_mocked")
+    try:
+        result = yield
+    except Exception as error:
+        if mocked is not None and mocked.unexpected:
+            error.add_note(_describe_differences(mocked))
+        raise
     if mocked is not None and (mocked.unexpected or mocked.unused):
-        lists = {
-            "These requests had no mocked response": mocked.unexpected,
-            "These mocked responses were not requested": mocked.unused,
-        }
-        texts = [f"{title}: {', '.join(each)}." for title, each in lists.items() if each]
-        if not mocked.unexpected:
-            texts.append("If a response need not be requested, define it with repeat=True.")
-        pytest.fail(" ".join(texts), pytrace=False)
+        pytest.fail(_describe_differences(mocked), pytrace=False)
     return result
+
+
+def _describe_differences(mocked: MockedServices) -> str:
+    lists = {
+        "These requests had no mocked response": mocked.unexpected,
+        "These mocked responses were not requested": mocked.unused,
+    }
+    texts = [f"{title}: {', '.join(each)}." for title, each in lists.items() if each]
+    if not mocked.unexpected:
+        texts.append("If a response need not be requested, define it with repeat=True.")
+    return " ".join(texts)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -79,7 +79,7 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
     parameters = [name for _, name, _, _ in string.Formatter().parse(chosen.path) if name]
     if missing := [name for name in parameters if name not in values]:
         raise ValueError(f"the path of {operation} needs {', '.join(missing)}: {chosen.path}")
-    path = chosen.path.format_map({name: quote(str(values[name]), safe="") for name in parameters})
+    path = chosen.path.format_map({name: _quote_parameter(values[name]) for name in parameters})
     has_flag = chosen.fault_format.success_key is not None
     is_error = "error" in values and not has_flag
     if status is None:
@@ -103,7 +103,15 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
         if absent := {*required, *chosen.required_fields} & fields.keys() - members.keys():
             raise TypeError(f"the response of {operation} needs {min(absent)}")
         body = _encode_model(f"the response of {operation}", chosen.response, members)
+        if "messages[].uid" in chosen.required_fields:
+            for number, message in enumerate(members.get("messages") or ()):
+                if (message.get("uid") if isinstance(message, dict) else message.uid) is None:
+                    raise TypeError(f"the response of {operation} needs messages[{number}].uid")
     return ServiceResponse(chosen.method, path, status, body)
+
+
+def _quote_parameter(value: object) -> str:
+    return quote(str(value).lower() if isinstance(value, bool) else str(value), safe="")
 
 
 def describe_request(method: str, url: URL) -> str:

@@ -80,6 +80,22 @@ async def test_request_without_a_response_is_recorded_even_if_the_program_ignore
     assert mocked.unexpected == ["Delete (identifier='d')", "Save", "GET http://other.example.test/x"]
 
 
+async def test_flags_of_a_path_are_given_as_in_python(mocked: Any, box: ds.Mailbox) -> None:
+    mocked.respond("GetFolders", root="INBOX", subscribed_only=False, folders=["INBOX.Sent"])
+    mocked.respond("DeleteMessagesByUIDs", folder="INBOX", forever=True)
+    assert await box.get_folders("INBOX", subscribed_only=False) == ["INBOX.Sent"]
+    await box.delete_messages_by_uids("INBOX", [1], forever=True)
+    assert mocked.unexpected == mocked.unused == []
+
+
+async def test_bodies_are_in_the_order_of_the_requests(mocked: Any, box: ds.Mailbox) -> None:
+    for folder in ("INBOX.a", "INBOX.b", "INBOX.a"):
+        mocked.respond("MarkMessagesAsReadByUIDs", folder=folder)
+    for uid, folder in enumerate(("INBOX.a", "INBOX.b", "INBOX.a"), start=1):
+        await box.mark_messages_as_read_by_uids(folder, [uid])
+    assert [body["uids"] for body in mocked.bodies("MarkMessagesAsReadByUIDs")] == [[1], [2], [3]]
+
+
 async def test_json_body_is_kept_as_bytes(mocked: Any, box: ds.Mailbox) -> None:
     url = f"{MESSAGE}/GetMessageCount/INBOX"
     mocked.post(url, payload=SUCCESS | {"count": 1})

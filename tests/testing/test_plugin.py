@@ -177,6 +177,10 @@ async def test_ignored_error(directsuite_mocked, directsuite_suite):
     directsuite_mocked.respond("GetDoc", identifier="d")
     await asyncio.gather(directsuite_suite.signing.get_doc("e"), return_exceptions=True)
 
+async def test_ignored_error_and_a_wrong_result(directsuite_mocked, directsuite_suite):
+    [result] = await asyncio.gather(directsuite_suite.signing.get_doc("f"), return_exceptions=True)
+    assert result == b"%PDF"
+
 def test_that_fails(directsuite_mocked):
     directsuite_mocked.respond("Send", smtp_id="<1>")
     raise RuntimeError("the cause")
@@ -253,8 +257,9 @@ CASES = {
     "mocked responses with anyio": Case([MOCKED + ANYIO.format(backend="asyncio")], {"passed": 2}, ("anyio",)),
     "mocked responses in sync tests": Case(
         [MOCKED_SYNC],
-        {"passed": 1, "failed": 3},
+        {"passed": 1, "failed": 4},
         texts=(
+            "These requests had no mocked response: GetDoc (identifier='f').",
             "These mocked responses were not requested: Send, Send. If a response need not",
             "These requests had no mocked response: GetDoc (identifier='e'). "
             "These mocked responses were not requested: GetDoc (identifier='d').\n",

@@ -125,6 +125,7 @@ async def test_suite_raises_the_error_of_a_failed_login() -> None:
         ("Save", {}, TypeError, "the response of Save needs identifier"),
         ("Send", {}, TypeError, "the response of Send needs smtp_id"),
         ("GetMessageCount", {"folder": "INBOX"}, TypeError, "the response of GetMessageCount needs count"),
+        ("GetMessages", {"folder": "INBOX", "messages": [{"subject": "a"}]}, TypeError, r"needs messages\[0\]\.uid"),
         ("GetUIDs", {"uids": [1]}, ValueError, "the path of GetUIDs needs folder"),
         ("GetUIDs", {"folder": "INBOX", "uid": [1]}, TypeError, "has no field uid. Its fields are .*, uids"),
         ("GetUIDs", {"folder": "INBOX", "uids": ["a"]}, TypeError, r"\$\.uids\[0\] should be a whole number"),
