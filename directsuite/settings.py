@@ -115,7 +115,9 @@ class Settings(ValueSemantics):
     retry: RetryPolicy = attrs.field(factory=RetryPolicy, validator=instance_of(RetryPolicy, "a RetryPolicy"))
     """Decides if, when and how often a failed attempt is tried again."""
     tls: ssl.SSLContext | None = attrs.field(default=None, repr=False, validator=_TLS)
-    """The TLS context. None: use the machine's trust store and TLS 1.2 or newer."""
+    """The TLS context. None: use that of aiohttp, which accepts TLS 1.2 or newer, and reads the machine's trust store
+    and SSL_CERT_FILE when aiohttp is imported.
+    """
     proxy: str | None = attrs.field(default=None, repr=False, validator=_PROXY)
     """The URL of an HTTP proxy, possibly with user name and password. None: no proxy."""
     session_factory: SessionFactory | None = attrs.field(default=None, repr=False, validator=_SESSION_FACTORY)

@@ -181,6 +181,7 @@ def _find_credentials(options: DoctorOptions, settings: ds.Settings) -> Mapping[
     token = _find(
         lambda: (
             options.token_file
+            or Configuration.read().prefers_grant()
             or Configuration.read().read_secret("token")
             or credentials.read_grant()
             or find_in_keyring("token")

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import inspect
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
@@ -159,7 +160,7 @@ class TokenCache:
 
         requested_at: time at which the token was requested, in monotonic seconds.
         """
-        self._failure, self._failures = None, 0
+        self._failure, self._failures, self._retry = None, 0, None
         if self._credential is not None and requested_at < self._credential.requested_at:
             return self._credential
         self._generation += 1
@@ -174,7 +175,11 @@ class TokenCache:
         )
         self._emit(self._renewed_event(generation=self._generation, expires_in=token.expires_in))
         if self._keep_alive and self._keep_alive_task is None and not self._closed:
-            self._keep_alive_task = asyncio.create_task(self._run_keep_alive(), name="directsuite-keep-alive")
+            # Without the context of the call that fetched the first token, to whose group it would belong.
+            context = contextvars.Context()
+            self._keep_alive_task = context.run(
+                asyncio.create_task, self._run_keep_alive(), name="directsuite-keep-alive"
+            )
         return self._credential
 
     def invalidate(self, generation: int) -> None:
@@ -193,7 +198,8 @@ class TokenCache:
         return _copy_without_traceback(failure, self._source_error), max(0.0, due - self.now())
 
     def _record_retry(self, failure: DirectSuiteError, wait: float) -> None:
-        self._retry = _copy_without_traceback(failure, None), self.now() + wait
+        if self._fetch_task is not None:  # a task that the source has started may call this later
+            self._retry = _copy_without_traceback(failure, None), self.now() + wait
 
     def stop(self) -> None:
         """Stop the background renewal, and start no more fetches. A fetch in progress continues."""
@@ -325,6 +331,8 @@ class TokenCache:
     async def _run_source(self) -> AccessToken:
         """Return the token of the source. Raises TransportError if it takes too long."""
         running = asyncio.ensure_future(self._source.fetch())
+        # A token that can be used once must not be lost, or sent by two fetches.
+        is_single_use = bool(getattr(self._source, "single_use", False))
         self.source_tasks.add(running)
         running.add_done_callback(self._handle_source_done)
         try:
@@ -335,7 +343,9 @@ class TokenCache:
             self._retry = self._source_error = None
             if not running.done():
                 running.cancel()
-                await asyncio.wait([running], timeout=_CANCEL_SECONDS)
+                await asyncio.wait([running], timeout=None if is_single_use else _CANCEL_SECONDS)
+        if is_single_use and not running.cancelled():
+            return running.result()
         text = f"the token source took longer than {self._fetch_timeout:g} s"
         failure = TransportError(text, outcome=Outcome.NOT_SENT)
         failure.advice = _HINT_TIMEOUT

@@ -70,7 +70,7 @@ class Cleanup:
     def start(self) -> asyncio.Task[None]:
         """Return the task that runs the action, which is started by the first call."""
         if self.task is None:
-            self.task = asyncio.get_running_loop().create_task(self._action(), context=self._context)
+            self.task = self._context.run(asyncio.ensure_future, self._action())
             self.task.add_done_callback(lambda _: self._cleanups.discard(self))
         return self.task
 

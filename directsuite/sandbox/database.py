@@ -195,10 +195,12 @@ class _DatabaseThread:
             changes = self.connection.total_changes
             result = work(self.connection)
             self.connection.execute("COMMIT")
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(BaseException):
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
+            if isinstance(error, StopIteration):  # which a future cannot raise in a coroutine
+                raise RuntimeError(repr(error)) from error
             raise
         self.changes += self.connection.total_changes != changes
         return result

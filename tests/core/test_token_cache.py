@@ -302,3 +302,29 @@ async def test_token_that_is_adopted_is_kept_alive(lifetime: float | None, first
     await yield_to_loop()
     assert source.asked == asked
     await cache.aclose()
+
+
+async def test_single_use_token_is_not_sent_again_while_a_cancelled_fetch_still_exchanges_it() -> None:
+    sent = list[int]()
+
+    class Rotating:
+        renewable = single_use = True
+        refresh_token = 1
+
+        async def exchange(self) -> ds.AccessToken:
+            sent.append(self.refresh_token)
+            await asyncio.sleep(30)
+            self.refresh_token += 1
+            return ds.AccessToken("a")
+
+        async def fetch(self) -> ds.AccessToken:
+            exchanging = asyncio.ensure_future(self.exchange())
+            try:
+                return await asyncio.shield(exchanging)
+            except asyncio.CancelledError:
+                return await exchanging
+
+    cache = TokenCache(Rotating(), LoopClock(), fetch_timeout=10)
+    assert (await cache.get_current()).token == ds.Secret("a")
+    assert sent == [1]
+    await cache.aclose()

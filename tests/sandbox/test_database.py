@@ -135,3 +135,14 @@ async def test_a_closed_sandbox_rejects_calls() -> None:
     async with sandbox:
         assert await sandbox.ledger() == []
     await refused()
+
+
+async def test_stop_iteration_of_the_work_reaches_the_caller() -> None:
+    def work(_: sqlite3.Connection) -> None:
+        raise StopIteration
+
+    database = SandboxDatabase(None, [SCHEMA])
+    async with asyncio.timeout(20):
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await database.read(work)
+    database.close()
