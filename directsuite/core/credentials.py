@@ -119,9 +119,9 @@ class TokenCache:
     def explain_rejection(self) -> str:
         """Return what to do if the service rejects a token that cannot be replaced."""
         if not isinstance(self._source, StaticToken):
-            return "it is wrong or has expired, and its source cannot renew it"
+            return "it is invalid or has expired, and its source cannot renew it"
         return (
-            f"it is wrong or has expired, and a constant token (here {self._source.origin}) cannot be renewed. Replace "
+            f"it is invalid or has expired, and a constant token (here {self._source.origin}) cannot be renewed. Replace "
             "it, or pass an async function or an OAuth client instead"
         )
 

@@ -104,8 +104,8 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
             raise TypeError(f"the response of {operation} needs {min(absent)}")
         body = _encode_model(f"the response of {operation}", chosen.response, members)
         if "messages[].uid" in chosen.required_fields:
-            for number, message in enumerate(members.get("messages") or ()):
-                if (message.get("uid") if isinstance(message, dict) else message.uid) is None:
+            for number, message in enumerate(json.loads(body).get("messages", ())):
+                if message.get("uid") is None:
                     raise TypeError(f"the response of {operation} needs messages[{number}].uid")
     return ServiceResponse(chosen.method, path, status, body)
 

@@ -229,7 +229,7 @@ async def test_rejected_constant_token_is_named_with_its_origin(
     async with ds.DirectSuite.from_env(environ, token=given) as suite:
         error = await catch_error(GET_DOC_INFO.call(suite))
     assert error.explanation == "the service rejected the access token (HTTP 401)"
-    assert error.advice.startswith("it is wrong or has expired, and a constant token (here ")
+    assert error.advice.startswith("it is invalid or has expired, and a constant token (here ")
     assert f"{origin}) cannot be renewed. Replace it, or pass an async function" in error.advice
 
 
