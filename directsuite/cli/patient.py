@@ -121,7 +121,7 @@ def add_patient(individual: PrivateFile, /, *, command: CommandParameter, option
     """Provision a Direct address for a patient, and debit the login's account.
 
     The command asks first, and never sends the request twice. If the person has an address in the domain, the command
-    provisions nothing and shows the address, with exit status 2. Exit status 7 means that the response was lost: check
+    provisions nothing and shows the address, with exit status 1. Exit status 7 means that the response was lost: check
     with `patient find` before you repeat the command.
 
     Parameters
@@ -276,7 +276,7 @@ async def _add_patient(suite: ds.DirectSuite, individual: ds.IDProofedIndividual
                     "This person already has an address in this domain. Nothing was provisioned or debited. "
                     "To provision another address, give --another."
                 )
-                return ExitStatus.USAGE_ERROR
+                return ExitStatus.FAILED
         try:
             async with show_progress("provisioning"):
                 response = await service.provision_id_proofed_patient(options.domain, individual)
