@@ -161,7 +161,11 @@ def wrap_on_terminal(text: str) -> str:
     text = make_printable(text)
     if not sys.stderr.isatty():
         return text
-    width = max(shutil.get_terminal_size().columns, _COLUMNS_RANGE.start)
+    columns = 0
+    if "COLUMNS" not in os.environ:
+        with contextlib.suppress(OSError, ValueError):  # shutil.get_terminal_size looks at stdout only
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    width = max(columns or shutil.get_terminal_size().columns, _COLUMNS_RANGE.start)
 
     def join_command(match: re.Match[str]) -> str:
         command = match[0] if len(match[0].rstrip(".,:;")) <= width else match[0].strip("`.,:;")

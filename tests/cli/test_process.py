@@ -251,3 +251,22 @@ async def test_message_that_was_not_shown_is_not_marked_as_read(cli: CliRunner, 
         assert await process.wait() == 1
     unread = (await cli.run("inbox", "list", "--unread", "--json")).document
     assert [each["uid"] for each in unread] == [uid]
+
+
+@pytest.mark.process
+async def test_errors_are_wrapped_at_the_width_of_stderr_if_stdout_is_redirected(cli: CliRunner) -> None:
+    import pty  # only POSIX has these
+    import termios
+
+    cli.monkeypatch.delenv("COLUMNS", raising=False)
+    ours, theirs = pty.openpty()
+    try:
+        termios.tcsetwinsize(theirs, (24, 40))
+        async with start_process("inbox", "list", "--folder", "INBOX.None", stderr=theirs) as process:
+            out, _ = await process.communicate()
+        lines = os.read(ours, 4096).decode().splitlines()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert (process.returncode, out) == (4, b"")
+    assert max(map(len, lines)) <= 40
