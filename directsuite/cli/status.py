@@ -107,7 +107,9 @@ class DeliveryWatch:
     denied: Mapping[str, ds.PermissionDeniedError] = attrs.field(
         factory=dict[str, ds.PermissionDeniedError], init=False
     )
-    """The messages that the mailbox has no permission to see."""
+    """The messages that the mailbox had no permission to see at the last successful poll."""
+    unassigned_records: Sequence[ds.DirectMessageLog] = attrs.field(default=(), init=False)
+    """The records of the last successful poll that match none of the messages, for example because they have no id."""
     failure: ds.DirectSuiteError | None = attrs.field(default=None, init=False)
     """The error of the last poll, because of which the records may be out of date."""
     clock: Clock = attrs.field(factory=SystemClock)
@@ -124,6 +126,11 @@ class DeliveryWatch:
         return [record for records in self.records.values() for record in records]
 
     @property
+    def shown_records(self) -> list[ds.DirectMessageLog]:
+        """The records of all messages so far, then those of the last poll that belong to none of them."""
+        return [*self.known_records, *self.unassigned_records]
+
+    @property
     def unknown_count(self) -> int:
         """The number of messages that the service doesn't know."""
         return sum(not records and smtp_id not in self.denied for smtp_id, records in self.records.items())
@@ -135,13 +142,16 @@ class DeliveryWatch:
 
     async def poll(self) -> None:
         """Request the statuses of all messages. An error is raised if it concerns all of them."""
+        denied = dict[str, ds.PermissionDeniedError]()
         try:
             records = (await self.box.get_message_statuses(self.smtp_ids)).records
         except ds.ServiceError as error:
             if not (self.smtp_ids[1:] and _may_concern_one_message(error)):
                 raise
-            records, self.denied = await _fetch_each(self.box, self.smtp_ids, error)
+            records, denied = await _fetch_each(self.box, self.smtp_ids, error)
         grouped = group_by_message(self.smtp_ids, records)
+        assigned = {id(record) for message_records in grouped.values() for record in message_records}
+        self.denied, self.unassigned_records = denied, [record for record in records if id(record) not in assigned]
         for smtp_id in self.smtp_ids:
             previous_records = select_latest_by_recipient(self.records[smtp_id])
             latest_records = select_latest_by_recipient(grouped[normalize_smtp_id(smtp_id)])
@@ -225,9 +235,9 @@ async def _report_statuses(
                 await watch.run()
             except asyncio.CancelledError:
                 end_line()
-                _show_records(watch.known_records, options)
+                _show_records(watch.shown_records, options)
                 raise
-    _show_records(watch.known_records, options)
+    _show_records(watch.shown_records, options)
     return _get_exit_status(command, watch, options)
 
 
@@ -303,7 +313,7 @@ def _report_unknown(watch: DeliveryWatch, rejection: ds.ServiceError | None) -> 
 
 
 def _get_exit_status(command: Command, watch: DeliveryWatch, options: _StatusOptions) -> int:
-    records, unknown, denied = watch.known_records, watch.unknown_count, watch.denied
+    records, unknown, denied = watch.shown_records, watch.unknown_count, watch.denied
     status = ExitStatus.DONE
     if unknown and watch.failure is not None:
         echo_err(f"The status of {unknown} of these messages is unknown, because a poll failed.")

@@ -192,6 +192,53 @@ async def test_other_messages_are_reported_if_one_fails(cli: CliRunner, more: tu
     assert (alone.status, alone.out) == (3, "")
 
 
+async def test_message_that_is_denied_only_at_first_is_reported_as_delivered(cli: CliRunner) -> None:
+    smtp_ids = [await sent(cli, BOB, "slow+2m@elsewhere.test"), await sent(cli, BOB)]
+    look, refusal = ds.Mailbox.get_message_statuses, ds.PermissionDeniedError("it may not", status=403)
+    look_at_one, refused = ds.Mailbox.get_message_status, [smtp_ids[1]]
+
+    async def looked(box: ds.Mailbox, listed: list[str], **named: Any) -> ds.DirectMessageStatusReportResponse:
+        if refused:
+            raise refusal
+        return await look(box, listed, **named)
+
+    async def looked_at_one(box: ds.Mailbox, one: str, **named: Any) -> ds.DirectMessageStatusReportResponse:
+        if one in refused:
+            refused.remove(one)
+            raise refusal
+        return await look_at_one(box, one, **named)
+
+    cli.monkeypatch.setattr(ds.Mailbox, "get_message_statuses", looked)
+    cli.monkeypatch.setattr(ds.Mailbox, "get_message_status", looked_at_one)
+    leap(cli)
+    result = await cli.run("status", *smtp_ids, "--watch", "--json")
+    assert (result.status, [each["status"] for each in result.document]) == (0, ["Delivered"] * 3)
+    assert "no permission" not in result.err
+
+
+@pytest.mark.parametrize("more", [(), ("--watch",)], ids=["once", "watched"])
+async def test_record_without_an_id_is_shown(cli: CliRunner, more: tuple[str, ...]) -> None:
+    leap(cli)
+    smtp_ids = [await sent(cli, BOB), await sent(cli, "bounce@elsewhere.test"), await sent(cli, BOB)]
+    look = ds.Mailbox.get_message_statuses
+
+    async def looked(box: ds.Mailbox, listed: list[str], **named: Any) -> ds.DirectMessageStatusReportResponse:
+        first, *others = (await look(box, listed, **named)).records
+        logs = [first, *(attrs.evolve(each, message_id=None) for each in others)]
+        return ds.DirectMessageStatusReportResponse(success=True, message_logs=logs)
+
+    cli.monkeypatch.setattr(ds.Mailbox, "get_message_statuses", looked)
+    result = await cli.run("status", *smtp_ids, "--json", *more)
+    assert [(each["to"], each["message_id"]) for each in result.document] == [
+        (BOB, smtp_ids[0]),
+        ("bounce@elsewhere.test", None),
+        (BOB, None),
+    ]
+    assert result.status == 1
+    assert "doesn't know 2 of these messages" in result.err
+    assert "1 of 3 deliveries failed" in result.err
+
+
 async def test_failed_last_poll_keeps_watched_statuses(cli: CliRunner) -> None:
     smtp_ids = [await sent(cli, BOB, "bounce@elsewhere.test"), await sent(cli, BOB)]
     look, looks = ds.Mailbox.get_message_statuses, list[None]()
