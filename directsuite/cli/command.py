@@ -112,14 +112,21 @@ def _report_request(event: ds.Event) -> None:
         echo_err(f"{event.operation}: {result}, {event.elapsed * 1000:.0f} ms")
 
 
-async def confirm(plan: str, *, declined_message: str, explanation: str = "") -> None:
-    """Describe a plan on the terminal, and ask whether to continue. Raise UsageError unless the answer is yes.
+def require_terminal(explanation: str = "") -> None:
+    """Raise UsageError if there is no terminal for a question. explanation: a sentence that precedes the error's text.
 
-    declined_message: the error's text after another answer. explanation: a sentence that precedes the error's text if
-    stdin is not a terminal.
+    `confirm` calls it. Call it before, if requests precede the question.
     """
     if not is_interactive():
         raise UsageError(f"{explanation} There is no terminal to ask for confirmation. Give --yes to confirm.".lstrip())
+
+
+async def confirm(plan: str, *, declined_message: str, explanation: str = "") -> None:
+    """Describe a plan on the terminal, and ask whether to continue. Raise UsageError unless the answer is yes.
+
+    declined_message: the error's text after another answer. explanation: see `require_terminal`.
+    """
+    require_terminal(explanation)
     sys.stderr.write(f"{process.wrap_on_terminal(f'{plan} Continue? [y/N]')} ")
     sys.stderr.flush()
     loop, is_typed = asyncio.get_running_loop(), asyncio.Event()

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 import directsuite as ds
 from directsuite.cli import inbox, mailbox
-from directsuite.cli.command import Command, CommandParameter, Work, confirm
+from directsuite.cli.command import Command, CommandParameter, Work, confirm, require_terminal
 from directsuite.cli.credentials import get_mailbox_access
 from directsuite.cli.errors import UsageError, with_value
 from directsuite.cli.options import Flag, MailboxOptions, Variadic, make_app, record, register
@@ -86,6 +86,8 @@ def delete(
     """Delete a folder permanently, with its messages and subfolders, after confirmation."""
     _describe_errors(command, folder)
     arguments.validate_changeable_folder(folder, "folder")
+    if not options.yes:
+        require_terminal()
 
     async def ask_user(box: ds.Mailbox) -> None:
         prefix = f"{folder}.".casefold()

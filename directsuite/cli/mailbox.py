@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 import directsuite as ds
 from directsuite.cli import inbox
-from directsuite.cli.command import Command, CommandParameter, Work, confirm
+from directsuite.cli.command import Command, CommandParameter, Work, confirm, require_terminal
 from directsuite.cli.credentials import get_mailbox_access
 from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
 from directsuite.cli.options import Addresses, Flag, MailboxOptions, Uid, Uids, record, register
@@ -147,6 +147,8 @@ def delete(uid: Uids, /, *, command: CommandParameter, options: _DeleteOptions =
     done = "deleted forever" if options.forever else "moved to INBOX.Trash"
     if not options.forever and options.folder.casefold() == _TRASH.casefold():
         raise UsageError("Messages in INBOX.Trash are deleted already. Give --forever to remove them.")
+    if not options.yes:
+        require_terminal()
 
     async def delete_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> None:
         if not options.yes:

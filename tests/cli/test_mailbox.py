@@ -136,6 +136,12 @@ async def test_messages_are_deleted_only_after_a_yes(
     assert len(await uids(cli, "INBOX.Trash")) == (2 if status == 0 else 0)
 
 
+@pytest.mark.parametrize("arguments", [("delete", "1"), ("folder", "delete", "INBOX.Archive")], ids=" ".join)
+async def test_deletion_without_a_terminal_sends_no_request(cli: CliRunner, arguments: tuple[str, ...]) -> None:
+    await cli.fail(2, "There is no terminal to ask for confirmation. Give --yes to confirm.", "inbox", *arguments)
+    assert list(cli.sandbox.calls.records) == []
+
+
 async def test_question_before_a_deletion_shows_what_it_is_about(cli: CliRunner) -> None:
     await three(cli)
     result = await cli.run("inbox", "delete", "1", "3", "9", "-v", stdin="n\n", is_terminal=True)
