@@ -6,6 +6,7 @@ cyclopts converters: they raise ValueError with a fragment that follows the opti
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -32,6 +33,7 @@ _EXPECTED_TIME = (
     "give a date such as 2026-05-01, a time such as 2026-05-01T08:00, today, yesterday, or an age such as 7d"
 )
 _DATE_PATTERN = re.compile(r"\d{4}-\d\d-\d\d")
+_MAX_DURATION = timedelta(days=36_500)
 _INTEGER_PATTERN = re.compile(r"[+-]?[0-9]{1,30}")
 
 
@@ -120,6 +122,20 @@ def convert_number(kind: Any, tokens: Sequence[Token]) -> float:
 def seconds_parameter(**limits: float) -> Parameter:
     """Return the parameter of an option in seconds. limits: `gt`, `gte`, `lt` or `lte`, as in `Number` of cyclopts."""
     return Parameter(converter=convert_number, validator=Number(**limits))
+
+
+def convert_duration(kind: Any, tokens: Sequence[Token]) -> timedelta:
+    """Convert a duration such as 31m or 2h30m, or a number of seconds: more than 0, and at most 100 years."""
+    text = tokens[0].value
+    with contextlib.suppress(ValueError):
+        text = f"{float(text):f}s"
+    try:
+        duration: timedelta = cast("Any", convert)(timedelta, [text])
+    except (CycloptsError, OverflowError, ValueError):
+        duration = timedelta()
+    if not timedelta() < duration <= _MAX_DURATION:
+        raise ValueError("give a duration such as 31m or 2h30m: more than 0, and at most 100 years")
+    return duration
 
 
 def convert_time(kind: Any, tokens: Sequence[Token]) -> datetime:

@@ -60,8 +60,8 @@ class _FaxOptions(ControlOptions):
 
 @opt.record
 class _ClockOptions(ControlOptions):
-    advance: Annotated[timedelta | None, Parameter(group=_CLOCK_GROUP)] = None
-    """Advance the clock by a duration such as 31m or 2h30m."""
+    advance: Annotated[timedelta | None, Parameter(group=_CLOCK_GROUP, converter=opt.convert_duration)] = None
+    """Advance the clock by a duration such as 31m or 2h30m, or by a number of seconds."""
     set: Annotated[datetime | None, Parameter(group=_CLOCK_GROUP, converter=opt.convert_time)] = None
     """Set the clock: 2026-05-01T09:00, in this machine's time zone unless it names another."""
     freeze: Annotated[bool, opt.Flag, Parameter(group=_CLOCK_GROUP)] = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import pairwise
 from typing import Literal, get_args, get_origin
 
@@ -33,7 +33,6 @@ _EXPECTED_FORMATS: Mapping[object, str] = {
     float: "give a number",
     bool: "it takes no value",
     datetime: "give a date such as 2026-05-01, or a date and time such as 2026-05-01T08:00",
-    timedelta: "give a duration such as 31m or 2h30m",
 }
 _COMPARISON_TEXTS = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
 
