@@ -71,30 +71,19 @@ async def test_fax_is_added_and_changed(cli: CliRunner) -> None:
 async def test_clock_is_shown_and_changed(cli: CliRunner) -> None:
     assert (await cli.run("clock", "--set", "2026-05-01T09:00+00:00")).out.startswith("2026-05-01 ")
     await cli.run("clock", "--freeze")
-    for text, seconds in (("31m", 31 * 60), ("2h30m", 9000), ("600", 600), ("1.5", 1.5)):
+    for text, seconds in (("31m", 31 * 60), ("2h30m", 9000), ("600", 600), ("1.5", 1.5), ("100y", 3_153_600_000)):
         before = cli.sandbox.clock.now()
         await cli.run("clock", "--advance", text)
         assert cli.sandbox.clock.now() - before == timedelta(seconds=seconds)
-    for text in (
-        "soon",
-        "",
-        "nan",
-        "inf",
-        "31x",
-        "-5m",
-        "-600",
-        "0",
-        "0m",
-        "0.0000001s",
-        "101y",
-        "1e300",
-        f"{'9' * 400}y",
-    ):
-        wrong = "--advance: give a duration such as 31m or 2h30m: more than 0, and at most 100 years"
-        await cli.fail(2, wrong, "clock", f"--advance={text}")
     assert (await cli.run("clock", "--resume")).status == 0
     assert cli.sandbox.clock.frozen is False
     assert (await cli.run("clock", "--freeze", "--resume")).status == 2
+
+
+@pytest.mark.parametrize("text", ["soon", "", "nan", "31x", "-5m", "-600", "0m", "1e-9", "101y", "1e300"])
+async def test_clock_is_advanced_only_by_a_duration_within_the_limits(cli: CliRunner, text: str) -> None:
+    message = "--advance: give a duration such as 31m or 2h30m: more than 0, and at most 100 years"
+    await cli.fail(2, message, "clock", f"--advance={text}")
 
 
 @pytest.mark.parametrize("text", ["0001-01-01", "0001-01-01T00:00+00:00", "9999-12-31T23:59", "9999-12-31T23:59-14:00"])
