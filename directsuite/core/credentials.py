@@ -121,8 +121,8 @@ class TokenCache:
         if not isinstance(self._source, StaticToken):
             return "it is invalid or has expired, and its source cannot renew it"
         return (
-            f"it is invalid or has expired, and a constant token (here {self._source.origin}) cannot be renewed. Replace "
-            "it, or pass an async function or an OAuth client instead"
+            f"it is invalid or has expired, and a constant token (here {self._source.origin}) cannot be renewed. "
+            "Replace it, or pass an async function or an OAuth client instead"
         )
 
     def peek(self) -> Credential | None:
