@@ -204,6 +204,8 @@ class _Spans:
                 spans.call.set_attribute("directsuite.code", event.code)
             if event.cancelled:
                 spans.call.set_attribute("directsuite.cancelled", True)
+            if event.verified:
+                spans.call.set_attribute("directsuite.verified", True)
             if event.outcome is not None:
                 spans.call.set_attribute("directsuite.outcome", event.outcome.value)
             if event.error is not None:

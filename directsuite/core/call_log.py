@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("directsuite")
 CALLS = logging.getLogger("directsuite.calls")
-CALLS.setLevel(logging.WARNING)  # off, even if a program logs everything else at INFO
+if CALLS.level == logging.NOTSET:  # otherwise the program has set it before it used a name of the package
+    CALLS.setLevel(logging.WARNING)  # off, even if a program logs everything else at INFO
 LOG_VARIABLE = "DIRECTSUITE_LOG"
 _LEVELS = {"info": logging.INFO, "debug": logging.DEBUG}
 _MAX_MASKED_BYTES = 65536

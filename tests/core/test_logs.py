@@ -254,6 +254,18 @@ def test_nothing_is_formatted_where_the_level_is_off() -> None:
 
 
 @pytest.mark.process
+def test_level_that_a_program_sets_before_its_first_suite_stays() -> None:
+    program = (
+        "import logging, directsuite as ds\n"
+        "logging.getLogger('directsuite.calls').setLevel(logging.INFO)\n"
+        "ds.DirectSuite\n"
+        "print(logging.getLogger('directsuite.calls').level)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == str(logging.INFO)
+
+
+@pytest.mark.process
 def test_program_without_logging_sees_nothing() -> None:
     program = (
         "from directsuite import ServicePaused, DirectSuite\n"
