@@ -257,7 +257,10 @@ class TokenCache:
         if self._closed:
             raise ClosedError("the suite is closed: create a new DirectSuite")
         if self._failure is not None and self._is_backing_off():
-            raise self._set_retry_after(_copy_without_traceback(self._failure, self._source_error))
+            failure = self._set_retry_after(_copy_without_traceback(self._failure, self._source_error))
+            if failure.retry_after is not None:
+                failure.retry_after = self._try_again_at - self.now()  # that of the login has become too long
+            raise failure
         refresh = self._start_or_join_fetch()
         cancellations = _count_cancellations()
         try:

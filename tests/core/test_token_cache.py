@@ -182,6 +182,19 @@ async def test_source_that_gives_something_else_is_named_with_what(given: Any, w
     assert source.asked == 1  # then the back-off applies
 
 
+async def test_repeated_failure_of_a_login_says_when_the_next_one_is_due(
+    cache: TokenCache, source: NumberedTokens, time: ManualClock
+) -> None:
+    failure = ds.ServerError("no login", status=503, operation="login", service="registration", retry_after=30.0)
+    source.failures = [failure]
+    await catch_error(cache.get_current())
+    time.now += 0.25
+    left = (await catch_error(cache.get_current())).retry_after
+    assert left is not None
+    assert 0 < left < 30
+    assert source.asked == 1
+
+
 @pytest.mark.parametrize(
     ("cause", "remembered"), [(ds.ConnectionLostError("lost"), "lost"), (ValueError("its text may hold a token"), None)]
 )
