@@ -148,7 +148,8 @@ class Configuration(Mapping[str, SettingEntry]):
         names = tuple(profiles)
         if profile is not None and profile not in profiles:
             there = f"has the profiles {', '.join(names)}" if names else "has no profiles"
-            where = f"{file} {there}" if file else "there is no settings file"
+            missing = f"there is no settings file: create {DEFAULT_FILE}, or name one with {PREFIX}CONFIG"
+            where = f"{file} {there}" if file else missing
             raise ConfigurationError(f"the profile named by --profile or {PREFIX}PROFILE does not exist: {where}")
         sections = [(SettingSource.FILE, "", values)]
         if profile is not None:
@@ -428,13 +429,13 @@ def read_secret_file(path: Path, name: str) -> Secret:
     Raises ConfigurationError as `read_private_file` does, and if the file is empty, has several lines, or is not UTF-8.
     """
     content = read_private_file(path, name)
-    try:
+    text, problem = "", "is not text in UTF-8"
+    with contextlib.suppress(UnicodeDecodeError):
         text = content.decode("utf-8-sig").rstrip("\r\n")
-    except UnicodeDecodeError:
-        text = ""
+        problem = "has several lines" if text else "is empty"
     if not text or "\n" in text:
         content, text = b"", ""  # this frame will be in the traceback, and must not show secrets
-        raise ConfigurationError(f"{name} must contain only the secret, on one line")
+        raise ConfigurationError(f"{name} {problem}: it must contain only the secret, on one line")
     return Secret(text)
 
 

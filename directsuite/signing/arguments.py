@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from directsuite.errors import InvalidArgumentError
-from directsuite.signing.models import DocumentInfo, Signature
+from directsuite.signing.models import DocumentInfo, Signature, Widget
+from directsuite.wire.models import require_instance
 
 _ENCODED_IMAGE = re.compile(rb"\s*(data:|iVBORw0KGgo|/9j/)")
 """Matches a data URL, and the base64 text of a PNG or JPEG file. No image file begins like that."""
@@ -36,6 +37,7 @@ def _validate_signature(signature: Signature, document: object) -> None:
         )
     if widget is None:
         return
+    require_instance(widget, Widget, "widget")
     if widget.page is not None and widget.page < 1:
         raise InvalidArgumentError("give 1 or more: the first page is 1", parameter="widget.page")
     if isinstance(document, DocumentInfo) and document.pages and (widget.page or 1) > len(document.pages):

@@ -100,7 +100,8 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
                 raise TypeError(f"code={code!r} is an error: give success=False")
             members.setdefault("success", True)
         required = [each for each in fields if fields[each].default in (attrs.NOTHING, "")]
-        if absent := {*required, *chosen.required_fields} & fields.keys() - members.keys():
+        absent = {*required, *chosen.required_fields} & fields.keys() - members.keys()
+        if absent and members.keys() <= fields.keys():  # a misspelt field is named instead
             raise TypeError(f"the response of {operation} needs {min(absent)}")
         body = _encode_model(f"the response of {operation}", chosen.response, members)
         if "messages[].uid" in chosen.required_fields:

@@ -64,9 +64,19 @@ def test_file_holds_the_secret_alone(tmp_path: Path, content: str) -> None:
     assert find_token(file_with(tmp_path / "t", content)) == Secret("hunter2")
 
 
-@pytest.mark.parametrize("content", ["", "\n", "hunter2\nhunter3\n", "name: x\nhunter2"])
-def test_file_that_holds_something_else_is_rejected(tmp_path: Path, content: str) -> None:
-    with pytest.raises(ConfigurationError, match="must contain only the secret, on one line") as raised:
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("", "is empty"),
+        ("\n", "is empty"),
+        ("hunter2\nhunter3\n", "has several lines"),
+        ("a: x\nhunter2", "has several"),
+    ],
+)
+def test_file_that_holds_something_else_is_rejected(tmp_path: Path, content: str, problem: str) -> None:
+    with pytest.raises(
+        ConfigurationError, match=f"{problem}.*: it must contain only the secret, on one line"
+    ) as raised:
         find_token(file_with(tmp_path / "t", content))
     assert "hunter" not in str(raised.value)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -131,6 +131,7 @@ IMPOSSIBLE: dict[str, tuple[ds.Signature, str]] = {
             (base64.b64encode(_PNG), b"\n" + base64.b64encode(_JPEG), b"data:image/gif;base64,R0lGODlh")
         )
     },
+    "text": (ds.Signature(widget=cast("ds.Widget", "72,620,200,70")), "widget: give a Widget"),
     "page 0": (ds.Signature(widget=ds.Widget(page=0)), "widget.page: give 1 or more"),
     "page -1": (ds.Signature(widget=ds.Widget(page=-1)), "widget.page: give 1 or more"),
     "page 3 of 2": (ds.Signature(widget=ds.Widget(page=3)), "widget.page: give a page of the document, from 1 to 2"),

@@ -215,3 +215,8 @@ def test_each_operation_accepts_its_response(name: str) -> None:
     answer = response(name, **values)
     received = BufferedResponse(answer.status, {}, answer.body or b"JVBERi0=")
     assert not isinstance(interpret(operation, received, 10_000, _get_codec()), Exception)
+
+
+def test_misspelt_field_is_named_before_the_missing_one() -> None:
+    with pytest.raises(TypeError, match="has no field cuont"):
+        response("GetMessageCount", folder="INBOX", cuont=3)
