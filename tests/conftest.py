@@ -12,12 +12,13 @@ import gc
 import os
 import signal
 import ssl
+import subprocess
 import sys
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Hashable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import docstring_parser
 import pytest
@@ -226,12 +227,26 @@ def pytest_runtest_teardown() -> None:
     _forbids_processes = False
 
 
-def _forbid_processes(event: str, arguments: Sequence[object]) -> None:
-    if not _forbids_processes or event not in {"subprocess.Popen", "os.fork", "os.posix_spawn"}:
-        return
-    if event == "subprocess.Popen" and Path(str(arguments[0])).name in PDF_TOOLS:
-        return
-    raise RuntimeError("a test that starts a process has to be marked: pytest.mark.process")
+def _forbid(start: Callable[..., Any], find_program: Callable[..., str]) -> Callable[..., Any]:
+    """Return a function that starts a process, but raises RuntimeError in a test without the mark.
+
+    An audit hook would do the same, but a hook in Python lets threads switch in the middle of `sys.settrace`. Coverage
+    calls this in each new thread, and it fails if another thread calls it meanwhile.
+    """
+
+    @functools.wraps(start)
+    def guarded(*arguments: Any, **options: Any) -> Any:
+        if _forbids_processes and Path(find_program(*arguments, **options)).name not in PDF_TOOLS:
+            raise RuntimeError("a test that starts a process has to be marked: pytest.mark.process")
+        return start(*arguments, **options)
+
+    return guarded
 
 
-sys.addaudithook(_forbid_processes)
+def _find_program(_: object, args: Any, *__: object, **___: object) -> str:
+    return str(args if isinstance(args, str | Path) else next(iter(args)))
+
+
+setattr(subprocess.Popen, "__init__", _forbid(subprocess.Popen.__init__, _find_program))  # noqa: B010
+for _name in ("fork", "posix_spawn"):
+    setattr(os, _name, _forbid(getattr(os, _name), lambda *_, **__: ""))
