@@ -125,6 +125,11 @@ class TokenCache:
             "Replace it, or pass an async function or an OAuth client instead"
         )
 
+    @property
+    def _is_single_use(self) -> bool:
+        """True if the source sends a token that can be used once, and so must not be lost, or sent by two fetches."""
+        return bool(getattr(self._source, "single_use", False))
+
     def peek(self) -> Credential | None:
         """Return the current credential, or None if there is none or it is due for renewal."""
         credential = self._credential
@@ -209,7 +214,7 @@ class TokenCache:
 
     async def wait_for_single_use_fetch(self, seconds: float) -> None:
         """Wait for a fetch in progress, at most `seconds`, if cancelling it would lose a single-use token."""
-        if self._fetch_task is not None and getattr(self._source, "single_use", False):
+        if self._fetch_task is not None and self._is_single_use:
             await asyncio.wait([self._fetch_task], timeout=seconds)
 
     def cancel(self) -> list[asyncio.Task[Any]]:
@@ -334,8 +339,6 @@ class TokenCache:
     async def _run_source(self) -> AccessToken:
         """Return the token of the source. Raises TransportError if it takes too long."""
         running = asyncio.ensure_future(self._source.fetch())
-        # A token that can be used once must not be lost, or sent by two fetches.
-        is_single_use = bool(getattr(self._source, "single_use", False))
         self.source_tasks.add(running)
         running.add_done_callback(self._handle_source_done)
         try:
@@ -346,8 +349,8 @@ class TokenCache:
             self._retry = self._source_error = None
             if not running.done():
                 running.cancel()
-                await asyncio.wait([running], timeout=None if is_single_use else _CANCEL_SECONDS)
-        if is_single_use and not running.cancelled():
+                await asyncio.wait([running], timeout=None if self._is_single_use else _CANCEL_SECONDS)
+        if self._is_single_use and not running.cancelled():
             return running.result()
         text = f"the token source took longer than {self._fetch_timeout:g} s"
         failure = TransportError(text, outcome=Outcome.NOT_SENT)
@@ -371,7 +374,7 @@ def record_retry(failure: DirectSuiteError, wait: float) -> None:
 
 
 def is_permanent_source_failure(failure: DirectSuiteError) -> bool:
-    """Return True if the user's token source raised an exception that is no failure of the network or of a file."""
+    """Return True if the user's token source raised an exception that does not come from the network or a file."""
     cause = failure.__cause__
     is_from_source = failure.outcome is Outcome.NOT_SENT and isinstance(cause, Exception)
     return is_from_source and not isinstance(cause, DirectSuiteError | OSError)
