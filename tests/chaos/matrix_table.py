@@ -69,7 +69,7 @@ async def _run_all() -> list[Cell]:
     return cells
 
 
-_HEADS = ("cells", "returned", "unknown, it happened", "unknown, it did not", "refused", "doubled", "false")
+_HEADS = ("calls", "returned", "unknown, had happened", "unknown, had not", "failed", "duplicates", "incorrect")
 
 
 def _format_table(named: str, keys: Sequence[str], key: Callable[[Cell], str], cells: list[Cell]) -> str:
@@ -83,17 +83,24 @@ def _format_table(named: str, keys: Sequence[str], key: Callable[[Cell], str], c
 def format_page(cells: list[Cell]) -> str:
     by_row = _format_table("operation", [str(row) for row in ROWS], lambda cell: str(cell.row), cells)
     by_fault = _format_table("fault", [str(fault) for fault in FAULTS], lambda cell: str(cell.fault), cells)
-    return f"""# What must not happen twice, and everything that can go wrong
+    return f"""# Operations with effects under each fault
 
-Written by `python -m tests.chaos.matrix_table`, with aiohttp {importlib.metadata.version("aiohttp")}. Each cell is one
-call over a socket to the sandbox, with everything new: suite, connection, document, message, folder or patient. The
-fault strikes once, always, or, the slow ones apart, every operation always. What the caller is told stands beside what
-the sandbox's ledger says: `returned` is exactly one effect and the answer that belongs to it; `unknown`
-(OutcomeUnknownError) one or none; any other error, `refused`, none. `doubled` are more than one, `false` is all else.
-Calls have {TIMEOUT:g} seconds, which pass at once.
+Written by `python -m tests.chaos.matrix_table`, with aiohttp {importlib.metadata.version("aiohttp")}. Each call is made
+over a socket to the sandbox, with a new suite and connection, and a new document, message, folder or patient. Each
+fault applies once to the operation, always to the operation, and, if it is not a slow one, always to every operation.
+The result of each call is compared with the effects that the sandbox recorded in its ledger:
 
-Outside the matrix: a service that acts and then answers 429, or 503 with Retry-After, is taken at its word, and asked
-again.
+| column | result of the call | effects in the ledger |
+|---|---|---|
+| returned | the correct response | 1 |
+| unknown, had happened | OutcomeUnknownError | 1 |
+| unknown, had not | OutcomeUnknownError | 0 |
+| failed | another error | 0 |
+| duplicates | any | 2 or more |
+| incorrect | any other combination | |
+
+A call has {TIMEOUT:g} seconds, on a simulated clock. One case is not in the table: if a service processes a request and
+responds 429, or 503 with Retry-After, the request is sent again, because these statuses mean that it was not processed.
 
 {by_row}
 

@@ -53,17 +53,17 @@ def _format_page(storm: Storm, effects: Effects, faults: int, wrong: list[str]) 
         "OutcomeUnknownError",
         *sorted({name for _, name in reported} - {RETURNED, "OutcomeUnknownError"}),
     ]
-    lines = [f"| operation | {' | '.join(columns)} | doubled |", "|---" + "|---:" * (len(columns) + 1) + "|"]
+    lines = [f"| operation | {' | '.join(columns)} | duplicates |", "|---" + "|---:" * (len(columns) + 1) + "|"]
     for operation in sorted({operation for operation, _ in reported}):
         figures = [*(reported[operation, name] for name in columns), doubled[operation]]
         lines.append(f"| {operation} | {' | '.join(map(str, figures))} |")
-    return f"""# A storm
+    return f"""# Concurrent calls under random faults
 
-Written by `python -m tests.chaos.storm_table`: {heard.count(CallStarted)} calls of all four services, {CALLERS} at
-a time, {heard.count(AttemptStarted)} requests, of which the sandbox spoilt or delayed {faults};
-{heard.count(AttemptFailed)} attempts failed. Credentials ran out meanwhile: {heard.count(TokenRefreshed)} tokens and
-{heard.count(SessionRenewed)} sessions, each replaced once. Held against the ledger and the mailboxes
-afterwards, {len(wrong)} answers were wrong.
+Written by `python -m tests.chaos.storm_table`: {heard.count(CallStarted):,} calls of all four services, {CALLERS} at
+a time, with {heard.count(AttemptStarted):,} requests. The sandbox applied a fault to {faults:,} of them, and
+{heard.count(AttemptFailed):,} attempts failed. {heard.count(TokenRefreshed)} tokens and
+{heard.count(SessionRenewed)} sessions expired, and each was renewed once. After the run, the results of all calls were
+compared with the sandbox's ledger and mailboxes: {len(wrong)} did not agree.
 
 {chr(10).join(lines)}
 """

@@ -116,16 +116,16 @@ async def measure_tracking(folder: Path, messages: int, every: float) -> Trackin
 
 def count_single_requests(messages: int) -> int:
     """Compute the number of requests if each message were followed separately."""
-    looks = Counter[str]()
+    polls = Counter[str]()
     for name, (seconds, _) in DELIVERY_OUTCOMES.items():
         age = 0.0
-        while age < seconds or not looks[name]:
+        while age < seconds or not polls[name]:
             age = compute_next_poll(age).latest
-            looks[name] += 1
-    return sum(looks.values()) * messages // len(DELIVERY_OUTCOMES)
+            polls[name] += 1
+    return sum(polls.values()) * messages // len(DELIVERY_OUTCOMES)
 
 
-ROWS = [(1, 0.0, "one, never confirmed"), (1_000, 0.0, "1,000 at once"), (1_000, 0.1, "1,000 within 100 seconds")]
+ROWS = [(1, 0.0, "1, without confirmation"), (1_000, 0.0, "1,000 at once"), (1_000, 0.1, "1,000 within 100 seconds")]
 LONG_ROW = (1_000, 3.6, "1,000 within an hour")
 
 
@@ -133,27 +133,27 @@ async def format_page() -> str:
     lines = [
         "# Delivery tracking",
         "",
-        "`python -m tests.jobs.delivery.thousand`: messages followed to their ends by `DeliveryTracker`, on the clock",
-        "of the sandbox. Of each ten, eight are delivered (at once to after half an hour), one is refused by the",
-        "receiver's HISP, and one is never confirmed, which takes the hour. Requests are counted as they go out.",
+        "`python -m tests.jobs.delivery.thousand`: `DeliveryTracker` follows messages until their status is final, on",
+        "the sandbox's simulated clock. Of ten messages, eight are delivered, after 0 seconds to 30 minutes, one fails",
+        "at the recipient's HISP, and one gets no confirmation, which is final after one hour.",
         "",
-        "| messages sent | GetMessageStatus requests | ends | told after, median | 95 % | last |",
+        "| messages sent | GetMessageStatus requests | final statuses | delay, median | 95 % | maximum |",
         "|---|---|---|---|---|---|",
     ]
     with tempfile.TemporaryDirectory() as name:
-        for messages, every, words in [*ROWS, LONG_ROW]:
+        for messages, every, label in [*ROWS, LONG_ROW]:
             figures = await measure_tracking(Path(name), messages, every)
             ends = ", ".join(f"{count} {status}" for status, count in sorted(figures.ends.items()))
-            told = [figures.delays[place] for place in (messages // 2, messages * 95 // 100, -1)]
-            delays = " | ".join(f"{seconds:.0f} s" for seconds in told)
-            lines.append(f"| {words} | {figures.requests} | {ends} | {delays} |")
+            delays_at = [figures.delays[place] for place in (messages // 2, messages * 95 // 100, -1)]
+            delays = " | ".join(f"{seconds:.0f} s" for seconds in delays_at)
+            lines.append(f"| {label} | {figures.requests} | {ends} | {delays} |")
     lines += [
         "",
         (
-            f"Followed one by one, by the same looks, the 1,000 would take {count_single_requests(1_000):,} requests "
-            "(reckoned)."
+            f"With one request for each message and poll, 1,000 messages would take {count_single_requests(1_000):,} "
+            "requests (computed)."
         ),
-        "`told after`: from the moment at which the service knows an end until the program is told of it.",
+        "`delay`: seconds from the moment at which the service has a final status until the program receives it.",
     ]
     return "\n".join(lines) + "\n"
 
