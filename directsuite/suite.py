@@ -104,15 +104,6 @@ class DirectSuite:
             configure_logging()
         settings = Settings() if settings is None else settings
         clock = SystemClock() if clock is None else clock
-        urls = {
-            Service.SIGNING: settings.signing_url,
-            Service.FAX: settings.fax_url,
-            Service.MESSAGING: settings.message_url,
-            Service.REGISTRATION: settings.registration_url,
-        }
-        token_url = _find_token_url(token, settings)
-        if token_url is not None:
-            urls[Service.OAUTH] = token_url
         self._events = events = Events(listeners, _LOGGER)
         self._session = Session(
             tls=settings.tls,
@@ -127,20 +118,9 @@ class DirectSuite:
                 base_url=url,
                 limits=_make_limits(service.value, settings, clock, events, shared_limits),
             )
-            for service, url in urls.items()
+            for service, url in _find_urls(settings, token).items()
         }
-        environment = Environment(
-            session=self._session,
-            clock=clock,
-            events=events,
-            codec=Codec(settings.converter),
-            timeout=settings.timeout,
-            attempt_timeout=settings.attempt_timeout,
-            settle=settings.settle,
-            max_response_bytes=settings.max_response_bytes,
-            shows_messages=settings.error_messages == "shown",
-            client_timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.attempt_timeout),
-        )
+        environment = _make_environment(settings, self._session, clock, events)
         self._transport = Transport(endpoints, environment, retry=settings.retry)
         self._caches: list[TokenCache] = []
         self._session.token_caches = self._caches
@@ -312,6 +292,32 @@ _REQUIRED = Check(
     lambda value: isinstance(value, list | tuple) and all(name in [*_SERVICES] for name in cast("list[object]", value)),
 )
 _SHARED_LIMITS = with_methods("a SharedLimits", "rate_limiter").allow_none()
+
+
+def _find_urls(settings: Settings, token: Token | None) -> dict[Service, str | None]:
+    urls = {
+        Service.SIGNING: settings.signing_url,
+        Service.FAX: settings.fax_url,
+        Service.MESSAGING: settings.message_url,
+        Service.REGISTRATION: settings.registration_url,
+    }
+    token_url = _find_token_url(token, settings)
+    return urls if token_url is None else {**urls, Service.OAUTH: token_url}
+
+
+def _make_environment(settings: Settings, session: Session, clock: Clock, events: Events) -> Environment:
+    return Environment(
+        session=session,
+        clock=clock,
+        events=events,
+        codec=Codec(settings.converter),
+        timeout=settings.timeout,
+        attempt_timeout=settings.attempt_timeout,
+        settle=settings.settle,
+        max_response_bytes=settings.max_response_bytes,
+        shows_messages=settings.error_messages == "shown",
+        client_timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.attempt_timeout),
+    )
 
 
 def _find_token_url(token: Token | None, settings: Settings) -> str | None:
