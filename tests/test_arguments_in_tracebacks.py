@@ -25,6 +25,8 @@ from directsuite.sync import (
     SqliteStore,
     Store,
     Synchronizer,
+    SyncProgress,
+    SyncStatus,
 )
 from directsuite.sync.fleet import Fleet
 from directsuite.sync.postgres import PostgresStore
@@ -174,6 +176,7 @@ INSTANCES: dict[type[Any], Callable[[PublicInstances], object]] = {
     ds.DefaultWait: lambda _: ds.DefaultWait(),
     ChangeStream: make_change_stream,
     MailboxProgress: lambda _: MailboxProgress(name=MARKER),
+    SyncProgress: lambda _: SyncProgress({MARKER: MailboxProgress(name=MARKER, status=SyncStatus.FAILING)}),
     MaildirSink: lambda scenario: MaildirSink(scenario.make_path()),
     SqliteSink: lambda _: SqliteSink(),
     SqliteStore: lambda scenario: SqliteStore(scenario.make_path(), sink=SqliteSink()),

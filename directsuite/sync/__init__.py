@@ -22,7 +22,7 @@ from directsuite.sync.model import (
 )
 from directsuite.sync.sinks.iterator import ChangeStream
 from directsuite.sync.sinks.maildir import MaildirError, MaildirSink
-from directsuite.sync.status import MailboxProgress, RoundFinished, SyncStatus
+from directsuite.sync.status import MailboxProgress, RoundFinished, SyncProgress, SyncStatus
 from directsuite.sync.store import SqliteStore, Store, StoreSink, TableSink
 from directsuite.sync.synchronizer import Passwords, Synchronizer
 
@@ -50,6 +50,7 @@ __all__ = [
     "Store",
     "StoreError",
     "StoreSink",
+    "SyncProgress",
     "SyncStatus",
     "Synchronizer",
     "Transaction",

@@ -77,6 +77,18 @@ class MailboxProgress:
         return f"MailboxProgress({self.status})"
 
 
+@scrub_class
+class SyncProgress(dict[str, MailboxProgress]):
+    """The progress of each mailbox, by address."""
+
+    def raise_for_failures(self) -> None:
+        """Raise DirectSuiteError with the problems if a mailbox is failing. It names mailboxes by their numbers."""
+        failures = [each for each in self.values() if each.status is SyncStatus.FAILING]
+        if failures:
+            problems = " ".join(f"Mailbox {each.number}: {each.problem}" for each in failures)
+            raise DirectSuiteError(f"{len(failures)} of {len(self)} mailboxes could not be synchronised. {problems}")
+
+
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class RoundFinished(Event):
     """A round of a mailbox has ended. The five fields after `mailbox` count messages."""

@@ -35,7 +35,14 @@ from directsuite.sync.model import Kind, RoundReport, SinkError, StaleLeaseError
 from directsuite.sync.remote import ContradictionError, Remote
 from directsuite.sync.round import MailboxRounds
 from directsuite.sync.sinks.iterator import ChangeStream
-from directsuite.sync.status import NO_SUCH_FOLDER, MailboxProgress, RoundFinished, SyncStatus, describe_problem
+from directsuite.sync.status import (
+    NO_SUCH_FOLDER,
+    MailboxProgress,
+    RoundFinished,
+    SyncProgress,
+    SyncStatus,
+    describe_problem,
+)
 from directsuite.sync.store import Store
 
 _LOGGER = logging.getLogger("directsuite")
@@ -123,10 +130,12 @@ class Synchronizer:
         """Bind the store to the sink, as `once` and `run` do first. Raises their ConfigurationError, and StoreError."""
         await self._worker.bind()
 
-    async def once(self) -> Mapping[str, MailboxProgress]:
-        """Bring each mailbox up to date once, and return the status, which includes failures.
+    async def once(self) -> SyncProgress:
+        """Bring each mailbox up to date once, and return the status.
 
-        Raises ConfigurationError if no sink or two were given, or the store is bound to another.
+        The failure of a mailbox raises no error, because others may have succeeded: call `raise_for_failures()` of the
+        result, or read the `problem` of each mailbox. Raises ConfigurationError if no sink or two were given, or the
+        store is bound to another.
         """
         free = asyncio.Semaphore(self._concurrency)
 
@@ -146,7 +155,7 @@ class Synchronizer:
                     group.create_task(bring_up_to_date(name))
         finally:
             self._is_stopping = False
-        return self.status
+        return SyncProgress(self.status)
 
     async def run(self) -> None:
         """Synchronise all mailboxes until `stop` is called or the task is cancelled.

@@ -152,10 +152,16 @@ async def test_wrong_password_affects_one_mailbox_and_is_recovered(scenario: Sce
     sync = make_sync(scenario, store, told, mailboxes=[ALICE, BOB], password=passwords)
     status = await sync.once()
     assert status[ALICE].status is SyncStatus.FAILING
-    assert "rejected the mailbox's password" in str(status[ALICE].problem)
+    problem = "The service rejected the mailbox's password. Provide the correct one."
+    assert status[ALICE].problem == problem
+    with pytest.raises(ds.DirectSuiteError) as caught:
+        status.raise_for_failures()
+    number = status[ALICE].number
+    assert str(caught.value) == f"1 of 2 mailboxes could not be synchronised. Mailbox {number}: {problem}"
     assert status[BOB].status is SyncStatus.UP_TO_DATE
     passwords.wrong.clear()
     status = await sync.once()
+    status.raise_for_failures()
     assert status[ALICE].status is SyncStatus.UP_TO_DATE
     assert told.subjects == [("new", "his"), ("new", "hers")]
 
