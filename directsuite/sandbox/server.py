@@ -12,6 +12,7 @@ The middlewares process a request in this order:
 from __future__ import annotations
 
 import asyncio
+import errno
 import re
 import weakref
 from contextlib import AsyncExitStack
@@ -147,7 +148,13 @@ class Sandbox(SandboxState):
                 connections.limit_connections(runner.server, connections.find_max_connections())
             opening.callback(self._release_requests)
             site = web.TCPSite(runner, self._host, self._port)
-            await site.start()
+            try:
+                await site.start()
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                text = f"port {self._port} is in use: end the program that uses it, or use port=0 for a free port"
+                raise OSError(error.errno, text) from None
             self._set_urls(runner.addresses[0][1])
             await self._database.write(self._seed_state)
             self._exit_stack = opening.pop_all()

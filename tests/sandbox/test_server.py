@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import sqlite3
 import sys
@@ -49,6 +50,14 @@ async def test_ipv6_loopback_is_supported(http: aiohttp.ClientSession) -> None:
             assert sandbox.fax_url.startswith("http://[::1]:")
     except OSError:
         pytest.skip("this machine has no IPv6 loopback")
+
+
+async def test_port_in_use_is_named_with_what_to_do(sandbox: Sandbox) -> None:
+    port = urlsplit(sandbox.root_url).port
+    with pytest.raises(OSError, match=rf"port {port} is in use: .* or use port=0 for a free port") as caught:
+        async with Sandbox(port=port or 0):
+            pass
+    assert caught.value.errno == errno.EADDRINUSE
 
 
 @pytest.mark.parametrize(
