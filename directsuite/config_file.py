@@ -150,7 +150,9 @@ class Configuration(Mapping[str, SettingEntry]):
             there = f"has the profiles {', '.join(names)}" if names else "has no profiles"
             missing = f"there is no settings file: create {DEFAULT_FILE}, or name one with {PREFIX}CONFIG"
             where = f"{file} {there}" if file else missing
-            raise ConfigurationError(f"the profile named by --profile or {PREFIX}PROFILE does not exist: {where}")
+            raise ConfigurationError(
+                f"the profile {profile!r}, set by profile=, --profile or {PREFIX}PROFILE, does not exist: {where}"
+            )
         sections = [(SettingSource.FILE, "", values)]
         if profile is not None:
             sections.append((SettingSource.PROFILE, f"profiles.{profile}", profiles[profile]))
@@ -290,6 +292,10 @@ class Configuration(Mapping[str, SettingEntry]):
         if self.variables.get(variable):
             return variable
         return next((self[each].origin for each in (name, f"{name}_file") if each in self), variable)
+
+    def find_empty_variables(self) -> list[str]:
+        """Return the names of the variables that are set but empty, which count as not set."""
+        return [name for name, value in self.variables.items() if name.startswith(PREFIX) and not value]
 
     def _make_refresh_token_saver(self) -> Callable[[Secret], Awaitable[None]] | None:
         """Return a function that replaces the file of the refresh token, or None if the token is not from a file.

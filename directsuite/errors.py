@@ -27,7 +27,8 @@
 
 The text, `repr` and arguments of these errors contain no secrets and no patient data. The service's own text may
 contain both. It is available only from `ServiceError.message`, `ServiceError.body` and `ResponseDecodeError.body`. With
-`Settings(error_messages="shown")`, the text of a ServiceError contains its `message`.
+`Settings(error_messages="shown")`, the text of a ServiceError contains its `message`. `UnreadableFileError.filename` is
+a path, which may contain the name of a patient.
 """
 
 from __future__ import annotations
@@ -138,25 +139,35 @@ class InvalidArgumentError(DirectSuiteError, ValueError):
 
 
 class UnreadableFileError(InvalidArgumentError, OSError):
-    """A local file cannot be read. No text or attribute contains its name, which may be that of a patient.
+    """A local file cannot be read. The text does not contain its path.
 
     errno: the number of the operating system's error, as in OSError. None if unknown.
+    filename: the path as a str, or None if unknown. It may contain a patient's name: do not log it.
     """
 
-    if not TYPE_CHECKING:  # the first in the MRO is that of ValueError, which cannot create an OSError
-        __new__ = OSError.__new__
     errno: int | None = None  # the attribute of OSError would be lost in copies
 
-    def __init__(self, explanation: str, *, parameter: str, errno: int | None = None) -> None:
+    def __init__(
+        self, explanation: str, *, parameter: str, errno: int | None = None, filename: str | None = None
+    ) -> None:
         super().__init__(explanation, parameter=parameter)
         self.errno = errno
+        self._filename = _Hidden(filename)
+
+    if not TYPE_CHECKING:
+        __new__ = OSError.__new__  # the first in the MRO is that of ValueError, which cannot create an OSError
+
+        @property  # type checkers know the attribute of OSError
+        def filename(self) -> str | None:
+            """The path, or None if unknown. It may contain a patient's name: do not log it."""
+            return self._filename.content
 
 
 class MissingFileError(UnreadableFileError, FileNotFoundError):
     """A local file does not exist. `errno` is ENOENT."""
 
-    def __init__(self, explanation: str, *, parameter: str) -> None:
-        super().__init__(explanation, parameter=parameter, errno=ENOENT)
+    def __init__(self, explanation: str, *, parameter: str, filename: str | None = None) -> None:
+        super().__init__(explanation, parameter=parameter, errno=ENOENT, filename=filename)
 
 
 class ClosedError(DirectSuiteError):
@@ -221,7 +232,7 @@ class OutcomeUnknownError(TransportError):
         return again
 
     def __str__(self) -> str:
-        text = f"{super().__str__()}. To find out: {self.how_to_find_out}"
+        text = f"{super().__str__()}. What to do: {self.how_to_find_out}"
         if not isinstance(self.__cause__, ServiceError):
             return text
         return self.__cause__.add_message(text, prefix=".__cause__")

@@ -186,8 +186,12 @@ class DirectSuite:
         if token is None:
             token = configuration.read_token(allow_insecure_http=settings.allow_insecure_http)
             if isinstance(token, Secret):
-                token = make_token_source(token, configuration.find_origin("token"))
+                origin = configuration.find_origin("token")
+                if "token_url" in configuration:
+                    origin += f", used instead of the OAuth client of {configuration.find_origin('token_url')}"
+                token = make_token_source(token, origin)
         suite = cls(settings, token=token, login=login, listeners=listeners)
+        suite._transport.empty_variables = configuration.find_empty_variables()
         suite._transport.require_services(_SERVICES[name] for name in require)
         return suite
 

@@ -57,7 +57,7 @@ def test_variable_overrides_profile_and_profile_overrides_file(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("environ", "sentence"),
     [
-        ({"DIRECTSUITE_PROFILE": "tset"}, "does not exist: .* has the profiles test"),
+        ({"DIRECTSUITE_PROFILE": "tset"}, "^the profile 'tset', set by .* does not exist: .* has the profiles test"),
         ({"DIRECTSUITE_PROFILE": "test", "DIRECTSUITE_CONFIG": ""}, "there is no settings file"),
     ],
 )

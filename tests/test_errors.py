@@ -207,7 +207,7 @@ def test_what_the_service_wrote_is_there_for_those_who_ask() -> None:
 
 TEXTS = {
     "TransportError": "Send: no answer (call 7, 3 attempts, 1.2 s)",
-    "OutcomeUnknownError": "Send: it may have happened. (call 7, 3 attempts, 1.2 s). To find out: look in INBOX.Sent.",
+    "OutcomeUnknownError": "Send: it may have happened. (call 7, 3 attempts, 1.2 s). What to do: look in INBOX.Sent.",
     "InvalidArgumentError": "recipients: give an address",
     "NotFoundError": "Send: the service rejected the request (code 2) (call 7, 3 attempts, 1.2 s)",
 }

@@ -53,6 +53,27 @@ def test_empty_environment_gives_a_suite_that_can_do_nothing_yet() -> None:
     assert ds.DirectSuite.from_env({})._caches == []
 
 
+def test_variables_that_are_set_but_empty_are_named() -> None:
+    environ = {"DIRECTSUITE_TOKEN": "", "DIRECTSUITE_TOKEN_URL": "", "DIRECTSUITE_FAX_URL": ""}
+    with pytest.raises(ds.ConfigurationError) as caught:
+        ds.DirectSuite.from_env(environ, require=["fax"])
+    for text in (
+        "or DIRECTSUITE_FAX_URL (which is empty);",
+        "set DIRECTSUITE_TOKEN (which is empty), or set DIRECTSUITE",
+    ):
+        assert text in str(caught.value)
+    assert str(caught.value).count("(which is empty)") == 3
+
+
+@pytest.mark.parametrize("origin", ["DIRECTSUITE_TOKEN", "token=... of the suite"])
+def test_malformed_token_is_named_with_its_origin(origin: str) -> None:
+    token = "two\nlines" if origin.startswith("token=") else None
+    with pytest.raises(
+        ds.ConfigurationError, match=f"^{re.escape(origin)}: the token contains a line break: remove it$"
+    ):
+        ds.DirectSuite.from_env({"DIRECTSUITE_TOKEN": "two\nlines"}, token=token)
+
+
 SERVICES: list[Any] = ["signing", "fax", "message", "registration"]
 
 

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Mapping
+from http import HTTPStatus
 from types import MappingProxyType
 
 from directsuite import errors
@@ -131,8 +132,8 @@ def exit_for_error(
     given = next((advice[key] for key in (code, status_code, kind) if key is not None and key in advice), None)
     what_to_do = _find_advice(error, what_to_do) if given is None else given
     variable = _get_url_variable(error.service)
-    is_endpoint_wrong = error.advice and not isinstance(error, errors.AuthenticationError)
-    if is_endpoint_wrong and isinstance(error, errors.ServiceError) and variable not in what_to_do:
+    is_endpoint_wrong = code is None and (_is_redirect(error) or status_code == HTTPStatus.NOT_FOUND)
+    if is_endpoint_wrong and variable not in what_to_do:
         what_to_do = f"{what_to_do}, and check {variable} (`directsuite config show`)"
     if error.retry_after is not None:
         what_to_do = f"wait {error.retry_after:.0f} s and try again"
@@ -147,7 +148,7 @@ def _find_advice(error: errors.DirectSuiteError, default: str) -> str:
         return f"{HINT_RENEW_CREDENTIAL}{_describe_secret_source(error)}"
     if error.advice and isinstance(error, errors.ConnectFailedError):
         return f"nothing was sent; {error.advice}. `directsuite doctor` shows more"
-    if error.advice and not isinstance(error, errors.NotFoundError | errors.AuthenticationError):
+    if _is_redirect(error):
         return "ask the service's provider for the right URL"
     if find_error_scope(error) is ErrorScope.ENDPOINT:
         url = _get_url_variable(error.service)
@@ -157,6 +158,10 @@ def _find_advice(error: errors.DirectSuiteError, default: str) -> str:
     if isinstance(error, errors.BadRequestError) and error.message and not is_verbose():
         return f"{default}; --verbose adds the service's message"
     return f"{default}{_describe_secret_source(error)}" if isinstance(error, errors.AuthenticationError) else default
+
+
+def _is_redirect(error: errors.DirectSuiteError) -> bool:
+    return isinstance(error, errors.ServiceError) and 300 <= error.status < 400
 
 
 def _describe_secret_source(error: errors.DirectSuiteError) -> str:

@@ -25,6 +25,7 @@ from directsuite.core.clock import is_being_cancelled
 from directsuite.core.credentials import Credential, TokenCache
 from directsuite.core.download import DestinationError, is_exhausted
 from directsuite.core.events import AttemptFailed, AttemptStarted, AttemptSucceeded, ValuesSkipped
+from directsuite.core.files import explain_storage_failure
 from directsuite.core.operation import SESSION_ID, Auth
 from directsuite.core.outcome import (
     ConnectionDroppedError,
@@ -63,6 +64,7 @@ _MIN_BYTES_IN_TURNS = 256 * 1024
 _FULL_ATTEMPT_SHARE = 0.99
 _GATEWAY_STATUSES = (502, 503, 504)
 """Statuses that a gateway sends if the service behind it does not respond."""
+_NOT_SENT = " was not sent"
 _MISSING_CREDENTIALS = {
     Auth.BEARER: ("the token source had not returned a token", "fetch of a token"),
     Auth.SESSION: ("the login had not ended", "login"),
@@ -493,14 +495,15 @@ class Attempt(Generic[R]):
     def _destination_failed(self, failure: DestinationError) -> Exception:
         call, reason = self._call, failure.reason
         if call.operation.may_repeat:  # otherwise the error must not suggest that nothing happened
+            reason.add_note(f"{call.operation.name}: raised while the response was written to its destination.")
             return self._record_caller_error(reason)
         error: TransportError
         if failure.is_partly_read:
-            text = f"it happened, but its response could not be stored ({type(reason).__name__})"
+            text = f"it happened, but {explain_storage_failure(reason)}"
             how = call.operation.how_to_find_out
             error = OutcomeUnknownError(text, how_to_find_out=how, happened=True, **call.operation.error_context)
         else:
-            text = f"its destination or progress callback failed before the response was read ({type(reason).__name__})"
+            text = f"{explain_storage_failure(reason)} before the response was read"
             error = TransportError(text, outcome=Outcome.UNKNOWN, **call.operation.error_context)
         error.__cause__ = reason
         return error
@@ -550,5 +553,7 @@ async def _load_credential(call: Call[Any], cache: TokenCache) -> Credential:
     except DirectSuiteError as error:
         if error.outcome is Outcome.UNKNOWN:
             error.outcome = Outcome.NOT_SENT
+        if error.operation is not None and not error.advice.endswith(_NOT_SENT):
+            error.advice = f"{error.advice}. {call.operation.name}{_NOT_SENT}".removeprefix(". ")
         raise
     raise failure

@@ -308,6 +308,7 @@ class TokenCache:
             self._emit(
                 RenewalFailed(
                     error=type(failure).__name__,
+                    reason=None if failure.operation is None else failure.explanation,
                     cause=_find_class_name(self._source_error),
                     credential="session" if self._renewed_event is SessionRenewed else "token",
                     back_off=wait,
@@ -402,7 +403,7 @@ def _find_header_problem(token: str) -> str | None:
     if token.lower().startswith("bearer "):
         return "begins with the word Bearer, which every request adds: omit it"
     if "\n" in token or "\r" in token:
-        return "contains a line break"
+        return "contains a line break: remove it"
     if token != token.strip():
         return "starts or ends with whitespace"
     # RFC 6750 allows even fewer characters.
@@ -485,7 +486,7 @@ def make_token_source(
     if isinstance(token, str | Secret):
         token = as_secret(token)
         if problem := _find_header_problem(token.reveal()):
-            raise ConfigurationError(f"the token {problem}")
+            raise ConfigurationError(f"{origin}: the token {problem}")
         return StaticToken(token, origin)
     if not inspect.isclass(token):
         if isinstance(token, TokenSource) and callable(cast("object", token.fetch)):

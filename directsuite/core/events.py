@@ -192,6 +192,8 @@ class RenewalFailed(Event):
 
     error: str
     """The name of the error's class."""
+    reason: str | None = None
+    """Why the login or the request for a token failed, as text. None for other failures."""
     cause: str | None = None
     """The name of the class of the exception that the token function raised, or None."""
     credential: Literal["token", "session"] = "token"
@@ -262,7 +264,9 @@ class Events:
             try:
                 listener(each)
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  a listener must not break a call
-                self.logger.warning("a listener raised %s", type(error).__name__)
+                name = getattr(listener, "__qualname__", type(listener).__name__)
+                kind = type(error).__name__
+                self.logger.warning("the listener %s raised %s for the event %s", name, kind, type(each).__name__)
 
     def _write_to_log(self, event: Event) -> None:
         level, words = LINES.get(type(event), (DEBUG, type(event).__name__))
@@ -353,6 +357,7 @@ FIELDS: Mapping[str, str] = {
     "attempt": "attempt {}",
     "attempts": "attempts {}",
     "error": "{}",
+    "reason": "{}",
     "cause": "the token function raised {}",
     "credential": "",
     "status": "HTTP {}",
@@ -369,7 +374,7 @@ FIELDS: Mapping[str, str] = {
     "failures": "{} failures in a row",
     "seconds": "for {:.1f} s",
     "paths": "{}",
-    "how_to_find_out": "to find out: {}",
+    "how_to_find_out": "what to do: {}",
 }
 """The fields of events that are logged, in the order of a log line, each with its phrase.
 

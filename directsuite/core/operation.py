@@ -18,7 +18,7 @@ from urllib.parse import quote
 import attrs
 
 from directsuite.errors import InvalidArgumentError, ServiceError
-from directsuite.wire.models import ValueSemantics
+from directsuite.wire.models import ValueSemantics, name_type
 
 R = TypeVar("R")
 
@@ -36,6 +36,11 @@ class Service(enum.StrEnum):
     def display_name(self) -> str:
         """The name of the service in messages."""
         return "token endpoint" if self is Service.OAUTH else f"{self.value} service"
+
+    @property
+    def url_setting(self) -> str:
+        """The name of the setting of its URL."""
+        return {Service.MESSAGING: "message_url", Service.OAUTH: "token_url"}.get(self, f"{self.value}_url")
 
 
 class Semantics(enum.Enum):
@@ -108,6 +113,8 @@ class FaultFormat(ValueSemantics):
         factory=dict[Code, tuple[type[ServiceError], str]]
     )
     """The error class and the meaning of each code of the service."""
+    advice: Mapping[Code, str] = attrs.field(factory=dict[Code, str])
+    """What to do about some of these codes."""
     success_code: Code | None = None
     """The code that means success in a body without the flag. None if the service has none."""
     new_session_code: Code | None = None
@@ -254,7 +261,8 @@ _PARAMETER = re.compile(r"\{(?!session_id\})(\w+)\}")
 
 def _quote_segment(value: object, parameter: str) -> str:
     if not isinstance(value, str) or value in ("", ".", ".."):
-        raise InvalidArgumentError("give a string other than '', '.' and '..'", parameter=parameter)
+        found = "" if isinstance(value, str) else f", not {name_type(value)}"
+        raise InvalidArgumentError(f"give a string other than '', '.' and '..'{found}", parameter=parameter)
     try:
         return quote(value, safe="")
     except UnicodeEncodeError:

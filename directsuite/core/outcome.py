@@ -116,6 +116,7 @@ _IGNORED_ENCODINGS = frozenset({"utf-8", "utf8", "none", "8bit", "binary"})
 _ENCODING_LIST = re.compile(r"[a-z0-9-]{1,16}(?:, ?[a-z0-9-]{1,16}){0,3}")
 _HINT_ENCODING = "configure the service, or its proxy, to send gzip, deflate or no encoding"
 HINT_URL = "check the URL in the settings"
+"""In an error, the name of the setting replaces "the URL in the settings"."""
 _HINT_TLS = f"{HINT_URL}, and ask the service's provider for TLS 1.2 or newer, and about client certificates"
 _HINT_RENEW = "inform the service's provider"
 _CERTIFICATE_PROBLEMS: Mapping[object, tuple[str, str]] = {  # by X509_V_ERR_… of OpenSSL
@@ -165,11 +166,11 @@ def convert_exception(error: BaseException, operation: Operation[Any], *, starte
     seen = _describe_exception(origin)
     # UnicodeError: the host name cannot be encoded for DNS.
     if isinstance(error, _CONNECT_ERRORS) or (isinstance(error, UnicodeError) and not started):
-        reason, advice = _explain_connect_failure(origin) or (seen, "")
+        reason, advice = _explain_connect_failure(origin) or (seen, HINT_URL)
         failure = ConnectFailedError(
             f"no connection to the {operation.service.display_name} ({reason})", outcome=Outcome.NOT_SENT, **about
         )
-        failure.advice = advice
+        failure.advice = _name_url_setting(advice, operation)
         return failure
     if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError) and started:
         return ResponseDecodeError(f"{_explain_bad_response(origin)} ({seen})", **about)
@@ -396,8 +397,8 @@ def find_service_error(
         retry_after=wait,
         **operation.error_context,
     )
-    if code is None:
-        error.advice = _find_advice(status)
+    error.advice = operation.fault_format.advice.get(code, "") if code is not None else _find_advice(status)
+    error.advice = _name_url_setting(error.advice, operation)
     if cls is AuthenticationError and operation.auth not in (Auth.BEARER, Auth.SESSION):  # those may be renewed
         error.advice = _CREDENTIAL_HINTS.get(operation.service, "")
     error.outcome = Outcome.FAILED if own else _determine_outcome(operation, status, wait)
@@ -454,8 +455,12 @@ def classify_status(status: int) -> tuple[type[ServiceError], str]:
 
 def _find_advice(status: int) -> str:
     if status == 404:
-        return f"{HINT_URL}, or the requested item no longer exists"
+        return f"{HINT_URL}, which may be incomplete, or the requested item no longer exists"
     return HINT_URL if 300 <= status < 400 else ""
+
+
+def _name_url_setting(advice: str, operation: Operation[Any]) -> str:
+    return advice.replace(HINT_URL, f"check the setting {operation.service.url_setting}")
 
 
 _ERROR_CLASSES: dict[int, tuple[type[ServiceError], str]] = {

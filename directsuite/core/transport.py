@@ -21,6 +21,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar, cast
@@ -75,6 +76,8 @@ class Transport:
         self._endpoints = endpoints
         self._retry = retry
         self.environment = environment
+        self.empty_variables: Iterable[str] = ()
+        """Names of environment variables that are set but empty, for errors about missing settings."""
         self.timeout = environment.timeout
         self.codec = environment.codec
 
@@ -93,7 +96,7 @@ class Transport:
                 self._endpoints[service], needs_credential=service is not Service.MESSAGING
             )
         if missing:
-            raise _make_missing_setting_error("the suite", missing)
+            raise self._make_missing_setting_error("the suite", missing)
 
     async def call(
         self,
@@ -187,6 +190,12 @@ class Transport:
                     call.emit(ValuesSkipped, paths=reader.skipped)
             raise self._make_final_error(call, failure).with_traceback(None)
 
+    def _make_missing_setting_error(self, who: str, missing: Iterable[str]) -> ConfigurationError:
+        text = f"{who} needs {'; and '.join(dict.fromkeys(missing))}"
+        for name in self.empty_variables:
+            text = re.sub(rf"\b{re.escape(name)}\b", f"{name} (which is empty)", text)
+        return ConfigurationError(text)
+
     def make_polling(self, seconds: float) -> Polling:
         """Return a Polling that ends `seconds` from now."""
         return Polling(seconds, self.environment.clock, self.environment.session.sleep)
@@ -211,7 +220,7 @@ class Transport:
         endpoint = self._endpoints[operation.service]
         if endpoint.base_url is None or (endpoint.credentials is None and operation.needs_credential):
             missing = _find_missing_settings(endpoint, needs_credential=operation.needs_credential)
-            raise _make_missing_setting_error(operation.name, missing)
+            raise self._make_missing_setting_error(operation.name, missing)
         deadline = env.session.now() + (env.timeout if options.timeout is None else options.timeout)
         number = next(_CALL_NUMBERS)
         return Call(
@@ -538,12 +547,8 @@ def _find_missing_settings(endpoint: Endpoint, *, needs_credential: bool) -> tup
     missing: tuple[str, ...] = ()
     service = endpoint.service
     if endpoint.base_url is None:
-        name = "message" if service is Service.MESSAGING else service.value
-        missing += (f"the {service} service's URL: set {name}_url in Settings, or DIRECTSUITE_{name.upper()}_URL",)
+        name = service.url_setting
+        missing += (f"the {service} service's URL: set {name} in Settings, or DIRECTSUITE_{name.upper()}",)
     if needs_credential and endpoint.credentials is None:
         missing += (_LOGIN_NEEDED if service is Service.REGISTRATION else _TOKEN_NEEDED,)
     return missing
-
-
-def _make_missing_setting_error(who: str, missing: Iterable[str]) -> ConfigurationError:
-    return ConfigurationError(f"{who} needs {'; and '.join(dict.fromkeys(missing))}")

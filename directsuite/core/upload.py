@@ -389,13 +389,14 @@ class PathContent(Content):
 
 def _find_size(path: Path, parameter: str) -> int | InvalidArgumentError:
     """Return the size of a regular file that can be read, or the error, because tracebacks would expose the path."""
-    text = "the file can't be read"
+    text, name = "the file can't be read", str(path)
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        return MissingFileError("the file does not exist", parameter=parameter)
+        return MissingFileError("the file does not exist", parameter=parameter, filename=name)
     except OSError as error:  # for example: the name is too long
-        return UnreadableFileError(f"{text} ({explain_os_error(error)})", parameter=parameter, errno=error.errno)
+        text = f"{text} ({explain_os_error(error)})"
+        return UnreadableFileError(text, parameter=parameter, errno=error.errno, filename=name)
     if stat.S_ISDIR(status.st_mode):
         return InvalidArgumentError("the path is a folder: give the path of a file", parameter=parameter)
     if not stat.S_ISREG(status.st_mode):
@@ -403,7 +404,7 @@ def _find_size(path: Path, parameter: str) -> int | InvalidArgumentError:
             "the path is a pipe or a device: open it and give the file object", parameter=parameter
         )
     if not os.access(path, os.R_OK):
-        return UnreadableFileError(text, parameter=parameter, errno=errno.EACCES)
+        return UnreadableFileError(text, parameter=parameter, errno=errno.EACCES, filename=name)
     return status.st_size
 
 

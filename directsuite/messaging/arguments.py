@@ -101,9 +101,14 @@ def validate_message(message: M | None, sender: str, *, attachments_parameter: s
     attachments_parameter: the name of the caller's parameter for the attachments, for errors.
 
     Raises InvalidArgumentError if the message has a different sender (case is ignored), no recipient, an invalid
-    address, an attachment without a content type or file name, or a header without a name or with a line break.
+    address, a subject or body that is no str, a line break in the subject or a header, a header without a name, or an
+    attachment without a content type or file name.
     """
     message = cast("M", require_instance(message, Message, "message"))
+    for name, text in (("subject", message.subject), ("body", message.body)):
+        require_instance("" if text is None else text, str, name)
+    if _LINE_BREAK_CHARS.search(message.subject or ""):
+        raise InvalidArgumentError("give one line of text, without line breaks and NUL", parameter="subject")
     if message.sender is not None:
         validate_address(message.sender, "sender")
     if message.sender is not None and message.sender.lower() != sender.lower():

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, TypeVar
 
+import attrs
+
 from directsuite.core.operation import Auth, Code, FaultFormat, Operation, Semantics, Service
 from directsuite.errors import AddressError, AuthenticationError, ServiceError
 from directsuite.messaging.models import (
@@ -28,6 +30,8 @@ CODES: dict[Code, tuple[type[ServiceError], str]] = {
 }
 
 FAULT_FORMAT = FaultFormat(success_key="success", message_keys=("message",), codes=CODES)
+_HINT_FOLDER = "check that the folder exists: get_folders() lists the existing ones"
+_FOLDER_FAULT_FORMAT = attrs.evolve(FAULT_FORMAT, advice={3: _HINT_FOLDER, 4: _HINT_FOLDER})
 
 _BODY, _BODY_AUTH, _BODY_AUTHENTICATION = Auth.BODY, Auth.BODY_AUTH, Auth.BODY_AUTHENTICATION
 _SAFE, _IDEMPOTENT, _NON_IDEMPOTENT = Semantics.SAFE, Semantics.IDEMPOTENT, Semantics.NON_IDEMPOTENT
@@ -69,7 +73,7 @@ def _make_operation(
         semantics=semantics,
         auth=auth,
         response=response,
-        fault_format=FAULT_FORMAT,
+        fault_format=_FOLDER_FAULT_FORMAT if "{folder}" in path else FAULT_FORMAT,
         **others,
     )
 

@@ -18,7 +18,6 @@ import attrs
 
 from directsuite.core.call import Confirmation, Options
 from directsuite.core.operation import Auth, Code, FaultFormat, MediaType, Operation, Semantics, Service, ServiceFault
-from directsuite.core.outcome import HINT_URL
 from directsuite.core.session import ResponseStream
 from directsuite.core.transport import Transport
 from directsuite.core.upload import RequestBody
@@ -44,7 +43,7 @@ MAX_RESPONSE_BYTES = 1_048_576
 _MAX_LIFETIME_SECONDS = 315_360_000.0  # ten years: larger values mean no expiry
 _TIMEOUT_SECONDS = 45.0
 """Shorter than the token cache's timeout, so that the error of the request is raised."""
-_HINT_SETTING = "check token_url"
+_HINT_SETTING = "check the setting token_url"
 _HINT_CLIENT = "check client_id and client_secret"
 
 INVALID_CLIENT, INVALID_GRANT = "invalid_client", "invalid_grant"
@@ -144,7 +143,7 @@ class TokenEndpoint:
             failure: DirectSuiteError = _reword_error(error, explain_invalid_grant)
         except ConnectFailedError as error:
             failure = error
-            failure.advice = failure.advice.replace(HINT_URL, _HINT_SETTING) or _HINT_SETTING
+            failure.advice = failure.advice or _HINT_SETTING  # the circuit may be open
         raise failure
 
 

@@ -50,10 +50,17 @@ CODES: dict[Code, tuple[type[ServiceError], str]] = {
     "999": (ServerError, "other error"),
 }
 
+_ADVICE: dict[Code, str] = {
+    "010": "check the arguments. Of a person, ssn4 has four digits, and dob is a datetime.date",
+    "208": "check direct_domain",
+    "210": "check direct_domain and the user name, or the person's data",
+}
+
 FAULT_FORMAT = FaultFormat(
     success_key="success",
     message_keys=("errorMessage", "message"),
     codes=CODES,
+    advice=_ADVICE,
     success_code=SUCCESS_CODE,
     new_session_code="011",
 )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
-from collections.abc import Awaitable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Awaitable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager
 from os import PathLike
 from typing import Any, TypeVar
 
@@ -19,9 +20,10 @@ from directsuite.core.operation import Operation
 from directsuite.core.sinks import BinaryWriter, PartialWriteError, PieceWriter, make_sink
 from directsuite.core.transport import Transport
 from directsuite.core.upload import RequestBody
-from directsuite.errors import InvalidArgumentError, OutcomeUnknownError
+from directsuite.errors import BadRequestError, InvalidArgumentError, OutcomeUnknownError
 from directsuite.signing import operations
-from directsuite.signing.models import DocumentInfo, DocumentUpdate, StoredDocument
+from directsuite.signing.arguments import make_rejection_advice
+from directsuite.signing.models import DocumentInfo, DocumentUpdate, Signature, StoredDocument
 from directsuite.signing.outcome_resolver import (
     STRICT_PATHS,
     DigestHistory,
@@ -57,6 +59,11 @@ HINT_SIGN_AGAIN = (
 )
 
 
+_FREE_SPACE = "free space on the disk of the destination"
+_CORRECTIONS: Mapping[int | None, str] = {errno.ENOSPC: _FREE_SPACE, errno.EDQUOT: _FREE_SPACE}
+"""What to do about an OSError of the destination, by its errno."""
+
+
 @attrs.frozen(repr=False)
 class ChangeRequest:
     """The request of a change, without the document."""
@@ -65,6 +72,8 @@ class ChangeRequest:
     effect: Effect | None
     """The effect to verify. None: the change cannot be verified."""
     body: RequestBody | None = None
+    signatures: list[Signature] = attrs.field(factory=list[Signature])
+    """The signatures in the body, to explain a rejection."""
     timeout: float | None = None
     settle: float | None = None
     """Like `timeout`, as for the public methods."""
@@ -81,7 +90,7 @@ class ChangingFacade(Facade):
 
     async def _update(self, document: Document, request: ChangeRequest) -> DocumentUpdate:
         name, seconds = require_identifier(document), self.resolve_settle(request.settle)
-        with self._track_change(document) as change:
+        with self._track_change(document, request) as change:
             resolver = self._make_resolver(name, change, request.effect)
             confirm = None if resolver is None else Confirmation(verify=resolver.resolve_update, seconds=seconds)
             update: DocumentUpdate = await self._call(
@@ -122,12 +131,16 @@ class ChangingFacade(Facade):
 
         def refine(error: OutcomeUnknownError) -> OutcomeUnknownError:
             error = refine_error(error) if resolver is None else resolver.refine_error(error)
+            how = HINT_SIGN_AGAIN if request.is_temporary else error.how_to_find_out
+            if receiving is not None and isinstance(receiving.failure, OSError):
+                correction = _CORRECTIONS.get(receiving.failure.errno, "correct the destination, or give another one")
+                how = f"{correction}, then {how}"
+            error = error.with_details(error.explanation, how_to_find_out=how)
             if request.is_temporary:
-                error = error.with_details(error.explanation, how_to_find_out=HINT_SIGN_AGAIN)
                 error.happened = False  # nothing remains of it
             return error
 
-        with self._track_change(document) as change:
+        with self._track_change(document, request) as change:
             resolver = self._make_resolver(name, change, request.effect)
             confirm: Confirmation[Any] = Confirmation(verify=unprovable, reserve=0.0, refine_error=refine)
             if resolver is not None:
@@ -150,11 +163,18 @@ class ChangingFacade(Facade):
             change.record_success(None if resolver is None else resolver.digest, from_info=True)
         return pdf
 
-    def _track_change(self, document: Document) -> AbstractContextManager[DocumentChange]:
+    @contextlib.contextmanager
+    def _track_change(self, document: Document, request: ChangeRequest) -> Generator[DocumentChange]:
         digest = None if isinstance(document, str) else document.document_digest
-        return self._digest_history.track_change(
+        with self._digest_history.track_change(
             require_identifier(document), digest, from_info=isinstance(document, DocumentInfo)
-        )
+        ) as change:
+            try:
+                yield change
+            except BadRequestError as error:
+                if request.signatures:
+                    error.advice = make_rejection_advice(request.signatures)
+                raise
 
     def _make_resolver(self, name: str, change: DocumentChange, effect: Effect | None) -> OutcomeResolver | None:
         if effect is None or not change.is_traceable:

@@ -25,6 +25,7 @@ from typing import TypeVar
 import attrs
 
 from directsuite.core.facade import StopPolling
+from directsuite.core.files import explain_storage_failure
 from directsuite.errors import DirectSuiteError, Outcome, OutcomeUnknownError, ResponseDecodeError
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, Signature
 
@@ -127,7 +128,7 @@ class OutcomeResolver:
         except (DirectSuiteError, StopPolling):
             raise
         except Exception as error:  # noqa: BLE001  any error of the destination or the callback
-            self.failure_reason, self.cause = f"its response could not be stored ({type(error).__name__})", error
+            self.failure_reason, self.cause = explain_storage_failure(error), error
             raise StopPolling from None
         return fetched
 

@@ -583,6 +583,7 @@ class Signing(ChangingFacade):
             operation,
             make_signed_effect(listed, document),
             body=self._encode_body(body),
+            signatures=listed,
             timeout=timeout,
             settle=settle,
         )

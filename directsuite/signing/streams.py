@@ -31,6 +31,9 @@ async def open_pdf(pdf: Source, size: int | None) -> Content:
 
     A stream that can be read only once is checked while it is sent, before its first byte.
     """
+    if isinstance(pdf, str) and pdf.startswith("%PDF-"):
+        pdf = b""  # tracebacks expose local variables
+        raise InvalidArgumentError("a str is the path of a file: give the content as bytes", parameter="pdf")
     content, head = await inspect_source(pdf, head=_HEAD_BYTES, parameter="pdf", size=size)
     if not content.replayable:
         return _ValidatedPdf(content)

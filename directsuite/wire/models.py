@@ -195,23 +195,35 @@ class OpenEnum(enum.StrEnum):
 def require_text(value: object, parameter: str) -> str:
     """Return the argument. Raise InvalidArgumentError if it is not a text, or is empty."""
     if not isinstance(value, str) or not value:
-        raise InvalidArgumentError("give a non-empty string", parameter=parameter)
+        found = "an empty one" if isinstance(value, str) else name_type(value)
+        raise InvalidArgumentError(f"give a non-empty string, not {found}", parameter=parameter)
     return value
 
 
 def require_instance(value: object, cls: type[T], parameter: str) -> T:
     """Return the argument. Raise InvalidArgumentError if it is not an instance of the class."""
     if not isinstance(value, cls):
-        raise InvalidArgumentError(f"give a {cls.__name__}", parameter=parameter)
+        article = "an" if cls.__name__[0] in "AEIO" else "a"
+        raise InvalidArgumentError(f"give {article} {cls.__name__}, not {name_type(value)}", parameter=parameter)
     return value
 
 
 def require_instances(values: object, cls: type[T], parameter: str) -> list[T]:
     """Return the argument as a list. Raise InvalidArgumentError unless it is an iterable of instances of the class."""
+    problem = f", not {'a single one' if isinstance(values, cls) else name_type(values)}"
     listed = list(cast("Iterable[object]", values)) if isinstance(values, Iterable) else [None]
-    if not all(isinstance(value, cls) for value in listed):
-        raise InvalidArgumentError(f"give a list of {cls.__name__}", parameter=parameter)
+    invalid = [value for value in listed if not isinstance(value, cls)]
+    if invalid and isinstance(values, list | tuple):
+        problem = f": an element is {name_type(invalid[0])}"
+    if invalid:
+        values = listed = invalid = []  # tracebacks expose local variables
+        raise InvalidArgumentError(f"give a list of {cls.__name__}{problem}", parameter=parameter)
     return cast("list[T]", listed)
+
+
+def name_type(value: object) -> str:
+    """Return the name of a value's type, for messages about another type that is expected."""
+    return "None" if value is None else type(value).__name__
 
 
 def is_number(value: object) -> bool:
@@ -227,12 +239,15 @@ def validate_text(_model: object, field: attrs.Attribute[Any], value: object) ->
 def _make_validator(is_valid: Callable[[object], bool], expected: str) -> Callable[..., None]:
     def validate(_model: object, field: attrs.Attribute[Any], value: object) -> None:
         if not is_valid(value) and not (value is None and field.default is None):
-            raise InvalidArgumentError(f"give {expected}", parameter=field.name)
+            found = f", not {name_type(value)}" if not isinstance(value, int | float) else ""
+            raise InvalidArgumentError(f"give {expected}{found}", parameter=field.name)
 
     return validate
 
 
-validate_bytes = _make_validator(lambda value: isinstance(value, bytes), "bytes")
+validate_bytes = _make_validator(
+    lambda value: isinstance(value, bytes), 'bytes, such as `Path("FILE").read_bytes()` returns'
+)
 validate_number = _make_validator(is_number, "a finite number")  # JSON has no NaN or infinity
 validate_whole_number = _make_validator(lambda value: isinstance(value, int) and is_number(value), "a whole number")
 

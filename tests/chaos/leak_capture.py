@@ -131,11 +131,11 @@ def collect_frame_locals(error: BaseException) -> Iterator[CapturedText]:
 
 
 def collect_pickles(error: BaseException) -> Iterator[CapturedText]:
-    """Return the pickles of our errors, without the service's own text, which is pickled on purpose."""
+    """Return the pickles of our errors, without the service's own text and paths, which are pickled on purpose."""
     for link in iterate_error_chain(error):
         if isinstance(link, ds.DirectSuiteError):
             bare = link.copy()
-            for kept in ("_service_text", "_found"):
+            for kept in ("_service_text", "_found", "_filename"):
                 vars(bare).pop(kept, None)
             bare.__cause__ = None
             yield f"pickle of {type(link).__name__}", pickle.dumps(bare).decode("latin-1")

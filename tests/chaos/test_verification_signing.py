@@ -205,12 +205,13 @@ async def test_unstorable_response_leaves_known_state_of_document(
         with monkeypatch.context() as patched:
             patched.setattr(Path, "replace", _fill_disk(tmp_path))
             with pytest.raises(
-                ds.OutcomeUnknownError, match="it happened, but its response could not be stored"
+                ds.OutcomeUnknownError,
+                match=r"it happened, but the PDF could not be written to its destination \(No space left on device\)",
             ) as caught:
                 await PULLS["FlattenAndPull"](scenario.signing, given, tmp_path / "pulled.pdf")
         assert caught.value.happened
         assert not caught.value.looked
-        assert "get_doc(identifier)" in caught.value.how_to_find_out
+        assert caught.value.how_to_find_out.startswith("free space on the disk of the destination, then call get_doc(")
         assert "start again" not in caught.value.how_to_find_out
         assert isinstance(caught.value.__cause__, OSError)
     reported = [(event.how_to_find_out, event.happened) for event in events if isinstance(event, ds.OutcomeLeftUnknown)]

@@ -213,7 +213,9 @@ async def test_renewals_and_their_failures_are_reported(server: ScriptedServer, 
         await asyncio.sleep(2)
         await GET_PATIENT_ADDRESS.call(suite)
     failed = [event for event in told if isinstance(event, RenewalFailed)]
-    assert failed == [RenewalFailed(error="ServerError", credential="session", back_off=1.0)]
+    assert failed == [
+        RenewalFailed(error="ServerError", reason="the service failed (HTTP 500)", credential="session", back_off=1.0)
+    ]
     assert SessionRenewed(generation=1, expires_in=600) in told
 
 
@@ -236,7 +238,8 @@ async def test_listener_that_raises_harms_nobody(
         async with open_suite(server, listeners=[listener, told.append]) as suite:
             assert await GET_MESSAGE_COUNT.call(suite) == 7
     assert len(told) == 4
-    assert f"a listener raised {type(broken).__name__}" in caplog.messages
+    text = f"the listener {listener.__qualname__} raised {type(broken).__name__} for the event CallStarted"
+    assert text in caplog.messages
     assert "sentinel" not in caplog.text
 
 

@@ -93,13 +93,13 @@ OF_CALLS: list[tuple[int, ds.Event, str, str]] = [
         WARNING,
         ds.OutcomeLeftUnknown(cancelled=True, how_to_find_out=HOW, **GET_UIDS),
         "it may or may not have happened",
-        f"cancelled by the caller, to find out: {HOW}",
+        f"cancelled by the caller, what to do: {HOW}",
     ),
     (
         WARNING,
         ds.OutcomeLeftUnknown(cancelled=False, happened=True, how_to_find_out=HOW, **GET_UIDS),
         "it happened, but its result is not available",
-        f"to find out: {HOW}",
+        f"what to do: {HOW}",
     ),
     (
         INFO,
@@ -135,8 +135,8 @@ OTHERS: list[tuple[int, ds.Event, str]] = [
     ),
     (
         WARNING,
-        ds.RenewalFailed(error="ServerError", credential="session", back_off=4.0),
-        "directsuite: no new session was received (ServerError, next try in 4 s)",
+        ds.RenewalFailed(error="ServerError", reason="the service failed", credential="session", back_off=4.0),
+        "directsuite: no new session was received (ServerError, the service failed, next try in 4 s)",
     ),
     (
         WARNING,

@@ -60,7 +60,7 @@ async def test_certificate_for_another_address_is_rejected(
     assert secure_server.requests == []
 
 
-_URL = "check the URL in the settings"
+_URL = "check the setting message_url"
 _HANDSHAKE = f"{_URL}, and ask the service's provider for TLS 1.2 or newer, and about client certificates"
 FAILURES: dict[str, tuple[Network, str]] = {
     "the host name was not found": (

@@ -96,15 +96,15 @@ PROBLEMS: dict[str, str] = {
     "": "is empty",
     "  ": "is empty",
     "Bearer token": "begins with the word Bearer, which every request adds: omit it",
-    "two\nlines": "contains a line break",
-    "token\r\n": "contains a line break",
+    "two\nlines": "contains a line break: remove it",
+    "token\r\n": "contains a line break: remove it",
     " padded": "starts or ends with whitespace",
     "padded ": "starts or ends with whitespace",
     "\xfcnlaut": "contains a character that is not allowed in a header",
     "bell\x07": "contains a character that is not allowed in a header",
 }
 STATIC: list[tuple[object, str]] = [
-    *((token, f"the token {problem}") for token, problem in PROBLEMS.items()),
+    *((token, f"token=... of the suite: the token {problem}") for token, problem in PROBLEMS.items()),
     *((token, _NOT_A_TOKEN) for token in (None, 5)),
 ]
 

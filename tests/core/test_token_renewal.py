@@ -214,7 +214,14 @@ class Tokens:
         await (responses.respond(b"", 401) if stale else responses.respond({"identifier": "doc"}))(exchange)
 
 
-@pytest.mark.parametrize("origin", ["token=... of the suite", "DIRECTSUITE_TOKEN", "config.toml, line 1"])
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "token=... of the suite",
+        "config.toml, line 1",
+        "(here DIRECTSUITE_TOKEN, used instead of the OAuth client of {}/config.toml, line 1",
+    ],
+)
 async def test_rejected_constant_token_is_named_with_its_origin(
     server: ScriptedServer, tmp_path: Path, origin: str
 ) -> None:
@@ -222,15 +229,16 @@ async def test_rejected_constant_token_is_named_with_its_origin(
     (tmp_path / "secret").write_text("of the file\n")
     (tmp_path / "secret").chmod(0o600)
     environ = {"DIRECTSUITE_CONFIG": str(tmp_path / "config.toml"), "DIRECTSUITE_SIGNING_URL": server.url("signing")}
-    if origin == "DIRECTSUITE_TOKEN":  # takes precedence over the file
-        environ[origin] = "of the variable"
+    if "DIRECTSUITE_TOKEN" in origin:  # takes precedence over the file
+        environ["DIRECTSUITE_TOKEN"] = "of the variable"
+        (tmp_path / "config.toml").write_text('token_url = "https://login.example.test"\n')
     given = ds.Secret("of the program") if origin.startswith("token=") else None
     server.default_responder = responses.respond(b"", 401)
     async with ds.DirectSuite.from_env(environ, token=given) as suite:
         error = await catch_error(GET_DOC_INFO.call(suite))
     assert error.explanation == "the service rejected the access token (HTTP 401)"
     assert error.advice.startswith("it is invalid or has expired, and a constant token (here ")
-    assert f"{origin}) cannot be renewed. Replace it, or pass an async function" in error.advice
+    assert f"{origin.format(tmp_path)}) cannot be renewed. Replace it, or pass an async function" in error.advice
 
 
 async def test_late_401_about_an_old_token_keeps_the_new_one(server: ScriptedServer) -> None:

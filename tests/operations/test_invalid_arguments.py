@@ -58,6 +58,8 @@ ADDRESSED: dict[str, tuple[str, Call]] = {
 
 MAILBOX: list[tuple[str, str, tuple[Any, ...]]] = [
     *(("send", "sender", (message(sender=sender),)) for sender in (BOB, "", 5)),
+    *(("send", "subject", (message(subject=subject),)) for subject in ("a\nb", "a\rb", "a\0b", 5, b"a")),
+    *(("send", "body", (message(body=body),)) for body in (b"a", 5)),
     ("send_with_header", "sender", (with_headers(sender=BOB),)),
     ("send", "recipients", (ds.Message(),)),
     ("send", "recipients", (ds.Message(recipients=cast("Any", [None])),)),
@@ -132,7 +134,10 @@ OTHERS: list[tuple[str, str, tuple[Any, ...]]] = [
     ("tuser.send", "sender", (message(sender="front-desk"),)),
     ("tuser.send_with_header", "sender", (with_headers(sender=BOB),)),
     ("tuser.get_message_status", "smtp_id", ("",)),
-    *(("signing.save", "pdf", (pdf,)) for pdf in (b"PK\x03\x04", b"", Path(__file__), "/nowhere/consent.pdf", "/")),
+    *(
+        ("signing.save", "pdf", (pdf,))
+        for pdf in (b"PK\x03\x04", b"", Path(__file__), "/nowhere/consent.pdf", "/", "%PDF-1.7\n")
+    ),
     *(
         ("signing.get_doc", "identifier", (document,))
         for document in ("", "..", None, ds.DocumentUpdate(), ds.Widget(page=1))

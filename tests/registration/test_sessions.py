@@ -122,3 +122,24 @@ async def test_calls_without_a_login_say_what_is_missing(services: FakeServices)
         with pytest.raises(ds.ConfigurationError, match="token"):
             await suite.fax.get_multiple_message_info("15550100100")
     assert services.requests_by_url == []
+
+
+@pytest.mark.parametrize(
+    ("status", "payload", "text"),
+    [
+        (
+            404,
+            None,
+            "login: not found (HTTP 404): check the setting registration_url, which may be incomplete, or the ",
+        ),
+        (200, {"success": False, "code": "011"}, "login: authentication failed (code 011): check the user name and "),
+    ],
+)
+async def test_failed_login_names_the_operation_that_was_not_sent(
+    status: int, payload: Any, text: str, services: FakeServices, suite: ds.DirectSuite
+) -> None:
+    services.add_response("POST", LOGIN, payload, status=status)
+    with pytest.raises(ds.ServiceError) as caught:
+        await suite.registration.get_patient_address_by_username(DOMAIN, "ada")
+    assert str(caught.value).startswith(text)
+    assert caught.value.advice.endswith(". GetPatientAddressByUsername was not sent")

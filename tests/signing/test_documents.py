@@ -131,7 +131,7 @@ IMPOSSIBLE: dict[str, tuple[ds.Signature, str]] = {
             (base64.b64encode(_PNG), b"\n" + base64.b64encode(_JPEG), b"data:image/gif;base64,R0lGODlh")
         )
     },
-    "text": (ds.Signature(widget=cast("ds.Widget", "72,620,200,70")), "widget: give a Widget"),
+    "text": (ds.Signature(widget=cast("ds.Widget", "72,620,200,70")), "widget: give a Widget, not str"),
     "page 0": (ds.Signature(widget=ds.Widget(page=0)), "widget.page: give 1 or more"),
     "page -1": (ds.Signature(widget=ds.Widget(page=-1)), "widget.page: give 1 or more"),
     "page 3 of 2": (ds.Signature(widget=ds.Widget(page=3)), "widget.page: give a page of the document, from 1 to 2"),
@@ -168,3 +168,38 @@ async def test_signature_that_some_service_may_accept_is_sent(
 ) -> None:
     services.add_response("PATCH", f"{DOCUMENT}/sign", _UPDATE)
     await suite.signing.sign(_TWO_PAGES, signature)
+
+
+_END = "the document exists, is not encrypted and allows signatures"
+REJECTED: list[tuple[list[ds.Signature], str]] = [
+    ([ds.Signature()], f"check that {_END}"),
+    (
+        [ds.Signature(name="Ada", widget=ds.Widget(width=9, height=9, page=2)), ds.Signature()],
+        "check that page 2 exists and contains the widget, and that the document has no signature of this name, and "
+        f"that {_END}",
+    ),
+    (
+        [ds.Signature(name="Ada"), ds.Signature(name="Ada")],
+        "check the signature, because two signatures have the same name",
+    ),
+    (
+        [ds.Signature(graphical_signature=b"GIF89a", timezone="Berlin"), ds.Signature(gmt_offset=3600)],
+        "check the signature, because graphical_signature is neither a PNG nor a JPEG file, and timezone is not a "
+        "known name such as Europe/Berlin, and gmt_offset is not a number of hours from -12 to 14",
+    ),
+    (
+        [ds.Signature(timezone="../Ada", widget=ds.Widget(x=-1, width=9, height=0))],
+        "check the signature, because the widget has no width or no height, and widget.x or widget.y is less than 0, "
+        "and timezone is not a known name such as Europe/Berlin",
+    ),
+]
+
+
+@pytest.mark.parametrize(("signatures", "advice"), REJECTED, ids=range(len(REJECTED)))
+async def test_rejected_signature_is_explained_by_its_arguments_without_their_values(
+    signatures: list[ds.Signature], advice: str, services: FakeServices, suite: ds.DirectSuite
+) -> None:
+    services.add_response("PATCH", f"{DOCUMENT}/multiSign", {"error": "no", "description": "Ada"}, status=400)
+    with pytest.raises(ds.BadRequestError) as caught:
+        await suite.signing.multi_sign("d1", signatures)
+    assert caught.value.advice == advice

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import io
 import os
@@ -183,3 +184,16 @@ async def test_cancelled_download_ends_if_its_file_cannot_be_closed(
         await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()
         assert_no_leaks(suite)
+
+
+async def test_error_of_the_destination_says_where_it_was_raised(server: ScriptedServer) -> None:
+    async def fail(_: bytes) -> None:
+        raise failure
+
+    failure = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    server.default_responder = responses.respond_in_chunks(CODED)
+    async with open_suite(server) as suite:
+        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as caught:
+            await suite.signing.download("doc", fail)
+    assert caught.value is failure
+    assert failure.__notes__ == ["GetDoc: raised while the response was written to its destination."]

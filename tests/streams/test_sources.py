@@ -257,12 +257,10 @@ async def test_attachment_shows_nothing_of_its_source() -> None:
 
 
 async def test_missing_and_unreadable_files_are_os_errors(server: ScriptedServer, tmp_path: Path) -> None:
-    loop = tmp_path / "loop"
-    loop.symlink_to(loop)
+    paths = tmp_path / "Ada Example.pdf", Path(__file__) / "a.pdf", tmp_path / "loop"
+    paths[2].symlink_to(paths[2])
     async with open_suite(server) as suite:
-        missing = await catch_error(suite.signing.save(tmp_path / "Ada Example.pdf"))
-        below_a_file = await catch_error(suite.signing.save(Path(__file__) / "a.pdf"))
-        unreadable = await catch_error(suite.signing.save(loop))
+        missing, below_a_file, unreadable = [await catch_error(suite.signing.save(path)) for path in paths]
     assert [type(error) for error in (missing, below_a_file)] == [ds.MissingFileError] * 2
     assert issubclass(ds.MissingFileError, FileNotFoundError)
     assert type(unreadable) is ds.UnreadableFileError
@@ -271,7 +269,7 @@ async def test_missing_and_unreadable_files_are_os_errors(server: ScriptedServer
     ]
     errors += [error.copy() for error in errors]
     assert [error.errno for error in errors] == [errno.ENOENT, errno.ENOENT, errno.ELOOP] * 2
-    assert [error.filename for error in errors] == [None] * 6
+    assert [error.filename for error in errors] == [str(path) for path in paths] * 2
     assert "Ada" not in repr(errors)
     assert {str(missing), str(below_a_file)} == {"pdf: the file does not exist"}
     assert server.requests == []

@@ -146,7 +146,8 @@ async def test_rejection_is_reported_by_code_and_not_retried(
     assert (type(failure), failure.code, failure.status) == (error, code, status)
     assert (failure.operation, failure.service, failure.outcome) == ("token", "oauth", ds.Outcome.FAILED)
     assert f"({code})" in str(failure)
-    assert failure.advice == ("check client_id and client_secret" if code == "invalid_client" else "")
+    advice = "check client_id and client_secret. " if code == "invalid_client" else ""
+    assert failure.advice == f"{advice}GetDocInfo was not sent"
     assert "not known" not in repr(vars(failure))
     assert status == 200 or "not known" in (failure.message or "")
     assert len(service.server.requests) == 1
@@ -157,12 +158,16 @@ async def test_rejection_is_reported_by_code_and_not_retried(
     [
         (make_rejection("sentinel-of-a-client-secret"), ds.BadRequestError, "HTTP 400"),
         (make_rejection("sentinel-of-a-client-secret", 200), ds.ServiceError, "responded with an unknown error"),
-        (responses.respond(b"", 401), ds.AuthenticationError, "(HTTP 401): check client_id and client_secret ("),
-        (responses.respond(b"", 404), ds.ServiceError, "not found (HTTP 404): check token_url ("),
+        (
+            responses.respond(b"", 401),
+            ds.AuthenticationError,
+            "(HTTP 401): check client_id and client_secret. GetDocInfo was not sent (",
+        ),
+        (responses.respond(b"", 404), ds.ServiceError, "not found (HTTP 404): check the setting token_url. "),
         (
             responses.respond(b"", 302, Location="https://other.example.test/"),
             ds.ServiceError,
-            "followed (HTTP 302): check token_url (",
+            "followed (HTTP 302): check the setting token_url. ",
         ),
     ],
     ids=["code of its own", "code of its own, 200", "bare 401", "404", "redirect"],
@@ -185,7 +190,7 @@ async def test_token_endpoint_without_connection_is_named_with_its_setting(
     failure = await service.fail(grant=grant, circuit_failures=circuit_failures)
     assert isinstance(failure, ds.ConnectFailedError)
     assert "no connection to the token endpoint (Connection refused)" in str(failure)
-    assert ": check token_url (" in str(failure)
+    assert ": check the setting token_url. " in str(failure)
 
 
 async def test_token_rejected_once_is_not_requested_by_each_caller(service: TokenService) -> None:
