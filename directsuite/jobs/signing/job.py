@@ -48,7 +48,6 @@ _Lookup = Callable[[Sequence[Pdf]], Awaitable[Sequence[SigningEntry | None]]]
 
 _MAX_FAILURES_IN_A_ROW = 20  # after which the job stops
 _RATE_WINDOW_SECONDS = 900.0
-
 _HINT_RUN_AGAIN = "fix the cause, then run the job again"
 _HINT_RENEW_CREDENTIAL = "pass a valid token to the suite, then run the job again"
 _HINT_RETRY_FAILED = (
@@ -72,7 +71,7 @@ class JobStoppedError(DirectSuiteError):
 
 @attrs.frozen(kw_only=True)
 class SigningProgress:
-    """The progress of one run. `SigningJournal.tally` counts all runs."""
+    """The numbers of documents in one run, and its rate. `SigningJournal.tally` counts those of all runs."""
 
     done: int
     """Documents signed."""
@@ -192,16 +191,18 @@ class SigningJob:
 
     @property
     def progress(self) -> SigningProgress:
-        """The progress of this run."""
+        """The numbers of documents in this run so far."""
         queue, failed = self._queue, len(self.failed_names)
         passed_over = 0 if queue is None else queue.passed_over
+        self._forget_old_ends()
+        seconds = min(_RATE_WINDOW_SECONDS, self._clock.monotonic() - self._began)
         return SigningProgress(
             done=self._done,
             failed=failed,
             passed_over=passed_over,
             changed=self._changed,
             under_way=0 if queue is None else queue.in_progress,
-            rate=self._compute_rate(),
+            rate=len(self._recent_ends) / max(1.0, seconds),
             trouble=self._outage.kind,
             total=None if queue is None else queue.total,
             drained=queue is not None and queue.is_stopped and queue.total != self._done + failed + passed_over,
@@ -362,13 +363,14 @@ class SigningJob:
                         end = await self._sign(workflow, entry, pdf)
                 finally:
                     queue.put_back(entry)
-                _log_end(entry.number, end, calls)
+                first_call = calls[0] if calls else None
+                _log_end(entry.number, end, first_call)
                 if end is not None:
                     try:
                         self._report_progress()
                     finally:
                         if self._results is not None:
-                            await self._results.put(make_result(end, self._target))
+                            await self._results.put(make_result(end, self._target, first_call))
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
@@ -410,7 +412,7 @@ class SigningJob:
 
     def _record_end(self, begin: SigningEntry, end: SigningEntry, retry: RetryState) -> SigningEntry:
         self._recent_ends.append(self._clock.monotonic())
-        self._compute_rate()  # forgets old ones
+        self._forget_old_ends()
         retry.end(is_done=end.state is DocumentState.DONE)
         if end.state is DocumentState.DONE:
             self._done += 1
@@ -424,11 +426,10 @@ class SigningJob:
             self._stop(JobStoppedError(why, _HINT_RETRY_FAILED))
         return end
 
-    def _compute_rate(self) -> float:
-        now = self._clock.monotonic()
-        while self._recent_ends and self._recent_ends[0] < now - _RATE_WINDOW_SECONDS:
+    def _forget_old_ends(self) -> None:
+        oldest = self._clock.monotonic() - _RATE_WINDOW_SECONDS
+        while self._recent_ends and self._recent_ends[0] < oldest:
             self._recent_ends.popleft()
-        return len(self._recent_ends) / max(1.0, min(_RATE_WINDOW_SECONDS, now - self._began))
 
     def _report_progress(self) -> None:
         self._reported_trouble = self._outage.kind
@@ -557,21 +558,18 @@ class DocumentQueue:
         await self._read.put(None)
 
 
-def _log_end(number: int, end: SigningEntry | None, calls: Sequence[int]) -> None:
-    """Log how a document ended, with the group by which the lines about its calls are found.
-
-    calls: empty if no call was made.
-    """
+def _log_end(number: int, end: SigningEntry | None, group: int | None) -> None:
+    """Log how a document ended, with the group by which the lines about its calls are found, if there are any."""
     fields: dict[str, str | int] = {"event": "DocumentEnded", "document": number}
     if end is not None:
         fields["state"] = end.state.name
-    if calls:
-        fields["group"] = calls[0]
+    if group is not None:
+        fields["group"] = group
     state = "left to the next run" if end is None else end.state.name
-    group = f"group {calls[0]}" if calls else "no calls"
+    calls = "no calls" if group is None else f"group {group}"
     level = logging.DEBUG if end is not None and end.state is DocumentState.DONE else logging.INFO
     text = "signing: document %d of the journal is %s (%s)"
-    _LOGGER.log(level, text, number, state, group, extra={"directsuite": fields})
+    _LOGGER.log(level, text, number, state, calls, extra={"directsuite": fields})
 
 
 def _validate_argument_types(source: object, signatures: object, progress: object) -> None:

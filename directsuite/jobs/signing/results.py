@@ -18,6 +18,8 @@ class SigningResult:
     """The result of a document that was signed or failed."""
 
     name: str
+    group: int | None
+    """The number of its calls in logs, events and errors. None if no call was made."""
     state: DocumentState
     """DONE if the target has the signed PDF, otherwise FAILED."""
     problem: str | None
@@ -34,12 +36,13 @@ class SigningResult:
         return f"SigningResult(state={self.state.name})"
 
 
-def make_result(entry: SigningEntry, target: Target) -> SigningResult:
-    """Return the result of a document that is DONE or FAILED."""
+def make_result(entry: SigningEntry, target: Target, group: int | None) -> SigningResult:
+    """Return the result of a document that is DONE or FAILED. group: the group of its calls, if there were any."""
     place: str | None = getattr(target, "place", None)
     has_output = place is not None and entry.state is DocumentState.DONE
     return SigningResult(
         name=entry.name,
+        group=group,
         state=entry.state,
         problem=entry.problem,
         service_message=entry.service_message,

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, TypeVar
 import attrs
 
 from directsuite.core.clock import is_being_cancelled
+from directsuite.core.events import group_calls, hint_unknown_outcome
 from directsuite.core.files import explain_os_error
 from directsuite.durable.files import create_file
 from directsuite.errors import DirectSuiteError, InvalidArgumentError
@@ -50,6 +51,7 @@ from directsuite.signing.streams import NOT_A_PDF
 
 T = TypeVar("T")
 
+_HINT_JOB_CHECKS = "the signing job checks the stored document, in this run or the next one"
 _STEP_ORDER_ERROR = "a step of the workflow ran before a step that it depends on"
 _MAX_STORED_SECONDS = 4 * 3600.0
 """The service deletes stored documents after this time without activity."""
@@ -97,7 +99,8 @@ class DocumentWorkflow:
     """Returns Unix time."""
     check_fields: bool = False
     """True if a named signature needs an empty field of its name, or a widget and no field."""
-    _stored_by_run: set[str | None] = attrs.field(factory=set[str | None], init=False)  # identifiers in use
+    # The calls of the document for each identifier that this run stored, and did not delete.
+    _stored_by_run: dict[str | None, Sequence[int]] = attrs.field(factory=dict[str | None, Sequence[int]], init=False)
 
     async def run(self, entry: SigningEntry, pdf: Pdf, signatures: Sequence[Signature]) -> SigningEntry:
         """Run the remaining steps of a document. Return its last entry: DONE or FAILED.
@@ -220,9 +223,9 @@ class DocumentWorkflow:
             return await self._fail(entry, DocumentProblem.INCOMPLETE)
         if await self.target.has(entry.name):
             return await self._fail(entry, DocumentProblem.NAME_CONFLICT)
-        with _translate_read_errors():
+        with _translate_read_errors(), group_calls() as calls:
             stored = await self.signing.save(work.body)
-        self._stored_by_run.add(stored.identifier)
+        self._stored_by_run[stored.identifier] = calls
         saved = attrs.evolve(
             entry,
             state=DocumentState.SAVED,
@@ -255,10 +258,11 @@ class DocumentWorkflow:
 
     async def _sign_and_pull(self, identifier: str, signatures: Sequence[Signature], **options: Path) -> Any:
         signing: Any = self.signing  # the type of the result depends on `destination`
-        if len(signatures) == 1:
-            signed = await signing.sign_and_pull(identifier, signatures[0], **options)
-        else:
-            signed = await signing.multi_sign_and_pull(identifier, signatures, **options)
+        with hint_unknown_outcome(_HINT_JOB_CHECKS):
+            if len(signatures) == 1:
+                signed = await signing.sign_and_pull(identifier, signatures[0], **options)
+            else:
+                signed = await signing.multi_sign_and_pull(identifier, signatures, **options)
         self.outage.signed_count += 1
         return signed
 
@@ -283,7 +287,6 @@ class DocumentWorkflow:
         return await self.lease.put(attrs.evolve(entry, state=DocumentState.SIGNED))
 
     async def _delete(self, entry: SigningEntry) -> SigningEntry:
-        self._stored_by_run.discard(entry.identifier)
         if entry.identifier is not None and not await self._try_delete(entry.identifier):
             return await self.lease.abandon(entry, at=self.now(), then=DocumentState.DONE)
         return await self.lease.put(
@@ -294,11 +297,13 @@ class DocumentWorkflow:
 
     async def _try_delete(self, identifier: str) -> bool:
         try:
-            await self.signing.delete(identifier)
+            with group_calls(*self._stored_by_run.get(identifier, ())):
+                await self.signing.delete(identifier)
         except UNKNOWN_IDENTIFIER_ERRORS:
-            return True
+            pass
         except DirectSuiteError:
             return False
+        self._stored_by_run.pop(identifier, None)
         return True
 
     async def _is_stored(self, identifier: str) -> bool:
@@ -322,7 +327,6 @@ class DocumentWorkflow:
         failure, work.failure = work.failure, None
         if is_try and failure is None and is_last_try(entry):
             return await self._fail(entry, DocumentProblem.GAVE_UP)
-        self._stored_by_run.discard(entry.identifier)
         work.context.source = work.context.output = None
         entry = await self.lease.abandon(entry, at=self.now(), is_try=is_try)
         if failure is not None:
@@ -332,7 +336,6 @@ class DocumentWorkflow:
     async def _fail(
         self, entry: SigningEntry, reason: DocumentProblem | str, service_message: str | None = None
     ) -> SigningEntry:
-        self._stored_by_run.discard(entry.identifier)
         return await self.lease.abandon(
             entry, at=self.now(), then=DocumentState.FAILED, reason=reason, service_message=service_message
         )

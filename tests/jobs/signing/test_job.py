@@ -184,20 +184,24 @@ async def test_calls_for_one_document_are_a_group_in_the_log(
     jobs: JobFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def yield_forms() -> AsyncGenerator[Pdf]:
-        contents = (make_consent_form(), b"%PDF-1.7 incomplete", b"no PDF", make_consent_form())
+        contents = (make_consent_form(), b"%PDF-1.7 incomplete", b"no PDF", make_consent_form(), make_consent_form())
         for number, content in enumerate(contents, start=1):
             yield Pdf(f"{number}.pdf", content)
+
+    def choose_signatures(pdf: Pdf) -> list[ds.Signature]:
+        return [ds.Signature(name="patient" if pdf.name == "5.pdf" else "S")]  # "patient" is a text field
 
     caplog.set_level(logging.DEBUG, "directsuite")
     finished = list[CallFinished]()
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
         suite.add_listener(lambda event: finished.append(event) if isinstance(event, CallFinished) else None)
         target = TargetFolder(tmp_path / "out")
-        await SigningJob(suite.signing, yield_forms(), target, SIGNATURES, journal=jobs.journal).run()
+        job = SigningJob(suite.signing, yield_forms(), target, choose_signatures, journal=jobs.journal)
+        groups = {result.name: result.group async for result in job.results()}
     operations = defaultdict[int | None, list[str]](list)
     for event in finished:
         operations[event.group].append(event.operation)
-    ends = dict[int, object]()
+    ends = dict[int, tuple[str, list[str], str]]()
     for record in caplog.records:
         fields = record.__dict__.get("directsuite", {})
         if fields.get("event") == "DocumentEnded":
@@ -207,8 +211,24 @@ async def test_calls_for_one_document_are_a_group_in_the_log(
         2: ("FAILED", [], "INFO"),
         3: ("FAILED", ["Save"], "INFO"),
         4: ("DONE", ["Save", "SignAndPull", "Delete"], "DEBUG"),
+        5: ("FAILED", ["Save", "SignAndPull", "GetDocInfo", "Delete"], "INFO"),  # Delete at the end of the run
+    }
+    assert {name: operations.get(group, []) for name, group in groups.items()} == {
+        f"{number}.pdf": names for number, (_, names, _) in ends.items()
     }
     assert "signing: document 2 of the journal is FAILED (no calls)" in caplog.messages
+
+
+async def test_log_says_that_the_job_resolves_an_unknown_outcome(
+    jobs: JobFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
+        sandbox.inject_fault("SignAndPull", "reset_after")
+        source, target = yield_pdfs("a.pdf", content=make_consent_form()), TargetFolder(tmp_path / "out")
+        progress = await SigningJob(suite.signing, source, target, SIGNATURES, journal=jobs.journal).run()
+    assert (progress.done, progress.failed) == (1, 0)
+    [line] = [text for text in caplog.messages if "may or may not have happened" in text]
+    assert line.endswith("to find out: the signing job checks the stored document, in this run or the next one)")
 
 
 async def test_pause_starts_nothing_and_drain_ends_run(jobs: JobFactory) -> None:
