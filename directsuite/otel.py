@@ -73,9 +73,9 @@ class OpenTelemetry:
     Install the extra `otel`, and configure OpenTelemetry's SDK in your program.
 
     The span of a call is a child of the caller's current span. The spans of its attempts are children of the call's
-    span. No span is made the current one: a span of your own around a method makes all its calls one trace. An
-    attempt's span ends with the response; for a stream, with the response's headers. A call's span ends with the call,
-    even if that is cancelled. Metrics:
+    span. To make all calls of a method one trace, open a span around the method. An attempt's span ends with the
+    response; for a stream, with the response's headers. A call's span ends with the call, even if that is cancelled.
+    Metrics:
 
         http.client.request.duration   seconds of each attempt    http.client.active_requests   attempts in progress
         directsuite.call.duration      seconds of each call       directsuite.retries
@@ -85,7 +85,7 @@ class OpenTelemetry:
     The span of a call has the attributes `directsuite.operation`, `directsuite.service`, `directsuite.call` and
     `directsuite.group` (the numbers in logs and errors), `directsuite.attempts` and, if known,
     `http.response.status_code` (of the last request), `directsuite.code` (of the service), `directsuite.outcome`,
-    `directsuite.cancelled` and `error.type`.
+    `directsuite.cancelled`, `directsuite.verified` and `error.type`.
 
     `error.type` of an attempt is the HTTP status if it is 400 or more. Otherwise, and for calls and failed renewals, it
     is the name of the error's class.
@@ -273,7 +273,10 @@ class _Metrics:
                 credential = "session" if isinstance(event, SessionRenewed) else "token"
                 self._add_to_counter("directsuite.renewals", {"directsuite.credential": credential})
             case RenewalFailed():
-                self._add_to_counter("directsuite.renewals", {"error.type": event.error})
+                self._add_to_counter(
+                    "directsuite.renewals",
+                    {"directsuite.credential": event.credential, "error.type": event.error},
+                )
             case ServicePaused():
                 self._add_to_counter("directsuite.pauses", {"directsuite.service": event.service})
             case CircuitOpened():

@@ -241,7 +241,7 @@ COUNTED: list[tuple[ds.Event, str, dict[str, object]]] = [
     (
         ds.RenewalFailed(error="AuthenticationError", back_off=1.0),
         "directsuite.renewals",
-        {"error.type": "AuthenticationError"},
+        {"directsuite.credential": "token", "error.type": "AuthenticationError"},
     ),
     (ds.ServicePaused(service="fax", seconds=3.0), "directsuite.pauses", {"directsuite.service": "fax"}),
     (

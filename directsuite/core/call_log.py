@@ -28,7 +28,7 @@ from directsuite.core.events import (
     AttemptSucceeded,
     CallEvent,
     CallFinished,
-    is_first_of_group,
+    is_group_logged,
     is_unsent,
     make_log_fields,
 )
@@ -123,7 +123,7 @@ def _log_attempt(event: AttemptStarted | AttemptSucceeded | AttemptFailed, words
 
 
 def _describe_call(event: CallEvent) -> str:
-    return f"call {event.call}" if is_first_of_group(event) else f"call {event.call}, group {event.group}"
+    return f"call {event.call}, group {event.group}" if is_group_logged(event) else f"call {event.call}"
 
 
 def _mask_result(result: object) -> str:

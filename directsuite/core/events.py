@@ -276,7 +276,7 @@ class Events:
             words = f"no new {event.credential} was received"
         if not self.logger.isEnabledFor(level):
             return
-        hidden = {"group"} if is_first_of_group(event) else set[str]()
+        hidden = set[str]() if is_group_logged(event) else {"group"}
         if is_unsent(event):
             words = NOT_SENT_TEXT
             hidden |= {"attempt", "outcome"} if event.outcome is Outcome.NOT_SENT else {"attempt"}
@@ -298,9 +298,11 @@ def make_log_fields(event: Event) -> dict[str, str | int | float | bool]:
     return {"event": type(event).__name__, **{name: value for name, value in values.items() if value is not None}}
 
 
-def is_first_of_group(event: Event) -> bool:
-    """Return True if the call of an event is the first of its group, so that its number is also that of the group."""
-    return isinstance(event, CallEvent) and event.group in (None, event.call)
+def is_group_logged(event: Event) -> bool:
+    """Return True if the log lines about an event contain its group: not if the call is single."""
+    if not isinstance(event, CallEvent) or event.group is None:
+        return False
+    return event.group != event.call or _GROUP.get() is not None
 
 
 def is_unsent(event: Event) -> TypeGuard[AttemptFailed]:

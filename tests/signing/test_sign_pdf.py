@@ -96,8 +96,9 @@ async def test_calls_for_one_document_are_a_group(
     assert {save.group, pull.group, delete.group} == {save.call}
     assert later.group == later.call
     lines = [each.message for each in caplog.records if each.name == "directsuite.calls"]
-    assert lines[0].startswith(f"Save: succeeded (call {save.call}, HTTP 200")
-    assert lines[2].startswith(f"Delete: succeeded (call {delete.call}, group {save.call}, HTTP 200")
+    for line, event in ((lines[0], save), (lines[2], delete)):
+        assert line.startswith(f"{event.operation}: succeeded (call {event.call}, group {save.call}, HTTP 200")
+    assert lines[3].startswith(f"Delete: succeeded (call {later.call}, HTTP 200")
 
 
 async def test_blocks_that_end_in_the_order_of_their_beginning_leave_no_group(server: ScriptedServer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections import defaultdict
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -228,6 +229,7 @@ async def test_log_says_that_the_job_resolves_an_unknown_outcome(
         progress = await SigningJob(suite.signing, source, target, SIGNATURES, journal=jobs.journal).run()
     assert (progress.done, progress.failed) == (1, 0)
     [line] = [text for text in caplog.messages if "may or may not have happened" in text]
+    assert re.match(r"SignAndPull: it may or may not have happened \(call \d+, group \d+, ", line)
     assert line.endswith("to find out: the signing job checks the stored document, in this run or the next one)")
 
 
