@@ -544,7 +544,7 @@ async def _load_credential(call: Call[Any], cache: TokenCache) -> Credential:
         return call.credential
     except OutcomeUnknownError as error:
         failure = TransportError(
-            f"no token was received: {error.explanation} {error.how_to_find_out}",
+            f"no token was received: {error.explanation.rstrip('.')}. To find out: {error.how_to_find_out}",
             operation=error.operation,
             service=error.service,
             outcome=Outcome.NOT_SENT,

@@ -257,7 +257,9 @@ async def test_calls_are_logged_as_json_lines(sandbox: Sandbox, capsys: pytest.C
 
 
 async def test_sandbox_shows_what_really_happened() -> None:
-    assert await execute_programs(*find_code_blocks("sandbox"))["rehearse"]() == "sent 1 time"
+    programs = execute_programs(*find_code_blocks("sandbox"))
+    assert await programs["rehearse"]() == "sent 1 time"
+    assert await programs["count_renewals"]() == 2
 
 
 async def test_any_client_can_send_to_the_sandbox(sandbox: Sandbox) -> None:

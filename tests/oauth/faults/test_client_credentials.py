@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 
 import directsuite as ds
+from directsuite.oauth.endpoint import CODES
 from tests.core import responses
 from tests.core.scripted_server import Responder
 from tests.core.scripted_suite import FLATTEN, GET_DOC_INFO, ApiCall, catch_error
 from tests.core.virtual_time import measure_elapsed, yield_to_loop, yield_until
+from tests.guides.documents import read_document
 
 from .token_service import TokenService, fetch, make_rejection
 
@@ -151,6 +154,37 @@ async def test_rejection_is_reported_by_code_and_not_retried(
     assert "not known" not in repr(vars(failure))
     assert status == 200 or "not known" in (failure.message or "")
     assert len(service.server.requests) == 1
+
+
+_ROWS_OF_GUIDE = re.findall(
+    r"^\| ([^|]*) \| `(\w+Error)` \| [^|]* \| (no|yes|if [^|]*) \|$", read_document("settings"), re.MULTILINE
+)
+
+
+def test_guide_lists_every_code() -> None:
+    assert set(re.findall(r"`(\w+)`", " ".join(cell for cell, _, _ in _ROWS_OF_GUIDE))) == set(CODES)
+
+
+@pytest.mark.parametrize(
+    ("case", "status", "error", "repeated"),
+    [
+        (case, status, error, repeated)
+        for cell, error, repeated in _ROWS_OF_GUIDE
+        for case in re.findall(r"\w{3,}_\w+|\d{3}|redirect", cell)
+        for status in ((400, 500) if repeated.startswith("if") else (400,))
+    ],
+)
+async def test_rejection_is_reported_as_the_guide_says(
+    service: TokenService, case: str, status: int, error: str, repeated: str
+) -> None:
+    rejection = make_rejection(case, status)
+    if case == "redirect" or case.isdigit():
+        rejection = responses.respond(b"", 302 if case == "redirect" else int(case), Location="https://example.test/")
+    failure = await service.fail(*[rejection] * 4)
+    assert type(failure) is getattr(ds, error)
+    assert failure.operation == "token"
+    assert failure.outcome is not ds.Outcome.UNKNOWN
+    assert (len(service.forms) > 1) == (repeated == "yes" or status == 500)
 
 
 @pytest.mark.parametrize(
