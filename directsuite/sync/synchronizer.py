@@ -83,10 +83,10 @@ class Synchronizer:
     deliver: the sink, which receives each change at least once; None if the store has a sink, which receives it exactly
     once.
     folders: names of the folders; None for all of each mailbox.
-    interval: seconds between two polls of a mailbox without changes; None: as few as 90 % of `requests_per_second`
-    allow, at least 30.
+    interval: seconds between two polls of a mailbox without changes; None: at least 30, more if the polls would use
+    over 90 % of `requests_per_second`.
     concurrency: the maximum number of concurrent rounds.
-    requests_per_second: as in the suite's settings.
+    requests_per_second: the value of this setting of the suite.
     clock, now: for tests.
     """
 

@@ -108,7 +108,7 @@ async def test_streams_store_attachments(suite: ds.DirectSuite, tmp_path: Path) 
     box = suite.mailbox(*ALICE)
     attached = ds.Attachment(content=b"kept", filename="note.txt", content_type="text/plain")
     await box.send(ds.Message(recipients=[ds.Recipient(ADDRESS)], attachment_list=[attached]))
-    await execute_programs(find_code_blocks("streams")[0])["keep"](box, tmp_path)
+    await execute_programs(find_code_blocks("streams")[0])["save_attachments"](box, tmp_path)
     assert (tmp_path / "1-0").read_bytes() == b"kept"
 
 

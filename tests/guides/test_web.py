@@ -218,8 +218,8 @@ ANSWERS: list[tuple[ds.DirectSuiteError, int, dict[str, str]]] = [
 
 @pytest.mark.parametrize(("error", "status", "headers"), ANSWERS, ids=lambda value: type(value).__name__)
 def test_each_failure_has_its_status(error: ds.DirectSuiteError, status: int, headers: dict[str, str]) -> None:
-    answer = execute_programs(find_code_blocks("web")[0])["answer"]
-    assert answer(error)[:2] == (status, headers)
+    make_response = execute_programs(find_code_blocks("web")[0])["make_response"]
+    assert make_response(error)[:2] == (status, headers)
 
 
 async def test_document_that_cannot_be_deleted_spoils_no_response(

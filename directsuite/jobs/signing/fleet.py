@@ -30,7 +30,7 @@ _LOGGER = logging.getLogger("directsuite")
 
 @attrs.frozen(kw_only=True)
 class FleetSigningProgress:
-    """Batches (`chunks`) and documents processed by this worker. `SigningJournal.tally` counts all."""
+    """The numbers of batches (`chunks`) and documents that one worker processed. `SigningJournal.tally` counts all."""
 
     chunks: int
     done: int
@@ -84,7 +84,7 @@ class SigningFleet:
 
     @property
     def progress(self) -> FleetSigningProgress:
-        """The progress of this worker."""
+        """The numbers of batches and documents that this worker has processed."""
         ended, running = self._ended, self._running
         if running is None:
             return ended
@@ -94,8 +94,8 @@ class SigningFleet:
     async def run(self) -> FleetSigningProgress:
         """Sign until every document of the job is finished in any process, or until drained.
 
-        Outages of PostgreSQL are waited out, except at the start. If this is cancelled, the batch is released when the
-        documents in progress are finished or `grace` is over.
+        If PostgreSQL is not available, this waits, except at the start. If this is cancelled, the batch is released
+        when the documents in progress are finished or `grace` is over.
 
         Raises SigningJournalError, JobStoppedError, ConfigurationError, and exceptions of `named` and of the function
         of signatures. Other workers continue.

@@ -85,7 +85,7 @@ class SigningProgress:
     rate: float
     """Documents per second, over the last 15 minutes."""
     trouble: str | None
-    """The type of the error that is being retried, None if there is no outage."""
+    """The type of the error that is being retried, or None."""
     total: int | None = None
     """All documents of the source, including skipped ones. None while the run is still reading the source."""
     drained: bool = False
