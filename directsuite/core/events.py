@@ -128,7 +128,7 @@ class OutcomeLeftUnknown(CallEvent):
     happened: bool = False
     """True if the side effect is known to have happened, so that only its result is lost."""
     how_to_find_out: str
-    """How a user can find out whether the side effect happened, as text."""
+    """How a user can find out whether the side effect happened, or that a signing job finds out, as text."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -157,7 +157,7 @@ class CallFinished(CallEvent):
     status: int | None = None
     """The HTTP status of the last request, which may be 200 for a failure. None if it got no response."""
     code: int | str | None = None
-    """The service's error code. None if the error has none, or one that is not a short number or a code of OAuth."""
+    """The service's error code, if it is a short number or a code of OAuth. Otherwise None."""
     outcome: Outcome | None = None
     """The outcome after a failure. None if it is not known or the call succeeded."""
     cancelled: bool = False
@@ -315,7 +315,7 @@ _GROUP: ContextVar[list[int] | None] = ContextVar("group", default=None)
 
 @contextlib.contextmanager
 def group_calls(*first: int) -> Generator[Sequence[int]]:
-    """Make the calls in a block a group, unless they belong to a group already.
+    """Make the calls in a block a group, unless the block belongs to a group.
 
     first: the number of the first call of the group, if it was made before the block.
 

@@ -19,7 +19,7 @@ class SigningResult:
 
     name: str
     group: int | None
-    """The number of its calls in logs, events and errors. None if no call was made."""
+    """The number that its calls have as `group` in logs, events and errors. None if no call was made."""
     state: DocumentState
     """DONE if the target has the signed PDF, otherwise FAILED."""
     problem: str | None
