@@ -33,7 +33,7 @@ class SigningResult:
     """
 
     def __repr__(self) -> str:
-        return f"SigningResult(state={self.state.name})"
+        return f"SigningResult(state={self.state.name}, group={self.group})"
 
 
 def make_result(entry: SigningEntry, target: Target, group: int | None) -> SigningResult:

@@ -45,7 +45,10 @@ async def test_loop_runs_the_job_and_receives_each_result(jobs: JobFactory) -> N
     assert [first.target, second.target] == [(jobs.out / name).as_posix() for name in ("a.pdf", "b/c.pdf")]
     assert jobs.list_outputs() == ["a.pdf", "b/c.pdf"]
     assert (job.progress.done, job.progress.failed) == (2, 1)
-    assert [repr(first), repr(bad)] == ["SigningResult(state=DONE)", "SigningResult(state=FAILED)"]
+    assert [repr(first), repr(bad)] == [
+        "SigningResult(state=DONE, group=None)",
+        "SigningResult(state=FAILED, group=None)",
+    ]
     assert await collect(jobs.make_job(yield_pdfs("a.pdf", "b/c.pdf", BAD))) == []
 
 
