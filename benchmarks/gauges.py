@@ -21,13 +21,18 @@ Turn = Callable[[], Awaitable[int]]
 
 @attrs.frozen(kw_only=True)
 class Reading:
-    """The measurements of one turn. cpu, wall, pause: seconds. peak: bytes of resident memory above the start."""
+    """The measurements of one turn. cpu, wall: seconds. peak: bytes of resident memory above the start.
+
+    p50, p99, pause: seconds of delay of ticks in the event loop: of half of the ticks, of 99 %, and the longest.
+    """
 
     amount: int
     cpu: float
     wall: float
-    peak: int
-    pause: float
+    peak: int = 0
+    p50: float = 0.0
+    p99: float = 0.0
+    pause: float = 0.0
 
 
 async def read_gauges(turn: Turn, *, pauses: bool) -> Reading:
@@ -39,19 +44,24 @@ async def read_gauges(turn: Turn, *, pauses: bool) -> Reading:
         cpu, wall = time.process_time(), time.perf_counter()
         amount = await turn()
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    return Reading(amount=amount, cpu=cpu, wall=wall, peak=max(0, read_peak_bytes() - before), pause=ticker.longest)
+    peak, delays = max(0, read_peak_bytes() - before), sorted(ticker.delays) or [0.0]
+    p50, p99 = (delays[len(delays) * percent // 100] for percent in (50, 99))
+    return Reading(amount=amount, cpu=cpu, wall=wall, peak=peak, p50=p50, p99=p99, pause=delays[-1])
 
 
 class Ticker:
-    """A task that sleeps two milliseconds again and again, and records in `longest` how many seconds it was late."""
+    """Ticks every two milliseconds, and records in `delays` how many seconds each tick was late.
+
+    After a pause of the event loop, all ticks that were due during the pause are recorded.
+    """
 
     def __init__(self) -> None:
-        self.longest = 0.0
+        self.delays: list[float] = []
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._tick())
         await asyncio.sleep(2 * _TICK_SECONDS)
-        self.longest = 0.0
+        self.delays.clear()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -61,10 +71,13 @@ class Ticker:
             await self._task
 
     async def _tick(self) -> None:
+        now = due = time.perf_counter()
         while True:
-            start = time.perf_counter()
-            await asyncio.sleep(_TICK_SECONDS)
-            self.longest = max(self.longest, time.perf_counter() - start - _TICK_SECONDS)
+            await asyncio.sleep(due - now)
+            now = time.perf_counter()
+            while due <= now:
+                self.delays.append(now - due)
+                due += _TICK_SECONDS
 
 
 async def measure_cpu(do: Callable[[], Awaitable[object]]) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+_MIN_LOG_BAR = 0.1  # the value of a bar without length
 Curve = Sequence[tuple[float, float]]
 
 
@@ -29,8 +30,9 @@ def draw(path: Path, panels: Sequence[Panel], *, columns: int) -> None:
     """Draw the panels into an SVG file."""
     matplotlib: Any = importlib.import_module("matplotlib")
     rows = math.ceil(len(panels) / columns)
+    height = max(2.6, *(0.25 * len(panel.bars) for panel in panels))
     figure: Any = importlib.import_module("matplotlib.figure").Figure(
-        figsize=(9 if columns > 1 else 8, 2.6 * rows), layout="constrained"
+        figsize=(9 if columns > 1 else 8, height * rows), layout="constrained"
     )
     for number, panel in enumerate(panels, start=1):
         axes = figure.add_subplot(rows, columns, number)
@@ -40,6 +42,10 @@ def draw(path: Path, panels: Sequence[Panel], *, columns: int) -> None:
             bars = axes.barh(list(panel.bars), list(panel.bars.values()), color="tab:blue")
             axes.bar_label(bars, [f"{value:,.{0 if value >= 100 else 2}f}" for value in panel.bars.values()], padding=4)
             axes.invert_yaxis()
+            if panel.log_x:
+                axes.set_xscale("log")
+                axes.set_xlim(left=_MIN_LOG_BAR)
+                axes.minorticks_off()
             axes.set_xticks([])
             continue
         for name, curve in panel.curves.items():

@@ -43,11 +43,12 @@ _ROUNDS = 9
 _RATE, _CPU = "documents per second", "CPU of a document, ms"
 
 
-def make_documents(folder: Path) -> None:
-    """Create the documents to sign."""
+def make_documents(folder: Path, count: int) -> None:
+    """Create documents to sign."""
+    folder.mkdir(exist_ok=True)
     head, end = b"%PDF-1.7\n", b"\n%%EOF\n"
     content = (bytes(range(256)) * (DOCUMENT_BYTES // 256 + 1))[: DOCUMENT_BYTES - len(head) - len(end)]
-    for number in range(DOCUMENT_COUNT):
+    for number in range(count):
         (folder / f"{number}.pdf").write_bytes(head + content + end)
 
 
@@ -110,22 +111,25 @@ class SafeDisk(Disk):
 
 async def job(url: str, folder: str, latency: str) -> Figures:
     """A signing job with a journal. It verifies outputs and syncs them to the disk."""
-    signature = ds.Signature(name=work.SIGNATURE["name"], reason="Approved", gs_name="Alice")
     settings = ds.Settings(
         signing_url=_make_signing_url(url, latency), requests_per_second=1e9, burst=10**9, max_connections=CONCURRENCY
     )
-    async with (
-        ds.DirectSuite(settings, token=work.TOKEN) as suite,
-        SigningJournal(Path(folder, "journal.db")) as journal,
-    ):
-        source, target = Folder(Path(folder).parent / "in"), TargetFolder(Path(folder, "out"))
-        signing = SigningJob(suite.signing, source, target, [signature], journal=journal, concurrency=CONCURRENCY)
+    async with ds.DirectSuite(settings, token=work.TOKEN) as suite:
         start, cpu = time.perf_counter(), time.process_time()
-        progress = await signing.run()
+        assert await sign_folder(suite, Path(folder).parent / "in", Path(folder)) == DOCUMENT_COUNT
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-        assert (progress.done, progress.failed) == (DOCUMENT_COUNT, 0)
-        assert (await journal.tally()).abandoned == 0
     return {_RATE: DOCUMENT_COUNT / seconds, _CPU: 1000 * cpu / DOCUMENT_COUNT}
+
+
+async def sign_folder(suite: ds.DirectSuite, source: Path, folder: Path) -> int:
+    """Sign the documents of a folder, with journal and outputs in another one. Return the number of documents."""
+    signature = ds.Signature(name=work.SIGNATURE["name"], reason="Approved", gs_name="Alice")
+    async with SigningJournal(folder / "journal.db") as journal:
+        target = TargetFolder(folder / "out")
+        job = SigningJob(suite.signing, Folder(source), target, [signature], journal=journal, concurrency=CONCURRENCY)
+        progress = await job.run()
+        assert (progress.failed, (await journal.tally()).abandoned) == (0, 0)
+    return progress.done
 
 
 async def floor(url: str, folder: str, latency: str) -> Figures:
@@ -179,8 +183,7 @@ def run_signing_job(_: Sequence[str]) -> int:
         (name, latency): [] for latency in (0, _LATENCY) for name in WORKS
     }
     with run_server() as url, tempfile.TemporaryDirectory() as top:
-        (Path(top) / "in").mkdir()
-        make_documents(Path(top) / "in")
+        make_documents(Path(top) / "in", DOCUMENT_COUNT)
         for number in range(_ROUNDS):
             for name, latency in rounds if number % 2 else reversed(rounds):
                 with tempfile.TemporaryDirectory(dir=top) as folder:

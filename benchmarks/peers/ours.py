@@ -31,8 +31,8 @@ class Client(work.Client):
             requests_per_second=1e9,
             burst=10**9,
         )
-        self._resource = self._suite = ds.DirectSuite(settings, token=work.TOKEN)
-        self._box = self._suite.mailbox(work.USERNAME, work.PASSWORD)
+        self._resource = self.suite = ds.DirectSuite(settings, token=work.TOKEN)
+        self._box = self.suite.mailbox(work.USERNAME, work.PASSWORD)
 
     async def message_count(self) -> int:
         return await self._box.get_message_count()
@@ -44,11 +44,11 @@ class Client(work.Client):
         return len(_CODEC.decode(GetMessageResponse, body).messages)
 
     async def upload(self, path: Path) -> int:
-        stored = await self._suite.signing.save(path)
+        stored = await self.suite.signing.save(path)
         return work.parse_received_bytes(stored.description)
 
     async def download(self, path: Path) -> int:
-        await self._suite.signing.download(work.DOCUMENT, path)
+        await self.suite.signing.download(work.DOCUMENT, path)
         return work.get_size(path)
 
     async def send(self, path: Path) -> str:
@@ -68,6 +68,9 @@ class Client(work.Client):
                 count += 1
         return count
 
+    async def get_messages(self) -> int:
+        return len(await self._box.get_messages())
+
     async def batches(self, batches: int, per: int) -> int:
         count = 0
         async with self._box.iter_messages(work.name_folder(batches * per), batch_size=per) as messages:
@@ -76,6 +79,6 @@ class Client(work.Client):
         return count
 
     async def sign(self, pdf: bytes) -> bytes:
-        stored = await self._suite.signing.save(pdf)
-        await self._suite.signing.sign(stored, _SIGNATURE)
-        return await self._suite.signing.get_doc(stored)
+        stored = await self.suite.signing.save(pdf)
+        await self.suite.signing.sign(stored, _SIGNATURE)
+        return await self.suite.signing.get_doc(stored)

@@ -6,6 +6,7 @@ upload(path)                    Save; returns the number of bytes that the serve
 download(path)                  GetDoc, decoded into a file; returns its size
 send(path)                      Send with the file as an attachment; returns the Message-ID
 read_messages()                 GetMessages, with iteration over the messages; returns their number
+get_messages()                  GetMessages, with a complete list of messages; returns their number
 batches(batches, per)           GetUIDs, then GetMessagesByUIDs in order; returns the number of messages
 sign(pdf)                       Save, Sign and GetDoc; returns the PDF
 """
@@ -55,6 +56,12 @@ class Client:
 
     async def __aexit__(self, *error: object) -> None:
         await self._resource.__aexit__(*error)
+
+    async def read_messages(self) -> int:
+        raise NotImplementedError
+
+    async def get_messages(self) -> int:
+        return await self.read_messages()  # clients without streams
 
 
 def name_folder(messages: int) -> str:

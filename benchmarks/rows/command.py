@@ -64,7 +64,7 @@ def write(results: Results, folder: Path, page: Path) -> None:
 def run_rows(rows: Sequence[MeasuredRow], *, quick: bool, peers: Path | None) -> Results:
     """Measure the rows. A quick run omits the generated clients unless it has a folder for them."""
     with tempfile.TemporaryDirectory(dir=_MEMORY_FOLDER if _MEMORY_FOLDER.is_dir() else None) as folder:
-        if quick and peers is None:
+        if (quick and peers is None) or not any({*PEERS} & {*row.clients} for row in rows):
             reasons: dict[str, str] = dict.fromkeys([*PEERS], "not generated for a quick run")
             prepared = PreparedPeers(python=sys.executable, missing=reasons, versions={})
         else:

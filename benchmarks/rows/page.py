@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.pictures import Panel, draw
 from benchmarks.processes import Spread
 from benchmarks.rows.results import MeasuredFigure, Results, RowResults
-from benchmarks.rows.table import GROWTH, Quantity
+from benchmarks.rows.table import BARE, GROWTH, OURS, PAUSES, Quantity
 
 _FORMATS = ((0.1, ".2g"), (10, ".2f"), (100, ".1f"), (math.inf, ",.0f"))
 _COLUMNS = {
@@ -17,8 +17,11 @@ _COLUMNS = {
     Quantity.WALL: "wall, µs",
     Quantity.RATE: "per second",
     Quantity.PEAK: "peak, MB",
-    Quantity.PAUSE: "pause, ms",
+    Quantity.P50: "p50, ms",
+    Quantity.P99: "p99, ms",
+    Quantity.PAUSE: "longest pause, ms",
 }
+_QUANTITIES = [quantity for quantity in Quantity if quantity not in (Quantity.P50, Quantity.P99)]
 _SCALES = {Quantity.CPU: 1e6, Quantity.WALL: 1e6}
 _HEADLINES = (
     ("small-sequential", Quantity.CPU, "CPU of a small call, µs"),
@@ -41,14 +44,18 @@ decoding; `untyped` is msgspec's parser into dictionaries. The peers are generat
 sandbox with plain `date-time` strings (in their favour), and run in the same interpreter with the same aiohttp. Peak
 memory is resident memory above the memory before the turn; each turn whose memory is a figure runs in a new process,
 which was warmed up with the same work in a small size. A payload is the JSON text of the response, which is in memory
-before the turn. The longest pause is the maximum delay of a task that sleeps 2 ms; it is about 0.3 ms in an idle event
-loop."""
+before the turn. A pause is the delay of a task that is due every 2 ms; it is about 0.3 ms in an idle event loop."""
+_EMBEDDING = """\
+What does a program notice in whose event loop this work is done? The pauses of another task, which is due every 2 ms:
+half of them are at most p50, 99 % at most p99. While the event loop is blocked, each 2 ms count as one pause. Medians
+of the rounds, with quartiles. The client, with all of its threads, has one core, and the server the other."""
 
 
 def format_page(results: Results, pictures: Iterable[str] = ()) -> str:
     """Return the page. pictures: the links of the pictures."""
-    measured = [row for row in results.rows if not row.name.startswith(("growth-", "giant-"))]
-    rest = [row for row in results.rows if row not in measured]
+    paused, rest = _find_rows(results, "embedding-"), _find_rows(results, "growth-", "giant-")
+    measured = [row for row in results.rows if row not in paused + rest]
+    paused += [row for row in measured if any(Quantity.PAUSE in of for of in row.clients.values())]
     targets = [(row, figure) for row in measured for figure in row.figures if figure.bound is not None]
     met = sum(bool(figure.met) for _, figure in targets)
     smoke = "\n**A quick run with small sizes: its figures have no meaning.**\n" if results.quick else ""
@@ -66,6 +73,7 @@ def format_page(results: Results, pictures: Iterable[str] = ()) -> str:
         _EXPLANATION,
         "",
         *(line for link in pictures for line in (f"![{Path(link).stem}]({link})", "")),
+        *(["## Embedding", "", _EMBEDDING, "", *_format_table(paused, PAUSES, (OURS, BARE))] if paused else []),
         "## Rows",
         "",
         *(line for row in measured for line in _format_row(row)),
@@ -95,18 +103,29 @@ def _format_row(row: RowResults) -> list[str]:
     return lines
 
 
-def _format_table(rows: list[RowResults]) -> list[str]:
-    """Return a table of the quantities of each client. Several rows have an additional column with their titles."""
-    shown = [quantity for quantity in Quantity if any(quantity in of for row in rows for of in row.clients.values())]
+def _find_rows(results: Results, *prefixes: str) -> list[RowResults]:
+    return [row for row in results.rows if row.name.startswith(prefixes)]
+
+
+def _format_table(
+    rows: list[RowResults], columns: Sequence[Quantity] = _QUANTITIES, clients: Sequence[str] = ()
+) -> list[str]:
+    """Return a table of quantities of each client, or of some clients.
+
+    Several rows have an additional column with their titles.
+    """
+    shown = [quantity for quantity in columns if any(quantity in of for row in rows for of in row.clients.values())]
     first = ["row"] if len(rows) > 1 else []
     lines = [_format_cells([*first, "client", *(_COLUMNS[quantity] for quantity in shown)])]
     lines.append("|---" * (len(first) + 1 + len(shown)) + "|")
     for row in rows:
         title = [row.title] if first else []
         for client, of in row.clients.items():
+            if clients and client not in clients:
+                continue
             cells = [format_spread(of[each], _SCALES.get(each, 1.0)) if each in of else "" for each in shown]
             lines.append(_format_cells([*title, client, *cells]))
-        for client, reason in row.absent.items():
+        for client, reason in () if clients else row.absent.items():
             lines.append(_format_cells([*title, client, reason.replace("|", "/"), *[""] * (len(shown) - 1)]))
     return [*lines, ""]
 
@@ -127,7 +146,7 @@ def _format_number(value: float) -> str:
 
 def draw_pictures(results: Results, folder: Path) -> list[Path]:
     """Draw the pictures for which the run has rows, and return their paths."""
-    growth, headline = list[Panel](), list[Panel]()
+    growth, headline, embedding = list[Panel](), list[Panel](), list[Panel]()
     for name, quantity, title, x in _CURVES:
         curves = dict[str, list[tuple[float, float]]]()
         for point in (each for each in GROWTH if each.curve == name):
@@ -138,8 +157,17 @@ def draw_pictures(results: Results, folder: Path) -> list[Path]:
     for name, quantity, title in _HEADLINES:
         if bars := _get_medians(results.find_row(name), quantity):
             headline.append(Panel(title, bars=bars))
+    for quantity in PAUSES[1:]:
+        medians = {row.name.removeprefix("embedding-"): _get_medians(row, quantity) for row in results.rows}
+        bars = {
+            f"{name}, {client}": of[client] for name, of in medians.items() for client in (OURS, BARE) if client in of
+        }
+        if bars:
+            embedding.append(
+                Panel(f"{_COLUMNS[quantity]}, logarithmic, while this work is done", bars=bars, log_x=True)
+            )
     drawn = list[Path]()
-    for name, panels, columns in (("headline", headline, 1), ("growth-rows", growth, 2)):
+    for name, panels, columns in (("headline", headline, 1), ("embedding", embedding, 1), ("growth-rows", growth, 2)):
         if panels:
             drawn.append(folder / f"{name}.svg")
             draw(drawn[-1], panels, columns=columns)
@@ -148,4 +176,4 @@ def draw_pictures(results: Results, folder: Path) -> list[Path]:
 
 def _get_medians(row: RowResults | None, quantity: Quantity) -> dict[str, float]:
     scale = _SCALES.get(quantity, 1.0)
-    return {client: of[quantity].median * scale for client, of in row.clients.items()} if row else {}
+    return {client: of[quantity].median * scale for client, of in row.clients.items() if quantity in of} if row else {}

@@ -10,13 +10,15 @@ import attrs
 from benchmarks.gauges import Reading
 from benchmarks.processes import Spread, compute_ratios, compute_spread
 from benchmarks.rows.rounds import Outcome
-from benchmarks.rows.table import OURS, Figure, Quantity
+from benchmarks.rows.table import OURS, PAUSES, Figure, Quantity
 
 _QUANTITIES: dict[Quantity, Callable[[Reading], float]] = {
     Quantity.CPU: lambda reading: reading.cpu / reading.amount,
     Quantity.WALL: lambda reading: reading.wall / reading.amount,
     Quantity.RATE: lambda reading: reading.amount / reading.wall,
     Quantity.PEAK: lambda reading: reading.peak / 1e6,
+    Quantity.P50: lambda reading: reading.p50 * 1000,
+    Quantity.P99: lambda reading: reading.p99 * 1000,
     Quantity.PAUSE: lambda reading: reading.pause * 1000,
 }
 
@@ -71,7 +73,7 @@ class Results:
 def make_row_results(outcome: Outcome) -> RowResults:
     """Compute the figures of a row."""
     row, readings = outcome.row, outcome.readings
-    quantities = [quantity for quantity in Quantity if row.pauses or quantity is not Quantity.PAUSE]
+    quantities = [quantity for quantity in Quantity if row.pauses or quantity not in PAUSES]
     figures = (_compute_figure(figure, readings) for figure in row.figures)
     return RowResults(
         name=row.name,

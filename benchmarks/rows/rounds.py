@@ -153,7 +153,7 @@ async def start_worker(context: RowContext, row: MeasuredRow, client: str) -> As
 async def run_script(python: str, script: str) -> Reading:
     """Run Python code that prints `cpu` and `wall`, in a new interpreter. Raises WorkerFailedError."""
     async with _start_process(python, "-c", script) as process:
-        return Reading(amount=1, peak=0, pause=0.0, **await Worker(process).read_line())
+        return Reading(amount=1, **await Worker(process).read_line())
 
 
 @contextlib.asynccontextmanager

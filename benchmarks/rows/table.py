@@ -34,11 +34,14 @@ class Quantity(enum.StrEnum):
     """Units of work per second."""
     PEAK = "peak memory"
     """Megabytes above the memory before the turn."""
+    P50 = "median pause"
+    """Milliseconds that half of the ticks in the event loop were late at most."""
+    P99 = "99th percentile of pauses"
     PAUSE = "longest pause"
-    """Milliseconds in which the event loop was blocked."""
 
 
-CPU, WALL, RATE, PEAK, PAUSE = Quantity
+CPU, WALL, RATE, PEAK, P50, P99, PAUSE = Quantity
+PAUSES = P50, P99, PAUSE
 
 
 @attrs.frozen
@@ -382,6 +385,55 @@ GROWTH: tuple[MeasuredRow, ...] = (
 )
 """The same work at several sizes: are the costs of one unit, and the memory, constant?"""
 
+_EMBEDDING = MeasuredRow(name="embedding", title="", clients=(OURS, BARE), rounds=5, fresh=True, pauses=True)
+EMBEDDING: tuple[MeasuredRow, ...] = (
+    attrs.evolve(
+        _EMBEDDING,
+        name="embedding-calls",
+        title="Small calls by 64 callers",
+        work="small_calls",
+        options={"calls": 12_800, "callers": 64, "connections": 64},
+        quick={"calls": 640},
+    ),
+    *(
+        attrs.evolve(
+            _EMBEDDING,
+            name=f"embedding-messages-{count}",
+            title=title,
+            work="get_messages",
+            options={"records": count},
+            quick={"records": 5},
+            scenario=ServerScenario(messages=count, attachment=attachment),
+            quick_scenario=ServerScenario(messages=5, attachment=attachment),
+        )
+        for count, attachment, title in (
+            (100_000, 0, "Read a list of 100,000 messages of 0.8 KB"),
+            (50, 750_000, "Read a list of 50 messages of 1 MB"),
+        )
+    ),
+    attrs.evolve(
+        _EMBEDDING,
+        name="embedding-sync",
+        title="Synchronise 20 mailboxes of 200 messages of 20 KB into SQLite",
+        work="synchronise",
+        options={"mailboxes": 20, "messages": 200},
+        quick={"messages": 3},
+        scenario=ServerScenario(attachment=15_000),
+        clients=(OURS,),
+    ),
+    attrs.evolve(
+        _EMBEDDING,
+        name="embedding-signing-job",
+        title="Sign 200 documents of 200 KB in a job with a journal",
+        work="sign_folder",
+        options={"documents": 200, "bytes": 200_000},
+        quick={"documents": 5},
+        scenario=ServerScenario(document=200_000),
+        clients=(OURS,),
+    ),
+)
+"""Additional works whose pauses are shown: what does a program notice in whose event loop the client runs?"""
+
 _MEMORY = (Figure(PEAK, unit="MB"), Figure(PAUSE, unit="ms"))
 GIANT: tuple[MeasuredRow, ...] = (
     attrs.evolve(
@@ -407,7 +459,7 @@ GIANT: tuple[MeasuredRow, ...] = (
 )
 """Transfers of 1 GB."""
 
-TABLE: tuple[MeasuredRow, ...] = (*TARGETS, *GROWTH, *GIANT)
+TABLE: tuple[MeasuredRow, ...] = (*TARGETS, *GROWTH, *GIANT, *EMBEDDING)
 
 
 def choose_rows(names: list[str]) -> tuple[MeasuredRow, ...]:

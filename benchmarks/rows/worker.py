@@ -31,15 +31,18 @@ async def prepare_turn(row: MeasuredRow, role: str, server: str, folder: Path) -
     client_class, work, small = get_client(CLIENT_OF_ROLE.get(role, role)), WORKS[row.work], row.make_quick()
     connections = row.options.get("connections", CONNECTIONS)
     async with client_class(f"{server}/{small.scenario.to_segment()}", connections=connections) as client:
-        await work(client, WorkTask(role=role, options=small.options, folder=folder))()
+        task = WorkTask(role=role, options=small.options, folder=folder)
+        await work(client, task)()
+        task.remove_output()
     task = WorkTask(role=role, options=row.options, folder=folder)
     async with client_class(f"{server}/{row.scenario.to_segment()}", connections=connections) as client:
         turn = work(client, task)
         await client.message_count()
         if row.warm and not row.fresh:
             await turn()
-        task.download_path.unlink(missing_ok=True)
+            task.remove_output()
         yield turn
+        task.remove_output()
 
 
 async def _serve(name: str, role: str, server: str, folder: Path, output: TextIO, *, quick: bool) -> None:
@@ -50,7 +53,6 @@ async def _serve(name: str, role: str, server: str, folder: Path, output: TextIO
             _write(output, {"ready": True})
             while sys.stdin.readline():
                 reading = await read_gauges(turn, pauses=row.pauses)
-                WorkTask(role=role, options=row.options, folder=folder).download_path.unlink(missing_ok=True)
                 _write(output, attrs.asdict(reading))
     except CannotError as error:
         _write(output, {"cannot": str(error)})

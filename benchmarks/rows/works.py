@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,10 @@ _FILLING = bytes(range(256)) * 4096
 
 @attrs.frozen(kw_only=True)
 class WorkTask:
-    """A work for one client. role: the name of the client or of a role. folder: for files."""
+    """A work for one client. role: the name of the client or of a role. folder: for files.
+
+    output: a file or folder that a turn creates, and that is removed outside the measurement.
+    """
 
     role: str
     options: Mapping[str, int]
@@ -40,9 +45,14 @@ class WorkTask:
         return path
 
     @property
-    def download_path(self) -> Path:
-        """The file to which a turn downloads. It is removed outside the measurement."""
+    def output(self) -> Path:
         return self.folder / f"{self.role}.out"
+
+    def remove_output(self) -> None:
+        """Remove the output if there is one."""
+        if self.output.is_dir():
+            shutil.rmtree(self.output)
+        self.output.unlink(missing_ok=True)
 
 
 def small_calls(client: Any, task: WorkTask) -> Turn:
@@ -107,7 +117,7 @@ def _make_upload_turn(client: Any, task: WorkTask, call: Callable[[Path], Any]) 
 
 
 def download(client: Any, task: WorkTask) -> Turn:
-    size, path = task.options["bytes"], task.download_path
+    size, path = task.options["bytes"], task.output
 
     async def turn() -> int:
         if task.role == FLOOR:
@@ -127,6 +137,41 @@ def read_messages(client: Any, task: WorkTask) -> Turn:
         found = await (client.floor_read_messages() if task.role == FLOOR else client.read_messages())
         assert found == records, f"{found} messages of {records}"
         return records
+
+    return turn
+
+
+def get_messages(client: Any, task: WorkTask) -> Turn:
+    records = task.options["records"]
+
+    async def turn() -> int:
+        assert await client.get_messages() == records
+        return records
+
+    return turn
+
+
+def synchronise(client: Any, task: WorkTask) -> Turn:
+    canned: Any = importlib.import_module("benchmarks.sync.canned")  # not part of other works
+    mailboxes, messages = task.options["mailboxes"], task.options["messages"]
+
+    async def turn() -> int:
+        task.output.mkdir()
+        await canned.synchronise(client.suite, task.output, mailboxes, messages)
+        return mailboxes * messages
+
+    return turn
+
+
+def sign_folder(client: Any, task: WorkTask) -> Turn:
+    signing_job: Any = importlib.import_module("benchmarks.signing_job")  # not part of other works
+    source, documents = task.folder / f"{task.options['documents']} documents", task.options["documents"]
+    signing_job.make_documents(source, documents)
+
+    async def turn() -> int:
+        task.output.mkdir()
+        assert await signing_job.sign_folder(client.suite, source, task.output) == documents
+        return documents
 
     return turn
 
@@ -160,5 +205,8 @@ def sign(client: Any, task: WorkTask) -> Turn:
 
 WORKS: dict[str, Callable[[Any, WorkTask], Turn]] = {
     work.__name__: work
-    for work in (small_calls, decode_metadata, decode_messages, upload, send, download, read_messages, batches, sign)
+    for work in (
+        *(small_calls, decode_metadata, decode_messages, upload, send, download, read_messages, batches, sign),
+        *(get_messages, synchronise, sign_folder),
+    )
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -17,7 +18,7 @@ from directsuite.core.events import AttemptStarted, Event
 from directsuite.errors import ResponseDecodeError
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.service import Mailbox
-from directsuite.sync import Deliver
+from directsuite.sync import Deliver, SqliteSink, SqliteStore, Synchronizer
 from directsuite.sync.remote import Remote, UidListing
 from directsuite.sync.round import MailboxRounds
 from directsuite.sync.status import MailboxProgress
@@ -110,6 +111,15 @@ def use_canned_mailboxes(
 
     synchronizer._worker._open = open_remote
     return opened
+
+
+async def synchronise(suite: ds.DirectSuite, folder: Path, mailboxes: int, messages: int) -> None:
+    """Bring mailboxes with the given number of messages up to date, in a new database in a folder."""
+    async with SqliteStore(folder / "sync.db", sink=SqliteSink()) as store:
+        sync = Synchronizer(suite, store, [f"mailbox-{number}" for number in range(mailboxes)], get_password)
+        use_canned_mailboxes(sync, suite, lambda _: messages)
+        status = await sync.once()
+    assert not any(each.problem for each in status.values())
 
 
 async def get_password(_: str) -> str:

@@ -14,8 +14,7 @@ from benchmarks.signing_job import WORKS, make_documents
 @pytest.mark.process
 async def test_each_signs_all_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.signing_job.DOCUMENT_COUNT", 3)
-    (tmp_path / "in").mkdir()
-    make_documents(tmp_path / "in")
+    make_documents(tmp_path / "in", 3)
     signed = dict[str, dict[str, bytes]]()
     with run_server() as url:
         for name, work in WORKS.items():
