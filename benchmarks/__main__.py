@@ -9,6 +9,7 @@ from collections.abc import Sequence
 COMMANDS = {
     "soak": "benchmarks.soak.report:run_soak",  # half an hour of mixed load and faults
     "sync": "benchmarks.sync.works:measure_sync",  # synchronisation
+    "fleet": "benchmarks.sync.fleet:measure_fleet",  # workers of a fleet on PostgreSQL
     "latency": "benchmarks.sync.latency:measure_latency",  # time from arrival to commit, simulated
     "mailbox-tools": "benchmarks.sync.mailbox_tools:measure_mailbox_tools",  # mbsync and imap_tools
     "calls": "benchmarks.calls:write_calls",  # a small call, beside bare aiohttp in one process and in separate ones

@@ -7,26 +7,21 @@ proportional to the size, 0 if it is constant. growth.md has the tables, growth.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
-import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from typing import LiteralString
 
 import attrs
-import psutil
 
 import directsuite as ds
 from benchmarks.counts import Gauge
 from benchmarks.gauges import measure_cpu, read_resident_bytes
 from benchmarks.pictures import Panel, draw
-from benchmarks.processes import RESULTS, ROOT, Figures, Works, format_machine, print_figures, run_work
+from benchmarks.processes import RESULTS, Figures, Works, format_machine, print_figures, run_work
 from benchmarks.server import make_scenario_url, run_server
+from benchmarks.sync import fleet
 from benchmarks.sync.canned import (
     CannedRemote,
     get_password,
@@ -36,13 +31,10 @@ from benchmarks.sync.canned import (
     run_all_rounds,
     use_canned_mailboxes,
 )
-from benchmarks.sync.works import run_postgres
 from directsuite.durable.database import Statement
 from directsuite.jobs.delivery import DeliveryJournal, DeliveryTracker
 from directsuite.jobs.signing import DocumentState, Pdf, SigningJob, SigningJournal, TargetFolder
 from directsuite.sync import SqliteSink, SqliteStore, Synchronizer
-from directsuite.sync.fleet import Fleet
-from directsuite.sync.postgres import PostgresSink, PostgresStore
 
 FLEET_MAILBOXES, FLEET_INTERVAL, FLEET_SECONDS = 500, 10.0, 20.0
 _MESSAGES_PER_MAILBOX = 3
@@ -182,60 +174,18 @@ async def documents(url: str, folder: str, count: str) -> Figures:
     return {"passed over": 1e6 * skipped / size, "tally": 1000 * tally, "journal": path.stat().st_size / 1e6}  # noqa: ASYNC240
 
 
-async def fleet_worker(url: str, conninfo: str, interval: str) -> Figures:
-    """One worker of a fleet, until SIGTERM."""
-    async with make_suite(url) as suite, PostgresStore(conninfo, sink=PostgresSink()) as store:
-        seconds = float(interval)
-        fleet = Fleet(suite, store, get_password, interval=seconds, requests_per_second=1e9, tick=seconds / 5)
-        use_canned_mailboxes(fleet, suite, lambda _: _MESSAGES_PER_MAILBOX)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, fleet.stop)
-        await fleet.run()
-    return {}
-
-
 async def workers(url: str, _: str, count: str) -> Figures:
-    with run_postgres() as server, contextlib.ExitStack() as stack:
-        conninfo = server.create_database()
-        async with make_suite(url) as suite, PostgresStore(conninfo, sink=PostgresSink()) as store:
-            await Fleet(suite, store, get_password).add([f"mailbox-{number}" for number in range(FLEET_MAILBOXES)])
-
-            async def fetch(query: LiteralString) -> list[int]:
-                return [number for (number,) in await store.database.fetch(Statement(query.encode(), ""))]
-
-            async def measure(pids: Sequence[int]) -> list[float]:
-                rounds = await fetch("SELECT fence FROM directsuite.schedule")
-                query = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
-                [transactions] = await fetch(query)
-                return [sum(rounds), sum(map(_read_cpu, pids)), sum(map(_read_cpu, server.pids)), transactions]
-
-            command = (sys.executable, "-m", "benchmarks.growth", "fleet_worker", url, conninfo, str(FLEET_INTERVAL))
-            processes = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) for _ in range(int(count))]  # noqa: S603, ASYNC220
-            for process in processes:
-                stack.callback(process.wait)
-                stack.callback(process.terminate)
-            pids = [process.pid for process in processes]
-            async with asyncio.timeout(60):  # until each mailbox has had two rounds
-                while min(await fetch("SELECT fence FROM directsuite.schedule")) < 2:  # noqa: ASYNC110
-                    await asyncio.sleep(0.2)
-            before = await measure(pids)
-            await asyncio.sleep(FLEET_SECONDS)
-            after = await measure(pids)
-    rounds, cpu, server_cpu, transactions = (new - old for new, old in zip(after, before, strict=True))
+    sizes = (FLEET_INTERVAL, FLEET_MAILBOXES, FLEET_SECONDS)
+    figures = await fleet.fleet(url, count, *map(str, sizes))
     return {
-        "rounds": rounds / FLEET_SECONDS / (FLEET_MAILBOXES / FLEET_INTERVAL),
-        "CPU": 1000 * cpu / rounds,
-        "PostgreSQL": 1000 * server_cpu / rounds,
-        "transactions": transactions / rounds,
+        "rounds": figures[fleet.RATE] / (FLEET_MAILBOXES / FLEET_INTERVAL),
+        "CPU": figures[fleet.CLIENT],
+        "PostgreSQL": figures[fleet.POSTGRES],
+        "transactions": figures[fleet.TRANSACTIONS],
     }
 
 
-def _read_cpu(pid: int) -> float:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return sum(psutil.Process(pid).cpu_times()[:4])
-    return 0.0
-
-
-WORKS: Works = {work.__name__: work for work in (mailboxes, messages, tracked, documents, workers, fleet_worker)}
+WORKS: Works = {work.__name__: work for work in (mailboxes, messages, tracked, documents, workers)}
 
 
 def measure_growth(names: Sequence[str]) -> int:

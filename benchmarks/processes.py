@@ -49,7 +49,7 @@ def pin_to_core(core: int) -> None:
     os.sched_setaffinity(0, range(os.cpu_count() or 1))  # resets the affinity that was inherited
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) > 1:
-        os.sched_setaffinity(0, {cores[core]})
+        os.sched_setaffinity(0, {cores[core % len(cores)]})
 
 
 def describe_machine() -> dict[str, str]:

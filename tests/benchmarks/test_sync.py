@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
+from benchmarks.processes import Figures
 from benchmarks.server import run_server
-from benchmarks.sync import works
+from benchmarks.sync import fleet, works
 from benchmarks.sync.latency import LatencySetting, Simulation
 from benchmarks.sync.mailbox_tools import measure_mailbox_tools
 from tests.sync.fleet.postgres_server import find_binaries
@@ -37,6 +39,18 @@ async def test_first_synchronisation_and_floor_use_postgresql(monkeypatch: pytes
     with run_server() as url, works.run_postgres() as server:
         for work in (works.first, works.floor):
             assert (await work(url, server.create_database()))["messages per second"] > 0
+
+
+def test_page_of_the_fleet_has_a_row_for_each_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_work(*arguments: str) -> Figures:
+        return dict.fromkeys(fleet.FIGURES, float(arguments[3]))
+
+    monkeypatch.setattr(fleet, "run_work", run_work)
+    monkeypatch.setattr(fleet, "run_server", lambda: contextlib.nullcontext(""))
+    assert fleet.measure_fleet(["--quick", "--out", str(tmp_path)]) == 0
+    page = (tmp_path / "fleet.md").read_text("utf-8")
+    assert "| due every 10 seconds | 1 | 1.00 [1.00-1.00] |" in page
+    assert "| as often as possible | 2 | 2.00 [2.00-2.00] |" in page
 
 
 @pytest.mark.wide
