@@ -15,7 +15,7 @@ from benchmarks.__main__ import COMMANDS
 from benchmarks.peers.environment import PreparedPeers, prepare
 from benchmarks.processes import RESULTS, describe_machine
 from benchmarks.rows.page import draw_pictures, format_page, format_spread
-from benchmarks.rows.results import Results, RowResults, make_row_results, to_json
+from benchmarks.rows.results import Outcome, Results
 from benchmarks.rows.rounds import RowContext, measure
 from benchmarks.rows.table import PEERS, TABLE, MeasuredRow, choose_rows
 from benchmarks.server import run_server
@@ -56,7 +56,7 @@ def run_command(arguments: Sequence[str]) -> int:
 def write(results: Results, folder: Path, page: Path) -> None:
     """Write results.json and the pictures into a folder, and the page with links to the pictures."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "results.json").write_text(to_json(results), encoding="utf-8")
+    (folder / "results.json").write_text(results.to_json(), encoding="utf-8")
     links = [os.path.relpath(path, page.parent) for path in draw_pictures(results, folder)]
     page.write_text(format_page(results, links), encoding="utf-8")
 
@@ -65,32 +65,29 @@ def run_rows(rows: Sequence[MeasuredRow], *, quick: bool, peers: Path | None) ->
     """Measure the rows. A quick run omits the generated clients unless it has a folder for them."""
     with tempfile.TemporaryDirectory(dir=_MEMORY_FOLDER if _MEMORY_FOLDER.is_dir() else None) as folder:
         if (quick and peers is None) or not any({*PEERS} & {*row.clients} for row in rows):
-            reasons: dict[str, str] = dict.fromkeys([*PEERS], "not generated for a quick run")
-            prepared = PreparedPeers(python=sys.executable, missing=reasons, versions={})
+            missing: dict[str, str] = dict.fromkeys(PEERS, "not generated for a quick run")
+            prepared = PreparedPeers(python=sys.executable, missing=missing, versions={})
         else:
             _report("Generating the clients")
             prepared = prepare(peers or Path(folder, "peers"))
         start = time.monotonic()
         with run_server() as server:
-            context = RowContext(
-                python=prepared.python, server=server, folder=Path(folder), missing=prepared.missing, quick=quick
-            )
-            found = [_measure_row(row.make_quick() if quick else row, context) for row in rows]
+            context = RowContext(prepared.python, server, Path(folder), prepared.missing, quick)
+            outcomes = [_measure_row(row.make_quick() if quick else row, context) for row in rows]
         seconds = time.monotonic() - start
-    versions = dict(prepared.versions)
-    return Results(machine=describe_machine(), versions=versions, seconds=seconds, rows=found, quick=quick)
+    machine = {**describe_machine(), **prepared.versions}
+    return Results(machine=machine, seconds=seconds, outcomes=outcomes, quick=quick)
 
 
-def _measure_row(row: MeasuredRow, context: RowContext) -> RowResults:
+def _measure_row(row: MeasuredRow, context: RowContext) -> Outcome:
     start = time.monotonic()
-    found = make_row_results(asyncio.run(measure(row, context)))
+    outcome = asyncio.run(measure(row, context))
     _report(f"{row.name} ({time.monotonic() - start:.0f} s)")
-    for figure in found.figures:
-        bound = f", target {figure.bound:g}: {'met' if figure.met else 'MISSED'}" if figure.bound is not None else ""
-        _report(f"    {figure.name}: {format_spread(figure.spread)}{bound}")
-    for client, reason in found.absent.items():
+    for figure, spread in outcome.compute_figures().items():
+        _report(f"    {figure.name}: {format_spread(spread)} {figure.describe_verdict(spread.median)}")
+    for client, reason in outcome.absent.items():
         _report(f"    {client}: {reason}")
-    return found
+    return outcome
 
 
 def _report(text: str) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from benchmarks.pictures import Panel, draw
 from benchmarks.processes import Spread
-from benchmarks.rows.results import MeasuredFigure, Results, RowResults
-from benchmarks.rows.table import BARE, GROWTH, OURS, PAUSES, Quantity
+from benchmarks.rows.results import Outcome, Results
+from benchmarks.rows.table import BARE, GIANT, OURS, PAUSES, Figure, MeasuredRow, Quantity
 
 _FORMATS = ((0.1, ".2g"), (10, ".2f"), (100, ".1f"), (math.inf, ",.0f"))
 _COLUMNS = {
@@ -53,11 +53,16 @@ of the rounds, with quartiles. The client, with all of its threads, has one core
 
 def format_page(results: Results, pictures: Iterable[str] = ()) -> str:
     """Return the page. pictures: the links of the pictures."""
-    paused, rest = _find_rows(results, "embedding-"), _find_rows(results, "growth-", "giant-")
-    measured = [row for row in results.rows if row not in paused + rest]
-    paused += [row for row in measured if any(Quantity.PAUSE in of for of in row.clients.values())]
-    targets = [(row, figure) for row in measured for figure in row.figures if figure.bound is not None]
-    met = sum(bool(figure.met) for _, figure in targets)
+    embedded, rest = results.find("embedding-"), results.find("growth-", "giant-")
+    measured = [each for each in results.outcomes if each not in embedded + rest]
+    paused = [*embedded, *(each for each in measured if each.row.pauses)]
+    targets = [
+        (each.row, figure, spread)
+        for each in measured
+        for figure, spread in each.compute_figures().items()
+        if figure.bound is not None
+    ]
+    met = sum(figure.is_met(spread.median) for _, figure, spread in targets)
     smoke = "\n**A quick run with small sizes: its figures have no meaning.**\n" if results.quick else ""
     lines = [
         "# Results",
@@ -68,7 +73,7 @@ def format_page(results: Results, pictures: Iterable[str] = ()) -> str:
         "",
         "| work | figure | target | result [quartiles] | |",
         "|---|---|---|---|---|",
-        *(_format_target(row, figure) for row, figure in targets),
+        *(_format_target(*target) for target in targets),
         "",
         _EXPLANATION,
         "",
@@ -76,57 +81,50 @@ def format_page(results: Results, pictures: Iterable[str] = ()) -> str:
         *(["## Embedding", "", _EMBEDDING, "", *_format_table(paused, PAUSES, (OURS, BARE))] if paused else []),
         "## Rows",
         "",
-        *(line for row in measured for line in _format_row(row)),
-        *(["## Growth and large transfers", "", *_format_table(rest)] if rest else []),
+        *(line for each in measured for line in _format_row(each)),
+        *(["## Growth and large transfers", "", *_format_table(rest, _QUANTITIES)] if rest else []),
         "## Machine",
         "",
         "| | |",
         "|---|---|",
-        *(f"| {name} | {value} |" for name, value in {**results.machine, **results.versions}.items()),
+        *(f"| {name} | {value} |" for name, value in results.machine.items()),
         "",
     ]
     return "\n".join(lines)
 
 
-def _format_target(row: RowResults, figure: MeasuredFigure) -> str:
-    verdict = "met" if figure.met else f"**missed by {100 * figure.shortfall:.0f} %**"
+def _format_target(row: MeasuredRow, figure: Figure, spread: Spread) -> str:
     bound = f"{'≥' if figure.at_least else '≤'} {figure.bound:g} {figure.unit}"
-    return _format_cells([row.title, figure.name, bound, format_spread(figure.spread), verdict])
+    cells = row.title, figure.name, bound, format_spread(spread), figure.describe_verdict(spread.median)
+    return _format_cells(cells)
 
 
-def _format_row(row: RowResults) -> list[str]:
-    lines = [f"### {row.title}", "", f"`--only {row.name}`: {row.rounds} rounds; for one {row.unit}.", ""]
-    lines += _format_table([row])
-    figures = [f"{figure.name}: {format_spread(figure.spread)} {figure.unit}" for figure in row.figures]
-    if figures:
-        lines += ["Ours, " + "; ".join(figures) + ".", ""]
-    return lines
-
-
-def _find_rows(results: Results, *prefixes: str) -> list[RowResults]:
-    return [row for row in results.rows if row.name.startswith(prefixes)]
+def _format_row(outcome: Outcome) -> list[str]:
+    row, rounds = outcome.row, max(map(len, outcome.readings.values()), default=0)
+    lines = [f"### {row.title}", "", f"`--only {row.name}`: {rounds} rounds; for one {row.unit}.", ""]
+    lines += _format_table([outcome], _QUANTITIES)
+    figures = [
+        f"{figure.name}: {format_spread(spread)} {figure.unit}" for figure, spread in outcome.compute_figures().items()
+    ]
+    return [*lines, "Ours, " + "; ".join(figures) + ".", ""] if figures else lines
 
 
 def _format_table(
-    rows: list[RowResults], columns: Sequence[Quantity] = _QUANTITIES, clients: Sequence[str] = ()
+    outcomes: Sequence[Outcome], quantities: Sequence[Quantity], clients: Sequence[str] | None = None
 ) -> list[str]:
-    """Return a table of quantities of each client, or of some clients.
-
-    Several rows have an additional column with their titles.
-    """
-    shown = [quantity for quantity in columns if any(quantity in of for row in rows for of in row.clients.values())]
-    first = ["row"] if len(rows) > 1 else []
-    lines = [_format_cells([*first, "client", *(_COLUMNS[quantity] for quantity in shown)])]
-    lines.append("|---" * (len(first) + 1 + len(shown)) + "|")
-    for row in rows:
-        title = [row.title] if first else []
-        for client, of in row.clients.items():
-            if clients and client not in clients:
-                continue
-            cells = [format_spread(of[each], _SCALES.get(each, 1.0)) if each in of else "" for each in shown]
+    """Return a table of quantities of the clients, or of all. Several rows have an additional column with titles."""
+    quantities = [quantity for quantity in quantities if any(quantity in each.quantities for each in outcomes)]
+    first = ["row"] if len(outcomes) > 1 else []
+    lines = [_format_cells([*first, "client", *(_COLUMNS[quantity] for quantity in quantities)])]
+    lines.append("|---" * (len(first) + 1 + len(quantities)) + "|")
+    for each in outcomes:
+        title = [each.row.title] if first else []
+        for client in each.readings if clients is None else [client for client in clients if client in each.readings]:
+            spreads = (each.compute_spreads(quantity)[client] for quantity in quantities)
+            cells = [format_spread(s, _SCALES.get(q, 1.0)) for q, s in zip(quantities, spreads, strict=True)]
             lines.append(_format_cells([*title, client, *cells]))
-        for client, reason in () if clients else row.absent.items():
-            lines.append(_format_cells([*title, client, reason.replace("|", "/"), *[""] * (len(shown) - 1)]))
+        for client, reason in each.absent.items() if clients is None else ():
+            lines.append(_format_cells([*title, client, reason.replace("|", "/"), *[""] * (len(quantities) - 1)]))
     return [*lines, ""]
 
 
@@ -149,23 +147,24 @@ def draw_pictures(results: Results, folder: Path) -> list[Path]:
     growth, headline, embedding = list[Panel](), list[Panel](), list[Panel]()
     for name, quantity, title, x in _CURVES:
         curves = dict[str, list[tuple[float, float]]]()
-        for point in (each for each in GROWTH if each.curve == name):
-            for client, value in _get_medians(results.find_row(point.name), quantity).items():
-                curves.setdefault(client, []).append((point.size, value))
+        for outcome in results.find(f"growth-{name}-"):
+            for client, value in _get_medians(outcome, quantity).items():
+                curves.setdefault(client, []).append((float(outcome.row.name.rpartition("-")[2]), value))
         if any(len(curve) > 1 for curve in curves.values()):
             growth.append(Panel(title, curves, x=x, log_x=True))
     for name, quantity, title in _HEADLINES:
-        if bars := _get_medians(results.find_row(name), quantity):
-            headline.append(Panel(title, bars=bars))
+        found = [outcome for outcome in results.outcomes if outcome.row.name == name]
+        headline += [Panel(title, bars=_get_medians(outcome, quantity)) for outcome in found]
     for quantity in PAUSES[1:]:
-        medians = {row.name.removeprefix("embedding-"): _get_medians(row, quantity) for row in results.rows}
         bars = {
-            f"{name}, {client}": of[client] for name, of in medians.items() for client in (OURS, BARE) if client in of
+            f"{outcome.row.name.removeprefix('embedding-')}, {client}": value
+            for outcome in results.outcomes
+            if outcome.row.pauses and outcome.row not in GIANT
+            for client, value in _get_medians(outcome, quantity).items()
+            if client in (OURS, BARE)
         }
         if bars:
-            embedding.append(
-                Panel(f"{_COLUMNS[quantity]}, logarithmic, while this work is done", bars=bars, log_x=True)
-            )
+            embedding.append(Panel(f"{_COLUMNS[quantity]}, logarithmic, during a work", bars=bars, log_x=True))
     drawn = list[Path]()
     for name, panels, columns in (("headline", headline, 1), ("embedding", embedding, 1), ("growth-rows", growth, 2)):
         if panels:
@@ -174,6 +173,6 @@ def draw_pictures(results: Results, folder: Path) -> list[Path]:
     return drawn
 
 
-def _get_medians(row: RowResults | None, quantity: Quantity) -> dict[str, float]:
+def _get_medians(outcome: Outcome, quantity: Quantity) -> dict[str, float]:
     scale = _SCALES.get(quantity, 1.0)
-    return {client: of[quantity].median * scale for client, of in row.clients.items() if quantity in of} if row else {}
+    return {client: spread.median * scale for client, spread in outcome.compute_spreads(quantity).items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
@@ -67,11 +68,15 @@ class Figure:
             return f"{self.quantity} / {self.beside}"
         return f"{self.quantity}, {self.unit} of {self.of}" if self.of else f"{self.quantity}, {self.unit}"
 
-    def is_met(self, value: float) -> bool | None:
-        """Return True if the value meets the target, and None without a target."""
+    def is_met(self, value: float) -> bool:
+        """Return True if the value meets the target, or if there is no target."""
+        return self.bound is None or (value >= self.bound if self.at_least else value <= self.bound)
+
+    def describe_verdict(self, value: float) -> str:
+        """Return a text for the page: whether the value meets the target."""
         if self.bound is None:
-            return None
-        return value >= self.bound if self.at_least else value <= self.bound
+            return ""
+        return "met" if self.is_met(value) else f"**missed by {100 * abs(value - self.bound) / self.bound:.0f} %**"
 
 
 @attrs.frozen(kw_only=True)
@@ -79,49 +84,41 @@ class MeasuredRow:
     """A measurement with several clients.
 
     name: for --only. work: a key of works.WORKS. unit: the unit of work, for the report.
-    options, scenario: the sizes of the work and of the server's responses; quick, quick_scenario: replace them for
-    --quick and for the warm-up.
-    fresh: each turn runs in a new process, so that it cannot reuse memory. warm: without fresh, a complete turn is done
-    before the first measured one. pauses: pauses of the event loop are measured.
-    seconds: no further round starts after this time, except for the first three.
+    options: the sizes of the work and of the server's responses. quick: replaces them for --quick and the warm-up.
+    fresh: each turn runs in a new process, so that it cannot reuse memory; otherwise a turn is done before the first
+    measured one. pauses: pauses of the event loop are measured.
     scripts: instead of a work, Python code for each client, measured in a new interpreter.
-    curve, size: the curve to which the row belongs, and its point.
     """
 
     name: str
     title: str
     work: str = ""
     unit: str = "call"
-    options: Mapping[str, int] = attrs.field(factory=dict[str, int])
-    scenario: ServerScenario = attrs.field(factory=ServerScenario)
-    quick: Mapping[str, int] = attrs.field(factory=dict[str, int])
-    quick_scenario: ServerScenario | None = None
+    options: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    quick: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     clients: tuple[str, ...] = (OURS, BARE, *PEERS)
     figures: tuple[Figure, ...] = ()
     rounds: int = 7
-    seconds: float = 36.0
     fresh: bool = False
-    warm: bool = True
     pauses: bool = False
     scripts: Mapping[str, str] = attrs.field(factory=dict[str, str])
-    curve: str = ""
-    size: float = 0.0
+
+    @property
+    def scenario(self) -> ServerScenario:
+        """The sizes of the server's responses."""
+        names = {field.name for field in attrs.fields(ServerScenario)}
+        return ServerScenario(**{name: size for name, size in self.options.items() if name in names})
 
     def make_quick(self) -> MeasuredRow:
         """Return a small row, which shows that the work runs. Its figures have no meaning."""
-        return attrs.evolve(
-            self,
-            options={**self.options, **self.quick},
-            scenario=self.quick_scenario or self.scenario,
-            rounds=min(self.rounds, 2),
-        )
+        return attrs.evolve(self, options={**self.options, **self.quick}, rounds=min(self.rounds, 2))
 
 
 def _compare(quantity: Quantity, *clients: str) -> tuple[Figure, ...]:
     return tuple(Figure(quantity, client) for client in clients)
 
 
-def _bulk(peak: float, pause: float, cpu: float = 2.0) -> tuple[Figure, ...]:
+def _bulk(peak: float, pause: float, cpu: float) -> tuple[Figure, ...]:
     """Return the figures of large transfers: bounds in MB, in milliseconds, and as a multiple of the floor."""
     return (
         Figure(PEAK, bound=peak, unit="MB"),
@@ -174,7 +171,7 @@ _IMPORTS = {
 _ATTACHMENT, _WITH_ATTACHMENTS = 200_000, 500
 _ATTACHMENTS_MB = _WITH_ATTACHMENTS * 4 * -(-_ATTACHMENT // 3) / MB
 _MAX_BATCH_RATE = 10 / 0.05 * 50  # messages per second: 10 connections, 50 ms, batches of 50
-_SMALL_FILE = 300_000
+_SMALL_FILE = {"document": 300_000}
 
 _SMALL = MeasuredRow(
     name="small-sequential",
@@ -195,7 +192,7 @@ _METADATA = MeasuredRow(
     title="Decode a page of 50 metadata records",
     work="decode_metadata",
     unit="record",
-    options={"records": 50, "repeats": 150},
+    options={"messages": 50, "repeats": 150},
     quick={"repeats": 5},
     rounds=15,
     clients=(OURS, UNTYPED, BARE, *PEERS),
@@ -210,8 +207,8 @@ _UPLOAD = MeasuredRow(
     title="Upload 100 MB (Save, from a file)",
     work="upload",
     unit="KB",
-    options={"bytes": 100 * MB},
-    quick={"bytes": _SMALL_FILE},
+    options={"document": 100 * MB},
+    quick=_SMALL_FILE,
     clients=(OURS, FLOOR, BARE, *PEERS),
     fresh=True,
     pauses=True,
@@ -222,23 +219,17 @@ _DOWNLOAD = attrs.evolve(
     name="download",
     title="Download 100 MB (GetDoc, to a file)",
     work="download",
-    scenario=ServerScenario(document=100 * MB),
-    quick_scenario=ServerScenario(document=_SMALL_FILE),
     figures=_bulk(peak=2.0, pause=35.0, cpu=1.6),
 )
-_STREAM = MeasuredRow(
+_STREAM = attrs.evolve(
+    _UPLOAD,
     name="stream",
     title="Read a GetMessages response of 300 MB, message by message",
     work="read_messages",
     unit="message",
-    options={"records": 300},
-    quick={"records": 5},
-    scenario=ServerScenario(messages=300, attachment=750_000),
-    quick_scenario=ServerScenario(messages=5, attachment=3000),
-    clients=(OURS, FLOOR, BARE, *PEERS),
+    options={"messages": 300, "attachment": 750_000},
+    quick={"messages": 5, "attachment": 3000},
     rounds=5,
-    fresh=True,
-    pauses=True,
     figures=_bulk(peak=10.0, pause=35.0, cpu=1.9),
 )
 
@@ -256,8 +247,8 @@ TARGETS: tuple[MeasuredRow, ...] = (
         _METADATA,
         name="decode-10000",
         title="Decode 10,000 metadata records",
-        options={"records": 10_000, "repeats": 1},
-        quick={"records": 200},
+        options={"messages": 10_000, "repeats": 1},
+        quick={"messages": 200},
         rounds=7,
         figures=_compare(CPU, *PEERS, UNTYPED, BARE),
     ),
@@ -266,8 +257,8 @@ TARGETS: tuple[MeasuredRow, ...] = (
         title="Decode 500 records with attachments of 200 KB",
         work="decode_messages",
         unit="record",
-        options={"records": _WITH_ATTACHMENTS, "attachment": _ATTACHMENT},
-        quick={"records": 5},
+        options={"messages": _WITH_ATTACHMENTS, "attachment": _ATTACHMENT, "repeats": 1},
+        quick={"messages": 5},
         rounds=5,
         fresh=True,
         clients=(OURS, UNTYPED, BARE, *PEERS),
@@ -286,11 +277,10 @@ TARGETS: tuple[MeasuredRow, ...] = (
         title="2,000 batches of 50 messages, in order, 50 ms latency, 10 connections",
         work="batches",
         unit="message",
-        options={"batches": 2000, "per": 50},
+        options={"batches": 2000, "per": 50, "latency": 0.05},
         quick={"batches": 40},
-        scenario=ServerScenario(latency=0.05),
         rounds=3,
-        warm=False,
+        fresh=True,
         figures=(
             Figure(
                 RATE, per=_MAX_BATCH_RATE / 100, bound=93.0, at_least=True, unit="%", of="the maximum at this latency"
@@ -304,9 +294,8 @@ TARGETS: tuple[MeasuredRow, ...] = (
         title="Sign documents of 200 KB, three calls each, 32 at a time",
         work="sign",
         unit="document",
-        options={"documents": 160, "bytes": 200_000},
+        options={"documents": 160, "document": 200_000},
         quick={"documents": 8},
-        scenario=ServerScenario(document=200_000),
         rounds=11,
         figures=(Figure(RATE, BARE, 0.95, at_least=True), *_compare(RATE, *PEERS), *_compare(CPU, BARE, *PEERS)),
     ),
@@ -331,108 +320,37 @@ TARGETS: tuple[MeasuredRow, ...] = (
 )
 """The rows with targets."""
 
-_POINT = MeasuredRow(name="growth", title="", clients=(OURS, BARE), rounds=3, seconds=10.0, fresh=True)
+
+def _make_point(row: MeasuredRow, curve: str, size: int, title: str, **options: int) -> MeasuredRow:
+    return attrs.evolve(
+        row,
+        name=f"growth-{curve}-{size}",
+        title=title,
+        options={**row.options, **options},
+        clients=(OURS, BARE),
+        figures=(),
+        rounds=5,
+        pauses=False,
+    )
+
+
+_RECORDS = attrs.evolve(_STREAM, options={"attachment": 0}, quick={"messages": 10})
 GROWTH: tuple[MeasuredRow, ...] = (
     *(
-        attrs.evolve(
-            _POINT,
-            name=f"growth-callers-{callers}",
-            title=f"Small calls, callers: {callers}",
-            work="small_calls",
-            options={"calls": max(640, callers), "callers": callers, "connections": 64},
-            quick={"calls": max(64, callers)},
-            rounds=5,
-            seconds=8.0,
-            fresh=False,
-            curve="callers",
-            size=callers,
-        )
-        for callers in (1, 4, 16, 64, 256, 1_000)
+        _make_point(_SMALL, "callers", n, f"Small calls, callers: {n}", calls=max(640, n), callers=n, connections=64)
+        for n in (1, 4, 16, 64, 256, 1_000)
     ),
     *(
-        attrs.evolve(
-            _POINT,
-            name=f"growth-{work}-{megabytes}",
-            title=f"{work.capitalize()} {megabytes} MB",
-            work=work,
-            unit="KB",
-            options={"bytes": megabytes * MB},
-            quick={"bytes": _SMALL_FILE},
-            scenario=ServerScenario(document=megabytes * MB),
-            quick_scenario=ServerScenario(document=_SMALL_FILE),
-            curve=work,
-            size=megabytes,
-        )
-        for work in ("upload", "download")
+        _make_point(row, row.name, megabytes, f"{row.name.capitalize()} {megabytes} MB", document=megabytes * MB)
+        for row in (_UPLOAD, _DOWNLOAD)
         for megabytes in (1, 10, 100)
     ),
     *(
-        attrs.evolve(
-            _POINT,
-            name=f"growth-messages-{count}",
-            title=f"Read {count:,} messages from one response",
-            work="read_messages",
-            unit="message",
-            options={"records": count},
-            quick={"records": 10},
-            scenario=ServerScenario(messages=count),
-            quick_scenario=ServerScenario(messages=10),
-            curve="messages",
-            size=count,
-        )
+        _make_point(_RECORDS, "messages", count, f"Read {count:,} messages from one response", messages=count)
         for count in (10, 100, 1000, 10_000, 100_000)
     ),
 )
 """The same work at several sizes: are the costs of one unit, and the memory, constant?"""
-
-_EMBEDDING = MeasuredRow(name="embedding", title="", clients=(OURS, BARE), rounds=5, fresh=True, pauses=True)
-EMBEDDING: tuple[MeasuredRow, ...] = (
-    attrs.evolve(
-        _EMBEDDING,
-        name="embedding-calls",
-        title="Small calls by 64 callers",
-        work="small_calls",
-        options={"calls": 12_800, "callers": 64, "connections": 64},
-        quick={"calls": 640},
-    ),
-    *(
-        attrs.evolve(
-            _EMBEDDING,
-            name=f"embedding-messages-{count}",
-            title=title,
-            work="get_messages",
-            options={"records": count},
-            quick={"records": 5},
-            scenario=ServerScenario(messages=count, attachment=attachment),
-            quick_scenario=ServerScenario(messages=5, attachment=attachment),
-        )
-        for count, attachment, title in (
-            (100_000, 0, "Read a list of 100,000 messages of 0.8 KB"),
-            (50, 750_000, "Read a list of 50 messages of 1 MB"),
-        )
-    ),
-    attrs.evolve(
-        _EMBEDDING,
-        name="embedding-sync",
-        title="Synchronise 20 mailboxes of 200 messages of 20 KB into SQLite",
-        work="synchronise",
-        options={"mailboxes": 20, "messages": 200},
-        quick={"messages": 3},
-        scenario=ServerScenario(attachment=15_000),
-        clients=(OURS,),
-    ),
-    attrs.evolve(
-        _EMBEDDING,
-        name="embedding-signing-job",
-        title="Sign 200 documents of 200 KB in a job with a journal",
-        work="sign_folder",
-        options={"documents": 200, "bytes": 200_000},
-        quick={"documents": 5},
-        scenario=ServerScenario(document=200_000),
-        clients=(OURS,),
-    ),
-)
-"""Additional works whose pauses are shown: what does a program notice in whose event loop the client runs?"""
 
 _MEMORY = (Figure(PEAK, unit="MB"), Figure(PAUSE, unit="ms"))
 GIANT: tuple[MeasuredRow, ...] = (
@@ -440,8 +358,7 @@ GIANT: tuple[MeasuredRow, ...] = (
         _DOWNLOAD,
         name="giant-download",
         title="Download a PDF of 1 GB",
-        options={"bytes": 1000 * MB},
-        scenario=ServerScenario(document=1000 * MB),
+        options={"document": 1000 * MB},
         figures=_MEMORY,
         clients=(OURS,),
         rounds=1,
@@ -450,14 +367,61 @@ GIANT: tuple[MeasuredRow, ...] = (
         _STREAM,
         name="giant-stream",
         title="Read a GetMessages response of 1 GB, message by message",
-        options={"records": 1000},
-        scenario=ServerScenario(messages=1000, attachment=750_000),
+        options={"messages": 1000, "attachment": 750_000},
         figures=_MEMORY,
         clients=(OURS,),
         rounds=1,
     ),
 )
 """Transfers of 1 GB."""
+
+
+_EMBEDDED = MeasuredRow(name="", title="", clients=(OURS, BARE), rounds=5, fresh=True, pauses=True)
+EMBEDDING: tuple[MeasuredRow, ...] = (
+    attrs.evolve(
+        _EMBEDDED,
+        name="embedding-calls",
+        title="Small calls by 64 callers",
+        work="small_calls",
+        options={"calls": 12_800, "callers": 64, "connections": 64},
+        quick={"calls": 640},
+    ),
+    attrs.evolve(
+        _EMBEDDED,
+        name="embedding-list",
+        title="Read a list of 100,000 messages of 0.8 KB",
+        work="get_messages",
+        options={"messages": 100_000},
+        quick={"messages": 5},
+    ),
+    attrs.evolve(
+        _EMBEDDED,
+        name="embedding-attachments",
+        title="Read a list of 50 messages of 1 MB",
+        work="get_messages",
+        options={"messages": 50, "attachment": 750_000},
+        quick={"messages": 5},
+    ),
+    attrs.evolve(
+        _EMBEDDED,
+        name="embedding-sync",
+        title="Synchronise 20 mailboxes with 200 messages of 20 KB each into SQLite",
+        work="synchronise",
+        options={"mailboxes": 20, "messages": 200, "attachment": 15_000},
+        quick={"messages": 3},
+        clients=(OURS,),
+    ),
+    attrs.evolve(
+        _EMBEDDED,
+        name="embedding-signing-job",
+        title="Sign 200 documents of 200 KB in a job with a journal",
+        work="sign_folder",
+        options={"documents": 200, "document": 200_000},
+        quick={"documents": 5},
+        clients=(OURS,),
+    ),
+)
+"""Works of which only the pauses are shown: what does a program notice in whose event loop the client runs?"""
 
 TABLE: tuple[MeasuredRow, ...] = (*TARGETS, *GROWTH, *GIANT, *EMBEDDING)
 

@@ -7,52 +7,43 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import sys
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, TextIO
 
 import attrs
 
-from benchmarks.gauges import Turn, read_gauges
+from benchmarks.gauges import read_gauges
 from benchmarks.peers import get_client
 from benchmarks.peers.work import CONNECTIONS, CannotError
 from benchmarks.processes import CLIENTS_CORE, pin_to_core
-from benchmarks.rows.table import CLIENT_OF_ROLE, MeasuredRow, choose_rows
+from benchmarks.rows.table import CLIENT_OF_ROLE, TABLE
 from benchmarks.rows.works import WORKS, WorkTask
 
 
-@contextlib.asynccontextmanager
-async def prepare_turn(row: MeasuredRow, role: str, server: str, folder: Path) -> AsyncGenerator[Turn]:
-    """Open the client, warm it up with a small work, and yield the turn. Raises CannotError."""
-    client_class, work, small = get_client(CLIENT_OF_ROLE.get(role, role)), WORKS[row.work], row.make_quick()
-    connections = row.options.get("connections", CONNECTIONS)
-    async with client_class(f"{server}/{small.scenario.to_segment()}", connections=connections) as client:
-        task = WorkTask(role=role, options=small.options, folder=folder)
-        await work(client, task)()
-        task.remove_output()
-    task = WorkTask(role=role, options=row.options, folder=folder)
-    async with client_class(f"{server}/{row.scenario.to_segment()}", connections=connections) as client:
-        turn = work(client, task)
-        await client.message_count()
-        if row.warm and not row.fresh:
-            await turn()
-            task.remove_output()
-        yield turn
-        task.remove_output()
-
-
 async def _serve(name: str, role: str, server: str, folder: Path, output: TextIO, *, quick: bool) -> None:
-    [row] = [each for each in choose_rows([name]) if each.name == name]
-    row = row.make_quick() if quick else row
+    """Open the client, warm it up with a small work, and do turns."""
+    [row] = [each for each in TABLE if each.name == name]
+    work, small, client_class = WORKS[row.work], row.make_quick(), get_client(CLIENT_OF_ROLE.get(role, role))
+    row = small if quick else row
+    connections = row.options.get("connections", CONNECTIONS)
     try:
-        async with prepare_turn(row, role, server, folder) as turn:
+        async with client_class(f"{server}/{small.scenario.to_segment()}", connections=connections) as client:
+            task = WorkTask(role=role, options=small.options, folder=folder)
+            await work(client, task)()
+            task.remove_output()
+        task = WorkTask(role=role, options=row.options, folder=folder)
+        async with client_class(f"{server}/{row.scenario.to_segment()}", connections=connections) as client:
+            turn = work(client, task)
+            await client.message_count()
+            if not row.fresh:
+                await turn()
             _write(output, {"ready": True})
             while sys.stdin.readline():
                 reading = await read_gauges(turn, pauses=row.pauses)
+                task.remove_output()
                 _write(output, attrs.asdict(reading))
     except CannotError as error:
         _write(output, {"cannot": str(error)})

@@ -56,45 +56,45 @@ class WorkTask:
 
 
 def small_calls(client: Any, task: WorkTask) -> Turn:
-    calls, callers = task.options["calls"], task.options["callers"]
+    callers, each = task.options["callers"], max(1, task.options["calls"] // task.options["callers"])
 
     async def call() -> None:
-        for _ in range(calls // callers):
+        for _ in range(each):
             await client.message_count()
 
     async def turn() -> int:
-        if callers == 1:
-            await call()
-        else:
-            await asyncio.gather(*(call() for _ in range(callers)))
-        return calls // callers * callers
+        await asyncio.gather(*(call() for _ in range(callers)))
+        return each * callers
 
     return turn
 
 
 def decode_metadata(client: Any, task: WorkTask) -> Turn:
-    body = responses.make_metadata(task.options["records"])
-    return _make_decoding_turn(task, client.metadata, body, task.options["repeats"])
+    return _make_decoding_turn(task, client.metadata, responses.make_metadata(task.options["messages"]))
 
 
 def decode_messages(client: Any, task: WorkTask) -> Turn:
-    body = responses.make_messages(task.options["records"], task.options["attachment"])
-    return _make_decoding_turn(task, client.messages, body, 1)
+    body = responses.make_messages(task.options["messages"], task.options["attachment"])
+    return _make_decoding_turn(task, client.messages, body)
 
 
-def _make_decoding_turn(task: WorkTask, decode: Callable[[bytes], int], body: bytes, repeats: int) -> Turn:
+def _make_decoding_turn(task: WorkTask, decode: Callable[[bytes], int], body: bytes) -> Turn:
     def decode_untyped(text: bytes) -> int:
         return len(msgspec.json.decode(text)["messages"])
 
-    chosen, records = decode_untyped if task.role == UNTYPED else decode, task.options["records"]
+    records, chosen = task.options["messages"], decode_untyped if task.role == UNTYPED else decode
 
     async def turn() -> int:
-        for _ in range(repeats):
-            found = chosen(body)
-            assert found == records, f"{found} records of {records}"
-        return records * repeats
+        for _ in range(task.options["repeats"]):
+            _check(chosen(body), records)
+        return records * task.options["repeats"]
 
     return turn
+
+
+def _check(found: int, messages: int) -> int:
+    assert found == messages, f"{found} messages of {messages}"
+    return found
 
 
 def upload(client: Any, task: WorkTask) -> Turn:
@@ -106,7 +106,7 @@ def send(client: Any, task: WorkTask) -> Turn:
 
 
 def _make_upload_turn(client: Any, task: WorkTask, call: Callable[[Path], Any]) -> Turn:
-    size = task.options["bytes"]
+    size = task.options["document"]
     path = task.make_file(size)
 
     async def turn() -> int:
@@ -117,7 +117,7 @@ def _make_upload_turn(client: Any, task: WorkTask, call: Callable[[Path], Any]) 
 
 
 def download(client: Any, task: WorkTask) -> Turn:
-    size, path = task.options["bytes"], task.output
+    size, path = task.options["document"], task.output
 
     async def turn() -> int:
         if task.role == FLOOR:
@@ -131,22 +131,16 @@ def download(client: Any, task: WorkTask) -> Turn:
 
 
 def read_messages(client: Any, task: WorkTask) -> Turn:
-    records = task.options["records"]
-
     async def turn() -> int:
         found = await (client.floor_read_messages() if task.role == FLOOR else client.read_messages())
-        assert found == records, f"{found} messages of {records}"
-        return records
+        return _check(found, task.options["messages"])
 
     return turn
 
 
 def get_messages(client: Any, task: WorkTask) -> Turn:
-    records = task.options["records"]
-
     async def turn() -> int:
-        assert await client.get_messages() == records
-        return records
+        return _check(await client.get_messages(), task.options["messages"])
 
     return turn
 
@@ -165,7 +159,8 @@ def synchronise(client: Any, task: WorkTask) -> Turn:
 
 def sign_folder(client: Any, task: WorkTask) -> Turn:
     signing_job: Any = importlib.import_module("benchmarks.signing_job")  # not part of other works
-    source, documents = task.folder / f"{task.options['documents']} documents", task.options["documents"]
+    documents = task.options["documents"]
+    source = task.folder / f"{documents} documents"
     signing_job.make_documents(source, documents)
 
     async def turn() -> int:
@@ -180,15 +175,13 @@ def batches(client: Any, task: WorkTask) -> Turn:
     count, per = task.options["batches"], task.options["per"]
 
     async def turn() -> int:
-        found: int = await client.batches(count, per)
-        assert found == count * per, f"{found} messages of {count * per}"
-        return found
+        return _check(await client.batches(count, per), count * per)
 
     return turn
 
 
 def sign(client: Any, task: WorkTask) -> Turn:
-    pdf, documents = task.make_file(task.options["bytes"]).read_bytes(), task.options["documents"]
+    pdf, documents = task.make_file(task.options["document"]).read_bytes(), task.options["documents"]
 
     async def turn() -> int:
         waiting = iter(range(documents))
