@@ -28,20 +28,29 @@ Figures = dict[str, float]
 Works = Mapping[str, Callable[..., Coroutine[Any, Any, Figures]]]
 
 
-def run_work(module: str, *arguments: str) -> Figures:
+def run_work(module: str, *arguments: str, python: str = sys.executable) -> Figures:
     """Run a module whose `main` calls `print_figures`, in a separate process, and return the figures."""
-    command = (sys.executable, "-m", module, *arguments)
+    command = (python, "-m", module, *arguments)
     done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE)  # noqa: S603
     figures: Figures = json.loads(done.stdout)
     return figures
 
 
-def print_figures(works: Works) -> None:
+def print_figures(works: Works, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
     """Do the work that the command line names, and print its figures and its peak memory as JSON."""
     name, *arguments = sys.argv[1:]
     before = read_resident_bytes()
-    figures = asyncio.run(works[name](*arguments))
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        figures = runner.run(works[name](*arguments))
     print(json.dumps(figures | {PEAK: (read_peak_bytes() - before) / 1e6}))
+
+
+def write_page(name: str, page: str, folder: Path = RESULTS) -> int:
+    """Write and print a page of results. Return 0, the exit status of the command."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(page, encoding="utf-8")
+    print(page)
+    return 0
 
 
 def pin_to_core(core: int) -> None:

@@ -24,7 +24,6 @@ from benchmarks.peers import work
 from benchmarks.processes import (
     CLIENTS_CORE,
     PEAK,
-    RESULTS,
     Figures,
     Works,
     compute_ratios,
@@ -33,6 +32,7 @@ from benchmarks.processes import (
     pin_to_core,
     print_figures,
     run_work,
+    write_page,
 )
 from benchmarks.server import make_scenario_url, run_server
 from directsuite.jobs.signing import Folder, SigningJob, SigningJournal, TargetFolder
@@ -211,9 +211,7 @@ client has one core.
 {table}
 
 {format_machine()}"""
-    (RESULTS / "signing-job.md").write_text(page, encoding="utf-8")
-    print(page)
-    return 0
+    return write_page("signing-job.md", page)
 
 
 if __name__ == "__main__":

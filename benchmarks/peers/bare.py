@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import Any, Self
@@ -82,17 +82,14 @@ class Client(work.Client):
         url = f"{self._messaging}/GetMessages/{work.FOLDER}"
         return self.messages(await self._read("POST", url, _JSON, msgspec.json.encode(_CREDENTIALS)))
 
-    async def batches(self, batches: int, per: int) -> int:
-        folder = work.name_folder(batches * per)
-        listed = await self._call("POST", f"{self._messaging}/GetUIDs/{folder}", _CREDENTIALS)
+    async def list_uids(self, folder: str) -> Sequence[int]:
+        uids: list[int] = (await self._call("POST", f"{self._messaging}/GetUIDs/{folder}", _CREDENTIALS))["uids"]
+        return uids
+
+    async def fetch_messages(self, folder: str, uids: list[int]) -> Sequence[object]:
         url = f"{self._messaging}/GetMessagesByUIDs/{folder}"
-
-        async def fetch(uids: list[int]) -> list[object]:
-            response = await self._call("POST", url, {"auth": _CREDENTIALS, "uids": uids})
-            messages: list[object] = response["messages"]
-            return messages
-
-        return await work.read_in_order(listed["uids"], per, fetch, 2 * self._connections)
+        messages: list[object] = (await self._call("POST", url, {"auth": _CREDENTIALS, "uids": uids}))["messages"]
+        return messages
 
     async def sign(self, pdf: bytes) -> bytes:
         identifier = (await self._save(pdf))["identifier"]

@@ -110,16 +110,8 @@ def _add(folder: Path, name: str) -> None:
         if shutil.which("java") is None:
             raise _StepError("Its generator needs Java, which is not installed.")
         command = [str(programs / "openapi-generator-cli"), "generate", "--generator-name", "python"]
-        command += [
-            "--library",
-            "asyncio",
-            "--input-spec",
-            document,
-            "--output",
-            str(output),
-            "--package-name",
-            package,
-        ]
+        command += ["--library", "asyncio", "--input-spec", document, "--output", str(output)]
+        command += ["--package-name", package]
     else:
         names: dict[str, str | list[str]] = {"package_name_override": package, "post_hooks": []}
         names["project_name_override"] = package.replace("_", "-")

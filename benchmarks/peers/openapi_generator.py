@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,17 +48,7 @@ class Client(work.Client):
         return work.write_bytes(path, base64.b64decode(await self._signing.get_doc(work.DOCUMENT)))
 
     async def send(self, path: Path) -> str:
-        package = self._package
-        content = base64.b64encode(work.read_bytes(path)).decode()
-        message = package.Message(
-            sender=work.USERNAME,
-            subject=work.SUBJECT,
-            body=work.BODY,
-            html_body=False,
-            recipients=[package.Recipient(email=work.RECIPIENT, type=package.RecipientType.TO)],
-            attachment_list=[package.Attachment(content=content, content_type=work.MEDIA_TYPE, filename=work.FILENAME)],
-        )
-        request = package.SendRequest(authentication=self._authentication, message=message)
+        request = work.make_request(self._package, self._authentication, path, "type")
         smtp_id: str = (await self._messaging.send(request)).smtp_id
         return smtp_id
 
@@ -65,16 +56,14 @@ class Client(work.Client):
         response = await self._messaging.get_messages(work.FOLDER, self._authentication)
         return sum(1 for _ in response.messages)
 
-    async def batches(self, batches: int, per: int) -> int:
-        folder = work.name_folder(batches * per)
-        listed = await self._messaging.get_uids(folder, self._authentication)
+    async def list_uids(self, folder: str) -> Sequence[int]:
+        uids: list[int] = (await self._messaging.get_uids(folder, self._authentication)).uids
+        return uids
 
-        async def fetch(uids: list[int]) -> list[object]:
-            request = self._package.UidsRequestType(auth=self._authentication, uids=uids)
-            messages: list[object] = (await self._messaging.get_messages_by_uids(folder, request)).messages
-            return messages
-
-        return await work.read_in_order(listed.uids, per, fetch, 2 * self._connections)
+    async def fetch_messages(self, folder: str, uids: list[int]) -> Sequence[object]:
+        request = self._package.UidsRequestType(auth=self._authentication, uids=uids)
+        messages: list[object] = (await self._messaging.get_messages_by_uids(folder, request)).messages
+        return messages
 
     async def sign(self, pdf: bytes) -> bytes:
         stored = await self._signing.save(base64.b64encode(pdf))

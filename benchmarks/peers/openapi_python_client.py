@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import importlib
 import json
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -53,17 +54,7 @@ class Client(work.Client):
         return work.write_bytes(path, base64.b64decode(text))
 
     async def send(self, path: Path) -> str:
-        models = self._models
-        content = base64.b64encode(work.read_bytes(path)).decode()
-        message = models.Message(
-            sender=work.USERNAME,
-            subject=work.SUBJECT,
-            body=work.BODY,
-            html_body=False,
-            recipients=[models.Recipient(email=work.RECIPIENT, type_=models.RecipientType.TO)],
-            attachment_list=[models.Attachment(content=content, content_type=work.MEDIA_TYPE, filename=work.FILENAME)],
-        )
-        request = models.SendRequest(authentication=self._authentication, message=message)
+        request = work.make_request(self._models, self._authentication, path, "type_")
         smtp_id: str = (await self._messaging("send", body=request)).smtp_id
         return smtp_id
 
@@ -71,16 +62,14 @@ class Client(work.Client):
         response = await self._messaging("get_messages", work.FOLDER, body=self._authentication)
         return sum(1 for _ in response.messages)
 
-    async def batches(self, batches: int, per: int) -> int:
-        folder = work.name_folder(batches * per)
-        listed = await self._messaging("get_ui_ds", folder, body=self._authentication)
+    async def list_uids(self, folder: str) -> Sequence[int]:
+        uids: list[int] = (await self._messaging("get_ui_ds", folder, body=self._authentication)).uids
+        return uids
 
-        async def fetch(uids: list[int]) -> list[object]:
-            request = self._models.UidsRequestType(auth=self._authentication, uids=uids)
-            messages: list[object] = (await self._messaging("get_messages_by_ui_ds", folder, body=request)).messages
-            return messages
-
-        return await work.read_in_order(listed.uids, per, fetch, 2 * self._connections)
+    async def fetch_messages(self, folder: str, uids: list[int]) -> Sequence[object]:
+        request = self._models.UidsRequestType(auth=self._authentication, uids=uids)
+        messages: list[object] = (await self._messaging("get_messages_by_ui_ds", folder, body=request)).messages
+        return messages
 
     async def sign(self, pdf: bytes) -> bytes:
         raise work.CannotError(_NO_SAVE)

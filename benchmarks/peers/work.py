@@ -14,6 +14,8 @@ sign(pdf)                       Save, Sign and GetDoc; returns the PDF
 from __future__ import annotations
 
 import asyncio
+import base64
+import functools
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -49,6 +51,7 @@ class Client:
     """The base class of the clients of the server at a scenario's base URL. It opens and closes their resource."""
 
     _resource: Any
+    _connections: int
 
     async def __aenter__(self) -> Self:
         await self._resource.__aenter__()
@@ -62,6 +65,31 @@ class Client:
 
     async def get_messages(self) -> int:
         return await self.read_messages()  # clients without streams
+
+    async def list_uids(self, folder: str) -> Sequence[int]:
+        raise NotImplementedError
+
+    async def fetch_messages(self, folder: str, uids: list[int]) -> Sequence[object]:
+        raise NotImplementedError
+
+    async def batches(self, batches: int, per: int) -> int:
+        folder = name_folder(batches * per)
+        fetch = functools.partial(self.fetch_messages, folder)
+        return await read_in_order(await self.list_uids(folder), per, fetch, 2 * self._connections)
+
+
+def make_request(models: Any, authentication: object, path: Path, type_field: str) -> Any:
+    """Return the request of Send, made of the models of a generated client."""
+    content = base64.b64encode(read_bytes(path)).decode()
+    message = models.Message(
+        sender=USERNAME,
+        subject=SUBJECT,
+        body=BODY,
+        html_body=False,
+        recipients=[models.Recipient(email=RECIPIENT, **{type_field: models.RecipientType.TO})],
+        attachment_list=[models.Attachment(content=content, content_type=MEDIA_TYPE, filename=FILENAME)],
+    )
+    return models.SendRequest(authentication=authentication, message=message)
 
 
 def name_folder(messages: int) -> str:

@@ -14,11 +14,9 @@ OURS, BARE = "ours", "bare"
 PEERS = OPENAPI_GENERATOR, OPENAPI_PYTHON_CLIENT = "openapi-generator", "openapi-python-client"
 FLOOR = "floor"
 """Bare aiohttp that transfers the same bytes without encoding, decoding or keeping them."""
-UNTYPED = "untyped"
-"""msgspec's parser with dictionaries and lists as the result."""
 AIOHTTP = "aiohttp"
 """Only `import aiohttp`."""
-CLIENT_OF_ROLE = {FLOOR: BARE, UNTYPED: BARE}
+CLIENT_OF_ROLE = {FLOOR: BARE}
 """The classes in benchmarks.peers that do the work of roles that are not clients."""
 
 MB = 1_000_000
@@ -195,11 +193,10 @@ _METADATA = MeasuredRow(
     options={"messages": 50, "repeats": 150},
     quick={"repeats": 5},
     rounds=15,
-    clients=(OURS, UNTYPED, BARE, *PEERS),
     figures=(
         Figure(CPU, OPENAPI_GENERATOR, 0.40),
         Figure(CPU, OPENAPI_PYTHON_CLIENT, 0.40),
-        *_compare(CPU, UNTYPED, BARE),
+        *_compare(CPU, BARE),
     ),
 )
 _UPLOAD = MeasuredRow(
@@ -250,7 +247,7 @@ TARGETS: tuple[MeasuredRow, ...] = (
         options={"messages": 10_000, "repeats": 1},
         quick={"messages": 200},
         rounds=7,
-        figures=_compare(CPU, *PEERS, UNTYPED, BARE),
+        figures=_compare(CPU, *PEERS, BARE),
     ),
     MeasuredRow(
         name="decode-attachments",
@@ -261,10 +258,9 @@ TARGETS: tuple[MeasuredRow, ...] = (
         quick={"messages": 5},
         rounds=5,
         fresh=True,
-        clients=(OURS, UNTYPED, BARE, *PEERS),
         figures=(
             Figure(PEAK, per=_ATTACHMENTS_MB, bound=1.1, of="the payload"),
-            *_compare(CPU, UNTYPED, BARE, *PEERS),
+            *_compare(CPU, BARE, *PEERS),
             *_compare(PEAK, *PEERS),
         ),
     ),

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import msgspec
 
 from benchmarks.gauges import Turn
-from benchmarks.rows.table import FLOOR, UNTYPED
+from benchmarks.rows.table import FLOOR
 from benchmarks.server import responses
 
 _SIGNERS = 32
@@ -79,14 +78,11 @@ def decode_messages(client: Any, task: WorkTask) -> Turn:
 
 
 def _make_decoding_turn(task: WorkTask, decode: Callable[[bytes], int], body: bytes) -> Turn:
-    def decode_untyped(text: bytes) -> int:
-        return len(msgspec.json.decode(text)["messages"])
-
-    records, chosen = task.options["messages"], decode_untyped if task.role == UNTYPED else decode
+    records = task.options["messages"]
 
     async def turn() -> int:
         for _ in range(task.options["repeats"]):
-            _check(chosen(body), records)
+            _check(decode(body), records)
         return records * task.options["repeats"]
 
     return turn

@@ -27,6 +27,7 @@ from benchmarks.processes import (
     pin_to_core,
     print_figures,
     run_work,
+    write_page,
 )
 from benchmarks.server import run_server
 from benchmarks.sync.canned import get_password, make_suite, use_canned_mailboxes
@@ -125,10 +126,7 @@ def measure_fleet(arguments: Sequence[str]) -> int:
     page = _PAGE.format(
         mailboxes=mailboxes, rounds=rounds, columns=" | ".join(FIGURES), rows="\n".join(rows), machine=format_machine()
     )
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "fleet.md").write_text(page, "utf-8")
-    print(page)
-    return 0
+    return write_page("fleet.md", page, options.out)
 
 
 _PAGE = f"""# A fleet on PostgreSQL

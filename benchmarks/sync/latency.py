@@ -15,7 +15,7 @@ from statistics import mean, quantiles
 
 import attrs
 
-from benchmarks.processes import RESULTS
+from benchmarks.processes import write_page
 from directsuite.core.limits import LocalRateLimiter
 from directsuite.sync.model import Kind, RoundReport
 from directsuite.sync.synchronizer import PollSchedule, Schedule
@@ -182,9 +182,7 @@ def measure_latency(_: Sequence[str]) -> int:
         figures = f"{found.longest_pause:.0f} | {found.fairness:.2f} | {found.rate:.0f}"
         rows.append(f"| {setting.title} | {found.messages:,} | {busy} | {quiet} | {figures} |")
     page = _PAGE.format(rows="\n".join(rows))
-    (RESULTS / "latency.md").write_text(page, encoding="utf-8")
-    print(page)
-    return 0
+    return write_page("latency.md", page)
 
 
 _PAGE = f"""# From arrival to commit

@@ -18,7 +18,7 @@ import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
-from benchmarks.processes import RESULTS, compute_ratios, compute_spread, format_machine, run_work
+from benchmarks.processes import compute_ratios, compute_spread, format_machine, run_work, write_page
 from benchmarks.server import run_server
 from benchmarks.sync.works import ATTACHMENT_BYTES, run_in_folder
 
@@ -114,9 +114,7 @@ def measure_mailbox_tools(_: Sequence[str]) -> int:
         ratio = compute_spread(compute_ratios(found["directsuite"], rates))
         rows.append(f"| {name} | {compute_spread(rates).median:,.0f} | {ratio} x |")
     page = _PAGE.format(rows="\n".join(rows), machine=format_machine())
-    (RESULTS / "mailbox-tools.md").write_text(page, encoding="utf-8")
-    print(page)
-    return 0
+    return write_page("mailbox-tools.md", page)
 
 
 def _time_tool(name: str, port: int, folder: Path, tools: Path) -> float:

@@ -23,7 +23,7 @@ from psycopg.types.json import Jsonb
 import directsuite as ds
 from benchmarks.gauges import measure_cpu, read_resident_bytes
 from benchmarks.peers import work
-from benchmarks.processes import PEAK, RESULTS, Figures, Works, format_machine, print_figures, run_work
+from benchmarks.processes import PEAK, Figures, Works, format_machine, print_figures, run_work, write_page
 from benchmarks.server import make_scenario_url, run_server
 from benchmarks.sync.canned import CannedRemote, RequestCounter, make_mailbox, make_rounds, make_suite, run_all_rounds
 from directsuite.sync import Change, MaildirSink, SqliteSink, SqliteStore
@@ -228,9 +228,7 @@ def measure_sync(_: Sequence[str]) -> int:
             ratios["floor"].append(rates["first"] / rates["floor"])
             ratios["PostgreSQL"].append(stored[0] / stored[1])
     page = _format_page(found, ratios)
-    (RESULTS / "sync.md").write_text(page, encoding="utf-8")
-    print(page)
-    return 0
+    return write_page("sync.md", page)
 
 
 def _format_page(found: dict[str, Figures], ratios: dict[str, list[float]]) -> str:
