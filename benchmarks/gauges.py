@@ -88,11 +88,8 @@ async def measure_cpu(do: Callable[[], Awaitable[object]]) -> float:
 
 
 def read_resident_bytes(pid: int | None = None) -> int:
-    """Return the resident memory of a process, of this one if pid is None. Return 0 if the process does not exist."""
-    try:
-        pages = Path(f"/proc/{pid or os.getpid()}/statm").read_text("ascii").split()[1]
-    except FileNotFoundError:
-        return 0
+    """Return the resident memory of a process, of this one if pid is None."""
+    pages = Path(f"/proc/{pid or os.getpid()}/statm").read_text("ascii").split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -1,6 +1,6 @@
 """`python -m benchmarks walks`: the code that a reader passes who follows a piece of work from call to call.
 
-Each piece of work runs once, and again with a profiler. The services run in a different thread. A walk counts the files
+Each piece of work runs once, and again with a profiler. A walk counts the files
 of the package, and the steps from one file to another. A second table has the size of each folder of the package.
 """
 
@@ -12,8 +12,7 @@ import itertools
 import statistics
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
@@ -22,13 +21,13 @@ import attrs
 import pikepdf
 
 import directsuite as ds
+from benchmarks.soak.sandbox_process import run_sandbox
 from directsuite.jobs.signing import Folder, SigningJob, SigningJournal, TargetFolder
-from directsuite.sandbox import Sandbox
+from directsuite.sandbox.samples import DOMAIN
 from directsuite.sync import SqliteSink, SqliteStore, Synchronizer
-from directsuite.testing.loop_thread import LoopThread
 
 _PACKAGE = Path(ds.__file__).resolve().parent
-_ADDRESS = "walker@direct.example.test"
+_ADDRESS = f"walker@{DOMAIN}"
 _PASSWORD = "a password"
 _SIGNATURE = ds.Signature(name="signature", reason="Approved", gs_name="A Walker")
 
@@ -83,22 +82,6 @@ async def _walk(work: Callable[[], Awaitable[object]]) -> CallPath:
     return recorder.path
 
 
-@asynccontextmanager
-async def _run_sandbox() -> AsyncGenerator[tuple[ds.DirectSuite, ds.Mailbox]]:
-    with LoopThread() as services:
-        sandbox = Sandbox()
-        services.call(sandbox.__aenter__())
-        try:
-            services.call(sandbox.add_account(_ADDRESS, _PASSWORD))
-            for number in range(4):
-                raw = f"From: {_ADDRESS}\r\nTo: {_ADDRESS}\r\nSubject: {number}\r\n\r\nGood morning\r\n".encode()
-                services.call(sandbox.deliver(_ADDRESS, raw))
-            async with ds.DirectSuite.from_env(sandbox.environment) as suite:
-                yield suite, suite.mailbox(_ADDRESS, _PASSWORD)
-        finally:
-            services.call(sandbox.__aexit__(None, None, None))
-
-
 async def record_walks() -> dict[str, CallPath]:
     """Return the walks by name."""
     walks, numbers = dict[str, CallPath](), itertools.count()
@@ -108,7 +91,12 @@ async def record_walks() -> dict[str, CallPath]:
         with pikepdf.new() as document, pdf.open("wb") as file:
             document.add_blank_page()
             document.save(file)
-        async with _run_sandbox() as (suite, mailbox):
+        async with run_sandbox() as sandbox, ds.DirectSuite.from_env(await sandbox.control.environment()) as suite:
+            await sandbox.control.add_account(_ADDRESS, _PASSWORD)
+            for number in range(4):
+                raw = f"From: {_ADDRESS}\r\nTo: {_ADDRESS}\r\nSubject: {number}\r\n\r\nGood morning\r\n"
+                await sandbox.control.deliver(_ADDRESS, raw.encode())
+            mailbox = suite.mailbox(_ADDRESS, _PASSWORD)
 
             async def iterate() -> None:
                 async with mailbox.iter_messages() as messages:

@@ -182,29 +182,25 @@ RouteResponse = tuple[Iterable[bytes], float]
 Responder = Callable[[RouteRequest], RouteResponse]
 
 
-def _answer(*pieces: bytes, delay: float = 0.0) -> RouteResponse:
-    return pieces, delay
-
-
 @lru_cache
 def _make_count(messages: int) -> RouteResponse:
-    return _answer(_make_success(count=messages))
+    return [_make_success(count=messages)], 0.0
 
 
 def _list_uids(request: RouteRequest) -> RouteResponse:
     messages = int(request.target.rpartition(".")[2])  # INBOX.1000
-    return _answer(_make_success(uids=list(list_uids(messages))))
+    return [_make_success(uids=list(list_uids(messages)))], 0.0
 
 
 def _read_by_uids(request: RouteRequest) -> RouteResponse:
     found = re.search(rb'"uids"\s*:\s*\[([\d,\s]*)\]', request.body)
     uids = [] if found is None else [int(uid) for uid in found[1].split(b",") if uid.strip()]
     body = b"".join(_yield_body(_yield_message(uid, request.scenario.attachment) for uid in uids))
-    return _answer(_make_response(body), delay=request.scenario.latency)
+    return [_make_response(body)], request.scenario.latency
 
 
 def _send(request: RouteRequest) -> RouteResponse:
-    return _answer(_make_success(smtpId=f"<{next(_numbers)}.{request.received}@direct.example.test>"))
+    return [_make_success(smtpId=f"<{next(_numbers)}.{request.received}@direct.example.test>")], 0.0
 
 
 def _save(request: RouteRequest) -> RouteResponse:
@@ -215,11 +211,11 @@ def _save(request: RouteRequest) -> RouteResponse:
         documentDigest="q8kTJ1u1d5w=",
         description=f"{request.received} bytes received",
     )
-    return _answer(response)
+    return [response], 0.0
 
 
-_CHANGED = _answer(_make_json(documentDigest="w5d1u1JTk8q=", description="changed"))
-_NOT_FOUND = _answer(_make_response(b"{}", b"404 Not Found"))
+_CHANGED = [_make_json(documentDigest="w5d1u1JTk8q=", description="changed")], 0.0
+_NOT_FOUND = [_make_response(b"{}", b"404 Not Found")], 0.0
 _MESSAGING, _PDF = "/message-rest/api/message", "/signing/pdf"
 _ROUTES: tuple[tuple[str, str, Responder], ...] = (
     ("POST", f"{_MESSAGING}/GetMessageCount/.+", lambda request: _make_count(request.scenario.messages)),
@@ -228,7 +224,7 @@ _ROUTES: tuple[tuple[str, str, Responder], ...] = (
     (
         "POST",
         f"{_MESSAGING}/GetMessageMetaData/.+",
-        lambda request: _answer(_make_response(make_metadata(request.scenario.messages))),
+        lambda request: ([_make_response(make_metadata(request.scenario.messages))], 0.0),
     ),
     ("POST", f"{_MESSAGING}/GetMessages/.+", lambda request: (yield_messages_response(request.scenario), 0.0)),
     ("PUT", f"{_MESSAGING}/Send", _send),
@@ -238,7 +234,7 @@ _ROUTES: tuple[tuple[str, str, Responder], ...] = (
     (
         "PATCH",
         f"{_PDF}/[^/]+/sign/pull",
-        lambda request: _answer(make_signed_response(request.scenario.document), delay=request.scenario.latency),
+        lambda request: ([make_signed_response(request.scenario.document)], request.scenario.latency),
     ),
     ("DELETE", f"{_PDF}/[^/]+", lambda _: _CHANGED),
 )
