@@ -92,9 +92,19 @@ class Client(work.Client):
         return messages
 
     async def sign(self, pdf: bytes) -> bytes:
-        identifier = (await self._save(pdf))["identifier"]
+        identifier = await self.save(pdf)
         await self._call("PATCH", f"{self._pdf}/{identifier}/sign", work.SIGNATURE, _BEARER)
         return await self._get_doc(identifier)
+
+    async def save(self, pdf: bytes) -> str:
+        return str((await self._save(pdf))["identifier"])
+
+    async def sign_and_pull(self, identifier: str) -> bytes:
+        url, body = f"{self._pdf}/{identifier}/sign/pull", msgspec.json.encode(work.SIGNATURE)
+        return pybase64.b64decode(await self._read("PATCH", url, {**_JSON, **_BEARER}, body), validate=True)
+
+    async def delete(self, identifier: str) -> None:
+        await self._read("DELETE", f"{self._pdf}/{identifier}", _BEARER, None)
 
     async def floor_upload(self, path: Path) -> int:
         """Read a file in blocks, and send each as base64: the minimum of any upload."""

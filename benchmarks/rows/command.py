@@ -13,8 +13,8 @@ from pathlib import Path
 
 from benchmarks.__main__ import COMMANDS
 from benchmarks.peers.environment import PreparedPeers, prepare
-from benchmarks.processes import RESULTS, describe_machine
-from benchmarks.rows.page import draw_pictures, format_page, format_spread
+from benchmarks.processes import RESULTS, describe_machine, write_page
+from benchmarks.rows.page import draw_pictures, format_page, format_signing_page, format_spread
 from benchmarks.rows.results import Outcome, Results
 from benchmarks.rows.rounds import RowContext, measure
 from benchmarks.rows.table import PEERS, TABLE, MeasuredRow, choose_rows
@@ -63,7 +63,8 @@ def write(results: Results, folder: Path, page: Path) -> None:
 
 def run_rows(rows: Sequence[MeasuredRow], *, quick: bool, peers: Path | None) -> Results:
     """Measure the rows. A quick run omits the generated clients unless it has a folder for them."""
-    with tempfile.TemporaryDirectory(dir=_MEMORY_FOLDER if _MEMORY_FOLDER.is_dir() else None) as folder:
+    memory_folder = _MEMORY_FOLDER if _MEMORY_FOLDER.is_dir() else None
+    with tempfile.TemporaryDirectory(dir=memory_folder) as folder, tempfile.TemporaryDirectory() as disk:
         if (quick and peers is None) or not any({*PEERS} & {*row.clients} for row in rows):
             missing: dict[str, str] = dict.fromkeys(PEERS, "not generated for a quick run")
             prepared = PreparedPeers(python=sys.executable, missing=missing, versions={})
@@ -72,7 +73,7 @@ def run_rows(rows: Sequence[MeasuredRow], *, quick: bool, peers: Path | None) ->
             prepared = prepare(peers or Path(folder, "peers"))
         start = time.monotonic()
         with run_server() as server:
-            context = RowContext(prepared.python, server, Path(folder), prepared.missing, quick)
+            context = RowContext(prepared.python, server, Path(folder), Path(disk), prepared.missing, quick)
             outcomes = [_measure_row(row.make_quick() if quick else row, context) for row in rows]
         seconds = time.monotonic() - start
     machine = {**describe_machine(), **prepared.versions}
@@ -88,6 +89,16 @@ def _measure_row(row: MeasuredRow, context: RowContext) -> Outcome:
     for client, reason in outcome.absent.items():
         _report(f"    {client}: {reason}")
     return outcome
+
+
+def run_signing_job(arguments: Sequence[str]) -> int:
+    """Measure signing jobs, and write signing-job.md."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks signing-job", description="Measure signing jobs.")
+    parser.add_argument("--quick", action="store_true", help="few documents, as a test")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for signing-job.md")
+    options = parser.parse_args(arguments)
+    results = run_rows(choose_rows(["job"]), quick=options.quick, peers=None)
+    return write_page("signing-job.md", format_signing_page(results), options.out)
 
 
 def _report(text: str) -> None:

@@ -32,11 +32,12 @@ class WorkerFailedError(Exception):
 
 @attrs.frozen
 class RowContext:
-    """The interpreter of all clients, the URL of the server, and a folder. missing: reasons, by client."""
+    """The interpreter of all clients, the URL of the server, and folders. missing: reasons, by client."""
 
     python: str
     server: str
     folder: Path
+    disk: Path
     missing: dict[str, str]
     quick: bool = False
 
@@ -108,7 +109,8 @@ async def run_script(python: str, script: str) -> Reading:
 @contextlib.asynccontextmanager
 async def start_worker(context: RowContext, row: MeasuredRow, client: str) -> AsyncGenerator[Process]:
     """Start a worker and wait until it is ready. Raises CannotError and WorkerFailedError."""
-    arguments = [row.name, client, context.server, str(context.folder), *(["--quick"] if context.quick else [])]
+    folder = context.disk if row.on_disk else context.folder
+    arguments = [row.name, client, context.server, str(folder), *(["--quick"] if context.quick else [])]
     async with _start_process(context.python, "-m", "benchmarks.rows.worker", *arguments) as process:
         content = await _read_line(process)
         if "cannot" in content:

@@ -84,7 +84,7 @@ class MeasuredRow:
     name: for --only. work: a key of works.WORKS. unit: the unit of work, for the report.
     options: the sizes of the work and of the server's responses. quick: replaces them for --quick and the warm-up.
     fresh: each turn runs in a new process, so that it cannot reuse memory; otherwise a turn is done before the first
-    measured one. pauses: pauses of the event loop are measured.
+    measured one. pauses: pauses of the event loop are measured. on_disk: files are on a disk instead of in memory.
     scripts: instead of a work, Python code for each client, measured in a new interpreter.
     """
 
@@ -99,6 +99,7 @@ class MeasuredRow:
     rounds: int = 7
     fresh: bool = False
     pauses: bool = False
+    on_disk: bool = False
     scripts: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
     @property
@@ -316,6 +317,37 @@ TARGETS: tuple[MeasuredRow, ...] = (
 )
 """The rows with targets."""
 
+_JOB = MeasuredRow(
+    name="job",
+    title="Sign 200 documents of 200 KB in a job with a journal",
+    work="sign_folder",
+    unit="document",
+    options={"documents": 200, "document": 200_000},
+    quick={"documents": 5},
+    clients=(OURS, FLOOR, BARE),
+    fresh=True,
+    pauses=True,
+    on_disk=True,
+    figures=(
+        Figure(RATE, FLOOR, 1.1, at_least=True),
+        Figure(RATE, BARE, 0.5, at_least=True),
+        *_compare(CPU, FLOOR, BARE),
+        *_compare(PEAK, FLOOR, BARE),
+    ),
+)
+JOBS: tuple[MeasuredRow, ...] = (
+    _JOB,
+    attrs.evolve(
+        _JOB,
+        name="job-slow",
+        title="The same with signatures that take 50 ms",
+        options={**_JOB.options, "latency": 0.05},
+        pauses=False,
+        figures=_compare(RATE, FLOOR, BARE),
+    ),
+)
+"""Signing jobs."""
+
 
 def _make_point(row: MeasuredRow, curve: str, size: int, title: str, **options: int) -> MeasuredRow:
     return attrs.evolve(
@@ -407,19 +439,10 @@ EMBEDDING: tuple[MeasuredRow, ...] = (
         quick={"messages": 3},
         clients=(OURS,),
     ),
-    attrs.evolve(
-        _EMBEDDED,
-        name="embedding-signing-job",
-        title="Sign 200 documents of 200 KB in a job with a journal",
-        work="sign_folder",
-        options={"documents": 200, "document": 200_000},
-        quick={"documents": 5},
-        clients=(OURS,),
-    ),
 )
 """Works of which only the pauses are shown: what does a program notice in whose event loop the client runs?"""
 
-TABLE: tuple[MeasuredRow, ...] = (*TARGETS, *GROWTH, *GIANT, *EMBEDDING)
+TABLE: tuple[MeasuredRow, ...] = (*TARGETS, *JOBS, *GROWTH, *GIANT, *EMBEDDING)
 
 
 def choose_rows(names: list[str]) -> tuple[MeasuredRow, ...]:

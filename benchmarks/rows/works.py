@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from benchmarks.gauges import Turn
-from benchmarks.rows.table import FLOOR
+from benchmarks.rows.table import FLOOR, OURS
 from benchmarks.server import responses
 
 _SIGNERS = 32
@@ -154,14 +154,18 @@ def synchronise(client: Any, task: WorkTask) -> Turn:
 
 
 def sign_folder(client: Any, task: WorkTask) -> Turn:
-    signing_job: Any = importlib.import_module("benchmarks.signing_job")  # not part of other works
-    documents = task.options["documents"]
-    source = task.folder / f"{documents} documents"
-    signing_job.make_documents(source, documents)
+    jobs: Any = importlib.import_module("benchmarks.signing_job")  # not part of other works
+    documents, source = task.options["documents"], task.folder / f"{task.options['documents']} documents"
+    jobs.make_documents(source, documents, task.options["document"])
 
     async def turn() -> int:
         task.output.mkdir()
-        assert await signing_job.sign_folder(client.suite, source, task.output) == documents
+        if task.role == OURS:
+            signed: int = await jobs.sign_in_job(client.suite, source, task.output)
+        else:
+            disk = jobs.SafeDisk(task.output) if task.role == FLOOR else jobs.Disk(task.output)
+            signed = await jobs.sign_by_hand(client, source, disk)
+        assert signed == documents
         return documents
 
     return turn

@@ -237,7 +237,7 @@ async def test_workers_measure_a_row(name: str, clients: tuple[str, ...], tmp_pa
     [row] = choose_rows([name])
     row = attrs.evolve(row.make_quick(), rounds=1, clients=clients)
     with run_server() as server:
-        context = RowContext(sys.executable, server, tmp_path, {}, quick=True)
+        context = RowContext(sys.executable, server, tmp_path, tmp_path, {}, quick=True)
         outcome = await measure(row, context)
     assert not outcome.absent
     assert {client: len(series) for client, series in outcome.readings.items()} == dict.fromkeys(row.clients, 1)
@@ -248,7 +248,7 @@ async def test_workers_measure_a_row(name: str, clients: tuple[str, ...], tmp_pa
 async def test_scripts_are_measured_and_missing_clients_are_absent(tmp_path: Path) -> None:
     scripts = {OURS: 'print(\'{"cpu": 1, "wall": 1}\')'}
     row = MeasuredRow(name="a", title="A", clients=(OURS, "other"), scripts=scripts, rounds=1)
-    context = RowContext(sys.executable, "", tmp_path, {"other": "no Java", "third": ""})
+    context = RowContext(sys.executable, "", tmp_path, tmp_path, {"other": "no Java", "third": ""})
     outcome = await measure(row, context)
     assert outcome.absent == {"other": "no Java"}
     assert list(outcome.readings) == [OURS]
@@ -319,7 +319,7 @@ def test_every_row_fits_on_the_page() -> None:
 
 @pytest.mark.process  # matplotlib lists the fonts
 def test_results_are_written_with_links_to_the_pictures(tmp_path: Path) -> None:
-    rows = [*choose_rows(["small-sequential"]), *table.GROWTH, *table.EMBEDDING]
+    rows = [*choose_rows(["small-sequential"]), *table.GROWTH, *table.EMBEDDING, *table.JOBS]
     results = make_results(*(Outcome(row=row, readings={OURS: [READING], BARE: [READING]}) for row in rows))
     write(results, tmp_path / "results", tmp_path / "RESULTS.md")
     page = (tmp_path / "RESULTS.md").read_text("utf-8")
