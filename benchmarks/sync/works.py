@@ -21,15 +21,15 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 import directsuite as ds
+from benchmarks.counts import Gauge
 from benchmarks.gauges import measure_cpu, read_resident_bytes
 from benchmarks.peers import work
 from benchmarks.processes import PEAK, Figures, Works, format_machine, print_figures, run_work, write_page
 from benchmarks.server import make_scenario_url, run_server
-from benchmarks.sync.canned import CannedRemote, RequestCounter, make_mailbox, make_rounds, make_suite, run_all_rounds
-from directsuite.sync import Change, MaildirSink, SqliteSink, SqliteStore
+from benchmarks.sync.canned import CannedRemote, make_mailbox, make_rounds, make_suite, run_all_rounds
+from directsuite.sync import MaildirSink, SqliteSink, SqliteStore
 from directsuite.sync.decide import compute_digest, compute_identity, read_received_ms, read_size
 from directsuite.sync.fetch import MAX_BATCH_MESSAGES
-from directsuite.sync.model import ChangeSet, Lease
 from directsuite.sync.postgres import PostgresSink, PostgresStore
 from directsuite.sync.store import Store
 from tests.sync.fleet.postgres_server import PostgresServer, find_binaries
@@ -41,16 +41,6 @@ MAILDIR_MESSAGES = 4_000
 _ROUNDS = 5
 _MODULE = "benchmarks.sync.works"
 _RATE = "messages per second"
-
-
-class _CountingStore(SqliteStore):
-    """Counts its commits."""
-
-    commits = 0
-
-    async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
-        self.commits += 1
-        await super().commit(lease, change_set, changes)
 
 
 def _open_store(store: str) -> Store:
@@ -65,15 +55,17 @@ def _is_postgres(store: str) -> bool:
 
 async def idle(url: str, folder: str) -> Figures:
     """Rounds of a folder without changes, compared with bare aiohttp that requests and parses the same listing."""
-    requests = RequestCounter()
-    async with make_suite(url) as suite, _CountingStore(Path(folder, "sync.db"), sink=SqliteSink()) as store:
-        rounds = make_rounds(CannedRemote(make_mailbox(suite), LARGE_FOLDER_MESSAGES), store)
-        await run_all_rounds(rounds)
-        await rounds.run_round()
-        suite.add_listener(requests)
-        commits, before = store.commits, read_resident_bytes()
-        ours = await _measure_median(rounds.run_round)
-        commits, memory = store.commits - commits, read_resident_bytes() - before
+    gauge = Gauge()
+    with gauge.count_statements():
+        async with make_suite(url) as suite, SqliteStore(Path(folder, "sync.db"), sink=SqliteSink()) as store:
+            rounds = make_rounds(CannedRemote(make_mailbox(suite), LARGE_FOLDER_MESSAGES), store)
+            await run_all_rounds(rounds)
+            await rounds.run_round()
+            suite.add_listener(gauge.requests)
+            gauge.statements.clear()
+            before = read_resident_bytes()
+            ours = await _measure_median(rounds.run_round)
+            commits, memory = gauge.statements["COMMIT"], read_resident_bytes() - before
     async with aiohttp.ClientSession() as session:
         body = msgspec.json.encode({"username": work.USERNAME, "password": work.PASSWORD})
 
@@ -84,7 +76,7 @@ async def idle(url: str, folder: str) -> Figures:
 
         bare = await _measure_median(list_uids)
     return {
-        "requests per round": requests.count.total() / POLLS,
+        "requests per round": gauge.requests.count.total() / POLLS,
         "commits of all rounds": commits,
         "growth of memory during all rounds, KB": memory / 1000,
         "CPU of a round, ms": 1000 * ours,
