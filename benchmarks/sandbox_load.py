@@ -10,6 +10,7 @@ import asyncio
 import base64
 import itertools
 import json
+import statistics
 import sys
 import tempfile
 import time
@@ -48,10 +49,6 @@ class Load:
     def rate(self) -> float:
         """Requests per second."""
         return len(self.seconds) / self.elapsed
-
-    def get_percentile_ms(self, percent: int) -> float:
-        """Return the milliseconds in which the given percentage of the requests was answered."""
-        return sorted(self.seconds)[len(self.seconds) * percent // 100] * 1000
 
 
 async def make_requests(http: aiohttp.ClientSession, urls: Mapping[str, str], count: int) -> dict[str, list[Request]]:
@@ -120,7 +117,8 @@ async def measure_sandbox(folder: Path, clients: int, seconds: float) -> tuple[s
                     load = await run_load(http, each, clients, seconds)
                     after = await run_load(http, health, clients, seconds / 4)
                     ratio, used = 2 * load.rate / (before.rate + after.rate), read_resident_bytes(sandbox.pid) / 1e6
-                    times = f"{load.get_percentile_ms(50):.0f} | {load.get_percentile_ms(99):.0f} | {used:.0f}"
+                    cuts = statistics.quantiles(load.seconds, n=100)
+                    times = f"{1000 * cuts[49]:.0f} | {1000 * cuts[98]:.0f} | {used:.0f}"
                     rows.append(f"| {operation} | {len(load.seconds)} | {ratio:.3f} | {load.rate:.0f} | {times} |")
                     if load.failures or after.failures:
                         problems.append(f"{operation}: {load.failures + after.failures} requests failed.")
