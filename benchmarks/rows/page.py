@@ -28,24 +28,18 @@ _HEADLINES = (
     ("small-sequential", Quantity.CPU, "CPU of a small call, µs"),
     ("upload", Quantity.PEAK, "Peak memory of an upload of 100 MB, MB"),
 )
-_CURVES = (
-    ("callers", Quantity.CPU, "CPU of a small call, µs", "callers"),
-    ("messages", Quantity.CPU, "CPU of reading a message, µs", "messages"),
-    ("messages", Quantity.PEAK, "Peak memory of reading messages, MB", "messages"),
-    ("upload", Quantity.PEAK, "Peak memory of an upload, MB", "MB"),
-    ("download", Quantity.PEAK, "Peak memory of a download, MB", "MB"),
-)
 _EXPLANATION = """\
 In each round every client does one turn, in a rotating order. A figure is the median of the rounds' ratios (or of the
 quantity), with the quartiles in brackets. Clients run on one core, in separate processes, and the server of prepared
 responses on another core. `bare` is aiohttp with the same JSON and base64 codecs, as written by hand: without retries
 and types, with complete payloads in memory. `floor` is the least code that does the work: it reads a file in blocks and
 sends their base64, finds and decodes each attachment of a response, or writes as many bytes as a download has, without
-decoding. The peers are generated from the OpenAPI document of the sandbox with plain `date-time` strings (in their
-favour), and run in the same interpreter with the same aiohttp. Peak memory is resident memory above the memory before
-the turn; each turn whose memory is a figure runs in a new process, which was warmed up with the same work in a small
-size. A payload is the JSON text of the response, which is in memory before the turn. A pause is the delay of a task
-that is due every 2 ms; it is about 0.3 ms in an idle event loop."""
+decoding; in a signing job it is the simplest code that can resume after a crash. The peers are generated from the
+OpenAPI document of the sandbox with plain `date-time` strings (in their favour), and run in the same interpreter with
+the same aiohttp. Peak memory is resident memory above the memory before the turn; each turn whose memory is a figure
+runs in a new process, which was warmed up with the same work in a small size. A payload is the JSON text of the
+response, which is in memory before the turn. A pause is the delay of a task that is due every 2 ms; it is about 0.3 ms
+in an idle event loop."""
 _EMBEDDING = """\
 What does a program notice in whose event loop this work is done? The pauses of another task, which is due every 2 ms:
 half of them are at most p50, 99 % at most p99. While the event loop is blocked, each 2 ms count as one pause. Medians
@@ -54,7 +48,7 @@ of the rounds, with quartiles. The client, with all of its threads, has one core
 
 def format_page(results: Results, pictures: Iterable[str] = ()) -> str:
     """Return the page. pictures: the links of the pictures."""
-    embedded, rest = results.find("embedding-"), results.find("growth-", "giant-")
+    embedded, rest = results.find("embedding-"), results.find("giant-")
     measured = [each for each in results.outcomes if each not in embedded + rest]
     paused = [*embedded, *(each for each in measured if each.row.pauses)]
     targets = [
@@ -83,7 +77,7 @@ def format_page(results: Results, pictures: Iterable[str] = ()) -> str:
         "## Rows",
         "",
         *(line for each in measured for line in _format_row(each)),
-        *(["## Growth and large transfers", "", *_format_table(rest, _QUANTITIES)] if rest else []),
+        *(["## Transfers of 1 GB", "", *_format_table(rest, _QUANTITIES)] if rest else []),
         "## Machine",
         "",
         "| | |",
@@ -160,14 +154,7 @@ def _format_number(value: float) -> str:
 
 def draw_pictures(results: Results, folder: Path) -> list[Path]:
     """Draw the pictures for which the run has rows, and return their paths."""
-    growth, headline, embedding = list[Panel](), list[Panel](), list[Panel]()
-    for name, quantity, title, x in _CURVES:
-        curves = dict[str, list[tuple[float, float]]]()
-        for outcome in results.find(f"growth-{name}-"):
-            for client, value in _get_medians(outcome, quantity).items():
-                curves.setdefault(client, []).append((float(outcome.row.name.rpartition("-")[2]), value))
-        if any(len(curve) > 1 for curve in curves.values()):
-            growth.append(Panel(title, curves, x=x, log_x=True))
+    headline, embedding = list[Panel](), list[Panel]()
     for name, quantity, title in _HEADLINES:
         found = [outcome for outcome in results.outcomes if outcome.row.name == name]
         headline += [Panel(title, bars=_get_medians(outcome, quantity)) for outcome in found]
@@ -182,10 +169,10 @@ def draw_pictures(results: Results, folder: Path) -> list[Path]:
         if bars:
             embedding.append(Panel(f"{_COLUMNS[quantity]}, logarithmic, during a work", bars=bars, log_x=True))
     drawn = list[Path]()
-    for name, panels, columns in (("headline", headline, 1), ("embedding", embedding, 1), ("growth-rows", growth, 2)):
+    for name, panels in (("headline", headline), ("embedding", embedding)):
         if panels:
             drawn.append(folder / f"{name}.svg")
-            draw(drawn[-1], panels, columns=columns)
+            draw(drawn[-1], panels, columns=1)
     return drawn
 
 

@@ -64,9 +64,9 @@ class Results:
     outcomes: list[Outcome]
     quick: bool = False
 
-    def find(self, *prefixes: str) -> list[Outcome]:
-        """Return the outcomes of the rows whose names start with one of the prefixes."""
-        return [each for each in self.outcomes if each.row.name.startswith(prefixes)]
+    def find(self, prefix: str) -> list[Outcome]:
+        """Return the outcomes of the rows whose names start with the prefix."""
+        return [each for each in self.outcomes if each.row.name.startswith(prefix)]
 
     def to_json(self) -> str:
         """Return the text of results.json."""

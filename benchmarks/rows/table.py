@@ -348,38 +348,6 @@ JOBS: tuple[MeasuredRow, ...] = (
 )
 """Signing jobs."""
 
-
-def _make_point(row: MeasuredRow, curve: str, size: int, title: str, **options: int) -> MeasuredRow:
-    return attrs.evolve(
-        row,
-        name=f"growth-{curve}-{size}",
-        title=title,
-        options={**row.options, **options},
-        clients=(OURS, BARE),
-        figures=(),
-        rounds=5,
-        pauses=False,
-    )
-
-
-_RECORDS = attrs.evolve(_STREAM, options={"attachment": 0}, quick={"messages": 10})
-GROWTH: tuple[MeasuredRow, ...] = (
-    *(
-        _make_point(_SMALL, "callers", n, f"Small calls, callers: {n}", calls=max(640, n), callers=n, connections=64)
-        for n in (1, 4, 16, 64, 256, 1_000)
-    ),
-    *(
-        _make_point(row, row.name, megabytes, f"{row.name.capitalize()} {megabytes} MB", document=megabytes * MB)
-        for row in (_UPLOAD, _DOWNLOAD)
-        for megabytes in (1, 10, 100)
-    ),
-    *(
-        _make_point(_RECORDS, "messages", count, f"Read {count:,} messages from one response", messages=count)
-        for count in (10, 100, 1000, 10_000, 100_000)
-    ),
-)
-"""The same work at several sizes: are the costs of one unit, and the memory, constant?"""
-
 _MEMORY = (Figure(PEAK, unit="MB"), Figure(PAUSE, unit="ms"))
 GIANT: tuple[MeasuredRow, ...] = (
     attrs.evolve(
@@ -442,7 +410,7 @@ EMBEDDING: tuple[MeasuredRow, ...] = (
 )
 """Works of which only the pauses are shown: what does a program notice in whose event loop the client runs?"""
 
-TABLE: tuple[MeasuredRow, ...] = (*TARGETS, *JOBS, *GROWTH, *GIANT, *EMBEDDING)
+TABLE: tuple[MeasuredRow, ...] = (*TARGETS, *JOBS, *GIANT, *EMBEDDING)
 
 
 def choose_rows(names: list[str]) -> tuple[MeasuredRow, ...]:

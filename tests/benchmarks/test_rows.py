@@ -319,11 +319,11 @@ def test_every_row_fits_on_the_page() -> None:
 
 @pytest.mark.process  # matplotlib lists the fonts
 def test_results_are_written_with_links_to_the_pictures(tmp_path: Path) -> None:
-    rows = [*choose_rows(["small-sequential"]), *table.GROWTH, *table.EMBEDDING, *table.JOBS]
+    rows = [*choose_rows(["small-sequential"]), *table.EMBEDDING, *table.JOBS]
     results = make_results(*(Outcome(row=row, readings={OURS: [READING], BARE: [READING]}) for row in rows))
     write(results, tmp_path / "results", tmp_path / "RESULTS.md")
     page = (tmp_path / "RESULTS.md").read_text("utf-8")
-    for name in ("headline", "embedding", "growth-rows"):
+    for name in ("headline", "embedding"):
         assert f"(results/{name}.svg)" in page
         assert "ours" in (tmp_path / "results" / f"{name}.svg").read_text("utf-8")
     assert draw_pictures(make_results(make_outcome()), tmp_path) != []
