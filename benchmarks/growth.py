@@ -68,12 +68,7 @@ GROWTHS = (
         "workers",
         f"Workers of a fleet on PostgreSQL with {FLEET_MAILBOXES} mailboxes, due every {FLEET_INTERVAL:.0f} seconds",
         (1, 2, 4),
-        {
-            "rounds": "rounds, divided by those that were due",
-            "CPU": "CPU of all workers per round, ms",
-            "PostgreSQL": "CPU of PostgreSQL per round, ms",
-            "transactions": "transactions per round",
-        },
+        {name: name for name in fleet.FIGURES},
     ),
     Growth(
         "messages",
@@ -176,13 +171,7 @@ async def documents(url: str, folder: str, count: str) -> Figures:
 
 async def workers(url: str, _: str, count: str) -> Figures:
     sizes = (FLEET_INTERVAL, FLEET_MAILBOXES, FLEET_SECONDS)
-    figures = await fleet.fleet(url, count, *map(str, sizes))
-    return {
-        "rounds": figures[fleet.RATE] / (FLEET_MAILBOXES / FLEET_INTERVAL),
-        "CPU": figures[fleet.CLIENT],
-        "PostgreSQL": figures[fleet.POSTGRES],
-        "transactions": figures[fleet.TRANSACTIONS],
-    }
+    return await fleet.fleet(url, count, *map(str, sizes))
 
 
 WORKS: Works = {work.__name__: work for work in (mailboxes, messages, tracked, documents, workers)}

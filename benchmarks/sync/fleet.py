@@ -41,7 +41,7 @@ _MESSAGES_PER_MAILBOX = 3
 _ROUNDS = 3
 _LOADS = {"due every 10 seconds": 10.0, "as often as possible": 0.25}
 """Seconds between two rounds of a mailbox. The second interval is too short for the workers."""
-RATE, CLIENT, POSTGRES, TRANSACTIONS = FIGURES = (
+FIGURES = (
     "rounds per second",
     "CPU of the workers for a mailbox and round, ms",
     "CPU of PostgreSQL for a mailbox and round, ms",
