@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,6 @@ from benchmarks.processes import (
     CLIENTS_CORE,
     RESULTS,
     Figures,
-    compute_ratios,
     compute_spread,
     format_machine,
     pin_to_core,
@@ -40,14 +40,14 @@ _BOUND = 1.1
 
 async def measure_clients(_loop: str, url: str, callers: str, rounds: str, calls: str, *names: str) -> Figures:
     """Return the median CPU of a call in µs for each client. They take turns in this process."""
-    sizes = {"calls": int(calls), "callers": int(callers)}
+    few, many = ({"calls": int(count), "callers": int(callers)} for count in (callers, calls))
     taken: dict[str, list[float]] = {name: [] for name in names}
-    for turn in range(int(rounds) + 1):
-        for name in names if turn % 2 else reversed(names):
+    for number in range(int(rounds) + 1):  # the first one imports what a call needs
+        for name in names if number % 2 else reversed(names):
             async with get_client(name)(url, connections=64) as client:
-                task = WorkTask(role=name, options=sizes, folder=Path())
-                await small_calls(client, task)()  # opens the connections, and imports what the first call needs
-                taken[name].append(await measure_cpu(small_calls(client, task)) / int(calls) * 1e6)
+                await small_calls(client, WorkTask(role=name, options=few, folder=Path()))()  # opens the connections
+                turn = small_calls(client, WorkTask(role=name, options=many, folder=Path()))
+                taken[name].append(await measure_cpu(turn) / int(calls) * 1e6)
     return {name: compute_spread(values[1:]).median for name, values in taken.items()}
 
 
@@ -61,10 +61,9 @@ def measure_way(url: str, python: str, loop: str, callers: int, rounds: int, cal
     repeats = range(3 if rounds > 1 else 1)
     together = [run(*CLIENTS) for _ in repeats]
     alone = [{name: run(name)[name] for name in CLIENTS} for _ in repeats]
-    ratios = [
-        compute_ratios([each["ours"] for each in way], [each["bare"] for each in way]) for way in (together, alone)
-    ]
-    print(row := f"| {python} | {loop} | {callers} | {' | '.join(str(compute_spread(each)) for each in ratios)} |")
+    ratios = [compute_spread([each["ours"] / each["bare"] for each in way]) for way in (together, alone)]
+    version = subprocess.check_output((python, "-V"), text=True).split()[1]  # noqa: S603
+    print(row := f"| {version} | {loop} | {callers} | {ratios[0]} | {ratios[1]} |")
     return row
 
 
