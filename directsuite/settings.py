@@ -27,6 +27,7 @@ from directsuite.core.checks import (
 from directsuite.core.privacy import scrub_class, scrub_traceback
 from directsuite.core.retry import RetryPolicy
 from directsuite.core.session import SessionFactory
+from directsuite.core.similar import find_similar
 from directsuite.errors import ConfigurationError
 from directsuite.wire.models import ValueSemantics
 
@@ -246,9 +247,7 @@ def make_settings(kind: type[S], configuration: Configuration, options: Settings
                 f"{entry.origin}: {name} is a secret, which does not belong in the settings file: set "
                 f"{name}_file to the path of a file that contains it, or set {PREFIX}{name.upper()}"
             )
-        from difflib import get_close_matches  # imported only for this error
-
-        similar = get_close_matches(name, known, n=1)
+        similar = find_similar(name, known)
         hint = f"did you mean {similar[0]}?" if similar else f"known: {', '.join(sorted(known))}, [profiles.NAME]"
         raise ConfigurationError(f"{entry.origin}: unknown setting {name}; {hint}")
     values = {

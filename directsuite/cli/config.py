@@ -13,8 +13,8 @@ from directsuite.cli.errors import exit_for_error
 from directsuite.cli.options import CommonOptions, Json, make_app, record, register
 from directsuite.cli.output import show_json, show_text
 from directsuite.cli.process import ExitStatus, echo_err
-from directsuite.cli.usage import find_similar_name
 from directsuite.config_file import CERTIFICATES, DEFAULT_FILE, IDENTITY, PREFIX, SECRETS, Configuration
+from directsuite.core.similar import find_similar
 from directsuite.settings import PLAIN_SETTINGS, make_settings
 
 app = make_app("config", "show", "show --json")
@@ -78,8 +78,8 @@ def show_config(*, options: _ConfigOptions = _ConfigOptions()) -> int:
 def find_unknown_variables(variables: Iterable[str]) -> dict[str, str | None]:
     """Return the variables that begin as those of the package, but are not read, with the name that was meant."""
     suffixes = sorted(each.removeprefix(PREFIX) for each in variables if each.startswith(PREFIX))
-    similar = {each: find_similar_name(each, _KNOWN_SUFFIXES) for each in suffixes if each not in _KNOWN_SUFFIXES}
-    return {f"{PREFIX}{suffix}": name and f"{PREFIX}{name}" for suffix, name in similar.items()}
+    similar = {each: find_similar(each, _KNOWN_SUFFIXES) for each in suffixes if each not in _KNOWN_SUFFIXES}
+    return {f"{PREFIX}{suffix}": f"{PREFIX}{names[0]}" if names else None for suffix, names in similar.items()}
 
 
 def find_unused_settings(configuration: Configuration) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +11,10 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.markdown import Markdown
 
-from directsuite.cli.errors import UsageError
+from directsuite.cli.errors import UsageError, with_value
 from directsuite.cli.options import make_app
 from directsuite.cli.output import show_table
+from directsuite.core.similar import find_similar
 
 app = make_app("guide", "", "errors")
 app.usage = "directsuite guide [TOPIC]"
@@ -33,9 +33,8 @@ def show_guide(
         rows = [(name, text.partition("\n")[0].removeprefix("# ")) for name, text in guides.items()]
         show_table(("topic", "about"), rows, no_wrap=("topic",))
     elif topic not in guides:
-        near = get_close_matches(topic, guides, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"The guides are {', '.join(guides)}."
-        raise UsageError(f"There is no such guide. {hint}")
+        hint = "".join(f" Did you mean {each}?" for each in find_similar(topic, guides))
+        raise UsageError(f"{with_value('There is no such guide', topic)}.{hint} The guides are {', '.join(guides)}.")
     elif console.is_terminal:
         os.environ.setdefault("LESS", "FRX")  # as git does: without R, less shows the codes of colours as text
         with console.pager(styles=True):

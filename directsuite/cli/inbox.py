@@ -41,9 +41,9 @@ from directsuite.cli.output import (
     show_text,
 )
 from directsuite.cli.process import ExitStatus, echo_err, is_verbose, make_printable, show_line
-from directsuite.cli.usage import find_similar_name
 from directsuite.core.files import explain_os_error
 from directsuite.core.outcome import ErrorScope, find_error_scope
+from directsuite.core.similar import find_similar
 from directsuite.durable.files import DEVICE, create_file, move_new
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.operations import CONTENT_PATHS
@@ -511,8 +511,7 @@ def _find_similar_folder(typed: str, folders: Mapping[str, str]) -> str | None:
         if f".{key}".endswith(f".{typed}"):
             return name
     short_names = {key.removeprefix("inbox."): name for key, name in folders.items()}
-    similar_name = find_similar_name(typed, list(short_names))
-    return None if similar_name is None else short_names[similar_name]
+    return next((short_names[each] for each in find_similar(typed, short_names)), None)
 
 
 def explain_missing_messages(folder: str, missing: Sequence[int]) -> str:

@@ -21,7 +21,7 @@ from directsuite.cli.credentials import load_settings, read_login, read_private_
 from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
 from directsuite.cli.output import format_count, model_to_dict, show_effect, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, show_line
-from directsuite.cli.usage import find_similar_name
+from directsuite.core.similar import find_similar
 from directsuite.registration import operations
 
 app = opt.make_app(
@@ -181,8 +181,7 @@ def read_individual(path: Path) -> ds.IDProofedIndividualRESTful:
     """Return the person described in a private file."""
     members = read_private_document(path, with_value(_INDIVIDUAL_FILE, path), _EXPECTED_MEMBERS)
     if unknown := [member for member in members if member not in _KNOWN_MEMBERS]:
-        similar = find_similar_name(unknown[0], _KNOWN_MEMBERS)
-        suggestion = f"Did you mean {similar}? " if similar else ""
+        suggestion = "".join(f"Did you mean {each}? " for each in find_similar(unknown[0], _KNOWN_MEMBERS))
         # The member is not named in a log, because in a wrong file the key may be confidential.
         raise UsageError(
             f"{with_value('Unknown member', unknown[0])} in {_INDIVIDUAL_FILE}. {suggestion}"

@@ -5,7 +5,6 @@ It quotes typed values only if `process.is_verbose()`, because they may be the t
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -24,9 +23,9 @@ from cyclopts import (
 )
 
 from directsuite.cli import process
+from directsuite.core.similar import find_similar
 
 _MAX_QUOTED_CHARS = 100
-_MIN_SIMILARITY = 0.75  # of 1: about one letter added, missing or replaced
 _OPTION_PATTERN = re.compile(r"--?[a-z]+(?:-[a-z]+)*")
 _EXPECTED_FORMATS: Mapping[object, str] = {
     int: "give an integer",
@@ -113,19 +112,8 @@ def _make_dash_hint(error: MissingArgumentError) -> str:
     return f"; write a value that begins with - as {error.keyword}=…"
 
 
-def find_similar_name(typed: str, available_names: Sequence[str]) -> str | None:
-    """Return the available name that was probably meant; None if no other name is similar."""
-    names = {name.lstrip("-"): name for name in available_names if name != typed}
-    typed = typed.lstrip("-")
-    completions = [each for each in names if typed and each.startswith(typed)]
-    if len(completions) != 1:
-        completions = difflib.get_close_matches(typed, names, n=1, cutoff=_MIN_SIMILARITY)
-    return names[completions[0]] if completions else None
-
-
 def _suggest_name(typed: str, available_names: Sequence[str]) -> str:
-    similar_name = find_similar_name(typed, available_names)
-    return f" (did you mean {similar_name}?)" if similar_name else ""
+    return "".join(f" (did you mean {each}?)" for each in find_similar(typed, available_names))
 
 
 def _get_argument_name(error: CycloptsError, keyword: str | None) -> str:

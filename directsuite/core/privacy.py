@@ -22,6 +22,7 @@ from contextlib import AbstractAsyncContextManager
 from types import FrameType, FunctionType, TracebackType
 from typing import Any, Generic, TypeVar, cast
 
+from directsuite.core.similar import find_similar
 from directsuite.errors import DirectSuiteError
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -111,9 +112,7 @@ def _suggest_parameter(error: BaseException, function: Callable[..., Any]) -> No
     """
     is_of_call = type(error) is TypeError and error.__traceback__ is not None and error.__traceback__.tb_next is None
     if is_of_call and (unknown := re.search(r"unexpected keyword argument '(\w+)'\Z", str(error))):
-        from difflib import get_close_matches  # imported only if needed, to start faster
-
-        for name in get_close_matches(unknown[1], inspect.signature(function).parameters.keys() - {"self"}, 1):
+        for name in find_similar(unknown[1], inspect.signature(function).parameters.keys() - {"self"}):
             error.args = (f"{error}. Did you mean '{name}'?",)
 
 

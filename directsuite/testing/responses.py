@@ -8,7 +8,6 @@ With `mocked_services`, `mocked.respond("GetUIDs", folder="INBOX", uids=[1, 2])`
 
 from __future__ import annotations
 
-import difflib
 import functools
 import http.client
 import json
@@ -23,6 +22,7 @@ import attrs
 from yarl import URL
 
 from directsuite.core.operation import Operation, Service
+from directsuite.core.similar import find_similar
 from directsuite.fax import operations as fax
 from directsuite.messaging import operations as messaging
 from directsuite.messaging.models import APIResponse
@@ -199,11 +199,10 @@ def _find_problems(given: object, read: object, path: str) -> Iterator[str]:
 
 def _list_similar(name: str, known: Iterable[str], plural: str) -> str:
     """Return a sentence with the similar names, or with all if none is similar."""
-    names = {each.lower(): each for each in known}  # the name of a method, such as get_uids, differs in these
-    wanted = name.lower().replace("_", "")
-    starts = [each for each in names if wanted.startswith(each)]
-    similar = dict.fromkeys([*starts, *difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)])
-    listed = ", ".join(names[each] for each in similar or names)
+    names = list(known)
+    starts = [each for each in names if name.lower().startswith(each.lower())]
+    similar = dict.fromkeys([*starts, *find_similar(name, names, limit=3)])
+    listed = ", ".join(similar or names)
     return f"Similar {plural}: {listed}" if similar else f"The {plural} are {listed}"
 
 
