@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, cast
 import attrs
 
 from directsuite.core.files import explain_os_error, find_path_problem, run_in_thread
+from directsuite.core.similar import find_similar
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
 
@@ -128,9 +129,10 @@ class Configuration(Mapping[str, SettingEntry]):
         Raises ConfigurationError if the file cannot be read, is invalid, or does not have the profile.
         """
         variables = Variables(environ)
-        return cls._read(
-            variables, _find_settings_file(variables), profile or variables.get(f"{PREFIX}PROFILE") or None
-        )
+        file, variable = _find_settings_file(variables), f"{PREFIX}PROFILE"
+        if profile is None and variables.get(variable):
+            return cls._read(variables, file, variables[variable], profile_origin=variable)
+        return cls._read(variables, file, profile or None)
 
     @classmethod
     def from_file(cls, path: str | PathLike[str], profile: str | None = None) -> Self:
@@ -138,7 +140,9 @@ class Configuration(Mapping[str, SettingEntry]):
         return cls._read(Variables({}), _to_path(path, "the settings file"), profile)
 
     @classmethod
-    def _read(cls, variables: Variables, file: Path | None, profile: str | None) -> Self:
+    def _read(
+        cls, variables: Variables, file: Path | None, profile: str | None, profile_origin: str = "profile"
+    ) -> Self:
         values, lines = _read_toml(file) if file is not None else ({}, {})
         profiles: dict[str, Any] = values.pop("profiles", {})
         if not isinstance(cast("object", profiles), dict) or any(
@@ -148,11 +152,10 @@ class Configuration(Mapping[str, SettingEntry]):
         names = tuple(profiles)
         if profile is not None and profile not in profiles:
             there = f"has the profiles {', '.join(names)}" if names else "has no profiles"
-            missing = f"there is no settings file: create {DEFAULT_FILE}, or name one with {PREFIX}CONFIG"
-            where = f"{file} {there}" if file else missing
-            raise ConfigurationError(
-                f"the profile {profile!r}, set by profile=, --profile or {PREFIX}PROFILE, does not exist: {where}"
-            )
+            missing = f", because there is no settings file: create {DEFAULT_FILE}, or name one with {PREFIX}CONFIG"
+            hint = "".join(f"; did you mean {each}?" for each in find_similar(profile, names))
+            where = f": {file} {there}{hint}" if file else missing
+            raise ConfigurationError(f"{profile_origin}: there is no profile {profile!r}{where}")
         sections = [(SettingSource.FILE, "", values)]
         if profile is not None:
             sections.append((SettingSource.PROFILE, f"profiles.{profile}", profiles[profile]))
@@ -379,10 +382,23 @@ def _read_toml(path: Path) -> tuple[dict[str, Any], dict[tuple[str, str], int]]:
     raise ConfigurationError(f"settings file {path}: {reason}")
 
 
+_SYNTAX_ERROR = re.compile(
+    r"(?P<reason>.*?)(?: at)?(?: \(at |: )(?P<place>end of document|line \d+,? column \d+)(?: \(char \d+)?\)?"
+)
+_REASON_WITHOUT_CONTENT = re.compile(r"""(?:[A-Za-z /-]|'[][{}=,.:]+'|"[][{}=,.:]+")*""")  # of tomllib and json
+
+
 def explain_syntax_error(error: Exception, language: Literal["JSON", "TOML"]) -> str:
-    """Return the explanation of a parser's error, with its line, but without its text, which may quote the file."""
-    found = re.search(r"\bline (\d+),? column \d+( \(char \d+)?\)?\Z", str(error))
-    return f"it is not valid {language}{f' (line {found[1]})' if found else ''}"
+    """Return the explanation of a parser's error, with the place, and the reason up to what it quotes from the file."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not text in UTF-8"
+    found = _SYNTAX_ERROR.fullmatch(str(error))
+    if found is None:
+        return f"it is not valid {language}"
+    reason = cast("re.Match[str]", _REASON_WITHOUT_CONTENT.match(found["reason"]))[0]
+    shown = f"{reason.lower()}{'' if reason == found['reason'] else '…'}"
+    hint = "; texts must be in quotes, and true and false in lower case" if reason == "Invalid value" else ""
+    return f"it is not valid {language} ({found['place']}: {shown}{hint})"
 
 
 class _TooLargeError(Exception):

@@ -269,6 +269,7 @@ def make_settings(kind: type[S], configuration: Configuration, options: Settings
     if name not in configuration or name in overrides:
         raise ConfigurationError(problem)
     entry = configuration[name]
+    problem = problem.replace("True or False", "true or false").removesuffix(", or None")  # Python's words
     if entry.is_variable and problem.endswith("allow_insecure_http to true"):
         problem += f", or {PREFIX}ALLOW_INSECURE_HTTP=true"
     raise ConfigurationError(f"{entry.origin}: {problem}")

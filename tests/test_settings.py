@@ -202,8 +202,8 @@ BAD_FILES: list[tuple[str, str]] = [
     ("timeout = true", "timeout must be a finite number greater than 0"),
     ("burst = 1.5", "burst must be a whole number"),
     ("max_connections = false", "max_connections must be a finite number greater than 0"),
-    ('allow_insecure_http = "no"', "allow_insecure_http must be True or False"),
-    ("allow_insecure_http = 1", "allow_insecure_http must be True or False"),
+    ('allow_insecure_http = "no"', "allow_insecure_http must be true or false"),
+    ("allow_insecure_http = 1", "allow_insecure_http must be true or false"),
     ("proxy = 5", "proxy must be the URL of an HTTP proxy"),
     ('retry_attempts = "Zaphod"', "retry_attempts must be a whole number, 1 or more"),
     ("retry_attempts = true", "retry_attempts must be a whole number, 1 or more"),
@@ -240,7 +240,7 @@ def test_file_that_cannot_be_read_is_rejected(tmp_path: Path) -> None:
     for path, reason in (
         (tmp_path / "none.toml", "it does not exist"),
         (tmp_path, "can't be read"),
-        (binary, "not valid TOML"),
+        (binary, "not text in UTF-8"),
     ):
         with pytest.raises(ds.ConfigurationError, match=reason):
             ds.Settings.from_toml(path)

@@ -42,6 +42,7 @@ from directsuite.config_file import (
     read_private_file,
     read_secret_file,
 )
+from directsuite.core.credentials import find_header_problem
 from directsuite.core.files import explain_os_error
 from directsuite.messaging import arguments
 
@@ -73,29 +74,33 @@ _SECRET_SOURCES = {
 def find_secret(name: str, file: Path | None, *, keyring_name: str, prompt: str) -> ds.Secret:
     """Return the secret from the first of its places.
 
-    Raises UsageError if no place has it, ConfigurationError if its file is invalid.
+    Raises UsageError if no place has it or a token is malformed, ConfigurationError if its file is invalid.
 
     name: such as "token". file: the value of its option. prompt: the question on a terminal.
     keyring_name: "token", or the address or user name of a password.
     """
-    description, option, placeholder = _SECRET_SOURCES[name]
     if name != "token":
         secret_owners[name] = keyring_name
+    secret, secret_sources[name] = _find_secret(name, file, keyring_name, prompt)
+    if name == "token" and (problem := find_header_problem(secret.reveal())) is not None:
+        raise UsageError(f"The access token from {secret_sources[name]} {problem}. Correct it there.")
+    return secret
+
+
+def _find_secret(name: str, file: Path | None, keyring_name: str, prompt: str) -> tuple[ds.Secret, str]:
+    description, option, placeholder = _SECRET_SOURCES[name]
     if file is not None:
-        secret_sources[name] = with_value(f"the file of {option}", file)
-        return read_secret_file(file, f"the file of {option}")
+        source = with_value(f"the file of {option}", file)
+        return read_secret_file(file, source), source
     configuration, variable = Configuration.read(), f"{PREFIX}{name.upper()}"
     validate_text(configuration.variables.get(variable), variable)
     if (secret := configuration.read_secret(name)) is not None:
         is_variable = bool(configuration.variables.get(variable))
-        secret_sources[name] = variable if is_variable else f"{name}_file in the settings"
-        return secret
+        return secret, variable if is_variable else f"{name}_file in the settings"
     if (secret := find_in_keyring(keyring_name)) is not None:
-        secret_sources[name] = "the keyring"
-        return secret
+        return secret, "the keyring"
     if is_interactive():
-        secret_sources[name] = "your answer to the question"
-        return ask_for_secret(description, prompt)
+        return ask_for_secret(description, prompt), "your answer to the question"
     raise UsageError(
         f"No {description} is set. Set {variable}, give {option} FILE, "
         f"or add it to a keyring with `keyring set {KEYRING_SERVICE} {placeholder}`."
@@ -129,15 +134,25 @@ def load_settings(service: Service) -> ds.Settings:
     return settings
 
 
+def find_setting(typed: str | None, option: str, name: str) -> tuple[str | None, str]:
+    """Return the value of an option, or else of a setting, and its source for messages. name: the setting."""
+    if typed:
+        return typed, option
+    configuration = Configuration.read()
+    text = configuration.get_text(name)
+    is_in_file = name in configuration and not configuration[name].is_variable
+    return text, f"{name} in {configuration[name].origin}" if is_in_file else f"{PREFIX}{name.upper()}"
+
+
 def get_mailbox_address(address: str | None) -> str:
     """Return the mailbox's address. address: the value of --mailbox; None for the configured mailbox."""
-    address = address or Configuration.read().get_text("mailbox")
+    address, source = find_setting(address, "--mailbox", "mailbox")
     if not address:
         raise UsageError(
             f"No mailbox is given. Give --mailbox ADDRESS, or set {MAILBOX_VAR}, or mailbox in the settings file."
         )
-    validate_text(address, "--mailbox")
-    validate_address(address, "--mailbox")
+    validate_text(address, source)
+    validate_address(address, source)
     return address
 
 
@@ -188,12 +203,12 @@ def read_login(username: str | None, password_file: Path | None) -> ds.Login:
 
     username: the value of --login; None for the configured user name. password_file: the value of --password-file.
     """
-    username = username or Configuration.read().get_text("login_username")
+    username, source = find_setting(username, "--login", "login_username")
     if not username:
         raise UsageError(
             f"No login is given. Give --login USERNAME, or set {LOGIN_VAR}, or login_username in the settings file."
         )
-    validate_text(username, "--login")
+    validate_text(username, source)
     prompt = f"Password of {username}"
     password = find_secret("login_password", password_file, keyring_name=username, prompt=prompt)
     return ds.Login(username, password)

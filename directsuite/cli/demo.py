@@ -24,6 +24,7 @@ from rich.console import Console
 
 import directsuite as ds
 from directsuite.cli.command import CommandParameter, Work
+from directsuite.cli.errors import FileError, create_folder, explain_file_errors
 from directsuite.cli.options import Flag, convert_path, integer_parameter, make_app, record
 from directsuite.cli.output import show_json, show_progress, show_table
 from directsuite.cli.process import require_extra, show_line
@@ -77,7 +78,7 @@ def demo(*, command: CommandParameter, options: DemoOptions = DemoOptions()) -> 
     """
     require_extra("sandbox")
     command.resume_hint = "the same command starts again from the beginning"
-    options.output.mkdir(parents=True, exist_ok=True)
+    create_folder("--output", options.output, mode=0o777)
     return run_demo(options, options.output.resolve(), STEPS)
 
 
@@ -128,10 +129,11 @@ async def run_step(name: str, step: Step, context: DemoContext) -> dict[str, Any
     report: dict[str, Any] = {"name": name, "title": step.__doc__, "held": True}
     report |= {"count": None, "thing": None, "files": [], "problem": None}
     try:
-        report["count"], report["thing"], files = await step(context)
+        with explain_file_errors("--output", context.output):
+            report["count"], report["thing"], files = await step(context)
         report["files"] = [path.relative_to(context.output).as_posix() for path in files]
     except Exception as error:  # noqa: BLE001  the report names the step in which any error occurred
-        is_own = isinstance(error, AssertionError | ds.DirectSuiteError)
+        is_own = isinstance(error, AssertionError | ds.DirectSuiteError | FileError)
         report |= {"held": False, "problem": str(error) if is_own else f"{type(error).__name__}: {error}"}
     context.sandbox.clock.set(datetime.now(UTC))  # later signatures must not be in the future
     return report | {"seconds": round(time.monotonic() - began, 3)}

@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,7 +35,18 @@ from directsuite.cli.config import find_unknown_variables, find_unused_settings
 from directsuite.cli.conformance import Specification
 from directsuite.cli.credentials import MailboxAccess, find_in_keyring
 from directsuite.cli.deep import DeepExamination, DoctorOptions
-from directsuite.cli.errors import HINT_CHECK_CLIENT, HINT_RENEW_CREDENTIAL, Advice, UsageError, exit_for_error
+from directsuite.cli.errors import (
+    HINT_CHECK_CLIENT,
+    HINT_RENEW_CREDENTIAL,
+    Advice,
+    UsageError,
+    describe_secret_source,
+    exit_for_error,
+    explain_error,
+    explain_file_errors,
+    require_writable_folder,
+    with_value,
+)
 from directsuite.cli.options import make_app
 from directsuite.cli.output import show_json, show_progress, show_table
 from directsuite.cli.process import EXTRAS, ExitStatus, echo_err, find_missing, require_extra
@@ -127,19 +138,26 @@ def doctor(*, options: DoctorOptions = DoctorOptions()) -> Work:
         raise UsageError(f"These options need --deep: {names}.")
     if (options.tuser is None) != (options.tuser_password_file is None):
         raise UsageError("--tuser and --tuser-password-file must be given together.")
-    if options.report is not None and os.path.lexists(options.report):  # otherwise reported after the examination
-        raise UsageError("--report: The file exists. Name a new file.")
+    if options.report is not None:  # otherwise reported after the examination
+        if os.path.lexists(options.report):
+            raise UsageError(f"{with_value('--report', options.report)} exists already. Name a new file.")
+        require_writable_folder("--report", options.report)
     settings, finding = _read_settings()
+    missing_url = "The settings are invalid: see the check of the settings."
+    if settings is not None:
+        missing_url = "There is no URL. If you use this service, set DIRECTSUITE_{service}_URL."
+    settings = settings or ds.Settings()
     machine = [("settings", finding), *_check_unused(os.environ), *_check_machine(settings, os.environ)]
     findings = [attrs.evolve(each, subject="this machine", check=name) for name, each in machine]
-    return _examine(options, settings, _find_credentials(options, settings), findings)
+    return _examine(options, settings, _find_credentials(options, settings), findings, missing_url)
 
 
-def _read_settings() -> tuple[ds.Settings, Finding]:
+def _read_settings() -> tuple[ds.Settings | None, Finding]:
+    """Return the settings, None if they are invalid."""
     try:
         settings = ds.Settings.from_env()
     except ds.ConfigurationError as error:
-        return ds.Settings(), failed(error.explanation)
+        return None, failed(explain_error(error))
     if not any(getattr(settings, f"{service}_url") for service in SERVICES):
         text = "Set DIRECTSUITE_MESSAGE_URL, or the same with SIGNING, FAX or REGISTRATION, or use the settings file."
         return settings, failed(f"No service has a URL. {text}")
@@ -167,7 +185,7 @@ def _find(is_given: Callable[[], object], read: Callable[[], T], advice: str) ->
     except UsageError as error:
         return failed(str(error))
     except ds.ConfigurationError as error:
-        return failed(error.explanation)
+        return failed(explain_error(error))
 
 
 _NOT_CHECKED_TEXT = "Refresh tokens are not checked, because each use may replace them. Run a command of the service."
@@ -178,12 +196,11 @@ def _find_credentials(options: DoctorOptions, settings: ds.Settings) -> Mapping[
 
     A password is requested only for a named mailbox or login with a URL.
     """
+    read_configuration = cache(Configuration.read)
     token = _find(
         lambda: (
             options.token_file
-            or Configuration.read().prefers_grant()
-            or Configuration.read().read_secret("token")
-            or credentials.read_grant()
+            or read_configuration().read_token(allow_insecure_http=settings.allow_insecure_http)
             or find_in_keyring("token")
         ),
         lambda: credentials.read_token(options.token_file),
@@ -193,12 +210,12 @@ def _find_credentials(options: DoctorOptions, settings: ds.Settings) -> Mapping[
         # Each check opens a suite, but a refresh token must be used in only one suite at a time.
         "token": not_checked(_NOT_CHECKED_TEXT) if isinstance(token, ds.RefreshToken) else token,
         "login": _find(
-            lambda: settings.registration_url and (options.login or Configuration.read().get_text("login_username")),
+            lambda: settings.registration_url and (options.login or read_configuration().get_text("login_username")),
             lambda: credentials.read_login(options.login, options.login_password_file),
             f"There is no login. Set {credentials.LOGIN_VAR}, or give --login USERNAME.",
         ),
         "mailbox": _find(
-            lambda: settings.message_url and (options.mailbox or Configuration.read().get_text("mailbox")),
+            lambda: settings.message_url and (options.mailbox or read_configuration().get_text("mailbox")),
             lambda: credentials.get_mailbox_access(options.mailbox, options.password_file, settings=settings),
             f"No mailbox is named. Set {credentials.MAILBOX_VAR}, or give --mailbox ADDRESS.",
         ),
@@ -206,12 +223,20 @@ def _find_credentials(options: DoctorOptions, settings: ds.Settings) -> Mapping[
 
 
 async def _examine(
-    options: DoctorOptions, settings: ds.Settings, found: Mapping[str, Any], findings: list[Finding]
+    options: DoctorOptions,
+    settings: ds.Settings,
+    found: Mapping[str, Any],
+    findings: list[Finding],
+    missing_url: str,
 ) -> int:
-    """Add findings about the services, and print all. Return 1 if a check failed or responses differ, else 0."""
+    """Add findings about the services, and print all. Return 1 if a check failed or responses differ, else 0.
+
+    missing_url: the finding for a service without a URL.
+    """
     reports = None
     async with show_progress("examining"):
-        for checked in await asyncio.gather(*(_check_service(each, options, settings, found) for each in SERVICES)):
+        checking = (_check_service(each, options, settings, found, missing_url) for each in SERVICES)
+        for checked in await asyncio.gather(*checking):
             findings += checked
         if options.deep:
             reports = await _examine_deeply(options, settings, found)
@@ -235,13 +260,12 @@ async def _examine(
 
 
 async def _check_service(
-    service: str, options: DoctorOptions, settings: ds.Settings, found: Mapping[str, Any]
+    service: str, options: DoctorOptions, settings: ds.Settings, found: Mapping[str, Any], missing_url: str
 ) -> list[Finding]:
     subject = "messaging" if service == "message" else service
     url: str | None = getattr(settings, f"{service}_url")
     if url is None:
-        advice = f"If you use this service, set DIRECTSUITE_{service.upper()}_URL."
-        return [not_checked(f"There is no valid URL. {advice}", subject, "URL")]
+        return [not_checked(missing_url.format(service=service.upper()), subject, "URL")]
     server, name = Server(url, settings), _CREDENTIALS[service]
     last = partial(_check_credential, service, settings, options.timeout, found[name])
     try:
@@ -257,13 +281,14 @@ async def _examine_deeply(options: DoctorOptions, settings: ds.Settings, found: 
 
     usable = {name: each for name, each in found.items() if not isinstance(each, Finding)}
     if options.tuser is not None and options.tuser_password_file is not None:
-        password = read_secret_file(options.tuser_password_file, "the file of --tuser-password-file")
+        label = with_value("the file of --tuser-password-file", options.tuser_password_file)
+        password = read_secret_file(options.tuser_password_file, label)
         usable["tuser"] = ds.Login(options.tuser, password)
     specification = Specification(load_openapi_document())
     deep = DeepExamination(settings=settings, specification=specification, options=options, **usable)
     report = Report(directsuite=ds.__version__, operations=await deep.run())
     if options.report is not None:
-        with create_file(options.report) as file:
+        with explain_file_errors("--report", options.report), create_file(options.report) as file:
             file.write(msgspec.json.format(msgspec.json.encode(report)))
     return report
 
@@ -525,8 +550,9 @@ def _explain(service: str, error: ds.DirectSuiteError | None, *, has_token: bool
         return ok("The credential is accepted.")
     if isinstance(error, ds.AuthenticationError):
         credential = "mailbox" if service == "message" else "login"
-        text = f"The service rejects the {credential}. Check its name, and that the password belongs to it."
-        return failed(f"{HINT_RENEW_CREDENTIAL[0].upper()}{HINT_RENEW_CREDENTIAL[1:]}." if has_token else text)
+        text = f"The service rejects the {credential}. Check its name, and that the password belongs to it"
+        text = f"{HINT_RENEW_CREDENTIAL[0].upper()}{HINT_RENEW_CREDENTIAL[1:]}" if has_token else text
+        return failed(f"{text}{describe_secret_source(error)}.")
     if has_token and isinstance(error, ds.PermissionDeniedError):
         if service == "fax":  # because the number in the request is not the user's
             return warning(

@@ -23,11 +23,18 @@ import directsuite as ds
 from directsuite.cli import sign_sources
 from directsuite.cli.command import Command, CommandParameter, Work
 from directsuite.cli.credentials import load_settings, read_token
-from directsuite.cli.errors import UsageError, quote_message, with_value
+from directsuite.cli.errors import (
+    UsageError,
+    explain_file_errors,
+    quote_message,
+    require_writable_folder,
+    with_value,
+)
 from directsuite.cli.options import Flag, SourcePaths, TokenOptions, convert_path, record, register
 from directsuite.cli.output import show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, end_line
 from directsuite.cli.sign import HINT_INVISIBLE, SignOptions, app, is_invisible, make_signatures, sign_into_folder
+from directsuite.cli.usage import explain_misspelt_command
 from directsuite.core.outcome import ErrorScope, find_error_scope
 from directsuite.durable.files import move_new
 from directsuite.jobs.signing.workflow import DocumentProblem, find_field_problem
@@ -72,6 +79,8 @@ def sign_pdfs(sources: SourcePaths, /, *, command: CommandParameter, options: Si
     progress in a journal next to the output, OUTPUT.signing.db. Exit status 0 means that all PDFs are signed, 1 that
     some are not.
     """
+    if misspelt := explain_misspelt_command(app, str(sources[0])):
+        raise UsageError(f"{misspelt}.")
     if len(sources) != 1 or not sources[0].is_file() or not sign_sources.is_named_as_pdf(options.output):
         return sign_into_folder(command, sources, options)
     signatures = make_signatures(options)
@@ -129,7 +138,7 @@ def verify(sources: SourcePaths, /, *, command: CommandParameter, options: _Veri
             found.append((source, None))
             is_any = True
     if not is_any:
-        raise UsageError(sign_sources.describe_no_pdf(recursive=options.recursive))
+        raise UsageError(sign_sources.describe_no_pdf(sources, recursive=options.recursive))
     sign_sources.report_skipped(skipped)
     suite = _make_suite(command, options, *sources)
     return _verify_files(suite, found, options, is_one=len(sources) == 1 and not sources[0].is_dir())
@@ -158,7 +167,7 @@ def _change_pdf(command: Command, source: Path, options: _OutputOptions | SignOp
     """Return the coroutine that writes the changed PDF, completely or not at all."""
     output = options.output
     if output.is_dir():
-        raise UsageError("--output is a folder. Name a file.")
+        raise UsageError(f"{with_value('--output', output)} is a folder. Name a file.")
     if sign_sources.is_same_file(output, source):
         raise UsageError(f"{with_value('The file of --output', output)} is the source PDF. Name another file.")
     exists_error = UsageError(
@@ -166,15 +175,17 @@ def _change_pdf(command: Command, source: Path, options: _OutputOptions | SignOp
     )
     if not options.overwrite and output.exists():
         raise exists_error
+    require_writable_folder("--output", output)
     suite = _make_suite(command, options, source)
     temporary = output.with_name(f".{secrets.token_hex(8)}.pdf")  # the same folder, for renaming
 
     async def write_changed() -> int:
         try:
             async with suite, show_progress("working"), _store_temporarily(suite.signing, source) as stored:
-                await change(suite.signing, stored, output if options.overwrite else temporary)
-                if not options.overwrite and not move_new(temporary, output):  # another process has created it
-                    raise exists_error
+                with explain_file_errors("--output", output):
+                    await change(suite.signing, stored, output if options.overwrite else temporary)
+                    if not options.overwrite and not move_new(temporary, output):  # another process has created it
+                        raise exists_error
         finally:
             temporary.unlink(missing_ok=True)
         if options.json:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from http import HTTPStatus
+from pathlib import Path
 from types import MappingProxyType
 
 from directsuite import errors
-from directsuite.cli.process import ExitStatus, is_verbose, make_printable
+from directsuite.cli.process import ExitStatus, is_verbose, make_printable, options_of_variables
 from directsuite.core.files import explain_os_error
 from directsuite.core.outcome import ErrorScope, find_error_scope
 
@@ -44,10 +45,16 @@ secret_sources = dict[str, str]()
 secret_owners = dict[str, str]()
 """The address or user name that each of these passwords belongs to, by the secret's name."""
 _MAX_QUOTED_CHARS = 300
+_DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
+_HINT_FREE_SPACE = "Free some space, then run the same command again."
 
 
 class UsageError(Exception):
     """An option, a file or the environment is invalid. The text says what to do."""
+
+
+class FileError(UsageError):
+    """The file or folder of an option can't be written, although the command has already begun."""
 
 
 class ItemNotFoundError(Exception):
@@ -56,6 +63,7 @@ class ItemNotFoundError(Exception):
 
 _EXIT_TABLE: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
     UsageError: (ExitStatus.USAGE_ERROR, ""),
+    FileError: (ExitStatus.FAILED, ""),
     ItemNotFoundError: (ExitStatus.NOT_FOUND, ""),
     errors.ConfigurationError: (ExitStatus.USAGE_ERROR, ""),
     errors.InvalidArgumentError: (ExitStatus.USAGE_ERROR, ""),
@@ -145,7 +153,7 @@ def _find_advice(error: errors.DirectSuiteError, default: str) -> str:
     if isinstance(error, errors.AuthenticationError | errors.BadRequestError) and error.service == "oauth":
         return HINT_CHECK_CLIENT if isinstance(error, errors.AuthenticationError) else "check the setting scope"
     if isinstance(error, errors.AuthenticationError) and _SECRETS.get(error.service or "") == "token":
-        return f"{HINT_RENEW_CREDENTIAL}{_describe_secret_source(error)}"
+        return f"{HINT_RENEW_CREDENTIAL}{describe_secret_source(error)}"
     if error.advice and isinstance(error, errors.ConnectFailedError):
         return f"nothing was sent; {error.advice}. `directsuite doctor` shows more"
     if _is_redirect(error):
@@ -157,14 +165,15 @@ def _find_advice(error: errors.DirectSuiteError, default: str) -> str:
         return default.replace("URL is", f"URL ({_get_url_variable(error.service)}) is")
     if isinstance(error, errors.BadRequestError) and error.message and not is_verbose():
         return f"{default}; --verbose adds the service's message"
-    return f"{default}{_describe_secret_source(error)}" if isinstance(error, errors.AuthenticationError) else default
+    return f"{default}{describe_secret_source(error)}" if isinstance(error, errors.AuthenticationError) else default
 
 
 def _is_redirect(error: errors.DirectSuiteError) -> bool:
     return isinstance(error, errors.ServiceError) and 300 <= error.status < 400
 
 
-def _describe_secret_source(error: errors.DirectSuiteError) -> str:
+def describe_secret_source(error: errors.DirectSuiteError) -> str:
+    """Return the source of the secret that a service rejected, in parentheses; empty if it is unknown."""
     secret = _SECRETS.get(error.service or "", "")
     kind = secret.rpartition("_")[2]
     if secret in secret_owners and is_verbose():
@@ -195,6 +204,8 @@ def _get_url_variable(service: str | None) -> str:
 def explain_error(error: errors.DirectSuiteError) -> str:
     """Return the problem without the advice."""
     explanation = error.explanation.rstrip(".")
+    for variable, option in options_of_variables.items():
+        explanation = explanation.replace(variable, option)
     return explanation if error.operation is None else f"{error.operation}: {explanation}"
 
 
@@ -202,6 +213,46 @@ def _explain_file_error(error: OSError) -> str:
     reason = explain_os_error(error)
     if error.filename is not None and is_verbose():
         reason = f"{reason}: {make_printable(os.fsdecode(error.filename))}"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"The disk is full ({reason}). Free some space, then run the same command again."
+    if error.errno in _DISK_FULL_ERRNOS:
+        return f"The disk is full ({reason}). {_HINT_FREE_SPACE}"
     return f"A file can't be read or written ({reason}). Check the files and folders that you named."
+
+
+def explain_write_error(error: OSError, label: str) -> str:
+    """Return the sentences about a file or folder that can't be written. label: its option, with the path."""
+    reason = explain_os_error(error)
+    if error.errno in _DISK_FULL_ERRNOS:
+        return f"The disk of {label} is full ({reason}). {_HINT_FREE_SPACE}"
+    return f"{label} can't be written ({reason}). Name a path in a folder that this user may write to."
+
+
+@contextlib.contextmanager
+def explain_file_errors(option: str, path: Path) -> Generator[None]:
+    """Convert an OSError to a FileError with the option and its path, instead of the name of a temporary file."""
+    try:
+        yield
+    except (OSError, errors.OutcomeUnknownError) as error:
+        cause = error.__cause__ if isinstance(error, errors.OutcomeUnknownError) else error
+        if not isinstance(cause, OSError) or isinstance(cause, errors.DirectSuiteError):
+            raise
+        raise FileError(explain_write_error(cause, with_value(option, path))) from None
+
+
+def create_folder(option: str, path: Path, *, mode: int = 0o700) -> None:
+    """Create the folder of an option, if it does not exist. Raises UsageError."""
+    label = with_value(option, path)
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=mode)
+    except FileExistsError:
+        raise UsageError(f"{label} is a file. Name a folder.") from None
+    except NotADirectoryError:
+        raise UsageError(f"{label} is inside a file. Name a folder.") from None
+    except OSError as error:
+        raise UsageError(explain_write_error(error, label)) from None
+
+
+def require_writable_folder(option: str, file: Path) -> None:
+    """Raise UsageError if the file of an option can't be created in its folder."""
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        problem = "can't be written" if file.parent.is_dir() else "does not exist"
+        raise UsageError(f"{with_value(option, file)}: its folder {problem}. Name a file in a different folder.")

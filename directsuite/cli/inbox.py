@@ -26,7 +26,7 @@ import directsuite as ds
 from directsuite.cli import options as opt
 from directsuite.cli.command import Command, CommandParameter, Work
 from directsuite.cli.credentials import MailboxAccess, get_mailbox_access
-from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
+from directsuite.cli.errors import ItemNotFoundError, UsageError, create_folder, explain_file_errors, with_value
 from directsuite.cli.html_text import html_to_text
 from directsuite.cli.output import (
     format_count,
@@ -41,7 +41,6 @@ from directsuite.cli.output import (
     show_text,
 )
 from directsuite.cli.process import ExitStatus, echo_err, is_verbose, make_printable, show_line
-from directsuite.core.files import explain_os_error
 from directsuite.core.outcome import ErrorScope, find_error_scope
 from directsuite.core.similar import find_similar
 from directsuite.durable.files import DEVICE, create_file, move_new
@@ -170,11 +169,7 @@ def save_messages(uid: opt.Uids, /, *, command: CommandParameter, options: _Save
     _describe_errors(command, options, "the numbers")
     command.resume_hint = "saved files are complete; running the same command again saves the others"
     access = get_mailbox_access(options.mailbox, options.password_file)
-    try:
-        options.into.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        what = with_value("the folder of --into", options.into)
-        raise UsageError(f"Could not create {what}: {explain_os_error(error)}. Name a different one.") from None
+    create_folder("--into", options.into)
     return _save_files(command, access, list(dict.fromkeys(uid)), options)
 
 
@@ -429,7 +424,9 @@ async def _save_files(command: Command, access: MailboxAccess, uids: Sequence[in
                     files = await _fetch_files(box, uid, options)
                 missing += [uid] if files is None else []
                 for name, content in files or ():
-                    if (path := saver.save(name, content)) is not None:
+                    with explain_file_errors("--into", options.into):
+                        path = saver.save(name, content)
+                    if path is not None:
                         saved.append((uid, path, len(content)))
                 bar.advance()
     finally:  # report saved files also after an error

@@ -186,7 +186,7 @@ _FILE_HELP = (
 Json = Annotated[bool, Flag, Parameter(help="Print one JSON document instead of text.")]
 JsonLines = Annotated[bool, Flag, Parameter(help="Print JSON documents, one per line, instead of text.")]
 MailboxOption = Annotated[
-    str | None, Parameter(env_var="DIRECTSUITE_MAILBOX", help="The mailbox's Direct address.", show_default=False)
+    str | None, Parameter(help="The mailbox's Direct address. The default is DIRECTSUITE_MAILBOX.", show_default=False)
 ]
 PasswordFile = Annotated[
     Path | None, Parameter(help=_FILE_HELP.format(what="password", variable="DIRECTSUITE_MAILBOX_PASSWORD", client=""))
@@ -204,7 +204,7 @@ TokenFile = Annotated[
 LoginOption = Annotated[
     str | None,
     Parameter(
-        env_var="DIRECTSUITE_LOGIN_USERNAME", help="The user name of the reseller or T-User.", show_default=False
+        help="The user name of the reseller or T-User. The default is DIRECTSUITE_LOGIN_USERNAME.", show_default=False
     ),
 ]
 LoginPasswordFile = Annotated[

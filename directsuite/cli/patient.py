@@ -60,7 +60,6 @@ _OPTION_NAMES = {
     "individual": _INDIVIDUAL_FILE,
     "passwords": _PASSWORDS_FILE,
 }
-_NO_SUCH_PATIENT = "There is no such patient in this domain. Check --domain and the spelling of the patient's data."
 _HINT_REPEAT_PASSWORDS = "the passwords may or may not have been set; you can safely run the same command again"
 _RECOVERY_HINT = (
     "run `directsuite patient find` with the same file to see whether the patient exists, and ask the service's "
@@ -169,7 +168,7 @@ def set_passwords(file: PrivateFile, /, *, command: CommandParameter, options: _
     suite = _make_suite(command, options)
 
     async def set_all() -> int:
-        async with _open_registration(suite) as service, show_progress("setting passwords"):
+        async with _open_registration(suite, options.domain) as service, show_progress("setting passwords"):
             await service.set_patients_passwords(options.domain, [ds.UserPassword(*each) for each in passwords.items()])
         echo_err(f"Passwords were set for {format_count(len(passwords), 'patient')}.")
         return ExitStatus.DONE
@@ -216,15 +215,18 @@ def _make_suite(command: Command, options: _PatientOptions, listeners: Sequence[
 
 
 @asynccontextmanager
-async def _open_registration(suite: ds.DirectSuite) -> AsyncGenerator[ds.Registration]:
-    """Open the suite, and yield its registration service. Raises UsageError if the service doesn't know the domain."""
+async def _open_registration(suite: ds.DirectSuite, domain: str) -> AsyncGenerator[ds.Registration]:
+    """Open the suite, and yield its registration service. Raises UsageError if the service doesn't know `domain`."""
     async with suite:
         try:
             yield suite.registration
         except ds.NotFoundError as error:
             if error.code != "208":
                 raise
-            raise UsageError("The service has no organization for the Direct domain of --domain.") from None
+            raise UsageError(
+                f"{with_value('--domain', domain)}: the service has no organization with this Direct domain. Check the "
+                "spelling, or ask the service's provider for your domains."
+            ) from None
 
 
 async def _find_users(
@@ -246,10 +248,13 @@ async def _find_users(
 async def _find_patient(
     suite: ds.DirectSuite, person_or_username: ds.IDProofedIndividual | str, options: _FindOptions
 ) -> int:
-    async with _open_registration(suite) as service, show_progress("searching"):
+    async with _open_registration(suite, options.domain) as service, show_progress("searching"):
         users = await _find_users(service, person_or_username, options.domain)
     if not users:
-        raise ItemNotFoundError(_NO_SUCH_PATIENT)
+        raise ItemNotFoundError(
+            f"There is no such patient in {with_value('this domain', options.domain)}. Check --domain and the spelling "
+            "of the patient's data."
+        )
     if options.json:
         show_json([_user_to_dict(user, options.domain) for user in users])
     else:
@@ -265,7 +270,7 @@ async def _add_patient(suite: ds.DirectSuite, individual: ds.IDProofedIndividual
             explanation="This debits the account.",
             declined_message="Not confirmed. Nothing was provisioned or debited.",
         )
-    async with _open_registration(suite) as service:
+    async with _open_registration(suite, options.domain) as service:
         if not options.another:
             async with show_progress("searching"):
                 users = await _find_users(service, individual, options.domain)

@@ -28,6 +28,8 @@ NOTHING_CHANGED = "nothing was changed: run the same command again"
 
 has_begun = False
 """True if the work of a command has started; set by `Command.run`."""
+options_of_variables = dict[str, str]()
+"""The option that has set each of these variables, for messages; set by `run` of `app`."""
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "cli": ("cyclopts", "justhtml", "keyring", "rich"),

@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+import re
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from cyclopts import Group, Parameter
+from cyclopts import Group, Parameter, Token
 from cyclopts.validators import mutually_exclusive
 
 from directsuite.cli import options as opt
 from directsuite.cli import sandbox_server
-from directsuite.cli.credentials import decode_input, read_input
-from directsuite.cli.errors import ItemNotFoundError, UsageError
+from directsuite.cli.credentials import decode_input, read_input, validate_address
+from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
 from directsuite.cli.output import format_count, format_time, show_effect, show_json, show_table
 from directsuite.cli.process import EXTRAS, INSTALL_COMMAND, ExitStatus, echo_err, find_missing, show_line
 from directsuite.cli.sandbox_server import SandboxOptions
 from directsuite.sandbox import Control, ControlError
 from directsuite.sandbox.access import is_loopback
 from directsuite.sandbox.client import DEFAULT_URL
-from directsuite.sandbox.faults import describe_kind, describe_remaining
+from directsuite.sandbox.faults import FAULT_KINDS, describe_kind, describe_remaining
 from directsuite.sandbox.samples import MAILBOX_LOGIN
 
 _MAX_BODY_BYTES = 2**26
+_KINDS_BY_OPTION = {
+    **dict.fromkeys(("status", "body", "retry_after"), ("status",)),
+    "seconds": ("latency",),
+    "processed": ("status", "hang"),
+}
+"""The kinds of faults with which an option of `fault` has an effect."""
 
 app = opt.make_app("sandbox", "", "--memory --port 0 --profile java")
 
@@ -35,11 +43,19 @@ _SANDBOX_GROUP = Group("Sandbox to control", sort_key=9)
 _CLOCK_GROUP = Group("Change of the clock", sort_key=1, validator=mutually_exclusive)
 
 
+def _convert_url(kind: Any, tokens: Sequence[Token]) -> str:
+    if re.match("https?://[^/]", tokens[0].value) is None:
+        raise ValueError(f"give a URL such as {DEFAULT_URL}")
+    return tokens[0].value
+
+
 @opt.record
 class ControlOptions:
     """Options of the commands that control a running sandbox."""
 
-    at: Annotated[str, Parameter(group=_SANDBOX_GROUP, env_var="DIRECTSUITE_SANDBOX")] = DEFAULT_URL
+    at: Annotated[str, Parameter(group=_SANDBOX_GROUP, env_var="DIRECTSUITE_SANDBOX", converter=_convert_url)] = (
+        DEFAULT_URL
+    )
     """The URL of the sandbox."""
 
 
@@ -72,8 +88,8 @@ class _ClockOptions(ControlOptions):
 
 @opt.record
 class _FaultOptions(ControlOptions):
-    status: Annotated[int, opt.integer_parameter(gte=200, lte=599)] = 503
-    """The HTTP status, for the kind status."""
+    status: Annotated[int | None, opt.integer_parameter(gte=200, lte=599)] = None
+    """The HTTP status, for the kind status. The default is 503."""
     body: str | None = None
     """The body, for the kind status: JSON or other text, or @FILE for a file's content. Messaging and registration send
     errors with status 200."""
@@ -96,12 +112,12 @@ class _FaultOptions(ControlOptions):
 
 @asynccontextmanager
 async def _open_control(options: ControlOptions) -> AsyncGenerator[Control]:
-    """Connect to the sandbox. A ControlError becomes ItemNotFoundError if it does not respond, else UsageError."""
+    """Connect to the sandbox. A ControlError becomes ItemNotFoundError if it or an item is missing, else UsageError."""
     try:
         async with Control(options.at) as control:
             yield control
     except ControlError as error:
-        raise (ItemNotFoundError if error.status is None else UsageError)(str(error)) from None
+        raise (ItemNotFoundError if error.status in (None, HTTPStatus.NOT_FOUND) else UsageError)(str(error)) from None
 
 
 @app.default
@@ -153,6 +169,7 @@ async def add_account(
     options: ControlOptions = ControlOptions(),
 ) -> int:
     """Add a mailbox with the password `sandbox`."""
+    validate_address(address, "ADDRESS")
     async with _open_control(options) as control:
         await control.add_account(address, MAILBOX_LOGIN)
     echo_err(f"The mailbox was added. Its password is {MAILBOX_LOGIN}.")
@@ -229,12 +246,17 @@ async def manage_faults(
     if operation is not None and kind is None:
         raise UsageError("The kind of the fault is missing. Example: `directsuite sandbox fault Send reset_after`.")
     fault_options = {
+        "status": options.status,
         "retry_after": options.retry_after,
         "seconds": options.seconds,
         "processed": options.processed or None,
         "body": None if options.body is None else _parse_body(options.body),
     }
     given = {name: value for name, value in fault_options.items() if value is not None}
+    for name in given:
+        if kind in FAULT_KINDS and kind not in _KINDS_BY_OPTION[name]:
+            option, kinds = f"--{name.replace('_', '-')}", " and ".join(_KINDS_BY_OPTION[name])
+            raise UsageError(f"{option} has no effect with the kind {kind}, only with {kinds}. Omit it.")
     times = None if options.always else options.times
     async with _open_control(options) as control:
         if options.clear:
@@ -242,7 +264,7 @@ async def manage_faults(
             await control.clear_faults()
             echo_err(f"{format_count(count, 'fault')} removed.")
         if operation is not None and kind is not None:
-            await control.inject_fault(operation, kind, times=times, skip=options.skip, status=options.status, **given)
+            await control.inject_fault(operation, kind, times=times, skip=options.skip, **given)
         faults = await control.faults()
     if options.json:
         show_json(faults)
@@ -263,7 +285,7 @@ app["fault"].usage = "directsuite sandbox fault [OPTIONS] [OPERATION KIND]"
 def _parse_body(text: str) -> object:
     """Return the value of --body, or of the file named after @: JSON if it can be parsed, else text."""
     if text.startswith("@"):
-        name = "The file of --body"
+        name = with_value("The file of --body", text[1:])
         text = decode_input(read_input(Path(text[1:]), name, limit=_MAX_BODY_BYTES), name)
     try:
         return json.loads(text)

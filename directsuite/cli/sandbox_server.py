@@ -16,6 +16,7 @@ import re
 import secrets
 import shlex
 import signal
+import socket
 import sqlite3
 import sys
 import traceback
@@ -235,7 +236,9 @@ def _open_token_keys(options: SandboxOptions) -> TokenKeyStore | None:
     pin = os.environ.get(PIN_VARIABLE)
     try:
         if options.pkcs11_pin_file is not None:
-            pin = read_secret_file(options.pkcs11_pin_file, f"the PIN file {options.pkcs11_pin_file}").reveal()
+            pin = read_secret_file(
+                options.pkcs11_pin_file, f"the file of --pkcs11-pin-file ({options.pkcs11_pin_file})"
+            ).reveal()
         keys = TokenKeyStore(options.pkcs11_module, options.pkcs11_token, key=options.pkcs11_key, pin=pin)
         keys.open()
     except ds.ConfigurationError as error:
@@ -249,21 +252,26 @@ def _open_token_keys(options: SandboxOptions) -> TokenKeyStore | None:
 
 def _explain_start_failure(error: OSError | ValueError | sqlite3.Error, options: SandboxOptions) -> str:
     """Return the reason and advice. Only file errors have a filename."""
-    folder, host, port = choose_folder(options), options.host, options.port
+    host, port = options.host, options.port
+    folder = f"the folder of --data ({options.data})" if options.data else f"{DEFAULT_FOLDER} (the default of --data)"
+    if getattr(error, "errno", None) == errno.ENOSPC or getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        return f"the disk of {folder} is full: free some space, or choose another folder with --data"
     if isinstance(error, sqlite3.Error):
-        where = "in memory" if folder is None else f"in {folder}"
-        return f"the state {where} cannot be used ({error}): move it away, or choose another folder"
+        where = "in memory" if options.memory else f"in {folder}"
+        return f"the state {where} cannot be used ({error}): move it away, or choose another folder with --data"
     if isinstance(error, ValueError):
         return str(error)
     if isinstance(error, FolderInUseError):
         return f"another sandbox uses the state in {folder}: end it, or use --memory or another folder with --data"
+    if isinstance(error, socket.gaierror):
+        return f"the host of --host ({host}) is not known: give an address or a name of this machine"
     reason = explain_os_error(error)
     if error.filename is not None and options.imitate is not None and Path(error.filename) == options.imitate:
-        return f"the report {options.imitate} cannot be read ({reason}): choose another file for --imitate"
+        return f"the report of --imitate ({options.imitate}) cannot be read ({reason}): choose another file"
     if isinstance(error, (FileExistsError, NotADirectoryError)):
-        return f"the state cannot be stored in {folder}, which is a file or inside of one: choose a folder"
+        return f"the state cannot be stored in {folder}: it is a file or inside of one: choose a folder"
     if error.filename is not None:
-        return f"the state cannot be stored in {folder} ({reason}): choose another folder"
+        return f"the state cannot be stored in {folder} ({reason}): choose another folder with --data"
     if error.errno == errno.EADDRINUSE:
         return f"port {port} is in use: end the program that uses it, or use --port 0 for a free port"
     if error.errno in (errno.EACCES, errno.EPERM):

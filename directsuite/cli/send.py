@@ -81,10 +81,8 @@ class TextOptions:
 
 @record
 class _SendOptions(CommonOptions, TextOptions):
-    mailbox: Annotated[
-        str | None, Parameter(name=("--mailbox", "--from"), env_var="DIRECTSUITE_MAILBOX", show_default=False)
-    ] = None
-    """The Direct address of the sending mailbox."""
+    mailbox: Annotated[str | None, Parameter(name=("--mailbox", "--from"), show_default=False)] = None
+    """The Direct address of the sending mailbox. The default is DIRECTSUITE_MAILBOX."""
     to: Addresses = ()
     """A recipient's Direct address, or `Name <address>`, of which the name is not sent. Separate several by commas, or
     repeat the option.
@@ -392,16 +390,17 @@ async def _open_journal(request_id: str) -> AsyncGenerator[DeliveryJournal]:
     """Open the journal of a key. Raises UsageError if another command has opened it, or if it can't be written."""
     from directsuite.jobs.delivery.journal import DeliveryJournal, DeliveryJournalError  # slow to import
 
+    folder = _get_journal_folder()
     async with contextlib.AsyncExitStack() as stack:
         try:
-            folder = _get_journal_folder()
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             journal = await stack.enter_async_context(DeliveryJournal(folder / request_id))
         except (OSError, DeliveryJournalError) as error:
             reason = explain_os_error(error) if isinstance(error, OSError) else error.explanation.rstrip(".")
             raise UsageError(
-                f"The journal of --key can't be used ({reason}). If another command is sending with this --key, wait "
-                f"until it has ended. Otherwise name a different folder with {_STATE_VAR}."
+                f"{with_value('The journal of --key', folder)} can't be used: {reason}. If another "
+                "command is sending with this --key, wait until it has ended. Otherwise name a different folder with "
+                f"{_STATE_VAR}."
             ) from None
         yield journal
 

@@ -26,10 +26,16 @@ from directsuite.cli import options as opt
 from directsuite.cli import sign_sources
 from directsuite.cli.command import Command, Work, make_request_listeners
 from directsuite.cli.credentials import load_settings, read_input, read_token
-from directsuite.cli.errors import UsageError, exit_for_error, validate_text, with_value
+from directsuite.cli.errors import (
+    UsageError,
+    create_folder,
+    exit_for_error,
+    explain_write_error,
+    validate_text,
+    with_value,
+)
 from directsuite.cli.output import Bar, format_count, show_json, show_progress, show_table, show_text
 from directsuite.cli.process import ExitStatus, echo_err
-from directsuite.core.files import explain_os_error
 from directsuite.jobs.signing import (
     DocumentState,
     JobStoppedError,
@@ -105,7 +111,6 @@ _NOT_DELETED_MESSAGE = (
     "The service still stores signed PDFs that could not be deleted there: {count}. The next command with this "
     "--output deletes them. Otherwise they expire 4 hours after their last use."
 )
-_OUTPUT_NOT_CREATABLE = "Could not create the folder of --output ({why}). Name a different folder."
 _SIGNATURES_DIFFER = (
     "--output contains PDFs that were signed with other options (--name, --widget, --image and so on). "
     "Name a different --output, or use the same options as before."
@@ -285,17 +290,18 @@ def _show_report(
 def _get_exit_status(
     sources: sign_sources.PdfSources, admission: sign_sources.Admission, options: SignOptions, *, failed: int = 0
 ) -> int:
-    """Report the number of unsigned PDFs. Return 1 if there are any or a source is unusable, else 0.
+    """Report the number of unsigned PDFs. Return 0 if all are signed, 1 otherwise, or without a PDF or usable source.
 
     failed: the number of PDFs that failed in this run or before.
     """
-    if not admission.counts.total() and not options.dry_run:
-        echo_err(sign_sources.describe_no_pdf(recursive=options.recursive))
+    is_empty = not admission.counts.total()
+    if is_empty:
+        echo_err(sign_sources.describe_no_pdf(sources.folders, recursive=options.recursive))
     unsigned = failed + (0 if options.dry_run else len(admission.rejected))
     if unsigned:
         echo_err(f"{format_count(unsigned, 'PDF')} not signed. {_HINT_USE_AGAIN_OPTION}")
     failed += admission.counts[sign_sources.Decision.FAILED] if options.dry_run else 0
-    return ExitStatus.FAILED if failed or admission.rejected or sources.problems else ExitStatus.DONE
+    return ExitStatus.FAILED if failed or admission.rejected or sources.problems or is_empty else ExitStatus.DONE
 
 
 def _exit_for_stopped_job(stopped: JobStoppedError) -> tuple[ExitStatus, str]:
@@ -356,21 +362,18 @@ def _resolve_output(output: Path) -> Path:
     try:
         folder = output.resolve()
         if folder.exists() and not folder.is_dir():
-            raise UsageError("--output is a file. Name a folder.")
-    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: a link to itself
-        reasons = {RuntimeError: "it is a link that leads to itself", ValueError: "it has a NUL byte"}
-        why = explain_os_error(error) if isinstance(error, OSError) else reasons[type(error)]
-        raise UsageError(_OUTPUT_NOT_CREATABLE.format(why=why)) from None
+            raise UsageError(f"{with_value('--output', output)} is a file. Name a folder.")
+    except OSError as error:
+        raise UsageError(explain_write_error(error, with_value("--output", output))) from None
+    except (RuntimeError, ValueError) as error:
+        problem = "is a link that leads to itself" if isinstance(error, RuntimeError) else "has a NUL byte"
+        raise UsageError(f"{with_value('--output', output)} {problem}. Name a different folder.") from None
     return folder
 
 
 def _make_target(output: Path, *, overwrite: bool) -> TargetFolder:
-    try:
-        output.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return TargetFolder(output, overwrite=overwrite)
-    except (OSError, ds.ConfigurationError) as error:
-        why = explain_os_error(error) if isinstance(error, OSError) else "it is not a folder"
-        raise UsageError(_OUTPUT_NOT_CREATABLE.format(why=why)) from None
+    create_folder("--output", output)
+    return TargetFolder(output, overwrite=overwrite)
 
 
 async def _read_failures(journal: SigningJournal, names: Collection[str]) -> list[SigningEntry]:

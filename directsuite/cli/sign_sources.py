@@ -15,12 +15,12 @@ import os
 import stat
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
 
-from directsuite.cli.errors import UsageError, quote_message
+from directsuite.cli.errors import UsageError, quote_message, with_value
 from directsuite.cli.process import echo_err
 from directsuite.core.files import explain_os_error
 from directsuite.jobs.signing import DocumentState, Pdf, SigningEntry, SigningJournal
@@ -100,7 +100,14 @@ class PdfSources:
         if any(each.parent in self._folders and each.name != name for name, each in files.items()):
             raise UsageError(_OVERLAPPING_SOURCES)
         if self._output in places:
-            raise UsageError("--output is the folder of the source PDFs. Name a different folder.")
+            raise UsageError(
+                f"{with_value('--output', output)} is the folder of the source PDFs. Name a different folder."
+            )
+
+    @property
+    def folders(self) -> Collection[Path]:
+        """The usable sources that are folders."""
+        return self._folders.values()
 
     def __bool__(self) -> bool:
         return bool(self._files or self._folders)
@@ -345,10 +352,10 @@ def report_skipped(folders: Collection[str], location: str = "") -> None:
         echo_err(f"{len(folders)} folder{'s' * (len(folders) != 1)}{location} not read. --recursive includes them.")
 
 
-def describe_no_pdf(*, recursive: bool) -> str:
+def describe_no_pdf(folders: Iterable[Path], *, recursive: bool) -> str:
     """Return the message for folders without a PDF."""
     deeper = "" if recursive else " --recursive includes their subfolders."
-    return f"There is no PDF in the folders.{deeper}"
+    return f"There is no PDF in {with_value('the folders', ', '.join(map(str, folders)))}.{deeper}"
 
 
 def is_named_as_pdf(output: Path) -> bool:

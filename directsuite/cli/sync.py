@@ -31,7 +31,7 @@ import directsuite as ds
 from directsuite.cli import credentials, sync_status
 from directsuite.cli import options as opt
 from directsuite.cli.command import CommandParameter, Work, handle_signals, make_request_listeners
-from directsuite.cli.errors import UsageError, validate_text, with_value
+from directsuite.cli.errors import UsageError, secret_sources, validate_text, with_value
 from directsuite.cli.process import ExitStatus, ignore_stdout_errors, show_line
 from directsuite.config_file import MAX_SECRETS_BYTES, Configuration
 from directsuite.core.files import explain_os_error
@@ -86,7 +86,7 @@ class SyncRunOptions(opt.CommonOptions):
     status_file: sync_status.FileOption = None
     """The file for the worker's report, which `sync status` reads. The default is next to the store."""
     log_names: Annotated[bool, opt.Flag] = False
-    """Show mailbox addresses in log lines, which otherwise contain only numbers."""
+    """Show mailbox addresses and folders in log lines, as on a terminal. Otherwise logs contain only numbers."""
     json: opt.JsonLines = False
 
 
@@ -126,7 +126,7 @@ def run_sync(*, command: CommandParameter, options: SyncRunOptions = SyncRunOpti
     variable is invalid or the store can't be used; 130 and 143 that a signal interrupted --once or the start.
     """
     command.resume_hint = "the same command continues from here"
-    command.option_names = {"folder": "--maildir"}
+    command.option_names = {"folder": with_value("--maildir", options.maildir)}
     addresses = _read_addresses(options)
     if not addresses and not options.postgres:
         raise UsageError(
@@ -177,9 +177,8 @@ def run_sync(*, command: CommandParameter, options: SyncRunOptions = SyncRunOpti
 async def _run_worker(
     options: SyncRunOptions, open_worker: Callable[[AsyncExitStack, ds.Listener], Awaitable[_SyncWorker]]
 ) -> int:
-    display = LineDisplay(
-        as_json=options.json, get_mailboxes=(lambda: worker.get_mailboxes()) if options.log_names else None
-    )
+    shows_names = options.log_names or (sys.stdout.isatty() and not options.json)
+    display = LineDisplay(as_json=options.json, get_mailboxes=(lambda: worker.get_mailboxes()) if shows_names else None)
     store = None if options.postgres else options.store or sync_status.DEFAULT_STORE
     status_file = options.status_file
     if status_file is None and store is not None:
@@ -284,9 +283,8 @@ def _read_addresses(options: SyncRunOptions) -> list[str]:
     if options.mailboxes is not None:
         addresses += _iter_file_addresses(options.mailboxes)
     elif not addresses and not options.postgres:
-        configuration = Configuration.read()
-        if mailbox := configuration.get_text("mailbox"):
-            addresses = [(configuration["mailbox"].origin, mailbox)]
+        mailbox, source = credentials.find_setting(None, "--mailbox", "mailbox")
+        addresses = [(source, mailbox)] if mailbox else []
     unique_addresses = dict[str, tuple[str, str]]()
     for source, address in addresses:
         validate_text(address, source)
@@ -331,19 +329,24 @@ def make_password_source(addresses: Sequence[str], file: Path | None) -> Passwor
     ConfigurationError.
     """
     if file is not None:
+        secret_sources["mailbox_password"] = with_value("the file of --passwords", file)
         passwords_file = _PasswordsFile(file)
         passwords_file.load()
         return passwords_file
-    if (secret := Configuration.read().read_secret("mailbox_password")) is not None:
+    configuration = Configuration.read()
+    if (secret := configuration.read_secret("mailbox_password")) is not None:
+        secret_sources["mailbox_password"] = configuration.find_origin("mailbox_password")
         if len(addresses) != 1:
             raise UsageError(
-                "DIRECTSUITE_MAILBOX_PASSWORD is only for a single mailbox. Give --passwords FILE for several."
+                f"The mailbox password of {secret_sources['mailbox_password']} is only for a single mailbox. Give "
+                "--passwords FILE for several."
             )
         return _make_keyring_source({addresses[0]: secret})
     typed = dict[str, ds.Secret]()
     if credentials.is_interactive():
         missing = [address for address in addresses if credentials.find_in_keyring(address) is None]
         typed = {each: credentials.ask_for_secret("mailbox password", f"Password of {each}") for each in missing}
+    secret_sources["mailbox_password"] = "your answer to the question" if typed else "the keyring"
     if typed or credentials.has_keyring():
         return _make_keyring_source(typed)
     raise UsageError(f"No password is set. {_HINT_PASSWORD_SOURCES}.")
@@ -397,13 +400,14 @@ def _make_keyring_source(passwords: Mapping[str, ds.Secret]) -> Passwords:
 class LineDisplay:
     """Prints a line for each round with changes or a failure, and a summary each minute.
 
-    as_json: True to print JSON lines. get_mailboxes: the source of addresses to show; None to show only numbers.
+    as_json: True to print JSON lines.
+    get_mailboxes: the source of addresses and folders to show; None to show only numbers.
     """
 
     def __init__(self, *, as_json: bool, get_mailboxes: _MailboxesFunction | None = None) -> None:
         self._as_json = as_json
         self._get_mailboxes = get_mailboxes
-        self._names: Mapping[int | None, str] = {}
+        self._mailboxes: Mapping[int | None, MailboxProgress] = {}
         self._summarized_at: float | None = None
 
     def handle_event(self, event: ds.Event) -> None:
@@ -414,9 +418,10 @@ class LineDisplay:
         if not counts and event.problem is None:
             return
         changed = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
-        words = "; ".join(part for part in (changed, event.problem) if part)
-        name = self._find_name(event.mailbox)
+        mailbox = self._find_mailbox(event)
+        name = None if mailbox is None else mailbox.name
         name_text = "" if name is None else f" ({name})"
+        words = "; ".join(part for part in (changed, *_describe_problems(event, mailbox)) if part)
         self._write_line(
             "round",
             f"{'a mailbox' if event.mailbox is None else f'mailbox {event.mailbox}{name_text}'}: {words}",
@@ -425,11 +430,13 @@ class LineDisplay:
             | {**counts, "more": event.more, "problem": event.problem},
         )
 
-    def _find_name(self, number: int | None) -> str | None:
-        # Reload unknown numbers: a mailbox gets its number when its first round begins.
-        if self._get_mailboxes is not None and number not in self._names:
-            self._names = {each.number: each.name for each in self._get_mailboxes().values() if each.number is not None}
-        return self._names.get(number)
+    def _find_mailbox(self, event: RoundFinished) -> MailboxProgress | None:
+        # Reload unknown numbers, because a mailbox gets its number when its first round begins, and replaced mailboxes.
+        found = self._mailboxes.get(event.mailbox)
+        if self._get_mailboxes is not None and (found is None or found.problem != event.problem):
+            mailboxes = self._get_mailboxes().values()
+            self._mailboxes = {each.number: each for each in mailboxes if each.number is not None}
+        return self._mailboxes.get(event.mailbox)
 
     def show_progress(self, mailboxes: Mapping[str, MailboxProgress], now: float) -> None:
         """Print a summary if a minute has passed. now: Unix time in seconds."""
@@ -457,6 +464,17 @@ class LineDisplay:
         text = words if sys.stdout.isatty() else f"{at} {words}"
         show_line(json.dumps({"at": at, "event": event, **members}) if self._as_json else text)
         sys.stdout.flush()
+
+
+def _describe_problems(event: RoundFinished, mailbox: MailboxProgress | None) -> list[str]:
+    """Return the problems of a round, if `mailbox` is given with the folders. The source of a password is named."""
+    if event.problem is None:
+        return []
+    if mailbox is not None and mailbox.folders:
+        return [f"{folder}: {problem}" for folder, problem in mailbox.folders.items()]
+    source = secret_sources.get("mailbox_password")
+    is_password = event.failure == ds.AuthenticationError.__name__ and source is not None
+    return [f"{event.problem} It is from {source}." if is_password else event.problem]
 
 
 def format_status_counts(mailboxes: Mapping[str, MailboxProgress]) -> str:

@@ -5,13 +5,15 @@ It quotes typed values only if `process.is_verbose()`, because they may be the t
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
-from typing import Literal, get_args, get_origin
+from typing import Literal, cast, get_args, get_origin
 
 from cyclopts import (
+    App,
     CoercionError,
     CycloptsError,
     MissingArgumentError,
@@ -38,8 +40,18 @@ _COMPARISON_TEXTS = {">=": "at least", ">": "more than", "<=": "at most", "<": "
 
 def explain_usage_error(error: CycloptsError) -> str:
     """Return the sentence for arguments that cyclopts rejects."""
-    command = " ".join(("directsuite", *(error.command_chain or ()), "--help"))
-    return f"{_explain_problem(error)}. See `{command}`."
+    chain = error.command_chain or ()
+    command = " ".join(("directsuite", *chain, "--help"))
+    first = next(iter((error.root_input_tokens or ())[len(chain) :]), "")
+    misspelt = explain_misspelt_command(error.app, first) if error.app is not None else None
+    return f"{misspelt or _explain_problem(error)}. See `{command}`."
+
+
+def explain_misspelt_command(app: App, typed: str) -> str | None:
+    """Return the problem of an argument that is not a file, but similar to a command of `app`, else None."""
+    if typed.startswith("-") or os.path.lexists(typed) or not find_similar(typed, _list_commands(app)):
+        return None
+    return _explain_unknown_command(app, typed)
 
 
 def _explain_problem(error: CycloptsError) -> str:
@@ -49,7 +61,8 @@ def _explain_problem(error: CycloptsError) -> str:
             too_many = _with_value(f"{len(unused)} argument{'s' * (len(unused) != 1)} too many", " ".join(unused))
             return f"{too_many}; put an option's name before its value, and a value with spaces in quotes"
         case UnknownCommandError():
-            return _explain_unknown_command(error)
+            typed = next(iter(error.unused_tokens or ()), "")
+            return _explain_unknown_command(cast("App", error.app), typed)
         case UnknownOptionError():
             return _explain_unknown_option(error)
         case MissingArgumentError():
@@ -76,9 +89,12 @@ def _explain_problem(error: CycloptsError) -> str:
             return "The arguments are invalid"
 
 
-def _explain_unknown_command(error: UnknownCommandError) -> str:
-    available_commands = [name for name in error.app or () if not name.startswith("-")]
-    typed = next(iter(error.unused_tokens or ()), "")
+def _list_commands(app: App) -> list[str]:
+    return [name for name in app if not name.startswith("-")]
+
+
+def _explain_unknown_command(app: App, typed: str) -> str:
+    available_commands = _list_commands(app)
     if typed.startswith("-"):
         return f"Give the command before its options. The commands are {', '.join(available_commands)}"
     command = f"command {_shorten(typed)}" if process.is_verbose() else "such command"

@@ -396,7 +396,7 @@ def _count_cancellations() -> int:
     return 0 if task is None else task.cancelling()
 
 
-def _find_header_problem(token: str) -> str | None:
+def find_header_problem(token: str) -> str | None:
     """Return why a token is not a valid header value, as the predicate of a sentence, or None if it is valid."""
     if not token.strip():
         return "is empty"
@@ -485,7 +485,7 @@ def make_token_source(
     """
     if isinstance(token, str | Secret):
         token = as_secret(token)
-        if problem := _find_header_problem(token.reveal()):
+        if problem := find_header_problem(token.reveal()):
             raise ConfigurationError(f"{origin}: the token {problem}")
         return StaticToken(token, origin)
     if not inspect.isclass(token):
@@ -508,7 +508,7 @@ def validate_token(token: object, *, in_header: bool) -> AccessToken:
     text = cast("object", token.token.reveal())  # a function of the user may return anything
     if not isinstance(text, str):
         raise ConfigurationError(f"the token source returned {type(text).__name__} instead of a string")
-    if (in_header or not text) and (problem := _find_header_problem(text)):
+    if (in_header or not text) and (problem := find_header_problem(text)):
         raise ConfigurationError(f"the token source returned a token that {problem}")
     lifetime = cast("object", token.expires_in)
     if lifetime is not None and not (is_number(lifetime) and cast("float", lifetime) > 0):

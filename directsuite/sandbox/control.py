@@ -331,7 +331,8 @@ async def _add_fax(sandbox: SandboxState, request: web.Request, body: NewFax) ->
 async def _set_fax_status(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
     """Change the status of a fax."""
     handle = request.match_info["handle"]
-    _require_exists(await sandbox.set_fax_status(handle, body.status), "there is no fax with this handle")
+    missing = f"there is no fax with the handle {handle!r}: `directsuite fax list NUMBER` shows the handles of a number"
+    _require_exists(await sandbox.set_fax_status(handle, body.status), missing)
     return {"handle": handle, "status": body.status}
 
 

@@ -111,10 +111,10 @@ def test_output_folder_that_cannot_be_created_is_rejected(
     output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("mine", encoding="utf-8")
-    assert main(["demo", "--json", "--output", str(tmp_path / output)]) == 1
+    assert main(["demo", "--json", "--output", str(tmp_path / output)]) == 2
     captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("directsuite: A file can't be read or written (")
+    assert (captured.out, captured.err.endswith(" file. Name a folder.\n")) == ("", True)
+    assert captured.err.startswith("directsuite: --output is ")
     assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
 
 

@@ -113,7 +113,10 @@ async def test_domain_that_the_service_does_not_know_is_not_taken_for_nobody(
     cli.write_private_file("ada.toml", ADA)
     result = await cli.run("patient", *command, "--domain", "elsewhere.example.test")
     assert (result.status, result.out) == (2, "")
-    assert result.err == "directsuite: The service has no organization for the Direct domain of --domain.\n"
+    assert result.err == (
+        "directsuite: --domain: the service has no organization with this Direct domain. Check the spelling, or ask "
+        "the service's provider for your domains.\n"
+    )
 
 
 async def test_files_of_people_and_passwords_may_come_from_stdin(cli: CliRunner) -> None:
@@ -169,7 +172,11 @@ async def test_passwords_whose_responses_get_lost_may_be_set(cli: CliRunner) -> 
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("Ada Example", "Could not parse the individual's file: it is not valid TOML (line 1). Correct the file."),
+        (
+            "Ada Example",
+            "Could not parse the individual's file: it is not valid TOML (line 1, column 5: expected '=' after a key in "
+            "a key/value pair). Correct the file.",
+        ),
         ('["Ada"]', "as JSON or TOML"),
         ('Ada = "Example"', "Unknown member in the individual's file"),
         ("ssn4 = 1234", "ssn4"),
@@ -181,8 +188,8 @@ async def test_passwords_whose_responses_get_lost_may_be_set(cli: CliRunner) -> 
         ('first_name = "Ada"', "an individual without an id needs last_name, ssn4, dob"),
         ("", "an individual without an id needs"),
         ("first_name = '\ufffe\x00", "it is not valid TOML"),
-        ("# Ada\nfirst_name = Ada", "it is not valid TOML (line 2)"),
-        ('{"first_name":\n"Ada"\n;}', "it is not valid JSON (line 3)"),
+        ("# Ada\nfirst_name = Ada", "it is not valid TOML (line 2, column 14: invalid value; "),
+        ('{"first_name":\n"Ada"\n;}', "it is not valid JSON (line 3 column 1: expecting ',' delimiter)"),
         ('{"first_name": "Ada", "first_name": "Ada"}', "a name is in it twice. List each name once."),
         ('frist_name = "Ada"', "Unknown member in the individual's file. Did you mean first_name? The members"),
     ],

@@ -105,12 +105,15 @@ def test_unavailable_address_is_reported(
     [
         (
             ("--memory", "--imitate", "none.json"),
-            "the report none.json cannot be read (No such file or directory): choose another file for --imitate.",
+            "the report of --imitate (none.json) cannot be read (No such file or directory): choose another file.",
         ),
         (("--memory", "--imitate", "file"), "file is not a report of `directsuite doctor --deep`: "),
-        (("--data", "file"), "the state cannot be stored in file, which is a file or inside of one: choose a folder."),
-        (("--data", "file/state"), "the state cannot be stored in file/state, which is a file or inside of one: "),
-        (("--data", "damaged"), "the state in damaged cannot be used ("),
+        (
+            ("--data", "file"),
+            "the state cannot be stored in the folder of --data (file): it is a file or inside of one: ",
+        ),
+        (("--data", "file/state"), "the state cannot be stored in the folder of --data (file/state): it is a file or "),
+        (("--data", "damaged"), "the state in the folder of --data (damaged) cannot be used ("),
     ],
 )
 def test_unusable_file_or_folder_is_reported(
@@ -138,7 +141,7 @@ def test_pin_file_that_others_may_read_is_rejected(
     pin.chmod(mode)
     token = ("--memory", "--pkcs11-module", str(tmp_path / "x.so"), "--pkcs11-token", "t")
     reason = fail_to_start(capsys, *token, "--pkcs11-pin-file", str(pin))
-    assert reason == f"the PIN file {pin} is accessible to other users: run `chmod o=` on it."
+    assert reason == f"the file of --pkcs11-pin-file ({pin}) is accessible to other users: run `chmod o=` on it."
 
 
 async def test_state_folder_is_used_by_one_sandbox_at_a_time(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ async def test_empty_path_or_a_folder_for_a_file_is_rejected(
         (("inbox", "move", "1", "--to", ".."), "--to (..): "),
         (
             ("inbox", "save", "1", "--into", "letter.txt"),
-            "Could not create the folder of --into (letter.txt): File exists",
+            "--into (letter.txt) is a file. Name a folder.",
         ),
         (("sync", "status", "--store", "none.db"), "--store (none.db): there is no store at this path"),
         (("sync", "audit", "--store", "none.db"), "--store (none.db): there is no store at this path"),

@@ -94,20 +94,22 @@ async def test_wrong_token_login_and_password_are_reported(cli: DoctorRunner, sa
     token = (
         "failed",
         "The token is wrong or has expired: get a new one from the service's provider, and set it with --token-file or "
-        "DIRECTSUITE_TOKEN.",
+        "DIRECTSUITE_TOKEN (the token is from DIRECTSUITE_TOKEN).",
     )
     assert told.checks["signing", "token"] == told.checks["fax", "token"] == token
     told.expect(
         "registration",
         "login",
         "failed",
-        "The service rejects the login. Check its name, and that the password belongs to it.",
+        "The service rejects the login. Check its name, and that the password belongs to it (the password is from "
+        "DIRECTSUITE_LOGIN_PASSWORD).",
     )
     told.expect(
         "messaging",
         "mailbox",
         "failed",
-        "The service rejects the mailbox. Check its name, and that the password belongs to it.",
+        "The service rejects the mailbox. Check its name, and that the password belongs to it (the password is from "
+        "DIRECTSUITE_MAILBOX_PASSWORD).",
     )
     assert WRONG not in told.out + told.err
 

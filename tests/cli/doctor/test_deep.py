@@ -364,7 +364,7 @@ async def test_report_replaces_no_file(deep: DeepRunner) -> None:
     set_service_urls(deep, deep.sandbox)
     calls = deep.sandbox.calls.count
     (deep.folder / "report.json").write_text("kept")
-    await deep.fail(2, "--report: The file exists. Name a new file.", *deep.options, "--report", "report.json")
+    await deep.fail(2, "--report exists already. Name a new file.", *deep.options, "--report", "report.json")
     assert deep.sandbox.calls.count == calls
     assert (deep.folder / "report.json").read_text() == "kept"
 

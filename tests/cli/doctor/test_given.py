@@ -22,7 +22,7 @@ async def test_where_nothing_is_set_it_says_what_to_set(cli: DoctorRunner) -> No
         "failed",
         "No service has a URL. Set DIRECTSUITE_MESSAGE_URL, or the same with SIGNING, FAX",
     )
-    told.expect("fax", "URL", "not checked", "There is no valid URL. If you use this service, set DIRECTSUITE_FAX_URL.")
+    told.expect("fax", "URL", "not checked", "There is no URL. If you use this service, set DIRECTSUITE_FAX_URL.")
 
 
 @pytest.mark.parametrize(

@@ -49,11 +49,11 @@ _OUT = ("--output", "out")
         (("a.pdf", "--output", "a.pdf"), "The file of --output is the source PDF"),
         (
             ("a.pdf", "--output", "\0"),
-            "Could not create the folder of --output (it has a NUL byte). Name a different folder.",
+            "--output has a NUL byte. Name a different folder.",
         ),
         (
             ("a.pdf", "--output", "x" * 300),
-            "Could not create the folder of --output (File name too long). Name a different folder.",
+            "--output can't be written (File name too long). Name a path in a folder that this user may write to.",
         ),
         (
             ("a.pdf", "--output", "x" * 240),
@@ -182,8 +182,8 @@ async def test_output_that_is_a_link_to_itself_is_reported(cli: SignRunner) -> N
     (cli.folder / "out").symlink_to("out")
     told = await cli.run("a.pdf", *_OUT)
     assert (told.status, told.out) == (2, "")
-    assert told.err.startswith("directsuite: Could not create the folder of --output (")
-    assert told.err.endswith("). Name a different folder.\n")
+    assert told.err.startswith("directsuite: --output ")
+    assert "Name a " in told.err
 
 
 async def test_file_in_place_of_output_folder_is_reported(cli: SignRunner) -> None:

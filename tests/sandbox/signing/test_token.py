@@ -278,7 +278,7 @@ def test_the_command_reports_an_unusable_token(
     message = capsys.readouterr().err
     assert ("PinIncorrect" in message, PIN_VARIABLE in message, "0000" in message) == (True, True, False)
     assert main([*token, str(tmp_path / "absent")]) == 1
-    assert "the PIN file" in capsys.readouterr().err
+    assert "the file of --pkcs11-pin-file" in capsys.readouterr().err
 
 
 def pin_file(folder: Path, pin: str) -> Path:
