@@ -61,12 +61,32 @@ def test_variable_overrides_profile_and_profile_overrides_file(tmp_path: Path) -
             {"DIRECTSUITE_PROFILE": "tset"},
             "^DIRECTSUITE_PROFILE: there is no profile 'tset': .* has the profiles test; did you mean test",
         ),
-        ({"DIRECTSUITE_PROFILE": "test", "DIRECTSUITE_CONFIG": ""}, "there is no settings file"),
+        (
+            {"DIRECTSUITE_PROFILE": "test", "DIRECTSUITE_CONFIG": ""},
+            "there is no profile 'test', because there is no settings file",
+        ),
     ],
 )
 def test_profile_that_is_not_there_is_rejected(tmp_path: Path, environ: dict[str, str], sentence: str) -> None:
     with pytest.raises(ds.ConfigurationError, match=sentence):
         ds.Settings.from_env(written(tmp_path) | environ)
+
+
+@pytest.mark.parametrize(
+    ("text", "explanation"),
+    [
+        ("a = Zaphod", "line 1, column 5: invalid value; texts must be in quotes, and true and false in lower case"),
+        ('a = "Zaphod', "end of document: unterminated string"),
+        ('a = "Zaphod\n', "line 1, column 12: illegal character …"),
+        ("a = {Zaphod = 1, Zaphod = 2}", "line 1, column 28: duplicate inline table key …"),
+        ("Zaphod", "end of document: expected '=' after a key in a key/value pair"),
+    ],
+)
+def test_syntax_error_has_the_parsers_reason_without_the_content(tmp_path: Path, text: str, explanation: str) -> None:
+    (tmp_path / "config.toml").write_text(text)
+    with pytest.raises(ds.ConfigurationError) as caught:
+        ds.Settings.from_toml(tmp_path / "config.toml")
+    assert str(caught.value).endswith(f"it is not valid TOML ({explanation})")
 
 
 @pytest.mark.parametrize(

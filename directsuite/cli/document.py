@@ -77,7 +77,7 @@ def sign_pdfs(sources: SourcePaths, /, *, command: CommandParameter, options: Si
 
     After Ctrl-C, a crash or an outage, repeat the same command: it continues and signs nothing twice. It records its
     progress in a journal next to the output, OUTPUT.signing.db. Exit status 0 means that all PDFs are signed, 1 that
-    some are not.
+    some are not, or that there are none.
     """
     if misspelt := explain_misspelt_command(app, str(sources[0])):
         raise UsageError(f"{misspelt}.")

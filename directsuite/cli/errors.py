@@ -27,7 +27,7 @@ NOT_TEXT_PROBLEM = (
 )
 """The predicate of the sentence about input that can't be decoded."""
 
-_TIMEOUT_SETTING = "timeout in the settings file"
+_TIMEOUT_SETTING = "the timeout (DIRECTSUITE_TIMEOUT, or timeout in the settings file)"
 HINT_RENEW_CREDENTIAL = (
     "the token is wrong or has expired: get a new one from the service's provider, and set it with --token-file or "
     "DIRECTSUITE_TOKEN"
@@ -99,8 +99,8 @@ _EXIT_TABLE: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
 
 
 def with_value(label: str, value: object) -> str:
-    """Return `label`, followed by `value` in parentheses if stderr may show it."""
-    return f"{label} ({make_printable(str(value))})" if is_verbose() else label
+    """Return `label`, followed by `value` in parentheses if it is not empty and stderr may show it."""
+    return f"{label} ({make_printable(text)})" if (text := str(value)) and is_verbose() else label
 
 
 def validate_text(text: str | None, source: str) -> None:

@@ -27,7 +27,9 @@ FaxNumber = Annotated[str, Parameter(help="Your fax number, as the service knows
 @opt.record
 class _SelectionOptions(opt.TokenOptions):
     since: Annotated[datetime | None, Parameter(converter=opt.convert_time, show_default=False)] = None
-    """Only faxes updated since this time: 2026-05-01, or 2026-05-01T08:00 in this machine's time zone."""
+    """Only faxes updated since this time: 2026-05-01, 2026-05-01T08:00 in this machine's time zone, today, yesterday,
+    or an age in minutes, hours, days or weeks: 30m, 12h, 7d or 2w.
+    """
     status: str | None = None
     """Only faxes with this status: waiting, complete, or another that the service sends."""
 

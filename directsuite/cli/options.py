@@ -189,16 +189,21 @@ MailboxOption = Annotated[
     str | None, Parameter(help="The mailbox's Direct address. The default is DIRECTSUITE_MAILBOX.", show_default=False)
 ]
 PasswordFile = Annotated[
-    Path | None, Parameter(help=_FILE_HELP.format(what="password", variable="DIRECTSUITE_MAILBOX_PASSWORD", client=""))
+    Path | None,
+    Parameter(
+        converter=convert_path,
+        help=_FILE_HELP.format(what="password", variable="DIRECTSUITE_MAILBOX_PASSWORD", client=""),
+    ),
 ]
 TokenFile = Annotated[
     Path | None,
     Parameter(
+        converter=convert_path,
         help=_FILE_HELP.format(
             what="access token",
             variable="DIRECTSUITE_TOKEN",
             client="a request with the OAuth client of the settings (token_url, client_id), ",
-        )
+        ),
     ),
 ]
 LoginOption = Annotated[
@@ -209,7 +214,10 @@ LoginOption = Annotated[
 ]
 LoginPasswordFile = Annotated[
     Path | None,
-    Parameter(help=_FILE_HELP.format(what="login's password", variable="DIRECTSUITE_LOGIN_PASSWORD", client="")),
+    Parameter(
+        converter=convert_path,
+        help=_FILE_HELP.format(what="login's password", variable="DIRECTSUITE_LOGIN_PASSWORD", client=""),
+    ),
 ]
 _COMMON_GROUP = Group("Options of every command that calls a service", sort_key=9)
 

@@ -50,7 +50,7 @@ class _AddOptions(_FindOptions):
     """Don't ask for confirmation."""
 
 
-PrivateFile = Annotated[Path, Parameter(allow_leading_hyphen=True)]
+PrivateFile = Annotated[Path, Parameter(allow_leading_hyphen=True, converter=opt.convert_path)]
 """A file that other users must not be able to read, or - for stdin."""
 _INDIVIDUAL_FILE = "the individual's file"
 _PASSWORDS_FILE = "the passwords file"
@@ -162,9 +162,10 @@ def set_passwords(file: PrivateFile, /, *, command: CommandParameter, options: _
         "210": "check the usernames; the other passwords may or may not have been set, and can safely be set again",
         **dict.fromkeys(lost, _HINT_REPEAT_PASSWORDS),
     }
+    label = with_value("The passwords file", file)
     passwords = read_private_passwords(file, with_value(_PASSWORDS_FILE, file), keys="usernames")
     if not passwords or not all(name and password for name, password in passwords.items()):
-        raise UsageError('The passwords file lacks a username or a password. Expected lines such as "ada" = "…".')
+        raise UsageError(f'{label} lacks a username or a password. Expected lines such as "ada" = "…".')
     suite = _make_suite(command, options)
 
     async def set_all() -> int:
@@ -178,17 +179,18 @@ def set_passwords(file: PrivateFile, /, *, command: CommandParameter, options: _
 
 def read_individual(path: Path) -> ds.IDProofedIndividualRESTful:
     """Return the person described in a private file."""
-    members = read_private_document(path, with_value(_INDIVIDUAL_FILE, path), _EXPECTED_MEMBERS)
+    label = with_value(_INDIVIDUAL_FILE, path)
+    members = read_private_document(path, label, _EXPECTED_MEMBERS)
     if unknown := [member for member in members if member not in _KNOWN_MEMBERS]:
         suggestion = "".join(f"Did you mean {each}? " for each in find_similar(unknown[0], _KNOWN_MEMBERS))
         # The member is not named in a log, because in a wrong file the key may be confidential.
         raise UsageError(
-            f"{with_value('Unknown member', unknown[0])} in {_INDIVIDUAL_FILE}. {suggestion}"
+            f"{with_value('Unknown member', unknown[0])} in {label}. {suggestion}"
             f"The members must be among {', '.join(_KNOWN_MEMBERS)}."
         )
     for name, value in members.items():
         if not _is_valid_member(name, value):
-            raise UsageError(f"{name} in {_INDIVIDUAL_FILE} {_MEMBER_RULES.get(name, 'must be a string, in quotes')}.")
+            raise UsageError(f"{name} in {label} {_MEMBER_RULES.get(name, 'must be a string, in quotes')}.")
     return ds.IDProofedIndividualRESTful(**members)
 
 

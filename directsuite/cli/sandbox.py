@@ -101,7 +101,7 @@ class _FaultOptions(ControlOptions):
     """The number of requests that this fault ignores first, whether or not other faults hit them."""
     processed: Annotated[bool, opt.Flag] = False
     """Run the operation first, for the kinds status and hang."""
-    seconds: Annotated[float | None, opt.seconds_parameter(gt=0)] = None
+    seconds: Annotated[float | None, opt.seconds_parameter(gt=0, lte=60)] = None
     """The delay, for the kind latency."""
     always: Annotated[bool, opt.Flag] = False
     """Repeat the fault for every request."""

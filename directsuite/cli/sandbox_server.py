@@ -260,7 +260,7 @@ def _explain_start_failure(error: OSError | ValueError | sqlite3.Error, options:
         where = "in memory" if options.memory else f"in {folder}"
         return f"the state {where} cannot be used ({error}): move it away, or choose another folder with --data"
     if isinstance(error, ValueError):
-        return str(error)
+        return str(error).replace("the sandbox's token", TOKEN_VARIABLE)
     if isinstance(error, FolderInUseError):
         return f"another sandbox uses the state in {folder}: end it, or use --memory or another folder with --data"
     if isinstance(error, socket.gaierror):

@@ -34,6 +34,7 @@ from directsuite.cli.options import (
     Json,
     PasswordFile,
     Repeatable,
+    convert_path,
     integer_parameter,
     make_app,
     record,
@@ -65,11 +66,13 @@ class TextOptions:
 
     body: Annotated[str | None, Parameter(group=_BODY_GROUP)] = None
     """The text. Other users of this machine can see it while the command runs, but not a --body-file."""
-    body_file: Annotated[Path | None, Parameter(group=_BODY_GROUP, allow_leading_hyphen=True)] = None
+    body_file: Annotated[
+        Path | None, Parameter(group=_BODY_GROUP, allow_leading_hyphen=True, converter=convert_path)
+    ] = None
     """A UTF-8 file with the text; - for stdin."""
     html: Annotated[bool, Flag] = False
     """The text is HTML."""
-    attach: Annotated[tuple[Path, ...], Repeatable] = ()
+    attach: Annotated[tuple[Path, ...], Repeatable, Parameter(converter=convert_path)] = ()
     """A file to attach, of any size. Can be repeated."""
     key: str | None = None
     """A unique name for this message. If you repeat the command with it, the message is still sent only once.

@@ -79,7 +79,7 @@ class SignOptions(opt.CommonOptions):
     page. PAGE counts from 1, the default; `directsuite sign info` shows the number of pages and their size. Can be
     repeated. Without it, a signature is in the field named by --name, or invisible.
     """
-    image: Annotated[Path | None, _SignatureParameter] = None
+    image: Annotated[Path | None, _SignatureParameter, Parameter(converter=opt.convert_path)] = None
     """A PNG or JPEG file that the signatures show."""
     reason: Annotated[str | None, _SignatureParameter] = None
     """The reason for signing."""

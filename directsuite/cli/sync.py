@@ -259,7 +259,8 @@ async def _report_progress(worker: _SyncWorker, status_file: Path | None, displa
         try:
             write_status(status_file, status)
         except OSError as error:
-            _LOGGER.warning("the status file can't be written (%s): the worker continues", type(error).__name__)
+            label, reason = with_value("the status file", status_file), explain_os_error(error)
+            _LOGGER.warning("%s can't be written (%s): the worker continues", label, reason)
 
     async def report_and_show() -> None:
         while True:

@@ -212,6 +212,8 @@ def write_status(path: Path, status: WorkerStatus) -> None:
         with replace_file(path, temporary=temporary, synced=False) as file:
             file.write(text)
     except OSError:
+        if not path.exists():  # for example in a folder that can't be written
+            raise
         path.chmod(0o600)
         with path.open("r+b") as file:
             file.write(text)

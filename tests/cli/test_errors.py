@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from directsuite import errors
 from directsuite.cli import main
-from directsuite.cli.errors import ItemNotFoundError, UsageError, exit_for_error
+from directsuite.cli.errors import FileError, ItemNotFoundError, UsageError, exit_for_error, explain_file_errors
 from directsuite.cli.process import ExitStatus
 from directsuite.core.outcome import find_service_error
 from directsuite.signing.operations import GET_DOC
@@ -145,6 +146,34 @@ def test_file_is_not_named(number: int | None) -> None:
     status, sentence = exit_for_error(error)
     assert status == 1
     assert "ada" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("number", "sentence"),
+    [
+        (errno.ENOSPC, "The disk of --into (out) is full (No space left on device). Free some space"),
+        (errno.EROFS, "--into (out) can't be written (Read-only file system). Name a path in a folder"),
+    ],
+)
+@pytest.mark.parametrize("is_response_lost", [False, True])
+def test_option_and_path_are_named_instead_of_a_temporary_file(
+    number: int, sentence: str, is_response_lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIRECTSUITE_VERBOSE", "1")
+    error: Exception = OSError(number, "no", "out/.1f2e.tmp")
+    if is_response_lost:
+        error, cause = made(errors.OutcomeUnknownError), error
+        error.__cause__ = cause
+    with pytest.raises(FileError) as caught, explain_file_errors("--into", Path("out")):
+        raise error
+    status, told = exit_for_error(caught.value)
+    assert (status, told.startswith(sentence), ".tmp" in told) == (1, True, False)
+
+
+@pytest.mark.parametrize("kind", [errors.DeadlineExceededError, errors.OutcomeUnknownError])
+def test_error_of_the_service_is_not_taken_for_one_of_a_file(kind: type[errors.DirectSuiteError]) -> None:
+    with pytest.raises(kind), explain_file_errors("--into", Path("out")):
+        raise made(kind)
 
 
 @pytest.mark.parametrize(("error", "status"), [(UsageError("give --to"), 2), (ItemNotFoundError("give --to"), 4)])

@@ -174,8 +174,8 @@ async def test_passwords_whose_responses_get_lost_may_be_set(cli: CliRunner) -> 
     [
         (
             "Ada Example",
-            "Could not parse the individual's file: it is not valid TOML (line 1, column 5: expected '=' after a key in "
-            "a key/value pair). Correct the file.",
+            "Could not parse the individual's file: it is not valid TOML (line 1, column 5: expected '=' after a key "
+            "in a key/value pair). Correct the file.",
         ),
         ('["Ada"]', "as JSON or TOML"),
         ('Ada = "Example"', "Unknown member in the individual's file"),

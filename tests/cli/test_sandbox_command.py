@@ -88,12 +88,20 @@ def test_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
             errno.EADDRNOTAVAIL,
             f"it cannot listen on ::1, port 0 ({os.strerror(errno.EADDRNOTAVAIL)}): use another --host or --port.",
         ),
+        (
+            errno.ENOSPC,
+            "the disk of directsuite-sandbox (the default of --data) is full: free some space, or choose another "
+            "folder with --data.",
+        ),
+        (None, "the host of --host (::1) is not known: give an address or a name of this machine."),
     ],
 )
 def test_unavailable_address_is_reported(
-    failure: int, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    failure: int | None, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def fail(_: web.TCPSite) -> None:
+        if failure is None:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         raise OSError(failure, "error while attempting to bind on address")
 
     monkeypatch.setattr(web.TCPSite, "start", fail)
@@ -107,6 +115,7 @@ def test_unavailable_address_is_reported(
             ("--memory", "--imitate", "none.json"),
             "the report of --imitate (none.json) cannot be read (No such file or directory): choose another file.",
         ),
+        (("--allow-remote", "--memory"), "DIRECTSUITE_SANDBOX_TOKEN must have 16 characters or more."),
         (("--memory", "--imitate", "file"), "file is not a report of `directsuite doctor --deep`: "),
         (
             ("--data", "file"),
@@ -124,6 +133,7 @@ def test_unusable_file_or_folder_is_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DIRECTSUITE_SANDBOX_TOKEN", "short")
     (tmp_path / "file").write_text("{}")
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "sandbox.sqlite3").write_bytes(b"no database" * 1000)

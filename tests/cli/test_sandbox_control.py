@@ -46,6 +46,11 @@ async def test_account_can_be_used_immediately(cli: CliRunner) -> None:
     assert "directsuite: " in again.err
 
 
+async def test_unknown_fax_is_reported_with_the_command_that_lists_them(cli: CliRunner) -> None:
+    words = "there is no fax with the handle 'gone': `directsuite fax list NUMBER` shows the handles of a number"
+    await cli.fail(4, words, "fax", "15550100100", "--handle", "gone")
+
+
 async def test_body_that_is_nested_too_deeply_is_rejected(cli: CliRunner) -> None:
     await cli.fail(2, "nested too deeply", "fault", "Send", "status", "--body", "[" * 100_000)
 

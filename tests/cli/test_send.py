@@ -208,7 +208,7 @@ async def test_send_that_runs_out_of_time_says_which_setting_gives_it_more(cli: 
     cli.sandbox.inject_fault("Send", "hang")
     result = await cli.run("send", *TO_BOB)
     assert result.status == 7
-    assert result.err.endswith("; raise timeout in the settings file\n")
+    assert result.err.endswith("; raise the timeout (DIRECTSUITE_TIMEOUT, or timeout in the settings file)\n")
 
 
 async def test_with_a_key_a_lost_response_is_found(cli: CliRunner) -> None:

@@ -145,11 +145,53 @@ async def test_service_that_fails_may_be_asked_again(cli: CliRunner, files: None
         (("sned",), "send"),
         (("inbox", "lsit"), "list"),
         (("send", "--recipient", "x"), "--recipient"),
+        (
+            ("inbox", "list", "--profile", "tset"),
+            "directsuite: --profile: there is no profile 'tset', because there is",
+        ),
+        (("sign", "inof", "consent.pdf"), "There is no such command (did you mean info?). The commands are flatten,"),
+        (("sign", "flaten", "file", "--output", "o.pdf"), "There is no such command (did you mean flatten?)."),
+        (("sandbox", "acount", "x@y.test"), "There is no such command (did you mean account?)."),
+        (("sandbox", "env", "--at", "nonsense"), "--at: give a URL such as http://127.0.0.1:8025"),
+        (("sandbox", "fault", "Send", "latency", "--seconds", "100"), "--seconds: give at most 60"),
+        (("sandbox", "account", "carol"), "ADDRESS is not an e-mail address"),
+        (("sandbox", "fault", "Send", "latency", "--status", "500"), "--status has no effect with the kind latency"),
+        (("sign", "file", "--output", "none/o.pdf"), "--output: its folder does not exist. Name a file in a different"),
+        (("doctor", "--deep", "--report", "none/r.json"), "--report: its folder does not exist. Name a file in a diff"),
     ],
 )
 async def test_invalid_argument_is_named_with_status_2(cli: CliRunner, arguments: tuple[str, ...], named: str) -> None:
     cli.write_private_file("file", "")
     await cli.fail(2, named, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("variable", "arguments", "sentence"),
+    [
+        ("DIRECTSUITE_MAILBOX", ("inbox", "list"), "DIRECTSUITE_MAILBOX (alice) is not an e-mail address."),
+        ("DIRECTSUITE_MAILBOX", ("sync", "run", "--once"), "DIRECTSUITE_MAILBOX (alice) is not an e-mail address."),
+        ("DIRECTSUITE_SANDBOX", ("sandbox", "env"), "DIRECTSUITE_SANDBOX (alice): give a URL such as"),
+        ("DIRECTSUITE_PROFILE", ("inbox", "list"), "DIRECTSUITE_PROFILE: there is no profile 'alice', because"),
+    ],
+)
+async def test_variable_is_named_instead_of_the_option(
+    cli: CliRunner, variable: str, arguments: tuple[str, ...], sentence: str
+) -> None:
+    cli.set_env(variable, "alice")
+    cli.set_env("DIRECTSUITE_VERBOSE", "1")
+    await cli.fail(2, f"directsuite: {sentence}", *arguments)
+
+
+async def test_line_of_the_settings_file_is_named_instead_of_the_option(cli: CliRunner) -> None:
+    cli.monkeypatch.delenv("DIRECTSUITE_MAILBOX")
+    cli.set_env("DIRECTSUITE_CONFIG", cli.write_private_file("config.toml", 'mailbox = "alice"'))
+    await cli.fail(2, "mailbox in config.toml, line 1 (alice) is not an e-mail address", "inbox", "list", "-v")
+
+
+async def test_token_with_a_line_break_is_reported_with_its_source(cli: CliRunner) -> None:
+    cli.set_env("DIRECTSUITE_TOKEN", "Correct\nHorse")
+    err = await cli.fail(2, "The access token from DIRECTSUITE_TOKEN contains a line break.", "fax", "list", FAX_NUMBER)
+    assert "Horse" not in err
 
 
 @pytest.mark.parametrize(
@@ -161,6 +203,9 @@ async def test_invalid_argument_is_named_with_status_2(cli: CliRunner, arguments
         (("sync", "run", "--maildir", ""), "--maildir"),
         (("sync", "run", "--status-file", "."), "--status-file"),
         (("sync", "run", "--mailboxes", "."), "--mailboxes"),
+        (("send", "--to", BOB, "--body", "x", "--attach", ""), "--attach: the path is empty"),
+        (("inbox", "list", "--password-file", ""), "--password-file: the path is empty"),
+        (("patient", "find", "", *DOMAIN), "INDIVIDUAL: the path is empty"),
         (("sandbox", "--data", ""), "--data"),
         (("demo", "--output", " "), "--output"),
     ],

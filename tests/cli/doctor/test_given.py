@@ -39,6 +39,7 @@ async def test_wrong_url_is_explained_without_showing_it(cli: DoctorRunner, url:
     told = await cli.run_json()
     assert told.status == 1
     told.expect("this machine", "settings", "failed", f"DIRECTSUITE_MESSAGE_URL: message_url {sentence}")
+    told.expect("fax", "URL", "not checked", "The settings are invalid: see the check of the settings.")
     assert told.get_results("messaging") == {"URL": "not checked"}
     assert SECRET not in told.out + told.err
 

@@ -279,6 +279,13 @@ async def test_copies_that_stay_at_the_service_are_reported(cli: SignRunner) -> 
     assert (told.err, await cli.count_requests("Delete")) == ("", 1)
 
 
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+async def test_folder_without_pdfs_is_reported(cli: SignRunner, more: tuple[str, ...]) -> None:
+    (cli.folder / "empty").mkdir()
+    told = await cli.run("empty", *SIGNED, "-v", *more)
+    assert (told.status, "There is no PDF in the folders (empty). --recursive" in told.err) == (1, True)
+
+
 async def test_output_that_looks_like_another_file_is_rejected(cli: SignRunner) -> None:
     cli.write_pdfs("a.pdf")
     told = await cli.run("a.pdf", "--output", "signed.txt")

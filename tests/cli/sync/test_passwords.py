@@ -96,7 +96,7 @@ def test_file_of_something_else_is_rejected_without_being_shown(tmp_path: Path, 
 async def test_variable_is_for_one_mailbox(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MAILBOX_PASSWORD_VAR, "hunter2")
     assert await make_password_source([ALICE], None)(ALICE) == Secret("hunter2")
-    with pytest.raises(UsageError, match="a single mailbox"):
+    with pytest.raises(UsageError, match=f"{MAILBOX_PASSWORD_VAR} is only for a single mailbox"):
         make_password_source([ALICE, BOB], None)
 
 

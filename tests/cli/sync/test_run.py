@@ -9,6 +9,7 @@ from contextlib import closing
 
 import pytest
 
+from directsuite.cli.errors import secret_sources
 from directsuite.cli.sync import LineDisplay, format_status_counts, parse_folders
 from directsuite.cli.sync_status import format_duration
 from directsuite.core.events import Event
@@ -179,6 +180,39 @@ def test_as_lines_it_names_nobody(capsys: pytest.CaptureFixture[str]) -> None:
         "a mailbox: The password is refused.",
         "1 up to date, 1 failing; longest lag 70 s",
     ]
+
+
+@pytest.mark.parametrize(
+    ("progress", "event", "line"),
+    [
+        (
+            MailboxProgress(
+                name="nurse1@direct.example",
+                number=7,
+                problem="No such folder.",
+                folders={"INBOX.Sent": "No such folder.", "A": "Denied."},
+            ),
+            RoundFinished(mailbox=7, problem="No such folder."),
+            "mailbox 7 (nurse1@direct.example): INBOX.Sent: No such folder.; A: Denied.",
+        ),
+        (
+            MailboxProgress(name="nurse1@direct.example", number=7, problem="It is rejected."),
+            RoundFinished(mailbox=7, problem="It is rejected.", failure="AuthenticationError"),
+            "mailbox 7 (nurse1@direct.example): It is rejected. It is from DIRECTSUITE_MAILBOX_PASSWORD.",
+        ),
+    ],
+    ids=["folders", "password"],
+)
+def test_with_names_a_line_has_the_folders_and_the_source_of_the_password(
+    progress: MailboxProgress,
+    event: RoundFinished,
+    line: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(secret_sources, "mailbox_password", "DIRECTSUITE_MAILBOX_PASSWORD")
+    LineDisplay(as_json=False, get_mailboxes=lambda: named(progress)).handle_event(event)
+    assert capsys.readouterr().out.split(" ", 1)[1] == f"{line}\n"
 
 
 def test_as_json_a_summary_counts(capsys: pytest.CaptureFixture[str]) -> None:
