@@ -31,6 +31,8 @@ from directsuite.sandbox import credentials
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
 
+collect_ignore = ["guides/code-blocks"]  # the blocks of the guides, for mypy and pyright
+
 DEFAULT_OPERATIONS = frozenset(
     {
         "GetDocInfo",  # SAFE, a GET
@@ -174,6 +176,14 @@ def _get_shared_ssl_context() -> ssl.SSLContext:
 @functools.cache
 def _make_ssl_context(*_: str | None) -> ssl.SSLContext:
     return ssl.create_default_context()
+
+
+@pytest.fixture(scope="module")
+def without_coverage() -> Generator[None]:
+    """Leave the processes that the tests start out of the measurement of coverage, which they do not need."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+        yield
 
 
 def _start_postgres() -> Generator[PostgresServer]:

@@ -1,7 +1,8 @@
 """The regular expressions of the package, with the methods that apply them, and inputs that make them backtrack.
 
-Run as a module, it applies each pattern to its inputs in a separate process, which the system ends after LIMIT seconds
-of processor time.
+Run as a module, it applies each pattern to its inputs in a separate process. It prints the pattern if an input of eight
+times the size takes more than QUADRATIC_SECONDS, or if the system ended the process after LIMIT seconds of processor
+time.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import re
 import resource
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,10 +23,16 @@ import attrs
 
 import directsuite
 
-SIZE = 65_536
+SIZE = 8_192
 """The length of an input in characters."""
 LIMIT = 10
-"""The seconds of processor time for all inputs of a pattern. A linear pattern needs one, a quadratic one minutes."""
+"""The maximum seconds of processor time for all inputs of a pattern."""
+SUSPICIOUS_SECONDS = 0.005
+"""The processor time from which eight times the size is measured. A quadratic pattern needs 0.02 seconds or more."""
+QUADRATIC_SECONDS = 0.5
+"""The processor time for eight times the size. A linear pattern needs 0.03 seconds, a quadratic one 1.5 or more."""
+MEASUREMENTS = 3
+"""The number of measurements that must exceed QUADRATIC_SECONDS, because a busy machine makes single ones longer."""
 _METHODS = frozenset({"match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"})
 _UNBOUNDED_REPEATS = 1_000
 """Repeats with a lower maximum are bounded."""
@@ -106,7 +114,7 @@ def _find_in_module(
         if not isinstance(node, ast.Call):
             continue
         function, place = ast.unparse(node.func), f"{name}:{node.lineno}"
-        if function.removeprefix("re.") in _METHODS and function.startswith("re."):
+        if function.startswith("re.") and function.removeprefix("re.") in _METHODS:
             value = _evaluate(node.args[0], namespace)
             flags = [each.value for each in node.keywords if each.arg == "flags"] + node.args[2:]
             known = [flag for each in flags if isinstance(flag := _evaluate(each, namespace), int)]
@@ -126,8 +134,8 @@ def _evaluate(node: ast.expr, namespace: dict[str, Any]) -> object:
         return None
 
 
-def list_inputs(applied: AppliedPattern) -> Iterator[str]:
-    """Yield texts of SIZE characters at which a pattern with nested or adjacent repeats takes many steps."""
+def list_inputs(applied: AppliedPattern, size: int = SIZE) -> Iterator[str]:
+    """Yield texts of `size` characters at which a pattern with nested or adjacent repeats takes many steps."""
     pattern = applied.pattern if isinstance(applied.pattern, str) else applied.pattern.decode("latin-1")
     flags = applied.flags & (re.IGNORECASE | re.DOTALL | re.VERBOSE | re.MULTILINE)
     parsed: Any = _PARSER.parse(pattern, flags)
@@ -137,10 +145,10 @@ def list_inputs(applied: AppliedPattern) -> Iterator[str]:
     pumps = list(dict.fromkeys([*bodies, *letters]))
     for prefix, body in itertools.product(prefixes[:6], pumps[:40]):
         for suffix in ("", "\x00"):
-            yield prefix + body * ((SIZE - len(prefix)) // len(body)) + suffix
+            yield prefix + body * ((size - len(prefix)) // len(body)) + suffix
     for first, second in itertools.product(pumps[:_PUMPS], pumps[:_PUMPS]):
-        yield ((first + second) * (SIZE // len(first + second)) + "\x00")[:SIZE]
-        half = SIZE // 2
+        yield ((first + second) * (size // len(first + second)) + "\x00")[:size]
+        half = size // 2
         yield first * (half // len(first)) + second * (half // len(second)) + "\x00"
 
 
@@ -212,14 +220,29 @@ def _takes(node: Any, letter: str) -> bool:
     return _COMPILER.compile(pattern, re.UNICODE).match(letter) is not None
 
 
+def backtracks(applied: AppliedPattern, size: int = SIZE) -> bool:
+    """Return True if the pattern takes more than QUADRATIC_SECONDS for an input of eight times the size."""
+    for number, text in enumerate(list_inputs(applied, size)):
+        if _measure(applied, text) > SUSPICIOUS_SECONDS:
+            large = next(itertools.islice(list_inputs(applied, 8 * size), number, None))
+            if all(_measure(applied, large) > QUADRATIC_SECONDS for _ in range(MEASUREMENTS)):
+                return True
+    return False
+
+
+def _measure(applied: AppliedPattern, text: str) -> float:
+    """Return the seconds of processor time that an input takes."""
+    start = time.process_time()
+    applied.apply(text)
+    return time.process_time() - start
+
+
 def main() -> None:
     for applied in list_patterns():
         child = os.fork()
         if child == 0:
             resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT))
-            for text in list_inputs(applied):
-                applied.apply(text)
-            os._exit(0)
+            os._exit(backtracks(applied))
         _, status = os.waitpid(child, 0)
         if status != 0:
             sys.stdout.write(f"{applied}\n")

@@ -213,7 +213,7 @@ Dialect = Mapping[str, Sequence[Difference]]
 
 _MAX_REPORT_BYTES = 16 * 2**20
 _NOT_A_REPORT = "is not a report of `directsuite doctor --deep`"
-_STEPS = re.compile(r"\.(<[^>]*>|[A-Za-z0-9_]+)|(\[\])")
+_STEPS = re.compile(r"\.(<[^<>]*>|[A-Za-z0-9_]+)|(\[\])")
 _STATUS = re.compile(r"is ([2-5]\d\d), .*")  # after a status below 200, clients wait for another response
 _REFUSAL_STATUS = re.compile(r"is ([2-5]\d\d), not ([2-5]\d\d)")
 _UNKNOWN_NAME = re.compile(r"<a name of (\d{1,4}) characters>")
