@@ -17,7 +17,7 @@ import directsuite as ds
 import directsuite.types
 from tests.testing.project import ROOT
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("without_coverage")]
 
 
 @attrs.frozen
