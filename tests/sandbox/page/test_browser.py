@@ -281,8 +281,15 @@ async def test_forms_change_clock_faults_accounts_and_reset(populated_sandbox: S
     assert tab.complaints == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        ("light", 1280),
+        ("dark", 390),
+        pytest.param("light", 390, marks=pytest.mark.slow),
+        pytest.param("dark", 1280, marks=pytest.mark.slow),
+    ],
+)
 async def test_the_page_is_accessible(
     scheme: Any,
     width: int,
