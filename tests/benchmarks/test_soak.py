@@ -18,7 +18,10 @@ from benchmarks.soak.load import Sample, SoakRun, Tally
 from benchmarks.soak.report import run_checks
 from directsuite.core import events
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the soak reads /proc")
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the soak reads /proc"),
+    pytest.mark.usefixtures("without_coverage"),
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 MEGABYTE = 1_000_000

@@ -20,7 +20,7 @@ import pytest
 
 from .load import Caller, Load
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("without_coverage")]
 
 CLIENTS = 3
 KILLS = 60

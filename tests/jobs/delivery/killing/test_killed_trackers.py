@@ -19,7 +19,7 @@ from directsuite.sandbox.server import Sandbox
 from tests.integration.scenario import ALICE, PASSWORD
 from tests.jobs.delivery.killing import worker
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("without_coverage")]
 
 SEED = 7
 _ROOT = Path(__file__).resolve().parents[4]

@@ -29,7 +29,7 @@ from tests.statements import sql
 pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
 from tests.jobs.signing.killing.fleet_worker import BATCH_SIZE, CONNINFO, JOB
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("without_coverage")]
 
 WORKERS, SEED = 3, 11
 _LOG = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ async def _signed_in_spite_of_all(sandbox: Sandbox, folder: Path, conninfo: str,
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGSTOP there")
 @pytest.mark.skipif(shutil.which("pdfsig") is None, reason="pdfsig (poppler-utils) is not installed")
 @pytest.mark.parametrize(
-    ("documents", "seconds", "kills"), [(40, 1.2, 2), pytest.param(1_000, 2.0, 25, marks=pytest.mark.slow)]
+    ("documents", "seconds", "kills"), [(20, 0.6, 2), pytest.param(1_000, 2.0, 25, marks=pytest.mark.slow)]
 )
 async def test_each_output_verifies_and_agrees_with_the_journal(
     documents: int, seconds: float, kills: int, tmp_path: Path, conninfo: str

@@ -13,12 +13,12 @@ import pytest
 from directsuite.jobs.signing import DocumentState
 from tests.jobs.signing.killing.experiment import sign_despite_kills
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("without_coverage")]
 
 
 @pytest.mark.skipif(shutil.which("pdfsig") is None, reason="pdfsig (poppler-utils) is not installed")
 @pytest.mark.parametrize(
-    ("documents", "seconds"), [(30, (0.2, 0.8)), pytest.param(2_000, (2.0, 6.0), marks=pytest.mark.slow)]
+    ("documents", "seconds"), [(15, (0.2, 0.8)), pytest.param(2_000, (2.0, 6.0), marks=pytest.mark.slow)]
 )
 async def test_each_output_verifies_and_agrees_with_the_journal(
     documents: int, seconds: tuple[float, float], tmp_path: Path
