@@ -47,27 +47,20 @@ async def test_committed_add_wakes_waiting_loop_though_cancelled(
             assert (await loop).smtp_id == smtp_id
 
 
+@pytest.mark.parametrize(
+    ("recipient", "statuses"),
+    [(DELIVERED_RECIPIENT, ["Delivered"]), (UNCONFIRMED_RECIPIENT, ["Waiting", "NO MDN Received"])],
+)
 async def test_change_committed_while_loop_is_cancelled_is_yielded_once(
-    trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch
+    recipient: str, statuses: list[str], trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with trackers.make_journal() as journal:
         tracker = trackers.make_tracker(journal)
-        await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
+        await tracker.add(await trackers.clinic.send(recipient))
         cancel_after(journal, "record", monkeypatch)
         await cancelled(collect_changes(tracker))
-        assert list_statuses(await collect_changes(tracker), DELIVERED_RECIPIENT) == ["Delivered"]
+        assert list_statuses(await collect_changes(tracker), recipient) == statuses
         assert await collect_changes(tracker) == []
-
-
-async def test_status_committed_while_loop_is_cancelled_is_yielded_once(
-    trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with trackers.make_journal() as journal:
-        tracker = trackers.make_tracker(journal)
-        await tracker.add(await trackers.clinic.send(UNCONFIRMED_RECIPIENT))
-        cancel_after(journal, "record", monkeypatch)
-        await cancelled(collect_changes(tracker))
-        assert list_statuses(await collect_changes(tracker), UNCONFIRMED_RECIPIENT) == ["Waiting", "NO MDN Received"]
 
 
 async def test_committed_add_during_read_keeps_loop_running(
