@@ -3,8 +3,8 @@
 In the event loop's default executor, a few blocked jobs would occupy all workers: host names could not be resolved, and
 the process could not exit.
 
-    read_ahead     reads a block while the previous one is sent
-    BlockWriter    writes a block while the next one is received
+    read_file      reads a block in a thread, unless it is in the system's cache
+    BlockWriter    writes pieces in a thread, a block at a time
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-BLOCK_BYTES = 4 * 192 * 1024
-"""Bytes that a thread reads or writes at a time."""
+PIECE_BYTES = 252 * 1024
+"""Bytes read and sent at a time: a multiple of 3, so that only the end of their base64 has padding."""
 
-PIECE_BYTES = 192 * 1024
-"""Bytes read at a time: a multiple of 3, so that only the end of their base64 has padding."""
+BLOCK_BYTES = 3 * PIECE_BYTES
+"""Bytes that a thread reads at a time."""
+
+_MIN_WRITTEN_BYTES = 504 * 1024
+"""Bytes that are collected before a thread writes them."""
 
 Piece = bytes | memoryview
 
@@ -164,12 +167,6 @@ async def wait_briefly(job: asyncio.Future[Any]) -> None:
     await asyncio.wait([job], timeout=_CLEANUP_TIMEOUT)
 
 
-def abandon_job(job: asyncio.Future[Any]) -> None:
-    """Cancel a job if it has not started, and ignore its exceptions."""
-    job.cancel()
-    job.add_done_callback(_retrieve_exception)
-
-
 def _retrieve_exception(job: asyncio.Future[Any]) -> None:
     if not job.cancelled():
         job.exception()  # prevents the event loop's warning "exception was never retrieved"
@@ -231,16 +228,16 @@ def _run_job(future: Future[Any], function: Callable[..., Any], args: Any, kwarg
 
 
 class PathReader:
-    """Reads a file by its path. Two alternating buffers allow sending one block while the next is read."""
+    """Reads a file by its path."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: io.FileIO | None = None
         self._position = 0
-        self._buffers: list[bytearray] = []
+        self._buffer = bytearray()
 
     def read(self, count: int) -> Piece:
-        """Return the next `count` bytes, or fewer at the end. They are valid until the next call but one."""
+        """Return the next `count` bytes, or fewer at the end. They are valid until the next call."""
         if self._file is None:
             self._file = self._path.open("rb", buffering=0)
         self._file.seek(self._position)
@@ -273,11 +270,9 @@ class PathReader:
             self._file.close()
 
     def _get_buffer(self, count: int) -> memoryview:
-        if len(self._buffers) < 2 or len(self._buffers[0]) < count:
-            self._buffers = [*self._buffers[-1:], bytearray(count)]
-        else:
-            self._buffers.reverse()
-        return memoryview(self._buffers[-1])[:count]
+        if len(self._buffer) < count:
+            self._buffer = bytearray(count)
+        return memoryview(self._buffer)[:count]
 
 
 class FileReader:
@@ -300,37 +295,28 @@ class FileReader:
         """Do nothing: the file belongs to the caller."""
 
 
-async def read_ahead(reader: PathReader | FileReader, size: int | None) -> AsyncGenerator[Piece]:
-    """Yield `size` bytes, or all if it is None.
+async def read_file(reader: PathReader | FileReader, size: int | None) -> AsyncGenerator[Piece]:
+    """Yield `size` bytes, or all if it is None. Each piece is valid until the next one.
 
-    From the first bytes that are not in the system's cache, a thread reads a block while the previous one is sent.
-    Closing the generator does not wait for the thread. Raises TransportError if the file has fewer than `size` bytes,
-    and exceptions of reading.
+    Bytes that are not in the system's cache are read in a thread, a block at a time. Closing the generator does not
+    wait for the thread. Raises TransportError if the file has fewer than `size` bytes, and exceptions of reading.
     """
     left = sys.maxsize if size is None else size
-    thread, block, piece = DedicatedThread(), cast("Piece", b""), cast("Piece | None", b"")
-    reading: asyncio.Future[Piece] | None = None
+    thread, block, piece = DedicatedThread(), cast("Piece | None", b""), cast("Piece", b"")
     try:
-        if left > 0:
-            piece = await thread.start(reader.read, min(PIECE_BYTES, left))
-        while piece:
-            left -= len(piece)
-            yield piece
-            piece = reader.read_cached(min(PIECE_BYTES, left)) if left > 0 else None
         while left > 0:
-            block = await (reading or thread.start(reader.read, min(BLOCK_BYTES, left)))
+            block = reader.read_cached(min(PIECE_BYTES, left))
+            if block is None:
+                block = await thread.start(reader.read, min(BLOCK_BYTES, left))
             left -= len(block)
             if not block and size is None:
                 break
             if not block:
                 raise make_size_error("the file became shorter while it was sent")
-            reading = thread.start(reader.read, min(BLOCK_BYTES, left)) if left > 0 else None
             for piece in split_pieces(block):
                 yield piece
     finally:
         block = piece = b""  # tracebacks expose local variables
-        if reading is not None:
-            abandon_job(reading)
         thread.submit(reader.close)  # after a block that is still being read
         thread.release()
 
@@ -350,35 +336,25 @@ async def read_in_memory(reader: FileReader, left: int) -> AsyncGenerator[Piece]
 
 
 class BlockWriter:
-    """Collects pieces into blocks. A thread writes each block while the next one is collected."""
+    """Collects pieces into blocks, which a thread writes."""
 
     def __init__(self, thread: DedicatedThread, write: Callable[[list[bytes]], None]) -> None:
         self._thread = thread
         self._write = write
-        self._writing: asyncio.Future[None] | None = None
         self._size = 0
-        self.pieces: list[bytes] = []
+        self._pieces: list[bytes] = []
 
     async def add(self, piece: bytes) -> None:
-        """Add a piece. If it completes a block, wait for the previous one, and raise its error if it failed."""
-        self.pieces.append(piece)
+        """Add a piece. If it completes a block, write it, and raise the error of writing."""
+        self._pieces.append(piece)
         self._size += len(piece)
         piece = b""  # tracebacks expose local variables
-        if self._size >= BLOCK_BYTES:
-            await self.wait_until_written()
-            self._writing, self.pieces, self._size = self._thread.start(self._write, self.pieces), [], 0
+        if self._size >= _MIN_WRITTEN_BYTES:
+            await self._thread.start(self._write, self.take())
 
-    async def wait_until_written(self) -> None:
-        """Wait until the block in progress is written, and raise its error. The other pieces remain in `pieces`."""
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            await writing
-
-    def drop(self) -> list[bytes]:
-        """Clear the writer, and cancel a block that has not started. Return the pieces of the incomplete block."""
-        if self._writing is not None:
-            abandon_job(self._writing)
-        pieces, self.pieces, self._writing, self._size = self.pieces, [], None, 0
+    def take(self) -> list[bytes]:
+        """Return the pieces of the incomplete block, and remove them."""
+        pieces, self._pieces, self._size = self._pieces, [], 0
         return pieces
 
 

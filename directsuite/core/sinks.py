@@ -113,7 +113,7 @@ class PathSink(Sink[Path]):
         """Discard buffered pieces. The temporary file is truncated when it is opened."""
         await super().begin()
         self._is_aborted = False
-        self._blocks.drop()
+        self._blocks.take()
 
     async def write(self, piece: bytes) -> None:
         """Write to the temporary file, or directly."""
@@ -127,13 +127,12 @@ class PathSink(Sink[Path]):
 
     async def finish(self) -> None:
         """Write the buffered pieces, sync a temporary file to the disk, and close it."""
-        await self._blocks.wait_until_written()
-        await self._thread.start(self._sync, self._blocks.drop())
+        await self._thread.start(self._sync, self._blocks.take())
 
     async def abort(self) -> None:
         """Discard buffered pieces and close the file, without removing it."""
         self._is_aborted = self._target is None
-        self._blocks.drop()
+        self._blocks.take()
         await wait_briefly(self._thread.start(self._close))
 
     async def publish(self) -> None:
@@ -243,7 +242,7 @@ class FileSink(Sink[R]):
         """Discard buffered pieces and truncate the file to its first position."""
         await super().begin()
         self._finished = False
-        self._blocks.drop()
+        self._blocks.take()
         if self._is_written and self._start is not None:
             await self._run_blocking(self._rewind)
 
@@ -264,13 +263,12 @@ class FileSink(Sink[R]):
 
     async def finish(self) -> None:
         """Flush the file, so that a full disk raises an error."""
-        await self._blocks.wait_until_written()
-        await self._run_blocking(self._flush, self._blocks.drop())
+        await self._run_blocking(self._flush, self._blocks.take())
         self._finished = True
 
     async def abort(self) -> None:
         """Write the buffered pieces, then check whether the file can seek back. Some compressed files cannot."""
-        pieces = self._blocks.drop()
+        pieces = self._blocks.take()
         if not self._is_written or self._finished or self._start is None:
             return
         if self._in_memory:

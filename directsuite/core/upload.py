@@ -1,7 +1,7 @@
 """Request bodies.
 
     Source               bytes, a path, a file object or a stream that the caller passes
-      └─ make_content ─► Content          yields pieces of at most 192 KB
+      └─ make_content ─► Content          yields pieces of at most 252 KB
     RequestBody          what an operation sends: bytes, the base64 of a content, or JSON that contains contents
       └────────────────► RequestPayload   the aiohttp payload of one attempt; `started` is set before the first byte
 
@@ -40,7 +40,7 @@ from directsuite.core.files import (
     Piece,
     explain_os_error,
     make_size_error,
-    read_ahead,
+    read_file,
     read_in_memory,
     run_in_thread,
     split_pieces,
@@ -55,7 +55,7 @@ MAX_UNINTERRUPTED_BYTES = 256 * 1024
 _SMALL_BYTES = 16 * 1024  # a connection accepts so many bytes at once
 # Larger texts would each request memory from the system.
 _ENCODED_BYTES_PER_STEP = 72 * 1024
-_BYTES_PER_TURN = 256 * 1024  # bytes written before other tasks run
+_BYTES_PER_TURN = 1024 * 1024  # bytes written before other tasks run
 _MIN_CHUNK_BYTES = 48 * 1024  # smaller pieces are combined
 _MAX_GATHER_SECONDS = 0.05  # maximum age of combined pieces, checked when the next one arrives
 _SMALL_PIECES_PER_TURN = 64  # small pieces combined before other tasks run
@@ -70,8 +70,6 @@ class RequestBody:
     """A body: content in memory, or a function that yields chunks."""
 
     chunks: Callable[[], AsyncGenerator[bytes]] | None = None
-    on_begin: Callable[[], None] = do_nothing
-    """Called when an attempt starts to send a body in chunks."""
     content: bytes = b""
     needs_base64: bool = False
     """True if `content` is encoded as base64 while it is sent."""
@@ -93,19 +91,27 @@ class RequestBody:
         sizes = [part.size for part in parts]
 
         async def chunks() -> AsyncGenerator[bytes]:
+            on_begin()
             for part in parts:
                 async with contextlib.aclosing(part.stream()) as stream:
                     async for chunk in stream:
                         yield chunk
+                        del chunk  # releases its memory before the next one is made
 
         size = None if None in sizes else sum(size for size in sizes if size is not None)
-        return cls(chunks=chunks, on_begin=on_begin, size=size, replayable=all(part.replayable for part in parts))
+        return cls(chunks=chunks, size=size, replayable=all(part.replayable for part in parts))
 
     @classmethod
-    def from_content(cls, content: Content, on_accepted: Callable[[int], None] | None = None) -> RequestBody:
+    def from_content(
+        cls,
+        content: Content,
+        on_accepted: Callable[[int], None] | None = None,
+        on_begin: Callable[[], None] = do_nothing,
+    ) -> RequestBody:
         """Return a body that is the base64 text of a content, encoded while it is sent.
 
         on_accepted: called with the number of bytes of each piece, when the connection has accepted it.
+        on_begin: called when an attempt starts to send the body.
         """
         size = None if content.size is None else base64.compute_encoded_size(content.size)
         if (
@@ -114,18 +120,19 @@ class RequestBody:
             and on_accepted is None
         ):
             return cls(content=content.content, needs_base64=True, size=size)
-        return cls(chunks=lambda: _encode_content(content, on_accepted), size=size, replayable=content.replayable)
+        return cls(
+            chunks=lambda: _encode_content(content, on_accepted, on_begin), size=size, replayable=content.replayable
+        )
 
-    async def stream(self) -> AsyncGenerator[bytes]:
+    def stream(self) -> AsyncGenerator[bytes]:
         """Yield the chunks from the start. Closing this closes the source."""
         if self.chunks is None:
-            for text in self.iter_memory_chunks():
-                yield text
-            return
-        self.on_begin()
-        async with contextlib.aclosing(self.chunks()) as chunks:
-            async for chunk in chunks:
-                yield chunk
+            return self._stream_memory_chunks()
+        return self.chunks()
+
+    async def _stream_memory_chunks(self) -> AsyncGenerator[bytes]:
+        for text in self.iter_memory_chunks():
+            yield text
 
     def iter_memory_chunks(self) -> Iterator[bytes]:
         """Yield the chunks of a body in memory."""
@@ -143,12 +150,16 @@ class RequestBody:
 EMPTY_BODY = RequestBody.from_bytes(b"")
 
 
-async def _encode_content(content: Content, on_accepted: Callable[[int], None] | None) -> AsyncGenerator[bytes]:
+async def _encode_content(
+    content: Content, on_accepted: Callable[[int], None] | None, on_begin: Callable[[], None]
+) -> AsyncGenerator[bytes]:
+    on_begin()
     encoder = base64.Encoder()
     async with contextlib.aclosing(_coalesce_pieces(content)) as pieces:
         async for piece in pieces:
             if coded := encoder.feed(piece):
                 yield coded
+            del coded  # as above
             if on_accepted is not None:
                 on_accepted(len(piece))
     if rest := encoder.finish():
@@ -257,10 +268,12 @@ class RequestPayload(Payload):
         while (chunk := await self._read_chunk(chunks)) is not None:
             if not self.started:
                 self.start(writer)  # the source may have been slow
-            await writer.write(chunk)
+            size = len(chunk)
+            await writer.write(memoryview(chunk))  # asyncio would copy the unsent rest of bytes
+            del chunk
             self.on_progress()
-            since_turn += len(chunk)
-            largest = max(largest, len(chunk))
+            since_turn += size
+            largest = max(largest, size)
             if since_turn + largest > _BYTES_PER_TURN:
                 since_turn = 0
                 await asyncio.sleep(0)
@@ -300,7 +313,7 @@ Source = bytes | bytearray | memoryview | str | PathLike[str] | BinaryReader | A
 """Bytes to send.
 
 A file object is read from its current position. If it can seek, its size is known and it can be sent again. Paths and
-files other than io.BytesIO are read ahead in a thread. An async iterable or a file that cannot seek is sent only once.
+files other than io.BytesIO are read in a thread. An async iterable or a file that cannot seek is sent only once.
 """
 
 
@@ -374,7 +387,7 @@ class PathContent(Content):
         """Yield the content of the file."""
         if self._complete_content is not None:
             return MemoryContent(self._complete_content).pieces()
-        return read_ahead(PathReader(self._path), self.size)
+        return read_file(PathReader(self._path), self.size)
 
     def head(self, count: int) -> bytes:
         """Return the first bytes."""
@@ -425,7 +438,7 @@ class FileContent(Content):
         reader = FileReader(self._read, self._start)
         if type(self._file) is io.BytesIO and self.size is not None:
             return read_in_memory(reader, self.size)
-        return read_ahead(reader, self.size)
+        return read_file(reader, self.size)
 
     def head(self, count: int) -> bytes:
         """Return the first bytes and restore the position."""

@@ -255,7 +255,7 @@ class Signing(ChangingFacade):
             if meter is None:
                 return RequestBody.from_content(content)
             meter.total = content.size
-            return attrs.evolve(RequestBody.from_content(content, meter.advance), on_begin=meter.begin)
+            return RequestBody.from_content(content, meter.advance, meter.begin)
 
         document = await self._call(operations.SAVE, prepare=prepare, timeout=timeout)
         self._digest_history.record_saved(document.identifier, document.document_digest)
