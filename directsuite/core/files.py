@@ -34,7 +34,7 @@ Ts = TypeVarTuple("Ts")
 PIECE_BYTES = 252 * 1024
 """Bytes read and sent at a time: a multiple of 3, so that only the end of their base64 has padding."""
 
-BLOCK_BYTES = 3 * PIECE_BYTES
+BLOCK_BYTES = 4 * PIECE_BYTES
 """Bytes that a thread reads at a time."""
 
 _MIN_WRITTEN_BYTES = 504 * 1024

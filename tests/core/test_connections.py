@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 import directsuite as ds
-from directsuite.core.session import FreshConnector, SessionFactory
+from directsuite.core.session import READ_BYTES, FreshConnector, SessionFactory
 
 from . import responses
 from .failing_networks import closed_before_request
@@ -140,3 +140,28 @@ async def test_connection_is_kept_alive_after_a_rejection_that_was_read(server: 
             await catch_error(GET_DOC_INFO.call(suite))
         await GET_MESSAGE_COUNT.call(suite)
     assert server.connections == 1
+
+
+async def test_only_a_streamed_response_of_known_size_is_read_in_large_chunks(server: ScriptedServer) -> None:
+    document = b"AAAA" * 500_000
+    server.enqueue(
+        responses.respond(document),
+        responses.respond_in_chunks(document[: len(document) // 2]),
+        responses.respond(FIRST),
+    )
+    largest = list[int]()
+    async with open_suite(server) as suite:
+
+        async def write(_: bytes) -> None:
+            for each in suite._session.open_responses:
+                if (connection := each._response.connection) is not None:  # type: ignore[union-attr]
+                    largest.append(connection.transport.max_size)  # type: ignore[union-attr]
+
+        await suite.signing.download("doc", write)
+        assert largest[0] > READ_BYTES
+        largest.clear()
+        await suite.signing.download("doc", write)
+        assert set(largest) == {READ_BYTES}
+        await GET_MESSAGE_COUNT.call(suite)
+        [protocol] = [each for pool in suite._session.http.connector._conns.values() for each, _ in pool]  # type: ignore[union-attr]
+        assert protocol.transport.max_size == READ_BYTES  # type: ignore[union-attr]
