@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import random
 import signal
@@ -25,15 +26,19 @@ SEED = 7
 _ROOT = Path(__file__).resolve().parents[4]
 
 
-async def _run_once(sandbox: Sandbox, folder: Path, messages: int, lines: int) -> bool:
-    """Start a worker and kill it after it has printed `lines` lines. Return True if it ended before."""
-    command = (sys.executable, "-m", worker.__name__, sandbox.message_url, ALICE, str(folder), str(messages))
+async def _run_once(sandbox: Sandbox, folder: Path, messages: int, *, lines: int = 0, events: int = 0) -> bool:
+    """Start a worker that is killed after it has printed `lines` lines, or in the event of that number.
+
+    Return True if it ended before.
+    """
+    arguments = (sandbox.message_url, ALICE, str(folder), str(messages), str(events))
+    command = (sys.executable, "-m", worker.__name__, *arguments)
     environment = os.environ | {worker.PASSWORD: PASSWORD}
     process = await asyncio.create_subprocess_exec(*command, cwd=_ROOT, env=environment, stdout=PIPE, stderr=PIPE)
     assert process.stdout is not None
     while lines and await process.stdout.readline():
         lines -= 1
-    if not lines:
+    if not lines and not events:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
     _, errors = await process.communicate()
@@ -46,7 +51,9 @@ async def test_each_message_is_sent_once_and_its_end_reported(messages: int, mos
     dice, kills = random.Random(SEED), 0
     async with Sandbox() as sandbox:
         await sandbox.add_account(ALICE, PASSWORD)
-        while not await _run_once(sandbox, tmp_path, messages, dice.randint(1, 2 * messages + most)):
+        for moment in itertools.cycle(("lines", "events")):
+            if await _run_once(sandbox, tmp_path, messages, **{moment: dice.randint(1, 2 * messages + most)}):
+                break
             kills += 1
         async with ds.DirectSuite(ds.Settings(message_url=sandbox.message_url)) as suite:
             sent = [each.msg_id async for each in suite.mailbox(ALICE, PASSWORD).iter_metadata("INBOX.Sent")]
