@@ -287,10 +287,10 @@ class Attempt(Generic[R]):
                 # Only the pauses of a streamed response are limited, not its duration.
                 call.end = NO_DEADLINE
             self._extend_timeout()
-            response.enlarge_reads()
             if call.receive is None:
                 self._notify_observer(BufferedResponse(response.status, response.headers, b""))
                 return cast("R", self)
+            response.enlarge_reads()
             try:
                 value = await call.receive(response, self._extend_timeout)
             finally:

@@ -301,14 +301,14 @@ async def read_file(reader: PathReader | FileReader, size: int | None) -> AsyncG
     Bytes that are not in the system's cache are read in a thread, a block at a time. Closing the generator does not
     wait for the thread. Raises TransportError if the file has fewer than `size` bytes, and exceptions of reading.
     """
-    left = sys.maxsize if size is None else size
+    left, count = sys.maxsize if size is None else size, PIECE_BYTES  # what follows may be in the cache
     thread, block, piece = DedicatedThread(), cast("Piece | None", b""), cast("Piece", b"")
     try:
         while left > 0:
             block = reader.read_cached(min(PIECE_BYTES, left))
             if block is None:
-                block = await thread.start(reader.read, min(BLOCK_BYTES, left))
-            left -= len(block)
+                block = await thread.start(reader.read, min(count, left))
+            left, count = left - len(block), BLOCK_BYTES
             if not block and size is None:
                 break
             if not block:

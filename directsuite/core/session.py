@@ -51,7 +51,7 @@ READ_BYTES = 120 * 1024
 from the system at each read, however small the response.
 """
 _STREAM_READ_BYTES = 224 * 1024
-"""The maximum for a streamed response of known size. Fewer reads need less CPU, but more memory."""
+"""The maximum for a download of known size. Fewer reads need less CPU, but more memory."""
 _MAX_EXPANSION_RATIO = 20
 """Maximum ratio of decompressed to received bytes of base64 text. Only compression bombs exceed it."""
 _MAX_UNCHECKED_BYTES = 2**20
@@ -487,7 +487,7 @@ class ResponseStream:
         self._open_responses = open_responses
         self._limits = limits
         self._closed = False
-        self._has_length = False
+        self._is_large = False
         self.status = 0
         self.headers: Mapping[str, str] = {}
 
@@ -497,7 +497,6 @@ class ResponseStream:
         self._content = response.content
         self.status = response.status
         self.headers = response.headers
-        self._has_length = "Content-Length" in response.headers
         self._open_responses.add(self)
 
     def enlarge_reads(self) -> None:
@@ -505,9 +504,10 @@ class ResponseStream:
 
         With TLS, it already does: asyncio decrypts all data that it has received.
         """
+        self._is_large = "Content-Length" in self.headers
         connection = None if self._response is None else self._response.connection
         transport: Any = None if connection is None else connection.transport
-        if self._has_length and hasattr(transport, "max_size"):
+        if self._is_large and hasattr(transport, "max_size"):
             transport.max_size = _STREAM_READ_BYTES
 
     async def read(self, limit: int) -> BufferedResponse:
@@ -548,7 +548,7 @@ class ResponseStream:
                 "should: configure the service, or its proxy, to send documents uncompressed"
             )
             raise ResponseDecodeError(text, too_large=True)
-        if self._has_length:
+        if self._is_large:
             chunk, _ = await content.readchunk()  # without joining the data that was received
             return chunk
         return await content.readany()  # readchunk would return the smallest chunks separately

@@ -142,7 +142,7 @@ async def test_connection_is_kept_alive_after_a_rejection_that_was_read(server: 
     assert server.connections == 1
 
 
-async def test_only_a_streamed_response_of_known_size_is_read_in_large_chunks(server: ScriptedServer) -> None:
+async def test_only_a_download_of_known_size_is_read_in_large_chunks(server: ScriptedServer) -> None:
     document = b"AAAA" * 500_000
     server.enqueue(
         responses.respond(document),
