@@ -190,7 +190,9 @@ async def test_line_of_the_settings_file_is_named_instead_of_the_option(cli: Cli
 
 async def test_token_with_a_line_break_is_reported_with_its_source(cli: CliRunner) -> None:
     cli.set_env("DIRECTSUITE_TOKEN", "Correct\nHorse")
-    err = await cli.fail(2, "The access token from DIRECTSUITE_TOKEN contains a line break.", "fax", "list", FAX_NUMBER)
+    err = await cli.fail(
+        2, "The access token from DIRECTSUITE_TOKEN contains a line break: remove it.", "fax", "list", FAX_NUMBER
+    )
     assert "Horse" not in err
 
 
