@@ -145,6 +145,8 @@ def exit_for_error(
         what_to_do = f"{what_to_do}, and check {variable} (`directsuite config show`)"
     if error.retry_after is not None:
         what_to_do = f"wait {error.retry_after:.0f} s and try again"
+    if error.explanation.endswith(" was not sent"):
+        what_to_do = what_to_do.removeprefix("nothing was sent; ")
     explanation = f"{explain_error(error)}{quote_service_message(error)}"
     return status, f"{explanation}: {what_to_do}" if what_to_do else explanation
 

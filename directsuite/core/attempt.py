@@ -64,7 +64,6 @@ _MIN_BYTES_IN_TURNS = 256 * 1024
 _FULL_ATTEMPT_SHARE = 0.99
 _GATEWAY_STATUSES = (502, 503, 504)
 """Statuses that a gateway sends if the service behind it does not respond."""
-_NOT_SENT = " was not sent"
 _MISSING_CREDENTIALS = {
     Auth.BEARER: ("the token source had not returned a token", "fetch of a token"),
     Auth.SESSION: ("the login had not ended", "login"),
@@ -496,7 +495,6 @@ class Attempt(Generic[R]):
     def _destination_failed(self, failure: DestinationError) -> Exception:
         call, reason = self._call, failure.reason
         if call.operation.may_repeat:  # otherwise the error must not suggest that nothing happened
-            reason.add_note(f"{call.operation.name}: raised while the response was written to its destination.")
             return self._record_caller_error(reason)
         error: TransportError
         if failure.is_partly_read:
@@ -537,7 +535,8 @@ def _is_from_gateway(failure: ServiceError) -> bool:
 async def _load_credential(call: Call[Any], cache: TokenCache) -> Credential:
     """Set the call's credential to the current one, and return it, or raise the error of a failed fetch.
 
-    If the outcome of the error is UNKNOWN, it becomes NOT_SENT, because only the login was sent.
+    If the outcome of the error is UNKNOWN, it becomes NOT_SENT, because only the login was sent. The error of a login
+    or token request also says that the call was not sent, unless an earlier attempt of it was.
     """
     call.credential = None  # that of an earlier attempt; None shows that the call waits for one
     try:
@@ -545,7 +544,7 @@ async def _load_credential(call: Call[Any], cache: TokenCache) -> Credential:
         return call.credential
     except OutcomeUnknownError as error:
         failure = TransportError(
-            f"no token was received: {error.explanation.rstrip('.')}. To find out: {error.how_to_find_out}",
+            f"no token was received: {error.explanation.rstrip('.')}. What to do: {error.how_to_find_out}",
             operation=error.operation,
             service=error.service,
             outcome=Outcome.NOT_SENT,
@@ -554,7 +553,7 @@ async def _load_credential(call: Call[Any], cache: TokenCache) -> Credential:
     except DirectSuiteError as error:
         if error.outcome is Outcome.UNKNOWN:
             error.outcome = Outcome.NOT_SENT
-        if error.operation is not None and not error.advice.endswith(_NOT_SENT):
-            error.advice = f"{error.advice}. {call.operation.name}{_NOT_SENT}".removeprefix(". ")
+        if cache.is_builtin and error.operation is not None and not call.requests:
+            error.explanation = f"{error.explanation.rstrip('.')}; {call.operation.name} was not sent"
         raise
     raise failure

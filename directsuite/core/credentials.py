@@ -126,6 +126,11 @@ class TokenCache:
         )
 
     @property
+    def is_builtin(self) -> bool:
+        """True if the source sends a login or token request of the suite, and is not code of the user."""
+        return bool(getattr(self._source, "is_builtin", False))
+
+    @property
     def _is_single_use(self) -> bool:
         """True if the source sends a token that can be used once, and so must not be lost, or sent by two fetches."""
         return bool(getattr(self._source, "single_use", False))
@@ -308,7 +313,7 @@ class TokenCache:
             self._emit(
                 RenewalFailed(
                     error=type(failure).__name__,
-                    reason=None if failure.operation is None else failure.explanation,
+                    reason=failure.explanation if self.is_builtin else None,
                     cause=_find_class_name(self._source_error),
                     credential="session" if self._renewed_event is SessionRenewed else "token",
                     back_off=wait,

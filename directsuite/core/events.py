@@ -193,7 +193,7 @@ class RenewalFailed(Event):
     error: str
     """The name of the error's class."""
     reason: str | None = None
-    """Why the login or the request for a token failed, as text. None for other failures."""
+    """Why the login, or the token of an OAuth grant, failed, as text. None for your own token function or source."""
     cause: str | None = None
     """The name of the class of the exception that the token function raised, or None."""
     credential: Literal["token", "session"] = "token"

@@ -104,7 +104,7 @@ ERROR_CONTEXT: dict[str, Any] = {"operation": TOKEN.name, "service": TOKEN.servi
 EXCHANGE: Operation[TokenResponse] = attrs.evolve(
     TOKEN,
     semantics=Semantics.NON_IDEMPOTENT,
-    how_to_find_out="it cannot be verified whether the code was used: send the user through authorization again.",
+    how_to_find_out="send the user through authorization again, because the code may have been used.",
 )
 """Request with an authorization code. Servers must reject a second use, which may revoke the first tokens (4.1.2)."""
 

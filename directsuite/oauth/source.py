@@ -70,6 +70,7 @@ class ClientCredentialsSource:
     """Tokens for the program itself."""
 
     renewable = True
+    is_builtin = True
 
     def __init__(self, endpoint: TokenEndpoint, grant: ClientCredentials) -> None:
         self._endpoint = endpoint
@@ -88,6 +89,7 @@ class ConsentSource:
     """Tokens on behalf of a user, requested with the refresh token, or with the code if there is none."""
 
     renewable = True  # without a refresh token, `fetch` raises an error with advice
+    is_builtin = True
     single_use = True  # a refresh token may be usable only once
 
     def __init__(self, endpoint: TokenEndpoint, grant: Consent) -> None:

@@ -33,7 +33,7 @@ _PERSON_FIELDS = attrs.fields(IDProofedIndividual)
 _REQUIRED_WITHOUT_ID = ("first_name", "last_name", "ssn4", "dob")
 _RESERVE_SECONDS = 2.0  # short, because a late response may still succeed but the search never proves success
 _HOW_TO_FIND_OUT = (
-    "error.found is the user. Ask the provider of the service whether the account was debited. Do not provision again."
+    "ask the provider of the service whether the account was debited. Do not provision again: error.found is the user."
 )
 
 
@@ -138,6 +138,7 @@ class SessionSource:
     """Token source for registration sessions: each fetch is a login."""
 
     renewable = True
+    is_builtin = True
 
     def __init__(self, transport: Transport, login: Login) -> None:
         self._transport = transport

@@ -303,6 +303,7 @@ async def test_failed_token_is_tried_as_often_as_the_policy_says(server: Scripte
         (TimeoutError("vault"), True, "TimeoutError", ""),
         (ValueError("vault"), False, "ValueError", "raise an OSError in the"),
         (ds.ConfigurationError("vault"), False, None, ""),
+        (ds.TransportError("vault", operation="Vault", service="vault"), False, None, ""),
     ],
 )
 async def test_failure_of_the_token_function_says_whether_a_later_call_may_help(
@@ -317,9 +318,10 @@ async def test_failure_of_the_token_function_says_whether_a_later_call_may_help(
             assert (error.retry_after is not None) is is_temporary
             assert advice in error.advice
             assert bool(advice) is bool(error.advice)
+            assert "was not sent" not in str(error)
     assert source.asked == 1
     [event] = [each for each in events if isinstance(each, ds.RenewalFailed)]
-    assert (event.cause, event.credential) == (cause, "token")
+    assert (event.cause, event.reason, event.credential) == (cause, None, "token")
 
 
 async def test_password_goes_to_the_login_and_the_session_into_the_path_only(

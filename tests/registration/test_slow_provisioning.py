@@ -48,4 +48,4 @@ async def test_user_is_found_in_time_without_a_response_and_an_event_reports_it(
     assert caught.value.found is not None
     [left] = [event for event in events if isinstance(event, ds.OutcomeLeftUnknown)]
     assert left.how_to_find_out == caught.value.how_to_find_out
-    assert left.how_to_find_out.startswith("error.found is the user")
+    assert left.how_to_find_out.endswith("error.found is the user.")

@@ -8,6 +8,7 @@ import re
 import pytest
 
 import directsuite as ds
+from directsuite.cli.errors import exit_for_error
 from directsuite.oauth.endpoint import CODES
 from tests.core import responses
 from tests.core.scripted_server import Responder
@@ -149,8 +150,8 @@ async def test_rejection_is_reported_by_code_and_not_retried(
     assert (type(failure), failure.code, failure.status) == (error, code, status)
     assert (failure.operation, failure.service, failure.outcome) == ("token", "oauth", ds.Outcome.FAILED)
     assert f"({code})" in str(failure)
-    advice = "check client_id and client_secret. " if code == "invalid_client" else ""
-    assert failure.advice == f"{advice}GetDocInfo was not sent"
+    assert failure.advice == ("check client_id and client_secret" if code == "invalid_client" else "")
+    assert failure.explanation.endswith("; GetDocInfo was not sent")
     assert "not known" not in repr(vars(failure))
     assert status == 200 or "not known" in (failure.message or "")
     assert len(service.server.requests) == 1
@@ -195,13 +196,17 @@ async def test_rejection_is_reported_as_the_guide_says(
         (
             responses.respond(b"", 401),
             ds.AuthenticationError,
-            "(HTTP 401): check client_id and client_secret. GetDocInfo was not sent (",
+            "(HTTP 401); GetDocInfo was not sent: check client_id and client_secret (",
         ),
-        (responses.respond(b"", 404), ds.ServiceError, "not found (HTTP 404): check the setting token_url. "),
+        (
+            responses.respond(b"", 404),
+            ds.ServiceError,
+            "not found (HTTP 404); GetDocInfo was not sent: check the setting token_url (",
+        ),
         (
             responses.respond(b"", 302, Location="https://other.example.test/"),
             ds.ServiceError,
-            "followed (HTTP 302): check the setting token_url. ",
+            "followed (HTTP 302); GetDocInfo was not sent: check the setting token_url (",
         ),
     ],
     ids=["code of its own", "code of its own, 200", "bare 401", "404", "redirect"],
@@ -224,7 +229,18 @@ async def test_token_endpoint_without_connection_is_named_with_its_setting(
     failure = await service.fail(grant=grant, circuit_failures=circuit_failures)
     assert isinstance(failure, ds.ConnectFailedError)
     assert "no connection to the token endpoint (Connection refused)" in str(failure)
-    assert ": check the setting token_url. " in str(failure)
+    assert "; GetDocInfo was not sent: check the setting token_url (" in str(failure)
+    assert "nothing was sent" not in exit_for_error(failure)[1]
+
+
+async def test_call_that_was_sent_before_its_token_was_rejected_is_not_called_unsent(service: TokenService) -> None:
+    async with service.open() as suite:
+        await fetch(suite)
+        service.valid.clear()
+        service.script = [make_rejection("invalid_client", 401)]
+        failure = await catch_error(fetch(suite))
+    assert failure.operation == "token"
+    assert "was not sent" not in str(failure)
 
 
 async def test_token_rejected_once_is_not_requested_by_each_caller(service: TokenService) -> None:
