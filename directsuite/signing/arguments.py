@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from zoneinfo import ZoneInfo
 
 from directsuite.errors import InvalidArgumentError
 from directsuite.signing.models import DocumentInfo, Signature, Widget
@@ -12,8 +10,6 @@ from directsuite.wire.models import require_instance
 
 _ENCODED_IMAGE = re.compile(rb"\s*(data:|iVBORw0KGgo|/9j/)")
 """Matches a data URL, and the base64 text of a PNG or JPEG file. No image file begins like that."""
-_IMAGE_STARTS = (b"\x89PNG\r\n", b"\xff\xd8\xff")
-"""The first bytes of PNG and JPEG files."""
 
 
 def validate_signatures(signatures: list[Signature], document: object) -> None:
@@ -54,36 +50,23 @@ def _validate_signature(signature: Signature, document: object) -> None:
 
 
 def make_rejection_advice(signatures: list[Signature]) -> str:
-    """Return what to check after the service has rejected these signatures, without their values.
-
-    It names arguments that are unusual, although the specification allows them.
-    """
+    """Return what to check after the service has rejected these signatures, without their values."""
     names = [signature.name for signature in signatures if signature.name]
-    unusual = [each for signature in signatures for each in _find_unusual_arguments(signature)]
-    if len(set(names)) < len(names):
-        unusual.append("two signatures have the same name")
-    if unusual:
-        return f"check the signature, because {', and '.join(dict.fromkeys(unusual))}"
-    pages = sorted({signature.widget.page or 1 for signature in signatures if signature.widget})
-    checks = [f"page {page} exists and contains the widget" for page in pages]
-    if names:
+    widgets = [signature.widget for signature in signatures if signature.widget]
+    checks = list[str]()
+    if len(widgets) == 1:
+        checks.append(f"page {widgets[0].page or 1} exists and contains the widget")
+    elif widgets:
+        checks.append("the pages exist and contain the widgets")
+    if len(names) == 1:
         checks.append("the document has no signature of this name")
+    elif names:
+        checks.append("the names differ, and the document has no signatures of these names")
+    if any(signature.graphical_signature for signature in signatures):
+        checks.append("graphical_signature is a PNG or JPEG file")
+    if any(signature.timezone for signature in signatures):
+        checks.append("timezone is a known name such as Europe/Berlin")
+    if any(signature.gmt_offset is not None for signature in signatures):
+        checks.append("gmt_offset is a number of hours from -12 to 14")
     checks.append("the document exists, is not encrypted and allows signatures")
-    return f"check that {', and that '.join(checks)}"
-
-
-def _find_unusual_arguments(signature: Signature) -> Iterator[str]:
-    image, widget, offset = signature.graphical_signature, signature.widget, signature.gmt_offset
-    if image is not None and not image.startswith(_IMAGE_STARTS):
-        yield "graphical_signature is neither a PNG nor a JPEG file"
-    if widget is not None and not (widget.width and widget.height):
-        yield "the widget has no width or no height"
-    if widget is not None and min(widget.x or 0, widget.y or 0) < 0:
-        yield "widget.x or widget.y is less than 0"
-    if offset is not None and not -12 <= offset <= 14:
-        yield "gmt_offset is not a number of hours from -12 to 14"
-    if signature.timezone is not None:
-        try:
-            ZoneInfo(signature.timezone)
-        except (ValueError, OSError, LookupError):
-            yield "timezone is not a known name such as Europe/Berlin"
+    return f"check that {'; that '.join(checks)}"

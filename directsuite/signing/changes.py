@@ -172,7 +172,7 @@ class ChangingFacade(Facade):
             try:
                 yield change
             except BadRequestError as error:
-                if request.signatures:
+                if request.signatures and error.operation == request.operation.name:
                     error.advice = make_rejection_advice(request.signatures)
                 raise
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 import directsuite as ds
-from tests.fake_services import SIGNING, FakeServices
+from tests.fake_services import SETTINGS, SIGNING, FakeServices
 
 PDF = b"%PDF-1.7\n" + bytes(range(256)) * 3
 TEXT = base64.b64encode(PDF)
@@ -171,26 +171,22 @@ async def test_signature_that_some_service_may_accept_is_sent(
 
 
 _END = "the document exists, is not encrypted and allows signatures"
+_WIDGET = ds.Widget(width=9, height=9, page=2)
 REJECTED: list[tuple[list[ds.Signature], str]] = [
     ([ds.Signature()], f"check that {_END}"),
     (
-        [ds.Signature(name="Ada", widget=ds.Widget(width=9, height=9, page=2)), ds.Signature()],
-        "check that page 2 exists and contains the widget, and that the document has no signature of this name, and "
-        f"that {_END}",
+        [ds.Signature(name="Ada", widget=_WIDGET), ds.Signature()],
+        f"check that page 2 exists and contains the widget; that the document has no signature of this name; that {_END}",
     ),
     (
-        [ds.Signature(name="Ada"), ds.Signature(name="Ada")],
-        "check the signature, because two signatures have the same name",
+        [ds.Signature(name="Ada", widget=_WIDGET), ds.Signature(name="Bob", widget=ds.Widget())],
+        "check that the pages exist and contain the widgets; that the names differ, and the document has no signatures "
+        f"of these names; that {_END}",
     ),
     (
-        [ds.Signature(graphical_signature=b"GIF89a", timezone="Berlin"), ds.Signature(gmt_offset=3600)],
-        "check the signature, because graphical_signature is neither a PNG nor a JPEG file, and timezone is not a "
-        "known name such as Europe/Berlin, and gmt_offset is not a number of hours from -12 to 14",
-    ),
-    (
-        [ds.Signature(timezone="../Ada", widget=ds.Widget(x=-1, width=9, height=0))],
-        "check the signature, because the widget has no width or no height, and widget.x or widget.y is less than 0, "
-        "and timezone is not a known name such as Europe/Berlin",
+        [ds.Signature(graphical_signature=b"GIF89a", timezone="Berlin"), ds.Signature(gmt_offset=0)],
+        "check that graphical_signature is a PNG or JPEG file; that timezone is a known name such as Europe/Berlin; "
+        f"that gmt_offset is a number of hours from -12 to 14; that {_END}",
     ),
 ]
 
@@ -203,3 +199,13 @@ async def test_rejected_signature_is_explained_by_its_arguments_without_their_va
     with pytest.raises(ds.BadRequestError) as caught:
         await suite.signing.multi_sign("d1", signatures)
     assert caught.value.advice == advice
+
+
+async def test_rejected_token_request_does_not_blame_the_signature(services: FakeServices) -> None:
+    async def fetch() -> str:
+        raise ds.BadRequestError("no", status=400, operation="token", service="oauth")
+
+    async with ds.DirectSuite(SETTINGS, token=fetch) as suite:
+        with pytest.raises(ds.BadRequestError) as caught:
+            await suite.signing.sign("d1", ds.Signature(name="Ada"))
+    assert caught.value.advice == ""
