@@ -31,7 +31,8 @@ CODES: dict[Code, tuple[type[ServiceError], str]] = {
 
 FAULT_FORMAT = FaultFormat(success_key="success", message_keys=("message",), codes=CODES)
 _HINT_FOLDER = "check that the folder exists: get_folders() lists the existing ones"
-_FOLDER_FAULT_FORMAT = attrs.evolve(FAULT_FORMAT, advice={3: _HINT_FOLDER, 4: _HINT_FOLDER})
+_HINT_NAME = "check the name of the folder: get_folders() lists the existing ones"
+_HINT_UIDS = "check the folder and the uids: get_folders() and get_uids(folder) list the existing ones"
 
 _BODY, _BODY_AUTH, _BODY_AUTHENTICATION = Auth.BODY, Auth.BODY_AUTH, Auth.BODY_AUTHENTICATION
 _SAFE, _IDEMPOTENT, _NON_IDEMPOTENT = Semantics.SAFE, Semantics.IDEMPOTENT, Semantics.NON_IDEMPOTENT
@@ -63,6 +64,7 @@ def _make_operation(
     method: str = "POST",
     semantics: Semantics = _SAFE,
     auth: Auth = _BODY,
+    hint: str = "",
     **others: Any,
 ) -> Operation[R]:
     return Operation(
@@ -73,7 +75,7 @@ def _make_operation(
         semantics=semantics,
         auth=auth,
         response=response,
-        fault_format=_FOLDER_FAULT_FORMAT if "{folder}" in path else FAULT_FORMAT,
+        fault_format=attrs.evolve(FAULT_FORMAT, advice={3: hint, 4: hint}),
         **others,
     )
 
@@ -87,14 +89,16 @@ _make_send = partial(
     how_to_find_out=_HINT_CHECK_SENT,
 )
 _make_status = partial(_make_operation, response=DirectMessageStatusReportResponse)
-_make_count = partial(_make_operation, response=GetCountResponse, required_fields=("count",))
-_make_messages = partial(_make_operation, response=GetMessageResponse, required_fields=_REQUIRED_UIDS)
-_make_change = partial(_make_operation, response=APIResponse, semantics=_IDEMPOTENT, auth=_BODY_AUTH)
+_make_count = partial(_make_operation, response=GetCountResponse, required_fields=("count",), hint=_HINT_FOLDER)
+_make_messages = partial(
+    _make_operation, response=GetMessageResponse, required_fields=_REQUIRED_UIDS, hint=_HINT_FOLDER
+)
+_make_change = partial(_make_operation, response=APIResponse, semantics=_IDEMPOTENT, auth=_BODY_AUTH, hint=_HINT_UIDS)
 _make_addition = partial(_make_change, semantics=_NON_IDEMPOTENT, how_to_find_out=_HINT_COMPARE_MESSAGE_IDS)
 
 SEND = _make_send("Send")
 SEND_WITH_HEADER = _make_send("SendWithHeader")
-FORWARD = _make_send("Forward/{folder}", auth=_BODY_AUTH)
+FORWARD = _make_send("Forward/{folder}", auth=_BODY_AUTH, hint=_HINT_UIDS)
 SEND_WITH_TUSER = _make_send("SendWithTuser", how_to_find_out=_HINT_CHECK_USER_SENT)
 SEND_WITH_HEADER_WITH_TUSER = _make_send("SendWithHeaderWithTuser", how_to_find_out=_HINT_CHECK_USER_SENT)
 
@@ -106,7 +110,9 @@ GET_MESSAGE_COUNT = _make_count("GetMessageCount/{folder}")
 GET_UNREAD_MESSAGE_COUNT = _make_count("GetUnreadMessageCount/{folder}")
 GET_DELETED_MESSAGE_COUNT = _make_count("GetDeletedMessageCount/{folder}")
 
-GET_MESSAGES_BY_UIDS = _make_messages("GetMessagesByUIDs/{folder}", auth=_BODY_AUTH, streaming_method=_USE_FEWER_UIDS)
+GET_MESSAGES_BY_UIDS = _make_messages(
+    "GetMessagesByUIDs/{folder}", auth=_BODY_AUTH, hint=_HINT_UIDS, streaming_method=_USE_FEWER_UIDS
+)
 GET_UNREAD_MESSAGES = _make_messages("GetUnreadMessages/{folder}")
 GET_MESSAGES_BY_RECEIVED_DATE = _make_messages("GetMessagesByReceivedDate/{folder}/{begin}/{end}")
 GET_MESSAGES_BY_RECEIVED_DATE_UTC = _make_messages("GetMessagesByReceivedDateUTC/{folder}/{begin}/{end}")
@@ -116,16 +122,20 @@ GET_MESSAGES = _make_messages("GetMessages/{folder}", streaming_method="stream_m
 GET_MESSAGE_METADATA = _make_messages("GetMessageMetaData/{folder}", streaming_method="iter_metadata")
 SEARCH_METADATA_BY_RECEIVED_DATE = _make_messages("SearchMessagesMetadataByReceivedDate/{folder}/{begin}/{end}")
 SEARCH_METADATA_BY_RECEIVED_DATE_UTC = _make_messages("SearchMessagesMetadataByReceivedDateUTC/{folder}/{begin}/{end}")
-GET_UIDS = _make_operation("GetUIDs/{folder}", GetUIDResponse)
+GET_UIDS = _make_operation("GetUIDs/{folder}", GetUIDResponse, hint=_HINT_FOLDER)
 
 GET_FOLDERS = _make_operation("GetFolders/{root}/{subscribed_only}", GetFoldersResponse)
 SET_FOLDERS_SUBSCRIBED = _make_operation(
     "SetFoldersSubscribed/", GetFoldersResponse, semantics=_IDEMPOTENT, auth=_BODY_AUTH
 )
-CREATE_FOLDER = _make_change("CreateFolder/{folder}", auth=_BODY)
-MOVE_FOLDER = _make_change("MoveFolder/{folder}/{new_folder}", auth=_BODY)
+CREATE_FOLDER = _make_change("CreateFolder/{folder}", auth=_BODY, hint=_HINT_NAME)
+MOVE_FOLDER = _make_change("MoveFolder/{folder}/{new_folder}", auth=_BODY, hint=_HINT_NAME)
 DELETE_FOLDER = _make_change(
-    "DeleteFolder/{folder}", semantics=_NON_IDEMPOTENT, auth=_BODY, how_to_find_out=_HINT_CHECK_FOLDER
+    "DeleteFolder/{folder}",
+    semantics=_NON_IDEMPOTENT,
+    auth=_BODY,
+    hint=_HINT_NAME,
+    how_to_find_out=_HINT_CHECK_FOLDER,
 )
 
 COPY_MESSAGES_BY_UIDS = _make_addition("CopyMessagesByUIDs/{folder}/{dest_folder}")
@@ -138,10 +148,11 @@ GET_RAW_MESSAGES_BY_UIDS = _make_operation(
     "GetRawMessagesByUIDs/{folder}",
     GetRawMessageResponse,
     auth=_BODY_AUTH,
+    hint=_HINT_UIDS,
     required_fields=_REQUIRED_UIDS,
     streaming_method=_USE_FEWER_UIDS,
 )
-SAVE_RAW_MESSAGES = _make_addition("SaveRawMessages/{folder}")
+SAVE_RAW_MESSAGES = _make_addition("SaveRawMessages/{folder}", hint=_HINT_FOLDER)
 
 CONTENT_PATHS = frozenset({"$.messages[].body", "$.messages[].attachments[].content", "$.messages[].data"})
 """JSON paths of message contents. Code that stores messages must not ignore unreadable values there."""

@@ -109,3 +109,27 @@ async def test_malformed_response_to_a_send_leaves_the_outcome_open(
         await box.with_options(retry=ds.RetryPolicy(attempts=4)).send(_MESSAGE)
     assert "INBOX.Sent" in caught.value.how_to_find_out
     assert len(services.requests_by_url) == 1
+
+
+FAILURES: list[tuple[str, str, Callable[[ds.Mailbox], Awaitable[object]]]] = [
+    ("GetUIDs/INBOX", "check that the folder exists: ", lambda box: box.get_uids("INBOX")),
+    (
+        "MarkMessagesAsReadByUIDs/INBOX",
+        "check the folder and the uids: ",
+        lambda box: box.mark_messages_as_read_by_uids("INBOX", [1]),
+    ),
+    ("CreateFolder/INBOX.A", "check the name of the folder: ", lambda box: box.create_folder("INBOX.A")),
+    ("MoveFolder/INBOX.A/INBOX.B", "check the name of the folder: ", lambda box: box.move_folder("INBOX.A", "INBOX.B")),
+    ("GetMessageStatus/m", "", lambda box: box.get_message_status("m")),
+]
+
+
+@pytest.mark.parametrize(("path", "advice", "call"), FAILURES, ids=[path for path, _, _ in FAILURES])
+async def test_rejection_says_what_to_check_about_the_folder(
+    path: str, advice: str, call: Callable[[ds.Mailbox], Awaitable[object]], services: FakeServices, box: ds.Mailbox
+) -> None:
+    services.add_response("POST", f"{MESSAGE}/{path}", {"success": False, "code": 4, "message": "no"})
+    with pytest.raises(ds.ServiceError) as caught:
+        await call(box)
+    assert caught.value.advice.startswith(advice)
+    assert bool(caught.value.advice) is bool(advice)
