@@ -118,6 +118,7 @@ _HINT_ENCODING = "configure the service, or its proxy, to send gzip, deflate or 
 HINT_URL = "check the URL in the settings"
 """In an error, the name of the setting replaces "the URL in the settings"."""
 _HINT_TLS = f"{HINT_URL}, and ask the service's provider for TLS 1.2 or newer, and about client certificates"
+_HINT_PROXY = "check the setting proxy"
 _HINT_RENEW = "inform the service's provider"
 _CERTIFICATE_PROBLEMS: Mapping[object, tuple[str, str]] = {  # by X509_V_ERR_… of OpenSSL
     **dict.fromkeys(
@@ -189,7 +190,11 @@ def _explain_connect_failure(error: BaseException) -> tuple[str, str] | None:
     """Return the reason why there is no connection, and what to do. None if the reason is unknown."""
     origin: object = getattr(error, "os_error", None)
     if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return "the proxy cannot be reached", "check the setting proxy"
+        return "the proxy cannot be reached", _HINT_PROXY
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"the proxy rejected the connection, HTTP {error.status}", _HINT_PROXY
+    if isinstance(error, aiohttp.InvalidURL):
+        return "the proxy's URL is not valid", _HINT_PROXY
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         if error.errno == socket.EAI_AGAIN:
             return "no name server responded", "check the network and DNS of this machine"

@@ -91,8 +91,12 @@ CONNECT: list[tuple[Exception, bool, str]] = [
         True,
         f"{_NO_CONNECTION} (ServerFingerprintMismatch)",
     ),
-    (aiohttp.ClientHttpProxyError(_REQUEST, ()), True, f"{_NO_CONNECTION} (ClientHttpProxyError)"),
-    (aiohttp.InvalidURL(_URL), True, f"{_NO_CONNECTION} (InvalidURL)"),
+    (
+        aiohttp.ClientHttpProxyError(_REQUEST, (), status=407),
+        True,
+        f"{_NO_CONNECTION} (the proxy rejected the connection, HTTP 407)",
+    ),
+    (aiohttp.InvalidURL(_URL), True, f"{_NO_CONNECTION} (the proxy's URL is not valid)"),
     (UnicodeError(_URL), False, f"{_NO_CONNECTION} (UnicodeError)"),
     (aiohttp.ClientPayloadError(), False, f"{_CLOSED} (ClientPayloadError)"),
     (ConnectionDroppedError(ConnectionResetError(104, _URL)), False, f"{_CLOSED} (ConnectionResetError, errno 104)"),
@@ -121,6 +125,7 @@ def test_failure_on_the_network_is_explained_without_its_own_text(
     assert failure is not None
     assert type(failure) is kind
     assert failure.explanation == words
+    assert ("proxy" in words) is (failure.advice == "check the setting proxy")
     assert (failure.operation, failure.service, failure.outcome) == ("Send", "messaging", outcome)
 
 

@@ -176,7 +176,8 @@ REJECTED: list[tuple[list[ds.Signature], str]] = [
     ([ds.Signature()], f"check that {_END}"),
     (
         [ds.Signature(name="Ada", widget=_WIDGET), ds.Signature()],
-        f"check that page 2 exists and contains the widget; that the document has no signature of this name; that {_END}",
+        "check that page 2 exists and contains the widget; that the document has no signature of this name; "
+        f"that {_END}",
     ),
     (
         [ds.Signature(name="Ada", widget=_WIDGET), ds.Signature(name="Bob", widget=ds.Widget())],
