@@ -344,24 +344,6 @@ def find_group(call: int) -> int:
     return group[0]
 
 
-_HINT: ContextVar[str | None] = ContextVar("hint", default=None)
-
-
-@contextlib.contextmanager
-def hint_unknown_outcome(text: str) -> Generator[None]:
-    """Replace `how_to_find_out` in the events about the calls of a block, whose caller resolves unknown outcomes."""
-    token = _HINT.set(text)
-    try:
-        yield
-    finally:
-        _HINT.reset(token)
-
-
-def find_hint() -> str | None:
-    """Return the text of the `hint_unknown_outcome` in progress, if any."""
-    return _HINT.get()
-
-
 NOT_SENT_TEXT = "not sent"
 VERIFIED_TEXT = "verified after a lost response"
 

@@ -152,6 +152,10 @@ class Facade:
         """Return a view whose calls raise an error if a value at any of `paths` cannot be read. For internal use."""
         return self._with_all_options(attrs.evolve(self._options, strict_paths=paths))
 
+    def with_how_to_find_out(self, text: str) -> Self:
+        """Return a view whose events have this `how_to_find_out`. For internal use."""
+        return self._with_all_options(attrs.evolve(self._options, how_to_find_out=text))
+
     def _call(
         self,
         operation: Operation[R],

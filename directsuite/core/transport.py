@@ -38,7 +38,6 @@ from directsuite.core.events import (
     RetryScheduled,
     ValuesSkipped,
     find_group,
-    find_hint,
     group_calls,
 )
 from directsuite.core.operation import Auth, Operation, Semantics, Service
@@ -444,7 +443,7 @@ class _CallScope:
             happened, how = False, operation.how_to_find_out
             if isinstance(error, OutcomeUnknownError):
                 happened, how = error.happened, error.how_to_find_out
-            how = find_hint() or how
+            how = self._call.options.how_to_find_out or how
             self._call.emit(OutcomeLeftUnknown, cancelled=left, happened=happened, how_to_find_out=how)
         self._emit_finished(
             error=None if isinstance(error, GeneratorExit) else type(error).__name__,

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, TypeVar
 import attrs
 
 from directsuite.core.clock import is_being_cancelled
-from directsuite.core.events import group_calls, hint_unknown_outcome
+from directsuite.core.events import group_calls
 from directsuite.core.files import explain_os_error
 from directsuite.durable.files import create_file
 from directsuite.errors import DirectSuiteError, InvalidArgumentError
@@ -51,7 +51,7 @@ from directsuite.signing.streams import NOT_A_PDF
 
 T = TypeVar("T")
 
-_HINT_JOB_CHECKS = "the signing job checks the stored document, in this run or the next one"
+_HINT_JOB_CHECKS = "nothing: the signing job checks the stored document, in this run or the next one"
 _STEP_ORDER_ERROR = "a step of the workflow ran before a step that it depends on"
 _MAX_STORED_SECONDS = 4 * 3600.0
 """The service deletes stored documents after this time without activity."""
@@ -257,12 +257,12 @@ class DocumentWorkflow:
         return next(filter(None, (find_field_problem(signature, fields) for signature in signatures)), None)
 
     async def _sign_and_pull(self, identifier: str, signatures: Sequence[Signature], **options: Path) -> Any:
-        signing: Any = self.signing  # the type of the result depends on `destination`
-        with hint_unknown_outcome(_HINT_JOB_CHECKS):
-            if len(signatures) == 1:
-                signed = await signing.sign_and_pull(identifier, signatures[0], **options)
-            else:
-                signed = await signing.multi_sign_and_pull(identifier, signatures, **options)
+        # The type of the result depends on `destination`.
+        signing: Any = self.signing.with_how_to_find_out(_HINT_JOB_CHECKS)
+        if len(signatures) == 1:
+            signed = await signing.sign_and_pull(identifier, signatures[0], **options)
+        else:
+            signed = await signing.multi_sign_and_pull(identifier, signatures, **options)
         self.outage.signed_count += 1
         return signed
 

@@ -230,7 +230,7 @@ async def test_log_says_that_the_job_resolves_an_unknown_outcome(
     assert (progress.done, progress.failed) == (1, 0)
     [line] = [text for text in caplog.messages if "may or may not have happened" in text]
     assert re.match(r"SignAndPull: it may or may not have happened \(call \d+, group \d+, ", line)
-    assert line.endswith("to find out: the signing job checks the stored document, in this run or the next one)")
+    assert line.endswith("do: nothing: the signing job checks the stored document, in this run or the next one)")
 
 
 async def test_pause_starts_nothing_and_drain_ends_run(jobs: JobFactory) -> None:
