@@ -25,7 +25,6 @@ from directsuite.core.clock import is_being_cancelled
 from directsuite.core.credentials import Credential, TokenCache
 from directsuite.core.download import DestinationError, is_exhausted
 from directsuite.core.events import AttemptFailed, AttemptStarted, AttemptSucceeded, ValuesSkipped
-from directsuite.core.files import explain_storage_failure
 from directsuite.core.operation import SESSION_ID, Auth
 from directsuite.core.outcome import (
     ConnectionDroppedError,
@@ -498,11 +497,11 @@ class Attempt(Generic[R]):
             return self._record_caller_error(reason)
         error: TransportError
         if failure.is_partly_read:
-            text = f"it happened, but {explain_storage_failure(reason)}"
+            text = f"it happened, but {failure.explanation}"
             how = call.operation.how_to_find_out
             error = OutcomeUnknownError(text, how_to_find_out=how, happened=True, **call.operation.error_context)
         else:
-            text = f"{explain_storage_failure(reason)} before the response was read"
+            text = f"{failure.explanation} before the response was read"
             error = TransportError(text, outcome=Outcome.UNKNOWN, **call.operation.error_context)
         error.__cause__ = reason
         return error

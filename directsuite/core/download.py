@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from directsuite.core.checks import AT_LEAST_ONE
 from directsuite.core.clock import is_being_cancelled
 from directsuite.core.events import Progress, ProgressReporter
+from directsuite.core.files import explain_os_error
 from directsuite.core.sinks import Sink
 from directsuite.errors import InvalidArgumentError, Outcome, ResponseDecodeError, TransportError
 from directsuite.wire import base64
@@ -31,12 +32,15 @@ _SHA256 = re.compile("[0-9a-fA-F]{64}")
 
 
 class DestinationError(Exception):
-    """The response could not be written, because the destination or other code of the caller failed."""
+    """The response could not be written: the destination or the callback failed, or the document is too large."""
+
+    explanation = ""
+    """Why, as a fragment without file names."""
 
     def __init__(self, reason: Exception, *, is_partly_read: bool) -> None:
         super().__init__(type(reason).__name__)
         self.reason: Any = reason
-        """The error of the file or of the caller's code."""
+        """The error of the file or of the caller's code, or a ResponseDecodeError about the size."""
         self.is_partly_read = is_partly_read
         """True if a part of the response was decoded before the failure."""
 
@@ -134,7 +138,7 @@ class Destination(Generic[R]):
         self.sink = sink
         self._sha256 = None if sha256 is None else sha256.lower()
         self._max_bytes = max_bytes
-        self._progress = progress
+        self._meter = ProgressReporter(progress)
         self._publish = publish
         self._has_wrong_digest = False
         self.failure: Exception | None = None
@@ -149,7 +153,23 @@ class Destination(Generic[R]):
 
     def detached(self) -> Destination[R]:
         """Return another Destination for the same sink, which neither publishes the content nor verifies the digest."""
-        return Destination(self.sink, max_bytes=self._max_bytes, progress=self._progress, publish=False)
+        again = Destination(self.sink, max_bytes=self._max_bytes, publish=False)
+        again._meter = self._meter
+        return again
+
+    def is_callback_error(self, error: Exception) -> bool:
+        """Return True if the callback `progress` raised this error."""
+        return error is self._meter.failure
+
+    def explain(self, error: Exception) -> str:
+        """Return why a response could not be written, as a fragment without file names."""
+        if self.is_callback_error(error):
+            return f"the progress callback raised {type(error).__name__}"
+        if isinstance(error, ResponseDecodeError):
+            return error.explanation
+        if isinstance(error, OSError):
+            return f"the PDF could not be written to its destination ({explain_os_error(error)})"
+        return f"its destination raised {type(error).__name__}"
 
     async def __aenter__(self) -> Self:
         try:
@@ -167,23 +187,27 @@ class Destination(Generic[R]):
     async def __call__(self, incoming: ResponseStream, extend_timeout: Callable[[], None]) -> R:
         """Decode the response into the sink. Return the sink's result.
 
-        Raises DestinationError if the sink or callback fails, ResponseDecodeError if the document is too large, and
-        MismatchError if it is empty, not base64, or has another digest.
+        Raises DestinationError if the sink or callback fails, or the document is too large or has another digest, and
+        MismatchError if it is empty or not base64.
         """
         try:
             return await self._receive(incoming, extend_timeout)
-        except (DestinationError, ResponseDecodeError) as error:  # the latter: the document is too large
-            self.failure = self.failure or (error.reason if isinstance(error, DestinationError) else error)
-            raise
+        except ResponseDecodeError as error:
+            failure = DestinationError(error, is_partly_read=True)
+        except DestinationError as error:
+            failure = error
+        self.failure, failure.explanation = self.failure or failure.reason, self.explain(failure.reason)
+        raise failure
 
     async def _receive(self, incoming: ResponseStream, extend_timeout: Callable[[], None]) -> R:
-        meter = ProgressReporter(self._progress, compute_max_size(incoming.headers))
+        meter = self._meter
+        meter.total = compute_max_size(incoming.headers)
         with _WRAP_ERRORS_BEFORE_READING:
             await self.sink.begin()
         try:
             with _WRAP_ERRORS_BEFORE_READING:
                 meter.begin()
-            await self._transfer(incoming, extend_timeout, meter)
+            await self._transfer(incoming, extend_timeout)
             extend_timeout()  # syncing to the disk may take long
             with _WRAP_ERRORS_WHILE_READING:
                 await self.sink.finish()
@@ -197,9 +221,7 @@ class Destination(Generic[R]):
                 await self.sink.publish()
         return self.sink.result
 
-    async def _transfer(
-        self, incoming: ResponseStream, extend_timeout: Callable[[], None], meter: ProgressReporter
-    ) -> None:
+    async def _transfer(self, incoming: ResponseStream, extend_timeout: Callable[[], None]) -> None:
         reader, digest = DocumentReader(self._max_bytes), None if self._sha256 is None else hashlib.sha256()
         since_turn = 0
         chunk = content = b""
@@ -209,7 +231,7 @@ class Destination(Generic[R]):
                 for content in reader.feed(chunk):
                     if digest is not None:
                         digest.update(content)
-                    await self._write_piece(content, meter)
+                    await self._write_piece(content)
                     since_turn += len(content)
                     if since_turn + len(content) > _CHARS_PER_TURN // 4 * 3:
                         since_turn = 0
@@ -219,14 +241,14 @@ class Destination(Generic[R]):
             chunk = content = b""  # tracebacks expose local variables
         if digest is not None and self._sha256 != digest.hexdigest():
             self._has_wrong_digest = True
-            raise MismatchError("the bytes with the given SHA-256 digest")
+            raise ResponseDecodeError("the document's SHA-256 digest is not the given one")
 
-    async def _write_piece(self, content: bytes, meter: ProgressReporter) -> None:
+    async def _write_piece(self, content: bytes) -> None:
         size = len(content)
         with _WRAP_ERRORS_WHILE_READING:
             writing, content = self.sink.write(content), b""  # as above
             await writing
-            meter.advance(size)
+            self._meter.advance(size)
 
 
 def is_exhausted(receive: object) -> bool:

@@ -441,6 +441,8 @@ class ProgressReporter:
         validate_progress(progress)
         self._progress = progress
         self.total = total
+        self.failure: Exception | None = None
+        """The exception that the callback raised, if any."""
         self._bytes_done = 0
 
     def begin(self) -> None:
@@ -463,7 +465,11 @@ class ProgressReporter:
     def report(self) -> None:
         """Report the progress to the callback, if any. Raises its exceptions."""
         if self._progress is not None:
-            self._progress(self._bytes_done, self.total)
+            try:
+                self._progress(self._bytes_done, self.total)
+            except Exception as error:
+                self.failure = error
+                raise
 
 
 def validate_progress(progress: Progress | None) -> None:

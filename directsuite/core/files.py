@@ -59,13 +59,6 @@ def explain_os_error(error: OSError) -> str:
     return kind if error.errno is None else os.strerror(error.errno)
 
 
-def explain_storage_failure(error: Exception) -> str:
-    """Return why a response could not be written to its destination, as a fragment without file names."""
-    if isinstance(error, OSError):
-        return f"the PDF could not be written to its destination ({explain_os_error(error)})"
-    return f"its destination or progress callback raised {type(error).__name__}"
-
-
 def find_path_problem(path: object) -> str | None:
     """Return the reason why no file can have this path, or None."""
     given: Any = path

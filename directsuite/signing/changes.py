@@ -132,9 +132,8 @@ class ChangingFacade(Facade):
         def refine(error: OutcomeUnknownError) -> OutcomeUnknownError:
             error = refine_error(error) if resolver is None else resolver.refine_error(error)
             how = HINT_SIGN_AGAIN if request.is_temporary else error.how_to_find_out
-            if receiving is not None and isinstance(receiving.failure, OSError):
-                correction = _CORRECTIONS.get(receiving.failure.errno, "correct the destination, or give another one")
-                how = f"{correction}, then {how}"
+            if receiving is not None:
+                how = _explain_correction(receiving, None if resolver is None else resolver.cause) + how
             error = error.with_details(error.explanation, how_to_find_out=how)
             if request.is_temporary:
                 error.happened = False  # nothing remains of it
@@ -144,8 +143,7 @@ class ChangingFacade(Facade):
             resolver = self._make_resolver(name, change, request.effect)
             confirm: Confirmation[Any] = Confirmation(verify=unprovable, reserve=0.0, refine_error=refine)
             if resolver is not None:
-                publish = None if receiving is None else receiving.sink.publish
-                verify = functools.partial(resolver.resolve_pdf, fetch, publish)
+                verify = functools.partial(resolver.resolve_pdf, fetch, receiving)
                 confirm = Confirmation(verify=verify, seconds=seconds, refine_error=refine)
             try:
                 pdf = await self._call(
@@ -184,6 +182,14 @@ class ChangingFacade(Facade):
             return self._as_nested().with_strict_paths(STRICT_PATHS)._call(operations.GET_DOC_INFO, name)
 
         return OutcomeResolver(get_info, name, change, effect)
+
+
+def _explain_correction(receiving: Destination[Any], cause: Exception | None) -> str:
+    """Return the start of a sentence: what to do about the destination if it has failed. cause: its error if known."""
+    cause = cause or receiving.failure
+    if not isinstance(cause, OSError) or isinstance(cause, PartialWriteError) or receiving.is_callback_error(cause):
+        return ""
+    return f"{_CORRECTIONS.get(cause.errno, 'correct the destination, or give another one')}, then "
 
 
 def open_destination(

@@ -20,12 +20,12 @@ from __future__ import annotations
 import contextlib
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Generator, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
+from directsuite.core.download import Destination
 from directsuite.core.facade import StopPolling
-from directsuite.core.files import explain_storage_failure
 from directsuite.errors import DirectSuiteError, Outcome, OutcomeUnknownError, ResponseDecodeError
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, Signature
 
@@ -103,11 +103,11 @@ class OutcomeResolver:
         return DocumentUpdate(identifier=self.identifier, document_digest=self.digest)
 
     async def resolve_pdf(
-        self, fetch: Callable[[], Awaitable[R]], publish: Callable[[], Awaitable[None]] | None = None
+        self, fetch: Callable[[], Awaitable[R]], receiving: Destination[Any] | None = None
     ) -> R | None:
         """Return the result of `fetch`, or None if the change is not proven yet.
 
-        publish: moves the PDF to its destination, unless the document was changed again.
+        receiving: the destination, to which the PDF is moved unless the document was changed again.
 
         Raises StopPolling if the change happened but its PDF cannot be returned.
         """
@@ -118,8 +118,8 @@ class OutcomeResolver:
             if (await self.get_info()).document_digest != self.digest:
                 self.failure_reason = "the document was changed again before its PDF was fetched"
                 raise StopPolling
-            if publish is not None:
-                await publish()
+            if receiving is not None:
+                await receiving.sink.publish()
         except ResponseDecodeError as error:
             if not error.too_large:
                 raise
@@ -128,7 +128,9 @@ class OutcomeResolver:
         except (DirectSuiteError, StopPolling):
             raise
         except Exception as error:  # noqa: BLE001  any error of the destination or the callback
-            self.failure_reason, self.cause = explain_storage_failure(error), error
+            self.cause = error
+            if receiving is not None:
+                self.failure_reason = receiving.explain(error)
             raise StopPolling from None
         return fetched
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import io
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -219,6 +221,53 @@ async def test_unstorable_response_leaves_known_state_of_document(
     info = await scenario.signing.get_doc_info(document)
     scenario.sandbox.inject_fault("Sign", "reset_after")
     assert (await scenario.signing.sign(info, PATIENT)).document_digest != info.document_digest
+
+
+def _full_disk() -> io.RawIOBase:
+    class Full(io.RawIOBase):
+        def writable(self) -> bool:
+            return True
+
+        def write(self, _: object) -> int:
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    return Full()
+
+
+async def test_full_disk_after_a_lost_response_is_corrected_first(scenario: VerificationScenario) -> None:
+    document = await scenario.save()
+    scenario.sandbox.inject_fault("SignAndPull", "reset_after")
+    with pytest.raises(ds.OutcomeUnknownError, match="it happened, but the PDF could not be written") as caught:
+        await scenario.signing.sign_and_pull(document, PATIENT, destination=_full_disk())
+    assert caught.value.how_to_find_out.startswith("free space on the disk of the destination, then call get_doc(")
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_error_of_the_progress_callback_is_not_one_of_the_destination(
+    scenario: VerificationScenario, tmp_path: Path, *, lost: bool
+) -> None:
+    def report(done: int, _: int | None) -> None:
+        if done:
+            raise OSError(errno.ENOSPC, "the log is full")
+
+    document = await scenario.save()
+    if lost:
+        scenario.sandbox.inject_fault("SignAndPull", "reset_after")
+    with pytest.raises(ds.OutcomeUnknownError, match="it happened, but the progress callback raised OSError") as caught:
+        await scenario.signing.sign_and_pull(document, PATIENT, destination=tmp_path / "a.pdf", progress=report)
+    assert caught.value.how_to_find_out.startswith("call get_doc(")
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_too_large_result_of_a_change_happened(
+    scenario: VerificationScenario, tmp_path: Path, *, known: bool
+) -> None:
+    document = await scenario.save()
+    given = document if known else document.identifier
+    with pytest.raises(ds.OutcomeUnknownError, match="it happened, but the document is larger than 9 bytes") as caught:
+        await scenario.signing.sign_and_pull(given, PATIENT, destination=tmp_path / "a.pdf", max_bytes=9)
+    assert caught.value.happened
+    assert caught.value.how_to_find_out.startswith("call get_doc(")
 
 
 def _fill_disk(folder: Path) -> Callable[[Path, Path], Path]:
