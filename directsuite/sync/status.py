@@ -82,11 +82,18 @@ class SyncProgress(dict[str, MailboxProgress]):
     """The progress of each mailbox, by address."""
 
     def raise_for_failures(self) -> None:
-        """Raise DirectSuiteError with the problems if a mailbox is failing. It names mailboxes by their numbers."""
-        failures = [each for each in self.values() if each.status is SyncStatus.FAILING]
-        if failures:
-            problems = " ".join(f"Mailbox {each.number}: {each.problem}" for each in failures)
-            raise DirectSuiteError(f"{len(failures)} of {len(self)} mailboxes could not be synchronised. {problems}")
+        """Raise DirectSuiteError if a mailbox is not up to date. It names mailboxes by their numbers."""
+        incomplete = [each for each in self.values() if each.status is not SyncStatus.UP_TO_DATE]
+        if incomplete:
+            text = f"{len(incomplete)} of {len(self)} mailboxes were not synchronised completely."
+            problems = [f"Mailbox {each.number}: {each.problem}" for each in incomplete if each.problem]
+            if len(problems) < len(incomplete):
+                problems.append("Call once() again to receive the rest.")
+            raise DirectSuiteError(" ".join([text, *problems]))
+
+    def __repr__(self) -> str:
+        counts = Counter(each.status.value for each in self.values())
+        return f"SyncProgress({', '.join(f'{number} {status}' for status, number in counts.items())})"
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)

@@ -133,9 +133,9 @@ class Synchronizer:
     async def once(self) -> SyncProgress:
         """Bring each mailbox up to date once, and return the status.
 
-        The failure of a mailbox raises no error, because others may have succeeded: call `raise_for_failures()` of the
-        result, or read the `problem` of each mailbox. Raises ConfigurationError if no sink or two were given, or the
-        store is bound to another.
+        A mailbox that fails, or is not complete after `stop`, raises no error, because others may have succeeded: call
+        `raise_for_failures()` of the result, or read the `status` and `problem` of each mailbox. Raises
+        ConfigurationError if no sink or two were given, or the store is bound to another.
         """
         free = asyncio.Semaphore(self._concurrency)
 

@@ -157,13 +157,25 @@ async def test_wrong_password_affects_one_mailbox_and_is_recovered(scenario: Sce
     with pytest.raises(ds.DirectSuiteError) as caught:
         status.raise_for_failures()
     number = status[ALICE].number
-    assert str(caught.value) == f"1 of 2 mailboxes could not be synchronised. Mailbox {number}: {problem}"
+    assert str(caught.value) == f"1 of 2 mailboxes were not synchronised completely. Mailbox {number}: {problem}"
     assert status[BOB].status is SyncStatus.UP_TO_DATE
+    assert repr(status) == "SyncProgress(1 failing, 1 up to date)"
     passwords.wrong.clear()
     status = await sync.once()
     status.raise_for_failures()
     assert status[ALICE].status is SyncStatus.UP_TO_DATE
     assert told.subjects == [("new", "his"), ("new", "hers")]
+
+
+async def test_run_that_was_stopped_is_not_complete(scenario: Scenario, store: SqliteStore) -> None:
+    sync = make_sync(scenario, store, RecordingSink())
+    sync.stop()
+    with pytest.raises(ds.DirectSuiteError) as caught:
+        (await sync.once()).raise_for_failures()
+    assert (
+        str(caught.value) == "1 of 1 mailboxes were not synchronised completely. Call once() again to receive the rest."
+    )
+    (await sync.once()).raise_for_failures()
 
 
 async def test_source_of_passwords_that_raises_is_named(scenario: Scenario, store: SqliteStore) -> None:
