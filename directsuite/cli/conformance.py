@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from directsuite.sandbox.quirks import FORM, ORDINARY_HEADERS, Difference, Role, find_form, mask_digits, name_type
+from directsuite.sandbox.quirks import FORM, ORDINARY_HEADERS, Difference, Role, find_form, mask_digits, name_json_type
 
 Json: TypeAlias = Mapping[str, Any]
 
@@ -70,7 +70,7 @@ class Specification:
 
     def _compare_value(self, schema: Json, value: Any, path: str) -> Iterator[Difference]:
         schema = self._flatten(schema)
-        types, kind = schema["type"], name_type(value)
+        types, kind = schema["type"], name_json_type(value)
         if types and kind not in types and not (kind == "integer" and "number" in types):
             yield Difference(path, f"is {kind}, not {' or '.join(types)}")
         elif kind != "null" and value not in schema.get("enum", [value]):
@@ -92,7 +92,7 @@ class Specification:
             if name in properties:
                 yield from self._compare_value(properties[name], member, f"{path}.{name}")
             elif properties:
-                yield Difference(f"{path}.{self._show_name(name)}", f"is not described: {name_type(member)}")
+                yield Difference(f"{path}.{self._show_name(name)}", f"is not described: {name_json_type(member)}")
 
     def _flatten(self, schema: Json) -> Json:
         """Return a schema with its reference, `allOf` and `anyOf` merged into it.
@@ -151,13 +151,13 @@ def _find_role(schema: Json) -> Role | None:
 
 def _list_types(schema: Json) -> list[str]:
     if "enum" in schema:
-        return sorted({name_type(each) for each in schema["enum"]})
+        return sorted({name_json_type(each) for each in schema["enum"]})
     types = schema.get("type", "object" if "properties" in schema else [])
     return [types] if isinstance(types, str) else list(types)
 
 
 def _list_names(schema: Any) -> Iterator[str]:
-    kind = name_type(schema)
+    kind = name_json_type(schema)
     for part in schema if kind == "array" else schema.values() if kind == "object" else ():
         yield from _list_names(part)
     if kind == "object":

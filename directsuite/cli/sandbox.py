@@ -89,12 +89,12 @@ class _ClockOptions(ControlOptions):
 @opt.record
 class _FaultOptions(ControlOptions):
     status: Annotated[int | None, opt.integer_parameter(gte=200, lte=599)] = None
-    """The HTTP status, for the kind status. The default is 503."""
+    """The HTTP status of a fault of the kind "status". The default is 503."""
     body: str | None = None
-    """The body, for the kind status: JSON or other text, or @FILE for a file's content. Messaging and registration send
-    errors with status 200."""
+    """The body of a fault of the kind "status": JSON or other text, or @FILE for a file's content. Messaging and
+    registration send errors with status 200."""
     retry_after: Annotated[int | None, opt.integer_parameter(gte=0)] = None
-    """The seconds of the Retry-After header, for the kind status."""
+    """The seconds of the Retry-After header of a fault of the kind "status"."""
     times: Annotated[int, opt.integer_parameter(gte=1)] = 1
     """How often the fault happens."""
     skip: Annotated[int, opt.integer_parameter(gte=0)] = 0

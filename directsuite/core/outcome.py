@@ -402,7 +402,7 @@ def find_service_error(
         retry_after=wait,
         **operation.error_context,
     )
-    error.advice = operation.fault_format.advice.get(code, "") if code is not None else _find_advice(status)
+    error.advice = operation.fault_format.advice.get(code, "") if code is not None else _find_advice(status, operation)
     error.advice = _name_url_setting(error.advice, operation)
     if cls is AuthenticationError and operation.auth not in (Auth.BEARER, Auth.SESSION):  # those may be renewed
         error.advice = _CREDENTIAL_HINTS.get(operation.service, "")
@@ -458,9 +458,10 @@ def classify_status(status: int) -> tuple[type[ServiceError], str]:
     return ServiceError, "the service rejected the request"
 
 
-def _find_advice(status: int) -> str:
+def _find_advice(status: int, operation: Operation[Any]) -> str:
     if status == 404:
-        return f"{HINT_URL}, which may be incomplete, or the requested item no longer exists"
+        item = ", or the requested item no longer exists" if "{" in operation.path else ""
+        return f"{HINT_URL}, which may be incomplete{item}"
     return HINT_URL if 300 <= status < 400 else ""
 
 

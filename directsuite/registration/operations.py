@@ -53,7 +53,7 @@ CODES: dict[Code, tuple[type[ServiceError], str]] = {
 _ADVICE: dict[Code, str] = {
     "010": "check the arguments. Of a person, ssn4 has four digits, and dob is a datetime.date",
     "208": "check direct_domain",
-    "210": "check direct_domain and the user name, or the person's data",
+    "210": "check direct_domain and the other arguments",
 }
 
 FAULT_FORMAT = FaultFormat(

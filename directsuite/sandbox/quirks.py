@@ -96,7 +96,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     operations: list[OperationReport]
 
 
-def name_type(value: object) -> str:
+def name_json_type(value: object) -> str:
     """Return the name of a value's JSON type, such as "string" or "null"."""
     return _TYPES.get(type(value), "null")
 
@@ -107,11 +107,11 @@ def write_type(kind: str, value: Any) -> Any:
     A single-element array of that type becomes the element; longer ones are unchanged. Of arrays, only empty ones
     become null.
     """
-    if kind == "null" and name_type(value) == "array":
+    if kind == "null" and name_json_type(value) == "array":
         return value or None
     if kind == "object" and value is None:  # was an empty array
         return None
-    if name_type(value) == "array" and all(name_type(each) == kind for each in value):
+    if name_json_type(value) == "array" and all(name_json_type(each) == kind for each in value):
         return value[0] if len(value) == 1 else value  # an element in place of an array of one
     if kind == "string":
         return value if isinstance(value, str) else json.dumps(value)
@@ -336,7 +336,7 @@ def _is_rejection(response: web.Response) -> bool:
     if response.status != HTTPStatus.OK:
         return True
     document: Any = _read_json(response.body) if isinstance(response.body, bytes) else None
-    return name_type(document) == "object" and document.get("success") is False
+    return name_json_type(document) == "object" and document.get("success") is False
 
 
 def _read_json(body: bytes) -> Any:
@@ -377,7 +377,7 @@ def _change_value(container: Any, steps: Sequence[str], what: str) -> None:
     what: the `Difference.what` to apply.
     """
     step, *others = steps
-    kind, keys = name_type(container), list[Any]()
+    kind, keys = name_json_type(container), list[Any]()
     if kind == "object":
         keys = [step] if step in container or not others else []
     elif kind == "array" and step == "[]":
@@ -390,7 +390,7 @@ def _change_value(container: Any, steps: Sequence[str], what: str) -> None:
 
 
 def _change_member(container: Any, key: Any, what: str) -> None:
-    is_object = name_type(container) == "object"
+    is_object = name_json_type(container) == "object"
     if what == "is missing":
         container.pop(key, None) if is_object else None
     elif moved := re.fullmatch(r"has the form: in place of (\w+)", what):

@@ -211,9 +211,10 @@ def require_instance(value: object, cls: type[T], parameter: str) -> T:
 def require_instances(values: object, cls: type[T], parameter: str) -> list[T]:
     """Return the argument as a list. Raise InvalidArgumentError unless it is an iterable of instances of the class."""
     problem = f", not {'a single one' if isinstance(values, cls) else name_type(values)}"
-    listed = list(cast("Iterable[object]", values)) if isinstance(values, Iterable) else [None]
+    is_list = isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping)
+    listed = list(cast("Iterable[object]", values)) if is_list else [None]
     invalid = [value for value in listed if not isinstance(value, cls)]
-    if invalid and isinstance(values, list | tuple):
+    if invalid and is_list:
         problem = f": an element is {name_type(invalid[0])}"
     if invalid:
         values = listed = invalid = []  # tracebacks expose local variables

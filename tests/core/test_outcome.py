@@ -32,7 +32,7 @@ from directsuite.oauth.endpoint import TOKEN
 from directsuite.registration import operations as registration
 from directsuite.registration.models import SUCCESS_CODE
 from directsuite.signing import operations as signing
-from directsuite.signing.operations import GET_DOC_INFO, SIGN
+from directsuite.signing.operations import GET_DOC_INFO, SAVE, SIGN
 from directsuite.wire.codec import Codec
 
 SEND, LOGIN = messaging.SEND, registration.LOGIN
@@ -132,6 +132,15 @@ def test_failure_on_the_network_is_explained_without_its_own_text(
 @pytest.mark.parametrize(("error", "started"), [(UnicodeError(), True), (ValueError(), True), (ValueError(), False)])
 def test_failure_that_is_not_of_the_network_is_left_unchanged(error: Exception, started: bool) -> None:
     assert convert_exception(error, SEND, started=started) is None
+
+
+@pytest.mark.parametrize(
+    ("operation", "item"), [(SAVE, ""), (GET_DOC_INFO, ", or the requested item no longer exists")]
+)
+def test_404_mentions_an_item_only_if_one_is_requested(operation: Operation[Any], item: str) -> None:
+    failure = find_service_error(operation, 404, {}, None, b"")
+    assert failure is not None
+    assert failure.advice == f"check the setting signing_url, which may be incomplete{item}"
 
 
 @attrs.frozen

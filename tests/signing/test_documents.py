@@ -210,3 +210,22 @@ async def test_rejected_token_request_does_not_blame_the_signature(services: Fak
         with pytest.raises(ds.BadRequestError) as caught:
             await suite.signing.sign("d1", ds.Signature(name="Ada"))
     assert caught.value.advice == ""
+
+
+@pytest.mark.parametrize(
+    ("signatures", "problem"),
+    [
+        (iter([ds.Signature(), 3]), ": an element is int"),
+        ({None}, ": an element is None"),
+        ("ab", ", not str"),
+        ({"a": 1}, ", not dict"),
+        (ds.Signature(), ", not a single one"),
+    ],
+    ids=["iterator", "set", "str", "mapping", "single one"],
+)
+async def test_argument_that_is_no_list_of_signatures_is_named(
+    signatures: Any, problem: str, suite: ds.DirectSuite
+) -> None:
+    with pytest.raises(ds.InvalidArgumentError) as caught:
+        await suite.signing.multi_sign("d1", signatures)
+    assert caught.value.explanation == f"signatures: give a list of Signature{problem}"

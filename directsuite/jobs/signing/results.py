@@ -18,7 +18,7 @@ class SigningResult:
     """The result of a document that was signed or failed."""
 
     name: str
-    group: int | None
+    group: int | None = None
     """The number that its calls have as `group` in logs, events and errors. None if no call was made."""
     state: DocumentState
     """DONE if the target has the signed PDF, otherwise FAILED."""
