@@ -287,7 +287,7 @@ class ServiceError(DirectSuiteError):
         elif self._is_message_shown:
             hint = f"The service's own words: {words}"
         else:
-            hint = f"The service's own words are in {prefix}.message"
+            hint = f"To see the service's reason, print {prefix}.message"
         return f"{text.removesuffix('.')}. {hint}"
 
     @property

@@ -234,7 +234,7 @@ def test_unknown_outcome_says_so() -> None:
 
 WORDS = "The widget  of Ada Example\nis outside the page."
 MENTIONS: list[tuple[str, Any, str]] = [
-    ("hidden", {"error": WORDS}, "s). The service's own words are in .message"),
+    ("hidden", {"error": WORDS}, "s). To see the service's reason, print .message"),
     ("shown", {"error": WORDS}, "s). The service's own words: The widget of Ada Example is outside the page."),
     ("shown", {"error": "word " * 1000}, " word …"),
     ("hidden", {"error": " "}, "s). The body of the response is in .body"),
@@ -261,7 +261,7 @@ async def test_text_has_the_words_of_the_service_only_if_the_program_allows_it(
 @pytest.mark.parametrize(
     ("mode", "body", "ending"),
     [
-        ("hidden", {"error": "The mail store is full."}, "own words are in .__cause__.message"),
+        ("hidden", {"error": "The mail store is full."}, "reason, print .__cause__.message"),
         ("shown", {"error": "The mail store is full."}, "own words: The mail store is full."),
         ("shown", b"<html>", "The body of the response is in .__cause__.body"),
     ],

@@ -133,7 +133,7 @@ def add_patient(individual: PrivateFile, /, *, command: CommandParameter, option
     command.recovery_hint = _RECOVERY_HINT
     command.advice = {
         "002": "check direct_username: it must be the part before the @, such as ada of ada@direct.example.org",
-        "014": "the direct_username may be in use; choose another",
+        "014": "the user name may be in use: give a different direct_username in the individual's file",
         "205": "the service does not know this person as identity-proofed; check the individual's file",
         ds.BadRequestError: "check the individual's file",
     }
@@ -279,8 +279,8 @@ async def _add_patient(suite: ds.DirectSuite, individual: ds.IDProofedIndividual
             if users:
                 _show_users(users, options)
                 echo_err(
-                    "This person already has an address in this domain. Nothing was provisioned or debited. "
-                    "To provision another address, give --another."
+                    "This person already has an address in this domain. Nothing was provisioned or debited: use that "
+                    "address. To provision another one, give --another and a different direct_username."
                 )
                 return ExitStatus.FAILED
         try:

@@ -420,7 +420,8 @@ def _validate_digest(record: SendRecord, digest: str) -> None:
     if record.content_digest != digest:
         is_sent = "may have been sent" if record.smtp_id is None else "was sent"
         raise UsageError(
-            f"This --key was used for a different message, which {is_sent}. Use a new --key for each message."
+            f"This --key was used for a different message, which {is_sent}. The message of this command was not sent: "
+            "use a new --key for each message."
         )
 
 

@@ -87,6 +87,7 @@ from directsuite.errors import (
     ConnectFailedError,
     ConnectionLostError,
     DirectSuiteError,
+    DocumentNotFoundError,
     NotFoundError,
     Outcome,
     PaymentError,
@@ -406,6 +407,8 @@ def find_service_error(
     error.advice = _name_url_setting(error.advice, operation)
     if cls is AuthenticationError and operation.auth not in (Auth.BEARER, Auth.SESSION):  # those may be renewed
         error.advice = _CREDENTIAL_HINTS.get(operation.service, "")
+    if cls is DocumentNotFoundError:
+        error.advice = "check the identifier, or save the document again"
     error.outcome = Outcome.FAILED if own else _determine_outcome(operation, status, wait)
     if code is not None and code == operation.fault_format.new_session_code and operation.auth is Auth.SESSION:
         error.outcome = Outcome.REJECTED

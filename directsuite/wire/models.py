@@ -211,7 +211,7 @@ def require_instance(value: object, cls: type[T], parameter: str) -> T:
 def require_instances(values: object, cls: type[T], parameter: str) -> list[T]:
     """Return the argument as a list. Raise InvalidArgumentError unless it is an iterable of instances of the class."""
     problem = f", not {'a single one' if isinstance(values, cls) else name_type(values)}"
-    is_list = isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping)
+    is_list = isinstance(values, Iterable) and not isinstance(values, str | bytes)
     listed = list(cast("Iterable[object]", values)) if is_list else [None]
     invalid = [value for value in listed if not isinstance(value, cls)]
     if invalid and is_list:

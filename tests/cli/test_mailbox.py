@@ -244,7 +244,7 @@ async def test_reply_with_a_key_is_sent_once(cli: CliRunner) -> None:
     assert hint in (await cli.run(*reply, "-v")).err
     for other in (("2", "--body", "Thanks"), ("1", "--body", "No")):
         result = await cli.run("inbox", "reply", *other, "--key", "thanks-1")
-        assert (result.status, "Use a new --key for each message." in result.err) == (2, True)
+        assert (result.status, "use a new --key for each message." in result.err) == (2, True)
     result = await cli.run("inbox", "reply", "1", "--body", "Thanks", "--key", "")
     assert (result.status, "--key is empty" in result.err) == (2, True)
     assert len(await cli.sandbox.ledger("SendWithHeader")) == 1

@@ -76,7 +76,9 @@ async def test_person_who_has_an_address_gets_another_only_where_that_is_said(cl
     again = ("patient", "add", cli.write_private_file("again.toml", unnamed), *DOMAIN, "--yes")
     result = await cli.run(*again)
     assert (result.status, ADDRESS in result.out.split()) == (1, True)
-    assert "Nothing was provisioned or debited. To provision another address, give --another." in result.err
+    assert (
+        "Nothing was provisioned or debited: use that address. To provision another one, give --another" in result.err
+    )
     result = await cli.run(*again, "--json")
     assert (result.status, result.document["payment_confirmation"]) == (1, None)
     assert [user["direct_address"] for user in result.document["users"]] == [ADDRESS]
@@ -95,7 +97,7 @@ async def test_nothing_is_provisioned_if_address_lookup_fails(cli: CliRunner) ->
     ("code", "advice"),
     [
         ("002", "check direct_username: it must be the part before the @"),
-        ("014", "direct_username may be in use"),
+        ("014", "the user name may be in use"),
         ("205", "identity-proofed"),
         ("012", "check the individual's file"),
     ],

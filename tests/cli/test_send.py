@@ -230,7 +230,7 @@ async def test_key_that_was_another_message_s_is_rejected(cli: CliRunner) -> Non
         (*TO_BOB, "--attach", "scan.pdf"),
     )
     for other in others:
-        await cli.fail(2, "Use a new --key for each message.", "send", *other, "--key", "referral-17")
+        await cli.fail(2, "use a new --key for each message.", "send", *other, "--key", "referral-17")
     assert await sent(cli) == 1
 
 

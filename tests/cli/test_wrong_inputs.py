@@ -65,7 +65,7 @@ CONDITIONS: dict[str, tuple[Callable[[CliRunner, str, str], None], int, tuple[st
         ("{secret} is not text in this machine's encoding",),
     ),
     "wrong secret": (lambda cli, _, secret: cli.set_env(secret, "hunter2"), 3, ("{advice}",)),
-    "no server": (refuse_connections, 6, ("(Connection refused)", "nothing was sent", "`directsuite doctor`")),
+    "no server": (refuse_connections, 6, ("(Connection refused)", "{unsent}", "`directsuite doctor`")),
     "wrong path": (
         lambda cli, url, _: cli.set_env(url, f"{cli.sandbox.root_url}/elsewhere"),
         4,
@@ -88,8 +88,14 @@ async def test_command_that_cannot_use_its_service_says_why(condition: str, comm
     service = SERVICES[command.split()[0]]
     url, secret = f"DIRECTSUITE_{service}_URL", SECRETS[service]
     advice = "the token is wrong or has expired" if secret == "DIRECTSUITE_TOKEN" else "check that"
+    values = {
+        "url": url,
+        "secret": secret,
+        "advice": advice,
+        "unsent": " was not sent" if service == "REGISTRATION" else "nothing was sent",  # only the login failed
+    }
     set_up(cli, url, secret)
-    await fails(cli, command, status, *(each.format(url=url, secret=secret, advice=advice) for each in words))
+    await fails(cli, command, status, *(each.format(**values) for each in words))
 
 
 @pytest.mark.parametrize("command", ["inbox list", "fax list", "patient by-username"])

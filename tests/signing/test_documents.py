@@ -73,7 +73,7 @@ async def test_rejection_says_what_the_service_can_have_rejected(
     with pytest.raises(ds.BadRequestError) as caught:
         await getattr(suite.signing, method)(*arguments)
     assert caught.value.explanation == f"{reason} (HTTP 400)"
-    assert str(caught.value).endswith(". The service's own words are in .message")
+    assert str(caught.value).endswith(". To see the service's reason, print .message")
     assert caught.value.message == "no: Ada"
 
 
@@ -218,7 +218,7 @@ async def test_rejected_token_request_does_not_blame_the_signature(services: Fak
         (iter([ds.Signature(), 3]), ": an element is int"),
         ({None}, ": an element is None"),
         ("ab", ", not str"),
-        ({"a": 1}, ", not dict"),
+        ({"a": 1}, ": an element is str"),
         (ds.Signature(), ", not a single one"),
     ],
     ids=["iterator", "set", "str", "mapping", "single one"],
