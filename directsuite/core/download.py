@@ -165,7 +165,7 @@ class Destination(Generic[R]):
         """Return why a response could not be written, as a fragment without file names."""
         if self.is_callback_error(error):
             return f"the progress callback raised {type(error).__name__}"
-        if isinstance(error, ResponseDecodeError):
+        if isinstance(error, ResponseDecodeError | TransportError):
             return error.explanation
         if isinstance(error, OSError):
             return f"the PDF could not be written to its destination ({explain_os_error(error)})"

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import io
 import os
 import queue
 import re
+import socket
+import ssl
 import stat
 import sys
 import threading
@@ -53,10 +56,13 @@ _CLEANUP_TIMEOUT = 1.0
 def explain_os_error(error: OSError) -> str:
     """Return the operating system's message for an OSError, without file names.
 
-    Without an errno, return the `kind` attribute that a storage may set, or the name of the class.
+    If it has no errno of the system, return the `kind` attribute that a storage may set, or the name of the class.
     """
+    number: object = error.errno  # TLS and DNS have errors with their own numbers, and programs may set any value
+    if type(number) is int and number in errno.errorcode and not isinstance(error, ssl.SSLError | socket.gaierror):
+        return os.strerror(number)
     kind: str = getattr(error, "kind", type(error).__name__)
-    return kind if error.errno is None else os.strerror(error.errno)
+    return kind
 
 
 def find_path_problem(path: object) -> str | None:

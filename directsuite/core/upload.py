@@ -56,6 +56,7 @@ _SMALL_BYTES = 16 * 1024  # a connection accepts so many bytes at once
 # Larger texts would each request memory from the system.
 _ENCODED_BYTES_PER_STEP = 72 * 1024
 _BYTES_PER_TURN = 1024 * 1024  # bytes written before other tasks run
+_MAX_WRITTEN_BYTES = 112 * 1024  # a slow connection must accept them within the attempt's timeout
 _MIN_CHUNK_BYTES = 48 * 1024  # smaller pieces are combined
 _MAX_GATHER_SECONDS = 0.05  # maximum age of combined pieces, checked when the next one arrives
 _SMALL_PIECES_PER_TURN = 64  # small pieces combined before other tasks run
@@ -269,9 +270,11 @@ class RequestPayload(Payload):
             if not self.started:
                 self.start(writer)  # the source may have been slow
             size = len(chunk)
-            await writer.write(memoryview(chunk))  # asyncio would copy the unsent rest of bytes
+            for start in range(0, size, _MAX_WRITTEN_BYTES):
+                # asyncio would copy the unsent rest of bytes
+                await writer.write(memoryview(chunk)[start : start + _MAX_WRITTEN_BYTES])
+                self.on_progress()
             del chunk
-            self.on_progress()
             since_turn += size
             largest = max(largest, size)
             if since_turn + largest > _BYTES_PER_TURN:
@@ -371,6 +374,7 @@ class PathContent(Content):
         if isinstance(size, InvalidArgumentError):
             raise size
         self._path = path
+        self._parameter = parameter
         self._complete_content: bytes | None = None
         self.size = size
         if size <= PIECE_BYTES:
@@ -384,10 +388,22 @@ class PathContent(Content):
                 self.size = None
 
     def pieces(self) -> AsyncGenerator[Piece]:
-        """Yield the content of the file."""
+        """Yield the content of the file. Raises UnreadableFileError if it was removed, for example."""
         if self._complete_content is not None:
             return MemoryContent(self._complete_content).pieces()
-        return read_file(PathReader(self._path), self.size)
+        return self._read_pieces()
+
+    async def _read_pieces(self) -> AsyncGenerator[Piece]:
+        try:
+            async with contextlib.aclosing(read_file(PathReader(self._path), self.size)) as pieces:
+                async for piece in pieces:
+                    yield piece
+                    del piece  # releases its memory before the next one is read
+            return
+        except OSError as error:
+            failure = _make_read_error(error, self._path, self._parameter)
+        failure.outcome = Outcome.FAILED  # another attempt would fail again
+        raise failure
 
     def head(self, count: int) -> bytes:
         """Return the first bytes."""
@@ -402,14 +418,10 @@ class PathContent(Content):
 
 def _find_size(path: Path, parameter: str) -> int | InvalidArgumentError:
     """Return the size of a regular file that can be read, or the error, because tracebacks would expose the path."""
-    text, name = "the file can't be read", str(path)
     try:
         status = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return MissingFileError("the file does not exist", parameter=parameter, filename=name)
-    except OSError as error:  # for example: the name is too long
-        text = f"{text} ({explain_os_error(error)})"
-        return UnreadableFileError(text, parameter=parameter, errno=error.errno, filename=name)
+    except OSError as error:
+        return _make_read_error(error, path, parameter)
     if stat.S_ISDIR(status.st_mode):
         return InvalidArgumentError("the path is a folder: give the path of a file", parameter=parameter)
     if not stat.S_ISREG(status.st_mode):
@@ -417,8 +429,17 @@ def _find_size(path: Path, parameter: str) -> int | InvalidArgumentError:
             "the path is a pipe or a device: open it and give the file object", parameter=parameter
         )
     if not os.access(path, os.R_OK):
-        return UnreadableFileError(text, parameter=parameter, errno=errno.EACCES, filename=name)
+        return UnreadableFileError(
+            "the file can't be read", parameter=parameter, errno=errno.EACCES, filename=str(path)
+        )
     return status.st_size
+
+
+def _make_read_error(error: OSError, path: Path, parameter: str) -> UnreadableFileError:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return MissingFileError("the file does not exist", parameter=parameter, filename=str(path))
+    text = f"the file can't be read ({explain_os_error(error)})"  # for example: the name is too long
+    return UnreadableFileError(text, parameter=parameter, errno=error.errno, filename=str(path))
 
 
 class FileContent(Content):

@@ -86,7 +86,11 @@ class SyncProgress(dict[str, MailboxProgress]):
         incomplete = [each for each in self.values() if each.status is not SyncStatus.UP_TO_DATE]
         if incomplete:
             text = f"{len(incomplete)} of {len(self)} mailboxes were not synchronised completely."
-            problems = [f"Mailbox {each.number}: {each.problem}" for each in incomplete if each.problem]
+            problems = [
+                f"{'A mailbox' if each.number is None else f'Mailbox {each.number}'}: {each.problem}"
+                for each in incomplete
+                if each.problem
+            ]
             if len(problems) < len(incomplete):
                 problems.append("Call once() again to receive the rest.")
             raise DirectSuiteError(" ".join([text, *problems]))

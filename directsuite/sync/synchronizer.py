@@ -137,7 +137,7 @@ class Synchronizer:
         `raise_for_failures()` of the result, or read the `status` and `problem` of each mailbox. Raises
         ConfigurationError if no sink or two were given, or the store is bound to another.
         """
-        free = asyncio.Semaphore(self._concurrency)
+        free, complete = asyncio.Semaphore(self._concurrency), set[str]()
 
         async def bring_up_to_date(name: str) -> None:
             for _ in range(_MAX_ROUNDS_PER_MAILBOX):
@@ -146,6 +146,7 @@ class Synchronizer:
                         return
                     result = await self._worker.run_round(name)
                 if result.done:
+                    complete.add(name)
                     return
 
         try:
@@ -155,7 +156,11 @@ class Synchronizer:
                     group.create_task(bring_up_to_date(name))
         finally:
             self._is_stopping = False
-        return SyncProgress(self.status)
+        progress = SyncProgress({name: attrs.evolve(each) for name, each in self.status.items()})
+        for name in progress.keys() - complete:  # `stop` was called, or there were very many messages
+            if progress[name].status is SyncStatus.UP_TO_DATE:
+                progress[name].status = SyncStatus.CATCHING_UP
+        return progress
 
     async def run(self) -> None:
         """Synchronise all mailboxes until `stop` is called or the task is cancelled.

@@ -6,17 +6,20 @@ exactly.
 
 from __future__ import annotations
 
+import array
 import asyncio
+import contextlib
 import selectors
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
-from typing import TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _LOOPBACK_DELAY = 0.001  # real seconds in which bytes on loopback must arrive before virtual time advances
+_MAX_DELAYS = 50  # on a busy machine, or if a full socket is not read
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -34,10 +37,25 @@ class _JumpingSelector(selectors.DefaultSelector):
             return ready
         if timeout is None or self.threads:
             return super().select(None)
-        ready = super().select(_LOOPBACK_DELAY)
-        if not ready:
-            self._elapse(timeout)
-        return ready
+        for _ in range(_MAX_DELAYS):
+            ready = super().select(_LOOPBACK_DELAY)
+            if ready:
+                return ready
+            if not any(map(_has_unreceived_bytes, self.get_map())):
+                break
+        self._elapse(timeout)
+        return []
+
+
+def _has_unreceived_bytes(file: Any) -> bool:
+    """Return True if the other end of a socket has not received all bytes that were sent."""
+    count = array.array("i", [0])
+    with contextlib.suppress(ImportError, OSError):  # Windows has no fcntl; the file may be no socket
+        import fcntl
+        import termios
+
+        fcntl.ioctl(file, termios.TIOCOUTQ, count)
+    return count[0] > 0
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):

@@ -88,10 +88,17 @@ async def test_failure_before_the_first_byte_is_tried_again(server: ScriptedServ
     assert destination.content == PDF
 
 
-OWN: list[Exception] = [ValueError("own"), ConnectionResetError("own"), aiohttp.ClientConnectionError(), TimeoutError()]
+OWN: list[Exception] = [
+    ValueError("own"),
+    ConnectionResetError("own"),
+    aiohttp.ClientConnectionError(),
+    TimeoutError(),
+    OSError("the upload failed", "text as errno"),
+    OSError(2**70, "a large errno"),
+]
 
 
-@pytest.mark.parametrize("own", OWN, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("own", OWN, ids=["value", "reset", "connection", "timeout", "errno of text", "large errno"])
 async def test_error_of_a_callable_is_raised_unchanged(server: ScriptedServer, own: Exception) -> None:
     server.default_responder = responses.respond(CODED)
     async with open_suite(server) as suite:

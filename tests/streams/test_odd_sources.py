@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite.core.files import PIECE_BYTES
-from directsuite.core.upload import MemoryContent, RequestBody, make_content
+from directsuite.core.upload import MemoryContent, RequestBody, RequestPayload, make_content
 from directsuite.messaging.arguments import make_send_body
 from directsuite.messaging.models import Authentication, SendRequest
 from directsuite.secret import Secret
@@ -42,6 +42,24 @@ async def test_small_pieces_are_gathered(size: int) -> None:
     chunks = await chunks_of(RequestBody.from_content(content))
     assert pybase64.b64decode(b"".join(chunks), validate=True) == PDF
     assert all(64 * 1024 <= len(chunk) <= MAX_CHUNK_BYTES for chunk in chunks[:-2])
+
+
+async def test_connection_that_accepts_a_part_of_a_large_chunk_makes_progress() -> None:
+    payload, written = (
+        RequestPayload(RequestBody.from_content(MemoryContent(bytes(PIECE_BYTES * 3))), None),
+        list[int](),
+    )
+    progress: list[int] = []
+    payload.on_progress = lambda: progress.append(sum(written))
+
+    class Writer:
+        async def write(self, part: memoryview) -> None:
+            written.append(len(part))
+
+    await payload.write(Writer())  # type: ignore[arg-type]
+    assert sum(written) == PIECE_BYTES * 4
+    assert max(written) <= 128 * 1024
+    assert len(progress) == len(written)
 
 
 @given(size=st.integers(0, MAX_BYTES_PER_PASS))

@@ -15,7 +15,7 @@ import pytest
 import directsuite as ds
 from directsuite.core.files import PIECE_BYTES
 from tests.core import responses
-from tests.core.scripted_server import ScriptedServer
+from tests.core.scripted_server import Exchange, ScriptedServer
 from tests.core.scripted_suite import ALICE, PASSWORD, TWO_ATTEMPTS_POLICY, catch_error, open_suite
 
 from .samples import PDF, SAVED, Pipe, make_message, stream
@@ -254,6 +254,23 @@ async def test_attachment_shows_nothing_of_its_source() -> None:
     shown = repr(ds.Attachment.from_file(io.BytesIO(PDF), filename="Zaphod.pdf"))
     assert "Zaphod" not in shown
     assert ds.Attachment.from_stream(stream(PDF), filename="a") != ds.Attachment.from_stream(stream(PDF), filename="a")
+
+
+async def test_file_that_is_removed_before_another_attempt_is_missing(server: ScriptedServer, tmp_path: Path) -> None:
+    path = tmp_path / "Ada Example.pdf"
+    path.write_bytes(b"%PDF-1.7\n" + bytes(2 * PIECE_BYTES))
+
+    async def remove(exchange: Exchange) -> None:
+        await exchange.read()
+        path.unlink()
+        await responses.respond({}, 503, **{"Retry-After": "0"})(exchange)
+
+    server.enqueue(remove)
+    async with open_suite(server, retry=TWO_ATTEMPTS_POLICY) as suite:
+        error = await catch_error(suite.signing.save(path))
+    assert isinstance(error, ds.MissingFileError)
+    assert (error.filename, error.outcome) == (str(path), ds.Outcome.FAILED)
+    assert "Ada" not in str(error)
 
 
 async def test_missing_and_unreadable_files_are_os_errors(server: ScriptedServer, tmp_path: Path) -> None:

@@ -175,7 +175,11 @@ async def test_run_that_was_stopped_is_not_complete(scenario: Scenario, store: S
     assert (
         str(caught.value) == "1 of 1 mailboxes were not synchronised completely. Call once() again to receive the rest."
     )
-    (await sync.once()).raise_for_failures()
+    complete = await sync.once()
+    complete.raise_for_failures()
+    sync.stop()
+    stopped = await sync.once()
+    assert (complete[ALICE].status, stopped[ALICE].status) == (SyncStatus.UP_TO_DATE, SyncStatus.CATCHING_UP)
 
 
 async def test_source_of_passwords_that_raises_is_named(scenario: Scenario, store: SqliteStore) -> None:
