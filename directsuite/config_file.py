@@ -152,7 +152,10 @@ class Configuration(Mapping[str, SettingEntry]):
         names = tuple(profiles)
         if profile is not None and profile not in profiles:
             there = f"has the profiles {', '.join(names)}" if names else "has no profiles"
-            missing = f", because there is no settings file: create {DEFAULT_FILE}, or name one with {PREFIX}CONFIG"
+            missing = (
+                f", because there is no settings file: create {DEFAULT_FILE} with the section [profiles.{profile}], "
+                f"or name a file with {PREFIX}CONFIG"
+            )
             hint = "".join(f"; did you mean {each}?" for each in find_similar(profile, names))
             where = f": {file} {there}{hint}" if file else missing
             raise ConfigurationError(f"{profile_origin}: there is no profile {profile!r}{where}")

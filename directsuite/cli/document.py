@@ -157,9 +157,10 @@ def _validate_fields(signatures: Sequence[ds.Signature], fields: Sequence[ds.Doc
             continue
         advice = _FIELD_ADVICE.get(problem)
         if advice is None:
-            empty = ", ".join(field.name for field in fields if field.name and not field.is_signed) or "none"
+            empty = ", ".join(field.name for field in fields if field.name and not field.is_signed)
             listed = with_value("`directsuite sign info` lists the empty fields", empty)
-            advice = f"; {listed}. --widget creates a new field"
+            advice = f"; {listed}: give one of them, or --widget" if empty else "; it has no empty field: give --widget"
+            advice += " to create a field (`directsuite sign --help`)"
         raise UsageError(f"{with_value('--name', signature.name)}: the PDF {problem.predicate}{advice}.")
 
 
@@ -376,5 +377,5 @@ def _make_suite(
     command.recovery_hint = _RECOVERY_HINT
     command.unknown_status = ExitStatus.UNAVAILABLE  # only the temporary stored document may have changed
     command.option_names = {"pdf": pdf, "destination": "--output"}
-    command.advice = {ds.BadRequestError: "check that the PDF is complete and needs no password, and the options"}
+    command.advice = {ds.BadRequestError: "check the options, and that the PDF is complete and needs no password"}
     return command.make_suite(load_settings("signing"), token=read_token(options.token_file))

@@ -203,7 +203,7 @@ async def test_pdf_that_needs_a_password_is_rejected(command: tuple[str, ...], c
     cli.write_pdfs("locked.pdf", content=locked.getvalue())
     result = await cli.run(*command, "locked.pdf")
     assert result.status == 5
-    assert "check that the PDF is complete and needs no password" in result.err
+    assert "check the options, and that the PDF is complete" in result.err
 
 
 async def test_lost_response_says_what_became_of_the_file_and_the_copy(cli: SignRunner) -> None:
