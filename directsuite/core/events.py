@@ -117,6 +117,10 @@ class RetryScheduled(CallEvent):
     """The number of the next attempt."""
     wait: float
     """The time until the next attempt, in seconds."""
+    error: str | None = None
+    """The name of the class of the error after which the call is repeated."""
+    status: int | None = None
+    """The HTTP status of the last attempt. None if no response arrived."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)

@@ -289,7 +289,8 @@ class Transport:
             leapt += max(0.0, began + seconds - loop.time())
 
         def emit_scheduled(error: BaseException | None, wait: float) -> None:
-            call.emit(RetryScheduled, attempt=call.requests + 1, wait=wait)
+            name = type(error).__name__
+            call.emit(RetryScheduled, attempt=call.requests + 1, wait=wait, error=name, status=call.status)
             if isinstance(error, DirectSuiteError):
                 record_retry(error, wait)
 
