@@ -160,6 +160,7 @@ class DirectSuite:
         token: Token | None = None,
         login: Login | None = None,
         listeners: Iterable[Listener] = (),
+        clock: Clock | None = None,
         require: Sequence[Literal["signing", "fax", "message", "registration"]] = (),
         **options: Unpack[SettingsOptions],
     ) -> Self:
@@ -173,6 +174,7 @@ class DirectSuite:
         environ, profile: as for `Settings.from_env`.
         token, login: as for `DirectSuite`, instead of those of these sources. None: use these sources.
         listeners: functions that are called with each event.
+        clock: a clock for tests, as for `DirectSuite`.
         require: the services that the program needs.
         options: parameters of Settings, such as `timeout=30`, that replace the settings of these sources.
 
@@ -190,7 +192,7 @@ class DirectSuite:
                 if "token_url" in configuration:
                     origin += f", used instead of the OAuth client of {configuration.find_origin('token_url')}"
                 token = make_token_source(token, origin)
-        suite = cls(settings, token=token, login=login, listeners=listeners)
+        suite = cls(settings, token=token, login=login, listeners=listeners, clock=clock)
         suite._transport.empty_variables = configuration.find_empty_variables()
         suite._transport.require_services(_SERVICES[name] for name in require)
         return suite

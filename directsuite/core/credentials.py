@@ -105,6 +105,7 @@ class TokenCache:
         self._source_error: Exception | None = None  # raised by the user's source in the last fetch
         self._failures = 0
         self._try_again_at = 0.0
+        self._pause_end = 0.0  # requested by the service at the last failure
         self._closed = False
         self._keep_alive = keep_alive
         self._keep_alive_task: asyncio.Task[None] | None = None
@@ -269,7 +270,7 @@ class TokenCache:
         if self._failure is not None and self._is_backing_off():
             failure = self._set_retry_after(_copy_without_traceback(self._failure, self._source_error))
             if failure.retry_after is not None:
-                failure.retry_after = self._try_again_at - self.now()  # that of the login has become too long
+                failure.retry_after = max(self._try_again_at, self._pause_end) - self.now()  # less than at first
             raise failure
         refresh = self._start_or_join_fetch()
         cancellations = _count_cancellations()
@@ -310,6 +311,7 @@ class TokenCache:
             self._failures += 1
             wait = _BACKOFF.compute_wait(self._failures)
             self._try_again_at = self._clock.monotonic() + wait
+            self._pause_end = self._clock.monotonic() + (failure.retry_after or 0.0)
             self._emit(
                 RenewalFailed(
                     error=type(failure).__name__,
