@@ -1,4 +1,4 @@
-"""The settings file, its profiles, and what goes before what."""
+"""The settings file, its profiles, and which source has precedence."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class TrackingFigures:
 async def send_and_track(
     stage: Clinic, time: AgendaClock, folder: Path, names: Sequence[str], every: float
 ) -> TrackingFigures:
-    """Send a message to each recipient, `pause` seconds apart, and follow all of them."""
+    """Send a message to each recipient, `every` seconds apart, and follow all of them."""
     known_at, ends, delays = dict[str, float](), Counter[str](), list[float]()
     async with DeliveryJournal(folder / f"{len(names)}-{every}.db") as journal:
         tracker = DeliveryTracker(stage.box, journal=journal, now=time.monotonic)
