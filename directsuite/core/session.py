@@ -455,7 +455,7 @@ class FreshConnector(aiohttp.TCPConnector):
             if protocol is None or not (hasattr(protocol, _SEEN_ATTR) and protocol.should_close):
                 break
             connection.close()
-        if protocol is not None:
+        if protocol is not None and not hasattr(protocol, _SEEN_ATTR):
             setattr(protocol, _SEEN_ATTR, True)
             _limit_reads(protocol.transport)
         return connection
@@ -488,6 +488,7 @@ class ResponseStream:
         self._limits = limits
         self._closed = False
         self._is_large = False
+        self._enlarged: Any = None  # the transport that reads more at once
         self.status = 0
         self.headers: Mapping[str, str] = {}
 
@@ -500,7 +501,7 @@ class ResponseStream:
         self._open_responses.add(self)
 
     def enlarge_reads(self) -> None:
-        """Let the connection read more at once until its next request, if the size of the response is known.
+        """Let the connection read more at once until `close`, if the size of the response is known.
 
         With TLS, it already does: asyncio decrypts all data that it has received.
         """
@@ -509,6 +510,7 @@ class ResponseStream:
         transport: Any = None if connection is None else connection.transport
         if self._is_large and hasattr(transport, "max_size"):
             transport.max_size = _STREAM_READ_BYTES
+            self._enlarged = transport
 
     async def read(self, limit: int) -> BufferedResponse:
         """Return the response with its complete body.
@@ -559,6 +561,8 @@ class ResponseStream:
             return
         self._closed = True
         self._open_responses.discard(self)
+        if self._enlarged is not None:
+            self._enlarged.max_size = READ_BYTES
         if self._response is not None:
             if not self._content.at_eof() and self._content.exception() is None:
                 # Otherwise aiohttp raises one shared exception in all later reads, which retains their frames.
