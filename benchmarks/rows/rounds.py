@@ -145,7 +145,7 @@ async def _start_process(python: str, *arguments: str) -> AsyncGenerator[Process
     finally:
         try:
             async with asyncio.timeout(10):
-                await process.communicate()  # closes its input
+                await process.communicate(b"")  # without input, Python 3.11 would not close it
         except TimeoutError:
             process.kill()
             await process.wait()

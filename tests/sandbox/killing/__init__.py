@@ -1,1 +1,0 @@
-"""Sandboxes that are killed, again and again."""
