@@ -48,13 +48,6 @@ class Client(work.Client):
     def metadata(self, body: bytes) -> int:
         return len(msgspec.json.decode(body)["messages"])
 
-    def messages(self, body: bytes) -> int:
-        messages = msgspec.json.decode(body)["messages"]
-        for message in messages:
-            for attachment in message["attachments"]:
-                attachment["content"] = pybase64.b64decode(attachment["content"], validate=True)
-        return len(messages)
-
     async def upload(self, path: Path) -> int:
         stored = await self._save(work.read_bytes(path))
         return work.parse_received_bytes(stored["description"])
@@ -80,7 +73,12 @@ class Client(work.Client):
 
     async def read_messages(self) -> int:
         url = f"{self._messaging}/GetMessages/{work.FOLDER}"
-        return self.messages(await self._read("POST", url, _JSON, msgspec.json.encode(_CREDENTIALS)))
+        body = await self._read("POST", url, _JSON, msgspec.json.encode(_CREDENTIALS))
+        messages = msgspec.json.decode(body)["messages"]
+        for message in messages:
+            for attachment in message["attachments"]:
+                attachment["content"] = pybase64.b64decode(attachment["content"], validate=True)
+        return len(messages)
 
     async def list_uids(self, folder: str) -> Sequence[int]:
         uids: list[int] = (await self._call("POST", f"{self._messaging}/GetUIDs/{folder}", _CREDENTIALS))["uids"]

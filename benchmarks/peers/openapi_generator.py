@@ -37,9 +37,6 @@ class Client(work.Client):
     def metadata(self, body: bytes) -> int:
         return len(self._api_client.deserialize(body.decode(), "GetMessageResponse", "application/json").messages)
 
-    def messages(self, body: bytes) -> int:  # the contents of attachments remain base64 text
-        return self.metadata(body)
-
     async def upload(self, path: Path) -> int:
         stored = await self._signing.save(base64.b64encode(work.read_bytes(path)))
         return work.parse_received_bytes(stored.description)
@@ -52,7 +49,7 @@ class Client(work.Client):
         smtp_id: str = (await self._messaging.send(request)).smtp_id
         return smtp_id
 
-    async def read_messages(self) -> int:
+    async def read_messages(self) -> int:  # the contents of attachments remain base64 text
         response = await self._messaging.get_messages(work.FOLDER, self._authentication)
         return sum(1 for _ in response.messages)
 

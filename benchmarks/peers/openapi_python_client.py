@@ -43,9 +43,6 @@ class Client(work.Client):
     def metadata(self, body: bytes) -> int:
         return len(self._models.GetMessageResponse.from_dict(json.loads(body)).messages)
 
-    def messages(self, body: bytes) -> int:  # the contents of attachments remain base64 text
-        return self.metadata(body)
-
     async def upload(self, path: Path) -> int:
         raise work.CannotError(_NO_SAVE)
 
@@ -58,7 +55,7 @@ class Client(work.Client):
         smtp_id: str = (await self._messaging("send", body=request)).smtp_id
         return smtp_id
 
-    async def read_messages(self) -> int:
+    async def read_messages(self) -> int:  # the contents of attachments remain base64 text
         response = await self._messaging("get_messages", work.FOLDER, body=self._authentication)
         return sum(1 for _ in response.messages)
 

@@ -38,9 +38,6 @@ class Client(work.Client):
         return await self._box.get_message_count()
 
     def metadata(self, body: bytes) -> int:
-        return self.messages(body)
-
-    def messages(self, body: bytes) -> int:
         return len(_CODEC.decode(GetMessageResponse, body).messages)
 
     async def upload(self, path: Path) -> int:

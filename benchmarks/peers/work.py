@@ -1,7 +1,7 @@
 """The work that every client does, and its data. A method raises CannotError if the client has no such operation.
 
 message_count()                 GetMessageCount of INBOX; returns the number
-metadata(body), messages(body)  decode responses into the client's models; return the number of messages
+metadata(body)                  decode a response into the client's models; returns the number of messages
 upload(path)                    Save; returns the number of bytes that the server received
 download(path)                  GetDoc, decoded into a file; returns its size
 send(path)                      Send with the file as an attachment; returns the Message-ID

@@ -69,20 +69,11 @@ def small_calls(client: Any, task: WorkTask) -> Turn:
 
 
 def decode_metadata(client: Any, task: WorkTask) -> Turn:
-    return _make_decoding_turn(task, client.metadata, responses.make_metadata(task.options["messages"]))
-
-
-def decode_messages(client: Any, task: WorkTask) -> Turn:
-    body = responses.make_messages(task.options["messages"], task.options["attachment"])
-    return _make_decoding_turn(task, client.messages, body)
-
-
-def _make_decoding_turn(task: WorkTask, decode: Callable[[bytes], int], body: bytes) -> Turn:
-    records = task.options["messages"]
+    body, records = responses.make_metadata(task.options["messages"]), task.options["messages"]
 
     async def turn() -> int:
         for _ in range(task.options["repeats"]):
-            _check(decode(body), records)
+            _check(client.metadata(body), records)
         return records * task.options["repeats"]
 
     return turn
@@ -199,7 +190,7 @@ def sign(client: Any, task: WorkTask) -> Turn:
 WORKS: dict[str, Callable[[Any, WorkTask], Turn]] = {
     work.__name__: work
     for work in (
-        *(small_calls, decode_metadata, decode_messages, upload, send, download, read_messages, batches, sign),
+        *(small_calls, decode_metadata, upload, send, download, read_messages, batches, sign),
         *(get_messages, synchronise, sign_folder),
     )
 }

@@ -28,7 +28,7 @@ async def rehearse(name: str, url: str, folder: Path) -> dict[str, Any]:
         return {
             "message_count": await client.message_count(),
             "metadata": client.metadata(responses.make_metadata(MESSAGES)),
-            "messages": client.messages(responses.make_messages(MESSAGES, ATTACHMENT)),
+            "get_messages": await client.get_messages(),
             "upload": await _try(client.upload(source)),
             "download": await client.download(target),
             "downloaded": _digest(read_bytes(target)),

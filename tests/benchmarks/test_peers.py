@@ -41,7 +41,7 @@ async def test_client_does_every_work(name: str, url: str, tmp_path: Path) -> No
     assert results == {
         "message_count": rehearsal.MESSAGES,
         "metadata": rehearsal.MESSAGES,
-        "messages": rehearsal.MESSAGES,
+        "get_messages": rehearsal.MESSAGES,
         "upload": responses.compute_base64_length(len(rehearsal.PDF)),
         "download": rehearsal.DOCUMENT,
         "read_messages": rehearsal.MESSAGES,
