@@ -11,11 +11,11 @@ from typing import ClassVar
 import attrs
 
 from directsuite.core.clock import Clock
+from directsuite.core.content import BinaryReader, Content, Source
 from directsuite.core.facade import RawResponses
 from directsuite.core.retry import Stop, Wait
 from directsuite.core.session import SessionFactory
 from directsuite.core.sinks import BinaryWriter, PieceWriter
-from directsuite.core.upload import BinaryReader, Content, Source
 from directsuite.fax.models import (
     FaxMessage,
     FaxMessageInformation,

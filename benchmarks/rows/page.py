@@ -38,7 +38,8 @@ decoding; in a signing job it is the simplest code that can resume after a crash
 system's cache; downloads are written to memory. The peers are generated from the OpenAPI document of the sandbox with
 plain `date-time` strings (in their favour), and run in the same interpreter with the same aiohttp. Peak memory is
 resident memory above the memory before the turn; each turn whose memory is a figure runs in a new process, which was
-warmed up with the same work in a small size. A payload is the JSON text of the response. A pause is the delay of a task that is due every 2 ms; it is about 0.3 ms in an idle event loop."""
+warmed up with the same work in a small size. A payload is the JSON text of the response. A pause is the delay of a task
+that is due every 2 ms; it is about 0.3 ms in an idle event loop."""
 _EMBEDDING = """\
 What does a program notice in whose event loop this work is done? The pauses of another task, which is due every 2 ms:
 half of them are at most p50, 99 % at most p99. While the event loop is blocked, each 2 ms count as one pause. Medians

@@ -14,15 +14,9 @@ from typing import TypeVar, cast
 
 import attrs
 
+from directsuite.core.content import Content, MemoryContent, inspect_source
 from directsuite.core.events import Progress, ProgressReporter
-from directsuite.core.upload import (
-    MAX_UNINTERRUPTED_BYTES,
-    Content,
-    MemoryContent,
-    RequestBody,
-    do_nothing,
-    inspect_source,
-)
+from directsuite.core.upload import MAX_UNINTERRUPTED_BYTES, RequestBody, do_nothing
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.models import (
     Attachment,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
 
 import attrs
 
+from directsuite.core.content import BinaryReader, Content, make_content
 from directsuite.core.files import to_path
 from directsuite.core.privacy import scrub_class
-from directsuite.core.upload import BinaryReader, Content, make_content
 from directsuite.errors import InvalidArgumentError
 from directsuite.secret import Secret, as_secret
 from directsuite.wire.models import Model, OpenEnum, Uid, Wire, require_instances, validate_bytes, validate_text

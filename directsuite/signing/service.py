@@ -12,12 +12,13 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import attrs
 
+from directsuite.core.content import Source
 from directsuite.core.download import Destination, validate_max_bytes, validate_sha256
 from directsuite.core.events import Progress, ProgressReporter, group_calls, validate_progress
 from directsuite.core.iteration import Listing
 from directsuite.core.operation import Operation
 from directsuite.core.sinks import BinaryWriter, PieceWriter, make_sink
-from directsuite.core.upload import RequestBody, Source
+from directsuite.core.upload import RequestBody
 from directsuite.errors import DirectSuiteError, DocumentNotFoundError
 from directsuite.signing import operations
 from directsuite.signing.arguments import validate_signatures

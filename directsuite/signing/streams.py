@@ -10,13 +10,13 @@ from typing import Any, Self
 import attrs
 
 from directsuite.core.call import ExchangeInfo, Options
+from directsuite.core.content import Content, Source, inspect_source
 from directsuite.core.download import DocumentReader, compute_max_size
 from directsuite.core.events import ProgressReporter
 from directsuite.core.files import Piece
 from directsuite.core.iteration import Listing
 from directsuite.core.privacy import scrub_class
 from directsuite.core.transport import Transport
-from directsuite.core.upload import Content, Source, inspect_source
 from directsuite.errors import InvalidArgumentError
 from directsuite.signing import operations
 

@@ -17,8 +17,8 @@ import pytest
 
 import directsuite as ds
 from directsuite.core import privacy
+from directsuite.core.content import PathContent
 from directsuite.core.privacy import scrub_class
-from directsuite.core.upload import PathContent
 from directsuite.messaging.models import GetCountResponse, MessageDetail
 
 from . import responses

@@ -12,8 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import directsuite as ds
+from directsuite.core.content import MemoryContent, make_content
 from directsuite.core.files import PIECE_BYTES
-from directsuite.core.upload import MemoryContent, RequestBody, RequestPayload, make_content
+from directsuite.core.upload import RequestBody, RequestPayload
 from directsuite.messaging.arguments import make_send_body
 from directsuite.messaging.models import Authentication, SendRequest
 from directsuite.secret import Secret

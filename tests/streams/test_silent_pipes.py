@@ -17,8 +17,8 @@ import pybase64
 import pytest
 
 import directsuite as ds
+from directsuite.core.content import make_content
 from directsuite.core.sinks import Sink, make_sink
-from directsuite.core.upload import make_content
 from tests.chaos.leak_capture import collect_frame_locals
 from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
@@ -96,7 +96,7 @@ async def test_dns_is_not_blocked_by_more_silent_pipes_than_threads(server: Scri
 PROGRAM = """
 import asyncio, os, sys, threading
 from directsuite.core.sinks import make_sink
-from directsuite.core.upload import make_content
+from directsuite.core.content import make_content
 
 async def main():
     workers = min(32, os.cpu_count() + 4) + 1

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from directsuite.core.content import Content, make_content
 from directsuite.core.files import PIECE_BYTES
-from directsuite.core.upload import Content, make_content
 from directsuite.errors import InvalidArgumentError, TransportError
 
 SIZES = [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 5 * PIECE_BYTES + 7]

@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 
 from directsuite import Model, OpenEnum, Secret
 from directsuite import types as specification
-from directsuite.core.upload import Content
+from directsuite.core.content import Content
 from directsuite.wire.models import MAX_UID, validate_text
 
 MODEL_CLASSES: list[type[Model]] = [
