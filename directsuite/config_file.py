@@ -453,7 +453,7 @@ def read_secret_file(path: Path, name: str) -> Secret:
 
     Raises ConfigurationError as `read_private_file` does, and if the file is empty, has several lines, or is not UTF-8.
     """
-    content = read_private_file(path, name)
+    content = read_private_file(path, name, is_path_shown=True)
     text, problem = "", "is not text in UTF-8"
     with contextlib.suppress(UnicodeDecodeError):
         text = content.decode("utf-8-sig").rstrip("\r\n")

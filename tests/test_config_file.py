@@ -195,6 +195,7 @@ def test_file_of_a_secret_that_others_may_read_is_rejected(tmp_path: Path) -> No
     (tmp_path / "secrets" / "token").chmod(0o644)
     with pytest.raises(ds.ConfigurationError, match=r"token_file of .* is accessible to other users") as caught:
         ds.DirectSuite.from_env(environ)
+    assert str(caught.value).endswith(f": run `chmod o= {tmp_path / 'secrets' / 'token'}`")
     assert "Zaphod" not in str(caught.value)
 
 

@@ -151,7 +151,7 @@ def test_pin_file_that_others_may_read_is_rejected(
     pin.chmod(mode)
     token = ("--memory", "--pkcs11-module", str(tmp_path / "x.so"), "--pkcs11-token", "t")
     reason = fail_to_start(capsys, *token, "--pkcs11-pin-file", str(pin))
-    assert reason == f"the file of --pkcs11-pin-file ({pin}) is accessible to other users: run `chmod o=` on it."
+    assert reason == f"the file of --pkcs11-pin-file ({pin}) is accessible to other users: run `chmod o= {pin}`."
 
 
 async def test_state_folder_is_used_by_one_sandbox_at_a_time(tmp_path: Path) -> None:
