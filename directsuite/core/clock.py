@@ -10,7 +10,7 @@ import asyncio
 import time
 import weakref
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 MAX_SLEEP = 60.0
 """Longest single sleep in seconds. Longer waits are divided, so that a test clock can skip ahead in steps."""
@@ -36,6 +36,16 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """Sleep for `seconds`."""
         await asyncio.sleep(seconds)
+
+
+def sleep_in_background(clock: Clock, seconds: float) -> Awaitable[None]:
+    """Sleep in a task for which no call waits.
+
+    A test clock that skips sleeps can define a method of this name, which does not. Otherwise a task that sleeps again
+    and again would move its time forward without end.
+    """
+    sleep = cast("Callable[[float], Awaitable[None]]", getattr(clock, "sleep_in_background", clock.sleep))
+    return sleep(seconds)
 
 
 def make_unix_time(clock: Clock) -> Callable[[], float]:

@@ -25,7 +25,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 import attrs
 
 from directsuite.core.checks import can_be_called_with, is_async
-from directsuite.core.clock import WAIT_TOLERANCE, Clock
+from directsuite.core.clock import WAIT_TOLERANCE, Clock, sleep_in_background
 from directsuite.core.events import Event, RenewalFailed, Renewed, SessionRenewed, TokenRefreshed
 from directsuite.core.privacy import scrub_class
 from directsuite.core.retry import Backoff
@@ -241,9 +241,8 @@ class TokenCache:
     async def _run_keep_alive(self) -> None:
         """Renew the credential whenever it is due, until the cache is closed or a fetch raises AuthenticationError."""
         while not isinstance(self._failure, AuthenticationError):
-            await self._clock.sleep(
-                min(max(self._compute_due_time() - self.now(), _BACKOFF.first), _MAX_KEEP_ALIVE_SLEEP)
-            )
+            wait = min(max(self._compute_due_time() - self.now(), _BACKOFF.first), _MAX_KEEP_ALIVE_SLEEP)
+            await sleep_in_background(self._clock, wait)
             if self._compute_due_time() <= self.now():  # a caller may have renewed it during the sleep
                 with contextlib.suppress(DirectSuiteError):  # tried again after the back-off
                     await asyncio.shield(self._start_or_join_fetch())

@@ -28,9 +28,10 @@ class LeapingClock:
 
         suite = DirectSuite(settings, clock=LeapingClock(sandbox.clock))
 
-    Waits of at most a minute, such as pauses before retries, end immediately and move time to their end. Longer waits
-    end when the test has advanced time far enough. Trackers, signing jobs and watched faxes use their suite's clock.
-    Skipped waits before retries count towards a call's `timeout`; other deadlines use the real time. Not thread-safe.
+    Waits of at most a minute, such as pauses before retries, end immediately and move time to their end. Longer waits,
+    and those of `keep_alive`, end when the test has advanced time far enough. Trackers, signing jobs and watched faxes
+    use their suite's clock. Skipped waits before retries count towards a call's `timeout`; other deadlines use the real
+    time. Not thread-safe.
 
     followers: clocks that are advanced with this one.
     """
@@ -63,7 +64,12 @@ class LeapingClock:
         await asyncio.sleep(0)  # concurrent waits compute their ends before time moves
         if seconds <= MAX_LEAP_SECONDS:
             self.advance(timedelta(seconds=max(0.0, end - self.monotonic())))
-            return
+        else:
+            await self.sleep_in_background(end - self.monotonic())
+
+    async def sleep_in_background(self, seconds: float) -> None:
+        """Wait. Only `advance`, and the waits that are skipped, shorten this."""
+        end = self.monotonic() + seconds
         while (left := end - self.monotonic()) > 0:
             moved = self._moved_event
             try:

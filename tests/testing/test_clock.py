@@ -13,6 +13,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.core.clock import _UNIX_TIMES_AT_ZERO, SystemClock, make_unix_time
+from directsuite.core.credentials import TokenCache, make_token_source
 from directsuite.sandbox import Clock, Sandbox
 from directsuite.testing import LeapingClock
 from directsuite.testing.clock import MAX_LEAP_SECONDS
@@ -120,6 +121,33 @@ def test_unix_time_is_forgotten_with_its_clock() -> None:
     del clock
     gc.collect()
     assert identity not in _UNIX_TIMES_AT_ZERO
+
+
+@pytest.mark.parametrize("lifetime", [600, 1])
+async def test_renewal_in_the_background_does_not_move_time(lifetime: float) -> None:
+    asked = 0
+
+    async def token() -> ds.AccessToken:
+        nonlocal asked
+        asked += 1
+        if asked > 1 and lifetime == 600:
+            raise ConnectionError("the broker is down")
+        return ds.AccessToken("token", lifetime)
+
+    clock = LeapingClock()
+    cache = TokenCache(make_token_source(token), clock, keep_alive=True)
+    await cache.get_current()
+    clock.advance(timedelta(seconds=lifetime))
+    at = clock.monotonic()
+    for _ in range(1000):
+        await asyncio.sleep(0)
+    assert clock.monotonic() - at < 30
+    before = asked
+    clock.advance(timedelta(seconds=60))  # any back-off ends
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert asked > before
+    await cache.aclose()
 
 
 async def test_keep_alive_session_is_renewed_when_time_is_advanced() -> None:
