@@ -22,7 +22,7 @@ from yarl import URL
 from directsuite.core.call import NO_DEADLINE, SKIP_DECODING, Call, ExchangeInfo
 from directsuite.core.call_log import log_request, log_response
 from directsuite.core.clock import is_being_cancelled
-from directsuite.core.credentials import Credential, TokenCache
+from directsuite.core.credentials import Credential, Rejections, TokenCache
 from directsuite.core.download import DestinationError, is_exhausted
 from directsuite.core.events import AttemptFailed, AttemptStarted, AttemptSucceeded, ValuesSkipped
 from directsuite.core.operation import SESSION_ID, Auth
@@ -131,6 +131,8 @@ class Attempt(Generic[R]):
             self._record_failure(result)
             raise result
         self._limits.record_result(has_response=True, probe=self._probe)
+        if self._call.endpoint.rejections.count and self._call.credential is not None:
+            self._call.endpoint.rejections = Rejections()
         if self._call.detailed:
             event = self._call.emit(
                 AttemptSucceeded, attempt=self._call.requests, status=self._status, elapsed=self._measure_elapsed()
@@ -538,6 +540,7 @@ async def _load_credential(call: Call[Any], cache: TokenCache) -> Credential:
     or token request also says that the call was not sent, unless an earlier attempt of it was.
     """
     call.credential = None  # that of an earlier attempt; None shows that the call waits for one
+    call.met_back_off = cache.is_backing_off
     try:
         call.credential = await cache.get_current()
         return call.credential

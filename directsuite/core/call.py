@@ -11,7 +11,7 @@ from yarl import URL
 
 from directsuite.core.checks import DURATION, POSITIVE
 from directsuite.core.clock import Clock
-from directsuite.core.credentials import Credential, TokenCache
+from directsuite.core.credentials import Credential, Rejections, TokenCache
 from directsuite.core.events import CallEvent, Events
 from directsuite.core.limits import Limits
 from directsuite.core.operation import Operation, Semantics, Service
@@ -150,6 +150,7 @@ class Endpoint:
     base_url: str | None
     limits: Limits
     credentials: TokenCache | None = None
+    rejections: Rejections = attrs.field(factory=Rejections, init=False)
     host: str = attrs.field(init=False)
     """The host name of the base URL, for events."""
     port: int = attrs.field(init=False)
@@ -231,6 +232,8 @@ class Call(Generic[R]):
     """True if the response was lost, but the side effect is proven."""
     credential: Credential | None = None
     """The credential of the last attempt, if any."""
+    met_back_off: bool = False
+    """True if the last attempt needed a new credential during the back-off after an earlier fetch."""
     has_renewed_credential: bool = False
     """True if the call has used its only replay with a new credential."""
     has_verified_without_proof: bool = False

@@ -6,10 +6,11 @@
 
 A fetch is one request for a new token. All callers that need a new token share one fetch. It runs in a separate task,
 so the cancellation of a caller does not cancel it. If it fails, all callers get the error until the back-off ends. The
-`retry_after` of the error says when that is, so the next attempt of a call starts a new fetch.
+`retry_after` of the error says when that is, so the next attempt of a call starts a new fetch. This is the same for all
+sources: token functions, OAuth grants and logins.
 
 Each token has a number, its generation. `invalidate` names it, so that the late rejection of an old token does not
-discard a newer one.
+discard a newer one. `Rejections` limits the fetches for a service that rejects every new token.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from directsuite.errors import (
     ConfigurationError,
     DirectSuiteError,
     Outcome,
+    OutcomeUnknownError,
     TransportError,
 )
 from directsuite.secret import Secret, as_secret
@@ -49,7 +51,7 @@ LONG_FETCH_TIMEOUT = 60.0
 _HINT_TIMEOUT = "if it needs longer, increase attempt_timeout"
 _HINT_RAISE_OS_ERROR = (
     "the call is not repeated, because this is not an OSError. If a later attempt may succeed, raise an OSError in the "
-    "token function, such as ConnectionError or TimeoutError"
+    "token source, such as ConnectionError or TimeoutError"
 )
 
 
@@ -63,6 +65,29 @@ class Credential:
     renew_at: float
     """The time from which the token is due for renewal."""
     expires_at: float
+
+
+@attrs.define
+class Rejections:
+    """The tokens that one service has rejected in a row, and the back-off of new tokens for this service.
+
+    The first rejected token is replaced immediately, because it may have been revoked. If the service also rejects the
+    new one, the next is fetched after 1 s, then 2, 4, … 60 s. Other services, which may accept the token, use it
+    further. A successful response of the service ends this: see `Attempt.run`.
+    """
+
+    count: int = 0
+    _generation: int = 0
+    _replace_at: float = 0.0
+
+    def record(self, generation: int, now: float) -> float:
+        """Record that the current token was rejected. Return the seconds until it may be replaced."""
+        if generation > self._generation:  # otherwise another call has recorded it
+            self._generation = generation
+            self.count += 1
+            if self.count > 1:
+                self._replace_at = now + _BACKOFF.compute_wait(self.count - 1)
+        return max(0.0, self._replace_at - now)
 
 
 class TokenCache:
@@ -152,7 +177,7 @@ class TokenCache:
             return await self._wait_for_fetch()
         if self.peek() is not None:
             return credential
-        if not (self._is_backing_off() or self._closed):
+        if not (self.is_backing_off or self._closed):
             self._start_or_join_fetch()
         return credential
 
@@ -254,7 +279,9 @@ class TokenCache:
             return self._try_again_at
         return self.now() if self._credential is None else self._credential.renew_at
 
-    def _is_backing_off(self) -> bool:
+    @property
+    def is_backing_off(self) -> bool:
+        """True if the last fetch failed, and the time of the next one has not come."""
         return self._failure is not None and self._try_again_at - self._clock.monotonic() > WAIT_TOLERANCE
 
     def _start_or_join_fetch(self) -> asyncio.Task[Credential]:
@@ -266,10 +293,10 @@ class TokenCache:
     async def _wait_for_fetch(self) -> Credential:
         if self._closed:
             raise ClosedError("the suite is closed: create a new DirectSuite")
-        if self._failure is not None and self._is_backing_off():
-            failure = self._set_retry_after(_copy_without_traceback(self._failure, self._source_error))
-            if failure.retry_after is not None:
-                failure.retry_after = max(self._try_again_at, self._pause_end) - self.now()  # less than at first
+        if self._failure is not None and self.is_backing_off:
+            failure = _copy_without_traceback(self._failure, self._source_error)
+            if failure.retry_after is not None or self._is_temporary(failure):
+                failure.retry_after = max(self._try_again_at, self._pause_end) - self.now()
             raise failure
         refresh = self._start_or_join_fetch()
         cancellations = _count_cancellations()
@@ -282,15 +309,17 @@ class TokenCache:
         except DirectSuiteError as failure:
             error = failure.copy()
             error.__cause__ = failure.__cause__
-            self._set_retry_after(error)
+            if error.operation is None and self._is_temporary(error):  # a login or token request has its own retries
+                error.retry_after = max(error.retry_after or 0.0, self._try_again_at - self.now())
         raise error
 
-    def _set_retry_after(self, failure: DirectSuiteError) -> DirectSuiteError:
-        # A login or token request has its own retries.
-        was_not_sent = failure.operation is None and failure.outcome is Outcome.NOT_SENT
-        if was_not_sent and not is_permanent_source_failure(failure):
-            failure.retry_after = max(failure.retry_after or 0.0, self._try_again_at - self._clock.monotonic())
-        return failure
+    def _is_temporary(self, failure: DirectSuiteError) -> bool:
+        """Return True if another fetch may succeed."""
+        if failure.operation is None or not self.is_builtin:
+            was_not_sent = failure.operation is None and failure.outcome is Outcome.NOT_SENT
+            return was_not_sent and not is_permanent_source_failure(failure)
+        # A code that may have been used is not sent again.
+        return failure.outcome is not Outcome.FAILED and not isinstance(failure, OutcomeUnknownError)
 
     def _handle_fetch_done(self, task: asyncio.Task[Credential]) -> None:
         if self._fetch_task is task:  # otherwise a newer fetch has started
@@ -303,9 +332,14 @@ class TokenCache:
         self._fetch_task = cast("asyncio.Task[Credential]", asyncio.current_task())
         _RECORD_RETRY.set(self._record_retry)
         requested_at = self.now()  # the lifetime counts from here
+        running = asyncio.ensure_future(self._call_source())
         try:
-            token = await self._fetch_validated()
+            token = await self._fetch_validated(running)
         except DirectSuiteError as failure:
+            # The text of an exception that the user's source raised may contain a secret.
+            is_from_source = self._source_error is not None or (
+                running.done() and not running.cancelled() and running.exception() is failure
+            )
             self._failure = _copy_without_traceback(failure, self._source_error)
             self._failures += 1
             wait = _BACKOFF.compute_wait(self._failures)
@@ -314,7 +348,7 @@ class TokenCache:
             self._emit(
                 RenewalFailed(
                     error=type(failure).__name__,
-                    reason=failure.explanation if self.is_builtin else None,
+                    reason=failure.explanation if self.is_builtin or not is_from_source else None,
                     cause=_find_class_name(self._source_error),
                     credential="session" if self._renewed_event is SessionRenewed else "token",
                     back_off=wait,
@@ -323,9 +357,12 @@ class TokenCache:
             raise
         return self.store(token, requested_at)
 
-    async def _fetch_validated(self) -> AccessToken:
+    async def _call_source(self) -> AccessToken:
+        return await self._source.fetch()  # a source that is not async raises here
+
+    async def _fetch_validated(self, running: asyncio.Future[AccessToken]) -> AccessToken:
         try:
-            return validate_token(await self._run_source(), in_header=self._in_header)
+            return validate_token(await self._wait_for_source(running), in_header=self._in_header)
         except DirectSuiteError:
             raise
         except asyncio.CancelledError:
@@ -343,9 +380,8 @@ class TokenCache:
                 failure.advice = _HINT_RAISE_OS_ERROR
             raise failure from error
 
-    async def _run_source(self) -> AccessToken:
+    async def _wait_for_source(self, running: asyncio.Future[AccessToken]) -> AccessToken:
         """Return the token of the source. Raises TransportError if it takes too long."""
-        running = asyncio.ensure_future(self._source.fetch())
         self.source_tasks.add(running)
         running.add_done_callback(self._handle_source_done)
         try:
@@ -423,7 +459,7 @@ class AccessToken(ValueSemantics):
 
     token: the text of the token.
     expires_in: the lifetime in seconds, more than 0, counted from the start of the token function. The token is renewed
-        before it ends. None: the token is used until the service rejects it.
+        before it ends. None: the token is used until the service rejects it. Any other value is an error.
     """
 
     token: Secret = attrs.field(converter=as_secret)
@@ -513,7 +549,9 @@ def validate_token(token: object, *, in_header: bool) -> AccessToken:
         raise ConfigurationError(f"the token source returned {type(token).__name__} instead of an AccessToken")
     text = cast("object", token.token.reveal())  # a function of the user may return anything
     if not isinstance(text, str):
-        raise ConfigurationError(f"the token source returned {type(text).__name__} instead of a string")
+        raise ConfigurationError(
+            f"the token source returned {type(text).__name__} instead of a string or an AccessToken"
+        )
     if (in_header or not text) and (problem := find_header_problem(text)):
         raise ConfigurationError(f"the token source returned a token that {problem}")
     lifetime = cast("object", token.expires_in)

@@ -197,9 +197,9 @@ class RenewalFailed(Event):
     error: str
     """The name of the error's class."""
     reason: str | None = None
-    """Why the login, or the token of an OAuth grant, failed, as text. None for your own token function or source."""
+    """Why it failed, as text. None if your own token source raised an exception, whose text may contain a secret."""
     cause: str | None = None
-    """The name of the class of the exception that the token function raised, or None."""
+    """The name of the class of the exception that the token source raised, unless that is `error`. Otherwise None."""
     credential: Literal["token", "session"] = "token"
     back_off: float
     """The time until the next try, in seconds."""
@@ -284,8 +284,11 @@ class Events:
         if is_unsent(event):
             words = NOT_SENT_TEXT
             hidden |= {"attempt", "outcome"} if event.outcome is Outcome.NOT_SENT else {"attempt"}
+        if isinstance(event, RetryScheduled) and event.attempt == 1:
+            hidden.add("attempt")  # no request was sent so far, perhaps several times
         written = make_log_fields(event)
         subject = written.get("operation") or written.get("service") or "directsuite"
+        subject = "token" if subject == "oauth" else subject  # the operation of this service
         phrases = [
             text.format(written[name])
             for name, text in FIELDS.items()
@@ -364,7 +367,7 @@ FIELDS: Mapping[str, str] = {
     "attempts": "attempts {}",
     "error": "{}",
     "reason": "{}",
-    "cause": "the token function raised {}",
+    "cause": "the token source raised {}",
     "credential": "",
     "status": "HTTP {}",
     "code": "code {}",

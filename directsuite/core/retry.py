@@ -152,7 +152,7 @@ class RetryPolicy(ValueSemantics):
     """The maximum number of attempts, including the first."""
     wait: Wait = attrs.field(factory=DefaultWait, validator=_WAIT)
     """Returns the number of seconds until the next attempt. Not used if the response has a Retry-After, or if the token
-    function or source has failed, which is called again after 1 s, and after further failures 2, 4, … 60 s.
+    source has failed, which is called again after 1 s, and after further failures 2, 4, … 60 s.
     """
     stop: Stop | None = attrs.field(default=None, validator=_STOP.allow_none())
     """Returns True to stop retrying before `attempts` is reached. None: only `attempts` and the deadline apply."""

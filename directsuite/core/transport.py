@@ -21,6 +21,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import math
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
@@ -493,7 +494,8 @@ def _may_repeat(call: Call[Any], error: BaseException) -> bool:
         return False
     if isinstance(error, CircuitOpenError | ClosedError):
         return False
-    if error.operation not in (None, call.operation.name):
+    is_waiting = call.met_back_off and error.retry_after is not None
+    if error.operation not in (None, call.operation.name) and not is_waiting:
         return False  # the login or token request of the call failed, and was already retried
     if is_permanent_source_failure(error):
         return False
@@ -509,20 +511,28 @@ def _may_repeat(call: Call[Any], error: BaseException) -> bool:
 def _try_renew_credential(call: Call[Any], failure: DirectSuiteError) -> bool:
     """Return True if another attempt with a new credential may be made.
 
-    A rejected credential is discarded, also if the body cannot be sent again. If it cannot be replaced, or was already
-    replaced once in this call, the outcome of the failure becomes FAILED instead.
+    A rejected credential is discarded, also if the body cannot be sent again. If it cannot be replaced, was already
+    replaced once in this call, or is one of several that the service has rejected, the outcome of the failure becomes
+    FAILED instead.
     """
     if failure is call.caller_error or not needs_new_credential(failure):
         return False
-    cache = call.endpoint.credentials
-    if cache is None or call.credential is None or call.has_renewed_credential or not cache.renewable:
+    cache, credential = call.endpoint.credentials, call.credential
+    if cache is None or credential is None or not cache.renewable:
         failure.outcome = Outcome.FAILED
-        if call.has_renewed_credential:
-            failure.advice = _ALSO_REJECTED[call.operation.auth]
-        elif cache is not None:
+        if cache is not None:
             failure.advice = cache.explain_rejection()
         return False
-    cache.invalidate(call.credential.generation)
+    wait = 0.0
+    if cache.is_current(credential):
+        wait = call.endpoint.rejections.record(credential.generation, cache.now())
+    if wait or call.has_renewed_credential:
+        failure.outcome = Outcome.FAILED
+        failure.advice = _ALSO_REJECTED[call.operation.auth]
+        if wait:
+            failure.advice += f". Another new one is requested in {math.ceil(wait)} s at the earliest"
+        return False
+    cache.invalidate(credential.generation)
     # A consumed body cannot be sent again, but the next call will use a new credential.
     call.has_renewed_credential = not call.is_consumed
     return call.has_renewed_credential

@@ -89,6 +89,7 @@ OF_CALLS: list[tuple[int, ds.Event, str, str]] = [
         )
     ),
     (INFO, ds.RetryScheduled(attempt=2, wait=0.25, **GET_UIDS), "another attempt is scheduled", "attempt 2, in 0.2 s"),
+    (INFO, ds.RetryScheduled(attempt=1, wait=0.25, **GET_UIDS), "another attempt is scheduled", "in 0.2 s"),
     (
         WARNING,
         ds.OutcomeLeftUnknown(cancelled=True, how_to_find_out=HOW, **GET_UIDS),
@@ -141,7 +142,7 @@ OTHERS: list[tuple[int, ds.Event, str]] = [
     (
         WARNING,
         ds.RenewalFailed(error="TransportError", cause="ClientResponseError", back_off=1.0),
-        "directsuite: no new token was received (TransportError, the token function raised ClientResponseError, next "
+        "directsuite: no new token was received (TransportError, the token source raised ClientResponseError, next "
         "try in 1 s)",
     ),
     (WARNING, ds.ServicePaused(service="fax", seconds=30.0), "fax: the service asked for a pause (for 30.0 s)"),
@@ -151,6 +152,7 @@ OTHERS: list[tuple[int, ds.Event, str]] = [
         "fax: the service is down: calls to it fail immediately (20 failures in a row, for 10.0 s)",
     ),
     (INFO, ds.CircuitClosed(service="fax"), "fax: the service responds again"),
+    (INFO, ds.CircuitClosed(service="oauth"), "token: the service responds again"),
 ]
 ROWS = OTHERS + [
     (level, event, f"GetUIDs: {words} (call 7{', ' * bool(details)}{details})")

@@ -14,7 +14,7 @@ from directsuite.core.credentials import AccessToken, TokenCache, make_token_sou
 from directsuite.secret import Secret
 
 from .scripted_suite import catch_error
-from .token_fetches import NumberedTokens, get_token_text
+from .token_fetches import NumberedTokens, TokenEvents, get_token_text
 from .virtual_time import LoopClock, ManualClock, yield_to_loop, yield_until
 
 
@@ -129,6 +129,13 @@ async def _hangs() -> str:
     raise AssertionError("nobody sets it")
 
 
+async def _raises_when_it_is_cancelled() -> str:
+    try:
+        return await _hangs()
+    except asyncio.CancelledError:
+        raise ValueError("its text may hold a token") from None
+
+
 def _gives(value: object) -> Callable[[], Awaitable[str]]:
     async def ask() -> str:
         return cast("str", value)
@@ -140,13 +147,16 @@ SOURCES: list[tuple[Callable[[], Awaitable[str]], str]] = [
     (
         _raises,
         "the token source raised ValueError: the call is not repeated, because this is not an OSError. If a later "
-        "attempt may succeed, raise an OSError in the token function, such as ConnectionError or TimeoutError",
+        "attempt may succeed, raise an OSError in the token source, such as ConnectionError or TimeoutError",
     ),
     (_is_cancelled, "the token source was cancelled, although the call was not"),
-    (_hangs, "the token source took longer than 60 s: if it needs longer, increase attempt_timeout"),
-    (_gives(None), "the token source returned NoneType instead of a string"),
-    (_gives(5), "the token source returned int instead of a string"),
-    (_gives(b"token"), "the token source returned bytes instead of a string"),
+    *(
+        (ask, "the token source took longer than 60 s: if it needs longer, increase attempt_timeout")
+        for ask in (_hangs, _raises_when_it_is_cancelled)
+    ),
+    (_gives(None), "the token source returned NoneType instead of a string or an AccessToken"),
+    (_gives(5), "the token source returned int instead of a string or an AccessToken"),
+    (_gives(b"token"), "the token source returned bytes instead of a string or an AccessToken"),
     *((_gives(token), f"the token source returned a token that {problem}") for token, problem in PROBLEMS.items()),
 ]
 
@@ -155,7 +165,10 @@ SOURCES: list[tuple[Callable[[], Awaitable[str]], str]] = [
 async def test_source_that_fails_is_named_with_how(
     ask: Callable[[], Awaitable[str]], words: str, time: ManualClock
 ) -> None:
-    assert str(await catch_error(TokenCache(make_token_source(ask), time).get_current())) == words
+    told = TokenEvents()
+    error = await catch_error(TokenCache(make_token_source(ask), time, emit=told).get_current())
+    assert str(error) == words
+    assert [event.reason for event in told.failed] == [None if ask is _raises else error.explanation]
 
 
 _EXPIRES_IN = (
@@ -176,10 +189,23 @@ async def test_source_that_gives_something_else_is_named_with_what(given: Any, w
             return cast("AccessToken", given)
 
     source = Odd()
-    cache = TokenCache(source, time)
+    told = TokenEvents()
+    cache = TokenCache(source, time, emit=told)
     for _ in range(3):
         assert str(await catch_error(cache.get_current())) == words
     assert source.asked == 1  # then the back-off applies
+    assert [event.reason for event in told.failed] == [words]
+
+
+async def test_source_that_is_not_async_fails_like_others(time: ManualClock) -> None:
+    class Odd(NumberedTokens):
+        def fetch(self) -> Any:
+            raise ds.ConfigurationError("its text may hold a token")
+
+    told = TokenEvents()
+    error = await catch_error(TokenCache(Odd(), time, emit=told).get_current())
+    assert type(error) is ds.ConfigurationError
+    assert [event.reason for event in told.failed] == [None]
 
 
 async def test_repeated_failure_of_a_login_says_when_the_next_one_is_due(

@@ -282,6 +282,22 @@ async def test_retry_waits_until_the_token_may_be_fetched_again(server: Scripted
     assert asyncio.get_running_loop().time() - began == pytest.approx(1 + 2 + 4, abs=0.1)
 
 
+async def test_call_waits_for_the_end_of_the_back_off_after_a_failed_login(
+    server: ScriptedServer, sessions: Sessions
+) -> None:
+    server.enqueue(responses.respond(b"", 500), responses.respond(b"", 500))
+    async with open_suite(server) as suite:
+        await catch_error(look(suite))
+        for impatient in (suite.with_options(timeout=0.5), suite.with_options(retry=ds.RetryPolicy.none())):
+            began = asyncio.get_running_loop().time()
+            error = await catch_error(look(impatient))
+            assert asyncio.get_running_loop().time() == began
+            assert isinstance(error, ds.ServerError)
+            assert error.retry_after == pytest.approx(1, abs=0.1)
+        assert await measure_elapsed(look(suite)) == pytest.approx(1, abs=0.1)
+    assert sessions.logins == 1
+
+
 async def test_failed_token_is_tried_as_often_as_the_policy_says(server: ScriptedServer) -> None:
     source = NumberedTokens()
     source.failures = [ConnectionError("vault") for _ in range(9)]
@@ -342,6 +358,90 @@ async def test_queued_calls_do_not_send_rejected_token(server: ScriptedServer) -
     async with open_suite(server, token=tokens.token, max_connections=2) as suite:
         await asyncio.gather(*(GET_DOC_INFO.call(suite) for _ in range(40)))
     assert (tokens.asked, tokens.refused) == (2, 2)
+
+
+class PickyServices:
+    """Signing, which rejects all tokens, and fax, which accepts the newest one unless it was revoked."""
+
+    def __init__(self) -> None:
+        self.source = NumberedTokens()
+        self.accepts_for_signing = self.is_revoked = False
+
+    async def __call__(self, exchange: Exchange) -> None:
+        newest = exchange.request.headers["authorization"] == f"Bearer token-{self.source.asked}"
+        if newest and self.is_revoked:
+            newest, self.is_revoked = False, False
+        good = newest and (self.accepts_for_signing or "/signing/" not in exchange.request.target)
+        document: object = {"identifier": "doc", "MessageDetail": []}
+        await (responses.respond(document) if good else responses.respond(b"", 401))(exchange)
+
+
+@pytest.fixture
+def picky(server: ScriptedServer) -> PickyServices:
+    server.default_responder = services = PickyServices()
+    return services
+
+
+async def call_fax(suite: ds.DirectSuite) -> None:
+    await suite.fax.get_multiple_message_info("15550100100")
+
+
+async def test_service_that_rejects_each_new_token_gets_few_of_them(
+    server: ScriptedServer, picky: PickyServices
+) -> None:
+    async with open_suite(server, token=picky.source) as suite:
+        for seconds in (1, 2, 4, 8):
+            errors = [await catch_error(GET_DOC_INFO.call(suite)) for _ in range(20)]
+            errors += await asyncio.gather(*(catch_error(GET_DOC_INFO.call(suite)) for _ in range(20)))
+            assert {(type(error), error.outcome) for error in errors} == {(ds.AuthenticationError, ds.Outcome.FAILED)}
+            assert [error.attempts for error in errors] == [2] + 39 * [1]
+            assert errors[-1].advice.endswith(f". Another new one is requested in {seconds} s at the earliest")
+            await asyncio.sleep(seconds)
+    assert picky.source.asked == 5
+
+
+async def test_uploads_that_cannot_be_sent_again_get_few_tokens(server: ScriptedServer, picky: PickyServices) -> None:
+    async with open_suite(server, token=picky.source) as suite:
+        for _ in range(5):
+            await catch_error(SAVE_STREAM.call(suite))
+    assert picky.source.asked == 2
+
+
+async def test_other_services_are_not_affected_by_one_that_rejects_each_token(
+    server: ScriptedServer, picky: PickyServices
+) -> None:
+    async with open_suite(server, token=picky.source) as suite:
+        await catch_error(GET_DOC_INFO.call(suite))
+        await call_fax(suite)
+        assert picky.source.asked == 2
+        picky.is_revoked = True
+        await call_fax(suite)
+        assert picky.source.asked == 3
+
+
+async def test_token_is_replaced_immediately_again_after_the_service_has_accepted_one(
+    server: ScriptedServer, picky: PickyServices
+) -> None:
+    async with open_suite(server, token=picky.source) as suite:
+        await catch_error(GET_DOC_INFO.call(suite))
+        picky.accepts_for_signing = True
+        await GET_DOC_INFO.call(suite)
+        assert picky.source.asked == 2
+        picky.is_revoked = True
+        await GET_DOC_INFO.call(suite)
+        assert picky.source.asked == 3
+
+
+async def test_rejected_sessions_cause_few_logins(server: ScriptedServer) -> None:
+    async def respond(exchange: Exchange) -> None:
+        is_login = exchange.request.target.endswith("/login")
+        await responses.respond(LOGIN_RESPONSE if is_login else {"success": False, "code": "011"})(exchange)
+
+    server.default_responder = respond
+    async with open_suite(server) as suite:
+        for _ in range(10):
+            assert type(await catch_error(look(suite))) is ds.AuthenticationError
+    assert len(server.find_requests("/login")) == 2
 
 
 async def test_token_that_is_given_out_expired_is_fetched_once_a_call(server: ScriptedServer) -> None:

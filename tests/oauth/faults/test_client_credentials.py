@@ -65,6 +65,22 @@ async def test_deadline_during_a_pause_of_the_token_endpoint_says_when_the_next_
     assert isinstance(error.__cause__, ds.ServerError)
 
 
+async def test_call_waits_for_the_end_of_the_back_off(service: TokenService) -> None:
+    service.script = [responses.respond(b"", 500), responses.respond(b"", 500)]
+    async with service.open() as suite:
+        assert (await catch_error(fetch(suite))).operation == "token"
+        assert await measure_elapsed(fetch(suite)) == pytest.approx(1, abs=0.1)
+    assert service.issued == 1
+
+
+async def test_call_does_not_wait_if_the_client_was_rejected(service: TokenService) -> None:
+    service.script = [make_rejection("invalid_client", 401)]
+    async with service.open() as suite:
+        for _ in range(3):
+            assert await measure_elapsed(catch_error(fetch(suite))) == 0
+    assert len(service.server.requests) == 1
+
+
 @pytest.mark.parametrize(("age", "issued"), [(3539, 1), (3541, 2)])
 async def test_token_is_renewed_a_minute_before_its_end(service: TokenService, age: float, issued: int) -> None:
     async with service.open() as suite:
