@@ -10,7 +10,7 @@ import directsuite as ds
 from tests.core import responses
 from tests.core.scripted_server import Responder
 from tests.core.scripted_suite import catch_error
-from tests.core.virtual_time import yield_until
+from tests.core.virtual_time import measure_elapsed, yield_until
 
 from .token_service import CLIENT, CODE, REDIRECT_URI, VERIFIER, RotationRecorder, TokenService, fetch, make_rejection
 
@@ -45,6 +45,14 @@ MAYBE: dict[str, Responder] = {
     "no token": responses.respond({}),
     "too large": responses.respond(b" " * 2_000_000),
 }
+
+
+async def test_call_does_not_wait_for_the_back_off_if_the_code_may_be_used(service: TokenService) -> None:
+    service.script = [responses.respond(b"", 500)]
+    async with service.open(service.make_authorization_code()) as suite:
+        for _ in range(3):
+            assert await measure_elapsed(catch_error(fetch(suite))) == 0
+    assert len(service.server.requests) == 1
 
 
 @pytest.mark.parametrize("lost", MAYBE)
