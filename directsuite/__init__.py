@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from directsuite.core.events import SessionRenewed as SessionRenewed
     from directsuite.core.events import TokenRefreshed as TokenRefreshed
     from directsuite.core.events import ValuesSkipped as ValuesSkipped
+    from directsuite.core.events import group_calls as group_calls
     from directsuite.core.facade import RawResponse as RawResponse
     from directsuite.core.iteration import Listing as Listing
     from directsuite.core.retry import DefaultWait as DefaultWait
@@ -126,7 +127,7 @@ else:
         "core.events": (
             "AttemptFailed AttemptStarted AttemptSucceeded CallEvent CallFinished CallStarted CircuitClosed "
             "CircuitOpened Event Listener OutcomeLeftUnknown RenewalFailed Renewed RetryScheduled "
-            "Progress ServicePaused SessionRenewed TokenRefreshed ValuesSkipped"
+            "Progress ServicePaused SessionRenewed TokenRefreshed ValuesSkipped group_calls"
         ),
         "core.facade": "RawResponse",
         "core.iteration": "Listing",

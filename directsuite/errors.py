@@ -36,7 +36,7 @@ from __future__ import annotations
 import enum
 import textwrap
 from errno import ENOENT
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 
 class Outcome(enum.Enum):
@@ -174,8 +174,30 @@ class ClosedError(DirectSuiteError):
     """The suite is closed, or not open yet."""
 
 
+FailureReason = Literal[
+    "host name not found",
+    "no name server responded",
+    "host not reachable",
+    "connection refused",
+    "certificate not accepted",
+    "TLS handshake failed",
+    "proxy failed",
+    "timed out while connecting",
+    "connection failed",
+    "connection reset",
+    "connection closed",
+    "timed out while reading",
+]
+"""Why a connection could not be made, or was lost."""
+
+
 class TransportError(DirectSuiteError):
-    """No usable response was received."""
+    """No usable response was received.
+
+    reason: why the connection could not be made, or was lost: a FailureReason. None for other causes.
+    """
+
+    reason: FailureReason | None = None
 
 
 class ConnectFailedError(TransportError):

@@ -88,7 +88,8 @@ class OpenTelemetry:
     `directsuite.cancelled`, `directsuite.verified` and `error.type`.
 
     `error.type` of an attempt is the HTTP status if it is 400 or more. Otherwise, and for calls and failed renewals, it
-    is the name of the error's class.
+    is the name of the error's class. An attempt also has `directsuite.reason` if its connection failed (`reason` of
+    AttemptFailed). `directsuite.unknown_outcomes` has `directsuite.job_finds_out`, which is true if nobody must check.
 
     Raises ConfigurationError if the package opentelemetry-api is not installed.
     """
@@ -258,7 +259,8 @@ class _Metrics:
             case RetryScheduled():
                 self._add_to_counter("directsuite.retries", _build_operation_attributes(event))
             case OutcomeLeftUnknown():
-                self._add_to_counter("directsuite.unknown_outcomes", _build_operation_attributes(event))
+                attributes = _build_operation_attributes(event) | {"directsuite.job_finds_out": event.job_finds_out}
+                self._add_to_counter("directsuite.unknown_outcomes", attributes)
             case ValuesSkipped():
                 self._add_to_counter(
                     "directsuite.skipped_values", _build_operation_attributes(event), sum(event.paths.values())
@@ -323,6 +325,8 @@ def _build_response_attributes(event: AttemptSucceeded | AttemptFailed) -> Attri
     if event.status is not None:
         attributes["http.response.status_code"] = event.status
     if isinstance(event, AttemptFailed):
+        if event.reason is not None:
+            attributes["directsuite.reason"] = event.reason
         by_status = event.status is not None and event.status >= 400
         attributes["error.type"] = str(event.status) if by_status else event.error
     return attributes

@@ -12,10 +12,12 @@ import attrs
 
 from directsuite.core.clock import Clock
 from directsuite.core.content import BinaryReader, Content, Source
+from directsuite.core.events import CallGroup
 from directsuite.core.facade import RawResponses
 from directsuite.core.retry import Stop, Wait
 from directsuite.core.session import SessionFactory
 from directsuite.core.sinks import BinaryWriter, PieceWriter
+from directsuite.errors import FailureReason
 from directsuite.fax.models import (
     FaxMessage,
     FaxMessageInformation,
@@ -174,6 +176,7 @@ __all__ = [
     "BaseUser",
     "BinaryReader",
     "BinaryWriter",
+    "CallGroup",
     "ChangeOptions",
     "Clock",
     "Content",
@@ -190,6 +193,7 @@ __all__ = [
     "DownloadOptions",
     "FHIRQueryParameter",
     "FHIRResource",
+    "FailureReason",
     "FaxMessage",
     "FaxMessageInformation",
     "FaxRecipient",

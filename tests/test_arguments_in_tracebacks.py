@@ -205,6 +205,7 @@ HARMLESS = {
     "Secret.__init__": "it only assigns",
     "Secret.reveal": "it only returns",
     "mocked_services": "it is for tests, whose data is made up",
+    "group_calls": "it takes the number of a group",
     "make_converter": "it takes a converter",
     "register_hooks": "it takes a converter",
     "response": "it is for tests, whose data is made up",

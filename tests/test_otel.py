@@ -234,7 +234,7 @@ COUNTED: list[tuple[ds.Event, str, dict[str, object]]] = [
     (
         ds.OutcomeLeftUnknown(cancelled=True, how_to_find_out="look", **CALL),
         "directsuite.unknown_outcomes",
-        {**OPERATION},
+        {**OPERATION, "directsuite.job_finds_out": False},
     ),
     (ds.TokenRefreshed(generation=1, expires_in=None), "directsuite.renewals", {"directsuite.credential": "token"}),
     (ds.SessionRenewed(generation=1, expires_in=600.0), "directsuite.renewals", {"directsuite.credential": "session"}),

@@ -41,6 +41,7 @@ from directsuite.errors import (
     ConnectionLostError,
     DeadlineExceededError,
     DirectSuiteError,
+    FailureReason,
     Outcome,
     OutcomeUnknownError,
     ResponseDecodeError,
@@ -400,6 +401,7 @@ class Attempt(Generic[R]):
             AttemptFailed,
             attempt=0 if self._sent_at is None else call.requests,
             error=type(error).__name__,
+            reason=error.reason if isinstance(error, TransportError) else None,
             status=self._status,
             outcome=outcome,
             elapsed=self._measure_elapsed(),
@@ -448,14 +450,15 @@ class Attempt(Generic[R]):
     def _make_timeout_error(self) -> DirectSuiteError:
         operation = self._call.operation
         sent = self._sent_at is not None and self._has_begun
+        reason: FailureReason | None = None
         if self._status is not None:
-            seen = "its response was not received completely"
+            seen, reason = "its response was not received completely", "timed out while reading"
         elif self._waiting_on_source:
             seen = "its source returned no more bytes" if sent else "its source returned no bytes"
         elif sent:
-            seen = "no response was received"
+            seen, reason = "no response was received", "timed out while reading"
         elif self._sent_at is not None:
-            seen = "no connection was made"
+            seen, reason = "no connection was made", "timed out while connecting"
         elif operation.needs_credential and self._call.credential is None:
             return self._make_credential_timeout_error()
         else:
@@ -464,8 +467,11 @@ class Attempt(Generic[R]):
         if self._env.session.now() < self._call.end:
             kind = ConnectionLostError if sent else ConnectFailedError
             limit = "the attempt timeout" if operation.may_repeat else "the time of the request"
-            return kind(f"{seen} within {limit}", outcome=outcome, **about)
+            late = kind(f"{seen} within {limit}", outcome=outcome, **about)
+            late.reason = reason
+            return late
         error = DeadlineExceededError(f"the call's time is up: {seen}", outcome=outcome, **about)
+        error.reason = reason
         error.retry_after = None if sent else self._limits.rate.seconds_until_slot() or None
         return error
 

@@ -131,7 +131,7 @@ class Options:
     strict_paths: frozenset[str] = frozenset()
     """The JSON paths at which an unreadable value is an error; see `Operation.strict_paths`."""
     how_to_find_out: str | None = None
-    """Replaces `how_to_find_out` in events about the call, whose caller resolves unknown outcomes."""
+    """Replaces `how_to_find_out` in events about a call of a signing job, which resolves unknown outcomes."""
     nested: bool = False
     """True if the call is a step of another call. It is then allowed while closing waits for the calls in progress."""
     essential: bool = False

@@ -33,14 +33,14 @@ import contextlib
 import enum
 import inspect
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextvars import ContextVar
 from logging import DEBUG, INFO, WARNING
 from typing import Literal, TypeGuard, cast
 
 import attrs
 
-from directsuite.errors import ConfigurationError, InvalidArgumentError, Outcome
+from directsuite.errors import ConfigurationError, FailureReason, InvalidArgumentError, Outcome
 from directsuite.wire.models import ValueSemantics
 
 
@@ -56,8 +56,8 @@ class CallEvent(Event):
     call: int
     """The number of the call in this process. All events of a call have the same number."""
     group: int | None = None
-    """The number of the first call of the same method (`sign_pdf`), block (`stored`) or document of a SigningJob.
-    It may be the call itself. None in an event that a test made.
+    """The number of the first call of the same method (`sign_pdf`), block (`group_calls`, `stored`) or document of a
+    SigningJob. It may be the call itself. None in an event that a test made.
     """
     operation: str
     """The name of the operation in the specification."""
@@ -101,6 +101,8 @@ class AttemptFailed(CallEvent):
     """The number of the attempt in its call. 0 if no request was sent, for example because the circuit is open."""
     error: str
     """The name of the error's class."""
+    reason: FailureReason | None = None
+    """Why the connection could not be made, or was lost. None for other causes."""
     status: int | None
     """The HTTP status. None if no response arrived."""
     outcome: Outcome | None
@@ -111,14 +113,16 @@ class AttemptFailed(CallEvent):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class RetryScheduled(CallEvent):
-    """Another attempt follows."""
+    """Another attempt follows an AttemptFailed, also one with a new token or session after a 401."""
 
     attempt: int
-    """The number of the next attempt."""
+    """The number that the next attempt has if its request is sent."""
     wait: float
-    """The time until the next attempt, in seconds."""
+    """The time until the next attempt, in seconds. 0 before an attempt with a new token or session."""
     error: str | None = None
     """The name of the class of the error after which the call is repeated."""
+    reason: FailureReason | None = None
+    """That of the AttemptFailed."""
     status: int | None = None
     """The HTTP status of the last attempt. None if no response arrived."""
 
@@ -133,6 +137,8 @@ class OutcomeLeftUnknown(CallEvent):
     """True if the side effect is known to have happened, so that only its result is lost."""
     how_to_find_out: str
     """How a user can find out whether the side effect happened, or that a signing job finds out, as text."""
+    job_finds_out: bool = False
+    """True for a call of a signing job. The job, or its next run, finds out whether the side effect happened."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -154,6 +160,9 @@ class CallFinished(CallEvent):
     """A call ended."""
 
     attempts: int
+    """The number of requests that were sent. If none failed before it was sent, that is one more than the number of
+    RetryScheduled events.
+    """
     elapsed: float
     """The time of all attempts and pauses, in seconds."""
     error: str | None = None
@@ -281,6 +290,8 @@ class Events:
         if not self.logger.isEnabledFor(level):
             return
         hidden = set[str]() if is_group_logged(event) else {"group"}
+        if isinstance(event, OutcomeLeftUnknown) and event.job_finds_out:
+            hidden.add("how_to_find_out")
         if is_unsent(event):
             words = NOT_SENT_TEXT
             hidden |= {"attempt", "outcome"} if event.outcome is Outcome.NOT_SENT else {"attempt"}
@@ -317,23 +328,36 @@ def is_unsent(event: Event) -> TypeGuard[AttemptFailed]:
     return isinstance(event, AttemptFailed) and not event.attempt
 
 
-_GROUP: ContextVar[list[int] | None] = ContextVar("group", default=None)
+@attrs.define(eq=False)
+class CallGroup:
+    """A group of calls; see `group_calls`."""
+
+    number: int | None = None
+    """The number of the first call, which all calls have as `group`. None before the first call."""
+
+
+_GROUP: ContextVar[CallGroup | None] = ContextVar("group", default=None)
 
 
 @contextlib.contextmanager
-def group_calls(*first: int) -> Generator[Sequence[int]]:
-    """Make the calls in a block a group, unless the block belongs to a group.
+def group_calls(number: int | None = None) -> Generator[CallGroup]:
+    """Make the calls in a `with` block a group: they have the same `group` in logs, events and errors.
 
-    first: the number of the first call of the group, if it was made before the block.
+        with directsuite.group_calls() as group:
+            document = await suite.signing.save(pdf)
+            signed = await suite.signing.sign_and_pull(document, signature)
+        print(group.number)
 
-    Yield a list that contains the number of the first call as soon as it is made. A block that belongs to a group
-    changes nothing when it ends, so two blocks may end in any order.
+    Calls of tasks that are created in the block belong to the group, those of other tasks do not. A group within
+    another one, such as that of a document in a SigningJob, is part of the outer group.
+
+    number: the number of an existing group, to which the calls are added. None: create a group.
     """
     outer = _GROUP.get()
     if outer is not None:
-        yield outer
+        yield outer  # nothing to undo, so two blocks may end in any order
         return
-    group = [*first]
+    group = CallGroup(number)
     _GROUP.set(group)
     try:
         yield group
@@ -346,9 +370,15 @@ def find_group(call: int) -> int:
     group = _GROUP.get()
     if group is None:
         return call
-    if not group:
-        group.append(call)
-    return group[0]
+    if group.number is None:
+        group.number = call
+    return group.number
+
+
+def get_group() -> int | None:
+    """Return the number of the current group. None outside a group, and before its first call."""
+    group = _GROUP.get()
+    return None if group is None else group.number
 
 
 NOT_SENT_TEXT = "not sent"
@@ -375,6 +405,7 @@ FIELDS: Mapping[str, str] = {
     "cancelled": "cancelled by the caller",
     "verified": VERIFIED_TEXT,
     "happened": "",
+    "job_finds_out": "the job finds out, in this run or the next one",
     "elapsed": "after {:.3f} s",
     "wait": "in {:.1f} s",
     "generation": "number {}",
@@ -413,6 +444,8 @@ _HAPPENED_TEXT = "it happened, but its result is not available"
 
 def _lower_level(event: Event, level: int) -> int:
     if isinstance(event, AttemptFailed) and (event.outcome is Outcome.FAILED or event.error == "CancelledError"):
+        return min(level, INFO)
+    if isinstance(event, OutcomeLeftUnknown) and event.job_finds_out:
         return min(level, INFO)
     return level
 

@@ -153,7 +153,7 @@ class Facade:
         return self._with_all_options(attrs.evolve(self._options, strict_paths=paths))
 
     def with_how_to_find_out(self, text: str) -> Self:
-        """Return a view whose events have this `how_to_find_out`. For internal use."""
+        """Return a view for a signing job, whose events have this `how_to_find_out`. For internal use."""
         return self._with_all_options(attrs.evolve(self._options, how_to_find_out=text))
 
     def _call(

@@ -69,6 +69,7 @@ An item is what a job processes with one request, such as a document, message or
 from __future__ import annotations
 
 import enum
+import errno
 import os
 import re
 import socket
@@ -90,6 +91,7 @@ from directsuite.errors import (
     ConnectionLostError,
     DirectSuiteError,
     DocumentNotFoundError,
+    FailureReason,
     NotFoundError,
     Outcome,
     PaymentError,
@@ -144,6 +146,24 @@ _CONNECT_ERRORS = (
     aiohttp.ClientHttpProxyError,  # the proxy rejected CONNECT: nothing reached the service
     aiohttp.InvalidURL,  # the URL of the proxy
 )
+_REASONS_BY_CLASS: tuple[tuple[type[BaseException], FailureReason], ...] = (
+    (aiohttp.ClientProxyConnectionError, "proxy failed"),
+    (aiohttp.ClientHttpProxyError, "proxy failed"),
+    (aiohttp.InvalidURL, "proxy failed"),
+    (aiohttp.ClientConnectorDNSError, "host name not found"),
+    (UnicodeError, "host name not found"),
+    (aiohttp.ClientConnectorCertificateError, "certificate not accepted"),
+    (aiohttp.ServerFingerprintMismatch, "certificate not accepted"),
+    (aiohttp.ClientConnectorSSLError, "TLS handshake failed"),
+    (aiohttp.ConnectionTimeoutError, "timed out while connecting"),
+)
+_REASONS_BY_ERRNO: Mapping[int | None, FailureReason] = {
+    errno.ECONNREFUSED: "connection refused",
+    errno.ECONNRESET: "connection reset",
+    errno.EPIPE: "connection reset",
+    errno.ENETUNREACH: "host not reachable",
+    errno.EHOSTUNREACH: "host not reachable",
+}
 _UNPROCESSED_STATUSES = frozenset({421, 425, 429})  # RFC 9110 (15.5.20), RFC 8470 (5.2), RFC 6585 (4)
 
 
@@ -175,18 +195,33 @@ def convert_exception(error: BaseException, operation: Operation[Any], *, starte
             f"no connection to the {operation.service.display_name} ({reason})", outcome=Outcome.NOT_SENT, **about
         )
         failure.advice = _name_url_setting(advice, operation)
+        failure.reason = _find_reason(origin, "connection failed")
         return failure
     if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError) and started:
         return ResponseDecodeError(f"{_explain_bad_response(origin)} ({seen})", **about)
     if isinstance(error, ConnectionDroppedError | aiohttp.ClientError | OSError):
-        if not started:
-            return ConnectFailedError(
-                f"the connection closed before the request was sent ({seen})", outcome=Outcome.NOT_SENT, **about
-            )
-        return ConnectionLostError(
-            f"the connection was lost before a response was received ({seen})", outcome=Outcome.UNKNOWN, **about
-        )
+        lost: TransportError
+        if started:
+            text = f"the connection was lost before a response was received ({seen})"
+            lost = ConnectionLostError(text, outcome=Outcome.UNKNOWN, **about)
+        else:
+            text = f"the connection closed before the request was sent ({seen})"
+            lost = ConnectFailedError(text, outcome=Outcome.NOT_SENT, **about)
+        lost.reason = _find_reason(origin, "connection closed")
+        return lost
     return None
+
+
+def _find_reason(error: BaseException, default: FailureReason) -> FailureReason:
+    number = getattr(error, "errno", None)
+    if isinstance(error, aiohttp.ClientConnectorDNSError) and number == socket.EAI_AGAIN:
+        return "no name server responded"
+    if _ended_in_handshake(error):
+        return "TLS handshake failed"
+    for kind, reason in _REASONS_BY_CLASS:
+        if isinstance(error, kind):
+            return reason
+    return _REASONS_BY_ERRNO.get(number, default)
 
 
 def _explain_connect_failure(error: BaseException) -> tuple[str, str] | None:
@@ -212,10 +247,14 @@ def _explain_connect_failure(error: BaseException) -> tuple[str, str] | None:
         if "PROTOCOL" in reason:
             return "the server supports none of the TLS versions that this machine permits", _HINT_TLS
         return "the TLS handshake failed", _HINT_TLS
-    # This is how asyncio reports the end of a connection during the handshake.
-    if isinstance(error, aiohttp.ClientConnectorError) and repr(origin) == "ConnectionResetError()":
+    if _ended_in_handshake(error):
         return "the server closed the connection during the TLS handshake", _HINT_TLS
     return None
+
+
+def _ended_in_handshake(error: BaseException) -> bool:
+    """Return True if the connection ended during the TLS handshake, which asyncio reports with this exception."""
+    return isinstance(error, aiohttp.ClientConnectorError) and repr(error.os_error) == "ConnectionResetError()"
 
 
 def _explain_bad_response(error: BaseException) -> str:

@@ -290,8 +290,7 @@ class Transport:
             leapt += max(0.0, began + seconds - loop.time())
 
         def emit_scheduled(error: BaseException | None, wait: float) -> None:
-            name = type(error).__name__
-            call.emit(RetryScheduled, attempt=call.requests + 1, wait=wait, error=name, status=call.status)
+            _emit_scheduled(call, error, wait)
             if isinstance(error, DirectSuiteError):
                 record_retry(error, wait)
 
@@ -445,8 +444,9 @@ class _CallScope:
             happened, how = False, operation.how_to_find_out
             if isinstance(error, OutcomeUnknownError):
                 happened, how = error.happened, error.how_to_find_out
-            how = self._call.options.how_to_find_out or how
-            self._call.emit(OutcomeLeftUnknown, cancelled=left, happened=happened, how_to_find_out=how)
+            by_job = self._call.options.how_to_find_out
+            unknown: dict[str, Any] = {"cancelled": left, "happened": happened, "how_to_find_out": by_job or how}
+            self._call.emit(OutcomeLeftUnknown, **unknown, job_finds_out=by_job is not None)
         self._emit_finished(
             error=None if isinstance(error, GeneratorExit) else type(error).__name__,
             outcome=Outcome.UNKNOWN if lost else getattr(error, "outcome", None),
@@ -535,7 +535,15 @@ def _try_renew_credential(call: Call[Any], failure: DirectSuiteError) -> bool:
     cache.invalidate(credential.generation)
     # A consumed body cannot be sent again, but the next call will use a new credential.
     call.has_renewed_credential = not call.is_consumed
+    if call.has_renewed_credential:
+        _emit_scheduled(call, failure, 0.0)
     return call.has_renewed_credential
+
+
+def _emit_scheduled(call: Call[Any], error: BaseException | None, wait: float) -> None:
+    reason = error.reason if isinstance(error, TransportError) else None
+    name, attempt = type(error).__name__, call.requests + 1
+    call.emit(RetryScheduled, attempt=attempt, wait=wait, error=name, reason=reason, status=call.status)
 
 
 _ALSO_REJECTED = {

@@ -198,18 +198,18 @@ class Signing(ChangingFacade):
         pdf, size: as for `save`.
         timeout: seconds for storing the PDF, as for `save`.
         """
-        with group_calls() as calls:
+        with group_calls() as group:
             document = await self.save(pdf, size=size, timeout=timeout)
             pdf = b""  # tracebacks expose local variables
             session = self._transport.environment.session
-            deletion = session.add_cleanup(functools.partial(self._try_delete, document, calls[0]))
+            deletion = session.add_cleanup(functools.partial(self._try_delete, document, group.number))
             try:
                 yield document
             finally:
                 # A second cancellation, or that of a scope of anyio, ends only the waiting.
                 await asyncio.shield(deletion.start())
 
-    async def _try_delete(self, document: StoredDocument, group: int) -> None:
+    async def _try_delete(self, document: StoredDocument, group: int | None) -> None:
         # An observer would take the response for that of the method.
         options = attrs.evolve(self._options, timeout=_DELETE_TIMEOUT, essential=True, observe=None)
         try:
@@ -224,8 +224,8 @@ class Signing(ChangingFacade):
                 again = session.add_cleanup(functools.partial(self._try_delete, document, group))
                 again.start_after(session.sleep(max(pause, _DELETE_TIMEOUT)))
                 return
-            fields: dict[str, str | int] = {"event": "DocumentNotDeleted", "operation": "Delete", "service": "signing"}
-            fields |= {"group": group, "error": type(error).__name__}
+            fields: dict[str, str | int | None] = {"event": "DocumentNotDeleted", "operation": "Delete"}
+            fields |= {"service": "signing", "group": group, "error": type(error).__name__}
             number = ""
             if isinstance(error, DirectSuiteError) and error.call is not None:
                 fields["call"], number = error.call, f"call {error.call}, "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 
 import attrs
 import pytest
@@ -93,6 +94,19 @@ async def test_failures_and_retries_are_reported(server: ScriptedServer, told: l
     assert (failed.error, failed.status, failed.outcome) == ("ServerError", 500, ds.Outcome.UNKNOWN)
     assert isinstance(scheduled, RetryScheduled)
     assert (scheduled.attempt, scheduled.wait) == (2, 1)
+
+
+async def test_repetition_with_a_new_token_is_reported_as_a_retry(server: ScriptedServer, told: list[Event]) -> None:
+    server.enqueue(responses.respond({}, 401), responses.respond({}, 500), responses.respond({"identifier": "doc"}))
+    async with open_suite(server, listeners=[told.append], token=NumberedTokens()) as suite:
+        await suite.signing.get_doc_info("doc")
+    renewed, repeated = [event for event in told if isinstance(event, RetryScheduled)]
+    assert (renewed.attempt, renewed.wait, renewed.error, renewed.status) == (2, 0, "AuthenticationError", 401)
+    assert (repeated.attempt, repeated.error) == (3, "ServerError")
+    assert repeated.wait > 0
+    finished = told[-1]
+    assert isinstance(finished, CallFinished)
+    assert finished.attempts == 3
 
 
 @pytest.mark.parametrize(("service", "shown"), [("oauth", "invalid_grant"), ("other", None)])
@@ -285,6 +299,31 @@ def test_every_event_is_frozen_and_keyword_only() -> None:
         assert kind.__setattr__ is not object.__setattr__
         assert "__slots__" in vars(kind)
     assert issubclass(CallStarted, CallEvent)
+
+
+async def test_calls_of_a_block_and_its_tasks_are_a_group(server: ScriptedServer, told: list[Event]) -> None:
+    server.default_responder = GOOD
+
+    async def call_twice(suite: ds.DirectSuite) -> int | None:
+        with ds.group_calls() as group:
+            assert group.number is None
+            await GET_MESSAGE_COUNT.call(suite)
+            with ds.group_calls():
+                await asyncio.gather(GET_MESSAGE_COUNT.call(suite), GET_MESSAGE_COUNT.call(suite))
+        return group.number
+
+    async with open_suite(server, listeners=[told.append]) as suite:
+        groups = await asyncio.gather(call_twice(suite), call_twice(suite))
+        await GET_MESSAGE_COUNT.call(suite)
+        with ds.group_calls(groups[0]):
+            server.default_responder = responses.respond({}, 404)
+            error = await catch_error(GET_MESSAGE_COUNT.call(suite))
+    assert error.group == groups[0]
+    *grouped, single, added = [event for event in told if isinstance(event, CallFinished)]
+    assert Counter(event.group for event in grouped) == dict.fromkeys(groups, 3)
+    assert {event.call for event in grouped} > {*groups}
+    assert single.group == single.call
+    assert (added.group, added.call) == (error.group, error.call)
 
 
 async def test_requests_that_verify_a_call_are_in_its_group(server: ScriptedServer, told: list[Event]) -> None:

@@ -69,6 +69,13 @@ OF_CALLS: list[tuple[int, ds.Event, str, str]] = [
                 _failed("ServerError", 500, ds.Outcome.UNKNOWN, 2.0),
                 "attempt 1, ServerError, HTTP 500, outcome unknown, after 2.000 s",
             ),
+            (
+                WARNING,
+                attrs.evolve(
+                    _failed("ConnectFailedError", None, ds.Outcome.NOT_SENT, 1.0), reason="connection refused"
+                ),
+                "attempt 1, ConnectFailedError, connection refused, outcome not sent, after 1.000 s",
+            ),
             (  # the response of the service, which the caller gets as the error
                 INFO,
                 _failed("NotFoundError", 404, ds.Outcome.FAILED, 1.0),
@@ -95,6 +102,12 @@ OF_CALLS: list[tuple[int, ds.Event, str, str]] = [
         ds.OutcomeLeftUnknown(cancelled=True, how_to_find_out=HOW, **GET_UIDS),
         "it may or may not have happened",
         f"cancelled by the caller, what to do: {HOW}",
+    ),
+    (
+        INFO,
+        ds.OutcomeLeftUnknown(cancelled=False, how_to_find_out="nothing", job_finds_out=True, **GET_UIDS),
+        "it may or may not have happened",
+        "the job finds out, in this run or the next one",
     ),
     (
         WARNING,

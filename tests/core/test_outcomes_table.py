@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 import directsuite as ds
+import directsuite.types as ds_types
 from directsuite.core import outcome
 
 from .outcome_cases import CONNECT_FAULTS, DEFAULT_CALLS, FAULT_CASES, FaultCase
@@ -68,6 +69,21 @@ def _rows() -> Iterator[Row]:
 
 
 TABLE = {row.name: row for row in _rows()}
+REASONS: dict[str, set[ds_types.FailureReason]] = {
+    "dns": {"host name not found", "no name server responded"},
+    "unreachable": {"host not reachable"},
+    "refused": {"connection refused"},
+    "tls": {"certificate not accepted", "TLS handshake failed", "connection reset"},
+    "proxy": {"proxy failed"},
+    "lost-before": {"connection reset", "connection closed"},
+    "connect-time": {"timed out while connecting"},
+    "connect-deadline": {"timed out while connecting"},
+    "lost-in-body": {"connection reset", "connection closed"},
+    "lost": {"connection reset", "connection closed"},
+    "answer-time": {"timed out while reading"},
+    "answer-deadline": {"timed out while reading"},
+}
+"""The reasons in the errors of each row. The others have none."""
 
 
 @pytest.mark.exhaustive
@@ -88,10 +104,12 @@ async def test_failure_is_the_same_for_every_kind_of_operation(
 
 async def _see(server: ScriptedServer, folder: Path, scene: FaultCase, ask: ApiCall) -> None:
     row = TABLE[scene.row]
+    failed = list[ds.AttemptFailed]()
     async with (
         scene.network(server, folder) as network,
         open_suite(server, **(network | dict(scene.settings))) as suite,
     ):
+        suite.add_listener(lambda event: failed.append(event) if isinstance(event, ds.AttemptFailed) else None)
         error = await catch_error(ask.call(suite))
     assert (error.operation, error.service, error.outcome) == (ask.operation, ask.service, row.final())
     seen = error
@@ -101,6 +119,9 @@ async def _see(server: ScriptedServer, folder: Path, scene: FaultCase, ask: ApiC
         assert isinstance(error.__cause__, ds.DirectSuiteError)
         seen = error.__cause__
     assert type(seen) is (scene.error or getattr(ds, row.error))
+    assert getattr(seen, "reason", None) in REASONS.get(row.name, {None})
+    assert {event.reason for event in failed} <= REASONS.get(row.name, set()) | {None}
+    assert getattr(seen, "reason", None) == failed[-1].reason
     others = ("login", "GetPatientAddressByMeta/")  # the request of a session, and the verification of a provisioning
     arrived = [request for request in server.requests if not request.path.startswith(others)]
     assert error.attempts == row.attempts(ask)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -214,7 +215,7 @@ async def test_each_error_is_reported_separately(
 
 
 async def test_hook_policy_and_listener_extend_a_suite(sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
-    conversion, retries, _, events, _ = find_code_blocks("extending")
+    conversion, retries, _, _, events, _ = find_code_blocks("extending")
     converter = execute_programs(conversion)["settings"].converter
     assert converter.structure(" cc ", ds.RecipientType) is ds.RecipientType.CC
     settings = attrs.evolve(execute_programs(retries)["settings"], fax_url=None, message_url=sandbox.message_url)
@@ -253,7 +254,22 @@ async def test_calls_are_logged_as_json_lines(sandbox: Sandbox, capsys: pytest.C
     [line] = map(json.loads, capsys.readouterr().err.splitlines())
     assert (line["level"], line["event"], line["operation"]) == ("INFO", "CallFinished", "GetMessageCount")
     assert line["text"].startswith(f"GetMessageCount: succeeded (call {line['call']}, HTTP 200, 1 attempt, ")
+    assert line["run"].endswith(f" {os.getpid()}")
     assert "error" not in line
+
+
+async def test_caught_error_is_logged_with_the_group_of_its_calls(
+    sandbox: Sandbox, suite: ds.DirectSuite, caplog: pytest.LogCaptureFixture
+) -> None:
+    [program] = [block for block in find_code_blocks("extending") if "group_calls" in block]
+    sign_form = execute_programs(program)["sign_form"]
+    assert await sign_form(suite, make_consent_form()) is not None
+    caplog.set_level(logging.INFO, "directsuite.calls")
+    sandbox.inject_fault("Flatten", "status", status=400)
+    assert await sign_form(suite, make_consent_form()) is None
+    save, flatten, error = [vars(each)["directsuite"] for each in caplog.records if each.levelno != logging.WARNING]
+    assert (save["operation"], flatten["operation"]) == ("Save", "Flatten")
+    assert error == {"group": save["group"]} == {"group": flatten["group"]}
 
 
 async def test_sandbox_shows_what_really_happened() -> None:

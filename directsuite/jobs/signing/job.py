@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
+from logging import DEBUG, INFO
 from pathlib import Path
 
 import attrs
@@ -24,6 +25,7 @@ from directsuite.core.privacy import scrub_class
 from directsuite.errors import AuthenticationError, ConfigurationError, DirectSuiteError
 from directsuite.jobs.signing.documents import Pdf, SourceError, Target, has_changed
 from directsuite.jobs.signing.journal import Lease, SigningJournal, compute_signatures_digest
+from directsuite.jobs.signing.log import log_document
 from directsuite.jobs.signing.results import ResultStream, SigningResult, make_result
 from directsuite.jobs.signing.steps import DocumentWorkflow
 from directsuite.jobs.signing.workflow import (
@@ -358,19 +360,20 @@ class SigningJob:
                 if document is None:
                     return None
                 entry, pdf = document
-                try:
-                    with group_calls() as calls:
+                end: SigningEntry | None = None
+                with group_calls() as group:
+                    try:
                         end = await self._sign(workflow, entry, pdf)
-                finally:
-                    queue.put_back(entry)
-                first_call = calls[0] if calls else None
-                _log_end(entry.number, end, first_call)
+                    finally:
+                        queue.put_back(entry)
+                        if end is None:
+                            log_document(INFO, "DocumentEnded", entry.number, "is left to the next run")
                 if end is not None:
                     try:
                         self._report_progress()
                     finally:
                         if self._results is not None:
-                            await self._results.put(make_result(end, self._target, first_call))
+                            await self._results.put(make_result(end, self._target, group.number))
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
@@ -396,6 +399,7 @@ class SigningJob:
                 if verdict is RetryVerdict.FAIL:
                     return self._record_end(entry, await workflow.fail(entry, error), retry)
                 pause = retry.compute_pause(error)
+                log_document(INFO, "DocumentRetried", entry.number, "is tried again", error=error, wait=pause)
             except OSError as error:
                 self._stop(JobStoppedError(f"the target can't be written ({explain_os_error(error)})"))
                 return None
@@ -415,6 +419,7 @@ class SigningJob:
         self._forget_old_ends()
         retry.end(is_done=end.state is DocumentState.DONE)
         if end.state is DocumentState.DONE:
+            log_document(DEBUG, "DocumentEnded", end.number, "is DONE", state=end.state.name)
             self._done += 1
             self._failures_in_a_row = 0
             return end
@@ -556,20 +561,6 @@ class DocumentQueue:
         else:
             self.total = total
         await self._read.put(None)
-
-
-def _log_end(number: int, end: SigningEntry | None, group: int | None) -> None:
-    """Log how a document ended, with the group by which the lines about its calls are found, if there are any."""
-    fields: dict[str, str | int] = {"event": "DocumentEnded", "document": number}
-    if end is not None:
-        fields["state"] = end.state.name
-    if group is not None:
-        fields["group"] = group
-    state = "left to the next run" if end is None else end.state.name
-    calls = "no calls" if group is None else f"group {group}"
-    level = logging.DEBUG if end is not None and end.state is DocumentState.DONE else logging.INFO
-    text = "signing: document %d of the journal is %s (%s)"
-    _LOGGER.log(level, text, number, state, calls, extra={"directsuite": fields})
 
 
 def _validate_argument_types(source: object, signatures: object, progress: object) -> None:

@@ -17,6 +17,8 @@ from directsuite.jobs.signing.workflow import DocumentState, SigningEntry
 class SigningResult:
     """The result of a document that was signed or failed."""
 
+    number: int
+    """The number of the document in the journal: `document` in log lines, `number` of its SigningEntry."""
     name: str
     group: int | None = None
     """The number that its calls have as `group` in logs, events and errors. None if no call was made."""
@@ -33,7 +35,7 @@ class SigningResult:
     """
 
     def __repr__(self) -> str:
-        return f"SigningResult(state={self.state.name}, group={self.group})"
+        return f"SigningResult(number={self.number}, state={self.state.name}, group={self.group})"
 
 
 def make_result(entry: SigningEntry, target: Target, group: int | None) -> SigningResult:
@@ -41,6 +43,7 @@ def make_result(entry: SigningEntry, target: Target, group: int | None) -> Signi
     place: str | None = getattr(target, "place", None)
     has_output = place is not None and entry.state is DocumentState.DONE
     return SigningResult(
+        number=entry.number,
         name=entry.name,
         group=group,
         state=entry.state,

@@ -7,13 +7,14 @@ import contextlib
 import os
 import shutil
 from collections.abc import Callable, Generator, Sequence
+from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 import attrs
 
 from directsuite.core.clock import is_being_cancelled
-from directsuite.core.events import group_calls
+from directsuite.core.events import get_group, group_calls
 from directsuite.core.files import explain_os_error
 from directsuite.durable.files import create_file
 from directsuite.errors import DirectSuiteError, InvalidArgumentError
@@ -29,6 +30,7 @@ from directsuite.jobs.signing.documents import (
     read_stamp,
 )
 from directsuite.jobs.signing.journal import Lease
+from directsuite.jobs.signing.log import log_document
 from directsuite.jobs.signing.workflow import (
     UNKNOWN_IDENTIFIER_ERRORS,
     DocumentProblem,
@@ -51,7 +53,7 @@ from directsuite.signing.streams import NOT_A_PDF
 
 T = TypeVar("T")
 
-_HINT_JOB_CHECKS = "nothing: the signing job checks the stored document, in this run or the next one"
+_HINT_JOB_FINDS_OUT = "nothing: the signing job finds out, in this run or the next one"
 _STEP_ORDER_ERROR = "a step of the workflow ran before a step that it depends on"
 _MAX_STORED_SECONDS = 4 * 3600.0
 """The service deletes stored documents after this time without activity."""
@@ -99,8 +101,8 @@ class DocumentWorkflow:
     """Returns Unix time."""
     check_fields: bool = False
     """True if a named signature needs an empty field of its name, or a widget and no field."""
-    # The calls of the document for each identifier that this run stored, and did not delete.
-    _stored_by_run: dict[str | None, Sequence[int]] = attrs.field(factory=dict[str | None, Sequence[int]], init=False)
+    # The group of the document's calls for each identifier that this run stored, and did not delete.
+    _stored_by_run: dict[str | None, int | None] = attrs.field(factory=dict[str | None, int | None], init=False)
 
     async def run(self, entry: SigningEntry, pdf: Pdf, signatures: Sequence[Signature]) -> SigningEntry:
         """Run the remaining steps of a document. Return its last entry: DONE or FAILED.
@@ -131,10 +133,9 @@ class DocumentWorkflow:
     async def fail(self, entry: SigningEntry, error: DirectSuiteError | SourceError) -> SigningEntry:
         """Record that a document failed, and abandon its stored document."""
         if isinstance(error, SourceError):
-            return await self._fail(entry, f"it can't be read ({error.kind})")
+            return await self._fail(entry, f"it can't be read ({error.kind})", error)
         text = _describe_problem(error)
-        reason = DocumentProblem.NOT_A_PDF if text == NOT_A_PDF else text
-        return await self._fail(entry, reason, storable_service_message(error))
+        return await self._fail(entry, DocumentProblem.NOT_A_PDF if text == NOT_A_PDF else text, error)
 
     async def cleanup(self, concurrency: int) -> None:
         """Delete abandoned stored documents, `concurrency` at a time. Leave failures to a later call.
@@ -223,9 +224,9 @@ class DocumentWorkflow:
             return await self._fail(entry, DocumentProblem.INCOMPLETE)
         if await self.target.has(entry.name):
             return await self._fail(entry, DocumentProblem.NAME_CONFLICT)
-        with _translate_read_errors(), group_calls() as calls:
+        with _translate_read_errors():
             stored = await self.signing.save(work.body)
-        self._stored_by_run[stored.identifier] = calls
+        self._stored_by_run[stored.identifier] = get_group()
         saved = attrs.evolve(
             entry,
             state=DocumentState.SAVED,
@@ -258,7 +259,7 @@ class DocumentWorkflow:
 
     async def _sign_and_pull(self, identifier: str, signatures: Sequence[Signature], **options: Path) -> Any:
         # The type of the result depends on `destination`.
-        signing: Any = self.signing.with_how_to_find_out(_HINT_JOB_CHECKS)
+        signing: Any = self.signing.with_how_to_find_out(_HINT_JOB_FINDS_OUT)
         if len(signatures) == 1:
             signed = await signing.sign_and_pull(identifier, signatures[0], **options)
         else:
@@ -268,7 +269,11 @@ class DocumentWorkflow:
 
     async def _download(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:
         await self.signing.download(_require(entry.identifier), work.output_path)
-        return await self._examine_output(entry, work)
+        entry = await self._examine_output(entry, work)
+        if next_step(entry, work.context, self.now()) is SigningStep.STORE:
+            text = "is signed: an earlier request took effect"
+            log_document(INFO, "OutcomeFound", entry.number, text, happened=True)
+        return entry
 
     async def _examine_output(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:
         work.context.output = await asyncio.to_thread(inspect_pdf, work.output_path)
@@ -297,7 +302,7 @@ class DocumentWorkflow:
 
     async def _try_delete(self, identifier: str) -> bool:
         try:
-            with group_calls(*self._stored_by_run.get(identifier, ())):
+            with group_calls(self._stored_by_run.get(identifier)):
                 await self.signing.delete(identifier)
         except UNKNOWN_IDENTIFIER_ERRORS:
             pass
@@ -327,6 +332,7 @@ class DocumentWorkflow:
         failure, work.failure = work.failure, None
         if is_try and failure is None and is_last_try(entry):
             return await self._fail(entry, DocumentProblem.GAVE_UP)
+        _log_restart(entry, work.context.output)
         work.context.source = work.context.output = None
         entry = await self.lease.abandon(entry, at=self.now(), is_try=is_try)
         if failure is not None:
@@ -334,11 +340,28 @@ class DocumentWorkflow:
         return entry
 
     async def _fail(
-        self, entry: SigningEntry, reason: DocumentProblem | str, service_message: str | None = None
+        self,
+        entry: SigningEntry,
+        reason: DocumentProblem | str,
+        error: DirectSuiteError | SourceError | None = None,
     ) -> SigningEntry:
-        return await self.lease.abandon(
-            entry, at=self.now(), then=DocumentState.FAILED, reason=reason, service_message=service_message
+        message = storable_service_message(error)
+        failed = await self.lease.abandon(
+            entry, at=self.now(), then=DocumentState.FAILED, reason=reason, service_message=message
         )
+        problem = reason.value if isinstance(reason, DocumentProblem) else None
+        state = failed.state.name
+        log_document(WARNING, "DocumentEnded", entry.number, f"is {state}", error=error, state=state, problem=problem)
+        return failed
+
+
+def _log_restart(entry: SigningEntry, output: PdfInfo | None) -> None:
+    """Log that a document starts again. output: the stored document after a signing request, or None."""
+    event, why, happened = "DocumentRetried", "has expired or is not available", None
+    if entry.state is DocumentState.SIGNING:
+        event = "OutcomeFound"
+        why, happened = ("is no longer available", None) if output is None else ("is not signed", False)
+    log_document(INFO, event, entry.number, f"starts again: its stored document {why}", happened=happened)
 
 
 def _require(value: T | None) -> T:

@@ -169,6 +169,9 @@ class SigningEntry:
     """A document in the journal."""
 
     number: int
+    """The number in the journal, also in log lines and in SigningResult. The group of its calls is only in those,
+    because groups are numbered in each process.
+    """
     name: str
     """Unique in the job."""
     state: DocumentState = DocumentState.NEW
@@ -229,8 +232,8 @@ def make_abandoned_entry(
     )
 
 
-def storable_service_message(error: DirectSuiteError) -> str | None:
-    """Return the service's message, shortened and storable in databases; None if the error has none."""
+def storable_service_message(error: Exception | None) -> str | None:
+    """Return the service's message, shortened and storable in databases; None if there is no error or it has none."""
     if not isinstance(error, ServiceError) or not error.message:
         return None
     return error.message[:_MAX_MESSAGE_CHARS].replace("\0", "").encode("utf-8", "replace").decode()

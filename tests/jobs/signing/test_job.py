@@ -209,28 +209,39 @@ async def test_calls_for_one_document_are_a_group_in_the_log(
             ends[fields["document"]] = (fields["state"], operations.get(fields.get("group"), []), record.levelname)
     assert ends == {
         1: ("DONE", ["Save", "SignAndPull", "Delete"], "DEBUG"),
-        2: ("FAILED", [], "INFO"),
-        3: ("FAILED", ["Save"], "INFO"),
+        2: ("FAILED", [], "WARNING"),
+        3: ("FAILED", ["Save"], "WARNING"),
         4: ("DONE", ["Save", "SignAndPull", "Delete"], "DEBUG"),
-        5: ("FAILED", ["Save", "SignAndPull", "GetDocInfo", "Delete"], "INFO"),  # Delete at the end of the run
+        5: ("FAILED", ["Save", "SignAndPull", "GetDocInfo", "Delete"], "WARNING"),  # Delete at the end of the run
     }
     assert {name: operations.get(group, []) for name, group in groups.items()} == {
         f"{number}.pdf": names for number, (_, names, _) in ends.items()
     }
-    assert "signing: document 2 of the journal is FAILED (no calls)" in caplog.messages
+    failed = "signing: document %d of the journal is FAILED"
+    assert f"{failed % 2} (incomplete, no calls)" in caplog.messages
+    rejected = next(line for line in caplog.messages if line.startswith(failed % 5))
+    assert re.fullmatch(r".* is FAILED \(BadRequestError, HTTP 400, call \d+, group \d+\)", rejected)
 
 
-async def test_log_says_that_the_job_resolves_an_unknown_outcome(
+async def test_log_says_that_the_job_resolves_an_unknown_outcome_and_how_it_ended(
     jobs: JobFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "directsuite")
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
         sandbox.inject_fault("SignAndPull", "reset_after")
         source, target = yield_pdfs("a.pdf", content=make_consent_form()), TargetFolder(tmp_path / "out")
-        progress = await SigningJob(suite.signing, source, target, SIGNATURES, journal=jobs.journal).run()
-    assert (progress.done, progress.failed) == (1, 0)
-    [line] = [text for text in caplog.messages if "may or may not have happened" in text]
-    assert re.match(r"SignAndPull: it may or may not have happened \(call \d+, group \d+, ", line)
-    assert line.endswith("do: nothing: the signing job checks the stored document, in this run or the next one)")
+        job = SigningJob(suite.signing, source, target, SIGNATURES, journal=jobs.journal)
+        [result] = [result async for result in job.results()]
+    assert result.state is DocumentState.DONE
+    lines = [(each.levelname, re.sub(r"call \d+", "call ?", each.getMessage())) for each in caplog.records]
+    finds_out, group = "the job finds out, in this run or the next one", f"group {result.group}"
+    assert lines[2:] == [  # after those of the token and the attempt
+        ("INFO", f"SignAndPull: it may or may not have happened (call ?, {group}, {finds_out})"),
+        (
+            "INFO",
+            f"signing: document {result.number} of the journal is signed: an earlier request took effect ({group})",
+        ),
+    ]
 
 
 async def test_pause_starts_nothing_and_drain_ends_run(jobs: JobFactory) -> None:

@@ -46,9 +46,10 @@ async def test_loop_runs_the_job_and_receives_each_result(jobs: JobFactory) -> N
     assert jobs.list_outputs() == ["a.pdf", "b/c.pdf"]
     assert (job.progress.done, job.progress.failed) == (2, 1)
     assert [repr(first), repr(bad)] == [
-        "SigningResult(state=DONE, group=None)",
-        "SigningResult(state=FAILED, group=None)",
+        f"SigningResult(number={first.number}, state=DONE, group=None)",
+        f"SigningResult(number={bad.number}, state=FAILED, group=None)",
     ]
+    assert [entry.number for entry in await jobs.journal.failures()] == [bad.number]
     assert await collect(jobs.make_job(yield_pdfs("a.pdf", "b/c.pdf", BAD))) == []
 
 
