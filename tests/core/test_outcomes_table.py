@@ -74,7 +74,7 @@ REASONS: dict[str, set[ds_types.FailureReason]] = {
     "unreachable": {"host not reachable"},
     "refused": {"connection refused"},
     "tls": {"certificate not accepted", "TLS handshake failed", "connection reset"},
-    "proxy": {"proxy failed"},
+    "proxy": {"proxy failed", "connection closed"},
     "lost-before": {"connection reset", "connection closed"},
     "connect-time": {"timed out while connecting"},
     "connect-deadline": {"timed out while connecting"},
