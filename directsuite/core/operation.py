@@ -83,6 +83,8 @@ class MediaType(enum.StrEnum):
 Code = int | str
 Json = dict[str, Any] | list[Any] | str | float | None
 """A value of a JSON document."""
+StatusErrors = Mapping[int, tuple[type[ServiceError], str, str]]
+"""The error class, the meaning, and what to do (or ""), by HTTP status."""
 
 
 @attrs.frozen(repr=False, eq=False)
@@ -188,10 +190,8 @@ class Operation(ValueSemantics, Generic[R]):
     """JSON paths, in the form of `ValuesSkipped.paths`, at which an unreadable value raises ResponseDecodeError,
     because it could be the value that the caller searches for.
     """
-    status_errors: Mapping[int, tuple[type[ServiceError], str]] = attrs.field(
-        factory=dict[int, tuple[type[ServiceError], str]]
-    )
-    """The error class and the meaning of HTTP statuses of this operation, if the body is a fault without a code."""
+    status_errors: StatusErrors = attrs.field(factory=dict[int, tuple[type[ServiceError], str, str]])
+    """The HTTP statuses that have another meaning for this operation, if the body is a fault without a code."""
     already_done_codes: frozenset[int | str] = frozenset()
     """HTTP statuses or service codes that, on a retry, prove that an earlier attempt of unknown outcome succeeded."""
     content_type: MediaType | None = MediaType.JSON

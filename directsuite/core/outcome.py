@@ -90,7 +90,6 @@ from directsuite.errors import (
     ConnectFailedError,
     ConnectionLostError,
     DirectSuiteError,
-    DocumentNotFoundError,
     FailureReason,
     NotFoundError,
     Outcome,
@@ -423,14 +422,15 @@ def find_service_error(
         return None
     wait = parse_retry_after(headers.get("Retry-After"), headers.get("Date"))
     cls, meaning = classify_status(status)
+    advice = _find_advice(status, operation)
     if cls is AuthenticationError and operation.auth is Auth.BEARER:
         meaning = "the service rejected the access token"
     if fault is not None:
-        cls, meaning = operation.status_errors.get(status, (cls, meaning))
+        cls, meaning, advice = operation.status_errors.get(status, (cls, meaning, advice))
     code = None
     if fault is not None and fault.code is not None and status != 429:
         cls, meaning = operation.fault_format.codes.get(fault.code, (ServiceError, "other error"))
-        code = fault.code
+        code, advice = fault.code, operation.fault_format.advice.get(fault.code, "")
     if operation.service is Service.OAUTH:
         meaning = meaning.replace("the service", "the token endpoint")
     named = f"code {code if _SHORT_NUMBER.match(str(code)) else 'of another form'}"  # see find_loggable_code
@@ -444,12 +444,9 @@ def find_service_error(
         retry_after=wait,
         **operation.error_context,
     )
-    error.advice = operation.fault_format.advice.get(code, "") if code is not None else _find_advice(status, operation)
-    error.advice = _name_url_setting(error.advice, operation)
+    error.advice = _name_url_setting(advice, operation)
     if cls is AuthenticationError and operation.auth not in (Auth.BEARER, Auth.SESSION):  # those may be renewed
         error.advice = _CREDENTIAL_HINTS.get(operation.service, "")
-    if cls is DocumentNotFoundError:
-        error.advice = "check the identifier, or save the document again"
     error.outcome = Outcome.FAILED if own else _determine_outcome(operation, status, wait)
     if code is not None and code == operation.fault_format.new_session_code and operation.auth is Auth.SESSION:
         error.outcome = Outcome.REJECTED

@@ -19,7 +19,7 @@ def _make_operation(name: str, path: str, arguments: str) -> Operation[FaxMessag
         auth=Auth.BEARER,
         response=FaxMessageInformation,
         fault_format=FAULT_FORMAT,
-        status_errors={400: (BadRequestError, f"{arguments} is unknown or not valid")},
+        status_errors={400: (BadRequestError, f"{arguments} is unknown or not valid", "")},
     )
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from directsuite.core.operation import Auth, FaultFormat, MediaType, Operation, Semantics, Service
-from directsuite.errors import BadRequestError, DocumentNotFoundError, ServiceError
+from directsuite.core.operation import Auth, FaultFormat, MediaType, Operation, Semantics, Service, StatusErrors
+from directsuite.errors import BadRequestError, DocumentNotFoundError
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, StoredDocument
 
 R = TypeVar("R")
@@ -21,10 +20,16 @@ _HOW_TO_FIND_OUT = (
 )
 
 # Status 400 has several reasons in the specification. The operation determines which of them are possible.
-_DOCUMENT_MISSING = {400: (DocumentNotFoundError, "the document does not exist: it is unknown, deleted or expired")}
-_DOCUMENT_UNUSABLE = {400: (BadRequestError, "the document does not exist, or does not allow this operation")}
-_PDF_REJECTED = {400: (BadRequestError, "the service did not accept the PDF")}
-_SIGNATURE_REJECTED = {400: (BadRequestError, "the service did not accept the signature or the document")}
+_DOCUMENT_MISSING = {
+    400: (
+        DocumentNotFoundError,
+        "the document does not exist: it is unknown, deleted or expired",
+        "check the identifier, or save the document again",
+    )
+}
+_DOCUMENT_UNUSABLE = {400: (BadRequestError, "the document does not exist, or does not allow this operation", "")}
+_PDF_REJECTED = {400: (BadRequestError, "the service did not accept the PDF", "")}
+_SIGNATURE_REJECTED = {400: (BadRequestError, "the service did not accept the signature or the document", "")}
 
 
 def _make_operation(
@@ -34,7 +39,7 @@ def _make_operation(
     response: type[R],
     *,
     semantics: Semantics = Semantics.SAFE,
-    status_errors: Mapping[int, tuple[type[ServiceError], str]] = _DOCUMENT_UNUSABLE,
+    status_errors: StatusErrors = _DOCUMENT_UNUSABLE,
     **others: Any,
 ) -> Operation[R]:
     return Operation(
@@ -53,7 +58,7 @@ def _make_operation(
 
 
 def _make_change(
-    name: str, path: str, status_errors: Mapping[int, tuple[type[ServiceError], str]] = _DOCUMENT_UNUSABLE
+    name: str, path: str, status_errors: StatusErrors = _DOCUMENT_UNUSABLE
 ) -> tuple[Operation[DocumentUpdate], Operation[bytes]]:
     """Return the operation of a change, and the one that also returns the PDF."""
     make = partial(_make_operation, method="PATCH", semantics=Semantics.NON_IDEMPOTENT, status_errors=status_errors)

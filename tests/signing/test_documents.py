@@ -108,6 +108,8 @@ async def test_missing_document_is_named_only_by_operations_with_no_other_reason
         with pytest.raises(ds.ServiceError) as caught:
             await call("d1", *arguments)
         assert type(caught.value) is kind
+        advice = "check the identifier, or save the document again"
+        assert (caught.value.advice == advice) is (kind is ds.DocumentNotFoundError)
 
 
 async def test_later_responses_have_the_identifier_that_was_requested(
