@@ -199,7 +199,15 @@ class RetryPolicy(ValueSemantics):
                 return too_late
 
         async def stop(retry_state: RetryCallState) -> bool:
-            if enough(retry_state) or retry_state.upcoming_sleep >= time_left():
+            if enough(retry_state):
+                return True
+            if retry_state.upcoming_sleep >= time_left():
+                error = _get_error(retry_state)
+                if isinstance(error, DirectSuiteError) and error.retry_after is not None and not error.advice:
+                    error.advice = (
+                        f"the call was not retried, because the wait of {error.retry_after:.0f} s is longer than the "
+                        "time left. Call again after this wait, or with a longer timeout"
+                    )
                 return True
             return self.stop is not None and bool(await resolve_result(self.stop(retry_state), True))
 

@@ -159,6 +159,7 @@ async def test_wait_that_does_not_fit_the_deadline_raises_immediately(server: Sc
         error = await catch_error(ask.call(suite))
     assert type(error) is ds.RateLimitedError
     assert (error.retry_after, error.attempts, error.elapsed) == (60, 1, 0)
+    assert "the call was not retried, because the wait of 60 s is longer than the time left. Call again" in str(error)
     assert clock.sleeps == []
 
 
