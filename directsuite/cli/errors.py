@@ -69,8 +69,8 @@ _EXIT_TABLE: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
     errors.InvalidArgumentError: (ExitStatus.USAGE_ERROR, ""),
     errors.DirectSuiteError: (ExitStatus.FAILED, ""),
     errors.TransportError: (ExitStatus.UNAVAILABLE, "try again"),
-    errors.ConnectFailedError: (ExitStatus.UNAVAILABLE, "nothing was sent; `directsuite doctor` shows what is wrong"),
-    errors.CircuitOpenError: (ExitStatus.UNAVAILABLE, "nothing was sent; the service is down: try again later"),
+    errors.ConnectFailedError: (ExitStatus.UNAVAILABLE, "`directsuite doctor` shows what is wrong"),
+    errors.CircuitOpenError: (ExitStatus.UNAVAILABLE, "the service is down: try again later"),
     errors.ConnectionLostError: (ExitStatus.UNAVAILABLE, "try again"),
     errors.DeadlineExceededError: (ExitStatus.UNAVAILABLE, f"try again, or raise {_TIMEOUT_SETTING}"),
     errors.OutcomeUnknownError: (ExitStatus.UNKNOWN, ""),
@@ -145,8 +145,8 @@ def exit_for_error(
         what_to_do = f"{what_to_do}, and check {variable} (`directsuite config show`)"
     if error.retry_after is not None:
         what_to_do = f"wait {error.retry_after:.0f} s and try again"
-    if error.explanation.endswith(" was not sent"):
-        what_to_do = what_to_do.removeprefix("nothing was sent; ")
+    if isinstance(error, errors.ConnectFailedError) and not error.explanation.endswith(" was not sent"):
+        what_to_do = f"nothing was sent; {what_to_do}"
     explanation = f"{explain_error(error)}{quote_service_message(error)}"
     return status, f"{explanation}: {what_to_do}" if what_to_do else explanation
 
@@ -157,7 +157,7 @@ def _find_advice(error: errors.DirectSuiteError, default: str) -> str:
     if isinstance(error, errors.AuthenticationError) and _SECRETS.get(error.service or "") == "token":
         return f"{HINT_RENEW_CREDENTIAL}{describe_secret_source(error)}"
     if error.advice and isinstance(error, errors.ConnectFailedError):
-        return f"nothing was sent; {error.advice}. `directsuite doctor` shows more"
+        return f"{error.advice}. `directsuite doctor` shows more"
     if _is_redirect(error):
         return "ask the service's provider for the right URL"
     if find_error_scope(error) is ErrorScope.ENDPOINT:

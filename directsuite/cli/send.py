@@ -391,6 +391,8 @@ def _make_attachment(path: Path, number: int) -> ds.Attachment:
 @contextlib.asynccontextmanager
 async def _open_journal(request_id: str) -> AsyncGenerator[DeliveryJournal]:
     """Open the journal of a key. Raises UsageError if another command has opened it, or if it can't be written."""
+    import sqlite3
+
     from directsuite.jobs.delivery.journal import DeliveryJournal, DeliveryJournalError  # slow to import
 
     folder = _get_journal_folder()
@@ -400,10 +402,14 @@ async def _open_journal(request_id: str) -> AsyncGenerator[DeliveryJournal]:
             journal = await stack.enter_async_context(DeliveryJournal(folder / request_id))
         except (OSError, DeliveryJournalError) as error:
             reason = explain_os_error(error) if isinstance(error, OSError) else error.explanation.rstrip(".")
+            is_in_use = getattr(error.__cause__, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+            advice = (
+                "Wait until the other command with this --key has ended."
+                if is_in_use
+                else f"Name a different folder with {_STATE_VAR}."
+            )
             raise UsageError(
-                f"{with_value('The journal of --key', folder)} can't be used: {reason}. If another "
-                "command is sending with this --key, wait until it has ended. Otherwise name a different folder with "
-                f"{_STATE_VAR}."
+                f"{with_value('The journal of --key', folder)} can't be used: {reason}. {advice}"
             ) from None
         yield journal
 

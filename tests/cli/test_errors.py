@@ -114,9 +114,10 @@ def test_hint_in_error_message_is_not_repeated(said: str) -> None:
 
 
 def test_wait_that_a_service_asks_for_is_reported() -> None:
-    error = made(errors.RateLimitedError)
-    error.retry_after = 30.0
-    assert exit_for_error(error)[1].endswith("wait 30 s and try again")
+    for kind, before in ((errors.RateLimitedError, ": "), (errors.CircuitOpenError, ": nothing was sent; ")):
+        error = made(kind)
+        error.retry_after = 30.0
+        assert exit_for_error(error)[1].endswith(f"{before}wait 30 s and try again")
 
 
 def test_command_may_know_better_what_to_do() -> None:

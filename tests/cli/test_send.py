@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
@@ -246,6 +247,19 @@ async def test_nothing_is_sent_if_journal_cannot_be_written(cli: CliRunner) -> N
     cli.set_env("DIRECTSUITE_STATE", str(cli.folder / cli.write_private_file("file", "")))
     await cli.fail(2, "DIRECTSUITE_STATE", *KEYED)
     assert await sent(cli) == 0
+
+
+async def test_journal_on_a_read_only_file_system_is_reported(cli: CliRunner) -> None:
+    assert (await cli.run(*KEYED)).status == 0
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    cli.monkeypatch.setattr(Path, "touch", refuse)
+    for command in (KEYED, ("status", "--key", "referral-17")):
+        err = await cli.fail(2, "(Read-only file system)", *command)
+        assert "command" not in err
+        assert err.endswith("Name a different folder with DIRECTSUITE_STATE.\n")
 
 
 NEEDS_DEV_ZERO = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /dev/zero")
