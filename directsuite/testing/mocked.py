@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any
-from unittest.mock import AsyncMock, Mock, patch
+from unittest.mock import ANY, AsyncMock, Mock, patch
+from urllib.parse import quote
 
-from aiohttp import ClientResponse, ClientSession
+from aiohttp import ClientError, ClientMiddlewareType, ClientResponse, ClientSession
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 from yarl import URL
@@ -34,6 +36,7 @@ except ModuleNotFoundError as error:
     text = "Mocked responses need the package aioresponses. Run: pip install aioresponses"
     raise ModuleNotFoundError(text, name=error.name) from None
 
+_ANY_SEGMENT = quote(str(ANY), safe="")
 _SERVICES = ("signing", "fax", "message", "registration")
 
 
@@ -74,31 +77,49 @@ class MockedServices(aioresponses):
 
     def bodies(self, operation: str) -> list[Any]:
         """Return the bodies of all requests of an operation, in their order: JSON decoded, others as bytes or None."""
+        __tracebackhide__ = True
         is_json = find_operation(operation).content_type is MediaType.JSON
         return [json.loads(body) if is_json and body else body for name, body in self._sent if name == operation]
 
     def respond(
-        self, operation: str, *, repeat: bool = False, headers: Mapping[str, str] | None = None, **values: Any
+        self,
+        operation: str,
+        *,
+        repeat: bool = False,
+        headers: Mapping[str, str] | None = None,
+        exception: ClientError | TimeoutError | None = None,
+        **values: Any,
     ) -> None:
         """Add the response to the next request of an operation, whatever the URL of the service.
 
         operation: the name in the specification, such as "GetUIDs".
         repeat: use it for all further requests of the operation. There need not be any.
         headers: the headers of the response, such as {"Retry-After": "120"}.
+        exception: what aiohttp raises instead of a response, such as TimeoutError(), or
+            aiohttp.ServerDisconnectedError() for a lost connection.
         values: `status`, the parameters of the path, and the fields of the response, as for
-            `directsuite.testing.response`.
+            `directsuite.testing.response`. With `exception`, only the parameters. `unittest.mock.ANY` matches any value
+            of a parameter.
 
         Raises ValueError and TypeError as `response` does.
         """
+        __tracebackhide__ = True
+        if exception is not None:
+            if not isinstance(exception, ClientError | TimeoutError):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(
+                    "exception must be TimeoutError(), or one of aiohttp, such as aiohttp.ServerDisconnectedError()"
+                )
+            values = {"status": HTTPStatus.INTERNAL_SERVER_ERROR, **values}  # its response needs no fields
         answer = response(operation, **values)
         path = URL(f"/{answer.path}")  # quoted as in the URL of the request
         mock: Any = self
         mock.add(
-            re.compile(f".*{re.escape(str(path))}$"),
+            re.compile(f".*{re.escape(str(path)).replace(_ANY_SEGMENT, '[^/]+')}$"),
             answer.method,
             status=answer.status,
             body=answer.body,
             headers=headers,
+            exception=exception,
             repeat=repeat,
         )
         self._defined[[*self._matches][-1]] = describe_request(answer.method, path)
@@ -115,10 +136,17 @@ class MockedServices(aioresponses):
         if isinstance(kwargs.get("data"), Payload):
             kwargs["data"] = await _read_content(kwargs["data"])
         self._sent.append((describe_request(method, URL(str(url))).split()[0], kwargs.get("data")))
-        # The client quotes some characters, such as '@'. Parsing the text makes both URLs equal.
         mock: Any = super()
-        response: ClientResponse = await mock._request_mock(orig_self, method, URL(str(url)), *args, **kwargs)
-        return response
+
+        async def respond(_: object) -> ClientResponse:
+            # The client quotes some characters, such as '@'. Parsing the text makes both URLs equal.
+            response: ClientResponse = await mock._request_mock(orig_self, method, URL(str(url)), *args, **kwargs)
+            return response
+
+        middlewares: Sequence[ClientMiddlewareType] = kwargs.get("middlewares") or ()
+        if middlewares:  # the client has at most one
+            return await middlewares[0](Mock(headers={}), respond)
+        return await respond(None)
 
     async def match(self, method: str, url: URL, allow_redirects: bool = True, **kwargs: Any) -> ClientResponse | None:
         """Return the mocked response to a request. Raises AssertionError if there is none."""

@@ -65,17 +65,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Fail a test that has passed if a request had no response, or a response was not requested.
 
-    If the test fails itself and a request had no response, add this to its error as a note.
+    If the test fails itself, add a section to its report that names these requests and responses.
     """
     mocked: MockedServices | None = getattr(item, "funcargs", {}).get("directsuite_mocked")
     try:
         result = yield
-    except Exception as error:
-        if mocked is not None and mocked.unexpected:
-            error.add_note(_describe_differences(mocked))
+    except BaseException:  # pytest.fail raises no Exception
+        if mocked is not None and (differences := _describe_differences(mocked)):
+            item.add_report_section("call", "mocked responses", differences)
         raise
-    if mocked is not None and (mocked.unexpected or mocked.unused):
-        pytest.fail(_describe_differences(mocked), pytrace=False)
+    if mocked is not None and (differences := _describe_differences(mocked)):
+        hint = "" if mocked.unexpected else " If a response need not be requested, define it with repeat=True."
+        pytest.fail(f"{differences}{hint}", pytrace=False)
     return result
 
 
@@ -84,10 +85,7 @@ def _describe_differences(mocked: MockedServices) -> str:
         "These requests had no mocked response": mocked.unexpected,
         "These mocked responses were not requested": mocked.unused,
     }
-    texts = [f"{title}: {', '.join(each)}." for title, each in lists.items() if each]
-    if not mocked.unexpected:
-        texts.append("If a response need not be requested, define it with repeat=True.")
-    return " ".join(texts)
+    return " ".join(f"{title}: {', '.join(each)}." for title, each in lists.items() if each)
 
 
 @pytest.hookimpl(wrapper=True)

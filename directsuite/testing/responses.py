@@ -16,6 +16,7 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
+from unittest.mock import ANY
 from urllib.parse import quote, unquote
 
 import attrs
@@ -23,6 +24,7 @@ from yarl import URL
 
 from directsuite.core.operation import Operation, Service
 from directsuite.core.similar import find_similar
+from directsuite.errors import InvalidArgumentError
 from directsuite.fax import operations as fax
 from directsuite.messaging import operations as messaging
 from directsuite.messaging.models import APIResponse
@@ -60,8 +62,8 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
     status: the HTTP status. None: 200, or 400 with `error`.
     values: the parameters of the path, such as `folder`, and the fields of the response by their names in Python. For
         GetDoc and the other operations that return a PDF, `pdf` with its bytes. A name that is both, such as
-        `identifier`, needs one value. `success` is True if it is omitted. `identifier`, `smtp_id`, `count` and
-        `session_id` are required if the response has them. `smtp_id` may be empty.
+        `identifier`, needs one value. `success` is True if it is omitted. The guide `methods` lists the fields, and
+        which of them are required. A list or `smtp_id` may be empty.
 
     An error has other fields. It is an error if `status` is 300 or more, if `success` is False, or, for signing and
     fax, if `error` is given.
@@ -75,11 +77,13 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
     not list the text of an enum (`MessageStatus("Deferred")` instead of the text allows it), or `code` is an error but
     `success` is omitted.
     """
+    __tracebackhide__ = True
     chosen = find_operation(operation)
-    parameters = [name for _, name, _, _ in string.Formatter().parse(chosen.path) if name]
+    parameters = _find_parameters(chosen)
     if missing := [name for name in parameters if name not in values]:
         raise ValueError(f"the path of {operation} needs {', '.join(missing)}: {chosen.path}")
     path = chosen.path.format_map({name: _quote_parameter(values[name]) for name in parameters})
+    values = {name: value for name, value in values.items() if value is not ANY}  # see `MockedServices.respond`
     has_flag = chosen.fault_format.success_key is not None
     is_error = "error" in values and not has_flag
     if status is None:
@@ -91,7 +95,9 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
         unknown = values.keys() - {"pdf", *parameters}
         if unknown:
             raise TypeError(f"the response of {operation} is a PDF, and has no field {min(unknown)}. Its field is pdf.")
-        body = base64.encode(values.get("pdf", b""))
+        if not isinstance(pdf := values.get("pdf"), bytes) or not pdf:
+            raise TypeError(f"the response of {operation} needs pdf: bytes, such as b'%PDF-1.7'")
+        body = base64.encode(pdf)
     else:
         fields = attrs.fields_dict(chosen.response)
         members = {name: value for name, value in values.items() if name in fields or name not in parameters}
@@ -99,8 +105,9 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
             if "success" not in members and (code := members.get("code")) not in _SUCCESS_CODES:
                 raise TypeError(f"code={code!r} is an error: give success=False")
             members.setdefault("success", True)
-        required = [each for each in fields if fields[each].default in (attrs.NOTHING, "")]
-        absent = {*required, *chosen.required_fields} & fields.keys() - members.keys()
+        absent = set(find_required_fields(chosen)) - members.keys()
+        if "csv_data" in members:
+            absent -= {"message_logs"}  # the report is in one of them
         if absent and members.keys() <= fields.keys():  # a misspelt field is named instead
             raise TypeError(f"the response of {operation} needs {min(absent)}")
         body = _encode_model(f"the response of {operation}", chosen.response, members)
@@ -109,6 +116,21 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
                 if message.get("uid") is None:
                     raise TypeError(f"the response of {operation} needs messages[{number}].uid")
     return ServiceResponse(chosen.method, path, status, body)
+
+
+def find_required_fields(operation: Operation[Any]) -> list[str]:
+    """Return the fields without which most programs fail: required ones, texts without a default, and the list."""
+    if operation.response is bytes:
+        return ["pdf"]
+    lists = [field.name for field in get_model_fields(operation.response) if field.item is not None]
+    required = {*operation.required_fields, *(lists if len(lists) == 1 else ())}
+    required |= {field.name for field in attrs.fields(operation.response) if field.default in (attrs.NOTHING, "")}
+    required -= {*_find_parameters(operation)}
+    return [field.name for field in attrs.fields(operation.response) if field.name in required]
+
+
+def _find_parameters(operation: Operation[Any]) -> list[str]:
+    return [name for _, name, _, _ in string.Formatter().parse(operation.path) if name]
 
 
 def _quote_parameter(value: object) -> str:
@@ -138,6 +160,7 @@ def _compile_path(path: str) -> re.Pattern[str]:
 
 
 def _encode_error(operation: Operation[Any], status: int, values: Mapping[str, Any]) -> bytes:
+    __tracebackhide__ = True
     if status >= 500 and not values:
         return b""  # a service that fails does not say so in its own format
     if operation.fault_format.success_key is not None:
@@ -151,11 +174,18 @@ def _encode_error(operation: Operation[Any], status: int, values: Mapping[str, A
 
 def _encode_model(what: str, model: type[Model], members: Mapping[str, Any]) -> bytes:
     """Return a model with these fields as JSON. Raises TypeError if a field does not exist, or cannot be read back."""
+    __tracebackhide__ = True
     fields = attrs.fields_dict(model)
     if unknown := members.keys() - fields.keys():
         raise TypeError(f"{what} has no field {min(unknown)}. Its fields are {', '.join(fields)}.")
+    for field in get_model_fields(model):
+        if field.kind is bytes and not isinstance(members.get(field.name), bytes | None):
+            raise TypeError(f"{what} needs bytes in {field.name}.")
     given = model(**members)
-    body = _get_codec().encode(given)
+    try:
+        body = _get_codec().encode(given)
+    except InvalidArgumentError as error:
+        raise TypeError(f"{what} cannot be written as JSON: {error}.") from None
     unreadable: Counter[str] = Counter()
     try:
         read = _get_codec().structure(model, json.loads(body), unreadable)
@@ -219,6 +249,7 @@ def _get_operations() -> dict[str, Operation[Any]]:
 
 def find_operation(name: str) -> Operation[Any]:
     """Return an operation of the specification. Raises ValueError if it does not exist."""
+    __tracebackhide__ = True
     operations = _get_operations()
     if name in operations:
         return operations[name]

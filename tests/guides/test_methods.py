@@ -1,14 +1,18 @@
-"""The table of the guide `methods` that says which method does which operation of the specification."""
+"""The tables of the guide `methods`: the method of each operation of the specification, and the fields of responses."""
 
 from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 
 import directsuite as ds
-from directsuite.testing.responses import _get_operations
+from directsuite.core.operation import Operation
+from directsuite.testing.responses import _find_parameters, _get_operations, find_required_fields
+from directsuite.wire.models import get_model_fields, is_model
 from tests.guides.documents import read_document
 from tests.operations import METHODS
 
@@ -29,7 +33,7 @@ def rows(text: str) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def table() -> dict[str, list[str]]:
-    found = rows(read_document("methods"))
+    found = rows(read_document("methods").partition("Other methods:")[0])
     assert found, "the guide has no table with rows such as | GetMessageCount | POST | `mailbox.get_message_count` |"
     names = [cells[0] for cells in found]
     assert sorted(names) == sorted(set(names)), "an operation stands in the table twice"
@@ -51,3 +55,54 @@ def test_row_names_the_http_method_and_an_awaitable_method(operation: str, table
     assert parts is not None, f"{operation}: {named!r} is not of the form facade.method"
     facade, method = parts.groups()
     assert inspect.iscoroutinefunction(getattr(FACADES[facade], method, None)), f"{named} is no awaitable method"
+
+
+_COMMON_FIELDS = {"success", "code", "message", "error_message"}
+
+
+def describe_responses() -> Iterator[str]:
+    """Yield a table row for each set of fields: the operations, the required fields and the others."""
+    rows = dict[tuple[str, str], list[str]]()
+    for name, operation in _get_operations().items():
+        required = find_required_fields(operation)
+        others = [
+            field.name
+            for field in list_fields(operation.response)
+            if field.name not in _COMMON_FIELDS.union(required) and field.name not in only_in_path(operation)
+        ]
+        rows.setdefault((quote(required), quote(others)), []).append(name)
+    for (required_names, other_names), operations in rows.items():
+        yield f"| {', '.join(operations)} | {required_names} | {other_names} |"
+
+
+def only_in_path(operation: Operation[Any]) -> set[str]:
+    """Return the parameters of an operation of the signing service, which are fields with the same value."""
+    return set(_find_parameters(operation)) & {"identifier"}
+
+
+def describe_elements() -> Iterator[str]:
+    """Yield a table row for each class inside a response: the class, the fields with it, and its names in JSON."""
+    holders = dict[Any, dict[str, None]]()
+    waiting = [operation.response for operation in _get_operations().values()]
+    while waiting:
+        for field in list_fields(waiting.pop(0)):
+            kind = field.kind if field.item is None else field.item
+            if is_model(kind):
+                waiting += [] if kind in holders else [kind]
+                holders.setdefault(kind, {})[field.name] = None
+    for kind, names in holders.items():
+        keys = [field.key for field in list_fields(kind)]
+        yield f"| {kind.__name__} | {quote(names)} | {quote(keys)} |"
+
+
+def list_fields(response: Any) -> Iterable[Any]:
+    return get_model_fields(response) if is_model(response) else ()
+
+
+def quote(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def test_fields_of_responses_are_those_of_the_models() -> None:
+    text = read_document("methods")
+    assert [row for row in (*describe_responses(), *describe_elements()) if row not in text.splitlines()] == []

@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from typing import TYPE_CHECKING, Any
+from unittest.mock import ANY
 
 import aiohttp
 import pytest
@@ -134,7 +135,7 @@ async def test_url_matches_however_it_is_quoted(mocked: Any, box: ds.Mailbox) ->
 async def test_each_service_responds_by_operation(mocked: Any, suite: ds.DirectSuite, box: ds.Mailbox) -> None:
     folder = "Größe+1 (50%) & a/b@c"
     mocked.respond("GetDoc", identifier="a/b", pdf=b"%PDF-1.7")
-    mocked.respond("getMultipleMessageInfo", fax_number="1555", offset=20, username="clinic")
+    mocked.respond("getMultipleMessageInfo", fax_number="1555", offset=20, username="clinic", message_detail=[])
     mocked.respond("GetMessageCount", folder=folder, count=3)
     mocked.respond("login", session_id="s/1")
     mocked.respond(
@@ -174,10 +175,43 @@ def test_method_for_responses_is_documented(mocked: Any) -> None:
     assert all(f"{parameter}:" in text for parameter in inspect.signature(mocked.respond).parameters)
 
 
-async def test_lost_connection_after_the_body_leaves_a_send_unknown(mocked: Any, box: ds.Mailbox) -> None:
-    mocked.put(f"{MESSAGE}/Send", exception=aiohttp.ServerDisconnectedError())
+@pytest.mark.parametrize("exception", [aiohttp.ServerDisconnectedError(), TimeoutError()])
+async def test_lost_response_leaves_a_send_unknown(exception: Exception, mocked: Any, box: ds.Mailbox) -> None:
+    mocked.respond("Send", exception=exception)
     with pytest.raises(ds.OutcomeUnknownError):
         await box.send(ds.Message(recipients=[ds.Recipient(BOB)]))
+
+
+async def test_lost_response_to_a_request_without_a_body_is_no_failed_connection(
+    mocked: Any, suite: ds.DirectSuite
+) -> None:
+    mocked.respond("GetDoc", identifier="d", exception=TimeoutError())
+    with pytest.raises(ds.ConnectionLostError):
+        await suite.signing.get_doc("d")
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"exception": ValueError()}, r"exception must be TimeoutError\(\), or one of aiohttp, such as "),
+        ({"exception": TimeoutError}, r"exception must be TimeoutError\(\)"),
+        ({"exception": TimeoutError(), "smtp_id": "<1>"}, "has no field smtp_id"),
+    ],
+)
+def test_exception_that_is_not_of_the_network_or_has_fields_is_rejected(
+    values: dict[str, Any], text: str, mocked: Any
+) -> None:
+    with pytest.raises(TypeError, match=text):
+        mocked.respond("Send", **values)
+
+
+async def test_any_value_of_a_parameter_matches(mocked: Any, suite: ds.DirectSuite, box: ds.Mailbox) -> None:
+    mocked.respond("GetMessagesBySender", folder="INBOX", sender=ANY, messages=[])
+    mocked.respond("Delete", identifier=ANY)
+    mocked.respond("GetDoc", identifier=ANY, pdf=b"%PDF-1.7")
+    assert await box.get_messages_by_sender("INBOX", BOB) == []
+    assert (await suite.signing.delete("d")).identifier == "d"
+    assert mocked.unused == ["GetDoc (identifier='<ANY>')"]
 
 
 async def test_aiohttp_is_itself_again_after_the_block() -> None:
@@ -206,7 +240,7 @@ async def test_unused_lists_the_responses_that_were_not_requested(box: ds.Mailbo
     for count in (1, 2):
         mocked.respond("GetMessageCount", folder="INBOX", count=count)
     mocked.respond("Send", smtp_id="<1>")
-    mocked.respond("GetUIDs", folder="INBOX", repeat=True)
+    mocked.respond("GetUIDs", folder="INBOX", uids=[], repeat=True)
     mocked.add("http://other.example.test/x", "GET")
     assert await box.get_message_count() == 1
     unused = ["GetMessageCount (folder='INBOX')", "Send", "GET http://other.example.test/x"]

@@ -145,7 +145,7 @@ async def test_suite(directsuite_mocked, directsuite_suite, directsuite_clock):
     began, at = time.monotonic(), directsuite_clock.monotonic()
     directsuite_mocked.respond("GetDoc", identifier="d", status=503)
     directsuite_mocked.respond("GetDoc", identifier="d", pdf=b"%PDF-1.7")
-    directsuite_mocked.respond("GetUIDs", folder="INBOX", repeat=True)
+    directsuite_mocked.respond("GetUIDs", folder="INBOX", uids=[1], repeat=True)
     assert await directsuite_suite.signing.get_doc("d") == b"%PDF-1.7"
     assert directsuite_clock.monotonic() - at > 30 > time.monotonic() - began
 
@@ -165,7 +165,7 @@ async def program():
 def test_program(directsuite_mocked, monkeypatch):
     for variable in directsuite_mocked.environment.items():
         monkeypatch.setenv(*variable)
-    directsuite_mocked.respond("getMultipleMessageInfo", fax_number="15550100100", offset=0)
+    directsuite_mocked.respond("getMultipleMessageInfo", fax_number="15550100100", offset=0, message_detail=[])
     asyncio.run(program())
     assert "directsuite.sandbox" not in sys.modules
 
@@ -174,7 +174,7 @@ def test_unused(directsuite_mocked):
         directsuite_mocked.respond("Send", smtp_id="<1>")
 
 async def test_ignored_error(directsuite_mocked, directsuite_suite):
-    directsuite_mocked.respond("GetDoc", identifier="d")
+    directsuite_mocked.respond("GetDoc", identifier="d", pdf=b"%PDF-1.7")
     await asyncio.gather(directsuite_suite.signing.get_doc("e"), return_exceptions=True)
 
 async def test_ignored_error_and_a_wrong_result(directsuite_mocked, directsuite_suite):
@@ -182,8 +182,13 @@ async def test_ignored_error_and_a_wrong_result(directsuite_mocked, directsuite_
     assert result == b"%PDF"
 
 def test_that_fails(directsuite_mocked):
-    directsuite_mocked.respond("Send", smtp_id="<1>")
-    raise RuntimeError("the cause")
+    directsuite_mocked.respond("Forward", folder="INBOX", smtp_id="<1>")
+    pytest.fail("the cause")
+
+def test_incomplete_responses(directsuite_mocked):
+    with pytest.raises(TypeError, match="has no field uid"):
+        directsuite_mocked.respond("GetUIDs", folder="INBOX", uid=1)
+    directsuite_mocked.respond("SignAndPull", identifier="d")
 """
 
 ANYIO = """
@@ -257,15 +262,18 @@ CASES = {
     "mocked responses with anyio": Case([MOCKED + ANYIO.format(backend="asyncio")], {"passed": 2}, ("anyio",)),
     "mocked responses in sync tests": Case(
         [MOCKED_SYNC],
-        {"passed": 1, "failed": 4},
+        {"passed": 1, "failed": 5},
         texts=(
             "These requests had no mocked response: GetDoc (identifier='f').",
             "These mocked responses were not requested: Send, Send. If a response need not",
             "These requests had no mocked response: GetDoc (identifier='e'). "
             "These mocked responses were not requested: GetDoc (identifier='d').\n",
-            "RuntimeError: the cause",
+            "Failed: the cause",
+            "- Captured mocked responses call -",
+            "These mocked responses were not requested: Forward (folder='INBOX').\n",
+            '>       directsuite_mocked.respond("SignAndPull", identifier="d")\n',
         ),
-        missing_texts=("not requested: Send. If",),
+        missing_texts=("responses.py:", "mocked.py:"),
     ),
     "a failing test": Case(
         ["async def test_mine(directsuite_suite):\n    assert directsuite_suite is None\n"], {"failed": 1}

@@ -14,7 +14,13 @@ from directsuite.core.session import BufferedResponse
 from directsuite.messaging import operations as messaging
 from directsuite.registration import operations as registration
 from directsuite.testing import mocked_services, response
-from directsuite.testing.responses import ServiceResponse, _get_codec, _get_operations, describe_request
+from directsuite.testing.responses import (
+    ServiceResponse,
+    _get_codec,
+    _get_operations,
+    describe_request,
+    find_required_fields,
+)
 
 
 def test_response_has_the_request_and_the_fields() -> None:
@@ -126,6 +132,19 @@ async def test_suite_raises_the_error_of_a_failed_login() -> None:
         ("Send", {}, TypeError, "the response of Send needs smtp_id"),
         ("GetMessageCount", {"folder": "INBOX"}, TypeError, "the response of GetMessageCount needs count"),
         ("GetMessages", {"folder": "INBOX", "messages": [{"subject": "a"}]}, TypeError, r"needs messages\[0\]\.uid"),
+        ("GetMessages", {"folder": "INBOX"}, TypeError, "the response of GetMessages needs messages"),
+        ("GetFolders", {"root": "INBOX", "subscribed_only": True}, TypeError, "needs folders"),
+        ("getSingleMessageInfo", FAX, TypeError, "the response of getSingleMessageInfo needs message_detail"),
+        ("GetMessageStatus", {"smtp_id": "<1>"}, TypeError, "the response of GetMessageStatus needs message_logs"),
+        (
+            "GetMessageStatus",
+            {"smtp_id": "<1>", "csv_data": "to"},
+            TypeError,
+            "GetMessageStatus needs bytes in csv_data",
+        ),
+        ("SignAndPull", DOCUMENT, TypeError, "the response of SignAndPull needs pdf: bytes"),
+        ("GetDoc", DOCUMENT | {"pdf": "text"}, TypeError, "the response of GetDoc needs pdf: bytes"),
+        ("GetDoc", DOCUMENT | {"pdf": b""}, TypeError, "the response of GetDoc needs pdf: bytes"),
         ("GetUIDs", {"uids": [1]}, ValueError, "the path of GetUIDs needs folder"),
         ("GetUIDs", {"folder": "INBOX", "uid": [1]}, TypeError, "has no field uid. Its fields are .*, uids"),
         ("GetUIDs", {"folder": "INBOX", "uids": ["a"]}, TypeError, r"\$\.uids\[0\] should be a whole number"),
@@ -149,6 +168,10 @@ def test_wrong_names_are_rejected(operation: str, values: dict[str, Any], error:
         ([{"uid": 1, "subjct": "x"}], r"has no member \$\.messages\[0\]\.subjct\. .*MessageDetail are .*, subject,"),
         ([ds.MessageDetail(uid=1), {"uid": 2, "msg_id": "<a>"}], r"\$\.messages\[1\]\.msg_id"),
         ({"uid": 1, "subjct": "x"}, r"\$\.messages\[0\]\.subjct"),
+        (
+            [{"uid": 1, "subject": "\ud800"}],
+            r"of GetMessages cannot be written as JSON: messages\[0\]\.subject: it contains",
+        ),
         ([{"uid": 1, "attachments": [{"filenam": "x"}]}], r"\$\.messages\[0\]\.attachments\[0\]\.filenam\."),
         ([{"uid": "one"}], r"\$\.messages\[\]\.uid cannot be read"),
         (["one"], r"\$\.messages\[\] cannot be read"),
@@ -203,18 +226,25 @@ def test_code_of_success_or_beside_a_flag_or_status_is_accepted(operation: str, 
     assert response(operation, **values).json["success"] is ("status" not in values)
 
 
+EXAMPLES: dict[str, object] = {"identifier": "d", "pdf": b"%PDF-1.7", "smtp_id": "<1>", "count": 1, "session_id": "s"}
+
+
 @pytest.mark.parametrize("name", _get_operations())
 def test_each_operation_accepts_its_response(name: str) -> None:
     operation = _get_operations()[name]
     values: dict[str, Any] = {
         parameter: "1" for _, parameter, _, _ in string.Formatter().parse(operation.path) if parameter
     }
-    values |= {field: 1 if field == "count" else "1" for field in operation.required_fields if "[]" not in field}
-    if operation.response is ds.SendMessageResponse:
-        values["smtp_id"] = "<1>"
+    values |= {field: EXAMPLES.get(field, []) for field in find_required_fields(operation)}
     answer = response(name, **values)
-    received = BufferedResponse(answer.status, {}, answer.body or b"JVBERi0=")
+    received = BufferedResponse(answer.status, {}, answer.body)
     assert not isinstance(interpret(operation, received, 10_000, _get_codec()), Exception)
+
+
+def test_report_may_be_csv_instead_of_logs() -> None:
+    report = read("GetMessageStatus", response("GetMessageStatus", smtp_id="<1>", csv_data=b"to\r\n"))
+    assert isinstance(report, ds.DirectMessageStatusReportResponse)
+    assert report.csv_data == b"to\r\n"
 
 
 def test_misspelt_field_is_named_before_the_missing_one() -> None:
