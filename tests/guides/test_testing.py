@@ -26,7 +26,7 @@ def run(programs: list[str], folder: Path) -> int:
 
 @pytest.mark.process
 def test_examples_pass(tmp_path: Path) -> None:
-    assert run([each for each in find_code_blocks("testing") if not each.startswith(WEB)], tmp_path) == 13
+    assert run([each for each in find_code_blocks("testing") if not each.startswith(WEB)], tmp_path) == 14
 
 
 @pytest.mark.process
