@@ -404,7 +404,7 @@ async def _open_journal(request_id: str) -> AsyncGenerator[DeliveryJournal]:
             reason = explain_os_error(error) if isinstance(error, OSError) else error.explanation.rstrip(".")
             is_in_use = getattr(error.__cause__, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
             advice = (
-                "Wait until the other command with this --key has ended."
+                "Wait until the other command or program has ended."
                 if is_in_use
                 else f"Name a different folder with {_STATE_VAR}."
             )

@@ -6,26 +6,27 @@
         mocked.respond("GetMessageCount", folder="INBOX", count=3)
         assert await suite.mailbox("alice@direct.example.test", "...").get_message_count() == 3
 
-It requires the package aioresponses (extra `testing`). For tests of timeouts, dropped connections and redirects, use
-`directsuite.sandbox`.
+It requires the package aioresponses (extra `testing`). For tests of redirects, and of responses that depend on earlier
+requests, use `directsuite.sandbox`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 from unittest.mock import ANY, AsyncMock, Mock, patch
 from urllib.parse import quote
 
-from aiohttp import ClientError, ClientMiddlewareType, ClientResponse, ClientSession
+from aiohttp import ClientError, ClientResponse, ClientSession
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 from yarl import URL
 
+from directsuite.core.attempt import Attempt
 from directsuite.core.operation import MediaType
 from directsuite.core.privacy import EXPECTED_ATTR
 from directsuite.testing.responses import describe_request, find_operation, response
@@ -76,7 +77,10 @@ class MockedServices(aioresponses):
         return [self._describe_response(key) for key, match in matches.items() if match.repeat is not True]
 
     def bodies(self, operation: str) -> list[Any]:
-        """Return the bodies of all requests of an operation, in their order: JSON decoded, others as bytes or None."""
+        """Return the bodies of all requests of an operation, in their order: JSON decoded, others as bytes or None.
+
+        That of Save is the base64 text of the PDF.
+        """
         __tracebackhide__ = True
         is_json = find_operation(operation).content_type is MediaType.JSON
         return [json.loads(body) if is_json and body else body for name, body in self._sent if name == operation]
@@ -86,7 +90,7 @@ class MockedServices(aioresponses):
         operation: str,
         *,
         repeat: bool = False,
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str | int] | None = None,
         exception: ClientError | TimeoutError | None = None,
         **values: Any,
     ) -> None:
@@ -118,7 +122,7 @@ class MockedServices(aioresponses):
             answer.method,
             status=answer.status,
             body=answer.body,
-            headers=headers,
+            headers={name: str(value) for name, value in (headers or {}).items()},
             exception=exception,
             repeat=repeat,
         )
@@ -143,9 +147,11 @@ class MockedServices(aioresponses):
             response: ClientResponse = await mock._request_mock(orig_self, method, URL(str(url)), *args, **kwargs)
             return response
 
-        middlewares: Sequence[ClientMiddlewareType] = kwargs.get("middlewares") or ()
-        if middlewares:  # the client has at most one
-            return await middlewares[0](Mock(headers={}), respond)
+        for middleware in kwargs.get("middlewares") or ():  # those of other programs are ignored, as by aioresponses
+            if getattr(middleware, "__func__", None) is Attempt._send_once:
+                kwargs["middlewares"] = ()
+                sent: ClientResponse = await middleware(Mock(headers={}), respond)
+                return sent
         return await respond(None)
 
     async def match(self, method: str, url: URL, allow_redirects: bool = True, **kwargs: Any) -> ClientResponse | None:

@@ -82,8 +82,12 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
     parameters = _find_parameters(chosen)
     if missing := [name for name in parameters if name not in values]:
         raise ValueError(f"the path of {operation} needs {', '.join(missing)}: {chosen.path}")
+    if not isinstance(status, int | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError("status must be an HTTP status, such as 503. The status of a fax is in message_detail")
     path = chosen.path.format_map({name: _quote_parameter(values[name]) for name in parameters})
-    values = {name: value for name, value in values.items() if value is not ANY}  # see `MockedServices.respond`
+    if fields_with_any := [name for name, value in values.items() if value is ANY and name not in parameters]:
+        raise TypeError(f"ANY is possible for a parameter of the path, but not for {fields_with_any[0]}")
+    values = {name: value for name, value in values.items() if value is not ANY}
     has_flag = chosen.fault_format.success_key is not None
     is_error = "error" in values and not has_flag
     if status is None:
@@ -177,10 +181,13 @@ def _encode_model(what: str, model: type[Model], members: Mapping[str, Any]) -> 
     __tracebackhide__ = True
     fields = attrs.fields_dict(model)
     if unknown := members.keys() - fields.keys():
-        raise TypeError(f"{what} has no field {min(unknown)}. Its fields are {', '.join(fields)}.")
+        known = fields.keys() - {"extra"}
+        raise TypeError(f"{what} has no field {min(unknown)}. {_list_similar(min(unknown), known, 'fields')}.")
     for field in get_model_fields(model):
         if field.kind is bytes and not isinstance(members.get(field.name), bytes | None):
             raise TypeError(f"{what} needs bytes in {field.name}.")
+        if field.item is not None and not isinstance(members.get(field.name, []), list):
+            raise TypeError(f"{what} needs a list in {field.name}.")
     given = model(**members)
     try:
         body = _get_codec().encode(given)
@@ -229,7 +236,7 @@ def _find_problems(given: object, read: object, path: str) -> Iterator[str]:
 
 def _list_similar(name: str, known: Iterable[str], plural: str) -> str:
     """Return a sentence with the similar names, or with all if none is similar."""
-    names = list(known)
+    names = sorted(known)
     starts = [each for each in names if name.lower().startswith(each.lower())]
     similar = dict.fromkeys([*starts, *find_similar(name, names, limit=3)])
     listed = ", ".join(similar or names)

@@ -92,7 +92,7 @@ async def test_two_sends_with_one_key_do_not_meet(cli: CliRunner) -> None:
         await until_faulty(cli)
         second = await cli.run(*SEND, "--key", "k")
     assert (second.status, second.out) == (2, "")
-    assert second.err.endswith("Wait until the other command with this --key has ended.\n")
+    assert second.err.endswith("Wait until the other command or program has ended.\n")
 
 
 async def test_reader_of_output_may_close_pipe(cli: CliRunner) -> None:

@@ -104,5 +104,8 @@ def quote(names: Iterable[str]) -> str:
 
 
 def test_fields_of_responses_are_those_of_the_models() -> None:
-    text = read_document("methods")
-    assert [row for row in (*describe_responses(), *describe_elements()) if row not in text.splitlines()] == []
+    _, section = read_document("methods").split("## Fields of responses")
+    rows = [line for line in section.split("\n## ")[0].splitlines() if line.startswith("| ")]
+    headings = ("| operation |", "| class |")
+    found = [row for row in rows if not row.startswith(headings)]
+    assert found == [*describe_responses(), *describe_elements()]

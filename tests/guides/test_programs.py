@@ -61,9 +61,10 @@ async def test_report_is_sent_to_two_recipients(tmp_path: Path, monkeypatch: pyt
 
 
 async def test_faxes_are_watched(capsys: pytest.CaptureFixture[str]) -> None:
-    watch = execute_programs(*find_code_blocks("faxes"))["watch"]
+    programs = execute_programs(*find_code_blocks("faxes"))
     async with open_clinic() as clinic:
         handle = await clinic.sandbox.add_fax(FAX_NUMBER)
+        assert await programs["read_status"](clinic.suite, FAX_NUMBER, handle) is ds.FaxStatus.COMPLETE
         sleep = clinic.time.sleep
 
         async def sleep_and_close(seconds: float) -> None:
@@ -71,7 +72,7 @@ async def test_faxes_are_watched(capsys: pytest.CaptureFixture[str]) -> None:
             await clinic.suite.aclose()
 
         clinic.time.sleep = sleep_and_close  # type: ignore[method-assign]
-        await watch(clinic.suite, FAX_NUMBER, None)
+        await programs["watch"](clinic.suite, FAX_NUMBER, None)
     assert capsys.readouterr().out == f"{handle} complete\n"
 
 

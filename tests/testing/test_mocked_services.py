@@ -205,6 +205,23 @@ def test_exception_that_is_not_of_the_network_or_has_fields_is_rejected(
         mocked.respond("Send", **values)
 
 
+async def test_middlewares_of_another_program_are_ignored(mocked: Any) -> None:
+    async def fail(_request: object, _handler: object) -> Any:
+        raise AssertionError
+
+    mocked.get("http://other.example.test/", status=204)
+    async with aiohttp.ClientSession(middlewares=(fail,)) as session:
+        response = await session.get("http://other.example.test/", middlewares=(fail, fail))
+        assert response.status == 204
+
+
+def test_any_is_only_for_parameters_and_a_status_is_a_number(mocked: Any) -> None:
+    with pytest.raises(TypeError, match="but not for error"):
+        mocked.respond("GetDocInfo", identifier="a", error=ANY)
+    with pytest.raises(TypeError, match="status must be an HTTP status"):
+        mocked.respond("getSingleMessageInfo", fax_number="1", message_handle="h", status="complete")
+
+
 async def test_any_value_of_a_parameter_matches(mocked: Any, suite: ds.DirectSuite, box: ds.Mailbox) -> None:
     mocked.respond("GetMessagesBySender", folder="INBOX", sender=ANY, messages=[])
     mocked.respond("Delete", identifier=ANY)
