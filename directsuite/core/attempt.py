@@ -190,7 +190,7 @@ class Attempt(Generic[R]):
         call = self._call
         if call.operation.needs_credential:
             cache = call.endpoint.credentials
-            credential = None if cache is None else cache.peek()
+            credential = None if cache is None else cache.peek(call.endpoint.rejections.unusable_generation)
             if credential is None:
                 return False
             self._call.credential = credential
@@ -546,9 +546,9 @@ async def _load_credential(call: Call[Any], cache: TokenCache) -> Credential:
     or token request also says that the call was not sent, unless an earlier attempt of it was.
     """
     call.credential = None  # that of an earlier attempt; None shows that the call waits for one
-    call.met_back_off = cache.is_backing_off
+    call.was_backing_off = cache.is_backing_off
     try:
-        call.credential = await cache.get_current()
+        call.credential = await cache.get_current(call.endpoint.rejections.unusable_generation)
         return call.credential
     except OutcomeUnknownError as error:
         failure = TransportError(

@@ -232,7 +232,7 @@ class Call(Generic[R]):
     """True if the response was lost, but the side effect is proven."""
     credential: Credential | None = None
     """The credential of the last attempt, if any."""
-    met_back_off: bool = False
+    was_backing_off: bool = False
     """True if the last attempt needed a new credential during the back-off after an earlier fetch."""
     has_renewed_credential: bool = False
     """True if the call has used its only replay with a new credential."""

@@ -41,8 +41,8 @@ class SystemClock:
 def sleep_in_background(clock: Clock, seconds: float) -> Awaitable[None]:
     """Sleep in a task for which no call waits.
 
-    A test clock that skips sleeps can define a method of this name, which does not. Otherwise a task that sleeps again
-    and again would move its time forward without end.
+    A test clock whose `sleep` skips time can have a method `sleep_in_background`, which must not skip time. Otherwise a
+    task that sleeps again and again would move the clock forward without end.
     """
     sleep = cast("Callable[[float], Awaitable[None]]", getattr(clock, "sleep_in_background", clock.sleep))
     return sleep(seconds)

@@ -72,22 +72,30 @@ class Rejections:
     """The tokens that one service has rejected in a row, and the back-off of new tokens for this service.
 
     The first rejected token is replaced immediately, because it may have been revoked. If the service also rejects the
-    new one, the next is fetched after 1 s, then 2, 4, … 60 s. Other services, which may accept the token, use it
-    further. A successful response of the service ends this: see `Attempt.run`.
+    new one, the next is fetched 1 s after the request for the rejected one, then after 2, 4, … 60 s. Other services,
+    which may accept the rejected token, continue to use it until that fetch succeeds.
+
+    The count starts again after a successful response of the service (`Attempt.run`), and if a token was requested 60 s
+    or more before its first rejection, because the service has probably accepted it until then.
     """
 
-    count: int = 0
-    _generation: int = 0
-    _replace_at: float = 0.0
+    count: int = attrs.field(default=0, init=False)
+    unusable_generation: int = attrs.field(default=0, init=False)
+    """The generation of the token that calls to this service must not use any more."""
+    _generation: int = attrs.field(default=0, init=False)
+    _replace_at: float = attrs.field(default=0.0, init=False)
 
-    def record(self, generation: int, now: float) -> float:
+    def record(self, credential: Credential, now: float) -> float:
         """Record that the current token was rejected. Return the seconds until it may be replaced."""
-        if generation > self._generation:  # otherwise another call has recorded it
-            self._generation = generation
-            self.count += 1
+        if credential.generation > self._generation:  # otherwise another call has recorded it
+            self._generation = credential.generation
+            self.count = 1 if now - credential.requested_at >= _BACKOFF.max_wait else self.count + 1
             if self.count > 1:
-                self._replace_at = now + _BACKOFF.compute_wait(self.count - 1)
-        return max(0.0, self._replace_at - now)
+                self._replace_at = credential.requested_at + _BACKOFF.compute_wait(self.count - 1)
+        wait = max(0.0, self._replace_at - now)
+        if not wait:
+            self.unusable_generation = credential.generation
+        return wait
 
 
 class TokenCache:
@@ -161,19 +169,26 @@ class TokenCache:
         """True if the source sends a token that can be used once, and so must not be lost, or sent by two fetches."""
         return bool(getattr(self._source, "single_use", False))
 
-    def peek(self) -> Credential | None:
-        """Return the current credential, or None if there is none or it is due for renewal."""
-        credential = self._credential
-        return credential if credential is not None and self._clock.monotonic() < credential.renew_at else None
+    def peek(self, newer_than: int = 0) -> Credential | None:
+        """Return the current credential, or None if there is none or it is due for renewal.
 
-    async def get_current(self) -> Credential:
+        newer_than: as in `get_current`.
+        """
+        credential = self._credential
+        if credential is None or credential.generation <= newer_than:
+            return None
+        return credential if self._clock.monotonic() < credential.renew_at else None
+
+    async def get_current(self, newer_than: int = 0) -> Credential:
         """Return a credential that has not expired. Wait for a fetch only if there is none.
 
         A credential that is due for renewal is returned immediately and renewed in the background. Raises the error of
         a failed fetch, also during the back-off, and ClosedError if a fetch is needed but the cache is closed.
+
+        newer_than: a generation. It and older ones are not returned.
         """
         credential = self._credential
-        if credential is None or self._clock.monotonic() >= credential.expires_at:
+        if credential is None or credential.generation <= newer_than or self.now() >= credential.expires_at:
             return await self._wait_for_fetch()
         if self.peek() is not None:
             return credential

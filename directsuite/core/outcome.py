@@ -46,8 +46,8 @@ condition for another attempt:
   that request failed before the call, the call waits until the next one may be made.
 - `repeatable`: as the retry policy allows if the operation may be repeated. Otherwise the call ends as
   OutcomeUnknownError, with this failure as its cause.
-- `renewed`: once, with a new token or session. If that is also rejected, the outcome is FAILED. Until the service
-  accepts one, further calls replace it only after a back-off (`credentials.Rejections`).
+- `renewed`: once, with a new token or session. If that is also rejected, the outcome is FAILED, and further calls
+  replace it only after a back-off (`credentials.Rejections`).
 
 An attempt of an operation that may not be repeated has no timeout except the deadline, or the time reserved before it
 for verification. A request is not repeated if a required value is unreadable (`Facade.with_strict_paths`).

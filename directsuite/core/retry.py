@@ -169,6 +169,7 @@ class RetryPolicy(ValueSemantics):
         time_left: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
         on_scheduled: Callable[[BaseException | None, float], None],
+        mentions_wait: bool,
         await_result: Callable[[Awaitable[Any]], Awaitable[Any]],
     ) -> AsyncRetrying:
         """Return the retry loop of tenacity for one call. It stops if the next wait does not fit into the time left.
@@ -179,6 +180,7 @@ class RetryPolicy(ValueSemantics):
         time_left: returns the seconds until the deadline.
         sleep: waits for a number of seconds.
         on_scheduled: called with the error and the seconds of each wait before it starts.
+        mentions_wait: whether the last error says that the call was not retried because its `retry_after` is too long.
         await_result: awaits the result of an async strategy of the user.
         """
         from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
@@ -203,10 +205,11 @@ class RetryPolicy(ValueSemantics):
                 return True
             if retry_state.upcoming_sleep >= time_left():
                 error = _get_error(retry_state)
-                if isinstance(error, DirectSuiteError) and error.retry_after is not None and not error.advice:
+                if mentions_wait and isinstance(error, DirectSuiteError) and error.retry_after:
+                    subject = f"{error.advice}. The call" if error.advice else "the call"
                     error.advice = (
-                        f"the call was not retried, because the wait of {error.retry_after:.0f} s is longer than the "
-                        "time left. Call again after this wait, or with a longer timeout"
+                        f"{subject} was not retried, because the wait of {math.ceil(error.retry_after)} s is longer "
+                        "than the time left. Call again after this wait, or with a longer timeout"
                     )
                 return True
             return self.stop is not None and bool(await resolve_result(self.stop(retry_state), True))

@@ -299,6 +299,7 @@ class Transport:
             time_left=lambda: call.compute_time_left() - leapt,
             sleep=sleep,
             on_scheduled=emit_scheduled,
+            mentions_wait=not call.options.essential,
             await_result=env.session.wait,
         )
         async for attempt in retrying:
@@ -494,8 +495,7 @@ def _may_repeat(call: Call[Any], error: BaseException) -> bool:
         return False
     if isinstance(error, CircuitOpenError | ClosedError):
         return False
-    is_waiting = call.met_back_off and error.retry_after is not None
-    if error.operation not in (None, call.operation.name) and not is_waiting:
+    if error.operation not in (None, call.operation.name) and not _is_waiting_for_back_off(call, error):
         return False  # the login or token request of the call failed, and was already retried
     if is_permanent_source_failure(error):
         return False
@@ -508,12 +508,21 @@ def _may_repeat(call: Call[Any], error: BaseException) -> bool:
     return error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED)
 
 
+def _is_waiting_for_back_off(call: Call[Any], error: DirectSuiteError) -> bool:
+    """Return True if a failed login or token request may be sent again when its back-off has ended."""
+    cache = call.endpoint.credentials
+    if cache is None or not cache.is_builtin or error.retry_after is None:
+        return False
+    # If the wait is too long, the retry loop says so in the error.
+    return call.was_backing_off or error.retry_after >= call.compute_time_left()
+
+
 def _try_renew_credential(call: Call[Any], failure: DirectSuiteError) -> bool:
     """Return True if another attempt with a new credential may be made.
 
-    A rejected credential is discarded, also if the body cannot be sent again. If it cannot be replaced, was already
-    replaced once in this call, or is one of several that the service has rejected, the outcome of the failure becomes
-    FAILED instead.
+    The service's next calls use a new credential, also if the body cannot be sent again. If the rejected one cannot be
+    replaced, was already replaced once in this call, or is one of several that the service has rejected, the outcome of
+    the failure becomes FAILED instead.
     """
     if failure is call.caller_error or not needs_new_credential(failure):
         return False
@@ -523,16 +532,18 @@ def _try_renew_credential(call: Call[Any], failure: DirectSuiteError) -> bool:
         if cache is not None:
             failure.advice = cache.explain_rejection()
         return False
-    wait = 0.0
+    wait, rejections = 0.0, call.endpoint.rejections
     if cache.is_current(credential):
-        wait = call.endpoint.rejections.record(credential.generation, cache.now())
+        wait = rejections.record(credential, cache.now())
     if wait or call.has_renewed_credential:
         failure.outcome = Outcome.FAILED
         failure.advice = _ALSO_REJECTED[call.operation.auth]
         if wait:
-            failure.advice += f". Another new one is requested in {math.ceil(wait)} s at the earliest"
+            name = "session" if call.operation.auth is Auth.SESSION else "token"
+            failure.advice += f". The first call after {math.ceil(wait)} s requests another {name}"
         return False
-    cache.invalidate(credential.generation)
+    if rejections.count == 1:
+        cache.invalidate(credential.generation)  # also for other services: it may have been revoked
     # A consumed body cannot be sent again, but the next call will use a new credential.
     call.has_renewed_credential = not call.is_consumed
     if call.has_renewed_credential:

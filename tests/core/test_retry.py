@@ -163,6 +163,37 @@ async def test_wait_that_does_not_fit_the_deadline_raises_immediately(server: Sc
     assert clock.sleeps == []
 
 
+async def test_wait_that_does_not_fit_the_deadline_is_rounded_up_and_added_to_other_advice(
+    server: ScriptedServer,
+) -> None:
+    error = ds.RateLimitedError("busy", status=429, outcome=ds.Outcome.REJECTED)
+    error.retry_after, error.advice = 0.4, "ask the provider"
+
+    async def raise_error() -> None:
+        raise error
+
+    async def sleep(_: float) -> None:
+        raise AssertionError("the wait is too long")
+
+    async def forbid(_: object) -> None:
+        raise AssertionError("the wait is requested")
+
+    retrying = ds.RetryPolicy().make_retry_loop(
+        may_repeat=lambda _: True,
+        time_left=lambda: 0.3,
+        sleep=sleep,
+        on_scheduled=lambda _, __: None,
+        mentions_wait=True,
+        await_result=forbid,
+    )
+    with pytest.raises(ds.RateLimitedError):
+        await retrying(raise_error)
+    assert error.advice == (
+        "ask the provider. The call was not retried, because the wait of 1 s is longer than the time left. "
+        "Call again after this wait, or with a longer timeout"
+    )
+
+
 async def test_no_retries_still_renews_the_token(server: ScriptedServer) -> None:
     tokens = iter(["old", "new"])
 

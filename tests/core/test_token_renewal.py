@@ -37,6 +37,7 @@ class Sessions:
 
     def __init__(self) -> None:
         self.logins = 0
+        self.result: dict[str, object] = OK
         self.valid: set[str] = set()
 
     async def __call__(self, exchange: Exchange) -> None:
@@ -47,7 +48,7 @@ class Sessions:
             await responses.respond(LOGIN_RESPONSE | {"sessionId": session})(exchange)
             return
         known = any(f"/{session}/" in exchange.request.target for session in self.valid)
-        await responses.respond(OK if known else {"success": False, "code": "011"})(exchange)
+        await responses.respond(self.result if known else {"success": False, "code": "011"})(exchange)
 
 
 @pytest.fixture
@@ -298,6 +299,20 @@ async def test_call_waits_for_the_end_of_the_back_off_after_a_failed_login(
     assert sessions.logins == 1
 
 
+async def test_error_of_the_token_function_is_raised_immediately_even_if_it_names_a_wait(
+    server: ScriptedServer,
+) -> None:
+    source, busy = NumberedTokens(), ds.ServerError("busy", status=503, operation="Vault", service="vault")
+    busy.outcome, busy.retry_after = ds.Outcome.UNKNOWN, 20
+    source.failures = [busy]
+    async with open_suite(server, token=source, retry=ds.RetryPolicy()) as suite:
+        for _ in range(2):
+            began = asyncio.get_running_loop().time()
+            assert type(await catch_error(GET_DOC_INFO.call(suite))) is ds.ServerError
+            assert asyncio.get_running_loop().time() == began
+    assert source.asked == 1
+
+
 async def test_failed_token_is_tried_as_often_as_the_policy_says(server: ScriptedServer) -> None:
     source = NumberedTokens()
     source.failures = [ConnectionError("vault") for _ in range(9)]
@@ -366,9 +381,10 @@ class PickyServices:
     def __init__(self) -> None:
         self.source = NumberedTokens()
         self.accepts_for_signing = self.is_revoked = False
+        self.newest: int | None = None
 
     async def __call__(self, exchange: Exchange) -> None:
-        newest = exchange.request.headers["authorization"] == f"Bearer token-{self.source.asked}"
+        newest = exchange.request.headers["authorization"] == f"Bearer token-{self.newest or self.source.asked}"
         if newest and self.is_revoked:
             newest, self.is_revoked = False, False
         good = newest and (self.accepts_for_signing or "/signing/" not in exchange.request.target)
@@ -395,7 +411,7 @@ async def test_service_that_rejects_each_new_token_gets_few_of_them(
             errors += await asyncio.gather(*(catch_error(GET_DOC_INFO.call(suite)) for _ in range(20)))
             assert {(type(error), error.outcome) for error in errors} == {(ds.AuthenticationError, ds.Outcome.FAILED)}
             assert [error.attempts for error in errors] == [2] + 39 * [1]
-            assert errors[-1].advice.endswith(f". Another new one is requested in {seconds} s at the earliest")
+            assert errors[-1].advice.endswith(f". The first call after {seconds} s requests another token")
             await asyncio.sleep(seconds)
     assert picky.source.asked == 5
 
@@ -417,6 +433,38 @@ async def test_other_services_are_not_affected_by_one_that_rejects_each_token(
         picky.is_revoked = True
         await call_fax(suite)
         assert picky.source.asked == 3
+
+
+async def test_other_services_use_the_token_until_the_one_that_rejects_it_has_a_new_one(
+    server: ScriptedServer, picky: PickyServices
+) -> None:
+    async with open_suite(server, token=picky.source, retry=ds.RetryPolicy.none()) as suite:
+        await catch_error(GET_DOC_INFO.call(suite))
+        await asyncio.sleep(1)
+        picky.source.failures = [ConnectionError("vault")]
+        assert type(await catch_error(GET_DOC_INFO.call(suite))) is ds.TransportError
+        picky.newest = picky.source.asked - 1
+        await call_fax(suite)
+        assert picky.source.asked == 3
+        await asyncio.sleep(1)
+        picky.newest = None
+        assert type(await catch_error(GET_DOC_INFO.call(suite))) is ds.AuthenticationError
+        await call_fax(suite)
+    assert picky.source.asked == 4
+    assert server.requests[-1].headers["authorization"] == "Bearer token-4"
+
+
+@pytest.mark.parametrize(("seconds", "calls"), [(4, 5), (60, 10)])
+async def test_session_with_which_all_calls_failed_is_replaced_immediately(
+    server: ScriptedServer, sessions: Sessions, seconds: float, calls: int
+) -> None:
+    sessions.result = {"success": False, "code": "210"}
+    async with open_suite(server) as suite:
+        for logins in range(1, calls + 1):
+            assert type(await catch_error(look(suite))) is ds.NotFoundError
+            assert sessions.logins == logins
+            sessions.valid.clear()
+            await asyncio.sleep(seconds)
 
 
 async def test_token_is_replaced_immediately_again_after_the_service_has_accepted_one(

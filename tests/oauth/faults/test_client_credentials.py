@@ -44,6 +44,24 @@ async def test_call_that_closing_waits_for_may_still_get_a_token(service: TokenS
     assert service.issued == 2
 
 
+async def test_pause_of_the_token_endpoint_that_is_longer_than_the_time_left_is_in_the_error(
+    service: TokenService,
+) -> None:
+    service.script = [responses.respond(b"", 429, Retry_After="120")]
+    async with service.open(retry=ds.RetryPolicy()) as suite:
+        for seconds in (120, 110):
+            error = await catch_error(fetch(suite))
+            assert error.retry_after == pytest.approx(seconds, abs=0.1)
+            assert error.advice == (
+                f"the call was not retried, because the wait of {seconds} s is longer than the time left. "
+                "Call again after this wait, or with a longer timeout"
+            )
+            await asyncio.sleep(10)
+        error = await catch_error(fetch(suite.with_options(retry=ds.RetryPolicy.none())))
+        assert error.retry_after == pytest.approx(100, abs=0.1)
+        assert error.advice == ""
+
+
 async def test_late_401_is_replayed_once_with_a_fresh_token(service: TokenService) -> None:
     async with service.open() as suite:
         await fetch(suite)
