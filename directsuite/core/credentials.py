@@ -40,7 +40,7 @@ from directsuite.errors import (
     TransportError,
 )
 from directsuite.secret import Secret, as_secret
-from directsuite.wire.models import ValueSemantics, is_number
+from directsuite.wire.models import ValueSemantics, is_number, name_type
 
 _BACKOFF = Backoff(1.0, 60.0)
 _MAX_KEEP_ALIVE_SLEEP = 3600.0
@@ -565,7 +565,7 @@ def validate_token(token: object, *, in_header: bool) -> AccessToken:
     text = cast("object", token.token.reveal())  # a function of the user may return anything
     if not isinstance(text, str):
         raise ConfigurationError(
-            f"the token source returned {type(text).__name__} instead of a string or an AccessToken"
+            f"the token source returned {name_type(text)} as the token, instead of a string"
         )
     if (in_header or not text) and (problem := find_header_problem(text)):
         raise ConfigurationError(f"the token source returned a token that {problem}")

@@ -154,9 +154,9 @@ SOURCES: list[tuple[Callable[[], Awaitable[str]], str]] = [
         (ask, "the token source took longer than 60 s: if it needs longer, increase attempt_timeout")
         for ask in (_hangs, _raises_when_it_is_cancelled)
     ),
-    (_gives(None), "the token source returned NoneType instead of a string or an AccessToken"),
-    (_gives(5), "the token source returned int instead of a string or an AccessToken"),
-    (_gives(b"token"), "the token source returned bytes instead of a string or an AccessToken"),
+    (_gives(None), "the token source returned None as the token, instead of a string"),
+    (_gives(5), "the token source returned int as the token, instead of a string"),
+    (_gives(b"token"), "the token source returned bytes as the token, instead of a string"),
     *((_gives(token), f"the token source returned a token that {problem}") for token, problem in PROBLEMS.items()),
 ]
 
