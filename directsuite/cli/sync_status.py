@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Generator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import attrs
 from cyclopts import Group, Parameter
@@ -76,12 +75,6 @@ class _SyncStatusOptions(StoreOptions):
     """Show only failing mailboxes."""
     quarantined: Annotated[bool, opt.Flag] = False
     """Show the quarantined messages, which can't be fetched, with the reason and the time of the next try."""
-    sort: Literal["status", "lag", "messages", "mailbox", "number"] = "status"
-    """The order: failing mailboxes first, largest lag first, most messages first, or by address or number."""
-    limit: Annotated[int | None, opt.integer_parameter(gte=1)] = None
-    """The number of rows to show. The default is 200 in a table, and all with --json."""
-    offset: Annotated[int, opt.integer_parameter(gte=0)] = 0
-    """The number of rows to skip."""
     json: opt.Json = False
 
 
@@ -99,7 +92,6 @@ _STYLES = {
     str(SyncStatus.UP_TO_DATE): "green",
 }
 _STATUS_ORDER = {status: position for position, status in enumerate(_STYLES)}
-_MAX_TABLE_ROWS = 200
 _REQUEST_TEXTS = {
     OperatorRequest.AUDIT: "compares all messages with the server",
     OperatorRequest.RETRY: "retries quarantined messages and failing mailboxes",
@@ -120,18 +112,9 @@ class StatusReport:
     """The member `mailboxes` of the JSON document. Times are in ISO 8601, in UTC; lag and failing_for are seconds."""
 
 
-_SORT_KEYS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
-    "status": lambda row: (_STATUS_ORDER[row["status"]], row["number"] or 0),
-    "lag": lambda row: -math.inf if row["lag"] is None else -row["lag"],  # those never up to date first
-    "messages": lambda row: -row["messages"],
-    "mailbox": lambda row: row["mailbox"],
-    "number": lambda row: row["number"] or math.inf,
-}
-
-
-@opt.register(app, "status", "--sort messages", "--failing --json")
+@opt.register(app, "status", "--failing", "--quarantined --json")
 async def show_status(*, options: _SyncStatusOptions = _SyncStatusOptions()) -> int:
-    """Show the status of each mailbox, whether or not a worker is running.
+    """Show the status of each mailbox, failing ones first, whether or not a worker is running.
 
     Exit status 0 means that no mailbox is failing; 1 that one is, or that the worker has not reported for 30 seconds
     although it didn't stop; 2 that the store can't be used. With --max-age, the command only checks whether the worker
@@ -151,23 +134,18 @@ async def show_status(*, options: _SyncStatusOptions = _SyncStatusOptions()) -> 
             worker = None if path is None else read_status(path)
             report = build_worker_report(await store.status(), worker, time.time())
     _validate_mailboxes(options.mailbox, {each["mailbox"] for each in report.mailboxes})
-    rows = sorted(report.mailboxes, key=_SORT_KEYS[options.sort])
+    rows = sorted(report.mailboxes, key=lambda row: (_STATUS_ORDER[row["status"]], row["number"] or 0))
     if options.failing:
         if all(each["status"] == _UNKNOWN for each in rows):
             echo_err("No worker has reported, so it is unknown whether a mailbox is failing.")
         rows = [each for each in rows if each["status"] == SyncStatus.FAILING]
     if options.mailbox:
         rows = [each for each in rows if each["mailbox"] in options.mailbox]
-    limit = options.limit or (len(rows) if options.json else _MAX_TABLE_ROWS)
-    shown = rows[options.offset :][:limit]
     if options.json:
-        show_json({"worker": report.worker_details, "mailboxes": shown})
+        show_json({"worker": report.worker_details, "mailboxes": rows})
     else:
         show_line(report.worker_summary)
-        _show_mailboxes(shown)
-        if (left := len(rows) - options.offset - limit) > 0:
-            following = options.offset + limit
-            echo_err(f"{left} more. Give --limit {len(rows)} for all, or --offset {following} for the next.")
+        _show_mailboxes(rows)
     is_failing = any(each["status"] == SyncStatus.FAILING for each in rows)
     return ExitStatus.FAILED if is_failing or report.is_silent else ExitStatus.DONE
 
@@ -190,7 +168,7 @@ async def _show_quarantined(options: _SyncStatusOptions) -> int:
         messages = [
             each for each in await store.quarantined() if not options.mailbox or each.mailbox in options.mailbox
         ]
-    document = [_message_to_dict(each) for each in messages[options.offset :][: options.limit]]
+    document = [_message_to_dict(each) for each in messages]
     if options.json:
         show_json({"quarantined": document})
     elif not document:

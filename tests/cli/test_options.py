@@ -61,7 +61,7 @@ INTEGERS = [*list_integers()]
 def test_integer_options_are_found() -> None:
     assert (("inbox", "delete"), "") in INTEGERS
     assert (("sandbox", "fault"), "--times") in INTEGERS
-    assert len(INTEGERS) >= 25
+    assert len(INTEGERS) >= 23
 
 
 @pytest.mark.exhaustive

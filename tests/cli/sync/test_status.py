@@ -79,26 +79,6 @@ async def test_mailbox_that_fails_is_status_1_and_stands_first(cli: SyncRunner) 
     assert unknown.err.startswith("directsuite: --mailbox number 2 is not in the store")
 
 
-async def test_mailboxes_are_sorted_and_paged(cli: SyncRunner) -> None:
-    await ran(cli, bob="wrong")
-    orders = {
-        "status": [BOB, ALICE],
-        "lag": [BOB, ALICE],
-        "messages": [ALICE, BOB],
-        "mailbox": [ALICE, BOB],
-        "number": [ALICE, BOB],
-    }
-    for order, names in orders.items():
-        document = (await cli.run("status", "--json", "--sort", order)).document
-        assert [each["mailbox"] for each in document["mailboxes"]] == names, order
-    first = await cli.run("status", "--limit", "1")
-    assert (BOB in first.out, ALICE in first.out) == (True, False)
-    assert first.err == "directsuite: 1 more. Give --limit 2 for all, or --offset 1 for the next.\n"
-    second = await cli.run("status", "--limit", "1", "--offset", "1")
-    assert (BOB in second.out, ALICE in second.out, second.err) == (False, True, "")
-    assert (first.status, second.status) == (1, 1)
-
-
 async def test_as_json_it_is_one_document(cli: SyncRunner) -> None:
     await ran(cli, bob="wrong")
     document = (await cli.run("status", "--json")).document
