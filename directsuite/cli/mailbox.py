@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from email.utils import parseaddr
 from typing import Annotated
@@ -23,7 +23,7 @@ from directsuite.cli.output import (
     show_progress,
     show_table,
 )
-from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, echo_err, echo_err_line, is_verbose
+from directsuite.cli.process import ExitStatus, echo_err, echo_err_line, is_verbose
 from directsuite.cli.send import (
     HINT_CHECK_SENT_FOLDER,
     TextOptions,
@@ -69,8 +69,6 @@ class _ForwardOptions(inbox.InboxOptions):
     """
     with_bcc: Annotated[bool, Flag] = False
     """Also forward messages that you sent with a Bcc. Every recipient can then see the Bcc recipients."""
-    dry_run: Annotated[bool, Flag] = False
-    """Show what would be forwarded, and send nothing."""
 
 
 @record
@@ -81,10 +79,8 @@ class _ReplyOptions(inbox.InboxOptions, TextOptions):
     """Don't ask for confirmation."""
 
 
-_MailboxFunction = Callable[
-    [ds.Mailbox, Sequence[int]], Awaitable[ds.SendMessageResponse | Mapping[str, object] | None]
-]
-"""Changes messages. Returns the response to sending, or members of the document of --json, if any."""
+_MailboxFunction = Callable[[ds.Mailbox, Sequence[int]], Awaitable[ds.SendMessageResponse | None]]
+"""Changes messages. Returns the response to sending, if any."""
 
 _THREAD_HEADERS = ("In-Reply-To", "References")
 _TRASH = "INBOX.Trash"
@@ -195,38 +191,19 @@ def forward(uid: Uids, /, *, command: CommandParameter, options: _ForwardOptions
     if not recipients:
         raise UsageError("There is no recipient. Give --to ADDRESS once for each recipient.")
 
-    async def forward_messages(
-        box: ds.Mailbox, existing_uids: Sequence[int]
-    ) -> ds.SendMessageResponse | Mapping[str, object]:
-        reads = options.dry_run or not options.with_bcc
-        messages = await _fetch_metadata(box, options.folder, existing_uids) if reads else []
-        if not options.with_bcc and (with_bcc := [each.uid for each in messages if _has_bcc(each)]):
+    async def forward_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> ds.SendMessageResponse:
+        messages = [] if options.with_bcc else await _fetch_metadata(box, options.folder, existing_uids)
+        if with_bcc := [each.uid for each in messages if _has_bcc(each)]:
             raise UsageError(
                 f"{format_count(len(with_bcc), 'message')} ({', '.join(map(str, with_bcc))}) may be forwarded with "
                 "the Bcc header, which names hidden recipients. Send a new message with `directsuite send`, or "
                 "give --with-bcc to forward anyway."
             )
-        if options.dry_run:
-            return _show_forward(box.username, recipients, messages, as_json=options.json)
         async with show_progress("working"):
             return await box.forward(options.folder, existing_uids, recipients)
 
-    if options.dry_run:
-        done, hint = f"would be forwarded. {_DRY_RUN_REPORT.rstrip('.')}", NOTHING_CHANGED
-    else:
-        done, hint = "forwarded", _make_recovery_hint("forward")
-    return _change_messages(command, uid, options, done, forward_messages, recovery_hint=hint)
-
-
-def _show_forward(
-    sender: str, recipients: Sequence[str], messages: Sequence[ds.MessageDetail], *, as_json: bool
-) -> Mapping[str, object]:
-    rows = [("From", sender), *(("To", each) for each in recipients)]
-    rows += [("Message", f"{each.uid}, {each.subject or ''}") for each in messages]
-    if not as_json:
-        show_table(("", "would be sent"), rows)
-    to = [{"email": each, "type": ds.RecipientType.TO} for each in recipients]
-    return {"sent": False, "from": sender, "recipients": to}
+    hint = _make_recovery_hint("forward")
+    return _change_messages(command, uid, options, "forwarded", forward_messages, recovery_hint=hint)
 
 
 def _make_recovery_hint(action: str) -> str:
@@ -316,8 +293,8 @@ def _change_messages(
             result = await work(box, existing_uids)
         count = format_count(len(existing_uids), "message")
         missing = [uid for uid in uids if uid not in listed]
-        smtp_id, members = (result.smtp_id, {}) if isinstance(result, ds.SendMessageResponse) else (None, result or {})
-        document = {**members, "uids": existing_uids, "missing": missing}
+        smtp_id = None if result is None else result.smtp_id
+        document = {"uids": existing_uids, "missing": missing}
         if not show_change(document, f"{count} {done}", as_json=options.json, smtp_id=smtp_id):
             return ExitStatus.FAILED
         echo_err(f"{count} {done}.{'' if new_folder is None else _explain_new_numbers(new_folder)}")

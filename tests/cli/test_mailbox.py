@@ -276,34 +276,6 @@ async def test_dry_run_of_a_reply_shows_it_and_sends_nothing(cli: CliRunner) -> 
     assert len(await cli.sandbox.ledger("SendWithHeader")) == 1
 
 
-async def test_dry_run_of_a_forward_shows_it_and_sends_nothing(cli: CliRunner) -> None:
-    await three(cli)
-    forward = ("inbox", "forward", "1", "2", "--to", f"{BOB}, carol@elsewhere.test", "--dry-run")
-    result = await cli.run(*forward)
-    report = "directsuite: 2 messages would be forwarded. Dry run: nothing was sent.\n"
-    assert (result.status, result.err) == (0, report)
-    assert [line.split(maxsplit=1) for line in result.out.splitlines()] == [
-        ["would", "be sent"],
-        ["From", ALICE],
-        ["To", BOB],
-        ["To", "carol@elsewhere.test"],
-        ["Message", "1, one"],
-        ["Message", "2, two"],
-    ]
-    assert (await cli.run(*forward, "--json")).document == {
-        "sent": False,
-        "from": ALICE,
-        "recipients": [{"email": BOB, "type": "TO"}, {"email": "carol@elsewhere.test", "type": "TO"}],
-        "uids": [1, 2],
-        "missing": [],
-    }
-    await sent_with_bcc(cli)
-    bcc = ("inbox", "forward", "1", "--folder", "INBOX.Sent", "--to", BOB, "--dry-run")
-    await cli.fail(2, "names hidden recipients", *bcc)
-    assert "1, Lab" in (await cli.run(*bcc, "--with-bcc")).out
-    assert not await cli.sandbox.ledger("Forward")
-
-
 async def sent_with_bcc(runner: CliRunner) -> None:
     """Store a message of Alice's with a Bcc recipient as number 1 of INBOX.Sent."""
     to = ("--to", BOB, "--to", ALICE, "--cc", "nurse@elsewhere.test", "--bcc", "lawyer@elsewhere.test")
