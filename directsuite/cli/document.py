@@ -7,9 +7,9 @@ written nothing, and can be run again.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from http import HTTPStatus
@@ -31,7 +31,7 @@ from directsuite.cli.errors import (
     with_value,
 )
 from directsuite.cli.options import Flag, SourcePaths, TokenOptions, convert_path, record, register
-from directsuite.cli.output import show_json, show_progress, show_table
+from directsuite.cli.output import format_count, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, end_line
 from directsuite.cli.sign import HINT_INVISIBLE, SignOptions, app, is_invisible, make_signatures, sign_into_folder
 from directsuite.cli.usage import explain_misspelt_command
@@ -318,19 +318,15 @@ async def _show_info(suite: ds.DirectSuite, source: Path, options: TokenOptions)
 
 
 def _build_page_size_rows(pages: Sequence[ds.Page]) -> list[Sequence[object]]:
-    pages_by_size = dict[str, list[int]]()
-    for number, page in enumerate(pages, 1):
-        if page.width and page.height:
-            rotation = f", rotated by {page.rotate} degrees" if page.rotate else ""
-            pages_by_size.setdefault(f"{page.width:g} x {page.height:g}{rotation}", []).append(number)
-    if len(pages_by_size) == 1:
-        return [("Page size", size) for size in pages_by_size]
-    return [(f"Page {_format_ranges(numbers)}", size) for size, numbers in pages_by_size.items()]
-
-
-def _format_ranges(numbers: Iterable[int]) -> str:
-    runs = [[*run] for _, run in itertools.groupby(enumerate(numbers), lambda each: each[1] - each[0])]
-    return ", ".join(f"{run[0][1]}-{run[-1][1]}" if len(run) > 1 else str(run[0][1]) for run in runs)
+    sizes = Counter(
+        f"{page.width:g} x {page.height:g}{f', rotated by {page.rotate} degrees' if page.rotate else ''}"
+        for page in pages
+        if page.width and page.height
+    )
+    return [
+        ("Page size", f"{size}: {format_count(count, 'page')}" if sizes.keys() - {size} else size)
+        for size, count in sizes.items()
+    ]
 
 
 def _format_position(field: ds.DocumentSignature) -> str:

@@ -179,46 +179,29 @@ def _add_local_zone(value: datetime) -> datetime:
         raise ValueError("out of the supported range; give a day such as 2026-05-01") from None
 
 
-_FILE_HELP = (
-    "A file that contains only the {what} and that other users can't read. Without it: {variable}, {client}the keyring,"
-    " or a question on the terminal."
-)
+def _secret_file_parameter(what: str, variable: str, client: str = "") -> Parameter:
+    help_text = (
+        f"A file that contains only the {what} and that other users can't read. Without it: {variable}, {client}the "
+        "keyring, or a question on the terminal."
+    )
+    return Parameter(converter=convert_path, help=help_text)
+
+
 Json = Annotated[bool, Flag, Parameter(help="Print one JSON document instead of text.")]
 JsonLines = Annotated[bool, Flag, Parameter(help="Print JSON documents, one per line, instead of text.")]
 MailboxOption = Annotated[
     str | None, Parameter(help="The mailbox's Direct address. The default is DIRECTSUITE_MAILBOX.", show_default=False)
 ]
-PasswordFile = Annotated[
-    Path | None,
-    Parameter(
-        converter=convert_path,
-        help=_FILE_HELP.format(what="password", variable="DIRECTSUITE_MAILBOX_PASSWORD", client=""),
-    ),
-]
-TokenFile = Annotated[
-    Path | None,
-    Parameter(
-        converter=convert_path,
-        help=_FILE_HELP.format(
-            what="access token",
-            variable="DIRECTSUITE_TOKEN",
-            client="a request with the OAuth client of the settings (token_url, client_id), ",
-        ),
-    ),
-]
+PasswordFile = Annotated[Path | None, _secret_file_parameter("password", "DIRECTSUITE_MAILBOX_PASSWORD")]
+_CLIENT_HELP = "a request with the OAuth client of the settings (token_url, client_id), "
+TokenFile = Annotated[Path | None, _secret_file_parameter("access token", "DIRECTSUITE_TOKEN", _CLIENT_HELP)]
 LoginOption = Annotated[
     str | None,
     Parameter(
         help="The user name of the reseller or T-User. The default is DIRECTSUITE_LOGIN_USERNAME.", show_default=False
     ),
 ]
-LoginPasswordFile = Annotated[
-    Path | None,
-    Parameter(
-        converter=convert_path,
-        help=_FILE_HELP.format(what="login's password", variable="DIRECTSUITE_LOGIN_PASSWORD", client=""),
-    ),
-]
+LoginPasswordFile = Annotated[Path | None, _secret_file_parameter("login's password", "DIRECTSUITE_LOGIN_PASSWORD")]
 _COMMON_GROUP = Group("Options of every command that calls a service", sort_key=9)
 
 

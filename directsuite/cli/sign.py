@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import math
 import os
 import re
 import zoneinfo
@@ -124,6 +123,8 @@ _PROGRESS_INTERVAL = 0.2  # seconds
 _FAILURE_BATCH_ROWS = 500
 _MAX_TABLE_ROWS = 200
 
+_NUMBER = r"([0-9]{1,9}(?:\.[0-9]+)?)"
+_WIDGET_PATTERN = re.compile(rf"{_NUMBER},{_NUMBER},{_NUMBER},{_NUMBER}(?:,([1-9][0-9]{{0,8}}))?")
 _IMAGE_MAGIC_BYTES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 _MAX_IMAGE_BYTES = 1_000_000  # sent with each signature, and providers limit request bodies to a megabyte
 
@@ -192,9 +193,8 @@ async def _sign_sources(
     sources: sign_sources.PdfSources,
     options: SignOptions,
 ) -> int:
-    from tenacity import stop_before_delay  # slow to import
-
-    target, path = _make_target(options.output, overwrite=options.overwrite), _get_journal_path(options.output)
+    create_folder("--output", options.output)
+    path = _get_journal_path(options.output)
     # Not Command.make_suite: the journal resolves unknown outcomes.
     async with ds.DirectSuite(settings, token=access_token, listeners=make_request_listeners()) as suite:
         if await _is_journal_obsolete(path, signatures):
@@ -206,17 +206,7 @@ async def _sign_sources(
             admission = sign_sources.Admission(
                 sources, journal, options.output, again=options.again, overwrite=options.overwrite
             )
-            retry_policy = attrs.evolve(settings.retry, stop=stop_before_delay(options.patience))
-            job = SigningJob(
-                suite.signing.with_options(retry=retry_policy),
-                admission,
-                target,
-                signatures,
-                journal=journal,
-                concurrency=options.concurrency,
-                max_outage=options.patience,
-                check_fields=True,
-            )
+            job = _make_job(suite, settings, admission, journal, signatures, options)
             async with (
                 show_progress("signing", unit="pieces") as bar,
                 _show_job_progress(job, admission, sources, bar, options),
@@ -238,6 +228,29 @@ async def _sign_sources(
         if failed and not options.again:
             echo_err(f"{format_count(len(failed), 'PDF')} failed and would be skipped. {_HINT_USE_AGAIN_OPTION}")
         return status
+
+
+def _make_job(
+    suite: ds.DirectSuite,
+    settings: ds.Settings,
+    admission: sign_sources.Admission,
+    journal: SigningJournal,
+    signatures: Sequence[ds.Signature],
+    options: SignOptions,
+) -> SigningJob:
+    from tenacity import stop_before_delay  # slow to import
+
+    retry_policy = attrs.evolve(settings.retry, stop=stop_before_delay(options.patience))
+    return SigningJob(
+        suite.signing.with_options(retry=retry_policy),
+        admission,
+        TargetFolder(options.output, overwrite=options.overwrite),
+        signatures,
+        journal=journal,
+        concurrency=options.concurrency,
+        max_outage=options.patience,
+        check_fields=True,
+    )
 
 
 async def _run_job(job: SigningJob) -> JobStoppedError | None:
@@ -371,11 +384,6 @@ def _resolve_output(output: Path) -> Path:
     return folder
 
 
-def _make_target(output: Path, *, overwrite: bool) -> TargetFolder:
-    create_folder("--output", output)
-    return TargetFolder(output, overwrite=overwrite)
-
-
 async def _read_failures(journal: SigningJournal, names: Collection[str]) -> list[SigningEntry]:
     failures, last = list[SigningEntry](), 0
     while batch := await journal.failures(after=last, most=_FAILURE_BATCH_ROWS):
@@ -475,20 +483,10 @@ def make_signatures(options: SignOptions) -> list[ds.Signature]:
 
 
 def _parse_widget(text: str, option: str) -> ds.Widget:
-    try:
-        x, y, width, height, *pages = text.split(",")
-        numbers = [float(each) for each in (x, y, width, height)]
-        page = int(pages[0]) if pages and re.fullmatch("[0-9]{1,9}", pages[0].strip()) else int(not pages)
-        if (
-            len(pages) < 2
-            and all(map(math.isfinite, numbers))
-            and min(numbers) >= 0
-            and 0 not in numbers[2:]
-            and page >= 1
-        ):
-            return ds.Widget(x=numbers[0], y=numbers[1], width=numbers[2], height=numbers[3], page=page)
-    except ValueError:
-        pass
+    found = _WIDGET_PATTERN.fullmatch(text.replace(" ", ""))
+    x, y, width, height = map(float, found.groups()[:4]) if found else (0.0, 0.0, 0.0, 0.0)
+    if found and width and height:
+        return ds.Widget(x=x, y=y, width=width, height=height, page=int(found[5] or 1))
     raise UsageError(
         f"{with_value(option, text)} is not a position. Expected X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, such as "
         "72,620,200,70,1, in points from the top left corner of the page. No number may be below 0, WIDTH and HEIGHT "
