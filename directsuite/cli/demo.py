@@ -1,6 +1,6 @@
 """`directsuite demo`: use all four services of a sandbox, and check every response.
 
-Each step returns a count, its unit and files, or raises AssertionError. Its docstring is its title in the report.
+Each step returns a count and its unit, or raises AssertionError. Its docstring is its title in the report.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from rich.console import Console
 import directsuite as ds
 from directsuite.cli.command import CommandParameter, Work
 from directsuite.cli.errors import FileError, create_folder, explain_file_errors
-from directsuite.cli.options import Flag, convert_path, integer_parameter, make_app, record
-from directsuite.cli.output import show_json, show_progress, show_table
+from directsuite.cli.options import convert_path, integer_parameter, make_app, record
+from directsuite.cli.output import show_progress, show_table
 from directsuite.cli.process import require_extra, show_line
 
 if TYPE_CHECKING:
     from directsuite.sandbox.server import Sandbox
 
-app = make_app("demo", "--messages 20 --documents 2", "--messages 20 --documents 2 --json")
+app = make_app("demo", "", "--messages 20 --documents 2")
 
 DOMAIN = "direct.example.test"
 CLINIC, _RESULTS, _PATIENT = f"clinic@{DOMAIN}", f"results@{DOMAIN}", f"ada@{DOMAIN}"
@@ -46,8 +46,6 @@ class DemoOptions:
 
     output: Annotated[Path, Parameter(converter=convert_path)] = Path("demo-output")
     """The folder for the signed and unsigned PDFs and the messages. `directsuite sign` can sign its folder unsigned."""
-    json: Annotated[bool, Flag] = False
-    """Print the report as one JSON document instead of text."""
     messages: Annotated[int, integer_parameter(gte=1, lte=10_000)] = 300
     """The number of messages to read from a mailbox."""
     documents: Annotated[int, integer_parameter(gte=1, lte=500)] = 12
@@ -66,7 +64,7 @@ class DemoContext:
     options: DemoOptions
 
 
-StepResult = tuple[int, str, Sequence[Path]]
+StepResult = tuple[int | None, str]
 Step = Callable[[DemoContext], Awaitable[StepResult]]
 
 
@@ -97,46 +95,39 @@ async def open_context(output: Path, options: DemoOptions) -> AsyncGenerator[Dem
 
 async def run_demo(options: DemoOptions, output: Path, steps: Mapping[str, Step]) -> int:
     """Run the steps in a sandbox, and print the report. Return 1 if one failed, else 0."""
-    console, began = Console(stderr=options.json, highlight=False), time.monotonic()
+    console, began = Console(highlight=False), time.monotonic()
     async with open_context(output, options) as context:
-        reports = list[dict[str, Any]]()
+        rows, problems = list[Sequence[object]](), list[str]()
         for name, step in steps.items():
+            began_step = time.monotonic()
             async with show_progress(name, console=console, delay=0.0):
-                reports.append(await run_step(name, step, context))
-        seconds = round(time.monotonic() - began, 1)
-        failed = [each for each in reports if each["problem"] is not None]
-        if options.json:
-            report = {"held": not failed, "version": ds.__version__, "seconds": seconds, "output": str(output)}
-            show_json(report | {"failed": [each["name"] for each in failed], "steps": reports})
-        else:
-            members = ("name", "title", "count", "thing", "seconds")
-            rows = [[*(each[member] for member in members), "yes" if each["held"] else "NO"] for each in reports]
-            show_table(
-                ("step", "what was done", "count", "unit", "seconds", "passed"), rows, right=("count", "seconds")
-            )
-            for each in failed:
-                show_line(f"{each['name']} failed: {each['problem']}")
-            show_line(f"Signed PDFs and messages are in {output}.")
-            if not failed:
-                show_line(f"All checks passed, in {seconds} s.")
+                (count, unit), problem = await run_step(step, context)
+            seconds = round(time.monotonic() - began_step, 3)
+            rows.append((name, step.__doc__, count, unit, seconds, "yes" if problem is None else "NO"))
+            problems += [] if problem is None else [f"{name} failed: {problem}"]
+        titles = ("step", "what was done", "count", "unit", "seconds", "passed")
+        show_table(titles, rows, right=("count", "seconds"))
+        for each in problems:
+            show_line(each)
+        show_line(f"Signed PDFs and messages are in {output}.")
+        if not problems:
+            show_line(f"All checks passed, in {time.monotonic() - began:.1f} s.")
         sys.stdout.flush()
-    return 1 if failed else 0
+    return 1 if problems else 0
 
 
-async def run_step(name: str, step: Step, context: DemoContext) -> dict[str, Any]:
-    """Run a step. Return its report, in which `problem` is the reason why it failed, or None."""
-    began = time.monotonic()
-    report: dict[str, Any] = {"name": name, "title": step.__doc__, "held": True}
-    report |= {"count": None, "thing": None, "files": [], "problem": None}
+async def run_step(step: Step, context: DemoContext) -> tuple[StepResult, str | None]:
+    """Run a step. Return its result, and the reason why it failed, or None."""
+    result: StepResult = (None, "")
+    problem = None
     try:
         with explain_file_errors("--output", context.output):
-            report["count"], report["thing"], files = await step(context)
-        report["files"] = [path.relative_to(context.output).as_posix() for path in files]
+            result = await step(context)
     except Exception as error:  # noqa: BLE001  the report names the step in which any error occurred
         is_own = isinstance(error, AssertionError | ds.DirectSuiteError | FileError)
-        report |= {"held": False, "problem": str(error) if is_own else f"{type(error).__name__}: {error}"}
+        problem = str(error) if is_own else f"{type(error).__name__}: {error}"
     context.sandbox.clock.set(datetime.now(UTC))  # later signatures must not be in the future
-    return report | {"seconds": round(time.monotonic() - began, 3)}
+    return result, problem
 
 
 def check(condition: object, message: str) -> None:
@@ -167,7 +158,7 @@ async def provision_patient(context: DemoContext) -> StepResult:
         check(rejection.code == "014", f"the service rejected it with the code {rejection.code}, not 014")
     else:
         raise AssertionError("the same address was provisioned twice")
-    return 1, "patient", ()
+    return 1, "patient"
 
 
 def _is_active(users: list[ds.DirectUserDetail]) -> bool:
@@ -213,7 +204,7 @@ async def send_message(context: DemoContext) -> StepResult:
     file = context.output / "messages" / "visit-summary.eml"
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(raw.data or b"")
-    return len(_RECIPIENTS), "recipient", (file,)
+    return len(_RECIPIENTS), "recipient"
 
 
 async def read_mailbox(context: DemoContext) -> StepResult:
@@ -236,7 +227,7 @@ async def read_mailbox(context: DemoContext) -> StepResult:
     files[0].parent.mkdir(exist_ok=True)
     for file, content in zip(files, received, strict=True):
         await asyncio.to_thread(file.write_bytes, content)
-    return count, "message", files
+    return count, "message"
 
 
 def _build_result(number: int) -> tuple[bytes, bytes]:
@@ -279,7 +270,7 @@ async def sign_documents(context: DemoContext) -> StepResult:
         check(verdicts == dict.fromkeys(names, True), f"{file.name}: pyHanko does not accept each signature")
         deleted = await signing.delete(stored)
         check(deleted.document_digest == "", f"{file.name}: the service returned a digest for the deleted document")
-    return len(files), "document", files
+    return len(files), "document"
 
 
 def verify_signatures(content: bytes, authority: bytes) -> dict[str, bool]:
@@ -314,7 +305,7 @@ async def read_faxes(context: DemoContext) -> StepResult:
             listed.append(message.message_handle)
     wrong = f"the listing of {len(listed)} records does not contain each of the {count} faxes once, newest first"
     check(listed == handles, wrong)
-    return count, "record", ()
+    return count, "record"
 
 
 def _build_form(number: int) -> bytes:
