@@ -26,7 +26,6 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     SpinnerColumn,
-    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -265,7 +264,7 @@ async def show_progress(
     """Show a progress bar on a terminal during the context.
 
     title: the activity, without names of people.
-    unit: "waiting" shows only the elapsed time; the others also a rate and the remaining time.
+    unit: "waiting" shows only the elapsed time; the others also counts and the remaining time.
     total: None if it is unknown.
     console: None for stderr.
     delay: the seconds before the bar appears.
@@ -281,17 +280,11 @@ async def show_progress(
             bars.stop()
 
 
-class _RateColumn(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.1f}/s", style="progress.data.speed")
-
-
 def _make_progress_columns(unit: Unit) -> list[ProgressColumn]:
     title = TextColumn("{task.description}", markup=False)
     if unit == "waiting":
         return [SpinnerColumn(), title, TimeElapsedColumn()]
-    counts = [DownloadColumn(), TransferSpeedColumn()] if unit == "bytes" else [MofNCompleteColumn(), _RateColumn()]
+    counts = [DownloadColumn(), TransferSpeedColumn()] if unit == "bytes" else [MofNCompleteColumn()]
     return [title, BarColumn(bar_width=24), *counts, TimeRemainingColumn()]
 
 
