@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import attrs
@@ -23,13 +23,9 @@ from directsuite.cli.options import Flag, MailboxOptions, Variadic, make_app, re
 from directsuite.cli.output import format_count, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, end_line, is_verbose
 from directsuite.cli.send import find_record, validate_key
-from directsuite.core.clock import WAIT_TOLERANCE, Clock, SystemClock, wait_until
-from directsuite.core.outcome import NOT_RETRYABLE, ErrorScope, find_error_scope
+from directsuite.core.outcome import ErrorScope, find_error_scope
 from directsuite.messaging.tracking import (
-    BACKOFF,
     DEFAULT_GIVE_UP_AFTER,
-    compute_next_poll,
-    group_by_message,
     is_delivered,
     is_final,
     is_unconfirmed,
@@ -47,7 +43,7 @@ class _StatusOptions(MailboxOptions):
     """The --key with which `send` or `inbox reply` sent the message on this machine, instead of an SMTP id."""
     watch: Annotated[bool, Flag] = False
     """Wait until each recipient has a final status: at most two hours, or 15 minutes for a message that the service
-    doesn't know. Changes are reported on stderr.
+    doesn't know at first. Changes are reported on stderr.
     """
 
 
@@ -97,102 +93,64 @@ def show_status(
 
 
 @attrs.define(kw_only=True, repr=False, eq=False)
-class DeliveryWatch:
-    """The statuses of several messages, which are polled together."""
-
-    box: ds.Mailbox
-    smtp_ids: Sequence[str]
-    records: dict[str, Sequence[ds.DirectMessageLog]] = attrs.field(init=False)
-    """The latest record of each recipient, by SMTP id; empty if the service doesn't know the message."""
-    denied: Mapping[str, ds.PermissionDeniedError] = attrs.field(
-        factory=dict[str, ds.PermissionDeniedError], init=False
-    )
-    """The messages that the mailbox had no permission to see at the last successful poll."""
-    unassigned_records: Sequence[ds.DirectMessageLog] = attrs.field(default=(), init=False)
-    """The records of the last successful poll that match none of the messages, for example because they have no id."""
-    failure: ds.DirectSuiteError | None = attrs.field(default=None, init=False)
+class _Message:
+    smtp_id: str
+    records: Sequence[ds.DirectMessageLog] = ()
+    """The latest record of each recipient; empty if the service doesn't know the message."""
+    error: ds.DirectSuiteError | None = None
     """The error of the last poll, because of which the records may be out of date."""
-    clock: Clock = attrs.field(factory=SystemClock)
-    on_change: Callable[[ds.DirectMessageLog, ds.DirectMessageLog | None], None] = lambda _record, _previous: None
-    """Called with the new and the previous record of a recipient whose status has changed since the first poll."""
-
-    def __attrs_post_init__(self) -> None:
-        """Start without records."""
-        self.records = dict.fromkeys(self.smtp_ids, ())
 
     @property
-    def known_records(self) -> list[ds.DirectMessageLog]:
-        """The records of all messages so far."""
-        return [record for records in self.records.values() for record in records]
+    def is_unknown(self) -> bool:
+        """True if the service doesn't know the message, or rejects its id."""
+        return not self.records and (self.error is None or _is_rejection(self.error))
 
     @property
-    def shown_records(self) -> list[ds.DirectMessageLog]:
-        """The records of all messages so far, then those of the last poll that belong to none of them."""
-        return [*self.known_records, *self.unassigned_records]
+    def is_unfinished(self) -> bool:
+        """True if a recipient has no final status."""
+        return not all(is_final(each.status) for each in self.records)
 
-    @property
-    def unknown_count(self) -> int:
-        """The number of messages that the service doesn't know."""
-        return sum(not records and smtp_id not in self.denied for smtp_id, records in self.records.items())
-
-    @property
-    def unfinished_count(self) -> int:
-        """The number of known messages without a final status of each recipient."""
-        return sum(not all(is_final(each.status) for each in records) for records in self.records.values())
-
-    async def poll(self) -> None:
-        """Request the statuses of all messages. An error is raised if it concerns all of them."""
-        denied = dict[str, ds.PermissionDeniedError]()
-        try:
-            records = (await self.box.get_message_statuses(self.smtp_ids)).records
-        except ds.ServiceError as error:
-            if not (self.smtp_ids[1:] and _may_concern_one_message(error)):
-                raise
-            records, denied = await _fetch_each(self.box, self.smtp_ids, error)
-        grouped = group_by_message(self.smtp_ids, records)
-        assigned = {id(record) for message_records in grouped.values() for record in message_records}
-        self.denied, self.unassigned_records = denied, [record for record in records if id(record) not in assigned]
-        for smtp_id in self.smtp_ids:
-            previous_records = select_latest_by_recipient(self.records[smtp_id])
-            latest_records = select_latest_by_recipient(grouped[normalize_smtp_id(smtp_id)])
-            self.records[smtp_id] = [*latest_records.values()] or self.records[smtp_id]
-            for key, latest in latest_records.items():
-                previous = previous_records.get(key)
-                if previous is None or previous.status != latest.status:
-                    self.on_change(latest, previous)
-
-    async def run(self) -> None:
-        """Poll until each message is final or the time is over, or until polling fails for good (see `failure`).
-
-        Final messages are polled once more, because the service may add recipients.
-        """
-        began, failures = self.clock.monotonic(), 0
-        async with show_progress("waiting for final statuses"):
-            while True:
-                age, count = self.clock.monotonic() - began, len(self.known_records)
-                wait = compute_next_poll(age).latest - age
-                try:
-                    await self.poll()
-                    self.failure, failures = None, 0
-                except ds.DirectSuiteError as error:
-                    self.failure = None if _is_rejection(error) else error
-                    if find_error_scope(error) in NOT_RETRYABLE:
-                        return
-                    failures += 1
-                    wait = BACKOFF.compute_wait(failures, error.retry_after)
-                if not (self.unfinished_count or self.unknown_count):
-                    if failures or len(self.known_records) == count:
-                        return
-                    continue
-                limit = DEFAULT_GIVE_UP_AFTER if self.unfinished_count else MAX_UNKNOWN_SECONDS
-                if age >= limit - WAIT_TOLERANCE:
-                    return
-                wait = min(wait, limit - age)
-                await wait_until(self.clock.monotonic() + wait, self.clock.monotonic, self.clock.sleep)
+    def update(self, records: Sequence[ds.DirectMessageLog], _: float = 0.0) -> None:
+        """Set the records, and report changes of a recipient's status on stderr."""
+        previous = select_latest_by_recipient(self.records)
+        for address, latest in select_latest_by_recipient(records).items():
+            before = previous.get(address)
+            if before is None or before.status != latest.status:
+                _report_change(latest, before)
+        self.records = records or self.records
 
 
 def _is_rejection(error: ds.DirectSuiteError) -> bool:
     return find_error_scope(error) is ErrorScope.ITEM
+
+
+async def _poll(box: ds.Mailbox, messages: Sequence[_Message]) -> None:
+    """Request the statuses of all messages. An error of one message is raised only if all have one."""
+    for message in messages:
+        try:
+            records = (await box.get_message_status(message.smtp_id)).records
+        except ds.ServiceError as error:
+            if not (_is_rejection(error) or isinstance(error, ds.PermissionDeniedError)):
+                raise
+            message.error = error
+        else:
+            message.records = [*select_latest_by_recipient(records).values()]
+    errors = [each.error for each in messages if each.error is not None]
+    if len(errors) == len(messages):
+        raise errors[0]
+
+
+async def _follow(box: ds.Mailbox, message: _Message) -> None:
+    """Poll a message until it has only final statuses, or the time is over, or polling fails for good."""
+    limit = DEFAULT_GIVE_UP_AFTER if message.records else MAX_UNKNOWN_SECONDS
+    recipients = max(len(message.records), 1)
+    message.error = None
+    try:
+        delivery = await box.track(message.smtp_id, recipients=recipients, give_up_after=limit, on_poll=message.update)
+    except ds.DirectSuiteError as error:
+        message.error = error
+    else:
+        message.update(delivery.records)
 
 
 async def _report_status_by_key(command: Command, access: MailboxAccess, key: str, options: _StatusOptions) -> int:
@@ -218,27 +176,33 @@ async def _report_status_by_key(command: Command, access: MailboxAccess, key: st
 async def _report_statuses(
     command: Command, access: MailboxAccess, smtp_ids: Sequence[str], options: _StatusOptions
 ) -> int:
+    messages, rejection = [_Message(smtp_id=each) for each in smtp_ids], None
     async with command.open_mailbox(access) as box:
-        watch, rejection = DeliveryWatch(box=box, smtp_ids=smtp_ids), None
         async with show_progress("requesting statuses"):
             try:
-                await watch.poll()
+                await _poll(box, messages)
             except ds.ServiceError as error:
                 if not (options.watch and _is_rejection(error)):
                     raise
                 rejection = error
         if options.watch:
-            watch.on_change = _report_change
-            _report_start(watch.known_records)
-            _report_unknown(watch, rejection)
+            _report_start(_list_records(messages))
+            _report_unknown(messages, rejection)
             try:
-                await watch.run()
+                async with show_progress("waiting for final statuses"):
+                    await asyncio.gather(
+                        *(_follow(box, each) for each in messages if each.is_unknown or each.is_unfinished)
+                    )
             except asyncio.CancelledError:
                 end_line()
-                _show_records(watch.shown_records, options)
+                _show_records(_list_records(messages), options)
                 raise
-    _show_records(watch.shown_records, options)
-    return _get_exit_status(command, watch, options)
+    _show_records(_list_records(messages), options)
+    return _get_exit_status(command, messages, options)
+
+
+def _list_records(messages: Sequence[_Message]) -> list[ds.DirectMessageLog]:
+    return [record for message in messages for record in message.records]
 
 
 def _show_records(records: Sequence[ds.DirectMessageLog], options: _StatusOptions) -> None:
@@ -274,50 +238,26 @@ def _report_change(record: ds.DirectMessageLog, previous: ds.DirectMessageLog | 
     echo_err(f"{with_value('The status of a recipient', record.to or 'no address')} is {record.status}{before}.")
 
 
-def _may_concern_one_message(error: ds.ServiceError) -> bool:
-    return _is_rejection(error) or isinstance(error, ds.PermissionDeniedError)
-
-
-async def _fetch_each(
-    box: ds.Mailbox, smtp_ids: Sequence[str], rejection: ds.ServiceError
-) -> tuple[list[ds.DirectMessageLog], dict[str, ds.PermissionDeniedError]]:
-    """Return the records, and the permission errors by SMTP id. Raise `rejection` if all messages are rejected."""
-    records, rejected_count, denied = list[ds.DirectMessageLog](), 0, dict[str, ds.PermissionDeniedError]()
-    for smtp_id in smtp_ids:
-        try:
-            records += (await box.get_message_status(smtp_id)).records
-        except ds.ServiceError as error:
-            if not _may_concern_one_message(error):
-                raise
-            rejected_count += 1
-            if isinstance(error, ds.PermissionDeniedError):
-                denied[smtp_id] = error
-    if rejected_count == len(smtp_ids):
-        raise rejection
-    return records, denied
-
-
-def _report_unknown(watch: DeliveryWatch, rejection: ds.ServiceError | None) -> None:
-    minutes = f"{MAX_UNKNOWN_SECONDS / 60:.0f} minutes"
+def _report_unknown(messages: Sequence[_Message], rejection: ds.ServiceError | None) -> None:
+    minutes, unknown_count = f"{MAX_UNKNOWN_SECONDS / 60:.0f} minutes", sum(each.is_unknown for each in messages)
     hint = f"Waiting for up to {minutes}. If they were sent earlier, check --mailbox and the ids"
     if rejection is not None:
         echo_err(
             f"The service rejected the request (HTTP {rejection.status}), perhaps because it doesn't know all of the "
             f"messages yet. {hint}, and the service's URL."
         )
-    elif watch.unknown_count:
+    elif unknown_count:
         echo_err(
-            f"The service doesn't know {watch.unknown_count} of these messages in this mailbox, which is normal "
+            f"The service doesn't know {unknown_count} of these messages in this mailbox, which is normal "
             f"shortly after sending. {hint}."
         )
 
 
-def _get_exit_status(command: Command, watch: DeliveryWatch, options: _StatusOptions) -> int:
-    records, unknown, denied = watch.shown_records, watch.unknown_count, watch.denied
+def _get_exit_status(command: Command, messages: Sequence[_Message], options: _StatusOptions) -> int:
+    records, unknown = _list_records(messages), sum(each.is_unknown for each in messages)
+    failed_polls = [each.error for each in messages if each.error is not None and not each.is_unknown]
     status = ExitStatus.DONE
-    if unknown and watch.failure is not None:
-        echo_err(f"The status of {unknown} of these messages is unknown, because a poll failed.")
-    elif unknown:
+    if unknown:
         status = ExitStatus.NOT_FOUND
         echo_err(
             f"The service knows none of these messages in this mailbox. Check --mailbox and the ids. {_HINT_FIND_IDS}"
@@ -336,15 +276,11 @@ def _get_exit_status(command: Command, watch: DeliveryWatch, options: _StatusOpt
             f"{unconfirmed} of {len(records)} deliveries were not confirmed. The message may have arrived: ask the "
             "recipient before you send it again."
         )
-    if options.watch and watch.unfinished_count and watch.failure is None:
+    unfinished = sum(each.is_unfinished and each.error is None for each in messages)
+    if options.watch and unfinished:
         status = ExitStatus.FAILED
-        echo_err(
-            f"{watch.unfinished_count} of the messages had no final status in time. Run the same command again later."
-        )
-    for error in [*denied.values()][:1]:
-        status, sentence = exit_for_error(error, option_names=command.option_names)
-        echo_err(f"The mailbox has no permission to see {len(denied)} of these messages: {sentence}.")
-    if watch.failure is not None:
-        status, sentence = exit_for_error(watch.failure, option_names=command.option_names)
-        echo_err(f"A poll failed, so the output may be out of date: {sentence}.")
+        echo_err(f"{unfinished} of the messages had no final status in time. Run the same command again later.")
+    if failed_polls:
+        status, sentence = exit_for_error(failed_polls[0], option_names=command.option_names)
+        echo_err(f"The statuses of {len(failed_polls)} of these messages are missing or out of date: {sentence}.")
     return status

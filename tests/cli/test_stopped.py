@@ -43,7 +43,7 @@ async def test_command_that_reads_is_given_again(cli: CliRunner, number: signal.
 
 async def test_what_is_known_of_watched_messages_is_shown(cli: CliRunner) -> None:
     sent = await cli.run("send", "--to", "nomdn@elsewhere.test", "--body", "x")
-    cli.sandbox.inject_fault("GetMessageStatusMany", "hang", skip=1)
+    cli.sandbox.inject_fault("GetMessageStatus", "hang", skip=1)
     async with start_process("status", sent.out.strip(), "--watch") as process:
         await until_faulty(cli)
         process.send_signal(signal.SIGINT)
