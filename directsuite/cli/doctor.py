@@ -1,7 +1,7 @@
 """`directsuite doctor`: find what prevents this machine from using the services, and what to do about it.
 
-    this machine   settings, versions, extras, trusted certificates, proxy variables
-    each service   URL ──► name ──► connection ──► TLS ──► response ──► clock ──► token, login or mailbox
+    this machine   settings, variables, versions, proxy variables
+    each service   connection ──► clock ──► token, login or mailbox
 
 If a check of a service fails, those after it are not run. Nothing is saved, sent or changed.
 """
@@ -12,26 +12,22 @@ import asyncio
 import enum
 import os
 import platform
-import socket
 import ssl
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
 import attrs
 import msgspec
-from yarl import URL
 
 import directsuite as ds
 from directsuite.cli import credentials
 from directsuite.cli.command import Work, make_request_listeners
-from directsuite.cli.config import find_unknown_variables, find_unused_settings
+from directsuite.cli.config import find_unknown_variables
 from directsuite.cli.conformance import Specification
 from directsuite.cli.credentials import MailboxAccess, find_in_keyring
 from directsuite.cli.deep import DeepExamination, DoctorOptions
@@ -49,14 +45,19 @@ from directsuite.cli.errors import (
 )
 from directsuite.cli.options import make_app
 from directsuite.cli.output import show_json, show_progress, show_table
-from directsuite.cli.process import EXTRAS, ExitStatus, echo_err, find_missing, require_extra
+from directsuite.cli.process import ExitStatus, echo_err, require_extra
 from directsuite.config_file import Configuration, read_secret_file
 from directsuite.core.checks import find_url_problem
 from directsuite.core.facade import Facade
-from directsuite.core.files import explain_os_error, run_in_thread
+from directsuite.core.operation import Operation
+from directsuite.core.outcome import convert_exception
 from directsuite.durable.files import create_file
+from directsuite.fax.operations import GET_MULTIPLE_MESSAGE_INFO
+from directsuite.messaging.operations import GET_MESSAGE_COUNT
+from directsuite.registration.operations import LOGIN
 from directsuite.sandbox.quirks import OperationReport, Report
 from directsuite.settings import SERVICES
+from directsuite.signing.operations import GET_DOC_INFO
 from directsuite.wire.dates import read_http_date
 
 app = make_app("doctor", "", "--timeout 5 --json", "--deep --report differences.json")
@@ -67,17 +68,6 @@ _CREDENTIALS = {"signing": "token", "fax": "token", "message": "mailbox", "regis
 _DEEP_OPTIONS = ("fax_number", "document", "patient", "proofing_id", "tuser", "tuser_password_file", "report")
 _LIBRARIES = ("aiohttp", "attrs", "cattrs", "msgspec", "oauthlib", "pybase64", "tenacity", "yarl")
 _PROXY_VARIABLES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
-_UNTRUSTED = (
-    "This machine does not trust its issuer. If the service has a private authority, name the authority's certificate "
-    "in SSL_CERT_FILE, or as ca_bundle in the settings file."
-)
-_CERTIFICATE_PROBLEMS = {  # by X509_V_ERR_… of OpenSSL
-    **dict.fromkeys((2, 18, 19, 20, 21), _UNTRUSTED),
-    9: "It is not valid yet. Set this machine's clock, or inform the service's provider.",
-    10: "It has expired. Inform the service's provider, or set this machine's clock if that is wrong.",
-    62: "It is for another host. Check the host in the URL.",
-    64: "It is for another address. Check the host in the URL.",
-}
 _MIN_DAYS = 21  # a certificate that is valid for fewer days should be renewed
 _MAX_SKEW = 60.0  # seconds; tokens and sessions expire by the server's clock, and are renewed by this machine's
 _MISSING_PATH = "/directsuite-doctor"
@@ -90,6 +80,13 @@ _CALLS: Mapping[str, Callable[[Any], Awaitable[object]]] = {
     "registration": lambda facade: facade.login(),
 }
 """The request with which a service checks a credential."""
+_OPERATIONS: Mapping[str, Operation[Any]] = {
+    "signing": GET_DOC_INFO,
+    "fax": GET_MULTIPLE_MESSAGE_INFO,
+    "message": GET_MESSAGE_COUNT,
+    "registration": LOGIN,
+}
+"""The operation of that request."""
 
 
 class Result(enum.StrEnum):
@@ -113,8 +110,8 @@ class Finding:
     check: str = ""
 
 
-Check = tuple[str, Finding | Callable[[], Awaitable[Finding]]]
-"""The name of a check, and the check, or its finding if nothing has to be run."""
+Check = tuple[str, Callable[[], Awaitable[Finding]]]
+"""The name of a check, and the check."""
 
 ok = partial(Finding, Result.OK)
 warning = partial(Finding, Result.WARNING)
@@ -126,9 +123,9 @@ not_checked = partial(Finding, Result.NOT_CHECKED)
 def doctor(*, options: DoctorOptions = DoctorOptions()) -> Work:
     """Find problems, and explain how to fix them.
 
-    The command checks this machine's settings, each service's URL, host name, connection, certificate and clock, and
-    whether each service accepts your token, login or mailbox password. Nothing is saved, sent or changed. Exit status 0
-    means that no check failed.
+    The command checks this machine's settings, the connection to each service and its clock, and whether each service
+    accepts your token, login or mailbox password. Nothing is saved, sent or changed. Exit status 0 means that no check
+    failed.
 
     With --deep it also calls each read-only operation that your credentials allow, and reports how the responses differ
     from the OpenAPI document of the services, as paths and types without values.
@@ -147,7 +144,7 @@ def doctor(*, options: DoctorOptions = DoctorOptions()) -> Work:
     if settings is not None:
         missing_url = "There is no URL. If you use this service, set DIRECTSUITE_{service}_URL."
     settings = settings or ds.Settings()
-    machine = [("settings", finding), *_check_unused(os.environ), *_check_machine(settings, os.environ)]
+    machine = [("settings", finding), *_check_machine(settings, os.environ)]
     findings = [attrs.evolve(each, subject="this machine", check=name) for name, each in machine]
     return _examine(options, settings, _find_credentials(options, settings), findings, missing_url)
 
@@ -162,20 +159,6 @@ def _read_settings() -> tuple[ds.Settings | None, Finding]:
         text = "Set DIRECTSUITE_MESSAGE_URL, or the same with SIGNING, FAX or REGISTRATION, or use the settings file."
         return settings, failed(f"No service has a URL. {text}")
     return settings, ok("The environment and the settings file are valid.")
-
-
-def _check_unused(environment: Mapping[str, str]) -> Iterator[tuple[str, Finding]]:
-    """Yield a warning of variables that are unknown, and of settings that others replace."""
-    if unknown := find_unknown_variables(environment):
-        names = ", ".join(f"{name} (did you mean {similar}?)" if similar else name for name, similar in unknown.items())
-        yield "variables", warning(f"Nothing reads {names}. Correct the name or unset it.")
-    try:
-        unused = find_unused_settings(Configuration.read(environment))
-    except ds.ConfigurationError:  # reported as invalid settings
-        return
-    for winner in dict.fromkeys(unused.values()):
-        names = ", ".join(name for name, each in unused.items() if each == winner)
-        yield "unused settings", warning(f"Not used, because {winner} is set: {names}. Unset what you do not need.")
 
 
 def _find(is_given: Callable[[], object], read: Callable[[], T], advice: str) -> T | Finding:
@@ -265,13 +248,11 @@ async def _check_service(
     subject = "messaging" if service == "message" else service
     url: str | None = getattr(settings, f"{service}_url")
     if url is None:
-        return [not_checked(missing_url.format(service=service.upper()), subject, "URL")]
-    server, name = Server(url, settings), _CREDENTIALS[service]
+        return [not_checked(missing_url.format(service=service.upper()), subject, "connection")]
+    server, name = Server(service, url, settings), _CREDENTIALS[service]
     last = partial(_check_credential, service, settings, options.timeout, found[name])
-    try:
-        return await _run_checks(subject, [*server.list_checks(), (name, last)], options.timeout)
-    finally:
-        server.close()
+    checks: list[Check] = [("connection", server.check_connection), ("clock", server.check_clock), (name, last)]
+    return await _run_checks(subject, checks, options.timeout)
 
 
 async def _examine_deeply(options: DoctorOptions, settings: ds.Settings, found: Mapping[str, Any]) -> Report:
@@ -331,7 +312,7 @@ async def _run_checks(subject: str, checks: Sequence[Check], timeout: float) -> 
         else:
             try:
                 async with asyncio.timeout(timeout):
-                    finding = check if isinstance(check, Finding) else await check()
+                    finding = await check()
             except TimeoutError:
                 advice = "Check the network, firewall and proxy, or give --timeout SECONDS."
                 finding = failed(f"It took more than {timeout:g} s. {advice}")
@@ -343,23 +324,12 @@ async def _run_checks(subject: str, checks: Sequence[Check], timeout: float) -> 
 
 def _check_machine(settings: ds.Settings, environment: Mapping[str, str]) -> Iterator[tuple[str, Finding]]:
     """Yield a finding of each check that sends nothing, with the check's name."""
+    if unknown := find_unknown_variables(environment):
+        names = ", ".join(f"{name} (did you mean {similar}?)" if similar else name for name, similar in unknown.items())
+        yield "variables", warning(f"Nothing reads {names}. Correct the name or unset it.")
     libraries = ", ".join(f"{library} {version(library)}" for library in _LIBRARIES)
     python = f"Python {platform.python_version()}, {ssl.OPENSSL_VERSION}"
     yield "versions", ok(f"directsuite {ds.__version__}, {python}, {libraries}")
-    lacks = {extra: find_missing(libraries) for extra, libraries in EXTRAS.items()}
-    installed = f"Installed: {', '.join(extra for extra in lacks if not lacks[extra]) or 'none'}."
-    if incomplete := ",".join(extra for extra in lacks if 0 < len(lacks[extra]) < len(EXTRAS[extra])):
-        yield (
-            "extras",
-            warning(
-                f"{installed} Incomplete: {incomplete}. In a copy of the repository, run pip install '.[{incomplete}]'."
-            ),
-        )
-    else:
-        yield "extras", ok(installed)
-    uses_tls = any(str(getattr(settings, f"{service}_url")).startswith("https:") for service in SERVICES)
-    if uses_tls and settings.tls is None:
-        yield "trusted certificates", _check_certificates(environment)
     names = ", ".join(name for name in _PROXY_VARIABLES if environment.get(name))
     if names and settings.proxy is None:
         advice = 'If the services are behind a proxy, add proxy = "http://proxy.example.org:3128" to the settings file.'
@@ -368,119 +338,54 @@ def _check_machine(settings: ds.Settings, environment: Mapping[str, str]) -> Ite
         yield "proxy variables", ok("They are not needed.")
 
 
-def _check_certificates(environment: Mapping[str, str]) -> Finding:
-    try:
-        if environment.get("SSL_CERT_FILE"):
-            ssl.create_default_context(cafile=environment["SSL_CERT_FILE"])
-    except OSError:  # of which ssl.SSLError is a subclass
-        return failed("SSL_CERT_FILE does not name a file with certificates in PEM format. Correct or unset it.")
-    if environment.get("SSL_CERT_DIR") and not Path(environment["SSL_CERT_DIR"]).is_dir():
-        return failed("SSL_CERT_DIR does not name a folder. Correct or unset it.")
-    paths: Any = ssl.get_default_verify_paths()
-    if not (place := paths.cafile or paths.capath) and os.name != "nt":  # Windows has them in its own store
-        return failed("This machine has no trusted certificates. Install the package ca-certificates.")
-    return ok(f"This machine uses {place or 'the store of the system'}.")
-
-
 class Server:
-    """The checks of one server. url: the URL of a service."""
+    """The checks of the server of one service."""
 
-    def __init__(self, url: str, settings: ds.Settings) -> None:
-        self._url = URL(url)
-        self._host, self._port = self._url.raw_host or "", self._url.port or 443
+    def __init__(self, service: str, url: str, settings: ds.Settings) -> None:
+        self._operation = _OPERATIONS[service]
+        self._url = url
         self._settings = settings
-        self._writer: asyncio.StreamWriter | None = None
         self._date, self._received = "", datetime.now(UTC)
 
-    def close(self) -> None:
-        """Close the connection."""
-        if self._writer is not None:
-            self._writer.transport.abort()
-
-    def list_checks(self) -> list[Check]:
-        """Return the checks in the order in which they must run."""
-        connecting: list[Check] = [
-            ("name", self._check_name),
-            ("connection", self._check_connection),
-            ("TLS", self._check_tls),
-        ]
-        if self._settings.proxy is not None:
-            connecting = [("connection", not_checked("Connections use the proxy of the settings."))]
-        others: list[Check] = [("response", self._check_response), ("clock", self._check_clock)]
-        return [("URL", ok(str(self._url))), *connecting, *others]
-
-    async def _check_name(self) -> Finding:
-        try:
-            # In a separate thread, because the resolver may block for longer than the timeout.
-            resolved = await run_in_thread(socket.getaddrinfo, self._host, self._port)
-        except (OSError, UnicodeError):
-            return failed(f"{self._host} has no address. Check the host in the URL, and that this machine is online.")
-        addresses = dict.fromkeys(str(each[4][0]) for each in resolved)
-        return ok(f"{self._host} has the address {', '.join(addresses)}.")
-
-    async def _check_connection(self) -> Finding:
-        try:
-            _, self._writer = await asyncio.open_connection(self._host, self._port, happy_eyeballs_delay=0.25)
-        except OSError as error:
-            return failed(
-                f"There is no connection to port {self._port} of {self._host} ({explain_os_error(error)}). "
-                "Check host and port in the URL, and that the service is running."
-            )
-        return ok(f"Port {self._port} is open.")
-
-    async def _check_tls(self) -> Finding:
-        if self._url.scheme != "https":
-            if find_url_problem(str(self._url)) is None:
-                return not_checked("The URL starts with http://, on this machine.")
-            return warning("The URL starts with http://, so others can read everything that is sent. Use https://.")
-        writer = self._writer
-        assert writer is not None  # noqa: S101  check_connection has succeeded
-        try:
-            await writer.start_tls(await self._make_context(), server_hostname=self._host)
-        except ssl.SSLCertVerificationError as error:
-            problem = _CERTIFICATE_PROBLEMS.get(error.verify_code, f"{error.verify_message}.")
-            return failed(f"The certificate is not accepted. {problem}")
-        except OSError as error:
-            reason = error.reason if isinstance(error, ssl.SSLError) else explain_os_error(error)
-            return failed(
-                f"The TLS handshake failed ({reason}). Check scheme and port in the URL. If they are right, ask the "
-                "service's provider whether it supports TLS 1.2 or newer."
-            )
-        tls: ssl.SSLObject = writer.get_extra_info("ssl_object")
-        days = int(ssl.cert_time_to_seconds(str((tls.getpeercert() or {})["notAfter"])) - time.time()) // 86_400
-        text = f"{tls.version()}. The certificate is accepted, and is valid for {days} days."
-        return ok(text) if days >= _MIN_DAYS else warning(f"{text} Ask the service's provider to renew it.")
-
-    async def _check_response(self) -> Finding:
+    async def check_connection(self) -> Finding:
+        """Check that the server accepts a connection, and responds to a request."""
+        tls = self._settings.tls
+        context = await asyncio.to_thread(ssl.create_default_context) if tls is None else tls
         try:
             async with (
                 aiohttp.ClientSession(
-                    connector=aiohttp.TCPConnector(ssl=await self._make_context()),
+                    connector=aiohttp.TCPConnector(ssl=context),
                     cookie_jar=aiohttp.DummyCookieJar(),
                     headers={"User-Agent": f"directsuite/{ds.__version__}", "Cache-Control": "no-cache"},
                 ) as session,
                 session.head(self._url, allow_redirects=False, proxy=self._settings.proxy) as response,
             ):
                 self._date, self._received = response.headers.get("Date", ""), datetime.now(UTC)
-                status = response.status
-        except aiohttp.ClientProxyConnectionError:
-            return failed("There is no connection to the proxy. Check the setting proxy.")
-        except aiohttp.ClientHttpProxyError as error:
-            return failed(
-                f"The proxy rejects the connection (HTTP {error.status}). Check the name and password in the setting "
-                "proxy, as in http://name:password@host, or ask who runs the proxy."
-            )
-        except aiohttp.ClientConnectorCertificateError:
-            return failed(f"The certificate, which may be that of a proxy, is not accepted. {_UNTRUSTED}")
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            return failed(f"The server does not respond with HTTP ({type(error).__name__}). Check the URL.")
+                status, days = response.status, _MIN_DAYS
+                if response.url.scheme == "https" and self._settings.proxy is None:
+                    host, port = response.url.raw_host, response.url.port  # aiohttp doesn't show the certificate
+                    _, writer = await asyncio.open_connection(host, port, ssl=context, happy_eyeballs_delay=0.25)
+                    certificate: Mapping[str, Any] = writer.get_extra_info("peercert") or {}
+                    if end := certificate.get("notAfter"):
+                        days = int(ssl.cert_time_to_seconds(end) - self._received.timestamp()) // 86_400
+                    writer.transport.abort()
+        except (aiohttp.ClientError, OSError, UnicodeError) as error:
+            failure = convert_exception(error, self._operation, started=not isinstance(error, UnicodeError))
+            assert failure is not None  # noqa: S101  these are errors of the network
+            problem = f"{failure.explanation}: {failure.advice}" if failure.advice else failure.explanation
+            return failed(f"{problem[0].upper()}{problem[1:]}.")
         if 300 <= status < 400:
             return warning(f"HTTP {status}: The server redirects, which is not followed. Use the new URL.")
         if status in (502, 503, 504):
             return warning(f"HTTP {status}: The service is down or overloaded. Try again later.")
-        return ok("The server responds with HTTP.")
+        if self._url.startswith("http://") and find_url_problem(self._url) is not None:
+            return warning("The URL starts with http://, so others can read everything that is sent. Use https://.")
+        if days < _MIN_DAYS:
+            return warning(f"The certificate is valid for only {days} days. Ask the service's provider to renew it.")
+        return ok(f"{self._url} responds.")
 
-    async def _check_clock(self) -> Finding:
+    async def check_clock(self) -> Finding:
+        """Compare the clocks of this machine and of the server."""
         date = read_http_date(self._date)
         if date is None:
             return not_checked("The response contains no date.")
@@ -491,10 +396,6 @@ class Server:
             f"This machine's clock is {abs(seconds) / 60:,.0f} minutes {'behind' if seconds > 0 else 'ahead of'} the "
             "server's, so tokens and sessions expire at other times than expected. Set it, for example with NTP."
         )
-
-    async def _make_context(self) -> ssl.SSLContext:
-        tls = self._settings.tls
-        return await asyncio.to_thread(ssl.create_default_context) if tls is None else tls
 
 
 async def _check_credential(

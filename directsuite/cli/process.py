@@ -33,17 +33,12 @@ options_of_variables = dict[str, str]()
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "cli": ("cyclopts", "justhtml", "keyring", "rich"),
-    "fleet": ("procrastinate", "psycopg"),
-    "hsm": ("pkcs11",),
-    "otel": ("opentelemetry",),
     "sandbox": (
         *("pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "fontTools", "PIL", "yaml"),
         *("jinja2", "pypdfium2"),
     ),
-    "storage": ("fsspec",),
-    "testing": ("aioresponses", "pytest"),
 }
-"""The modules that each extra installs."""
+"""The modules that each of these extras installs."""
 _CONTROL_CATEGORIES = frozenset(("Cc", "Cs", "Zl", "Zp"))
 """The Unicode categories of control characters, lone surrogates, and line and paragraph separators."""
 _BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
