@@ -182,7 +182,8 @@ async def test_service_that_fails_is_reported(cli: DoctorRunner, sandbox: Sandbo
 def test_connect_error_after_checks_refers_to_earlier_checks() -> None:
     error = ConnectFailedError("no connection (Connection refused)", operation="GetDocInfo", service="signing")
     said = doctor._explain("signing", error, has_token=True).sentence
-    assert said == "GetDocInfo: no connection (Connection refused): see the checks before this one, and try again"
+    hint = "nothing was sent; see the checks before this one, and try again"
+    assert said == f"GetDocInfo: no connection (Connection refused): {hint}"
 
 
 async def test_failures_come_first_and_passed_services_in_one_row_each(cli: DoctorRunner, sandbox: Sandbox) -> None:
