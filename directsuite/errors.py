@@ -186,7 +186,7 @@ FailureReason = Literal[
     "connection failed",
     "connection reset",
     "connection closed",
-    "timed out while reading",
+    "timed out after connecting",
 ]
 """Why a connection could not be made, or was lost."""
 
@@ -249,6 +249,7 @@ class OutcomeUnknownError(TransportError):
         )
         again.set_call(self.call, self.group, self.attempts, self.elapsed)
         again.retry_after, again.looked, again.happened = self.retry_after, self.looked, self.happened
+        again.reason = self.reason
         again._found = _Hidden(found)
         again.__cause__ = self.__cause__
         return again

@@ -89,7 +89,7 @@ class OpenTelemetry:
 
     `error.type` of an attempt is the HTTP status if it is 400 or more. Otherwise, and for calls and failed renewals, it
     is the name of the error's class. An attempt also has `directsuite.reason` if its connection failed (`reason` of
-    AttemptFailed). `directsuite.unknown_outcomes` has `directsuite.job_finds_out`, which is true if nobody must check.
+    AttemptFailed). `directsuite.unknown_outcomes` has `directsuite.job_finds_out`, which is true in a signing job.
 
     Raises ConfigurationError if the package opentelemetry-api is not installed.
     """

@@ -133,10 +133,12 @@ def test_error_survives_pickle_and_copy(name: str) -> None:
 
 def test_copies_keep_what_was_found_out() -> None:
     error = ds.OutcomeUnknownError("it may have happened.", how_to_find_out="look.", happened=True)
+    error.reason = "connection reset"
     error = error.with_details("it happened.", how_to_find_out="look there.", found={"user": PRIVATE})
     error.looked = True
     for again in _copies(error):
         assert (again.found, again.happened, again.looked) == ({"user": PRIVATE}, True, True)
+        assert again.reason == "connection reset"
 
 
 OTHERS: list[Exception] = [

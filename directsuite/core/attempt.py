@@ -452,11 +452,11 @@ class Attempt(Generic[R]):
         sent = self._sent_at is not None and self._has_begun
         reason: FailureReason | None = None
         if self._status is not None:
-            seen, reason = "its response was not received completely", "timed out while reading"
+            seen, reason = "its response was not received completely", "timed out after connecting"
         elif self._waiting_on_source:
             seen = "its source returned no more bytes" if sent else "its source returned no bytes"
         elif sent:
-            seen, reason = "no response was received", "timed out while reading"
+            seen, reason = "no response was received", "timed out after connecting"
         elif self._sent_at is not None:
             seen, reason = "no connection was made", "timed out while connecting"
         elif operation.needs_credential and self._call.credential is None:
@@ -467,9 +467,9 @@ class Attempt(Generic[R]):
         if self._env.session.now() < self._call.end:
             kind = ConnectionLostError if sent else ConnectFailedError
             limit = "the attempt timeout" if operation.may_repeat else "the time of the request"
-            late = kind(f"{seen} within {limit}", outcome=outcome, **about)
-            late.reason = reason
-            return late
+            failure = kind(f"{seen} within {limit}", outcome=outcome, **about)
+            failure.reason = reason
+            return failure
         error = DeadlineExceededError(f"the call's time is up: {seen}", outcome=outcome, **about)
         error.reason = reason
         error.retry_after = None if sent else self._limits.rate.seconds_until_slot() or None

@@ -130,8 +130,8 @@ class Options:
     """
     strict_paths: frozenset[str] = frozenset()
     """The JSON paths at which an unreadable value is an error; see `Operation.strict_paths`."""
-    how_to_find_out: str | None = None
-    """Replaces `how_to_find_out` in events about a call of a signing job, which resolves unknown outcomes."""
+    job_finds_out: bool = False
+    """True for a request of a signing job that finds out itself whether the request took effect."""
     nested: bool = False
     """True if the call is a step of another call. It is then allowed while closing waits for the calls in progress."""
     essential: bool = False

@@ -20,7 +20,10 @@
 
 Events never contain a secret, a body, or a value that a caller put into a path.
 
-    AttemptFailed ──► WARNING  GetUIDs: an attempt failed (call 7, attempt 1, ServerError, HTTP 500, outcome unknown, …)
+    AttemptFailed ──► INFO  GetUIDs: an attempt failed (call 7, attempt 1, ServerError, HTTP 500, outcome unknown, …)
+
+The level WARNING is for what a person should look at. Failed attempts and pauses are INFO, because the call is
+repeated, or raises an error that the program handles.
 
 Only the fields in FIELDS are logged. Each log record also has them in the dictionary `record.directsuite`, as have the
 records of the logger `directsuite.calls` (module `call_log`).
@@ -138,7 +141,10 @@ class OutcomeLeftUnknown(CallEvent):
     how_to_find_out: str
     """How a user can find out whether the side effect happened, or that a signing job finds out, as text."""
     job_finds_out: bool = False
-    """True for a call of a signing job. The job, or its next run, finds out whether the side effect happened."""
+    """True for a call of a signing job. The job, or its next run, finds out whether the side effect happened.
+
+    Exception: if the source of the document changes before the next run, the document fails, and this is not found out.
+    """
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -283,15 +289,14 @@ class Events:
 
     def _write_to_log(self, event: Event) -> None:
         level, words = LINES.get(type(event), (DEBUG, type(event).__name__))
-        if isinstance(event, OutcomeLeftUnknown) and event.happened:
-            words = _HAPPENED_TEXT
+        if isinstance(event, OutcomeLeftUnknown):
+            level = INFO if event.job_finds_out else level
+            words = _HAPPENED_TEXT if event.happened else words
         elif isinstance(event, RenewalFailed):
             words = f"no new {event.credential} was received"
         if not self.logger.isEnabledFor(level):
             return
         hidden = set[str]() if is_group_logged(event) else {"group"}
-        if isinstance(event, OutcomeLeftUnknown) and event.job_finds_out:
-            hidden.add("how_to_find_out")
         if is_unsent(event):
             words = NOT_SENT_TEXT
             hidden |= {"attempt", "outcome"} if event.outcome is Outcome.NOT_SENT else {"attempt"}
@@ -306,7 +311,6 @@ class Events:
             if text and written.get(name, False) is not False and name not in hidden
         ]
         details = f" ({', '.join(phrases)})" if phrases else ""
-        level = _lower_level(event, level)
         self.logger.log(level, "%s: %s%s", subject, words, details, extra={"directsuite": written})
 
 
@@ -405,7 +409,7 @@ FIELDS: Mapping[str, str] = {
     "cancelled": "cancelled by the caller",
     "verified": VERIFIED_TEXT,
     "happened": "",
-    "job_finds_out": "the job finds out, in this run or the next one",
+    "job_finds_out": "",
     "elapsed": "after {:.3f} s",
     "wait": "in {:.1f} s",
     "generation": "number {}",
@@ -425,29 +429,22 @@ LINES: Mapping[type[Event], tuple[int, str]] = {
     CallStarted: (DEBUG, "a call started"),
     AttemptStarted: (DEBUG, "a request is about to be sent"),
     AttemptSucceeded: (DEBUG, "an attempt succeeded"),
-    AttemptFailed: (WARNING, "an attempt failed"),  # NOT_SENT_TEXT if no request was sent
+    AttemptFailed: (INFO, "an attempt failed"),  # NOT_SENT_TEXT if no request was sent
     RetryScheduled: (INFO, "another attempt is scheduled"),
-    OutcomeLeftUnknown: (WARNING, "it may or may not have happened"),  # _HAPPENED_TEXT if the event has `happened`
+    # INFO if a job finds out. _HAPPENED_TEXT if the event has `happened`.
+    OutcomeLeftUnknown: (WARNING, "it may or may not have happened"),
     ValuesSkipped: (INFO, "values of the response could not be read, and were skipped"),
     CallFinished: (DEBUG, "the call ended"),
     TokenRefreshed: (INFO, "a new token is in use"),
     SessionRenewed: (INFO, "a new session is in use"),
     RenewalFailed: (WARNING, "no new token was received"),  # or "session"
-    ServicePaused: (WARNING, "the service asked for a pause"),
+    ServicePaused: (INFO, "the service asked for a pause"),
     CircuitOpened: (WARNING, "the service is down: calls to it fail immediately"),
     CircuitClosed: (INFO, "the service responds again"),
 }
 """The level and the text of the log line for each class of event."""
 
 _HAPPENED_TEXT = "it happened, but its result is not available"
-
-
-def _lower_level(event: Event, level: int) -> int:
-    if isinstance(event, AttemptFailed) and (event.outcome is Outcome.FAILED or event.error == "CancelledError"):
-        return min(level, INFO)
-    if isinstance(event, OutcomeLeftUnknown) and event.job_finds_out:
-        return min(level, INFO)
-    return level
 
 
 def _to_plain_value(value: object) -> str | int | float | bool | None:

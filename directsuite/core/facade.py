@@ -152,9 +152,9 @@ class Facade:
         """Return a view whose calls raise an error if a value at any of `paths` cannot be read. For internal use."""
         return self._with_all_options(attrs.evolve(self._options, strict_paths=paths))
 
-    def with_how_to_find_out(self, text: str) -> Self:
-        """Return a view for a signing job, whose events have this `how_to_find_out`. For internal use."""
-        return self._with_all_options(attrs.evolve(self._options, how_to_find_out=text))
+    def with_job_finds_out(self) -> Self:
+        """Return a view for a signing job, which finds out whether a request took effect. For internal use."""
+        return self._with_all_options(attrs.evolve(self._options, job_finds_out=True))
 
     def _call(
         self,

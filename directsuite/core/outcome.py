@@ -154,7 +154,6 @@ _REASONS_BY_CLASS: tuple[tuple[type[BaseException], FailureReason], ...] = (
     (aiohttp.ClientConnectorCertificateError, "certificate not accepted"),
     (aiohttp.ServerFingerprintMismatch, "certificate not accepted"),
     (aiohttp.ClientConnectorSSLError, "TLS handshake failed"),
-    (aiohttp.ConnectionTimeoutError, "timed out while connecting"),
 )
 _REASONS_BY_ERRNO: Mapping[int | None, FailureReason] = {
     errno.ECONNREFUSED: "connection refused",
@@ -162,6 +161,7 @@ _REASONS_BY_ERRNO: Mapping[int | None, FailureReason] = {
     errno.EPIPE: "connection reset",
     errno.ENETUNREACH: "host not reachable",
     errno.EHOSTUNREACH: "host not reachable",
+    errno.EHOSTDOWN: "host not reachable",
 }
 _UNPROCESSED_STATUSES = frozenset({421, 425, 429})  # RFC 9110 (15.5.20), RFC 8470 (5.2), RFC 6585 (4)
 
@@ -194,7 +194,7 @@ def convert_exception(error: BaseException, operation: Operation[Any], *, starte
             f"no connection to the {operation.service.display_name} ({reason})", outcome=Outcome.NOT_SENT, **about
         )
         failure.advice = _name_url_setting(advice, operation)
-        failure.reason = _find_reason(origin, "connection failed")
+        failure.reason = _find_reason(origin, "connection failed", "timed out while connecting")
         return failure
     if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError) and started:
         return ResponseDecodeError(f"{_explain_bad_response(origin)} ({seen})", **about)
@@ -206,12 +206,13 @@ def convert_exception(error: BaseException, operation: Operation[Any], *, starte
         else:
             text = f"the connection closed before the request was sent ({seen})"
             lost = ConnectFailedError(text, outcome=Outcome.NOT_SENT, **about)
-        lost.reason = _find_reason(origin, "connection closed")
+        timed_out: FailureReason = "timed out after connecting" if started else "timed out while connecting"
+        lost.reason = _find_reason(origin, "connection closed", timed_out)
         return lost
     return None
 
 
-def _find_reason(error: BaseException, default: FailureReason) -> FailureReason:
+def _find_reason(error: BaseException, default: FailureReason, timed_out: FailureReason) -> FailureReason:
     number = getattr(error, "errno", None)
     if isinstance(error, aiohttp.ClientConnectorDNSError) and number == socket.EAI_AGAIN:
         return "no name server responded"
@@ -220,6 +221,8 @@ def _find_reason(error: BaseException, default: FailureReason) -> FailureReason:
     for kind, reason in _REASONS_BY_CLASS:
         if isinstance(error, kind):
             return reason
+    if isinstance(error, TimeoutError) or number == errno.ETIMEDOUT:
+        return timed_out
     return _REASONS_BY_ERRNO.get(number, default)
 
 

@@ -67,6 +67,7 @@ T = TypeVar("T")
 
 _MAX_ELEMENT_BYTES = 134_217_728
 """Maximum size of one element of a stream, unless `max_response_bytes` is larger."""
+_HINT_JOB_FINDS_OUT = "nothing, because the signing job finds out in this run or the next one"
 _CALL_NUMBERS = itertools.count(1)
 
 
@@ -382,13 +383,14 @@ class Transport:
             text = f"it may or may not have happened: {failure.explanation}"
             unknown = OutcomeUnknownError(text, how_to_find_out=operation.how_to_find_out, **operation.error_context)
             unknown.looked = call.has_verified_without_proof
+            unknown.reason = failure.reason if isinstance(failure, TransportError) else None
             unknown.__cause__ = failure
             error = unknown
         elif call.is_unknown and isinstance(failure, TransportError) and failure.outcome is Outcome.NOT_SENT:
             kind = DeadlineExceededError if isinstance(failure, DeadlineExceededError) else ConnectionLostError
             text = f"an earlier attempt was sent, but got no response. Then {failure.explanation}"
             error = kind(text, outcome=Outcome.UNKNOWN, **operation.error_context)
-            error.retry_after = failure.retry_after
+            error.reason, error.advice, error.retry_after = failure.reason, failure.advice, failure.retry_after
             error.__cause__ = failure
         elif call.is_unknown and (failure.outcome is not Outcome.FAILED or operation.semantics is Semantics.IDEMPOTENT):
             # The rejection of a retry does not show whether an earlier attempt succeeded.
@@ -445,9 +447,14 @@ class _CallScope:
             happened, how = False, operation.how_to_find_out
             if isinstance(error, OutcomeUnknownError):
                 happened, how = error.happened, error.how_to_find_out
-            by_job = self._call.options.how_to_find_out
-            unknown: dict[str, Any] = {"cancelled": left, "happened": happened, "how_to_find_out": by_job or how}
-            self._call.emit(OutcomeLeftUnknown, **unknown, job_finds_out=by_job is not None)
+            job_finds_out = self._call.options.job_finds_out
+            self._call.emit(
+                OutcomeLeftUnknown,
+                cancelled=left,
+                happened=happened,
+                how_to_find_out=_HINT_JOB_FINDS_OUT if job_finds_out else how,
+                job_finds_out=job_finds_out,
+            )
         self._emit_finished(
             error=None if isinstance(error, GeneratorExit) else type(error).__name__,
             outcome=Outcome.UNKNOWN if lost else getattr(error, "outcome", None),

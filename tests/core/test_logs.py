@@ -65,23 +65,23 @@ OF_CALLS: list[tuple[int, ds.Event, str, str]] = [
         (level, failed, "an attempt failed", details)
         for level, failed, details in (
             (
-                WARNING,
+                INFO,
                 _failed("ServerError", 500, ds.Outcome.UNKNOWN, 2.0),
                 "attempt 1, ServerError, HTTP 500, outcome unknown, after 2.000 s",
             ),
             (
-                WARNING,
+                INFO,
                 attrs.evolve(
                     _failed("ConnectFailedError", None, ds.Outcome.NOT_SENT, 1.0), reason="connection refused"
                 ),
                 "attempt 1, ConnectFailedError, connection refused, outcome not sent, after 1.000 s",
             ),
-            (  # the response of the service, which the caller gets as the error
+            (
                 INFO,
                 _failed("NotFoundError", 404, ds.Outcome.FAILED, 1.0),
                 "attempt 1, NotFoundError, HTTP 404, outcome failed, after 1.000 s",
             ),
-            (  # caused by the caller
+            (
                 INFO,
                 _failed("CancelledError", None, ds.Outcome.UNKNOWN, 1.0),
                 "attempt 1, CancelledError, outcome unknown, after 1.000 s",
@@ -89,7 +89,7 @@ OF_CALLS: list[tuple[int, ds.Event, str, str]] = [
         )
     ),
     *(
-        (WARNING, _failed("CircuitOpenError", None, outcome, 0.0, attempt=0), "not sent", details)
+        (INFO, _failed("CircuitOpenError", None, outcome, 0.0, attempt=0), "not sent", details)
         for outcome, details in (
             (ds.Outcome.NOT_SENT, "CircuitOpenError, after 0.000 s"),
             (ds.Outcome.REJECTED, "CircuitOpenError, outcome rejected, after 0.000 s"),  # of a login
@@ -107,7 +107,7 @@ OF_CALLS: list[tuple[int, ds.Event, str, str]] = [
         INFO,
         ds.OutcomeLeftUnknown(cancelled=False, how_to_find_out="nothing", job_finds_out=True, **GET_UIDS),
         "it may or may not have happened",
-        "the job finds out, in this run or the next one",
+        "what to do: nothing",
     ),
     (
         WARNING,
@@ -158,7 +158,7 @@ OTHERS: list[tuple[int, ds.Event, str]] = [
         "directsuite: no new token was received (TransportError, the token source raised ClientResponseError, next "
         "try in 1 s)",
     ),
-    (WARNING, ds.ServicePaused(service="fax", seconds=30.0), "fax: the service asked for a pause (for 30.0 s)"),
+    (INFO, ds.ServicePaused(service="fax", seconds=30.0), "fax: the service asked for a pause (for 30.0 s)"),
     (
         WARNING,
         ds.CircuitOpened(service="fax", failures=20, seconds=10.0),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
@@ -57,6 +59,10 @@ def _make_certificate_error(code: int) -> ssl.SSLCertVerificationError:
     error = ssl.SSLCertVerificationError(1, _URL)
     error.verify_code = code
     return error
+
+
+def _make_connect_error(number: int) -> aiohttp.ClientConnectorError:
+    return aiohttp.ClientConnectorError(_KEY, OSError(number, os.strerror(number)))
 
 
 CONNECT: list[tuple[Exception, bool, str]] = [
@@ -115,6 +121,26 @@ EXCEPTIONS = [
     *((error, started, ds.ConnectFailedError, NOT_SENT, words) for error, started, words in CONNECT),
     *((error, True, kind, UNKNOWN, words) for error, kind, words in RESPONSE),
 ]
+
+
+@pytest.mark.parametrize(
+    ("error", "started", "reason"),
+    [
+        (_make_connect_error(errno.ETIMEDOUT), False, "timed out while connecting"),
+        (_make_connect_error(errno.EHOSTDOWN), False, "host not reachable"),
+        (aiohttp.ConnectionTimeoutError(), True, "timed out while connecting"),
+        (TimeoutError(), False, "timed out while connecting"),
+        (TimeoutError(), True, "timed out after connecting"),
+        (aiohttp.SocketTimeoutError(), True, "timed out after connecting"),
+        (aiohttp.ClientOSError(errno.ETIMEDOUT, _URL), True, "timed out after connecting"),
+        (ConnectionDroppedError(aiohttp.ClientOSError(errno.ETIMEDOUT, _URL)), True, "timed out after connecting"),
+    ],
+    ids=range(8),
+)
+def test_timeout_has_the_reason_of_its_phase(error: Exception, started: bool, reason: str) -> None:
+    failure = convert_exception(error, SEND, started=started)
+    assert isinstance(failure, ds.TransportError)
+    assert failure.reason == reason
 
 
 @pytest.mark.parametrize(("error", "started", "kind", "outcome", "words"), EXCEPTIONS, ids=range(len(EXCEPTIONS)))

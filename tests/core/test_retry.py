@@ -24,7 +24,7 @@ import directsuite as ds
 from directsuite.core.retry import DefaultWait
 
 from . import responses
-from .scripted_server import Responder, ScriptedServer
+from .scripted_server import Exchange, Responder, ScriptedServer
 from .scripted_suite import (
     ALICE,
     DELETE,
@@ -343,6 +343,19 @@ async def test_deadline_of_a_repeat_does_not_say_that_nothing_was_sent(server: S
     assert type(error) is ds.DeadlineExceededError
     assert error.outcome is ds.Outcome.UNKNOWN
     assert "an earlier attempt was sent, but got no response" in str(error)
+
+
+async def test_refused_repeat_has_the_reason_and_advice_of_the_refusal(server: ScriptedServer) -> None:
+    async def stop_and_reset(exchange: Exchange) -> None:
+        server.stop_listening()
+        await responses.reset(exchange)
+
+    server.enqueue(stop_and_reset)
+    async with open_suite(server) as suite:
+        error = await catch_error(GET_MESSAGE_COUNT.call(suite))
+    assert type(error) is ds.ConnectionLostError
+    assert isinstance(error.__cause__, ds.ConnectFailedError)
+    assert (error.reason, error.advice) == ("connection refused", error.__cause__.advice)
 
 
 @pytest.mark.parametrize("host", ["a..b.example", "a" * 70 + ".example"])

@@ -25,7 +25,7 @@ from directsuite.core.privacy import scrub_class
 from directsuite.errors import AuthenticationError, ConfigurationError, DirectSuiteError
 from directsuite.jobs.signing.documents import Pdf, SourceError, Target, has_changed
 from directsuite.jobs.signing.journal import Lease, SigningJournal, compute_signatures_digest
-from directsuite.jobs.signing.log import log_document
+from directsuite.jobs.signing.log import log_document, log_stopped
 from directsuite.jobs.signing.results import ResultStream, SigningResult, make_result
 from directsuite.jobs.signing.steps import DocumentWorkflow
 from directsuite.jobs.signing.workflow import (
@@ -62,7 +62,8 @@ _HINT_RETRY_FAILED = (
 class JobStoppedError(DirectSuiteError):
     """The job cannot continue. The message says why, and how to resume it; finished documents are recorded.
 
-    If an error of the service or the journal stopped it, that is the cause of this error (`__cause__`).
+    If an error of the service or the journal stopped it, that is the cause of this error (`__cause__`), which has its
+    `call` and `group`.
     """
 
     def __init__(self, why: str, what_to_do: str = _HINT_RUN_AGAIN) -> None:
@@ -308,6 +309,9 @@ class SigningJob:
         lease.is_in_use = self._is_running = True
         try:
             return await self._run(lease, look_up)
+        except JobStoppedError as error:
+            log_stopped(error)
+            raise
         finally:
             lease.is_in_use = self._is_running = False
             if self._results is not None:
@@ -443,6 +447,8 @@ class SigningJob:
 
     def _stop(self, stopped: JobStoppedError, cause: Exception | None = None) -> None:
         stopped.__cause__ = cause
+        if isinstance(cause, DirectSuiteError):
+            stopped.set_call(cause.call, cause.group, cause.attempts, cause.elapsed)
         self._fail(stopped)
 
     def _fail(self, error: Exception) -> None:

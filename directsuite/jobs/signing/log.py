@@ -1,7 +1,8 @@
-"""Log lines about the documents of a job, with the numbers of the documents, never their names.
+"""Log lines about a job and its documents, with the numbers of the documents, never their names.
 
     INFO signing: document 3 of the journal is tried again (ServerError, HTTP 500, in 4.0 s, call 9, group 7)
     WARNING signing: document 3 of the journal is FAILED (BadRequestError, HTTP 400, call 12, group 7)
+    WARNING signing: the job stopped (ServerError, HTTP 503, call 15, group 7)
 
 Each record has the fields of its line in the dictionary `record.directsuite`, and its kind as `event`.
 """
@@ -9,21 +10,16 @@ Each record has the fields of its line in the dictionary `record.directsuite`, a
 from __future__ import annotations
 
 import logging
+from logging import WARNING
 
-from directsuite.core.events import get_group
+from directsuite.core.events import FIELDS, get_group
+from directsuite.core.outcome import find_loggable_code
 from directsuite.errors import DirectSuiteError, ServiceError, TransportError
 
 _LOGGER = logging.getLogger("directsuite")
 
-_PHRASES = {
-    "problem": "{}",
-    "error": "{}",
-    "reason": "{}",
-    "status": "HTTP {}",
-    "wait": "in {:.1f} s",
-    "call": "call {}",
-    "group": "group {}",
-}
+_SHOWN_FIELDS = ("problem", "error", "reason", "status", "code", "wait", "call", "group")
+"""The fields in the text of a line, in this order. The others are only in the dictionary."""
 
 
 def log_document(
@@ -36,18 +32,27 @@ def log_document(
     error: the cause, without its text, which may be that of a custom target.
     fields: further fields, of which those that are None are left out.
     """
+    values = {"event": event, "document": number, **fields, "group": get_group()}
+    _log(level, f"document {number} of the journal {text}", values, error)
+
+
+def log_stopped(error: DirectSuiteError) -> None:
+    """Log that a job stopped. error: the JobStoppedError, of which the cause is logged without its text."""
+    _log(WARNING, "the job stopped", {"event": "JobStopped", "group": error.group}, error.__cause__)
+
+
+def _log(level: int, text: str, values: dict[str, str | float | None], error: BaseException | None) -> None:
     if not _LOGGER.isEnabledFor(level):
         return
-    values: dict[str, str | float | None] = {"event": event, "document": number, **fields}
     if error is not None:
         values["error"] = type(error).__name__
         values["reason"] = error.reason if isinstance(error, TransportError) else None
         values["status"] = error.status if isinstance(error, ServiceError) else None
+        values["code"] = find_loggable_code(error)
         values["call"] = error.call if isinstance(error, DirectSuiteError) else None
-    values["group"] = get_group()
     written = {name: value for name, value in values.items() if value is not None}
-    details = [phrase.format(written[name]) for name, phrase in _PHRASES.items() if name in written]
-    if "group" not in written:
+    details = [FIELDS.get(name, "{}").format(written[name]) for name in _SHOWN_FIELDS if name in written]
+    if "document" in written and "group" not in written:
         details.append("no calls")
-    line = "signing: document %d of the journal %s (%s)"
-    _LOGGER.log(level, line, number, text, ", ".join(details), extra={"directsuite": written})
+    line = f"{text} ({', '.join(details)})" if details else text
+    _LOGGER.log(level, "signing: %s", line, extra={"directsuite": written})

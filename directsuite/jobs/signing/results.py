@@ -9,7 +9,7 @@ import attrs
 
 from directsuite.core.privacy import scrub_class
 from directsuite.jobs.signing.documents import Target
-from directsuite.jobs.signing.workflow import DocumentState, SigningEntry
+from directsuite.jobs.signing.workflow import DocumentProblem, DocumentState, SigningEntry
 
 
 @scrub_class
@@ -24,8 +24,10 @@ class SigningResult:
     """The number that its calls have as `group` in logs, events and errors. None if no call was made."""
     state: DocumentState
     """DONE if the target has the signed PDF, otherwise FAILED."""
+    reason: DocumentProblem | str | None = None
+    """Why the document failed, as in SigningEntry: a problem, or another text. None if it was signed."""
     problem: str | None
-    """Why the document failed. None if it was signed."""
+    """The text of `reason`; None if there is none."""
     service_message: str | None
     """The service's reason to reject the document. It may name patients: do not log it unread."""
     target: str | None
@@ -47,6 +49,7 @@ def make_result(entry: SigningEntry, target: Target, group: int | None) -> Signi
         name=entry.name,
         group=group,
         state=entry.state,
+        reason=entry.reason,
         problem=entry.problem,
         service_message=entry.service_message,
         target=f"{place}{entry.name}".removeprefix("file://") if has_output else None,

@@ -53,7 +53,6 @@ from directsuite.signing.streams import NOT_A_PDF
 
 T = TypeVar("T")
 
-_HINT_JOB_FINDS_OUT = "nothing: the signing job finds out, in this run or the next one"
 _STEP_ORDER_ERROR = "a step of the workflow ran before a step that it depends on"
 _MAX_STORED_SECONDS = 4 * 3600.0
 """The service deletes stored documents after this time without activity."""
@@ -85,6 +84,8 @@ class _DocumentWork:
     """Bytes if small, else a path."""
     failure: DirectSuiteError | None = None
     """The cause of an unknown outcome of this run's signing request."""
+    is_downloaded: bool = False
+    """True if the output was downloaded after an unknown outcome, and is not the response to the signing request."""
 
 
 @attrs.define(kw_only=True, repr=False, eq=False)
@@ -259,7 +260,7 @@ class DocumentWorkflow:
 
     async def _sign_and_pull(self, identifier: str, signatures: Sequence[Signature], **options: Path) -> Any:
         # The type of the result depends on `destination`.
-        signing: Any = self.signing.with_how_to_find_out(_HINT_JOB_FINDS_OUT)
+        signing: Any = self.signing.with_job_finds_out()
         if len(signatures) == 1:
             signed = await signing.sign_and_pull(identifier, signatures[0], **options)
         else:
@@ -269,6 +270,7 @@ class DocumentWorkflow:
 
     async def _download(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:
         await self.signing.download(_require(entry.identifier), work.output_path)
+        work.is_downloaded = True
         entry = await self._examine_output(entry, work)
         if next_step(entry, work.context, self.now()) is SigningStep.STORE:
             text = "is signed: an earlier request took effect"
@@ -332,12 +334,13 @@ class DocumentWorkflow:
         failure, work.failure = work.failure, None
         if is_try and failure is None and is_last_try(entry):
             return await self._fail(entry, DocumentProblem.GAVE_UP)
-        _log_restart(entry, work.context.output)
+        abandoned = await self.lease.abandon(entry, at=self.now(), is_try=is_try)
+        _log_restart(entry, work.context.output, is_downloaded=work.is_downloaded)
         work.context.source = work.context.output = None
-        entry = await self.lease.abandon(entry, at=self.now(), is_try=is_try)
+        work.is_downloaded = False
         if failure is not None:
             raise failure
-        return entry
+        return abandoned
 
     async def _fail(
         self,
@@ -350,17 +353,23 @@ class DocumentWorkflow:
             entry, at=self.now(), then=DocumentState.FAILED, reason=reason, service_message=message
         )
         problem = reason.value if isinstance(reason, DocumentProblem) else None
-        state = failed.state.name
-        log_document(WARNING, "DocumentEnded", entry.number, f"is {state}", error=error, state=state, problem=problem)
+        log_document(WARNING, "DocumentEnded", entry.number, "is FAILED", error=error, state="FAILED", problem=problem)
         return failed
 
 
-def _log_restart(entry: SigningEntry, output: PdfInfo | None) -> None:
-    """Log that a document starts again. output: the stored document after a signing request, or None."""
+def _log_restart(entry: SigningEntry, output: PdfInfo | None, *, is_downloaded: bool) -> None:
+    """Log that a document starts again.
+
+    output: the stored document after a signing request, None if it is not available.
+    is_downloaded: True if the output was downloaded because the outcome of the request was unknown.
+    """
     event, why, happened = "DocumentRetried", "has expired or is not available", None
-    if entry.state is DocumentState.SIGNING:
-        event = "OutcomeFound"
-        why, happened = ("is no longer available", None) if output is None else ("is not signed", False)
+    if entry.state is DocumentState.SIGNING and output is None:
+        event, why = "OutcomeFound", "is no longer available"
+    elif output is not None:
+        why = "was not received completely" if output.is_cut_off else "is not signed"
+        if is_downloaded:
+            event, happened = "OutcomeFound", None if output.is_cut_off else False
     log_document(INFO, event, entry.number, f"starts again: its stored document {why}", happened=happened)
 
 

@@ -65,7 +65,7 @@ class FragileService:
         self._end(fault, repeatable=True)
         return ds.StoredDocument(identifier=identifier, document_digest=str(self.documents_created))
 
-    def with_how_to_find_out(self, _: str) -> Self:
+    def with_job_finds_out(self) -> Self:
         return self
 
     async def sign_and_pull(

@@ -234,7 +234,8 @@ async def test_log_says_that_the_job_resolves_an_unknown_outcome_and_how_it_ende
         [result] = [result async for result in job.results()]
     assert result.state is DocumentState.DONE
     lines = [(each.levelname, re.sub(r"call \d+", "call ?", each.getMessage())) for each in caplog.records]
-    finds_out, group = "the job finds out, in this run or the next one", f"group {result.group}"
+    finds_out = "what to do: nothing, because the signing job finds out in this run or the next one"
+    group = f"group {result.group}"
     assert lines[2:] == [  # after those of the token and the attempt
         ("INFO", f"SignAndPull: it may or may not have happened (call ?, {group}, {finds_out})"),
         (

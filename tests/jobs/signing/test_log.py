@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.signing import DocumentState
-from tests.jobs.signing.fragile_service import Fault, FragileService
+from directsuite.jobs.signing import DocumentState, JobStoppedError, TargetFolder
+from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault, FragileService
 from tests.jobs.signing.job_factory import JobFactory
 
 NAME = "jane doe.pdf"
@@ -128,3 +128,72 @@ async def test_failure_by_an_error_is_a_warning_with_its_class(
 ) -> None:
     assert (await jobs.run(name, service=service)).failed == 1
     assert read_log(caplog) == [("WARNING", f"is FAILED ({details}", ENDED | fields)]
+
+
+class SpoilsFirst(FragileService):
+    """Changes the first signed PDF that it returns, but not the stored document."""
+
+    def __init__(self, removed: bytes, *faults: Fault | None) -> None:
+        super().__init__(faults=[*faults])
+        self.removed = removed
+
+    def _sign(self, identifier: str, signatures: int) -> bytes:
+        return self._spoil(super()._sign(identifier, signatures))
+
+    async def download(self, identifier: str, destination: Path) -> Path:
+        self.stored[identifier] = self._spoil(self.stored[identifier])
+        return await super().download(identifier, destination)
+
+    def _spoil(self, pdf: bytes) -> bytes:
+        removed, self.removed = self.removed, b""
+        return pdf.replace(removed, b"") if removed else pdf
+
+
+@pytest.mark.parametrize(
+    ("service", "why", "fields"),
+    [
+        (SpoilsFirst(SIGNATURE_BYTES), "is not signed", {"event": "DocumentRetried"}),
+        (SpoilsFirst(b"%%EOF"), "was not received completely", {"event": "DocumentRetried"}),
+        (
+            SpoilsFirst(b"%%EOF", None, Fault.RESPONSE_LOST),
+            "was not received completely",
+            {"event": "OutcomeFound"},  # it may be signed
+        ),
+    ],
+    ids=["unsigned", "incomplete", "incomplete-download"],
+)
+async def test_outcome_is_found_only_after_an_unknown_one(
+    service: FragileService, why: str, fields: dict[str, object], jobs: JobFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert (await jobs.run(NAME, service=service)).done == 1
+    text = f"starts again: its stored document {why} (no calls)"
+    assert read_log(caplog) == [("INFO", text, fields)]
+
+
+async def test_stop_of_the_job_is_a_warning_with_the_call_of_its_cause(
+    jobs: JobFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Forbids(FragileService):
+        async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
+            error = ds.AuthenticationError("jane", operation="Save", status=401, outcome=ds.Outcome.FAILED)
+            raise error.set_call(9, 7, 1, 0.5)
+
+    with pytest.raises(JobStoppedError) as stopped:
+        await jobs.run(NAME, service=Forbids())
+    assert (stopped.value.call, stopped.value.group) == (9, 7)
+    record = caplog.records[-1]
+    assert (record.levelname, record.getMessage()) == (
+        "WARNING",
+        "signing: the job stopped (AuthenticationError, HTTP 401, call 9, group 7)",
+    )
+    cause = {"error": "AuthenticationError", "status": 401, "call": 9, "group": 7}
+    assert vars(record)["directsuite"] == {"event": "JobStopped"} | cause
+
+
+async def test_stop_without_a_call_is_a_warning(jobs: JobFactory, caplog: pytest.LogCaptureFixture) -> None:
+    target = TargetFolder(jobs.out)
+    jobs.out.write_bytes(b"not a folder")
+    with pytest.raises(JobStoppedError):
+        await jobs.run(NAME, target=target)
+    assert caplog.messages[-1] == "signing: the job stopped"
+    assert vars(caplog.records[-1])["directsuite"] == {"event": "JobStopped"}

@@ -41,7 +41,8 @@ async def test_loop_runs_the_job_and_receives_each_result(jobs: JobFactory) -> N
     assert (bad.name, bad.state, bad.target) == (BAD, DocumentState.FAILED, None)
     assert bad.problem is not None
     assert "not a path below the target" in bad.problem
-    assert (first.name, first.state, first.problem) == ("a.pdf", DocumentState.DONE, None)
+    assert bad.reason == bad.problem
+    assert (first.name, first.state, first.problem, first.reason) == ("a.pdf", DocumentState.DONE, None, None)
     assert [first.target, second.target] == [(jobs.out / name).as_posix() for name in ("a.pdf", "b/c.pdf")]
     assert jobs.list_outputs() == ["a.pdf", "b/c.pdf"]
     assert (job.progress.done, job.progress.failed) == (2, 1)
