@@ -132,16 +132,11 @@ class ControlOperation:
     query_parameter: str | None = None
     example: Any = None
     """A body that works with the sample data."""
-    path_parameter: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    """An example of the path parameter, or the operation whose response contains its value."""
-    prerequisite: str | None = None
-    """The operation to call before the example."""
     notice: str = "The change was made."
     """The page's notice after the change, with names of members, path parameters and `now` in braces."""
 
 
 _EXAMPLE_TIME = "2026-05-01T12:00:00+00:00"
-_CREATED_MEMBER = {"member": "/created"}
 
 
 CONTROLS = list[ControlOperation]()
@@ -244,7 +239,6 @@ async def _clear_faults(sandbox: SandboxState, request: web.Request, body: Any) 
 @_control(
     "DELETE",
     "faults/{id:[0-9]{1,9}}",
-    path_parameter={"x-source": {"operationId": "add_fault", **_CREATED_MEMBER}},
     notice="Fault {id} was removed.",
 )
 async def _remove_fault(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
@@ -297,8 +291,6 @@ async def _add_individual(sandbox: SandboxState, request: web.Request, body: _In
     "patients/{address}/state",
     {"state": _OPTIONAL_TEXT},
     example={"state": "disabled"},
-    path_parameter={"example": "ada@direct.example.test"},
-    prerequisite="ProvisionIDProofedPatient",
     notice="The state of {address} was set.",
 )
 async def _set_patient_state(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
@@ -325,7 +317,6 @@ async def _add_fax(sandbox: SandboxState, request: web.Request, body: NewFax) ->
     "fax/{handle}",
     {"status": _Text},
     example={"status": "complete"},
-    path_parameter={"x-source": {"operationId": "add_fax", **_CREATED_MEMBER}},
     notice="The fax {handle} was set to {status}.",
 )
 async def _set_fax_status(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
@@ -342,7 +333,6 @@ async def _set_fax_status(sandbox: SandboxState, request: web.Request, body: Any
     is_body_raw=True,
     query_parameter="folder",
     example="From: lab@lab.example.test\nSubject: Blood count\n\nAll within limits.\n",
-    path_parameter={"example": "alice@direct.example.test"},
     notice="The message was delivered to {address}.",
 )
 async def _deliver(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
@@ -359,7 +349,6 @@ async def _deliver(sandbox: SandboxState, request: web.Request, body: Any) -> Js
     "messages/{smtp_id}/status",
     {"recipient": _Text, "status": _Text},
     example={"recipient": "bob@direct.example.test", "status": "Remotely Failed"},
-    path_parameter={"x-source": {"operationId": "Send", "member": "/smtpId"}},
     notice="The delivery to {recipient} was set to {status}.",
 )
 async def _set_message_status(sandbox: SandboxState, request: web.Request, body: Any) -> Json:
@@ -447,7 +436,6 @@ def build_control_document() -> dict[str, Any]:
             "tags": ["control"],
             "parameters": [
                 {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-                | dict(entry.path_parameter)
                 for name in re.findall(r"{(\w+)}", path)
             ],
             "responses": {
@@ -457,8 +445,6 @@ def build_control_document() -> dict[str, Any]:
         }
         if entry.query_parameter is not None:
             operation["parameters"].append({"name": entry.query_parameter, "in": "query", "schema": {"type": "string"}})
-        if entry.prerequisite is not None:
-            operation["x-after"] = entry.prerequisite
         example = {} if entry.example is None else {"example": entry.example}
         if entry.body_type is not None:
             operation["requestBody"] = {"content": {"application/json": {"schema": next(described), **example}}}

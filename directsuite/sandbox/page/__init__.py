@@ -3,7 +3,6 @@
     site.py        the routes, the access checks, the forms and the events;  views.py: the views
     content.py     the database queries of the views
     drawing.py     pages of PDFs as pictures, and HTML of messages without active content
-    reference.py   the operations of an OpenAPI document, each with an example, for /docs
     templates/     one per view;  static/: a style sheet, a script, and htmx and Simple.css from npm, unmodified
 
 Without JavaScript, only updates after changes and keyboard shortcuts are missing.

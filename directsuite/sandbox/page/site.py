@@ -3,7 +3,6 @@
     GET   /, /page/…              a view: a function that reads the state, and a template
     POST  /page/do/METHOD/PATH    a form: runs an operation of the control API
     GET   /page/events            server-sent events: `call` after a call, `change` after a change of the state
-    GET   /docs, /docs/NAME       the operations of the two OpenAPI documents
 
 The security headers let a browser run only the page's own scripts and load only from this server, and forbid other
 pages to embed this one. HTML of messages, attachments and documents have separate policies. The first view imports
@@ -29,18 +28,15 @@ import msgspec
 from aiohttp import web
 
 from directsuite.sandbox.access import COOKIE, Access, RouteHandler, is_same_secret
-from directsuite.sandbox.client import TOKEN_VARIABLE
 from directsuite.sandbox.clock import EPOCH
 from directsuite.sandbox.control import (
     CONTROLS,
     REJECTION_ERRORS,
     ControlOperation,
-    build_control_document,
     choose_error_status,
 )
 from directsuite.sandbox.faults import describe_kind, describe_remaining
 from directsuite.sandbox.page.content import PageNotFoundError
-from directsuite.sandbox.page.reference import OpenApiOperation, build_example, list_operations
 from directsuite.sandbox.rejections import describe_body_limit
 
 if TYPE_CHECKING:
@@ -283,15 +279,10 @@ class SandboxPage:
         return response
 
     @cached_property
-    def operations(self) -> dict[str, OpenApiOperation]:
-        """The operations of both OpenAPI documents, by name. Raises ImportError without PyYAML."""
-        both = [*list_operations(self._build_services_document()), *list_operations(build_control_document())]
-        return {each.name: each for each in both}
-
-    def format_example(self, name: str, root_url: str) -> str:
-        """Return the example of an operation as shell commands. root_url: the URL of this server."""
-        token = None if self._access.token is None else TOKEN_VARIABLE
-        return "\n".join(each.format_command(root_url, token) for each in build_example(self.operations, name))
+    def summaries(self) -> dict[str, str]:
+        """The summaries of the services' operations, by name. Raises ImportError without PyYAML."""
+        paths: dict[str, dict[str, Any]] = self._build_services_document()["paths"]
+        return {each["operationId"]: each["summary"] for methods in paths.values() for each in methods.values()}
 
     @property
     def now_ms(self) -> int:

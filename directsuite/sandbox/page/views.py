@@ -15,7 +15,6 @@ from aiohttp import web
 from aiohttp.helpers import content_disposition_header
 
 from directsuite.sandbox.calls import mask_secrets
-from directsuite.sandbox.client import DEFAULT_URL
 from directsuite.sandbox.faults import EVERY_OPERATION, FAULT_KINDS
 from directsuite.sandbox.files import FileRange, PiecesPayload
 from directsuite.sandbox.messaging.delivery import CONFIRMATION_TIMEOUT_MS, add_brackets
@@ -179,8 +178,8 @@ def _matches_call(call: CallRecord, titles: Mapping[str, str], text: str) -> boo
 
 async def _find_titles(page: SandboxPage, calls: Collection[CallRecord]) -> dict[str, str]:
     """Return the summaries of the operations of these calls, by name. Other endpoints have none."""
-    operations = await asyncio.to_thread(lambda: page.operations) if calls else {}
-    return {name: operations[name].texts[0] for name in {call.operation for call in calls} & operations.keys()}
+    summaries = await asyncio.to_thread(lambda: page.summaries) if calls else {}
+    return {name: summaries[name] for name in {call.operation for call in calls} & summaries.keys()}
 
 
 async def _show_call(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
@@ -269,26 +268,6 @@ async def _show_controls(page: SandboxPage, request: web.Request) -> Mapping[str
     }
 
 
-async def _show_docs(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    text = _read_search_text(request)
-    operations = await asyncio.to_thread(lambda: page.operations)
-    rows = [each for each in operations.values() if each.matches(text)]
-    return {"text": text, "rows": rows, "first_page": None, "following": None}
-
-
-async def _show_operation(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    operations = await asyncio.to_thread(lambda: page.operations)
-    operation = require_found(operations.get(request.match_info["name"]))
-    root = str(request.url.origin())
-    at = "" if root == DEFAULT_URL else f" --at {root}"
-    return {
-        "operation": operation,
-        "example": page.format_example(operation.name, root),
-        "at": at,
-        **operation.describe(),
-    }
-
-
 _MESSAGE_PATH = "/page/mail/{address}/{folder:[0-9]{1,15}}/{uid:[0-9]{1,15}}"
 VIEWS: dict[str, tuple[str, View]] = {
     "/": ("overview.html", _show_overview),
@@ -303,8 +282,6 @@ VIEWS: dict[str, tuple[str, View]] = {
     "/page/patients": ("patients.html", _show_patients),
     "/page/effects": ("effects.html", _make_list_view("effects")),
     "/page/controls": ("controls.html", _show_controls),
-    "/docs": ("docs.html", _show_docs),
-    "/docs/{name}": ("operation.html", _show_operation),
 }
 
 

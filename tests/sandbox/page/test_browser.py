@@ -205,7 +205,7 @@ async def test_changes_appear_without_a_reload(
     assert tab.complaints == []
 
 
-@pytest.mark.parametrize("path", ["/page/calls", "/page/calls/1", "/docs/Send"])
+@pytest.mark.parametrize("path", ["/page/calls", "/page/calls/1"])
 async def test_the_number_of_active_faults_appears_and_leads_to_them(
     path: str, populated_sandbox: Sandbox, tab: Watched, http: aiohttp.ClientSession
 ) -> None:
@@ -303,8 +303,7 @@ async def test_the_page_is_accessible(
     populated_sandbox.inject_fault("Send", "hang")
     page = await browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 844})
     views = ["/", f"/page/mail/{ALICE}", "/page/sent", "/page/calls", "/page/calls/1", "/page/documents", "/page/faxes"]
-    views += [f"/page/documents/{signed_document_id}", "/page/patients", "/page/effects", "/page/controls", "/docs"]
-    views += ["/docs?q=nothing", "/docs/MultiSignAndPull"]
+    views += [f"/page/documents/{signed_document_id}", "/page/patients", "/page/effects", "/page/controls"]
     views += [f"/page/mail/{ALICE}?all=1&q=a", f"/page/mail/{ALICE}?folder=INBOX&q=a"]
     views += [f"/page/mail/{ALICE}?folder=INBOX.Sent", await message_of(populated_sandbox, "<p>text</p>")]
     trouble = dict[str, Any]()
@@ -344,7 +343,7 @@ async def test_lists_fit_a_narrow_screen(
         "/page/documents",
         f"/page/documents/{signed_document_id}",
     ]
-    lists += ["/page/faxes", "/page/patients", "/page/effects", "/page/controls", "/docs"]
+    lists += ["/page/faxes", "/page/patients", "/page/effects", "/page/controls"]
     for path in lists:
         await page.goto(f"{populated_sandbox.root_url}{path}")
         assert await page.evaluate(_MEASURE_CELLS) == [], path

@@ -22,9 +22,7 @@ TOKEN = "a token of the sandbox"
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    "path", ["/", f"/page/mail/{ALICE}", "/page/calls", "/docs", "/page/events", "/page/static/page.js"]
-)
+@pytest.mark.parametrize("path", ["/", f"/page/mail/{ALICE}", "/page/calls", "/page/events", "/page/static/page.js"])
 @pytest.mark.parametrize(
     "headers",
     [
@@ -125,8 +123,6 @@ async def test_security_headers_forbid_other_scripts_and_servers(page: PageClien
         f"{message}/raw",
         f"/page/documents/{signed_document_id}/1.png",
         "/nothing",
-        "/docs",
-        "/docs/Send",
     ):
         async with page.http.get(f"{page.root}{path}") as response:
             if path == "/nothing":
@@ -223,13 +219,7 @@ def test_a_short_token_is_rejected(token: str) -> None:
         *("/?q={0}&after={0}", "/page/mail/{0}", f"/page/mail/{ALICE}?folder={{0}}&before={{0}}", "/page/sent?q={0}"),
         *(f"/page/mail/{ALICE}/{{0}}/1", f"/page/mail/{ALICE}/1/{{0}}", f"/page/mail/{ALICE}/1/1/attachments/{{0}}"),
         *("/page/calls?q={0}&before={0}", "/page/calls/{0}", "/page/documents/{0}", "/page/documents/{0}/1.png"),
-        *(
-            "/page/faxes?q={0}&before={0}",
-            "/page/patients?q={0}&after={0}",
-            "/page/static/{0}",
-            "/docs?q={0}",
-            "/docs/{0}",
-        ),
+        *("/page/faxes?q={0}&before={0}", "/page/patients?q={0}&after={0}", "/page/static/{0}"),
     ],
 )
 async def test_no_path_causes_a_server_error(path: str, page: PageClient) -> None:

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 VIEWS = [
     *("/", "/page/sent", "/page/calls", "/page/documents", "/page/faxes", "/page/patients", "/page/effects"),
-    *("/page/controls", "/docs", "/docs/Send", f"/page/mail/{ALICE}", f"/page/mail/{ALICE}?all=1"),
-    *("/docs?q=nothing", "/page/documents?state=signed"),
+    *("/page/controls", f"/page/mail/{ALICE}", f"/page/mail/{ALICE}?all=1", "/page/documents?state=signed"),
 ]
 MULTIPART = (
     b"From: lab@lab.example.test\r\nSubject: =?utf-8?q?Blut=C3=A4tter?=\r\nMIME-Version: 1.0\r\n"
@@ -289,7 +288,6 @@ async def test_calls_are_shown_with_effects_and_without_secrets(
         ("/page/patients", "people", "/page/patients"),
         ("/page/effects", "effects", "/page/effects"),
         ("/page/documents?state=signed", "signed documents", "/page/documents?state=signed"),
-        ("/docs", "operations", "/docs"),
         (f"/page/mail/{ALICE}?all=1", "messages", f"/page/mail/{ALICE}?all=1"),
         (
             f"/page/mail/{ALICE}?folder=INBOX.Referrals",
