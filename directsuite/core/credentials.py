@@ -564,9 +564,7 @@ def validate_token(token: object, *, in_header: bool) -> AccessToken:
         raise ConfigurationError(f"the token source returned {type(token).__name__} instead of an AccessToken")
     text = cast("object", token.token.reveal())  # a function of the user may return anything
     if not isinstance(text, str):
-        raise ConfigurationError(
-            f"the token source returned {name_type(text)} as the token, instead of a string"
-        )
+        raise ConfigurationError(f"the token source returned {name_type(text)} as the token, instead of a string")
     if (in_header or not text) and (problem := find_header_problem(text)):
         raise ConfigurationError(f"the token source returned a token that {problem}")
     lifetime = cast("object", token.expires_in)
