@@ -170,7 +170,9 @@ def _find_size(path: Path, parameter: str) -> int | InvalidArgumentError:
 
 def _make_read_error(error: OSError, path: Path, parameter: str) -> UnreadableFileError:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return MissingFileError("the file does not exist", parameter=parameter, filename=str(path))
+        return MissingFileError(
+            "the file does not exist: check the path, which is in .filename", parameter=parameter, filename=str(path)
+        )
     text = f"the file can't be read ({explain_os_error(error)})"  # for example: the name is too long
     return UnreadableFileError(text, parameter=parameter, errno=error.errno, filename=str(path))
 

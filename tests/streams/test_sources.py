@@ -288,5 +288,5 @@ async def test_missing_and_unreadable_files_are_os_errors(server: ScriptedServer
     assert [error.errno for error in errors] == [errno.ENOENT, errno.ENOENT, errno.ELOOP] * 2
     assert [error.filename for error in errors] == [str(path) for path in paths] * 2
     assert "Ada" not in repr(errors)
-    assert {str(missing), str(below_a_file)} == {"pdf: the file does not exist"}
+    assert {str(missing), str(below_a_file)} == {"pdf: the file does not exist: check the path, which is in .filename"}
     assert server.requests == []
