@@ -29,6 +29,7 @@ from directsuite.core.operation import SESSION_ID, Auth
 from directsuite.core.outcome import (
     ConnectionDroppedError,
     convert_exception,
+    find_failure_reason,
     find_unsupported_encoding,
     interpret,
     make_decode_error,
@@ -401,7 +402,7 @@ class Attempt(Generic[R]):
             AttemptFailed,
             attempt=0 if self._sent_at is None else call.requests,
             error=type(error).__name__,
-            reason=error.reason if isinstance(error, TransportError) else None,
+            reason=find_failure_reason(error),
             status=self._status,
             outcome=outcome,
             elapsed=self._measure_elapsed(),

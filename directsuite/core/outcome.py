@@ -456,6 +456,11 @@ def find_service_error(
     return error
 
 
+def find_failure_reason(error: BaseException | None) -> FailureReason | None:
+    """Return why a connection failed, for events and logs. None if the error has another cause."""
+    return error.reason if isinstance(error, TransportError) else None
+
+
 def find_loggable_code(error: BaseException) -> int | str | None:
     """Return the service's error code, or None if there is none or it is neither a short number nor one of OAuth.
 

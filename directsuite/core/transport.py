@@ -42,7 +42,7 @@ from directsuite.core.events import (
     group_calls,
 )
 from directsuite.core.operation import Auth, Operation, Semantics, Service
-from directsuite.core.outcome import find_loggable_code, make_decode_error, needs_new_credential
+from directsuite.core.outcome import find_failure_reason, find_loggable_code, make_decode_error, needs_new_credential
 from directsuite.core.retry import MIN_UNAVAILABLE_WAIT, Backoff, RetryPolicy
 from directsuite.core.session import make_closed_error
 from directsuite.core.upload import RequestBody
@@ -383,7 +383,7 @@ class Transport:
             text = f"it may or may not have happened: {failure.explanation}"
             unknown = OutcomeUnknownError(text, how_to_find_out=operation.how_to_find_out, **operation.error_context)
             unknown.looked = call.has_verified_without_proof
-            unknown.reason = failure.reason if isinstance(failure, TransportError) else None
+            unknown.reason = find_failure_reason(failure)
             unknown.__cause__ = failure
             error = unknown
         elif call.is_unknown and isinstance(failure, TransportError) and failure.outcome is Outcome.NOT_SENT:
@@ -559,9 +559,14 @@ def _try_renew_credential(call: Call[Any], failure: DirectSuiteError) -> bool:
 
 
 def _emit_scheduled(call: Call[Any], error: BaseException | None, wait: float) -> None:
-    reason = error.reason if isinstance(error, TransportError) else None
-    name, attempt = type(error).__name__, call.requests + 1
-    call.emit(RetryScheduled, attempt=attempt, wait=wait, error=name, reason=reason, status=call.status)
+    call.emit(
+        RetryScheduled,
+        attempt=call.requests + 1,
+        wait=wait,
+        error=type(error).__name__,
+        reason=find_failure_reason(error),
+        status=call.status,
+    )
 
 
 _ALSO_REJECTED = {

@@ -13,8 +13,8 @@ import logging
 from logging import WARNING
 
 from directsuite.core.events import FIELDS, get_group
-from directsuite.core.outcome import find_loggable_code
-from directsuite.errors import DirectSuiteError, ServiceError, TransportError
+from directsuite.core.outcome import find_failure_reason, find_loggable_code
+from directsuite.errors import DirectSuiteError, ServiceError
 
 _LOGGER = logging.getLogger("directsuite")
 
@@ -46,7 +46,7 @@ def _log(level: int, text: str, values: dict[str, str | float | None], error: Ba
         return
     if error is not None:
         values["error"] = type(error).__name__
-        values["reason"] = error.reason if isinstance(error, TransportError) else None
+        values["reason"] = find_failure_reason(error)
         values["status"] = error.status if isinstance(error, ServiceError) else None
         values["code"] = find_loggable_code(error)
         values["call"] = error.call if isinstance(error, DirectSuiteError) else None
