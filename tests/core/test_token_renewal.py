@@ -375,85 +375,6 @@ async def test_queued_calls_do_not_send_rejected_token(server: ScriptedServer) -
     assert (tokens.asked, tokens.refused) == (2, 2)
 
 
-class PickyServices:
-    """Signing, which rejects all tokens, and fax, which accepts the newest one unless it was revoked."""
-
-    def __init__(self) -> None:
-        self.source = NumberedTokens()
-        self.accepts_for_signing = self.is_revoked = False
-        self.newest: int | None = None
-
-    async def __call__(self, exchange: Exchange) -> None:
-        newest = exchange.request.headers["authorization"] == f"Bearer token-{self.newest or self.source.asked}"
-        if newest and self.is_revoked:
-            newest, self.is_revoked = False, False
-        good = newest and (self.accepts_for_signing or "/signing/" not in exchange.request.target)
-        document: object = {"identifier": "doc", "MessageDetail": []}
-        await (responses.respond(document) if good else responses.respond(b"", 401))(exchange)
-
-
-@pytest.fixture
-def picky(server: ScriptedServer) -> PickyServices:
-    server.default_responder = services = PickyServices()
-    return services
-
-
-async def call_fax(suite: ds.DirectSuite) -> None:
-    await suite.fax.get_multiple_message_info("15550100100")
-
-
-async def test_service_that_rejects_each_new_token_gets_few_of_them(
-    server: ScriptedServer, picky: PickyServices
-) -> None:
-    async with open_suite(server, token=picky.source) as suite:
-        for seconds in (1, 2, 4, 8):
-            errors = [await catch_error(GET_DOC_INFO.call(suite)) for _ in range(20)]
-            errors += await asyncio.gather(*(catch_error(GET_DOC_INFO.call(suite)) for _ in range(20)))
-            assert {(type(error), error.outcome) for error in errors} == {(ds.AuthenticationError, ds.Outcome.FAILED)}
-            assert [error.attempts for error in errors] == [2] + 39 * [1]
-            assert errors[-1].advice.endswith(f". The first call after {seconds} s requests another token")
-            await asyncio.sleep(seconds)
-    assert picky.source.asked == 5
-
-
-async def test_uploads_that_cannot_be_sent_again_get_few_tokens(server: ScriptedServer, picky: PickyServices) -> None:
-    async with open_suite(server, token=picky.source) as suite:
-        for _ in range(5):
-            await catch_error(SAVE_STREAM.call(suite))
-    assert picky.source.asked == 2
-
-
-async def test_other_services_are_not_affected_by_one_that_rejects_each_token(
-    server: ScriptedServer, picky: PickyServices
-) -> None:
-    async with open_suite(server, token=picky.source) as suite:
-        await catch_error(GET_DOC_INFO.call(suite))
-        await call_fax(suite)
-        assert picky.source.asked == 2
-        picky.is_revoked = True
-        await call_fax(suite)
-        assert picky.source.asked == 3
-
-
-async def test_other_services_use_the_token_until_the_one_that_rejects_it_has_a_new_one(
-    server: ScriptedServer, picky: PickyServices
-) -> None:
-    async with open_suite(server, token=picky.source, retry=ds.RetryPolicy.none()) as suite:
-        await catch_error(GET_DOC_INFO.call(suite))
-        await asyncio.sleep(1)
-        picky.source.failures = [ConnectionError("vault")]
-        assert type(await catch_error(GET_DOC_INFO.call(suite))) is ds.TransportError
-        picky.newest = picky.source.asked - 1
-        await call_fax(suite)
-        assert picky.source.asked == 3
-        await asyncio.sleep(1)
-        picky.newest = None
-        assert type(await catch_error(GET_DOC_INFO.call(suite))) is ds.AuthenticationError
-        await call_fax(suite)
-    assert picky.source.asked == 4
-    assert server.requests[-1].headers["authorization"] == "Bearer token-4"
-
-
 @pytest.mark.parametrize(("seconds", "calls"), [(4, 5), (60, 10)])
 async def test_session_with_which_all_calls_failed_is_replaced_immediately(
     server: ScriptedServer, sessions: Sessions, seconds: float, calls: int
@@ -465,19 +386,6 @@ async def test_session_with_which_all_calls_failed_is_replaced_immediately(
             assert sessions.logins == logins
             sessions.valid.clear()
             await asyncio.sleep(seconds)
-
-
-async def test_token_is_replaced_immediately_again_after_the_service_has_accepted_one(
-    server: ScriptedServer, picky: PickyServices
-) -> None:
-    async with open_suite(server, token=picky.source) as suite:
-        await catch_error(GET_DOC_INFO.call(suite))
-        picky.accepts_for_signing = True
-        await GET_DOC_INFO.call(suite)
-        assert picky.source.asked == 2
-        picky.is_revoked = True
-        await GET_DOC_INFO.call(suite)
-        assert picky.source.asked == 3
 
 
 async def test_rejected_sessions_cause_few_logins(server: ScriptedServer) -> None:
