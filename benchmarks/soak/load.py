@@ -252,7 +252,6 @@ class _Load:
             self._take_sample(quiet=False)
 
     def _take_sample(self, *, quiet: bool) -> None:
-        objects = gc.get_objects() if quiet else []
         self.samples.append(
             Sample(
                 quiet=quiet,
@@ -261,7 +260,7 @@ class _Load:
                 sockets=len(self._process.net_connections(kind="inet")),
                 tasks=len(asyncio.all_tasks()),
                 blocks=sys.getallocatedblocks(),
-                live=sum(isinstance(each, Call | ResponseStream | RequestPayload) for each in objects),
+                live=_count_live() if quiet else 0,
                 calls=self.tally.events["CallFinished"],
             )
         )
@@ -277,6 +276,15 @@ class _Load:
 
 
 async def _collect_garbage() -> None:
-    gc.collect()
-    for _ in range(_LOOP_PASSES):
-        await asyncio.sleep(0)
+    """Collect garbage until no call is left, for at most 2 seconds: a socket that is closed first sends its buffer."""
+    for _ in range(40):
+        for _ in range(_LOOP_PASSES):
+            await asyncio.sleep(0)
+        gc.collect()
+        if not _count_live():
+            break
+        await asyncio.sleep(0.05)
+
+
+def _count_live() -> int:
+    return sum(isinstance(each, Call | ResponseStream | RequestPayload) for each in gc.get_objects())
