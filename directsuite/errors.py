@@ -92,12 +92,15 @@ class DirectSuiteError(Exception):
         self.elapsed = 0.0
 
     def __str__(self) -> str:
-        text = f"{self.explanation}: {self.advice}" if self.advice else self.explanation
+        text = self._explain()
         if self.operation is None:
             return text
         tries = {0: "no request was sent", 1: "1 attempt"}.get(self.attempts, f"{self.attempts} attempts")
         number = "" if self.call is None else f"call {self.call}, "
         return f"{self.operation}: {text} ({number}{tries}, {self.elapsed:.1f} s)"
+
+    def _explain(self) -> str:
+        return f"{self.explanation}: {self.advice}" if self.advice else self.explanation
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
@@ -256,9 +259,8 @@ class OutcomeUnknownError(TransportError):
 
     def __str__(self) -> str:
         text = f"{super().__str__()}. What to do: {self.how_to_find_out}"
-        if not isinstance(self.__cause__, ServiceError):
-            return text
-        return self.__cause__.add_message(text, prefix=".__cause__")
+        hint = self.__cause__.describe_message(".__cause__") if isinstance(self.__cause__, ServiceError) else ""
+        return f"{text.removesuffix('.')}. {hint}" if hint else text
 
 
 class ServiceError(DirectSuiteError):
@@ -294,24 +296,26 @@ class ServiceError(DirectSuiteError):
         """Add the service's message, or a hint at it or at the body, to the text of this error. For internal use."""
         self._is_message_shown = shown
 
-    def __str__(self) -> str:
-        return self.add_message(super().__str__())
+    def _explain(self) -> str:
+        hint = self.describe_message().removesuffix(".")
+        if not hint:
+            return super()._explain()
+        advice = f"{hint}. {self.advice[:1].upper()}{self.advice[1:]}" if self.advice else hint
+        return f"{self.explanation}. {advice}"
 
-    def add_message(self, text: str, *, prefix: str = "") -> str:
-        """Return the text with the service's message, or a hint at the attribute with the message or the body.
+    def describe_message(self, prefix: str = "") -> str:
+        """Return the service's message, or a hint at the attribute with the message or the body, or "".
 
-        prefix: the attribute of the error with this text that is this error, such as ".__cause__". For internal use.
+        prefix: the attribute that contains this error, such as ".__cause__". For internal use.
         """
         words = textwrap.shorten(self.message or "", self._MAX_SHOWN_CHARS, placeholder=" …")
         if self._is_message_shown is None or not (words or self.body):
-            return text
+            return ""
         if not words:
-            hint = f"The body of the response is in {prefix}.body"
-        elif self._is_message_shown:
-            hint = f"The service's own words: {words}"
-        else:
-            hint = f"To see the service's reason, print {prefix}.message"
-        return f"{text.removesuffix('.')}. {hint}"
+            return f"The body of the response is in {prefix}.body"
+        if self._is_message_shown:
+            return f"The service's own words: {words}"
+        return f"To see the service's reason, print {prefix}.message"
 
     @property
     def message(self) -> str | None:

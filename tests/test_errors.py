@@ -236,18 +236,18 @@ def test_unknown_outcome_says_so() -> None:
 
 WORDS = "The widget  of Ada Example\nis outside the page."
 MENTIONS: list[tuple[str, Any, str]] = [
-    ("hidden", {"error": WORDS}, "s). To see the service's reason, print .message"),
-    ("shown", {"error": WORDS}, "s). The service's own words: The widget of Ada Example is outside the page."),
-    ("shown", {"error": "word " * 1000}, " word …"),
-    ("hidden", {"error": " "}, "s). The body of the response is in .body"),
-    ("shown", b"<html>Ada is on the page of a proxy.", "s). The body of the response is in .body"),
-    ("hidden", b"", "s)"),
+    ("hidden", {"error": WORDS}, ". To see the service's reason, print .message. Check "),
+    ("shown", {"error": WORDS}, ". The service's own words: The widget of Ada Example is outside the page. Check "),
+    ("shown", {"error": "word " * 1000}, " word …. Check "),
+    ("hidden", {"error": " "}, ". The body of the response is in .body. Check "),
+    ("shown", b"<html>Ada is on the page of a proxy.", ". The body of the response is in .body ("),
+    ("hidden", b"", "(HTTP 400) (call "),
 ]
 
 
-@pytest.mark.parametrize(("mode", "body", "ending"), MENTIONS)
+@pytest.mark.parametrize(("mode", "body", "mention"), MENTIONS)
 async def test_text_has_the_words_of_the_service_only_if_the_program_allows_it(
-    mode: Any, body: Any, ending: str
+    mode: Any, body: Any, mention: str
 ) -> None:
     async with ScriptedServer(responses.respond(body, 400)) as server:
         settings = make_settings(server, error_messages=mode)
@@ -255,9 +255,9 @@ async def test_text_has_the_words_of_the_service_only_if_the_program_allows_it(
             with pytest.raises(ds.BadRequestError) as caught:
                 await suite.signing.get_doc("d1")
     for error in (caught.value, *_copies(caught.value)):
-        assert str(error).endswith(ending)
+        assert mention in str(error)
         assert len(str(error)) < 1200
-        assert ("Ada" in repr(error)) == ending.endswith("page.")
+        assert ("Ada" in repr(error)) == ("Ada" in mention)
 
 
 @pytest.mark.parametrize(

@@ -506,7 +506,7 @@ class Attempt(Generic[R]):
             return self._record_caller_error(reason)
         error: TransportError
         if failure.is_partly_read:
-            text = f"it happened, but {failure.explanation}"
+            text = f"the operation succeeded, but {failure.explanation}"
             how = call.operation.how_to_find_out
             error = OutcomeUnknownError(text, how_to_find_out=how, happened=True, **call.operation.error_context)
         else:

@@ -432,7 +432,9 @@ def find_service_error(
         cls, meaning, advice = operation.status_errors.get(status, (cls, meaning, advice))
     code = None
     if fault is not None and fault.code is not None and status != 429:
-        cls, meaning = operation.fault_format.codes.get(fault.code, (ServiceError, "other error"))
+        cls, meaning = operation.fault_format.codes.get(
+            fault.code, (ServiceError, "the service reported an unknown error")
+        )
         code, advice = fault.code, operation.fault_format.advice.get(fault.code, "")
     if operation.service is Service.OAUTH:
         meaning = meaning.replace("the service", "the token endpoint")

@@ -25,8 +25,8 @@ R = TypeVar("R")
 CODES: dict[Code, tuple[type[ServiceError], str]] = {
     1: (AuthenticationError, "authentication failed"),
     2: (AddressError, "address error"),
-    3: (ServiceError, "other error"),
-    4: (ServiceError, "other error"),
+    3: (ServiceError, "the service reported an unspecified error"),
+    4: (ServiceError, "the service reported an unspecified error"),
 }
 
 FAULT_FORMAT = FaultFormat(success_key="success", message_keys=("message",), codes=CODES)

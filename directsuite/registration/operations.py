@@ -36,7 +36,7 @@ CODES: dict[Code, tuple[type[ServiceError], str]] = {
     "014": (BadRequestError, "Direct user account error"),
     "021": (PaymentError, "debit account authorize failed"),
     "022": (PaymentError, "debit account capture failed"),
-    "099": (ServerError, "other error"),
+    "099": (ServerError, "the service reported an unspecified error"),
     "201": (ConflictError, "Direct domain has been used"),
     "202": (BadRequestError, "no verified organization record found"),
     "203": (BadRequestError, "organization not verified as healthcare provider"),
@@ -47,7 +47,7 @@ CODES: dict[Code, tuple[type[ServiceError], str]] = {
     "208": (NotFoundError, "no organization found for the domain"),
     "209": (BadRequestError, "Direct Organization object is empty"),
     "210": (NotFoundError, "Direct address not found"),
-    "999": (ServerError, "other error"),
+    "999": (ServerError, "the service reported an unspecified error"),
 }
 
 _ADVICE: dict[Code, str] = {

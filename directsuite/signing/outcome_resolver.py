@@ -138,7 +138,9 @@ class OutcomeResolver:
         """Return the error that a pull raises. If the change is proven, it says why the PDF is missing."""
         if self.digest is None:
             return refine_error(error)
-        knowing = error.with_details(f"it happened, but {self.failure_reason}", how_to_find_out=_HINT_FETCH_PDF)
+        knowing = error.with_details(
+            f"the operation succeeded, but {self.failure_reason}", how_to_find_out=_HINT_FETCH_PDF
+        )
         knowing.happened = True
         knowing.__cause__ = self.cause or error.__cause__
         return knowing

@@ -174,7 +174,7 @@ async def test_proven_change_whose_pdf_can_not_be_had_does_not_seem_undone(
     with pytest.raises(ds.OutcomeUnknownError) as caught:
         await PULLS["SignAndPull"](scenario.signing, document, destination if to_file else None)
     error = caught.value
-    text = f"SignAndPull: it happened, but the PDF could not be fetched (call {error.call}, 1 attempt, "
+    text = f"SignAndPull: the operation succeeded, but the PDF could not be fetched (call {error.call}, 1 attempt, "
     assert str(error).startswith(text)
     assert "get_doc(identifier)" in error.how_to_find_out
     assert isinstance(error.__cause__, ds.ResponseDecodeError)
@@ -191,7 +191,7 @@ async def test_pdf_with_later_changes_is_not_returned(scenario: VerificationScen
         scenario.clock.actions_during_waits.append(
             lambda: other.signing.sign(document, WITNESS)
         )  # before GetDoc is tried again
-        with pytest.raises(ds.OutcomeUnknownError, match="it happened, but the document was changed again"):
+        with pytest.raises(ds.OutcomeUnknownError, match="the operation succeeded, but the document was changed again"):
             await scenario.signing.sign_and_pull(document, PATIENT, destination=destination)
     assert await scenario.count_effects("Sign") == await scenario.count_effects("SignAndPull") == 1
     assert list_file_names(tmp_path) == []
@@ -208,7 +208,7 @@ async def test_unstorable_response_leaves_known_state_of_document(
             patched.setattr(Path, "replace", _fill_disk(tmp_path))
             with pytest.raises(
                 ds.OutcomeUnknownError,
-                match=r"it happened, but the PDF could not be written to its destination \(No space left on device\)",
+                match=r"succeeded, but the PDF could not be written to its destination \(No space left on device\)",
             ) as caught:
                 await PULLS["FlattenAndPull"](scenario.signing, given, tmp_path / "pulled.pdf")
         assert caught.value.happened
@@ -237,7 +237,9 @@ def _full_disk() -> io.RawIOBase:
 async def test_full_disk_after_a_lost_response_is_corrected_first(scenario: VerificationScenario) -> None:
     document = await scenario.save()
     scenario.sandbox.inject_fault("SignAndPull", "reset_after")
-    with pytest.raises(ds.OutcomeUnknownError, match="it happened, but the PDF could not be written") as caught:
+    with pytest.raises(
+        ds.OutcomeUnknownError, match="the operation succeeded, but the PDF could not be written"
+    ) as caught:
         await scenario.signing.sign_and_pull(document, PATIENT, destination=_full_disk())
     assert caught.value.how_to_find_out.startswith("free space on the disk of the destination, then call get_doc(")
 
@@ -253,7 +255,9 @@ async def test_error_of_the_progress_callback_is_not_one_of_the_destination(
     document = await scenario.save()
     if lost:
         scenario.sandbox.inject_fault("SignAndPull", "reset_after")
-    with pytest.raises(ds.OutcomeUnknownError, match="it happened, but the progress callback raised OSError") as caught:
+    with pytest.raises(
+        ds.OutcomeUnknownError, match="the operation succeeded, but the progress callback raised OSError"
+    ) as caught:
         await scenario.signing.sign_and_pull(document, PATIENT, destination=tmp_path / "a.pdf", progress=report)
     assert caught.value.how_to_find_out.startswith("call get_doc(")
 
@@ -264,7 +268,9 @@ async def test_too_large_result_of_a_change_happened(
 ) -> None:
     document = await scenario.save()
     given = document if known else document.identifier
-    with pytest.raises(ds.OutcomeUnknownError, match="it happened, but the document is larger than 9 bytes") as caught:
+    with pytest.raises(
+        ds.OutcomeUnknownError, match="the operation succeeded, but the document is larger than 9 bytes"
+    ) as caught:
         await scenario.signing.sign_and_pull(given, PATIENT, destination=tmp_path / "a.pdf", max_bytes=9)
     assert caught.value.happened
     assert caught.value.how_to_find_out.startswith("call get_doc(")

@@ -187,7 +187,7 @@ class Answered:
 
 _GOOD_STATUS = "the service reports an error, although the HTTP status is a success"
 _SERVICE_FAILED = "the service failed (HTTP 503)"
-_OTHER_FORM = "other error (code of another form)"
+_OTHER_FORM = "the service reported an unknown error (code of another form)"
 _INVALID = "the service did not accept the signature or the document (HTTP 400)"
 _DENIED = "permission was denied for the requested action (HTTP 403)"
 _NO = {"success": False, "code": 2, "message": "bob"}
@@ -209,7 +209,9 @@ ANSWERS = [
     Answered(SEND, 500, _NO, ds.AddressError, "address error (code 2)", FAILED, 2, "bob"),
     Answered(SEND, 200, {"success": False}, ServiceError, f"{_GOOD_STATUS} (HTTP 200)", FAILED),
     *(
-        Answered(SEND, 200, _refuse(code), ServiceError, f"other error (code {code})", FAILED, code)
+        Answered(
+            SEND, 200, _refuse(code), ServiceError, f"the service reported an unknown error (code {code})", FAILED, code
+        )
         for code in (77, 1234, -77)
     ),
     *(Answered(SEND, 200, _refuse(code), ServiceError, _OTHER_FORM, FAILED, code) for code in (12345, "bob")),

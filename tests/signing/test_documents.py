@@ -73,7 +73,7 @@ async def test_rejection_says_what_the_service_can_have_rejected(
     with pytest.raises(ds.BadRequestError) as caught:
         await getattr(suite.signing, method)(*arguments)
     assert caught.value.explanation == f"{reason} (HTTP 400)"
-    assert str(caught.value).endswith(". To see the service's reason, print .message")
+    assert "(HTTP 400). To see the service's reason, print .message" in str(caught.value)
     assert caught.value.message == "no: Ada"
 
 

@@ -353,7 +353,7 @@ async def test_proven_pull_that_is_too_large_is_not_requested_again(
         error = await catch_error(sign_and_pull(UNSIGNED, SIGNATURE, **options))
     assert isinstance(error, ds.OutcomeUnknownError)
     assert error.happened
-    assert "it happened, but the" in str(error)
+    assert "the operation succeeded, but the" in str(error)
     assert "raise max_" in str(error)
     assert "download" in error.how_to_find_out
     assert isinstance(error.__cause__, ds.ResponseDecodeError)
