@@ -29,7 +29,7 @@ from yarl import URL
 from directsuite.core.attempt import Attempt
 from directsuite.core.operation import MediaType
 from directsuite.core.privacy import EXPECTED_ATTR
-from directsuite.testing.responses import describe_request, find_operation, response
+from directsuite.testing.responses import describe_request, find_operation, find_parameters, response
 
 try:
     from aioresponses import aioresponses
@@ -113,7 +113,12 @@ class MockedServices(aioresponses):
                 raise TypeError(
                     "exception must be TimeoutError(), or one of aiohttp, such as aiohttp.ServerDisconnectedError()"
                 )
-            values = {"status": HTTPStatus.INTERNAL_SERVER_ERROR, **values}  # its response needs no fields
+            extra = values.keys() - set(find_parameters(find_operation(operation)))
+            if extra or headers is not None:
+                raise TypeError(
+                    f"with exception, give only the parameters of the path, and no {min(extra or ['headers'])}"
+                )
+            values["status"] = HTTPStatus.INTERNAL_SERVER_ERROR  # this response needs no fields
         answer = response(operation, **values)
         path = URL(f"/{answer.path}")  # quoted as in the URL of the request
         mock: Any = self

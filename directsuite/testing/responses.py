@@ -37,6 +37,7 @@ from directsuite.wire.models import Model, OpenEnum, get_model_fields
 from directsuite.wire.parsing import MismatchError
 
 _SUCCESS_CODES = (None, 0, SUCCESS_CODE)
+_STATUSES = range(100, 600)
 
 
 @attrs.frozen
@@ -79,10 +80,10 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
     """
     __tracebackhide__ = True
     chosen = find_operation(operation)
-    parameters = _find_parameters(chosen)
+    parameters = find_parameters(chosen)
     if missing := [name for name in parameters if name not in values]:
         raise ValueError(f"the path of {operation} needs {', '.join(missing)}: {chosen.path}")
-    if not isinstance(status, int | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if status is not None and status not in _STATUSES:
         raise TypeError("status must be an HTTP status, such as 503. The status of a fax is in message_detail")
     path = chosen.path.format_map({name: _quote_parameter(values[name]) for name in parameters})
     if fields_with_any := [name for name, value in values.items() if value is ANY and name not in parameters]:
@@ -129,11 +130,12 @@ def find_required_fields(operation: Operation[Any]) -> list[str]:
     lists = [field.name for field in get_model_fields(operation.response) if field.item is not None]
     required = {*operation.required_fields, *(lists if len(lists) == 1 else ())}
     required |= {field.name for field in attrs.fields(operation.response) if field.default in (attrs.NOTHING, "")}
-    required -= {*_find_parameters(operation)}
+    required -= {*find_parameters(operation)}
     return [field.name for field in attrs.fields(operation.response) if field.name in required]
 
 
-def _find_parameters(operation: Operation[Any]) -> list[str]:
+def find_parameters(operation: Operation[Any]) -> list[str]:
+    """Return the names of the parameters of the path."""
     return [name for _, name, _, _ in string.Formatter().parse(operation.path) if name]
 
 
@@ -186,7 +188,7 @@ def _encode_model(what: str, model: type[Model], members: Mapping[str, Any]) -> 
     for field in get_model_fields(model):
         if field.kind is bytes and not isinstance(members.get(field.name), bytes | None):
             raise TypeError(f"{what} needs bytes in {field.name}.")
-        if field.item is not None and not isinstance(members.get(field.name, []), list):
+        if field.item is not None and not isinstance(members.get(field.name), list | tuple | None):
             raise TypeError(f"{what} needs a list in {field.name}.")
     given = model(**members)
     try:

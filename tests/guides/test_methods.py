@@ -11,7 +11,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.core.operation import Operation
-from directsuite.testing.responses import _find_parameters, _get_operations, find_required_fields
+from directsuite.testing.responses import _get_operations, find_parameters, find_required_fields
 from directsuite.wire.models import get_model_fields, is_model
 from tests.guides.documents import read_document
 from tests.operations import METHODS
@@ -77,7 +77,7 @@ def describe_responses() -> Iterator[str]:
 
 def only_in_path(operation: Operation[Any]) -> set[str]:
     """Return the parameters of an operation of the signing service, which are fields with the same value."""
-    return set(_find_parameters(operation)) & {"identifier"}
+    return set(find_parameters(operation)) & {"identifier"}
 
 
 def describe_elements() -> Iterator[str]:

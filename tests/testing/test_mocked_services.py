@@ -195,7 +195,9 @@ async def test_lost_response_to_a_request_without_a_body_is_no_failed_connection
     [
         ({"exception": ValueError()}, r"exception must be TimeoutError\(\), or one of aiohttp, such as "),
         ({"exception": TimeoutError}, r"exception must be TimeoutError\(\)"),
-        ({"exception": TimeoutError(), "smtp_id": "<1>"}, "has no field smtp_id"),
+        ({"exception": TimeoutError(), "smtp_id": "<1>"}, "with exception, .* no smtp_id"),
+        ({"exception": TimeoutError(), "status": 503}, "with exception, .* no status"),
+        ({"exception": TimeoutError(), "headers": {"Retry-After": 1}}, "with exception, .* no headers"),
     ],
 )
 def test_exception_that_is_not_of_the_network_or_has_fields_is_rejected(
@@ -218,8 +220,9 @@ async def test_middlewares_of_another_program_are_ignored(mocked: Any) -> None:
 def test_any_is_only_for_parameters_and_a_status_is_a_number(mocked: Any) -> None:
     with pytest.raises(TypeError, match="but not for error"):
         mocked.respond("GetDocInfo", identifier="a", error=ANY)
-    with pytest.raises(TypeError, match="status must be an HTTP status"):
-        mocked.respond("getSingleMessageInfo", fax_number="1", message_handle="h", status="complete")
+    for status in ("complete", 99, 600):
+        with pytest.raises(TypeError, match="status must be an HTTP status"):
+            mocked.respond("getSingleMessageInfo", fax_number="1", message_handle="h", status=status)
 
 
 async def test_any_value_of_a_parameter_matches(mocked: Any, suite: ds.DirectSuite, box: ds.Mailbox) -> None:

@@ -205,6 +205,11 @@ def test_unknown_value_of_an_enum_is_accepted_as_its_member() -> None:
     assert [log["status"] for log in answer.json["messageLogs"]] == ["Deferred", "Deferred"]
 
 
+@pytest.mark.parametrize(("uids", "sent"), [((1, 2), [1, 2]), (None, None)])
+def test_list_may_be_a_tuple_or_null(uids: object, sent: object) -> None:
+    assert response("GetUIDs", folder="INBOX", uids=uids).json.get("uids") == sent
+
+
 def test_dicts_and_extra_members_of_models_are_accepted() -> None:
     messages = [{"uid": 1, "subject": "x"}, ds.MessageDetail(uid=2, extra={"flag": "y"})]
     answer = response("GetMessages", folder="INBOX", messages=messages, extra={"server": "z"})
