@@ -380,7 +380,7 @@ def _make_attachment(path: Path, number: int) -> ds.Attachment:
             path.open("rb").close()
     except OSError as error:
         why = explain_os_error(error)
-        raise UsageError(f"{with_value(label, path)} can't be read ({why}). Check the file.") from None
+        raise UsageError(f"{with_value(label, path)} can't be read ({why}). Check the path.") from None
     if not is_file:
         problem = "is a folder. Give a file." if stat.S_ISDIR(mode) else "is not a file. Save it as a file first."
         raise UsageError(f"{with_value(label, path)} {problem}")

@@ -38,6 +38,7 @@ from directsuite.core.outcome import (
 from directsuite.core.session import BufferedResponse, ResponseStream
 from directsuite.core.upload import EMPTY_BODY, RequestPayload, do_nothing
 from directsuite.errors import (
+    AuthenticationError,
     ConnectFailedError,
     ConnectionLostError,
     DeadlineExceededError,
@@ -133,8 +134,7 @@ class Attempt(Generic[R]):
             self._record_failure(result)
             raise result
         self._limits.record_result(has_response=True, probe=self._probe)
-        if self._call.endpoint.rejections.count and self._call.credential is not None:
-            self._call.endpoint.rejections = Rejections()
+        self._record_accepted_credential()
         if self._call.detailed:
             event = self._call.emit(
                 AttemptSucceeded, attempt=self._call.requests, status=self._status, elapsed=self._measure_elapsed()
@@ -211,7 +211,12 @@ class Attempt(Generic[R]):
         sleep, time_left = self._env.session.sleep, call.compute_time_left
         await limits.admit(operation, time_left=time_left, sleep=sleep)
         try:
-            if was_good and cache is not None and call.credential and not cache.is_current(call.credential):
+            if (
+                was_good
+                and cache is not None
+                and call.credential
+                and not cache.is_current(call.credential, call.endpoint.rejections.unusable_generation)
+            ):
                 # The credential was rejected or has expired while the call waited.
                 await _load_credential(call, cache)
                 await limits.acquire_rate(operation, time_left=time_left, sleep=sleep)
@@ -389,8 +394,11 @@ class Attempt(Generic[R]):
             if self._sent_at is not None:
                 has_response = self._has_service_response(error)
                 self._limits.record_result(has_response=has_response, probe=self._probe, explanation=error.explanation)
-                if isinstance(error, ServiceError) and error.status in (429, 503) and error.retry_after is not None:
-                    self._limits.pause(error.retry_after)
+                if isinstance(error, ServiceError):
+                    if error.status in (429, 503) and error.retry_after is not None:
+                        self._limits.pause(error.retry_after)
+                    if error.outcome is Outcome.FAILED and not isinstance(error, AuthenticationError):
+                        self._record_accepted_credential()
         else:
             self._limits.record_result(has_response=None, probe=self._probe)
             # The service cannot process a part of the body.
@@ -408,6 +416,10 @@ class Attempt(Generic[R]):
             elapsed=self._measure_elapsed(),
         )
         log_response(event, error)
+
+    def _record_accepted_credential(self) -> None:
+        if self._call.endpoint.rejections.count and self._call.credential is not None:
+            self._call.endpoint.rejections = Rejections()
 
     def _has_service_response(self, error: DirectSuiteError) -> bool | None:
         """Return True if the service responded, False if it did not respond or only a gateway responded.
@@ -488,6 +500,7 @@ class Attempt(Generic[R]):
             f"the call's time is up: {seen}", outcome=Outcome.NOT_SENT, **call.operation.error_context
         )
         error.retry_after = wait or self._limits.rate.seconds_until_slot() or None
+        error.reason = find_failure_reason(failure)
         error.__cause__ = failure
         return error
 
@@ -558,6 +571,7 @@ async def _load_credential(call: Call[Any], cache: TokenCache) -> Credential:
             service=error.service,
             outcome=Outcome.NOT_SENT,
         )
+        failure.reason = error.reason
         failure.set_call(error.call, error.group, error.attempts, error.elapsed).__cause__ = error
     except DirectSuiteError as error:
         if error.outcome is Outcome.UNKNOWN:

@@ -75,8 +75,7 @@ class Rejections:
     new one, the next is fetched 1 s after the request for the rejected one, then after 2, 4, … 60 s. Other services,
     which may accept the rejected token, continue to use it until that fetch succeeds.
 
-    The count starts again after a successful response of the service (`Attempt.run`), and if a token was requested 60 s
-    or more before its first rejection, because the service has probably accepted it until then.
+    The count starts again when the service responds to a call without rejecting its token (`Attempt`).
     """
 
     count: int = attrs.field(default=0, init=False)
@@ -89,7 +88,7 @@ class Rejections:
         """Record that the current token was rejected. Return the seconds until it may be replaced."""
         if credential.generation > self._generation:  # otherwise another call has recorded it
             self._generation = credential.generation
-            self.count = 1 if now - credential.requested_at >= _BACKOFF.max_wait else self.count + 1
+            self.count += 1
             if self.count > 1:
                 self._replace_at = credential.requested_at + _BACKOFF.compute_wait(self.count - 1)
         wait = max(0.0, self._replace_at - now)
@@ -196,9 +195,13 @@ class TokenCache:
             self._start_or_join_fetch()
         return credential
 
-    def is_current(self, credential: Credential) -> bool:
-        """Return True if `credential` is the current one and has not expired."""
-        return self._credential is credential and self._clock.monotonic() < credential.expires_at
+    def is_current(self, credential: Credential, newer_than: int = 0) -> bool:
+        """Return True if `credential` is the current one and has not expired.
+
+        newer_than: as in `get_current`.
+        """
+        is_usable = self._credential is credential and credential.generation > newer_than
+        return is_usable and self._clock.monotonic() < credential.expires_at
 
     def now(self) -> float:
         """Return the current monotonic time, for `store`."""

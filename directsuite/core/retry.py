@@ -131,11 +131,13 @@ def _make_strategy_predicate(kind: str) -> Callable[[object], bool]:
 
 
 _WAIT = Check(
-    "one of tenacity's waits, or a function of its RetryCallState that returns seconds",
+    "a wait of tenacity, such as tenacity.wait_fixed(5), or a function that takes a RetryCallState and returns seconds",
     _make_strategy_predicate("wait"),
 )
 _STOP = Check(
-    "one of tenacity's stops, or a function of its RetryCallState that returns a bool", _make_strategy_predicate("stop")
+    "a stop of tenacity, such as tenacity.stop_after_delay(30), or a function that takes a RetryCallState and returns "
+    "True or False",
+    _make_strategy_predicate("stop"),
 )
 
 

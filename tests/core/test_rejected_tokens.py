@@ -10,7 +10,7 @@ import directsuite as ds
 
 from . import responses
 from .scripted_server import Exchange, ScriptedServer
-from .scripted_suite import GET_DOC_INFO, SAVE_STREAM, catch_error, open_suite
+from .scripted_suite import GET_DOC_INFO, SAVE_STREAM, ApiCall, catch_error, open_suite
 from .token_fetches import NumberedTokens
 
 
@@ -60,6 +60,20 @@ async def test_uploads_that_cannot_be_sent_again_get_few_tokens(server: Scripted
         for _ in range(5):
             await catch_error(SAVE_STREAM.call(suite))
     assert picky.source.asked == 2
+
+
+@pytest.mark.parametrize("call", [GET_DOC_INFO, SAVE_STREAM], ids=["info", "stream"])
+async def test_queued_calls_wait_for_the_next_token_after_the_back_off(
+    call: ApiCall, server: ScriptedServer, picky: PickyServices
+) -> None:
+    async with open_suite(server, token=picky.source, max_connections=2) as suite:
+        await catch_error(GET_DOC_INFO.call(suite))
+        await asyncio.sleep(1)
+        picky.accepts_for_signing, picky.newest = True, 3
+        results = await asyncio.gather(*(call.call(suite) for _ in range(20)), return_exceptions=True)
+    errors = [result for result in results if isinstance(result, BaseException)]
+    assert len(errors) == (2 if call is SAVE_STREAM else 0)
+    assert picky.source.asked == 3
 
 
 async def test_other_services_are_not_affected_by_one_that_rejects_each_token(

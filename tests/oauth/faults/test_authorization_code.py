@@ -45,6 +45,7 @@ MAYBE: dict[str, Responder] = {
     "no token": responses.respond({}),
     "too large": responses.respond(b" " * 2_000_000),
 }
+_REASONS = {"reset": "connection reset", "silence": "timed out after connecting"}
 
 
 async def test_call_does_not_wait_for_the_back_off_if_the_code_may_be_used(service: TokenService) -> None:
@@ -71,6 +72,7 @@ async def test_code_that_may_be_used_is_never_sent_again(service: TokenService, 
         assert error.outcome is ds.Outcome.NOT_SENT  # of the call that needed the token
         assert _ASK_AGAIN in str(error)
         assert isinstance(error.__cause__, ds.OutcomeUnknownError)
+        assert error.reason == _REASONS.get(lost)
     assert len(service.server.requests) == 1
 
 
