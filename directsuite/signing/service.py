@@ -14,7 +14,7 @@ import attrs
 
 from directsuite.core.content import Source
 from directsuite.core.download import Destination, validate_max_bytes, validate_sha256
-from directsuite.core.events import Progress, ProgressReporter, group_calls, validate_progress
+from directsuite.core.events import FIELDS, Progress, ProgressReporter, group_calls, validate_progress
 from directsuite.core.iteration import Listing
 from directsuite.core.operation import Operation
 from directsuite.core.sinks import BinaryWriter, PieceWriter, make_sink
@@ -226,10 +226,11 @@ class Signing(ChangingFacade):
                 return
             fields: dict[str, str | int | None] = {"event": "DocumentNotDeleted", "operation": "Delete"}
             fields |= {"service": "signing", "group": group, "error": type(error).__name__}
-            number = ""
             if isinstance(error, DirectSuiteError) and error.call is not None:
-                fields["call"], number = error.call, f"call {error.call}, "
-            details = f"{type(error).__name__}, {number}group {group}"
+                fields["call"] = error.call
+            details = ", ".join(
+                FIELDS[name].format(fields[name]) for name in ("error", "call", "group") if name in fields
+            )
             environment.events.logger.warning(_NOT_DELETED_TEXT, details, extra={"directsuite": fields})
             if not isinstance(error, Exception):
                 raise
