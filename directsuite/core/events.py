@@ -143,7 +143,8 @@ class OutcomeLeftUnknown(CallEvent):
     job_finds_out: bool = False
     """True for a call of a signing job. The job, or its next run, finds out whether the side effect happened.
 
-    Exception: if the source of the document changes before the next run, the document fails, and this is not found out.
+    It cannot find out if the source has changed, is missing or cannot be read in the next run, or if the stored
+    document cannot be downloaded. If the document fails or starts again, its log line says that it may be signed.
     """
 
 

@@ -67,7 +67,9 @@ T = TypeVar("T")
 
 _MAX_ELEMENT_BYTES = 134_217_728
 """Maximum size of one element of a stream, unless `max_response_bytes` is larger."""
-_HINT_JOB_FINDS_OUT = "nothing, because the signing job finds out in this run or the next one"
+_HINT_JOB_FINDS_OUT = (
+    "nothing, because the signing job finds out in this run or the next one, or logs that the document may be signed"
+)
 _CALL_NUMBERS = itertools.count(1)
 
 

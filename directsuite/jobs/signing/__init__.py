@@ -2,7 +2,7 @@
 
 from directsuite.jobs.signing.documents import Folder, Pdf, RemoteFile, Target, TargetFolder
 from directsuite.jobs.signing.fleet import FleetSigningProgress, SigningFleet
-from directsuite.jobs.signing.job import JobStoppedError, Signatures, SigningJob, SigningProgress
+from directsuite.jobs.signing.job import JobStoppedError, Signatures, SigningJob, SigningProgress, StopReason
 from directsuite.jobs.signing.journal import SigningJournal, SigningJournalError, Tally
 from directsuite.jobs.signing.results import SigningResult
 from directsuite.jobs.signing.storage import StorageError, StorageFolder, StorageTarget
@@ -24,6 +24,7 @@ __all__ = [
     "SigningJournalError",
     "SigningProgress",
     "SigningResult",
+    "StopReason",
     "StorageError",
     "StorageFolder",
     "StorageTarget",

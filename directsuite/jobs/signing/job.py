@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
 from logging import DEBUG, INFO
 from pathlib import Path
+from typing import Literal
 
 import attrs
 
@@ -53,10 +54,14 @@ _RATE_WINDOW_SECONDS = 900.0
 _HINT_RUN_AGAIN = "fix the cause, then run the job again"
 _HINT_RENEW_CREDENTIAL = "pass a valid token to the suite, then run the job again"
 _HINT_RETRY_FAILED = (
-    "fix the cause, then retry them with run_failed or the journal's retry. "
+    "fix the cause, then retry the failed documents with run_failed or the journal's retry. "
     "The method run skips failed documents and continues with the rest. "
     "The service's own words, if any, are in .service_message of the journal's failures"
 )
+
+
+StopReason = Literal["target not writable", "source not readable", "too many failures in a row", "task cancelled"]
+"""Why a job stopped, if no error of the service or the journal stopped it."""
 
 
 class JobStoppedError(DirectSuiteError):
@@ -66,10 +71,13 @@ class JobStoppedError(DirectSuiteError):
     `call` and `group`.
     """
 
-    def __init__(self, why: str, what_to_do: str = _HINT_RUN_AGAIN) -> None:
-        super().__init__(f"{why}: {what_to_do}")
+    def __init__(self, why: str, what_to_do: str = _HINT_RUN_AGAIN, *, reason: StopReason | None = None) -> None:
+        super().__init__(why)
+        self.advice = what_to_do
         self.why = why
         """Why the job stopped, without the advice: for example the last of many failures."""
+        self.reason: StopReason | None = reason
+        """A short form of `why` for logs. None if the error has a cause."""
 
 
 @attrs.frozen(kw_only=True)
@@ -310,7 +318,7 @@ class SigningJob:
         try:
             return await self._run(lease, look_up)
         except JobStoppedError as error:
-            log_stopped(error)
+            log_stopped(error, error.reason)
             raise
         finally:
             lease.is_in_use = self._is_running = False
@@ -351,7 +359,7 @@ class SigningJob:
             return await stack.enter_async_context(self._target.staging_dir(lease.shard, lease.number))
         except OSError as error:
             why = f"the target can't be written ({explain_os_error(error)})"
-        raise JobStoppedError(why)
+        raise JobStoppedError(why, reason="target not writable")
 
     async def _work(self, workflow: DocumentWorkflow, queue: DocumentQueue) -> None:
         """Process documents of the queue one by one. An error drains the job; `run` raises the first one."""
@@ -360,7 +368,8 @@ class SigningJob:
                 try:
                     document = await queue.next()
                 except OSError as error:  # not chained, because it names a document
-                    return self._stop(JobStoppedError(f"the source can't be read ({explain_os_error(error)})"))
+                    why = f"the source can't be read ({explain_os_error(error)})"
+                    return self._stop(JobStoppedError(why, reason="source not readable"))
                 if document is None:
                     return None
                 entry, pdf = document
@@ -381,7 +390,7 @@ class SigningJob:
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
-            self._stop(JobStoppedError("a document waited for a task that was cancelled"))
+            self._stop(JobStoppedError("a document waited for a task that was cancelled", reason="task cancelled"))
         except Exception as error:  # noqa: BLE001  raised by the source or a function of the caller
             self._fail(error)
 
@@ -405,7 +414,8 @@ class SigningJob:
                 pause = retry.compute_pause(error)
                 log_document(INFO, "DocumentRetried", entry.number, "is tried again", error=error, wait=pause)
             except OSError as error:
-                self._stop(JobStoppedError(f"the target can't be written ({explain_os_error(error)})"))
+                why = f"the target can't be written ({explain_os_error(error)})"
+                self._stop(JobStoppedError(why, reason="target not writable"))
                 return None
             if self._outage.kind != self._reported_trouble:  # its end is reported with that of the document
                 self._report_progress()
@@ -432,7 +442,7 @@ class SigningJob:
         self._failures_in_a_row += end.reason not in DOCUMENT_PROBLEMS | {begin.reason}
         if self._failures_in_a_row >= _MAX_FAILURES_IN_A_ROW:
             why = f"{_MAX_FAILURES_IN_A_ROW} documents failed one after the other; the last: {end.problem}"
-            self._stop(JobStoppedError(why, _HINT_RETRY_FAILED))
+            self._stop(JobStoppedError(why, _HINT_RETRY_FAILED, reason="too many failures in a row"))
         return end
 
     def _forget_old_ends(self) -> None:

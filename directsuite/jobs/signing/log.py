@@ -2,7 +2,8 @@
 
     INFO signing: document 3 of the journal is tried again (ServerError, HTTP 500, in 4.0 s, call 9, group 7)
     WARNING signing: document 3 of the journal is FAILED (BadRequestError, HTTP 400, call 12, group 7)
-    WARNING signing: the job stopped (ServerError, HTTP 503, call 15, group 7)
+    WARNING signing: document 4 of the journal is FAILED, but may be signed (ServerError, HTTP 500, call 14, group 9)
+    WARNING signing: the job stopped (target not writable, what to do: fix the cause, then run the job again)
 
 Each record has the fields of its line in the dictionary `record.directsuite`, and its kind as `event`.
 """
@@ -18,7 +19,8 @@ from directsuite.errors import DirectSuiteError, ServiceError
 
 _LOGGER = logging.getLogger("directsuite")
 
-_SHOWN_FIELDS = ("problem", "error", "reason", "status", "code", "wait", "call", "group")
+_PHRASES = {**FIELDS, "problem": "{}", "advice": "what to do: {}"}
+_SHOWN_FIELDS = ("problem", "error", "reason", "status", "code", "wait", "call", "group", "advice")
 """The fields in the text of a line, in this order. The others are only in the dictionary."""
 
 
@@ -36,9 +38,15 @@ def log_document(
     _log(level, f"document {number} of the journal {text}", values, error)
 
 
-def log_stopped(error: DirectSuiteError) -> None:
-    """Log that a job stopped. error: the JobStoppedError, of which the cause is logged without its text."""
-    _log(WARNING, "the job stopped", {"event": "JobStopped", "group": error.group}, error.__cause__)
+def log_stopped(error: DirectSuiteError, reason: str | None) -> None:
+    """Log that a job stopped.
+
+    error: the JobStoppedError, of which the cause is logged without its text.
+    reason: its reason. None if it has a cause.
+    """
+    values: dict[str, str | float | None]
+    values = {"event": "JobStopped", "reason": reason, "advice": error.advice, "group": error.group}
+    _log(WARNING, "the job stopped", values, error.__cause__)
 
 
 def _log(level: int, text: str, values: dict[str, str | float | None], error: BaseException | None) -> None:
@@ -51,7 +59,7 @@ def _log(level: int, text: str, values: dict[str, str | float | None], error: Ba
         values["code"] = find_loggable_code(error)
         values["call"] = error.call if isinstance(error, DirectSuiteError) else None
     written = {name: value for name, value in values.items() if value is not None}
-    details = [FIELDS.get(name, "{}").format(written[name]) for name in _SHOWN_FIELDS if name in written]
+    details = [_PHRASES[name].format(written[name]) for name in _SHOWN_FIELDS if name in written]
     if "document" in written and "group" not in written:
         details.append("no calls")
     line = f"{text} ({', '.join(details)})" if details else text

@@ -353,24 +353,33 @@ class DocumentWorkflow:
             entry, at=self.now(), then=DocumentState.FAILED, reason=reason, service_message=message
         )
         problem = reason.value if isinstance(reason, DocumentProblem) else None
-        log_document(WARNING, "DocumentEnded", entry.number, "is FAILED", error=error, state="FAILED", problem=problem)
+        may_be_signed = entry.state is DocumentState.SIGNING or None
+        text = "is FAILED, but may be signed" if may_be_signed else "is FAILED"
+        fields = {"state": "FAILED", "problem": problem, "may_be_signed": may_be_signed}
+        log_document(WARNING, "DocumentEnded", entry.number, text, error=error, **fields)
         return failed
 
 
 def _log_restart(entry: SigningEntry, output: PdfInfo | None, *, is_downloaded: bool) -> None:
     """Log that a document starts again.
 
-    output: the stored document after a signing request, None if it is not available.
+    output: the response to the signing request, or the stored document if `is_downloaded`. None if there is neither.
     is_downloaded: True if the output was downloaded because the outcome of the request was unknown.
     """
-    event, why, happened = "DocumentRetried", "has expired or is not available", None
-    if entry.state is DocumentState.SIGNING and output is None:
-        event, why = "OutcomeFound", "is no longer available"
-    elif output is not None:
+    subject, happened = "its stored document", None
+    if output is None:
+        was_unknown = entry.state is DocumentState.SIGNING
+        why = "is no longer available" if was_unknown else "has expired or is not available"
+    else:
+        was_unknown = is_downloaded
         why = "was not received completely" if output.is_cut_off else "is not signed"
-        if is_downloaded:
-            event, happened = "OutcomeFound", None if output.is_cut_off else False
-    log_document(INFO, event, entry.number, f"starts again: its stored document {why}", happened=happened)
+        subject = subject if is_downloaded else "the response to its signing request"
+    if was_unknown and (output is None or output.is_cut_off):
+        why += ", and may have been signed"
+    elif was_unknown:
+        happened = False
+    event = "OutcomeFound" if was_unknown else "DocumentRetried"
+    log_document(INFO, event, entry.number, f"starts again: {subject} {why}", happened=happened)
 
 
 def _require(value: T | None) -> T:

@@ -139,7 +139,7 @@ async def test_stop_after_failures_says_how_to_retry(jobs: JobFactory) -> None:
         await jobs.run(*names, service=service, concurrency=1)
     why = "20 documents failed one after the other; the last: too large"
     assert stopped.value.why == why
-    assert str(stopped.value).startswith(f"{why}: fix the cause, then retry them")
+    assert str(stopped.value).startswith(f"{why}: fix the cause, then retry the failed documents")
     hints = ("run_failed", "retry", "skips failed documents", ".service_message")
     assert [hint for hint in hints if hint not in str(stopped.value)] == []
     again = await jobs.run(*names)  # the service accepts them now
@@ -234,7 +234,10 @@ async def test_log_says_that_the_job_resolves_an_unknown_outcome_and_how_it_ende
         [result] = [result async for result in job.results()]
     assert result.state is DocumentState.DONE
     lines = [(each.levelname, re.sub(r"call \d+", "call ?", each.getMessage())) for each in caplog.records]
-    finds_out = "what to do: nothing, because the signing job finds out in this run or the next one"
+    finds_out = (
+        "what to do: nothing, because the signing job finds out in this run or the next one, or logs that the document "
+        "may be signed"
+    )
     group = f"group {result.group}"
     assert lines[2:] == [  # after those of the token and the attempt
         ("INFO", f"SignAndPull: it may or may not have happened (call ?, {group}, {finds_out})"),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import errno
 import logging
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.signing import DocumentState, JobStoppedError, TargetFolder
+from directsuite.jobs.signing import DocumentState, JobStoppedError, Pdf, StopReason, TargetFolder
 from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault, FragileService
-from tests.jobs.signing.job_factory import JobFactory
+from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory
 
 NAME = "jane doe.pdf"
 
@@ -71,7 +74,13 @@ RESTARTED = "starts again: its stored document is "
         ),
         (
             [None, Fault.REQUEST_LOST, Fault.EXPIRED],
-            [("INFO", f"{RESTARTED}no longer available (no calls)", {"event": "OutcomeFound"})],
+            [
+                (
+                    "INFO",
+                    f"{RESTARTED}no longer available, and may have been signed (no calls)",
+                    {"event": "OutcomeFound"},
+                )
+            ],
         ),
         ([None, Fault.CRASH_AFTER], [("INFO", "is left to the next run (no calls)", {"event": "DocumentEnded"})]),
     ],
@@ -131,11 +140,11 @@ async def test_failure_by_an_error_is_a_warning_with_its_class(
 
 
 class SpoilsFirst(FragileService):
-    """Changes the first signed PDF that it returns, but not the stored document."""
+    """Removes these bytes from the first signed PDFs that it returns, and from a stored document that is downloaded."""
 
-    def __init__(self, removed: bytes, *faults: Fault | None) -> None:
+    def __init__(self, *removed: bytes, faults: Sequence[Fault | None] = ()) -> None:
         super().__init__(faults=[*faults])
-        self.removed = removed
+        self.removed = [*removed]
 
     def _sign(self, identifier: str, signatures: int) -> bytes:
         return self._spoil(super()._sign(identifier, signatures))
@@ -145,29 +154,31 @@ class SpoilsFirst(FragileService):
         return await super().download(identifier, destination)
 
     def _spoil(self, pdf: bytes) -> bytes:
-        removed, self.removed = self.removed, b""
-        return pdf.replace(removed, b"") if removed else pdf
+        return pdf.replace(self.removed.pop(0), b"") if self.removed else pdf
+
+
+UNSIGNED = ("DocumentRetried", "the response to its signing request is not signed")
+INCOMPLETE = ("DocumentRetried", "the response to its signing request was not received completely")
+INCOMPLETE_DOWNLOAD = ("OutcomeFound", "its stored document was not received completely, and may have been signed")
 
 
 @pytest.mark.parametrize(
-    ("service", "why", "fields"),
+    ("service", "expected"),
     [
-        (SpoilsFirst(SIGNATURE_BYTES), "is not signed", {"event": "DocumentRetried"}),
-        (SpoilsFirst(b"%%EOF"), "was not received completely", {"event": "DocumentRetried"}),
-        (
-            SpoilsFirst(b"%%EOF", None, Fault.RESPONSE_LOST),
-            "was not received completely",
-            {"event": "OutcomeFound"},  # it may be signed
-        ),
+        (SpoilsFirst(SIGNATURE_BYTES), [UNSIGNED]),
+        (SpoilsFirst(b"%%EOF"), [INCOMPLETE]),
+        (SpoilsFirst(b"%%EOF", faults=[None, Fault.RESPONSE_LOST]), [INCOMPLETE_DOWNLOAD]),
+        (SpoilsFirst(b"%%EOF", SIGNATURE_BYTES, faults=[None, Fault.RESPONSE_LOST]), [INCOMPLETE_DOWNLOAD, UNSIGNED]),
     ],
-    ids=["unsigned", "incomplete", "incomplete-download"],
+    ids=["unsigned", "incomplete", "incomplete-download", "unsigned-after-download"],
 )
 async def test_outcome_is_found_only_after_an_unknown_one(
-    service: FragileService, why: str, fields: dict[str, object], jobs: JobFactory, caplog: pytest.LogCaptureFixture
+    service: FragileService, expected: list[tuple[str, str]], jobs: JobFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert (await jobs.run(NAME, service=service)).done == 1
-    text = f"starts again: its stored document {why} (no calls)"
-    assert read_log(caplog) == [("INFO", text, fields)]
+    assert read_log(caplog) == [
+        ("INFO", f"starts again: {text} (no calls)", {"event": event}) for event, text in expected
+    ]
 
 
 async def test_stop_of_the_job_is_a_warning_with_the_call_of_its_cause(
@@ -180,20 +191,107 @@ async def test_stop_of_the_job_is_a_warning_with_the_call_of_its_cause(
 
     with pytest.raises(JobStoppedError) as stopped:
         await jobs.run(NAME, service=Forbids())
-    assert (stopped.value.call, stopped.value.group) == (9, 7)
+    assert (stopped.value.call, stopped.value.group, stopped.value.reason) == (9, 7, None)
+    advice = "pass a valid token to the suite, then run the job again"
     record = caplog.records[-1]
     assert (record.levelname, record.getMessage()) == (
         "WARNING",
-        "signing: the job stopped (AuthenticationError, HTTP 401, call 9, group 7)",
+        f"signing: the job stopped (AuthenticationError, HTTP 401, call 9, group 7, what to do: {advice})",
     )
-    cause = {"error": "AuthenticationError", "status": 401, "call": 9, "group": 7}
+    cause = {"error": "AuthenticationError", "status": 401, "call": 9, "group": 7, "advice": advice}
     assert vars(record)["directsuite"] == {"event": "JobStopped"} | cause
 
 
-async def test_stop_without_a_call_is_a_warning(jobs: JobFactory, caplog: pytest.LogCaptureFixture) -> None:
+RUN_AGAIN = "fix the cause, then run the job again"
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice", "error"),
+    [
+        ("target not writable", RUN_AGAIN, OSError(errno.ENOSPC, "jane", NAME)),
+        ("source not readable", RUN_AGAIN, PermissionError(errno.EACCES, "jane", NAME)),
+        ("too many failures in a row", "fix the cause, then retry the failed documents with run_failed", None),
+        ("task cancelled", RUN_AGAIN, asyncio.CancelledError()),
+    ],
+)
+async def test_stop_without_a_cause_is_a_warning_with_its_reason(
+    reason: StopReason, advice: str, error: BaseException | None, jobs: JobFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    class FailingTarget(TargetFolder):
+        async def publish(self, name: str, file: Path) -> None:
+            raise error or AssertionError
+
+    async def read_source() -> AsyncGenerator[Pdf]:
+        for number in range(20):
+            yield Pdf(f"{number} {NAME}", Path(NAME) if error is None else PDF_CONTENT)
+        if reason == "source not readable" and error is not None:
+            raise error
+
+    target = TargetFolder(jobs.out) if reason == "source not readable" else FailingTarget(jobs.out)
+    with pytest.raises(JobStoppedError) as stopped:
+        await jobs.make_job(read_source(), target=target).run()
+    assert stopped.value.reason == reason
+    assert stopped.value.advice.startswith(advice)
+    text = f"signing: the job stopped ({reason}, what to do: {stopped.value.advice})"
+    assert (caplog.records[-1].levelname, caplog.messages[-1]) == ("WARNING", text)
+    assert vars(caplog.records[-1])["directsuite"] == {
+        "event": "JobStopped",
+        "reason": reason,
+        "advice": stopped.value.advice,
+    }
+    assert "jane" not in caplog.text
+
+
+async def test_file_in_the_place_of_the_target_is_the_reason_to_stop(jobs: JobFactory) -> None:
     target = TargetFolder(jobs.out)
     jobs.out.write_bytes(b"not a folder")
-    with pytest.raises(JobStoppedError):
+    with pytest.raises(JobStoppedError) as stopped:
         await jobs.run(NAME, target=target)
-    assert caplog.messages[-1] == "signing: the job stopped"
-    assert vars(caplog.records[-1])["directsuite"] == {"event": "JobStopped"}
+    assert stopped.value.reason == "target not writable"
+
+
+class LosesDocument(FragileService):
+    """Loses the response to the signing request of document-1, and cannot return that document later."""
+
+    def _sign(self, identifier: str, signatures: int) -> bytes:
+        signed = super()._sign(identifier, signatures)
+        if identifier == "document-1":
+            raise ds.OutcomeUnknownError("lost", how_to_find_out="look", operation="SignAndPull")
+        return signed
+
+    async def download(self, identifier: str, destination: Path) -> Path:
+        raise ds.ServerError("failed", operation="GetDoc", status=500, outcome=ds.Outcome.UNKNOWN)
+
+
+async def test_failure_after_an_unknown_outcome_says_that_the_document_may_be_signed(
+    jobs: JobFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = [NAME, *(f"{number}.pdf" for number in range(40))]
+    progress = await jobs.run(*names, service=LosesDocument(), concurrency=2, max_outage=1.0)
+    assert (progress.done, progress.failed) == (40, 1)
+    text = "signing: document 1 of the journal is FAILED, but may be signed (ServerError, HTTP 500, no calls)"
+    [warning] = (record for record in caplog.records if record.levelname == "WARNING")
+    assert warning.getMessage() == text
+    fields = ENDED | {"may_be_signed": True, "error": "ServerError", "status": 500}
+    assert vars(warning)["directsuite"] == fields | {"document": 1}
+
+
+async def test_change_of_the_source_after_an_unknown_outcome_says_that_the_document_may_be_signed(
+    jobs: JobFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    await jobs.record_stored(NAME, DocumentState.SIGNING, "document-0")
+    assert (await jobs.run(NAME, content=PDF_CONTENT + b"%%EOF")).failed == 1
+    fields = ENDED | {"problem": "source-changed", "may_be_signed": True}
+    assert read_log(caplog) == [("WARNING", "is FAILED, but may be signed (source-changed", fields)]
+
+
+async def test_failure_is_logged_with_a_numeric_code_of_the_service(
+    jobs: JobFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Rejects(FragileService):
+        async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
+            raise ds.ServiceError("jane", operation="Save", status=413, code=12, outcome=ds.Outcome.FAILED)
+
+    assert (await jobs.run(NAME, service=Rejects())).failed == 1
+    fields = ENDED | {"error": "ServiceError", "status": 413, "code": 12}
+    assert read_log(caplog) == [("WARNING", "is FAILED (ServiceError, HTTP 413, code 12", fields)]
