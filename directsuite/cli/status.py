@@ -23,9 +23,13 @@ from directsuite.cli.options import Flag, MailboxOptions, Variadic, make_app, re
 from directsuite.cli.output import format_count, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, end_line, is_verbose
 from directsuite.cli.send import find_record, validate_key
-from directsuite.core.outcome import ErrorScope, find_error_scope
+from directsuite.core.clock import WAIT_TOLERANCE, SystemClock, wait_until
+from directsuite.core.outcome import NOT_RETRYABLE, ErrorScope, find_error_scope
 from directsuite.messaging.tracking import (
+    BACKOFF,
     DEFAULT_GIVE_UP_AFTER,
+    compute_next_poll,
+    group_by_message,
     is_delivered,
     is_final,
     is_unconfirmed,
@@ -43,7 +47,7 @@ class _StatusOptions(MailboxOptions):
     """The --key with which `send` or `inbox reply` sent the message on this machine, instead of an SMTP id."""
     watch: Annotated[bool, Flag] = False
     """Wait until each recipient has a final status: at most two hours, or 15 minutes for a message that the service
-    doesn't know at first. Changes are reported on stderr.
+    doesn't know. Changes are reported on stderr.
     """
 
 
@@ -110,47 +114,91 @@ class _Message:
         """True if a recipient has no final status."""
         return not all(is_final(each.status) for each in self.records)
 
-    def update(self, records: Sequence[ds.DirectMessageLog], _: float = 0.0) -> None:
-        """Set the records, and report changes of a recipient's status on stderr."""
-        previous = select_latest_by_recipient(self.records)
-        for address, latest in select_latest_by_recipient(records).items():
-            before = previous.get(address)
-            if before is None or before.status != latest.status:
-                _report_change(latest, before)
-        self.records = records or self.records
+    @property
+    def is_awaited(self) -> bool:
+        """True if a later poll may report a status that is final, or the first status."""
+        return self.is_unfinished or not (self.records or isinstance(self.error, ds.PermissionDeniedError))
+
+    def update(self, records: Sequence[ds.DirectMessageLog]) -> None:
+        """Set the records from those of a response, unless the service no longer returns any."""
+        own = group_by_message([self.smtp_id], records)[normalize_smtp_id(self.smtp_id)]
+        self.records, self.error = [*select_latest_by_recipient(own).values()] or self.records, None
+
+    def report_changes(self, before: Sequence[ds.DirectMessageLog]) -> None:
+        """Report changes of a recipient's status on stderr. before: the records before the poll."""
+        previous = select_latest_by_recipient(before)
+        for address, latest in select_latest_by_recipient(self.records).items():
+            if address not in previous or previous[address].status != latest.status:
+                _report_change(latest, previous.get(address))
 
 
 def _is_rejection(error: ds.DirectSuiteError) -> bool:
     return find_error_scope(error) is ErrorScope.ITEM
 
 
+def _may_concern_one_message(error: ds.DirectSuiteError) -> bool:
+    return _is_rejection(error) or isinstance(error, ds.PermissionDeniedError)
+
+
 async def _poll(box: ds.Mailbox, messages: Sequence[_Message]) -> None:
-    """Request the statuses of all messages. An error of one message is raised only if all have one."""
+    """Request the statuses of all messages. An error of one message is raised only if all have one.
+
+    Several messages are requested separately if the service rejects the request of all, or its records have no ids.
+    """
+    if messages[1:]:
+        try:
+            records = (await box.get_message_statuses([each.smtp_id for each in messages])).records
+        except ds.ServiceError as error:
+            if not _may_concern_one_message(error):
+                raise
+        else:
+            if all(record.message_id for record in records):
+                for message in messages:
+                    message.update(records)
+                return
     for message in messages:
         try:
-            records = (await box.get_message_status(message.smtp_id)).records
+            message.update((await box.get_message_status(message.smtp_id)).records)
         except ds.ServiceError as error:
-            if not (_is_rejection(error) or isinstance(error, ds.PermissionDeniedError)):
+            if not _may_concern_one_message(error):
                 raise
             message.error = error
-        else:
-            message.records = [*select_latest_by_recipient(records).values()]
     errors = [each.error for each in messages if each.error is not None]
     if len(errors) == len(messages):
-        raise errors[0]
+        raise next(filter(_is_rejection, errors), errors[0])
 
 
-async def _follow(box: ds.Mailbox, message: _Message) -> None:
-    """Poll a message until it has only final statuses, or the time is over, or polling fails for good."""
-    limit = DEFAULT_GIVE_UP_AFTER if message.records else MAX_UNKNOWN_SECONDS
-    recipients = max(len(message.records), 1)
-    message.error = None
-    try:
-        delivery = await box.track(message.smtp_id, recipients=recipients, give_up_after=limit, on_poll=message.update)
-    except ds.DirectSuiteError as error:
-        message.error = error
-    else:
-        message.update(delivery.records)
+async def _follow(box: ds.Mailbox, messages: Sequence[_Message]) -> None:
+    """Poll until all messages have only final statuses, or the time is over, or polling fails for good.
+
+    After a new recipient, final messages are polled once more, because the service may add others.
+    """
+    clock, failures, failure = SystemClock(), 0, None
+    began = clock.monotonic()
+    while True:
+        age, before = clock.monotonic() - began, [each.records for each in messages]
+        wait = compute_next_poll(age).latest - age
+        try:
+            await _poll(box, messages)
+            failures, failure = 0, None
+        except ds.DirectSuiteError as error:
+            failures, failure = failures + 1, error
+            wait = BACKOFF.compute_wait(failures, error.retry_after)
+        for message, records in zip(messages, before, strict=True):
+            message.report_changes(records)
+        is_unfinished = any(each.is_unfinished for each in messages)
+        left = (DEFAULT_GIVE_UP_AFTER if is_unfinished else MAX_UNKNOWN_SECONDS) - age
+        if failure is not None and find_error_scope(failure) in NOT_RETRYABLE:
+            break
+        if any(each.is_awaited for each in messages):
+            if left <= WAIT_TOLERANCE:
+                break
+            await wait_until(clock.monotonic() + min(wait, left), clock.monotonic, clock.sleep)
+        elif failure is not None or len(_list_records(messages)) == sum(map(len, before)):
+            break
+    if failure is not None and not _may_concern_one_message(failure):
+        for message in messages:
+            message.error = failure
 
 
 async def _report_status_by_key(command: Command, access: MailboxAccess, key: str, options: _StatusOptions) -> int:
@@ -190,9 +238,7 @@ async def _report_statuses(
             _report_unknown(messages, rejection)
             try:
                 async with show_progress("waiting for final statuses"):
-                    await asyncio.gather(
-                        *(_follow(box, each) for each in messages if each.is_unknown or each.is_unfinished)
-                    )
+                    await _follow(box, messages)
             except asyncio.CancelledError:
                 end_line()
                 _show_records(_list_records(messages), options)
@@ -261,7 +307,7 @@ def _get_exit_status(command: Command, messages: Sequence[_Message], options: _S
         status = ExitStatus.NOT_FOUND
         echo_err(
             f"The service knows none of these messages in this mailbox. Check --mailbox and the ids. {_HINT_FIND_IDS}"
-            if not records
+            if unknown == len(messages)
             else f"The service doesn't know {unknown} of these messages in this mailbox. Check the ids of those that "
             f"are not shown. {_HINT_FIND_IDS}"
         )

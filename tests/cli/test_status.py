@@ -148,17 +148,18 @@ async def test_message_rejected_until_known_is_waited_for(cli: CliRunner, status
 
 async def test_failed_polls_keep_watched_statuses(cli: CliRunner) -> None:
     smtp_ids = [await sent(cli, BOB, "bounce@elsewhere.test"), await sent(cli, "slow+2m@elsewhere.test")]
-    cli.sandbox.inject_fault("GetMessageStatus", "status", status=401, times=None, skip=3)
+    cli.sandbox.inject_fault("GetMessageStatusMany", "status", status=401, times=None, skip=1)
     result = await cli.run("status", *smtp_ids, "<nobody@elsewhere.test>", "--watch", "--json")
     assert result.status == 3
     assert [each["status"] for each in result.document] == ["Delivered", "Remotely Failed", "Waiting"]
     assert "1 of 3 deliveries failed" in result.err
-    assert "The statuses of 2 of these messages are missing or out of date" in result.err
+    assert "The statuses of 3 of these messages are missing or out of date" in result.err
     assert "doesn't know" not in result.err.partition("Waiting for up to")[2]
 
 
 async def test_rejected_message_is_unknown_unless_all_are_rejected(cli: CliRunner) -> None:
     smtp_id = await sent(cli, BOB)
+    cli.sandbox.inject_fault("GetMessageStatusMany", "status", status=404, times=None)
     cli.sandbox.inject_fault("GetMessageStatus", "status", status=404, times=1)
     result = await cli.run("status", "<nobody@elsewhere.test>", smtp_id)
     assert (result.status, BOB in result.out) == (4, True)
@@ -177,7 +178,13 @@ def change_responses(
         records = (await request(box, smtp_id, **named)).records
         return ds.DirectMessageStatusReportResponse(success=True, message_logs=list(change(smtp_id, records)))
 
+    async def get_message_statuses(box: ds.Mailbox, smtp_ids: Sequence[str]) -> ds.DirectMessageStatusReportResponse:
+        reports = [await get_message_status(box, each) for each in smtp_ids]
+        logs = [record for report in reports for record in report.records]
+        return ds.DirectMessageStatusReportResponse(success=True, message_logs=logs)
+
     runner.monkeypatch.setattr(ds.Mailbox, "get_message_status", get_message_status)
+    runner.monkeypatch.setattr(ds.Mailbox, "get_message_statuses", get_message_statuses)
 
 
 @pytest.mark.parametrize("more", [(), ("--watch",)], ids=["once", "watched"])
@@ -209,6 +216,44 @@ async def test_record_without_an_id_is_shown(cli: CliRunner) -> None:
     assert result.err.count("\n") == 1
 
 
+async def test_record_of_another_message_is_not_shown(cli: CliRunner) -> None:
+    smtp_id = await sent(cli, BOB)
+    change_responses(cli, lambda _, records: [attrs.evolve(each, message_id="<other@x.test>") for each in records])
+    await cli.fail(4, "The service knows none of these messages", "status", smtp_id)
+
+
+@pytest.mark.parametrize("is_denied_first", [True, False])
+async def test_denied_message_is_not_unknown(cli: CliRunner, is_denied_first: bool) -> None:
+    leap(cli)
+    ids = [await sent(cli, BOB), "<nobody@elsewhere.test>"]
+
+    def reject(_: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
+        error = ds.PermissionDeniedError if records else ds.NotFoundError
+        raise error("rejected", operation="GetMessageStatus", status=403 if records else 404)
+
+    change_responses(cli, reject)
+    result = await cli.run("status", *(ids if is_denied_first else reversed(ids)), "--watch")
+    assert (result.status, result.out) == (3, "")
+    assert "doesn't know 1 of these messages in this mailbox. Check the ids of those that are not shown" in result.err
+    assert "The statuses of 1 of these messages are missing or out of date" in result.err
+
+
+async def test_message_that_is_denied_only_at_first_is_reported_as_delivered(cli: CliRunner) -> None:
+    leap(cli)
+    ids, denied = [await sent(cli, BOB, "slow+2m@elsewhere.test"), await sent(cli, BOB)], [1, 2]
+
+    def deny(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
+        if requested == ids[1] and denied:  # by the request for both messages, and by the one for this message
+            denied.pop()
+            raise ds.PermissionDeniedError("it may not", operation="GetMessageStatus", status=403)
+        return records
+
+    change_responses(cli, deny)
+    result = await cli.run("status", *ids, "--watch", "--json")
+    assert (result.status, [each["status"] for each in result.document]) == (0, ["Delivered"] * 3)
+    assert "missing" not in result.err
+
+
 async def test_message_that_the_service_does_not_know_yet_is_waited_for(cli: CliRunner) -> None:
     smtp_id, polls = await sent(cli, BOB), list[str]()
 
@@ -231,6 +276,45 @@ async def test_unknown_message_is_given_up_after_15_minutes(cli: CliRunner, reje
     result = await cli.run("status", "<nobody@elsewhere.test>", "--watch")
     assert (result.status, result.out) == (4, "")
     assert (cli.sandbox.clock.now() - began).total_seconds() == pytest.approx(900, abs=5)
+
+
+@pytest.mark.parametrize("failure", [None, ds.NotFoundError("x", status=404), ds.ConnectionLostError("x")], ids=repr)
+async def test_message_rejected_at_first_is_followed_to_its_end(
+    cli: CliRunner, failure: ds.DirectSuiteError | None
+) -> None:
+    leap(cli)
+    smtp_id, polls = await sent(cli, "slow+30m@elsewhere.test"), list[str]()
+
+    def fail(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
+        polls.append(requested)
+        if not polls[5:] and failure is not None and (polls[1:] or isinstance(failure, ds.NotFoundError)):
+            raise failure
+        return records if polls[5:] else ()
+
+    change_responses(cli, fail)
+    result = await cli.run("status", smtp_id, "--watch")
+    assert (result.status, "Delivered" in result.out) == (0, True)
+
+
+async def test_late_recipient_is_followed_after_others_end(cli: CliRunner) -> None:
+    smtp_id, polls = await sent(cli, BOB, "bounce@elsewhere.test"), list[str]()
+
+    def hide(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
+        polls.append(requested)
+        return records if polls[1:] else records[:1]
+
+    change_responses(cli, hide)
+    result = await cli.run("status", smtp_id, "--watch")
+    assert (result.status, "Remotely Failed" in result.out) == (1, True)
+    assert len(polls) == 3  # the last because of the new recipient
+
+
+async def test_failed_poll_ends_the_watch_of_final_statuses(cli: CliRunner) -> None:
+    smtp_id = await sent(cli, BOB)
+    cli.sandbox.inject_fault("GetMessageStatus", "status", status=404, times=None, skip=1)
+    result = await cli.run("status", smtp_id, "--watch")
+    assert (result.status, "Delivered" in result.out) == (4, True)
+    assert "The statuses of 1 of these messages are missing or out of date" in result.err
 
 
 def leap(runner: CliRunner) -> None:
