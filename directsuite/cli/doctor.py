@@ -9,10 +9,13 @@ If a check of a service fails, those after it are not run. Nothing is saved, sen
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import os
 import platform
+import socket
 import ssl
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,6 +26,8 @@ from typing import Any, TypeVar
 import aiohttp
 import attrs
 import msgspec
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
 
 import directsuite as ds
 from directsuite.cli import credentials
@@ -49,6 +54,7 @@ from directsuite.cli.process import ExitStatus, echo_err, require_extra
 from directsuite.config_file import Configuration, read_secret_file
 from directsuite.core.checks import find_url_problem
 from directsuite.core.facade import Facade
+from directsuite.core.files import run_in_thread
 from directsuite.core.operation import Operation
 from directsuite.core.outcome import convert_exception
 from directsuite.durable.files import create_file
@@ -69,24 +75,19 @@ _DEEP_OPTIONS = ("fax_number", "document", "patient", "proofing_id", "tuser", "t
 _LIBRARIES = ("aiohttp", "attrs", "cattrs", "msgspec", "oauthlib", "pybase64", "tenacity", "yarl")
 _PROXY_VARIABLES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 _MIN_DAYS = 21  # a certificate that is valid for fewer days should be renewed
+_MAX_CERTIFICATE_SECONDS = 3.0  # for an additional connection that only shows how long the certificate is valid
 _MAX_SKEW = 60.0  # seconds; tokens and sessions expire by the server's clock, and are renewed by this machine's
 _MISSING_PATH = "/directsuite-doctor"
 """A path that no service has."""
 _FAX_NUMBER = "0000000000"  # not a valid number
-_CALLS: Mapping[str, Callable[[Any], Awaitable[object]]] = {
-    "signing": lambda facade: facade.get_doc_info("00000000-0000-0000-0000-000000000000"),  # no document has this id
-    "fax": lambda facade: facade.get_multiple_message_info(_FAX_NUMBER),
-    "message": lambda facade: facade.get_message_count(),
-    "registration": lambda facade: facade.login(),
+_CALLS: Mapping[str, tuple[Operation[Any], Callable[[Any], Awaitable[object]]]] = {
+    # No document has this id.
+    "signing": (GET_DOC_INFO, lambda facade: facade.get_doc_info("00000000-0000-0000-0000-000000000000")),
+    "fax": (GET_MULTIPLE_MESSAGE_INFO, lambda facade: facade.get_multiple_message_info(_FAX_NUMBER)),
+    "message": (GET_MESSAGE_COUNT, lambda facade: facade.get_message_count()),
+    "registration": (LOGIN, lambda facade: facade.login()),
 }
-"""The request with which a service checks a credential."""
-_OPERATIONS: Mapping[str, Operation[Any]] = {
-    "signing": GET_DOC_INFO,
-    "fax": GET_MULTIPLE_MESSAGE_INFO,
-    "message": GET_MESSAGE_COUNT,
-    "registration": LOGIN,
-}
-"""The operation of that request."""
+"""The request with which a service checks a credential: its operation, and the call."""
 
 
 class Result(enum.StrEnum):
@@ -275,8 +276,14 @@ async def _examine_deeply(options: DoctorOptions, settings: ds.Settings, found: 
 
 
 def _show_findings(findings: Sequence[Finding]) -> None:
+    sentences, explained = dict[Finding, str](), dict[str, str]()
+    for each in findings:
+        # Services may share a failure, such as of the proxy or of token_url.
+        problem = each.sentence.replace(f"the {each.subject} service", "the service")
+        first = explained.setdefault(problem, each.subject) if each.result is Result.FAILED else each.subject
+        sentences[each] = each.sentence if first == each.subject else f"The same failure as that of {first}."
     rows = [
-        (each.subject, each.check, each.result.value, each.sentence)
+        (each.subject, each.check, each.result.value, sentences[each])
         for result in (Result.FAILED, Result.WARNING, Result.NOT_CHECKED)
         for each in findings
         if each.result is result
@@ -338,11 +345,28 @@ def _check_machine(settings: ds.Settings, environment: Mapping[str, str]) -> Ite
         yield "proxy variables", ok("They are not needed.")
 
 
+class _Resolver(AbstractResolver):
+    """Resolves host names in separate threads. The process would wait for those of aiohttp's resolver at its end."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """Return the addresses of a host."""
+        found = await run_in_thread(socket.getaddrinfo, host, port, family, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG)
+        return [
+            ResolveResult(hostname=host, host=str(at[0]), port=port, family=kind, proto=proto, flags=0)
+            for kind, _, proto, _, at in found
+        ]
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
 class Server:
     """The checks of the server of one service."""
 
     def __init__(self, service: str, url: str, settings: ds.Settings) -> None:
-        self._operation = _OPERATIONS[service]
+        self._operation = _CALLS[service][0]
         self._url = url
         self._settings = settings
         self._date, self._received = "", datetime.now(UTC)
@@ -354,32 +378,32 @@ class Server:
         try:
             async with (
                 aiohttp.ClientSession(
-                    connector=aiohttp.TCPConnector(ssl=context),
+                    connector=aiohttp.TCPConnector(ssl=context, resolver=_Resolver()),
                     cookie_jar=aiohttp.DummyCookieJar(),
                     headers={"User-Agent": f"directsuite/{ds.__version__}", "Cache-Control": "no-cache"},
                 ) as session,
                 session.head(self._url, allow_redirects=False, proxy=self._settings.proxy) as response,
             ):
                 self._date, self._received = response.headers.get("Date", ""), datetime.now(UTC)
-                status, days = response.status, _MIN_DAYS
-                if response.url.scheme == "https" and self._settings.proxy is None:
-                    host, port = response.url.raw_host, response.url.port  # aiohttp doesn't show the certificate
-                    _, writer = await asyncio.open_connection(host, port, ssl=context, happy_eyeballs_delay=0.25)
-                    certificate: Mapping[str, Any] = writer.get_extra_info("peercert") or {}
-                    if end := certificate.get("notAfter"):
-                        days = int(ssl.cert_time_to_seconds(end) - self._received.timestamp()) // 86_400
-                    writer.transport.abort()
+                status, url = response.status, response.url
         except (aiohttp.ClientError, OSError, UnicodeError) as error:
             failure = convert_exception(error, self._operation, started=not isinstance(error, UnicodeError))
             assert failure is not None  # noqa: S101  these are errors of the network
-            problem = f"{failure.explanation}: {failure.advice}" if failure.advice else failure.explanation
+            setting = self._operation.service.url_setting
+            advice = f"check the setting {setting}: the scheme and the port, and the proxy if there is one"
+            problem = f"{failure.explanation}: {failure.advice or advice}"
             return failed(f"{problem[0].upper()}{problem[1:]}.")
+        if url.scheme == "http" and find_url_problem(self._url) is not None:
+            return warning("The URL starts with http://, so others can read everything that is sent. Use https://.")
         if 300 <= status < 400:
             return warning(f"HTTP {status}: The server redirects, which is not followed. Use the new URL.")
         if status in (502, 503, 504):
             return warning(f"HTTP {status}: The service is down or overloaded. Try again later.")
-        if self._url.startswith("http://") and find_url_problem(self._url) is not None:
-            return warning("The URL starts with http://, so others can read everything that is sent. Use https://.")
+        days = _MIN_DAYS
+        if url.scheme == "https" and self._settings.proxy is None:
+            with contextlib.suppress(OSError):  # such as TimeoutError
+                async with asyncio.timeout(_MAX_CERTIFICATE_SECONDS):
+                    days = await _count_valid_days(url, context)
         if days < _MIN_DAYS:
             return warning(f"The certificate is valid for only {days} days. Ask the service's provider to renew it.")
         return ok(f"{self._url} responds.")
@@ -396,6 +420,15 @@ class Server:
             f"This machine's clock is {abs(seconds) / 60:,.0f} minutes {'behind' if seconds > 0 else 'ahead of'} the "
             "server's, so tokens and sessions expire at other times than expected. Set it, for example with NTP."
         )
+
+
+async def _count_valid_days(url: URL, context: ssl.SSLContext) -> int:
+    """Return the number of days for which the server's certificate is valid, which aiohttp does not show."""
+    _, writer = await asyncio.open_connection(url.raw_host, url.port, ssl=context, happy_eyeballs_delay=0.25)
+    certificate: Mapping[str, Any] = writer.get_extra_info("peercert") or {}
+    writer.transport.abort()
+    end = certificate.get("notAfter")
+    return _MIN_DAYS if end is None else int(ssl.cert_time_to_seconds(end) - time.time()) // 86_400
 
 
 async def _check_credential(
@@ -418,7 +451,7 @@ async def _check_credential(
                     if isinstance(credential, MailboxAccess)
                     else getattr(suite, service)
                 )
-                await _CALLS[service](facade.with_options(timeout=timeout, retry=ds.RetryPolicy.none()))
+                await _CALLS[service][1](facade.with_options(timeout=timeout, retry=ds.RetryPolicy.none()))
         except ds.DirectSuiteError as error:
             return error
         return None
@@ -427,7 +460,8 @@ async def _check_credential(
     if isinstance(credential, ds.ClientCredentials) and error is not None and error.service == "oauth":
         if isinstance(error, ds.AuthenticationError):
             return failed(f"The token endpoint rejects the client credentials: {HINT_CHECK_CLIENT}.")
-        return failed(f"{exit_for_error(error)[1]}.")
+        advice: Advice = {ds.ConnectFailedError: error.advice} if error.advice else {}  # without a hint at this command
+        return failed(f"{exit_for_error(error, advice=advice)[1]}.")
     if token is not None and isinstance(error, ds.ServiceError) and error.status == 404:
         # Either the document does not exist, or the path. If the path does not, another path gets the same response.
         urls: dict[str, Any] = {f"{service}_url": f"{getattr(settings, f'{service}_url')}{_MISSING_PATH}"}

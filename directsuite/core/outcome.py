@@ -129,7 +129,8 @@ _CERTIFICATE_PROBLEMS: Mapping[object, tuple[str, str]] = {  # by X509_V_ERR_…
         (2, 18, 19, 20, 21),
         (
             "the server's certificate is not trusted",
-            "if the service has a private authority, set ca_bundle, or tls of Settings, to trust its certificate",
+            "if the service has a private authority, set ca_bundle, or tls of Settings, to trust its certificate; "
+            "if SSL_CERT_FILE is set, check that it names a PEM file",
         ),
     ),
     9: ("the server's certificate is not valid yet", f"set the clock of this machine, or {_HINT_RENEW}"),

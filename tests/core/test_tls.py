@@ -69,7 +69,8 @@ FAILURES: dict[str, tuple[Network, str]] = {
     ),
     "the server's certificate is not trusted": (
         tls_server(trusted=False),
-        "if the service has a private authority, set ca_bundle, or tls of Settings, to trust its certificate",
+        "if the service has a private authority, set ca_bundle, or tls of Settings, to trust its certificate; "
+        "if SSL_CERT_FILE is set, check that it names a PEM file",
     ),
     "the server's certificate has expired": (
         tls_server(days=(-9, -1)),

@@ -129,12 +129,14 @@ async def test_problem_of_the_oauth_client_is_not_that_of_a_token_or_service(
         for token_url, sentence in (
             (sandbox.token_url, rejected),
             (f"{sandbox.root_url}/elsewhere", "token: "),
+            ("http://127.0.0.1:1", "token: no connection to the token endpoint"),
             (scope_url, "token: the scope is unknown or exceeds what was granted"),
         ):
             take(cli, sandbox, **client, DIRECTSUITE_TOKEN_URL=token_url, DIRECTSUITE_TOKEN="")
             report = await cli.run_json()
             for service in ("signing", "fax"):
                 report.expect(service, "token", "failed", sentence)
+            assert "`directsuite doctor` shows more" not in report.out
     assert report.checks["fax", "token"][1].endswith("check the setting scope.")
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -93,6 +94,7 @@ async def test_certificate_that_is_not_accepted_is_explained(
     assert told.status == 1
     start = "No connection to the messaging service (the server's certificate "
     told.expect("messaging", "connection", "failed", f"{start}{reason}")
+    assert ("if SSL_CERT_FILE is set" in told.out) != trusted
 
 
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "DIRECTSUITE_CA_BUNDLE"])
@@ -124,6 +126,76 @@ async def test_server_without_tls_behind_https_is_reported(cli: DoctorRunner) ->
     result, said = told.checks["messaging", "connection"]
     assert result == "failed"
     assert "(the server does not speak TLS): check the setting message_url: the scheme and the port." in said
+
+
+async def test_resolver_that_hangs_costs_its_time_and_no_more(cli: DoctorRunner) -> None:
+    over, resolve = threading.Event(), socket.getaddrinfo
+
+    def hang(host: Any, *args: Any, **named: Any) -> Any:
+        if host != "nowhere.example.org":
+            return resolve(host, *args, **named)
+        ended.append(over.wait(10))
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    ended = list[bool]()
+    cli.set_env("DIRECTSUITE_FAX_URL", "https://nowhere.example.org")
+    cli.monkeypatch.setattr(socket, "getaddrinfo", hang)
+    try:
+        told = await cli.run_json("--timeout", "0.3")
+        assert ended == []  # the command has ended before the resolver
+    finally:
+        over.set()
+    assert told.checks["fax", "connection"][1].startswith("It took more than 0.3 s")
+
+
+async def test_server_that_accepts_one_connection_is_ok(cli: DoctorRunner, tmp_path: Path) -> None:
+    """The second connection is only for the days of the certificate."""
+    pair = make_certificate(tmp_path, days=(-1, 3))
+    cli.set_env("DIRECTSUITE_CA_BUNDLE", str(pair[0]))
+    listening = list[asyncio.Server]()
+
+    async def respond_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        listening[0].close()
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    listening.append(await asyncio.start_server(respond_once, "127.0.0.1", 0, ssl=make_server_context(pair)))
+    url = f"https://127.0.0.1:{listening[0].sockets[0].getsockname()[1]}"
+    cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
+    told = await cli.run_json()
+    told.expect("messaging", "connection", "ok", f"{url} responds.")
+
+
+@pytest.mark.parametrize("greeting", [b"", b"SSH-2.0-OpenSSH_9.0\r\n"], ids=["closes", "not HTTP"])
+@pytest.mark.parametrize("is_proxy", [False, True], ids=["service", "proxy"])
+async def test_each_failure_says_what_to_check(cli: DoctorRunner, greeting: bytes, is_proxy: bool) -> None:
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting)
+        writer.close()
+
+    cli.set_env("DIRECTSUITE_CONFIG", "suite.toml")
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as listening:
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        settings = (
+            f'proxy = "{url}"\nmessage_url = "https://mail.example.org"' if is_proxy else f'message_url = "{url}"'
+        )
+        (cli.folder / "suite.toml").write_text(settings)
+        told = await cli.run_json()
+    result, said = told.checks["messaging", "connection"]
+    assert result == "failed"
+    assert "check the setting message_url: the scheme and the port, and the proxy if there is one." in said
+
+
+@pytest.mark.parametrize("status", [200, 302, 503])
+async def test_http_to_another_machine_is_a_warning(cli: DoctorRunner, status: int) -> None:
+    cli.set_env("DIRECTSUITE_CONFIG", "suite.toml")
+    async with serve_response(lambda: web.Response(status=status)) as url:  # the proxy
+        settings = f'proxy = "{url.removesuffix("/service")}"\nmessage_url = "http://mail.example.org/service"'
+        (cli.folder / "suite.toml").write_text(f"{settings}\nallow_insecure_http = true\n")
+        told = await cli.run_json()
+    told.expect("messaging", "connection", "warning", "The URL starts with http://, so others can read everything")
 
 
 async def test_server_that_says_nothing_costs_its_time_and_no_more(cli: DoctorRunner) -> None:
@@ -209,7 +281,10 @@ async def test_proxy_that_asks_for_a_password_or_is_not_there_is_reported(cli: D
     start = "No connection to the messaging service "
     text = f"{start}(the proxy rejected the connection, HTTP 407): check the setting proxy."
     told.expect("messaging", "connection", "failed", text)
+    cli.set_env("DIRECTSUITE_FAX_URL", "https://fax.example.org")
     told = await cli.run_json()
     text = f"{start}(the proxy cannot be reached): check the setting proxy."
     told.expect("messaging", "connection", "failed", text)
     assert told.status == 1
+    table = (await cli.run()).out
+    assert (table.count("check the setting proxy."), table.count("The same failure as that of fax.")) == (1, 1)
