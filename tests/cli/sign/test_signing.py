@@ -68,7 +68,7 @@ async def test_several_signatures_have_a_name_and_a_place_each(cli: SignRunner) 
     Image.new("RGB", (40, 20), "navy").save(cli.folder / "ink.png")
     doctor, nurse = (
         ("--name", "Doctor", "--widget", "72,620,200,70"),
-        ("--name", "Nurse", "--widget", "72.5,500,200,70,1"),
+        ("--name", "Nurse", "--widget", "72.5, 500 ,200, 70,1"),
     )
     told = await cli.run("a.pdf", "--output", "out", *doctor, *nurse, "--image", "ink.png")
     assert told.status == 0

@@ -42,6 +42,7 @@ _OUT = ("--output", "out")
             ("a.pdf", *_OUT, "--widget", "72,620,200,70", "--widget", "72,nowhere"),
             "--widget number 2 is not a position",
         ),
+        (("a.pdf", *_OUT, "--widget", "7 2,620,200,70"), "--widget is not a position"),
         (("a.pdf", *_OUT, "--image", "small.png"), "--image needs a visible signature"),
         (("a.pdf", *_OUT, "--timezone", "Mars/Olympus"), "--timezone is not a known time zone"),
         (("a.pdf", "--output", "."), "--output is the folder of the source PDFs"),
