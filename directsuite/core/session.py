@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import contextvars
 import inspect
+import io
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
@@ -52,6 +53,9 @@ from the system at each read, however small the response.
 """
 _STREAM_READ_BYTES = 224 * 1024
 """The maximum for a download of known size. Fewer reads need less CPU, but more memory."""
+_MAX_BYTES_IN_PIECES = 2**20
+"""Size after which the received pieces of a response are joined. Joining all of a large one would block the event loop.
+"""
 _MAX_EXPANSION_RATIO = 20
 """Maximum ratio of decompressed to received bytes of base64 text. Only compression bombs exceed it."""
 _MAX_UNCHECKED_BYTES = 2**20
@@ -519,6 +523,7 @@ class ResponseStream:
         """
         content = self._content
         pieces: list[bytes] = []
+        joined: io.BytesIO | None = None
         size = 0
         piece = body = b""
         try:
@@ -527,15 +532,22 @@ class ResponseStream:
                 size += len(piece)
                 if content.at_eof():
                     break
-            kept = size
-            while size > limit and kept - len(pieces[-1]) >= MAX_ERROR_BODY_BYTES:
-                kept -= len(pieces.pop())
-            body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+                if size > _MAX_BYTES_IN_PIECES:
+                    joined = joined or io.BytesIO()
+                    joined.writelines(pieces)
+                    pieces.clear()
+            if joined is None:
+                body = b"".join(pieces)
+            else:
+                joined.writelines(pieces)
+                body = joined.getvalue()  # without a copy
+            if size > limit:
+                body = body[:MAX_ERROR_BODY_BYTES]
             return BufferedResponse(self.status, self.headers, body, too_large=size > limit, size=size)
         finally:
             # Tracebacks can include local variables.
             pieces.clear()
-            piece = body = b""
+            piece, body, joined = b"", b"", None
 
     async def read_chunk(self) -> bytes:
         """Return the next bytes of the body, or b"" at its end.

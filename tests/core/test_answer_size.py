@@ -14,6 +14,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.core import session, transport
+from directsuite.core.call import SKIP_DECODING, ExchangeInfo
 
 from . import responses
 from .scripted_server import Responder, ScriptedServer
@@ -111,6 +112,26 @@ async def test_response_that_is_too_large_is_held_once(server: ScriptedServer) -
     assert isinstance(error, ds.ResponseDecodeError)
     assert len(error.body) == session.MAX_ERROR_BODY_BYTES
     assert peak < limit + 8 * 2**20
+
+
+async def test_large_response_is_held_once_while_it_is_received(server: ScriptedServer) -> None:
+    """Joining its chunks at the end would need its size twice, and block the event loop."""
+    size, peaks, head = 32 * 2**20, list[int](), b'{"success": true}'
+
+    def observe(exchanged: ExchangeInfo) -> object:
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        assert exchanged.response.body == head + b" " * size
+        return SKIP_DECODING
+
+    server.default_responder = bomb(32, "gzip", b" ", head)
+    async with open_suite(server) as suite:
+        tracemalloc.start()
+        try:
+            await suite.mailbox(ALICE, PASSWORD).with_observer(observe).get_messages()
+        finally:
+            tracemalloc.stop()
+    [peak] = peaks
+    assert size < peak < 1.4 * size
 
 
 async def _stream_doc(suite: ds.DirectSuite, _: Path) -> object:
