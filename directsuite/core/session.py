@@ -54,8 +54,7 @@ from the system at each read, however small the response.
 _STREAM_READ_BYTES = 224 * 1024
 """The maximum for a download of known size. Fewer reads need less CPU, but more memory."""
 _MAX_BYTES_IN_PIECES = 2**20
-"""Size after which the received pieces of a response are joined. Joining all of a large one would block the event loop.
-"""
+"""Size after which the pieces of a response are joined while it is received. Joining all at its end would block."""
 _MAX_EXPANSION_RATIO = 20
 """Maximum ratio of decompressed to received bytes of base64 text. Only compression bombs exceed it."""
 _MAX_UNCHECKED_BYTES = 2**20
@@ -524,8 +523,7 @@ class ResponseStream:
         content = self._content
         pieces: list[bytes] = []
         joined: io.BytesIO | None = None
-        size = 0
-        piece = body = b""
+        size, piece, body = 0, b"", b""
         try:
             while size <= limit and (piece := await self.read_chunk()):
                 pieces.append(piece)
